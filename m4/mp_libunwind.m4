@@ -1,0 +1,10 @@
+# MP_LIBUNWIND: the recorder opens libunwind privately at run time (linking it would rebind the program's own
+# _Unwind_* symbols), so only its headers and its soname are needed here.
+AC_DEFUN([MP_LIBUNWIND], [
+  AC_CHECK_HEADER([libunwind.h], [],
+    [AC_MSG_ERROR([libunwind.h not found: install libunwind-dev, or run tools/install-deps])])
+  AC_ARG_WITH([libunwind-soname],
+    [AS_HELP_STRING([--with-libunwind-soname=NAME], [the library that the recorder opens (default libunwind.so.8)])],
+    [], [with_libunwind_soname=libunwind.so.8])
+  AC_DEFINE_UNQUOTED([MP_LIBUNWIND_SONAME], ["$with_libunwind_soname"], [libunwind, opened by the recorder])
+])

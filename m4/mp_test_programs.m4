@@ -1,0 +1,8 @@
+# MP_TEST_PROGRAMS: Check for the unit tests; esbuild for whoever changes the page. A release tarball carries the
+# built page, so its users need no esbuild.
+AC_DEFUN([MP_TEST_PROGRAMS], [
+  PKG_CHECK_MODULES([CHECK], [check >= 0.10], [have_check=yes], [have_check=no])
+  AM_CONDITIONAL([HAVE_CHECK], [test $have_check = yes])
+  AC_CHECK_PROGS([ESBUILD], [esbuild])
+  AC_CHECK_PROGS([PYTHON3], [/usr/bin/python3 python3])
+])

@@ -1,0 +1,68 @@
+#include "base/buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+unsigned char *mp_buffer_room(struct mp_buffer *buffer, size_t length)
+{
+    if (buffer->failed) return NULL;
+    if (buffer->room - buffer->size < length) {
+        size_t need = buffer->size + length;
+        size_t grown = buffer->room + buffer->room / 2 + 64;
+        if (grown < need) grown = need;
+        unsigned char *moved = need < buffer->size ? NULL : realloc(buffer->data, grown);
+        if (!moved) {
+            buffer->failed = true;
+            return NULL;
+        }
+        buffer->data = moved;
+        buffer->room = grown;
+    }
+    return buffer->data + buffer->size;
+}
+
+void mp_buffer_append(struct mp_buffer *buffer, const void *data, size_t length)
+{
+    if (!length) return;
+    unsigned char *to = mp_buffer_room(buffer, length);
+    if (!to) return;
+    memcpy(to, data, length);
+    buffer->size += length;
+}
+
+void mp_buffer_append_text(struct mp_buffer *buffer, const char *text)
+{
+    mp_buffer_append(buffer, text, strlen(text));
+}
+
+void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0) {
+        buffer->failed = true;
+        return;
+    }
+    unsigned char *to = mp_buffer_room(buffer, (size_t)length + 1);
+    if (!to) return;
+    va_start(arguments, format);
+    vsnprintf((char *)to, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    buffer->size += (size_t)length;
+}
+
+void mp_buffer_clear(struct mp_buffer *buffer)
+{
+    buffer->size = 0;
+    buffer->failed = false;
+}
+
+void mp_buffer_free(struct mp_buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct mp_buffer){0};
+}

@@ -1,0 +1,31 @@
+/*
+ * A growable run of bytes. A failed growth sets `failed`, drops what was appended and everything appended after it, so
+ * that a writer may append freely and test once at the end. One thread at a time.
+ */
+#ifndef MP_BASE_BUFFER_H
+#define MP_BASE_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mp_buffer {
+    unsigned char *data;
+    size_t size, room;
+    bool failed;
+};
+
+/* A pointer to `length` writable bytes past the end, or NULL (and `failed`). mp_buffer_grew() takes up those used. */
+unsigned char *mp_buffer_room(struct mp_buffer *buffer, size_t length);
+static inline void mp_buffer_grew(struct mp_buffer *buffer, size_t length)
+{
+    buffer->size += length;
+}
+
+void mp_buffer_append(struct mp_buffer *buffer, const void *data, size_t length);
+void mp_buffer_append_text(struct mp_buffer *buffer, const char *text);
+void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mp_buffer_clear(struct mp_buffer *buffer); /* empty again, memory kept, `failed` reset */
+void mp_buffer_free(struct mp_buffer *buffer);
+
+#endif

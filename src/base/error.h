@@ -1,0 +1,34 @@
+/*
+ * How code below the command line reports failure: a status as the return value, and a sentence in a struct that the
+ * caller owns. Nothing here prints or exits. Any thread; the struct belongs to one thread at a time.
+ */
+#ifndef MP_BASE_ERROR_H
+#define MP_BASE_ERROR_H
+
+enum mp_status {
+    MP_OK = 0,
+    MP_NO_MEMORY,
+    MP_IO,              /* the system refused; sys_errno says why */
+    MP_NOT_A_RECORDING, /* the file is something else */
+    MP_TOO_NEW,         /* written by a later major version */
+    MP_DAMAGED,         /* cut or inconsistent beyond what can be read around */
+    MP_INVALID,         /* the caller's argument, as the user wrote it, makes no sense */
+    MP_LIMIT,           /* a stated bound was reached */
+    MP_NOT_FOUND,
+    MP_UNSUPPORTED,
+};
+
+struct mp_error {
+    enum mp_status status;
+    int sys_errno;   /* 0 where the system was not asked */
+    char text[480];  /* one sentence without a full stop: what failed, with what */
+};
+
+/* Fills *error (may be NULL) and returns status, so that `return mp_fail(...)` reads as one step. errno is kept. */
+enum mp_status mp_fail(struct mp_error *error, enum mp_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As mp_fail with MP_IO; appends ": " and the text of errno. */
+enum mp_status mp_fail_errno(struct mp_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

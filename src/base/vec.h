@@ -1,0 +1,48 @@
+/*
+ * Growable arrays: `struct mp_vec_x { T *at; size_t count, room; }`, declared with MP_VEC(T). Zero-initialised is empty.
+ * Growing can fail: every growing macro yields true on success and leaves the array as it was on failure.
+ */
+#ifndef MP_BASE_VEC_H
+#define MP_BASE_VEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define MP_VEC(type)                                                                                                   \
+    struct {                                                                                                           \
+        type *at;                                                                                                      \
+        size_t count, room;                                                                                            \
+    }
+
+static inline bool mp_vec_reserve_(void **at, size_t *room, size_t need, size_t each)
+{
+    if (need <= *room) return true;
+    size_t grown = *room ? *room + *room / 2 : 16;
+    if (grown < need) grown = need;
+    if (grown > SIZE_MAX / each) return false;
+    void *moved = realloc(*at, grown * each);
+    if (!moved) return false;
+    *at = moved;
+    *room = grown;
+    return true;
+}
+
+/* Room for `extra` more elements. */
+#define mp_vec_reserve(vec, extra)                                                                                     \
+    mp_vec_reserve_((void **)&(vec)->at, &(vec)->room, (vec)->count + (extra), sizeof *(vec)->at)
+
+/* Appends a copy of value. */
+#define mp_vec_push(vec, value) (mp_vec_reserve(vec, 1) && ((vec)->at[(vec)->count++] = (value), true))
+
+/* Appends zeroed elements until there are `total`. */
+#define mp_vec_extend(vec, total)                                                                                      \
+    ((total) <= (vec)->count ||                                                                                        \
+     (mp_vec_reserve(vec, (total) - (vec)->count) &&                                                                   \
+      (__builtin_memset((vec)->at + (vec)->count, 0, ((total) - (vec)->count) * sizeof *(vec)->at),                    \
+       (vec)->count = (total), true)))
+
+#define mp_vec_free(vec) (free((vec)->at), (vec)->at = NULL, (vec)->count = (vec)->room = 0)
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * The project's vocabulary as enumerations: what design and documents call event, layer, kind and language. The numbers
+ * stand in snapshot files and in the spool, so they never change; new ones are added at the end.
+ * Never allocates; may be called in the program.
+ */
+#ifndef MP_BASE_WORDS_H
+#define MP_BASE_WORDS_H
+
+#include <stdint.h>
+
+enum mp_event_type {
+    MP_EVENT_NONE = 0,
+    MP_EVENT_ALLOC = 1,
+    MP_EVENT_FREE = 2,
+    MP_EVENT_RESIZE = 3,       /* the block keeps its identity, `bytes` is the new size */
+    MP_EVENT_OOM = 4,          /* `bytes` is what was asked for */
+    MP_EVENT_STEP = 5,         /* a step begins; the one before it ends */
+    MP_EVENT_REGION_BEGIN = 6, /* `name` */
+    MP_EVENT_REGION_END = 7,
+    MP_EVENT_MARK = 8,         /* `name` */
+    MP_EVENT_RESERVED = 9,     /* the allocator of the track now holds `bytes` from the layer below */
+    MP_EVENT_START = 10,       /* recording was switched on: a kept window begins */
+    MP_EVENT_STOP = 11,
+    MP_EVENT_TYPES
+};
+
+enum mp_layer { MP_LAYER_DRIVER = 0, MP_LAYER_TORCH = 1, MP_LAYER_APP = 2, MP_LAYERS };
+
+enum mp_kind {
+    MP_KIND_DEVICE = 0,
+    MP_KIND_PINNED = 1,
+    MP_KIND_MANAGED = 2,
+    MP_KIND_ARRAY = 3,
+    MP_KIND_POOL = 4,
+    MP_KIND_VMM = 5,
+    MP_KIND_GRAPH = 6,
+    MP_KIND_HOST = 7,
+    MP_KIND_HANDLE = 8,
+    MP_KINDS
+};
+
+enum mp_language { MP_NATIVE = 0, MP_PYTHON = 1 };
+
+/* What the bytes of a track's blocks mean; `size_basis` in JSON. */
+enum mp_size_basis { MP_BASIS_REQUESTED = 0, MP_BASIS_BLOCK = 1, MP_BASIS_EXACT = 2 };
+
+/* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */
+enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
+
+#define MP_NONE          UINT32_MAX /* no event, no block, no step */
+#define MP_BYTES_UNKNOWN UINT64_MAX
+
+/* The words themselves ("alloc", "torch", "device", ...); "?" for a number that is not known. */
+const char *mp_event_type_name(unsigned type);
+const char *mp_layer_name(unsigned layer);
+const char *mp_kind_name(unsigned kind);
+const char *mp_size_basis_name(unsigned basis);
+/* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is not known. */
+const char *mp_device_type_name(unsigned type);
+
+#endif

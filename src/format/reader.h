@@ -1,0 +1,88 @@
+/*
+ * Reads a snapshot file, whole or cut or damaged, chunk by chunk, in bounded memory. Nothing that the file says is
+ * trusted: every length is bounded by what the file holds, every id by the table it points into (an event or node that
+ * names an entry that is not there is damage). One thread at a time.
+ */
+#ifndef MP_FORMAT_READER_H
+#define MP_FORMAT_READER_H
+
+#include "base/error.h"
+#include "format/recording.h"
+
+struct mp_reader;
+
+enum mp_chunk_kind {
+    MP_CHUNK_STRINGS = 1,
+    MP_CHUNK_DEVICES = 2,
+    MP_CHUNK_TRACKS = 3,
+    MP_CHUNK_THREADS = 4,
+    MP_CHUNK_MODULES = 5,
+    MP_CHUNK_FRAMES = 6,
+    MP_CHUNK_STACKS = 7,
+    MP_CHUNK_SYMBOLS = 8,
+    MP_CHUNK_EVENTS_KIND = 9,
+    MP_CHUNK_BASE = 10,
+    MP_CHUNK_SAMPLES = 11,
+    MP_CHUNK_COVERAGE = 12,
+    MP_CHUNK_EXIT = 13,
+    MP_CHUNK_INDEX = 14,
+};
+
+/* Events as columns; all arrays have `count` entries and belong to the reader until the next call. */
+struct mp_event_columns {
+    size_t count;
+    const uint64_t *time_ns, *address, *bytes, *block;
+    const uint32_t *stack, *name, *thread;
+    const uint16_t *track;
+    const uint8_t *type, *kind;
+};
+
+struct mp_chunk {
+    enum mp_chunk_kind kind;
+    uint64_t sequence, offset; /* of the chunk; byte offset in the file */
+    size_t count;              /* entries; for tables, new ones */
+    union {
+        const struct mp_string_entry {
+            const char *text;
+            size_t length;
+        } *strings;
+        const struct mp_device *devices;
+        const struct mp_track *tracks;
+        const struct mp_thread_info *threads;
+        const struct mp_module *modules;
+        const struct mp_frame *frames;
+        const struct mp_stack_node *stacks;
+        const struct mp_symbol *symbols;
+        const struct mp_sample *samples;
+        const struct mp_base_block *base;
+        const struct mp_coverage *coverage;
+        const struct mp_exit *how;
+        struct mp_event_columns events;
+    };
+    /* events and base */
+    uint64_t time_ns;            /* of the first event; of the base */
+    const struct mp_ring_mark *marks;
+    size_t mark_count;
+    const uint64_t *live_bytes;  /* per track, at the first event */
+    size_t live_bytes_count;
+};
+
+/* What is wrong with the file; all zero for a whole one. */
+struct mp_damage {
+    bool cut;             /* no clean-end mark */
+    uint64_t lost_bytes;  /* bytes that belong to no readable chunk */
+    uint64_t lost_chunks; /* gaps in the chunk sequence */
+};
+
+enum mp_status mp_reader_open(const char *path, struct mp_reader **reader, struct mp_error *error);
+const struct mp_recording_start *mp_reader_start(const struct mp_reader *reader);
+uint64_t mp_reader_file_bytes(const struct mp_reader *reader);
+
+/* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Damaged chunks are passed over
+ * and counted. Other statuses: memory or I/O. */
+enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, struct mp_error *error);
+/* Valid once mp_reader_next() has returned MP_NOT_FOUND. */
+const struct mp_damage *mp_reader_damage(const struct mp_reader *reader);
+void mp_reader_close(struct mp_reader *reader);
+
+#endif

@@ -1,0 +1,136 @@
+/*
+ * What a snapshot file holds, as C structures: the contract between whoever writes recordings (collector, importers,
+ * tests) and whoever reads them (model). How they become bytes is FORMAT.md's business and that of writer.c/reader.c.
+ *
+ * Ids are indices into the tables of the same name, given in order of appearance, starting at 0:
+ *   string 0 is "", stack 0 is the empty stack, module 0 is "unknown".
+ * Times are nanoseconds of CLOCK_MONOTONIC since mp_recording_start.monotonic_ns.
+ */
+#ifndef MP_FORMAT_RECORDING_H
+#define MP_FORMAT_RECORDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file_id.h"
+#include "base/words.h"
+
+/* Known when the file is created; the first object of the file. Texts belong to whoever made the struct. */
+struct mp_recording_start {
+    uint64_t realtime_ns, monotonic_ns; /* one moment on both clocks: the start of the recording */
+    uint32_t pid;
+    const char *host;
+    const char *const *command; /* NULL-terminated */
+    const char *configuration;  /* key=value,... as the recorder got it */
+    const char *spool;          /* path of the spool that may still hold what this file lacks; "" where there is none */
+    uint64_t spool_id;          /* random; the spool's header carries the same */
+};
+
+struct mp_device {
+    uint32_t name;        /* "cuda:0", "cpu": string ids from here on */
+    uint32_t uuid;        /* "" where there is none */
+    uint32_t model;       /* "NVIDIA H200" */
+    uint64_t total_bytes; /* MP_BYTES_UNKNOWN where not known */
+};
+
+struct mp_track {
+    uint32_t device;
+    uint8_t layer;      /* enum mp_layer */
+    uint8_t size_basis; /* enum mp_size_basis */
+    uint32_t name;      /* a pool's name on the app layer; string 0 otherwise */
+};
+
+struct mp_thread_info {
+    uint32_t tid;
+    uint32_t name;
+};
+
+struct mp_module {
+    uint32_t path;
+    uint64_t start, end, bias; /* mapped range and load bias in the recorded process */
+    struct mp_file_id file;
+};
+
+/* One entry of a call path as recorded. Native: `address` is the return address less the module's bias (module 0:
+ * absolute); function, file and line come from symbols. Python: function, file and line as the interpreter has them. */
+struct mp_frame {
+    uint8_t language; /* enum mp_language */
+    uint32_t module;
+    uint64_t address;
+    uint32_t function, file; /* string 0: unknown */
+    uint32_t line;           /* 0: unknown */
+};
+
+/* A stack is a path from a node to the root: node 0 is the empty stack, each other node adds one frame *inside*
+ * (called by) its parent. The id of a stack is the id of its innermost node. A cut stack has MP_FRAME_CUT as a frame. */
+struct mp_stack_node {
+    uint32_t parent;
+    uint32_t frame;
+};
+#define MP_FRAME_CUT UINT32_MAX
+
+/* One source-level frame of a native frame, innermost (most inlined) first. `frame` groups them: the lines of one
+ * frame are consecutive. A frame without lines was not resolved, or its address is in no symbol. */
+struct mp_symbol {
+    uint32_t frame;
+    uint32_t function, file; /* string 0: unknown */
+    uint32_t line;           /* 0: unknown */
+};
+
+struct mp_event {
+    uint64_t time_ns;
+    uint64_t address; /* alloc, free, resize */
+    uint64_t bytes;   /* alloc, resize, oom, reserved; a free repeats its block's bytes, MP_BYTES_UNKNOWN if unknown */
+    uint64_t block;   /* alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
+                       * appearance, base blocks and blocks known only by their free included */
+    uint32_t stack;   /* alloc, oom, mark; free where free stacks are recorded */
+    uint32_t name;    /* region_begin, region_end, mark, step: a string id, 0 where unnamed */
+    uint32_t thread;
+    uint16_t track;   /* alloc, free, resize, oom, reserved */
+    uint8_t type;     /* enum mp_event_type */
+    uint8_t kind;     /* enum mp_kind: alloc */
+};
+
+/* A block that was live when a chunk of type base was written. */
+struct mp_base_block {
+    uint64_t block, address, bytes; /* bytes MP_BYTES_UNKNOWN where only its free was ever seen */
+    uint64_t birth_ns;
+    uint32_t stack;
+    uint16_t track;
+    uint8_t kind;
+};
+
+/* A counter that is sampled, not caused by an event: resident and shared memory of the process, device totals. */
+struct mp_sample {
+    uint64_t time_ns;
+    uint32_t counter; /* string id: "cpu/resident", "cpu/shared", later "cuda:0/device" */
+    uint64_t value;   /* bytes */
+};
+
+/* How far an event ring had been read when a chunk was written; recover() skips what the file already has. */
+struct mp_ring_mark {
+    uint32_t ring;
+    uint64_t sequence; /* the first record that the file does NOT have */
+};
+
+/* Coverage. Written again and again, the last one counts. */
+struct mp_coverage {
+    uint64_t events, dropped; /* kept in this file; lost because a ring was full */
+    uint64_t truncated_stacks, unmatched_stacks; /* cut at the depth limit; Python and native frames did not pair */
+    uint64_t totals_checked, totals_wrong;       /* the allocator's own totals against ours */
+    uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address still live */
+    uint32_t *sources, source_count;             /* string ids: "torch", "c-api", ... */
+    uint32_t *notes, note_count;                 /* string ids: sentences */
+};
+
+/* How the process ended. */
+struct mp_exit {
+    bool known;
+    bool by_signal;
+    uint32_t status; /* exit status or signal number */
+    uint64_t time_ns;
+    uint32_t text;   /* string id: "exit 0", "killed by SIGKILL", "replaced by exec", "collector was killed" */
+};
+
+#endif

@@ -1,0 +1,67 @@
+/*
+ * Writes a snapshot file chunk by chunk. A chunk is whole on disk (in the page cache) when the call that wrote it
+ * returns: what a reader finds after a kill is everything up to the last such call. One thread at a time.
+ *
+ * Tables (strings, frames, stacks, modules, devices, tracks, threads) only grow: each call appends entries, whose ids
+ * follow on. A table entry must be written before, or in the same call order as, the first event that names it; the
+ * writer never reorders.
+ */
+#ifndef MP_FORMAT_WRITER_H
+#define MP_FORMAT_WRITER_H
+
+#include "base/error.h"
+#include "format/recording.h"
+
+struct mp_writer;
+
+struct mp_string {
+    const char *text;
+    size_t length;
+};
+
+/* Takes over fd (closed by finish and by abandon, also on failure) and writes the first object. */
+enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, struct mp_writer **writer,
+                              struct mp_error *error);
+
+enum mp_status mp_writer_strings(struct mp_writer *writer, const struct mp_string *strings, size_t count,
+                                 struct mp_error *error);
+enum mp_status mp_writer_devices(struct mp_writer *writer, const struct mp_device *devices, size_t count,
+                                 struct mp_error *error);
+enum mp_status mp_writer_tracks(struct mp_writer *writer, const struct mp_track *tracks, size_t count,
+                                struct mp_error *error);
+enum mp_status mp_writer_threads(struct mp_writer *writer, const struct mp_thread_info *threads, size_t count,
+                                 struct mp_error *error);
+enum mp_status mp_writer_modules(struct mp_writer *writer, const struct mp_module *modules, size_t count,
+                                 struct mp_error *error);
+enum mp_status mp_writer_frames(struct mp_writer *writer, const struct mp_frame *frames, size_t count,
+                                struct mp_error *error);
+enum mp_status mp_writer_stacks(struct mp_writer *writer, const struct mp_stack_node *nodes, size_t count,
+                                struct mp_error *error);
+enum mp_status mp_writer_symbols(struct mp_writer *writer, const struct mp_symbol *symbols, size_t count,
+                                 struct mp_error *error);
+enum mp_status mp_writer_samples(struct mp_writer *writer, const struct mp_sample *samples, size_t count,
+                                 struct mp_error *error);
+
+/* At most MP_CHUNK_EVENTS events, in order of time; `live_bytes` per track at the first of them (track_count entries).
+ * `marks` say how far each ring had been read. */
+#define MP_CHUNK_EVENTS 65536
+enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
+                                const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
+                                size_t mark_count, struct mp_error *error);
+
+/* The blocks live at time_ns, and per track the highest live bytes so far with its time. */
+enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const struct mp_base_block *blocks,
+                              size_t count, struct mp_error *error);
+
+enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage,
+                                  struct mp_error *error);
+enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *how, struct mp_error *error);
+
+uint64_t mp_writer_bytes(const struct mp_writer *writer); /* written so far */
+
+/* Writes the index and the clean-end mark, closes the file and frees the writer, whatever it returns. */
+enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error);
+/* Closes the file as it is (a cut file) and frees the writer. NULL is ignored. */
+void mp_writer_abandon(struct mp_writer *writer);
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * A whole recording in memory, as columns. Built once (by loading a file or by the builder below), then never changed:
+ * any number of threads may read it. Ids are those of format/recording.h.
+ *
+ * About 16 bytes an event and 30 bytes a block.
+ */
+#ifndef MP_MODEL_MODEL_H
+#define MP_MODEL_MODEL_H
+
+#include "base/error.h"
+#include "base/intern.h"
+#include "base/vec.h"
+#include "format/reader.h"
+#include "format/recording.h"
+
+/* Events of every type in order of time. */
+struct mp_model_events {
+    size_t count;
+    uint64_t *time_ns;
+    uint32_t *subject; /* alloc, free, resize: index into blocks; oom, reserved, step, region, mark, start, stop: index
+                        * into mp_model.notes (struct mp_model_note) */
+    uint32_t *thread;
+    uint16_t *track;
+    uint8_t *type;
+};
+
+/* One allocation's life. Base blocks come first where the recording has them. */
+struct mp_model_blocks {
+    size_t count;
+    uint64_t *address;
+    uint64_t *bytes;        /* MP_BYTES_UNKNOWN: only its free was seen */
+    uint32_t *stack;
+    uint32_t *alloc_event;  /* MP_NONE: live before the recording (or the kept window) began */
+    uint32_t *free_event;   /* MP_NONE: live at the end */
+    uint16_t *track;
+    uint8_t *kind;
+};
+
+/* The rarer facts of events that are not about a block. */
+struct mp_model_note {
+    uint64_t bytes; /* oom: asked for; reserved: now held; resize: the new size */
+    uint32_t stack; /* oom, mark */
+    uint32_t name;  /* string id: region, mark, step */
+};
+
+/* A source-level frame, ready to print. */
+struct mp_model_line {
+    uint32_t function, file; /* string ids; 0: unknown */
+    uint32_t line;           /* 0: unknown */
+};
+
+struct mp_model_frame {
+    struct mp_frame raw;
+    uint32_t first_line, line_count; /* in mp_model.lines, innermost first; python frames have exactly one; 0: unknown */
+};
+
+/* Per track: exact, base included. */
+struct mp_model_track_sum {
+    uint64_t events, allocs, frees, ooms;
+    uint64_t base_bytes, peak_bytes, end_bytes;
+    uint64_t peak_blocks, end_blocks;
+    uint32_t peak_event;         /* the event after which the peak was first reached; MP_NONE: at the very start */
+    uint64_t peak_ns;
+    uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN where never reported */
+};
+
+struct mp_model {
+    struct mp_recording_start start; /* texts belong to the model */
+    uint64_t file_bytes;
+    const char *format; /* "mp", later "pytorch", "kineto" */
+    struct mp_intern strings;
+    MP_VEC(struct mp_device) devices;
+    MP_VEC(struct mp_track) tracks;
+    MP_VEC(struct mp_thread_info) threads;
+    MP_VEC(struct mp_module) modules;
+    MP_VEC(struct mp_model_frame) frames;
+    MP_VEC(struct mp_model_line) lines;
+    MP_VEC(struct mp_stack_node) stacks;
+    MP_VEC(struct mp_model_note) notes;
+    MP_VEC(struct mp_sample) samples;
+    struct mp_model_events events;
+    struct mp_model_blocks blocks;
+    MP_VEC(struct mp_model_track_sum) sums; /* one per track */
+    struct mp_coverage coverage;
+    struct mp_exit how;
+    struct mp_damage damage;
+    uint64_t duration_ns; /* to the exit, else to the last event or sample */
+};
+
+enum mp_status mp_model_load(const char *path, struct mp_model **model, struct mp_error *error);
+void mp_model_free(struct mp_model *model);
+
+/* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
+bool mp_model_incomplete(const struct mp_model *model);
+
+#endif
