@@ -41,6 +41,8 @@ struct mp_chunk {
     enum mp_chunk_kind kind;
     uint64_t sequence, offset; /* of the chunk; byte offset in the file */
     size_t count;              /* entries; for tables, new ones */
+    bool lost;                 /* table entries made up in place of lost ones, so that ids stay in step: zeroes, stack
+                                * nodes {0, MP_FRAME_CUT}, texts "" */
     union {
         const struct mp_string_entry {
             const char *text;
@@ -65,6 +67,8 @@ struct mp_chunk {
     size_t mark_count;
     const uint64_t *live_bytes;  /* per track, at the first event */
     size_t live_bytes_count;
+    /* base: one of more than MP_CHUNK_ENTRIES blocks comes as several chunks, each with how many came before it */
+    uint64_t base_total, base_before;
 };
 
 /* What is wrong with the file; all zero for a whole one. */
@@ -74,12 +78,14 @@ struct mp_damage {
     uint64_t lost_chunks; /* gaps in the chunk sequence */
 };
 
+/* A recording whose first object is cut or damaged opens too: its start then has zeroes and empty texts, and the damage
+ * counts it. Otherwise MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO, MP_NO_MEMORY; the sentence names path. */
 enum mp_status mp_reader_open(const char *path, struct mp_reader **reader, struct mp_error *error);
 const struct mp_recording_start *mp_reader_start(const struct mp_reader *reader);
 uint64_t mp_reader_file_bytes(const struct mp_reader *reader);
 
 /* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Damaged chunks are passed over
- * and counted. Other statuses: memory or I/O. */
+ * and counted; chunks of unknown kinds and the index are not returned. Other statuses: memory or I/O. */
 enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, struct mp_error *error);
 /* Valid once mp_reader_next() has returned MP_NOT_FOUND. */
 const struct mp_damage *mp_reader_damage(const struct mp_reader *reader);

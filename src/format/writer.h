@@ -4,7 +4,12 @@
  *
  * Tables (strings, frames, stacks, modules, devices, tracks, threads) only grow: each call appends entries, whose ids
  * follow on. A table entry must be written before, or in the same call order as, the first event that names it; the
- * writer never reorders.
+ * writer never reorders. Entry 0 of strings, stacks and modules is written like the others; its id is accepted before
+ * that too. What a reader would take for damage (ids that were not written yet, time that runs backwards, block numbers
+ * far from in order) is refused with MP_INVALID, and nothing of that chunk is written.
+ *
+ * After a failed write the file is cut back to its last whole chunk and every later call fails with the same error
+ * (MP_IO; the sentence does not know the file's name).
  */
 #ifndef MP_FORMAT_WRITER_H
 #define MP_FORMAT_WRITER_H
@@ -19,7 +24,7 @@ struct mp_string {
     size_t length;
 };
 
-/* Takes over fd (closed by finish and by abandon, also on failure) and writes the first object. */
+/* Takes over fd, an empty file (closed by finish and by abandon, and here on failure), and writes the first object. */
 enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, struct mp_writer **writer,
                               struct mp_error *error);
 
@@ -43,13 +48,14 @@ enum mp_status mp_writer_samples(struct mp_writer *writer, const struct mp_sampl
                                  struct mp_error *error);
 
 /* At most MP_CHUNK_EVENTS events, in order of time; `live_bytes` per track at the first of them (track_count entries).
- * `marks` say how far each ring had been read. */
+ * `marks` say how far each ring had been read. Members that an event's type does not have (see struct mp_event; a stack
+ * also on resize) are not kept. */
 #define MP_CHUNK_EVENTS 65536
 enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
                                 size_t mark_count, struct mp_error *error);
 
-/* The blocks live at time_ns, and per track the highest live bytes so far with its time. */
+/* The blocks live at time_ns; new ones (at the beginning of a recording) in order of their numbers. */
 enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const struct mp_base_block *blocks,
                               size_t count, struct mp_error *error);
 
