@@ -1,0 +1,43 @@
+/*
+ * One chunk on its way out of the file: its meta and its columns, checked and bounded. One thread at a time.
+ */
+#ifndef MP_FORMAT_CHUNK_IN_H
+#define MP_FORMAT_CHUNK_IN_H
+
+#include <zstd.h>
+
+#include "base/error.h"
+#include "base/vec.h"
+#include "format/column.h"
+#include "format/layout.h"
+
+struct mp_chunk_in {
+    unsigned kind;
+    uint32_t sequence;
+    struct mp_chunk_meta meta;
+    struct mp_column columns[MP_COLUMNS]; /* names point into the chunk's bytes */
+    size_t column_count;
+    MP_VEC(unsigned char) raw;
+    MP_VEC(uint64_t) live_bytes;
+    MP_VEC(struct mp_ring_mark) marks;
+    ZSTD_DCtx *zstd;
+};
+
+/* The head's fields; true where data (MP_HEAD_BYTES) begins a chunk with a possible length. */
+bool mp_chunk_head(const unsigned char *data, uint32_t *sequence, uint32_t *length);
+/* Whether the checksum of the whole chunk at data holds. */
+bool mp_chunk_intact(const unsigned char *data, size_t size);
+
+bool mp_chunk_in_init(struct mp_chunk_in *in);
+void mp_chunk_in_free(struct mp_chunk_in *in);
+
+/* Takes apart the intact chunk at data, which must stay while `in` is used. MP_DAMAGED: it is not what it says;
+ * MP_NO_MEMORY. For kinds that are not known only kind and sequence are set. */
+enum mp_status mp_chunk_in_parse(struct mp_chunk_in *in, const unsigned char *data, size_t size);
+
+/* The column of that name if it has `count` values; an absent one where count is 0. NULL otherwise. */
+const struct mp_column *mp_chunk_in_column(const struct mp_chunk_in *in, const char *name, size_t count);
+/* As mp_column_decode; false also where there is no such column of `count` values. */
+bool mp_chunk_in_decode(const struct mp_chunk_in *in, const char *name, size_t count, void *to, unsigned bits);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * One chunk on its way into the file: columns are added, then the whole becomes bytes. One thread at a time.
+ */
+#ifndef MP_FORMAT_CHUNK_OUT_H
+#define MP_FORMAT_CHUNK_OUT_H
+
+#include <zstd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "format/column.h"
+#include "format/layout.h"
+
+struct mp_chunk_out {
+    struct mp_buffer raw;   /* the columns, one after the other */
+    struct mp_buffer bytes; /* the finished chunk */
+    struct mp_column columns[MP_COLUMNS];
+    size_t column_count;
+    ZSTD_CCtx *zstd;
+};
+
+bool mp_chunk_out_init(struct mp_chunk_out *out);
+void mp_chunk_out_free(struct mp_chunk_out *out);
+
+/* Starts a new chunk. */
+void mp_chunk_out_clear(struct mp_chunk_out *out);
+/* Adds a column; one without values is left out. `name` is a literal. */
+void mp_chunk_out_column(struct mp_chunk_out *out, const char *name, enum mp_encoding wanted, const uint64_t *values,
+                         size_t count);
+/* Takes what was appended to out->raw since it had `before` bytes as a column of bytes. */
+void mp_chunk_out_took_bytes(struct mp_chunk_out *out, const char *name, size_t before);
+/* Makes out->bytes of what was added. */
+enum mp_status mp_chunk_out_finish(struct mp_chunk_out *out, enum mp_chunk_kind kind, uint32_t sequence,
+                                   const struct mp_chunk_meta *meta, struct mp_error *error);
+
+#endif

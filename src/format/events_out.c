@@ -1,0 +1,235 @@
+#include "format/events.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/varint.h"
+
+enum { SLOTS = 2 * MP_CHUNK_ENTRIES };
+
+/* Values of one chunk in order of first use, found by hash: slots hold index + 1. */
+struct dictionary {
+    uint32_t slots[SLOTS];
+    uint32_t entries[MP_CHUNK_ENTRIES]; /* the event that was first to use the value */
+    size_t count;
+    size_t mask;
+};
+
+struct mp_events_out {
+    struct dictionary shapes, addresses;
+    uint32_t placed[MP_CHUNK_ENTRIES]; /* by block - first: index + 1 of the latest event that said where it lies */
+    uint64_t type[MP_CHUNK_ENTRIES], thread[MP_CHUNK_ENTRIES], time[MP_CHUNK_ENTRIES];
+    uint64_t shape[MP_CHUNK_ENTRIES], place[MP_CHUNK_ENTRIES], fresh[MP_CHUNK_ENTRIES];
+    uint64_t back[MP_CHUNK_ENTRIES], stack[MP_CHUNK_ENTRIES], name[MP_CHUNK_ENTRIES];
+    uint64_t far_block[MP_CHUNK_ENTRIES], far_address[MP_CHUNK_ENTRIES], far_bytes[MP_CHUNK_ENTRIES],
+        far_track[MP_CHUNK_ENTRIES];
+    uint64_t note_bytes[MP_CHUNK_ENTRIES], note_track[MP_CHUNK_ENTRIES];
+    uint64_t scratch[MP_CHUNK_ENTRIES];
+    size_t allocs, frees, fars, notes, stacks, names;
+    uint64_t first_block, next_block;
+};
+
+struct mp_events_out *mp_events_out_new(void)
+{
+    return malloc(sizeof(struct mp_events_out));
+}
+
+void mp_events_out_free(struct mp_events_out *out)
+{
+    free(out);
+}
+
+static void dictionary_clear(struct dictionary *dictionary, size_t count)
+{
+    dictionary->count = 0;
+    for (dictionary->mask = 64; dictionary->mask < 2 * count;)
+        dictionary->mask *= 2;
+    memset(dictionary->slots, 0, dictionary->mask * sizeof *dictionary->slots);
+    dictionary->mask--;
+}
+
+static bool same_shape(const struct mp_event *a, const struct mp_event *b)
+{
+    return a->bytes == b->bytes && a->stack == b->stack && a->track == b->track && a->kind == b->kind;
+}
+
+static uint32_t shape_of(struct dictionary *shapes, const struct mp_event *events, uint32_t i)
+{
+    const struct mp_event *event = &events[i];
+    uint64_t key = (uint64_t)event->stack << 32 ^ (uint64_t)event->track << 8 ^ event->kind;
+    size_t at = (size_t)mp_hash_mix(mp_hash_step(key, event->bytes));
+    for (;; at++) {
+        uint32_t *slot = &shapes->slots[at & shapes->mask];
+        if (!*slot) {
+            shapes->entries[shapes->count] = i;
+            *slot = (uint32_t)++shapes->count;
+        }
+        if (same_shape(&events[shapes->entries[*slot - 1]], event)) return *slot - 1;
+    }
+}
+
+static uint32_t place_of(struct dictionary *addresses, const struct mp_event *events, uint32_t i)
+{
+    uint64_t address = events[i].address;
+    for (size_t at = (size_t)mp_hash_mix(address);; at++) {
+        uint32_t *slot = &addresses->slots[at & addresses->mask];
+        if (!*slot) {
+            addresses->entries[addresses->count] = i;
+            *slot = (uint32_t)++addresses->count;
+        }
+        if (events[addresses->entries[*slot - 1]].address == address) return *slot - 1;
+    }
+}
+
+/* Where the chunk itself says last where the block lies, or NULL. */
+static uint32_t *placed(struct mp_events_out *out, uint64_t block, size_t count)
+{
+    uint64_t local = block - out->first_block;
+    return local < count ? &out->placed[local] : NULL;
+}
+
+static void add_alloc(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
+{
+    const struct mp_event *event = &events[i];
+    size_t at = out->allocs++;
+    out->shape[at] = shape_of(&out->shapes, events, i);
+    out->place[at] = place_of(&out->addresses, events, i);
+    out->fresh[at] = mp_zigzag((int64_t)(event->block - out->next_block));
+    uint32_t *here = placed(out, event->block, count);
+    if (here) *here = i + 1;
+}
+
+/* A resize, and a free of a block of which this chunk does not say all that the free repeats. */
+static void add_far(struct mp_events_out *out, const struct mp_event *event)
+{
+    size_t at = out->fars++;
+    out->far_block[at] = mp_zigzag((int64_t)(out->next_block - event->block));
+    out->far_address[at] = event->address;
+    out->far_bytes[at] = event->bytes;
+    out->far_track[at] = event->track;
+}
+
+static void add_free(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
+{
+    const struct mp_event *event = &events[i], *known = NULL;
+    const uint32_t *here = placed(out, event->block, count);
+    if (here && *here) known = &events[*here - 1];
+    bool near = known && known->address == event->address && known->bytes == event->bytes &&
+                known->track == event->track && event->block < out->next_block;
+    out->back[out->frees++] = near ? out->next_block - event->block : 0;
+    if (!near) add_far(out, event);
+}
+
+static void add_resize(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
+{
+    add_far(out, &events[i]);
+    uint32_t *here = placed(out, events[i].block, count);
+    if (here) *here = i + 1;
+}
+
+static void add_event(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
+{
+    const struct mp_event *event = &events[i];
+    unsigned parts = mp_event_parts(event->type);
+    out->type[i] = event->type;
+    out->thread[i] = event->thread;
+    out->time[i] = i ? event->time_ns - event[-1].time_ns : 0;
+    if (event->type == MP_EVENT_ALLOC)
+        add_alloc(out, events, i, count);
+    else if (event->type == MP_EVENT_FREE)
+        add_free(out, events, i, count);
+    else if (event->type == MP_EVENT_RESIZE)
+        add_resize(out, events, i, count);
+    if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK)) && event->block >= out->next_block)
+        out->next_block = event->block + 1;
+    if (parts & MP_PART_STACK) out->stack[out->stacks++] = event->stack;
+    if (parts & MP_PART_NAME) out->name[out->names++] = event->name;
+    if (parts & MP_PART_NOTE) {
+        out->note_bytes[out->notes] = event->bytes;
+        out->note_track[out->notes++] = event->track;
+    }
+}
+
+/* The member of event that is out of bounds, or NULL. */
+static const char *fault(const struct mp_event *event, const struct mp_table_counts *counts, uint64_t block_bound)
+{
+    if (event->type == MP_EVENT_NONE || event->type >= MP_EVENT_TYPES) return "type";
+    unsigned parts = mp_event_parts(event->type);
+    if (!mp_id_known(counts, MP_CHUNK_THREADS, event->thread)) return "thread";
+    if ((parts & (MP_PART_ALLOC | MP_PART_STACK)) && !mp_id_known(counts, MP_CHUNK_STACKS, event->stack))
+        return "stack";
+    if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK | MP_PART_NOTE)) && !mp_id_known(counts, MP_CHUNK_TRACKS, event->track))
+        return "track";
+    if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK)) && event->block >= block_bound) return "block";
+    if ((parts & MP_PART_NAME) && !mp_id_known(counts, MP_CHUNK_STRINGS, event->name)) return "name";
+    return NULL;
+}
+
+static enum mp_status check(const struct mp_event *events, size_t count, const struct mp_table_counts *counts,
+                            uint64_t next_block, struct mp_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_event *event = &events[i];
+        const char *bad = fault(event, counts, next_block + count);
+        if (!bad && i && event->time_ns < event[-1].time_ns) bad = "time";
+        if (!bad) continue;
+        return mp_fail(error, MP_INVALID,
+                       "event %zu of %zu has an impossible %s (type %u, time %llu, thread %u, stack %u, track %u, "
+                       "block %llu, name %u)",
+                       i, count, bad, event->type, (unsigned long long)event->time_ns, event->thread, event->stack,
+                       event->track, (unsigned long long)event->block, event->name);
+    }
+    return MP_OK;
+}
+
+#define SHAPE_COLUMN(column, member)                                                                                   \
+    do {                                                                                                               \
+        for (size_t i = 0; i < out->shapes.count; i++)                                                                 \
+            out->scratch[i] = events[out->shapes.entries[i]].member;                                                   \
+        mp_chunk_out_column(chunk, "shape." column, MP_ENCODING_VARINT, out->scratch, out->shapes.count);              \
+    } while (0)
+
+static void put_columns(struct mp_events_out *out, struct mp_chunk_out *chunk, const struct mp_event *events,
+                        size_t count)
+{
+    mp_chunk_out_column(chunk, "time", MP_ENCODING_PLANES, out->time, count);
+    mp_chunk_out_column(chunk, "type", MP_ENCODING_PLANES, out->type, count);
+    mp_chunk_out_column(chunk, "thread", MP_ENCODING_PLANES, out->thread, count);
+    mp_chunk_out_column(chunk, "alloc.shape", MP_ENCODING_PLANES, out->shape, out->allocs);
+    mp_chunk_out_column(chunk, "alloc.place", MP_ENCODING_PLANES, out->place, out->allocs);
+    mp_chunk_out_column(chunk, "alloc.block", MP_ENCODING_VARINT, out->fresh, out->allocs);
+    mp_chunk_out_column(chunk, "free.back", MP_ENCODING_PLANES, out->back, out->frees);
+    mp_chunk_out_column(chunk, "far.block", MP_ENCODING_VARINT, out->far_block, out->fars);
+    mp_chunk_out_column(chunk, "far.address", MP_ENCODING_DELTA, out->far_address, out->fars);
+    mp_chunk_out_column(chunk, "far.bytes", MP_ENCODING_VARINT, out->far_bytes, out->fars);
+    mp_chunk_out_column(chunk, "far.track", MP_ENCODING_VARINT, out->far_track, out->fars);
+    mp_chunk_out_column(chunk, "stack", MP_ENCODING_VARINT, out->stack, out->stacks);
+    mp_chunk_out_column(chunk, "name", MP_ENCODING_VARINT, out->name, out->names);
+    mp_chunk_out_column(chunk, "note.bytes", MP_ENCODING_DELTA, out->note_bytes, out->notes);
+    mp_chunk_out_column(chunk, "note.track", MP_ENCODING_VARINT, out->note_track, out->notes);
+    for (size_t i = 0; i < out->addresses.count; i++)
+        out->scratch[i] = events[out->addresses.entries[i]].address;
+    mp_chunk_out_column(chunk, "address", MP_ENCODING_DELTA, out->scratch, out->addresses.count);
+    SHAPE_COLUMN("stack", stack);
+    SHAPE_COLUMN("bytes", bytes);
+    SHAPE_COLUMN("track", track);
+    SHAPE_COLUMN("kind", kind);
+}
+
+enum mp_status mp_events_encode(struct mp_events_out *out, struct mp_chunk_out *chunk, const struct mp_event *events,
+                                size_t count, const struct mp_table_counts *counts, uint64_t *next_block,
+                                struct mp_error *error)
+{
+    enum mp_status status = check(events, count, counts, *next_block, error);
+    if (status) return status;
+    dictionary_clear(&out->shapes, count);
+    dictionary_clear(&out->addresses, count);
+    memset(out->placed, 0, count * sizeof *out->placed);
+    out->allocs = out->frees = out->fars = out->notes = out->stacks = out->names = 0;
+    out->first_block = out->next_block = *next_block;
+    for (uint32_t i = 0; i < count; i++)
+        add_event(out, events, i, count);
+    put_columns(out, chunk, events, count);
+    *next_block = out->next_block;
+    return MP_OK;
+}

@@ -1,0 +1,24 @@
+/* The first object of a snapshot file: what is known when it is made. One thread at a time. */
+#ifndef MP_FORMAT_START_H
+#define MP_FORMAT_START_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "format/recording.h"
+
+enum mp_status mp_start_pack(struct mp_buffer *to, const struct mp_recording_start *start, struct mp_error *error);
+
+/* A start with texts of its own. */
+struct mp_start_owned {
+    struct mp_recording_start start;
+    void *texts;
+};
+
+/* Reads the object at the beginning of `size` bytes of data and stores its length in *length. MP_OK: it is whole.
+ * MP_DAMAGED: a recording, but its first object is cut or damaged (*owned then has empty texts and zeroes). MP_TOO_NEW,
+ * MP_NOT_A_RECORDING, MP_NO_MEMORY: no reading on. */
+enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_start_owned *owned, size_t *length,
+                              struct mp_error *error);
+void mp_start_free(struct mp_start_owned *owned);
+
+#endif

@@ -1,0 +1,174 @@
+#include "format/tables.h"
+
+#include <string.h>
+
+#define FIELD(type, member, rule, encoding)                                                                            \
+    {                                                                                                                  \
+#        member, offsetof(struct type, member), sizeof(((struct type *)0)->member), rule, MP_ENCODING_##encoding       \
+    }
+#define NAMED(name, type, member, rule, encoding)                                                                      \
+    {                                                                                                                  \
+        name, offsetof(struct type, member), sizeof(((struct type *)0)->member), rule, MP_ENCODING_##encoding          \
+    }
+
+static const struct mp_table tables[] = {
+    {.kind = MP_CHUNK_DEVICES,
+     .name = "device",
+     .row = sizeof(struct mp_device),
+     .field_count = 4,
+     .fields = {FIELD(mp_device, name, MP_CHUNK_STRINGS, VARINT), FIELD(mp_device, uuid, MP_CHUNK_STRINGS, VARINT),
+                FIELD(mp_device, model, MP_CHUNK_STRINGS, VARINT),
+                FIELD(mp_device, total_bytes, MP_FIELD_ANY, VARINT)}},
+    {.kind = MP_CHUNK_TRACKS,
+     .name = "track",
+     .row = sizeof(struct mp_track),
+     .field_count = 4,
+     .fields = {FIELD(mp_track, device, MP_CHUNK_DEVICES, VARINT), FIELD(mp_track, layer, MP_FIELD_ANY, VARINT),
+                FIELD(mp_track, size_basis, MP_FIELD_ANY, VARINT), FIELD(mp_track, name, MP_CHUNK_STRINGS, VARINT)}},
+    {.kind = MP_CHUNK_THREADS,
+     .name = "thread",
+     .row = sizeof(struct mp_thread_info),
+     .field_count = 2,
+     .fields = {FIELD(mp_thread_info, tid, MP_FIELD_ANY, DELTA),
+                FIELD(mp_thread_info, name, MP_CHUNK_STRINGS, VARINT)}},
+    {.kind = MP_CHUNK_MODULES,
+     .name = "module",
+     .row = sizeof(struct mp_module),
+     .field_count = 9,
+     .fields = {FIELD(mp_module, path, MP_CHUNK_STRINGS, VARINT), FIELD(mp_module, start, MP_FIELD_ANY, DELTA),
+                FIELD(mp_module, end, MP_FIELD_ANY, DELTA), FIELD(mp_module, bias, MP_FIELD_ANY, DELTA),
+                NAMED("size", mp_module, file.size, MP_FIELD_ANY, VARINT),
+                NAMED("inode", mp_module, file.inode, MP_FIELD_ANY, DELTA),
+                NAMED("mtime", mp_module, file.mtime_ns, MP_FIELD_ANY, DELTA),
+                NAMED("build_id_size", mp_module, file.build_id_size, MP_FIELD_BUILD_ID, VARINT),
+                NAMED("build_id", mp_module, file.build_id, MP_FIELD_ANY, BYTES)}},
+    {.kind = MP_CHUNK_FRAMES,
+     .name = "frame",
+     .row = sizeof(struct mp_frame),
+     .field_count = 6,
+     .fields = {FIELD(mp_frame, language, MP_FIELD_ANY, PLANES), FIELD(mp_frame, module, MP_CHUNK_MODULES, VARINT),
+                FIELD(mp_frame, address, MP_FIELD_ANY, DELTA), FIELD(mp_frame, function, MP_CHUNK_STRINGS, DELTA),
+                FIELD(mp_frame, file, MP_CHUNK_STRINGS, DELTA), FIELD(mp_frame, line, MP_FIELD_ANY, VARINT)}},
+    {.kind = MP_CHUNK_STACKS,
+     .name = "stack",
+     .row = sizeof(struct mp_stack_node),
+     .field_count = 2,
+     .fields = {FIELD(mp_stack_node, parent, MP_FIELD_PARENT, DELTA),
+                FIELD(mp_stack_node, frame, MP_FIELD_STACK_FRAME, DELTA)}},
+    {.kind = MP_CHUNK_SYMBOLS,
+     .name = "symbol",
+     .row = sizeof(struct mp_symbol),
+     .field_count = 4,
+     .fields = {FIELD(mp_symbol, frame, MP_CHUNK_FRAMES, DELTA), FIELD(mp_symbol, function, MP_CHUNK_STRINGS, DELTA),
+                FIELD(mp_symbol, file, MP_CHUNK_STRINGS, DELTA), FIELD(mp_symbol, line, MP_FIELD_ANY, VARINT)}},
+    {.kind = MP_CHUNK_BASE,
+     .name = "base block",
+     .row = sizeof(struct mp_base_block),
+     .field_count = 7,
+     .fields = {FIELD(mp_base_block, block, MP_FIELD_ANY, DELTA), FIELD(mp_base_block, address, MP_FIELD_ANY, DELTA),
+                FIELD(mp_base_block, bytes, MP_FIELD_ANY, VARINT),
+                NAMED("birth", mp_base_block, birth_ns, MP_FIELD_ANY, DELTA),
+                FIELD(mp_base_block, stack, MP_CHUNK_STACKS, VARINT),
+                FIELD(mp_base_block, track, MP_CHUNK_TRACKS, VARINT),
+                FIELD(mp_base_block, kind, MP_FIELD_ANY, PLANES)}},
+    {.kind = MP_CHUNK_SAMPLES,
+     .name = "sample",
+     .row = sizeof(struct mp_sample),
+     .field_count = 3,
+     .fields = {NAMED("time", mp_sample, time_ns, MP_FIELD_ANY, DELTA),
+                FIELD(mp_sample, counter, MP_CHUNK_STRINGS, VARINT), FIELD(mp_sample, value, MP_FIELD_ANY, VARINT)}},
+    {.kind = MP_CHUNK_COVERAGE,
+     .name = "coverage",
+     .row = sizeof(struct mp_coverage),
+     .field_count = 8,
+     .fields = {FIELD(mp_coverage, events, MP_FIELD_ANY, VARINT), FIELD(mp_coverage, dropped, MP_FIELD_ANY, VARINT),
+                FIELD(mp_coverage, truncated_stacks, MP_FIELD_ANY, VARINT),
+                FIELD(mp_coverage, unmatched_stacks, MP_FIELD_ANY, VARINT),
+                FIELD(mp_coverage, totals_checked, MP_FIELD_ANY, VARINT),
+                FIELD(mp_coverage, totals_wrong, MP_FIELD_ANY, VARINT),
+                FIELD(mp_coverage, unknown_frees, MP_FIELD_ANY, VARINT),
+                FIELD(mp_coverage, missed_frees, MP_FIELD_ANY, VARINT)}},
+    {.kind = MP_CHUNK_EXIT,
+     .name = "exit",
+     .row = sizeof(struct mp_exit),
+     .field_count = 5,
+     .fields = {FIELD(mp_exit, known, MP_FIELD_BOOL, VARINT), FIELD(mp_exit, by_signal, MP_FIELD_BOOL, VARINT),
+                FIELD(mp_exit, status, MP_FIELD_ANY, VARINT), NAMED("time", mp_exit, time_ns, MP_FIELD_ANY, VARINT),
+                FIELD(mp_exit, text, MP_CHUNK_STRINGS, VARINT)}},
+};
+
+const struct mp_table *mp_table_of(enum mp_chunk_kind kind)
+{
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (tables[i].kind == kind) return &tables[i];
+    return NULL;
+}
+
+#define EACH_WIDTH(width, ACTION)                                                                                      \
+    switch (width) {                                                                                                   \
+    case 1:                                                                                                            \
+        ACTION(uint8_t);                                                                                               \
+        break;                                                                                                         \
+    case 2:                                                                                                            \
+        ACTION(uint16_t);                                                                                              \
+        break;                                                                                                         \
+    case 4:                                                                                                            \
+        ACTION(uint32_t);                                                                                              \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        ACTION(uint64_t);                                                                                              \
+        break;                                                                                                         \
+    }
+
+void mp_table_gather(const struct mp_field *field, const void *rows, size_t row, size_t count, uint64_t *to)
+{
+    const char *at = (const char *)rows + field->offset;
+#define GATHER(type)                                                                                                   \
+    for (size_t i = 0; i < count; i++, at += row) {                                                                    \
+        type value;                                                                                                    \
+        memcpy(&value, at, sizeof value);                                                                              \
+        to[i] = value;                                                                                                 \
+    }
+    EACH_WIDTH(field->width, GATHER)
+}
+
+void mp_table_scatter(const struct mp_field *field, void *rows, size_t row, size_t count, const uint64_t *from)
+{
+    char *at = (char *)rows + field->offset;
+#define SCATTER(type)                                                                                                  \
+    for (size_t i = 0; i < count; i++, at += row) {                                                                    \
+        type value = (type)from[i];                                                                                    \
+        memcpy(at, &value, sizeof value);                                                                              \
+    }
+    EACH_WIDTH(field->width, SCATTER)
+}
+
+static bool keeps_rule(unsigned rule, uint64_t value, uint64_t id, const struct mp_table_counts *counts)
+{
+    switch (rule) {
+    case MP_FIELD_ANY:
+        return true;
+    case MP_FIELD_BOOL:
+        return value <= 1;
+    case MP_FIELD_BUILD_ID:
+        return value <= MP_BUILD_ID_MAX;
+    case MP_FIELD_PARENT:
+        return value < id || (!id && !value);
+    case MP_FIELD_STACK_FRAME:
+        return value == MP_FRAME_CUT || mp_id_known(counts, MP_CHUNK_FRAMES, value) || (!id && !value);
+    default:
+        return mp_id_known(counts, (enum mp_chunk_kind)rule, value);
+    }
+}
+
+bool mp_table_check(const struct mp_field *field, const uint64_t *values, size_t count, uint64_t first,
+                    const struct mp_table_counts *counts, size_t *bad)
+{
+    if (field->rule == MP_FIELD_ANY) return true;
+    for (size_t i = 0; i < count; i++) {
+        if (keeps_rule(field->rule, values[i], first + i, counts)) continue;
+        *bad = i;
+        return false;
+    }
+    return true;
+}

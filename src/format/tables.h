@@ -1,0 +1,63 @@
+/*
+ * The tables of a snapshot file whose rows are C structures: one description of each serves writer and reader. Pure;
+ * any thread.
+ */
+#ifndef MP_FORMAT_TABLES_H
+#define MP_FORMAT_TABLES_H
+
+#include "base/error.h"
+#include "format/column.h"
+#include "format/layout.h"
+
+/* What a field's value may be, beside what its width allows. */
+enum mp_field_rule {
+    MP_FIELD_ANY = 0,
+    /* 1 ... 8: an entry of the table of that chunk kind */
+    MP_FIELD_BOOL = 20,
+    MP_FIELD_STACK_FRAME, /* a frame, or MP_FRAME_CUT */
+    MP_FIELD_PARENT,      /* a stack node before this one; node 0 is its own */
+    MP_FIELD_BUILD_ID,    /* at most MP_BUILD_ID_MAX */
+};
+
+struct mp_field {
+    const char *name;
+    uint16_t offset;
+    uint8_t width; /* 1, 2, 4, 8: an integer; more: that many bytes */
+    uint8_t rule;  /* enum mp_field_rule */
+    enum mp_encoding encoding;
+};
+
+#define MP_TABLE_FIELDS 16
+struct mp_table {
+    enum mp_chunk_kind kind;
+    const char *name; /* for messages */
+    size_t row;       /* bytes */
+    struct mp_field fields[MP_TABLE_FIELDS];
+    size_t field_count;
+};
+
+/* NULL for kinds that are not plain tables. */
+const struct mp_table *mp_table_of(enum mp_chunk_kind kind);
+
+/* How many entries each table with ids has so far, by chunk kind; of[0] is unused. */
+struct mp_table_counts {
+    uint64_t of[MP_CHUNK_STACKS + 1];
+};
+
+/* Entry 0 of strings, stacks and modules means "none" and is always there. */
+static inline bool mp_id_known(const struct mp_table_counts *counts, enum mp_chunk_kind kind, uint64_t id)
+{
+    return id < counts->of[kind] ||
+           (!id && (kind == MP_CHUNK_STRINGS || kind == MP_CHUNK_STACKS || kind == MP_CHUNK_MODULES));
+}
+
+/* Field i of `count` rows as integers. */
+void mp_table_gather(const struct mp_field *field, const void *rows, size_t row, size_t count, uint64_t *to);
+/* Whether values (a gathered field) keep the field's rule; `first` is the id of rows' first entry. *bad is the index of
+ * the first value that does not. */
+bool mp_table_check(const struct mp_field *field, const uint64_t *values, size_t count, uint64_t first,
+                    const struct mp_table_counts *counts, size_t *bad);
+/* The opposite of gather; values fit the field's width. */
+void mp_table_scatter(const struct mp_field *field, void *rows, size_t row, size_t count, const uint64_t *from);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * Recordings made up for the tests of the file format: everything that goes into one is also kept here as plain arrays,
+ * so that what comes back can be held against it.
+ */
+#ifndef MP_TESTS_FORMAT_MAKER_H
+#    define MP_TESTS_FORMAT_MAKER_H
+
+#    include "base/vec.h"
+#    include "format/reader.h"
+#    include "format/writer.h"
+
+/* One chunk as it was written. */
+struct made_chunk {
+    enum mp_chunk_kind kind;
+    size_t count;
+    void *rows; /* copies, in the structures of recording.h; strings as struct mp_string; NULL for none */
+    uint64_t time_ns;
+    uint64_t live_bytes[3];
+    size_t live_bytes_count;
+    struct mp_ring_mark marks[2];
+    size_t mark_count;
+    uint64_t bytes_before, bytes_after; /* of the file */
+};
+
+struct maker {
+    struct mp_writer *writer;
+    MP_VEC(struct made_chunk) chunks;
+    uint64_t random;
+    uint64_t now, next_block;
+    size_t strings, devices, tracks, threads, modules, frames, stacks;
+    MP_VEC(struct mp_event) live; /* the latest alloc or resize of each live block */
+};
+
+extern const struct mp_recording_start made_start;
+
+uint64_t made_random(struct maker *maker);
+/* Every table, random events of every type, a base, samples, symbols, coverage and exit; `rounds` event chunks with up
+ * to `events` events each. The file is finished, or left cut. All calls must succeed. */
+void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, bool finish);
+void free_made(struct maker *maker);
+/* Whether chunk is what was written as made (also the other way round). */
+bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made);
+
+
+#endif
