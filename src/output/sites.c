@@ -107,7 +107,10 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
     const struct mp_stack_line *line = folded->telling ? folded->telling : folded->first;
     const char *function = function_text(line);
     if (out->size) mp_buffer_append_text(out, ", ");
-    if (line->function) mp_buffer_printf(out, "%.*s … ", short_function(function), function);
+    if (line->language == MP_PYTHON && line->file)
+        mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, function);
+    else if (line->function)
+        mp_buffer_printf(out, "%.*s … ", short_function(function), function);
     mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
 }
 
