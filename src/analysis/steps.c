@@ -78,9 +78,8 @@ static bool find_spans(struct sweep *sweep)
     const struct mp_model *model = sweep->model;
     struct mp_open_regions open = {0}, closed = {0};
     bool done = true;
-    for (uint32_t event = 0; done && event < model->events.count; event++) {
-        unsigned type = model->events.type[event];
-        if (type != MP_EVENT_REGION_BEGIN && type != MP_EVENT_REGION_END) continue;
+    for (size_t i = 0; done && i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
         done = mp_regions_follow(model, event, &open, &closed) && take_closed(sweep, &closed, event);
     }
     done = done && take_closed(sweep, &open, (uint32_t)model->events.count);
@@ -232,6 +231,7 @@ static bool follow_step(struct sweep *sweep, uint32_t event)
 static bool run_sweep(struct sweep *sweep)
 {
     uint32_t count = (uint32_t)sweep->model->events.count;
+    if (!sweep->steps.count && !sweep->spans.count) return true;
     for (uint32_t event = 0; event < count; event++)
         if (!close_due(sweep, event) || !follow_block(sweep, event) || !open_due(sweep, event) ||
             !follow_step(sweep, event))

@@ -184,9 +184,9 @@ static enum mp_status write_regions(struct sink *sink, const struct mp_model *mo
 {
     struct mp_open_regions open = {0}, closed = {0};
     bool done = true;
-    for (uint32_t event = 0; done && event < model->events.count; event++) {
-        done = mp_regions_follow(model, event, &open, &closed);
-        write_closed(sink, model, &closed, model->events.time_ns[event]);
+    for (size_t i = 0; done && i < model->noted.count; i++) {
+        done = mp_regions_follow(model, model->noted.at[i], &open, &closed);
+        write_closed(sink, model, &closed, model->events.time_ns[model->noted.at[i]]);
     }
     write_closed(sink, model, &open, model->duration_ns);
     mp_open_regions_free(&open);

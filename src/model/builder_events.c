@@ -218,7 +218,8 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
 static bool add_note_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
 {
     struct mp_model_note note = {c->bytes[i], c->stack[i], mp_builder_string(b, c->name[i])};
-    if (!mp_vec_push(&b->model->notes, note)) return false;
+    if (!mp_vec_push(&b->model->notes, note) || !mp_vec_push(&b->model->noted, (uint32_t)b->model->events.count))
+        return false;
     put_event(b, c->time_ns[i], c->type[i], (uint32_t)(b->model->notes.count - 1), c->thread[i], c->track[i]);
     if (c->type[i] != MP_EVENT_OOM && c->type[i] != MP_EVENT_RESERVED) return true;
     struct mp_model_track_sum *sum = &b->model->sums.at[c->track[i]];

@@ -17,6 +17,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->lines);
     mp_vec_free(&model->stacks);
     mp_vec_free(&model->notes);
+    mp_vec_free(&model->noted);
     mp_vec_free(&model->resizes);
     mp_vec_free(&model->samples);
     mp_vec_free(&model->sums);

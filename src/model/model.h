@@ -86,6 +86,7 @@ struct mp_model {
     MP_VEC(struct mp_model_line) lines;
     MP_VEC(struct mp_stack_node) stacks;
     MP_VEC(struct mp_model_note) notes;
+    MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N is of event noted[N] */
     MP_VEC(struct mp_model_resize) resizes;
     MP_VEC(struct mp_sample) samples;
     struct mp_model_events events;

@@ -9,13 +9,14 @@ bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
 {
     const struct mp_model_events *events = &model->events;
     steps->count = 0;
-    for (size_t i = 0; i < events->count; i++) {
-        if (events->type[i] != MP_EVENT_STEP) continue;
-        struct mp_step step = {.first = (uint32_t)i,
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (events->type[event] != MP_EVENT_STEP) continue;
+        struct mp_step step = {.first = event,
                                .end = (uint32_t)events->count,
-                               .start_ns = events->time_ns[i],
+                               .start_ns = events->time_ns[event],
                                .end_ns = model->duration_ns,
-                               .name = model->notes.at[events->subject[i]].name};
+                               .name = model->notes.at[i].name};
         if (steps->count) {
             steps->at[steps->count - 1].end = step.first;
             steps->at[steps->count - 1].end_ns = step.start_ns;
@@ -88,8 +89,8 @@ static void keep_thread(struct mp_open_regions *open, uint32_t thread)
 bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open)
 {
     open->count = 0;
-    for (uint32_t event = 0; event < moment; event++)
-        if (!mp_regions_follow(model, event, open, NULL)) return false;
+    for (size_t i = 0; i < model->noted.count && model->noted.at[i] < moment; i++)
+        if (!mp_regions_follow(model, model->noted.at[i], open, NULL)) return false;
     if (!moment || !open->count) return true;
     uint32_t thread = model->events.thread[moment - 1];
     for (size_t i = 0; i < open->count; i++) {

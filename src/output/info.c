@@ -9,8 +9,8 @@
 static uint64_t count_steps(const struct mp_model *model)
 {
     uint64_t count = 0;
-    for (size_t i = 0; i < model->events.count; i++)
-        count += model->events.type[i] == MP_EVENT_STEP;
+    for (size_t i = 0; i < model->noted.count; i++)
+        count += model->events.type[model->noted.at[i]] == MP_EVENT_STEP;
     return count;
 }
 
