@@ -11,8 +11,8 @@
 #include "model/model.h"
 
 struct mp_page_options {
-    int track;         /* the track shown first, an index into model.tracks; -1: the device with the highest peak and, on
-                        * it, the uppermost layer that has blocks. Every track is in the page. */
+    int track; /* the track shown first, an index into model.tracks; -1: the device with the highest peak and, on
+                * it, the uppermost layer that has blocks. Every track is in the page. */
     const char *title; /* what the page calls the recording, usually its file's name */
     const char *view;  /* the view that the page opens on; NULL or "": the timeline */
 };
