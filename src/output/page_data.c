@@ -30,6 +30,7 @@ struct track_columns {
     uint64_t last_time; /* in units */
     struct mp_buffer op, free, time, size, site, address, resized;
     struct runs thread, kind;
+    uint64_t *last_address; /* by site: of its latest block, shifted */
 };
 
 /* Every event that is not about a block. */
@@ -45,9 +46,8 @@ struct maker {
     struct mp_page_stack_columns tree;
     struct track_columns *tracks; /* one per track of the model */
     struct note_columns notes;
-    uint32_t *local;        /* by block: its number on its track */
-    uint64_t *last_address; /* by site: of its latest block, shifted */
-    struct mp_map sizes;    /* bytes + 1 to its index in the dictionary */
+    uint32_t *local;     /* by block: its number on its track */
+    struct mp_map sizes; /* bytes + 1 to its index in the dictionary */
     struct mp_buffer dictionary;
     bool failed;
 };
@@ -113,10 +113,15 @@ static void add_block(struct maker *make, size_t block, uint64_t bytes, uint32_t
     uint32_t site = mp_page_stacks_site(&make->stacks, blocks->stack[block]);
     uint64_t address = page_address(make->model, block) >> make->data->address_shift;
     make->local[block] = (uint32_t)track->count.blocks++;
+    if (!track->last_address) track->last_address = calloc(make->model->stacks.count + 1, sizeof *track->last_address);
+    if (!track->last_address) {
+        make->failed = true;
+        return;
+    }
     mp_varint_append(&track->size, size_index(make, bytes));
     mp_varint_append(&track->site, site);
-    mp_varint_append(&track->address, mp_zigzag((int64_t)(address - make->last_address[site])));
-    make->last_address[site] = address;
+    mp_varint_append(&track->address, mp_zigzag((int64_t)(address - track->last_address[site])));
+    track->last_address[site] = address;
     runs_add(&track->thread, thread);
     runs_add(&track->kind, blocks->kind[block]);
 }
@@ -315,6 +320,7 @@ static void maker_free(struct maker *make)
     for (size_t i = 0; make->tracks && i < make->model->tracks.count; i++) {
         track_rows(&make->tracks[i], rows);
         free_rows(rows, COLUMNS_A_TRACK);
+        free(make->tracks[i].last_address);
     }
     note_rows(&make->notes, rows);
     free_rows(rows, NOTE_COLUMNS);
@@ -325,7 +331,6 @@ static void maker_free(struct maker *make)
     mp_page_stacks_free(&make->stacks);
     free(make->tracks);
     free(make->local);
-    free(make->last_address);
 }
 
 /* Events first: they say which sites and strings the tables must hold. */
@@ -334,15 +339,14 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     const struct mp_model *model = make->model;
     make->tracks = calloc(model->tracks.count + 1, sizeof *make->tracks);
     make->local = calloc(model->blocks.count + 1, sizeof *make->local);
-    make->last_address = calloc(model->stacks.count + 1, sizeof *make->last_address);
-    if (!make->tracks || !make->local || !make->last_address) return no_memory(error);
+    if (!make->tracks || !make->local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
     if (status) return status;
     add_base(make);
     for (size_t i = 0; i < model->events.count; i++)
         add_event(make, i);
+    if (make->failed) return no_memory(error);
     status = mp_page_stacks_columns(&make->stacks, &make->tree, error);
-    if (!status && make->failed) status = no_memory(error);
     return status ? status : pack_all(make, error);
 }
 

@@ -1,4 +1,4 @@
-// Colours of sites: Paul Tol's "muted" and "light" schemes joined with Okabe-Ito, which stay apart for colour-blind
+// Colours of sites: from Paul Tol's "muted" scheme and Okabe-Ito's, which stay apart for colour-blind
 // eyes; a site takes the one that its hash names, with one of three lightnesses, so that it looks the same in every run.
 
 const HUES = [
