@@ -8,7 +8,7 @@
 #include "output/page_data.h"
 #include "output/page_header.h"
 #include "output/page_template.h"
-#include "output/utf8.h"
+#include "base/utf8.h"
 
 /* Where the template has the title and the recording. */
 static const char title_mark[] = "<!--memprof:title-->";

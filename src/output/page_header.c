@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "model/track.h"
-#include "output/json.h"
+#include "base/json.h"
 
 unsigned mp_page_first_track(const struct mp_model *model, const struct mp_page_options *options)
 {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "model/stack.h"
 #include "model/track.h"
-#include "output/json.h"
+#include "base/json.h"
 #include "output/page.h"
 #include "viz/made_model.h"
 
