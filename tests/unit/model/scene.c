@@ -161,7 +161,7 @@ static void feed(struct mp_builder *builder, const struct mp_chunk *chunk)
 static void feed_tables(struct mp_builder *builder, struct scene *scene)
 {
     static const struct mp_string_entry strings[] = {{"", 0},         {"gpu", 3},  {"f", 1},     {"forward", 7},
-                                                     {"backward", 8}, {"loss", 4}, {"update", 6}};
+                                                     {"backward", 8}, {"loss", 4}, {"update", 6}, {"g", 1}};
     static const struct mp_device devices[] = {{1, 0, 0, MP_BYTES_UNKNOWN}};
     static const struct mp_track tracks[SCENE_TRACKS] = {{0, MP_LAYER_DRIVER, MP_BASIS_EXACT, 0},
                                                          {0, MP_LAYER_TORCH, MP_BASIS_BLOCK, 0},
@@ -170,10 +170,10 @@ static void feed_tables(struct mp_builder *builder, struct scene *scene)
     struct mp_frame frames[SCENE_STACKS];
     struct mp_stack_node stacks[SCENE_STACKS];
     for (uint32_t i = 0; i < SCENE_STACKS; i++) {
-        frames[i] = (struct mp_frame){MP_PYTHON, 0, 0, 2, 1, i};
+        frames[i] = (struct mp_frame){MP_PYTHON, 0, 0, i % 3 ? 7 : 2, 1, i};
         stacks[i] = (struct mp_stack_node){i ? (uint32_t)scene_random(scene, i) : 0, i};
     }
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 7, .strings = strings});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 8, .strings = strings});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = devices});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = SCENE_TRACKS, .tracks = tracks});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = SCENE_THREADS, .threads = threads});

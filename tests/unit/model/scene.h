@@ -38,6 +38,8 @@ void scene_make(struct scene *scene, uint64_t seed, size_t count);
 void scene_free(struct scene *scene);
 uint64_t scene_random(struct scene *scene, uint64_t below);
 
+/* Frame N of the scene is that of stack node N: line N of file "gpu", in function "f" where 3 divides N, else "g". */
+
 /* A moment is a number of events that have happened. */
 bool scene_lives(const struct scene_block *block, int64_t moment);
 uint64_t scene_bytes(const struct scene_block *block, int64_t moment); /* MP_BYTES_UNKNOWN where not known */
