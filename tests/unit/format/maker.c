@@ -1,6 +1,5 @@
 #include "unit/format/maker.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,14 @@ const struct mp_recording_start made_start = {
     .spool = "/dev/shm/memprof.4242.spool",
     .spool_id = UINT64_C(0xfedcba9876543210),
 };
+
+/* Also used outside of a test, where Check's own assertions cannot be. */
+static void must(bool ok, const char *what)
+{
+    if (ok) return;
+    fprintf(stderr, "making a recording: %s\n", what);
+    abort();
+}
 
 /* xorshift64: a fixed sequence, so that a failure repeats. */
 uint64_t made_random(struct maker *maker)
@@ -41,15 +48,15 @@ static struct made_chunk *keep(struct maker *maker, enum mp_chunk_kind kind, con
 {
     struct made_chunk made = {.kind = kind, .count = count, .bytes_before = mp_writer_bytes(maker->writer)};
     made.rows = malloc(count * row + 1);
-    ck_assert_ptr_nonnull(made.rows);
+    must(made.rows != NULL, "no memory");
     memcpy(made.rows, rows, count * row);
-    ck_assert(mp_vec_push(&maker->chunks, made));
+    must(mp_vec_push(&maker->chunks, made), "no memory");
     return &maker->chunks.at[maker->chunks.count - 1];
 }
 
 static void check_put(struct maker *maker, enum mp_status status, const struct mp_error *error)
 {
-    ck_assert_msg(!status, "%s", error->text);
+    must(!status, error->text);
     maker->chunks.at[maker->chunks.count - 1].bytes_after = mp_writer_bytes(maker->writer);
 }
 
@@ -193,7 +200,7 @@ static void put_base(struct maker *maker, size_t count)
         blocks[i].kind = (uint8_t)below(maker, MP_KINDS);
         struct mp_event live = {
             .block = blocks[i].block, .address = blocks[i].address, .bytes = blocks[i].bytes, .track = blocks[i].track};
-        ck_assert(mp_vec_push(&maker->live, live));
+        must(mp_vec_push(&maker->live, live), "no memory");
     }
     struct mp_error error = {0};
     keep(maker, MP_CHUNK_BASE, blocks, count, sizeof *blocks)->time_ns = maker->now;
@@ -210,7 +217,7 @@ static void random_alloc(struct maker *maker, struct mp_event *event)
     event->stack = (uint32_t)below(maker, maker->stacks);
     event->track = (uint16_t)below(maker, maker->tracks);
     event->kind = (uint8_t)below(maker, MP_KINDS);
-    ck_assert(mp_vec_push(&maker->live, *event));
+    must(mp_vec_push(&maker->live, *event), "no memory");
 }
 
 /* A free or a resize of a live block; now and then what it says differs from what the alloc said. */
@@ -322,7 +329,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
 {
     struct mp_error error = {0};
     *maker = (struct maker){.random = 88172645463325252u, .now = 1000};
-    ck_assert_msg(!mp_writer_open(fd, &made_start, &maker->writer, &error), "%s", error.text);
+    must(!mp_writer_open(fd, &made_start, &maker->writer, &error), error.text);
     put_strings(maker, 40);
     put_devices(maker);
     put_tracks(maker);
@@ -340,7 +347,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
     }
     put_exit(maker);
     if (finish)
-        ck_assert_msg(!mp_writer_finish(maker->writer, &error), "%s", error.text);
+        must(!mp_writer_finish(maker->writer, &error), error.text);
     else
         mp_writer_abandon(maker->writer);
     maker->writer = NULL;
