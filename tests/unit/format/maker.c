@@ -41,7 +41,8 @@ static uint64_t below(struct maker *maker, uint64_t bound)
 /* Mostly small, sometimes any 64-bit number. */
 static uint64_t wild(struct maker *maker)
 {
-    return made_random(maker) >> (below(maker, 8) ? 40 + below(maker, 20) : below(maker, 64));
+    unsigned shift = below(maker, 8) ? 40 + (unsigned)below(maker, 20) : (unsigned)below(maker, 64);
+    return made_random(maker) >> shift;
 }
 
 static struct made_chunk *keep(struct maker *maker, enum mp_chunk_kind kind, const void *rows, size_t count, size_t row)
@@ -182,8 +183,11 @@ static void put_samples(struct maker *maker)
 {
     struct mp_sample samples[5];
     memset(samples, 0, sizeof samples);
-    for (size_t i = 0; i < 5; i++)
-        samples[i] = (struct mp_sample){maker->now + i, (uint32_t)below(maker, maker->strings), wild(maker)};
+    for (size_t i = 0; i < 5; i++) {
+        samples[i].time_ns = maker->now + i;
+        samples[i].counter = (uint32_t)below(maker, maker->strings);
+        samples[i].value = wild(maker);
+    }
     PUT(mp_writer_samples, MP_CHUNK_SAMPLES, samples, 5);
 }
 
@@ -282,8 +286,10 @@ static void put_events(struct maker *maker, size_t count)
     made->time_ns = events[0].time_ns;
     for (size_t i = 0; i < maker->tracks; i++)
         made->live_bytes[made->live_bytes_count++] = wild(maker);
-    made->marks[0] = (struct mp_ring_mark){(uint32_t)below(maker, 9), made_random(maker)};
-    made->marks[1] = (struct mp_ring_mark){(uint32_t)below(maker, 9), wild(maker)};
+    for (size_t i = 0; i < 2; i++) {
+        made->marks[i].ring = (uint32_t)below(maker, 9);
+        made->marks[i].sequence = wild(maker);
+    }
     made->mark_count = (size_t)below(maker, 3);
     check_put(maker,
               mp_writer_events(maker->writer, events, count, made->live_bytes, made->live_bytes_count, made->marks,
@@ -295,11 +301,11 @@ static void put_events(struct maker *maker, size_t count)
 static void put_coverage(struct maker *maker)
 {
     uint32_t sources[2] = {1, 3}, notes[3] = {(uint32_t)below(maker, maker->strings), 2, 5};
-    struct mp_coverage coverage = {.events = wild(maker),
-                                   .dropped = wild(maker),
+    struct mp_coverage coverage = {.events = maker->now,
+                                   .dropped = maker->random,
                                    .truncated_stacks = 3,
                                    .unmatched_stacks = 4,
-                                   .totals_checked = wild(maker),
+                                   .totals_checked = maker->next_block,
                                    .totals_wrong = 5,
                                    .unknown_frees = 6,
                                    .missed_frees = 7,
