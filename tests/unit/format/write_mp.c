@@ -1,7 +1,7 @@
 /*
- * write_mp FILE: writes a made-up recording and prints, in plain text, what went into it, for check_read_mp.py. One
- * line "chunk KIND COUNT TIME" a chunk, then a line a row: its members in the order of format/recording.h, numbers in
- * decimal, texts in hexadecimal.
+ * write_mp FILE [EVENTS]: writes a made-up recording, with at most EVENTS events a chunk, and prints, in plain text, what
+ * went into it: for check_read_mp.py, and (with few events) as seeds for tests/fuzz. One line "chunk KIND COUNT TIME" a
+ * chunk, then a line a row: its members in the order of format/recording.h, numbers in decimal, texts in hexadecimal.
  */
 #include "unit/format/maker.h"
 
@@ -97,11 +97,11 @@ static void print_row(const struct made_chunk *made, size_t i)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) return EXIT_FAILURE;
+    if (argc < 2) return EXIT_FAILURE;
     struct maker maker;
     int fd = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return EXIT_FAILURE;
-    make_recording(&maker, fd, 6, 3000, true);
+    make_recording(&maker, fd, 6, argc > 2 ? strtoul(argv[2], NULL, 10) : 3000, true);
     for (size_t i = 0; i < maker.chunks.count; i++) {
         const struct made_chunk *made = &maker.chunks.at[i];
         printf("chunk %d %zu %" PRIu64 "\n", (int)made->kind, made->count, made->time_ns);
