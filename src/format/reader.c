@@ -336,6 +336,7 @@ static enum mp_status at_end(struct mp_reader *reader)
         count_lost(reader, reader->scan.chunk_total - reader->sequence);
     reader->sequence = UINT64_MAX;
     reader->damage.lost_bytes = reader->scan.lost_bytes;
+    reader->damage.cut |= reader->scan.shrank;
     return MP_NOT_FOUND;
 }
 

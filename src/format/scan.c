@@ -30,7 +30,9 @@ static enum mp_status load(struct mp_scan *scan, size_t place, size_t size, uint
     ssize_t got = mp_read_at(scan->fd, scan->bytes.at + place, size, offset);
     if (got < 0) return mp_fail_errno(error, "cannot read the recording at byte %llu", (unsigned long long)offset);
     scan->bytes.count = place + (size_t)got;
-    return (size_t)got == size ? MP_OK : MP_NOT_FOUND;
+    if ((size_t)got == size) return MP_OK;
+    scan->shrank = true;
+    return MP_NOT_FOUND;
 }
 
 enum mp_status mp_scan_open(struct mp_scan *scan, int fd, uint64_t start, uint64_t size, struct mp_error *error)
@@ -40,7 +42,7 @@ enum mp_status mp_scan_open(struct mp_scan *scan, int fd, uint64_t start, uint64
     enum mp_status status = load(scan, 0, MP_END_BYTES, size - MP_END_BYTES, error);
     if (status) return status == MP_NOT_FOUND ? MP_OK : status;
     const unsigned char *end = scan->bytes.at;
-    scan->has_end = !memcmp(end, MP_END, MP_SYNC_BYTES) &&
+    scan->has_end = !memcmp(end, MP_END, MP_SYNC_BYTES) && end[MP_END_AT_CHECKSUM] == 0xce &&
                     mp_get_be32(end + MP_END_AT_CHECKSUM + 1) == (uint32_t)crc32(0, end, MP_END_AT_CHECKSUM);
     if (!scan->has_end) return MP_OK;
     scan->end = size - MP_END_BYTES;

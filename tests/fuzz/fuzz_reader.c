@@ -1,0 +1,133 @@
+/*
+ * libFuzzer target for the reader of snapshot files. A file's checksums and zstd frames would stop nearly every
+ * mutation at the door, so the input is what lies behind them, and a file is made of it: mode byte, then for each
+ * chunk: kind, sequence step (1 byte each), lengths of meta and columns (2 bytes each, little-endian), meta, columns.
+ * Mode 0 takes the rest of the input as a file as it is. make_seeds.py makes such inputs from recordings.
+ */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/buffer.h"
+#include "format/layout.h"
+#include "format/start.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void add_chunk(struct mp_buffer *file, unsigned kind, uint32_t sequence, const uint8_t *meta, size_t meta_size,
+                      const uint8_t *columns, size_t columns_size)
+{
+    size_t start = file->size;
+    unsigned char head[MP_HEAD_BYTES] = MP_SYNC, bin[5] = {0xc6};
+    mp_buffer_append(file, head, sizeof head);
+    mp_buffer_append(file, meta, meta_size);
+    size_t bound = ZSTD_compressBound(columns_size), length = 0;
+    unsigned char *to = mp_buffer_room(file, 5 + bound);
+    if (!to) abort();
+    if (columns_size) length = ZSTD_compress(to + 5, bound, columns, columns_size, 1);
+    mp_put_be32(bin + 1, (uint32_t)length);
+    memcpy(to, bin, 5);
+    mp_buffer_grew(file, 5 + length);
+    unsigned char *at = file->data + start;
+    at[MP_AT_SEQUENCE] = at[MP_AT_LENGTH] = at[MP_AT_CHECKSUM] = 0xce;
+    mp_put_be32(at + MP_AT_SEQUENCE + 1, sequence);
+    mp_put_be32(at + MP_AT_LENGTH + 1, (uint32_t)(file->size - start - MP_HEAD_BYTES));
+    at[MP_AT_KIND] = (unsigned char)kind;
+    uLong sum = crc32(0, at + MP_AT_SEQUENCE, 10);
+    sum = crc32_z(sum, at + MP_AT_KIND, file->size - start - MP_AT_KIND);
+    mp_put_be32(at + MP_AT_CHECKSUM + 1, (uint32_t)sum);
+}
+
+static void make_file(struct mp_buffer *file, const uint8_t *data, size_t size)
+{
+    const struct mp_recording_start start = {.host = "", .configuration = "", .spool = ""};
+    if (mp_start_pack(file, &start, NULL)) abort();
+    uint32_t sequence = 0;
+    while (size >= 6) {
+        size_t meta = data[2] | (size_t)data[3] << 8, columns = data[4] | (size_t)data[5] << 8;
+        unsigned kind = data[0];
+        sequence += data[1];
+        data += 6;
+        size -= 6;
+        if (meta > size) meta = size;
+        if (columns > size - meta) columns = size - meta;
+        add_chunk(file, kind, sequence, data, meta, data + meta, columns);
+        data += meta + columns;
+        size -= meta + columns;
+    }
+}
+
+static uint64_t used; /* so that reading what came is not optimised away */
+
+static void use(const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; i++)
+        used += bytes[i];
+}
+
+static void use_events(const struct mp_event_columns *events)
+{
+    use(events->time_ns, events->count * 8);
+    use(events->address, events->count * 8);
+    use(events->bytes, events->count * 8);
+    use(events->block, events->count * 8);
+    use(events->stack, events->count * 4);
+    use(events->name, events->count * 4);
+    use(events->thread, events->count * 4);
+    use(events->track, events->count * 2);
+    use(events->type, events->count);
+    use(events->kind, events->count);
+}
+
+static void use_chunk(const struct mp_chunk *chunk)
+{
+    use(chunk->marks, chunk->mark_count * sizeof *chunk->marks);
+    use(chunk->live_bytes, chunk->live_bytes_count * sizeof *chunk->live_bytes);
+    if (chunk->kind == MP_CHUNK_EVENTS_KIND) use_events(&chunk->events);
+    if (chunk->kind == MP_CHUNK_STRINGS)
+        for (size_t i = 0; i < chunk->count; i++)
+            use(chunk->strings[i].text, chunk->strings[i].length);
+    if (chunk->kind == MP_CHUNK_FRAMES) use(chunk->frames, chunk->count * sizeof *chunk->frames);
+    if (chunk->kind == MP_CHUNK_MODULES) use(chunk->modules, chunk->count * sizeof *chunk->modules);
+    if (chunk->kind == MP_CHUNK_STACKS) use(chunk->stacks, chunk->count * sizeof *chunk->stacks);
+    if (chunk->kind == MP_CHUNK_BASE) use(chunk->base, chunk->count * sizeof *chunk->base);
+    if (chunk->kind == MP_CHUNK_COVERAGE) {
+        const struct mp_coverage *coverage = (const void *)chunk->how;
+        use(coverage->sources, coverage->source_count * sizeof *coverage->sources);
+        use(coverage->notes, coverage->note_count * sizeof *coverage->notes);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!size) return 0;
+    struct mp_buffer file = {0};
+    if (data[0])
+        make_file(&file, data + 1, size - 1);
+    else
+        mp_buffer_append(&file, data + 1, size - 1);
+    char path[64];
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fd < 0 || file.failed || pwrite(fd, file.data, file.size, 0) != (ssize_t)file.size) abort();
+    struct mp_reader *reader;
+    struct mp_chunk chunk;
+    struct mp_error error;
+    if (!mp_reader_open(path, &reader, &error)) {
+        for (size_t chunks = 0; !mp_reader_next(reader, &chunk, &error); chunks++) {
+            /* Not more than the file can hold, and sixteen made-up ones for a loss. */
+            if (chunks > file.size) abort();
+            use_chunk(&chunk);
+        }
+        mp_reader_close(reader);
+    }
+    close(fd);
+    mp_buffer_free(&file);
+    return 0;
+}
