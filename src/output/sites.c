@@ -6,12 +6,20 @@
 
 #define LINES_MAX 8 /* of one site, unless all are asked for */
 
-/* A C++ name without what follows its last :: part's start: no parameters, no template arguments. */
+/* How much of a C++ name tells: up to its parameters or template arguments, at most 60 characters. */
 static int short_function(const char *function)
 {
-    size_t length = strcspn(function, "(<");
-    if (!length) length = strlen(function); /* "(anonymous namespace)::f", "<lambda>", "<module>" */
-    return length > 60 ? 60 : (int)length;
+    static const char nameless[] = "(anonymous namespace)";
+    size_t length = 0;
+    while (function[length] && length < 60) {
+        if (!strncmp(function + length, nameless, strlen(nameless)))
+            length += strlen(nameless);
+        else if (length && strchr("(<", function[length]))
+            break;
+        else
+            length++;
+    }
+    return (int)length;
 }
 
 static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
