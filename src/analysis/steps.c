@@ -7,11 +7,13 @@
 #include "base/map.h"
 
 /*
- * One sweep over the events answers for all regions, however they nest or cross on several threads. A region's peak is
- * the maximum of the level over a range that ends now: `maxima` keeps the levels that are higher than everything after
- * them, oldest first, so that the maximum since a moment is the first entry at or after it. A free takes from every
- * open region that its block was born in; it is booked once, on the youngest of those. A region that closes sums the
- * bookings of itself and of the younger ones that are still open, and hands its own to the next older one.
+ * One sweep over the events answers for all steps and regions, however they nest or cross on several threads. They
+ * begin and end only at noted events, so the stretch between two noted events is the unit: what counts of it are the
+ * level at its end and the highest level in it. A region's peak is the maximum over the stretches since it began:
+ * `maxima` keeps those that are higher than everything after them, oldest first, so that the maximum since a moment is
+ * the first entry at or after it. A free takes from every open region that its block was born in; it is booked once, on
+ * the youngest of those. A region that closes sums the bookings of itself and of the younger ones that are still open,
+ * and hands its own to the next older one.
  */
 struct span {
     uint32_t name, first, end; /* string id; events [first, end) */
@@ -44,7 +46,6 @@ struct sweep {
     struct mp_map rows;         /* name + 1 to index in report->regions */
     MP_VEC(struct peaks) peaks; /* beside report->regions */
     struct mp_steps steps;
-    size_t step; /* how many have begun */
     const struct mp_window *window;
 };
 
@@ -94,11 +95,11 @@ static bool find_spans(struct sweep *sweep)
     return true;
 }
 
-static bool note_level(struct sweep *sweep, uint32_t moment)
+static bool note_maximum(struct sweep *sweep, uint32_t moment, uint64_t bytes)
 {
-    while (sweep->maxima.count && sweep->maxima.at[sweep->maxima.count - 1].bytes <= sweep->level.bytes)
+    while (sweep->maxima.count && sweep->maxima.at[sweep->maxima.count - 1].bytes <= bytes)
         sweep->maxima.count--;
-    struct maximum top = {moment, sweep->level.bytes};
+    struct maximum top = {moment, bytes};
     return mp_vec_push(&sweep->maxima, top);
 }
 
@@ -112,7 +113,7 @@ static uint64_t peak_since(const struct sweep *sweep, uint32_t moment)
         else
             high = middle;
     }
-    return sweep->maxima.at[low].bytes; /* there is one: the level was noted when the region began */
+    return sweep->maxima.at[low].bytes; /* there is one: a stretch follows every beginning */
 }
 
 /* How many open regions begin at or before an event. */
@@ -190,52 +191,76 @@ static bool open_due(struct sweep *sweep, uint32_t event)
     struct peaks *peaks;
     if (!region_row(sweep, sweep->spans.at[sweep->next_open].name, &peaks)) return false;
     struct open_span open = {(uint32_t)sweep->next_open++, sweep->level.allocated, 0};
-    return mp_vec_push(&sweep->open, open) && note_level(sweep, event + 1);
+    return mp_vec_push(&sweep->open, open);
 }
 
-static bool follow_block(struct sweep *sweep, uint32_t event)
+/* Ends the step that is open; `allocated` and `freed` of its row hold, until now, less what was before it. */
+static void end_step(struct sweep *sweep)
 {
-    uint64_t freed_before = sweep->level.freed;
-    if (!mp_level_apply(&sweep->level, sweep->model, sweep->report->track, event)) return true;
-    if (!sweep->open.count) return true;
-    uint32_t born = sweep->model->blocks.alloc_event[sweep->model->events.subject[event]];
-    size_t holders = born == MP_NONE ? 0 : open_since(sweep, born);
-    if (holders) sweep->open.at[holders - 1].freed_inside += sweep->level.freed - freed_before;
-    return note_level(sweep, event + 1);
-}
-
-/* Opens the row of the step that begins with this event, if one does, and keeps the present row up to date. */
-static bool follow_step(struct sweep *sweep, uint32_t event)
-{
-    struct mp_step_report *report = sweep->report;
-    if (sweep->step < sweep->steps.count && sweep->steps.at[sweep->step].first == event) {
-        const struct mp_step *step = &sweep->steps.at[sweep->step++];
-        struct mp_step_row row = {.number = (uint32_t)sweep->step,
-                                  .start_ns = step->start_ns,
-                                  .end_ns = step->end_ns,
-                                  .allocated_bytes = -sweep->level.allocated, /* until it ends: less what was before */
-                                  .freed_bytes = -sweep->level.freed,
-                                  .peak_bytes = sweep->level.bytes};
-        if (!mp_vec_push(&report->steps, row)) return false;
-    }
-    if (!sweep->step) return true;
-    struct mp_step_row *row = &report->steps.at[report->steps.count - 1];
-    if (sweep->level.bytes > row->peak_bytes) row->peak_bytes = sweep->level.bytes;
-    if (sweep->steps.at[sweep->step - 1].end != event + 1) return true;
+    if (!sweep->report->steps.count) return;
+    struct mp_step_row *row = &sweep->report->steps.at[sweep->report->steps.count - 1];
     row->allocated_bytes += sweep->level.allocated;
     row->freed_bytes += sweep->level.freed;
     row->end_bytes = sweep->level.bytes;
-    return true;
+}
+
+static bool begin_step(struct sweep *sweep)
+{
+    const struct mp_step *step = &sweep->steps.at[sweep->report->steps.count];
+    struct mp_step_row row = {.number = (uint32_t)sweep->report->steps.count + 1,
+                              .start_ns = step->start_ns,
+                              .end_ns = step->end_ns,
+                              .allocated_bytes = -sweep->level.allocated,
+                              .freed_bytes = -sweep->level.freed,
+                              .peak_bytes = sweep->level.bytes};
+    end_step(sweep);
+    return mp_vec_push(&sweep->report->steps, row);
+}
+
+static void book_free(struct sweep *sweep, uint32_t event, uint64_t freed)
+{
+    uint32_t born = sweep->model->blocks.alloc_event[sweep->model->events.subject[event]];
+    if (born == MP_NONE) return;
+    size_t holders = sweep->open.count; /* mostly the youngest holds it */
+    if (sweep->spans.at[sweep->open.at[holders - 1].span].first > born) holders = open_since(sweep, born);
+    if (holders) sweep->open.at[holders - 1].freed_inside += freed;
+}
+
+/* The stretch of events [first, end): none of them is noted. */
+static bool run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
+{
+    const struct mp_model *model = sweep->model;
+    struct mp_level level = sweep->level;
+    uint16_t track = sweep->report->track;
+    bool any_open = sweep->open.count;
+    uint64_t highest = level.bytes;
+    for (uint32_t event = first; event < end; event++) {
+        uint64_t freed = level.freed;
+        if (!mp_level_apply(&level, model, track, event)) continue;
+        if (level.bytes > highest) highest = level.bytes;
+        if (any_open && level.freed != freed) book_free(sweep, event, level.freed - freed);
+    }
+    sweep->level = level;
+    if (sweep->report->steps.count) {
+        struct mp_step_row *row = &sweep->report->steps.at[sweep->report->steps.count - 1];
+        if (highest > row->peak_bytes) row->peak_bytes = highest;
+    }
+    return !any_open || note_maximum(sweep, first, highest);
 }
 
 static bool run_sweep(struct sweep *sweep)
 {
-    uint32_t count = (uint32_t)sweep->model->events.count;
+    const struct mp_model *model = sweep->model;
+    uint32_t count = (uint32_t)model->events.count, next = 0;
     if (!sweep->steps.count && !sweep->spans.count) return true;
-    for (uint32_t event = 0; event < count; event++)
-        if (!close_due(sweep, event) || !follow_block(sweep, event) || !open_due(sweep, event) ||
-            !follow_step(sweep, event))
-            return false;
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (!run_stretch(sweep, next, event) || !close_due(sweep, event) || !open_due(sweep, event)) return false;
+        if (model->events.type[event] == MP_EVENT_STEP && !begin_step(sweep)) return false;
+        next = event + 1;
+    }
+    if (!run_stretch(sweep, next, count)) return false;
+    end_step(sweep);
     return close_due(sweep, count);
 }
 

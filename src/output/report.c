@@ -216,15 +216,16 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
     }
     if (!report->regions.count) return;
     struct mp_table table;
-    mp_text_put(text, MP_BOLD, "\nREGIONS\n");
+    mp_text_put(text, MP_BOLD, "\nREGIONS  highest peak; allocated and kept each time (mean)\n");
     mp_table_start(&table, "lrrrr");
     for (size_t i = 0; i < report->regions.count; i++) {
         const struct mp_region_row *row = &report->regions.at[i];
         mp_table_cell(&table, MP_PLAIN, "%s", row->name ? mp_model_text(model, row->name) : "(unnamed)");
         mp_table_cell(&table, MP_PLAIN, "%s times", mp_format_count(number, row->count));
         mp_table_cell(&table, MP_PLAIN, "peak %s", mp_format_bytes(number, row->max_peak_bytes));
-        mp_table_cell(&table, MP_PLAIN, "allocated %s", mp_format_bytes(number, row->total_allocated_bytes));
-        mp_table_cell(&table, MP_PLAIN, "kept %s", mp_format_bytes(number, row->kept_bytes));
+        mp_table_cell(&table, MP_PLAIN, "allocated %s",
+                      mp_format_bytes(number, row->total_allocated_bytes / row->count));
+        mp_table_cell(&table, MP_PLAIN, "kept %s", mp_format_bytes(number, row->kept_bytes / row->count));
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);

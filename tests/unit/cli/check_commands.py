@@ -398,7 +398,7 @@ class Commands(unittest.TestCase):
                        check=True)
         self.run_in("chrome_trace long.mp -o long.json").check_returncode()
         track = {t["id"]: t for t in self.json_of("info long.mp --json")["tracks"]}["cuda:0/torch"]
-        self.assertEqual(track["events"], 1100000)
+        self.assertGreater(track["events"], 1000000)
         points = [e for e in json.loads((self.folder / "long.json").read_text())["traceEvents"]
                   if e["ph"] == "C" and e["name"] == "cuda:0/torch"]
         self.assertLess(len(points), 500000)

@@ -348,7 +348,8 @@ static void put_end(uint64_t dropped)
     MUST(mp_writer_exit(writer, &how, &error));
 }
 
-/* A loop of 500 live blocks, of ten sizes from ten stacks; one in a thousand is kept. */
+/* A loop of 500 live blocks, of ten sizes from ten stacks; one in a thousand is kept. A step has 5000 events, half of
+ * them in a region. */
 static void big(size_t count)
 {
     enum { LIVE = 500 };
@@ -370,6 +371,13 @@ static void big(size_t count)
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
             size_t slot = random % LIVE;
             struct mp_event event = {.time_ns = (written + filled) * 1000, .track = 1};
+            size_t phase = (written + filled) % 5000;
+            if (phase < 2 || phase == 2500) {
+                event.type = !phase ? MP_EVENT_STEP : phase == 1 ? MP_EVENT_REGION_BEGIN : MP_EVENT_REGION_END;
+                event.name = phase ? REGION_FORWARD : 0;
+                buffer[filled++] = event;
+                continue;
+            }
             if (live[slot] == UINT64_MAX) {
                 event.type = MP_EVENT_ALLOC;
                 event.kind = MP_KIND_DEVICE;
