@@ -164,6 +164,12 @@ bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python)
     return true;
 }
 
+uintptr_t mp_python_interpreter_loop(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    return now == ABSENT || now == OFF ? 0 : (uintptr_t)runtime.interpreter_loop;
+}
+
 bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_description *out)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);

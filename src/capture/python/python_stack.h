@@ -59,6 +59,10 @@ struct mp_python_description {
  * too long are cut at the end of a character. False: a text is not readable, and is empty. */
 bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_description *out);
 
+/* The address of the interpreter loop's exported function; 0 where it is not known. Some of the loop may lie elsewhere.
+ */
+uintptr_t mp_python_interpreter_loop(void);
+
 /* Why Python frames are off: a sentence that stays valid; NULL while nothing is wrong. */
 const char *mp_python_note(void);
 

@@ -57,7 +57,10 @@ bool mp_python_runtime_find(struct mp_python_runtime *runtime)
     const void *published = NULL;
     if (runtime->layout && find("_PyRuntime", &published) && !mp_python_layout_agrees(runtime->layout, published))
         runtime->layout = NULL;
-    if (runtime->layout) keep_loaded(runtime->code_type);
+    if (runtime->layout) {
+        find("_PyEval_EvalFrameDefault", &runtime->interpreter_loop);
+        keep_loaded(runtime->code_type);
+    }
     dlerror(); /* the texts of failed lookups are this thread's, and not the program's business */
     return present;
 }

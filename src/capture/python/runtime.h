@@ -11,6 +11,7 @@ struct mp_python_runtime {
     const char *(*own_thread)(void);      /* the calling thread's state, whether or not it holds the GIL; NULL: none */
     const char *(*attached_thread)(void); /* equals own_thread() exactly where the calling thread may run Python code */
     const void *code_type, *string_type, *bytes_type;
+    const void *interpreter_loop; /* NULL: not exported */
 };
 
 /* False: there is no CPython among the global symbols. Takes the loader's lock; keeps the interpreter's library from

@@ -1,4 +1,5 @@
 /* What the interpreters of the test load: the walk and its parts, callable through ctypes, results as text. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "base/clock.h"
 #include "capture/python/checks.h"
+#include "capture/python/merge.h"
 #include "capture/python/python_stack.h"
 #include "capture/python/walk.h"
 
@@ -30,7 +32,45 @@ static size_t print_frame(char *to, size_t size, const struct mp_python_frame *f
     return (size_t)used < size ? (size_t)used : size;
 }
 
-/* One line about the stack, one for each frame; -1: not known. */
+static const struct mp_libunwind *libunwind(void)
+{
+    static struct mp_libunwind table;
+    static _Atomic bool open;
+    if (!atomic_load(&open)) atomic_store(&open, mp_libunwind_open(&table));
+    return atomic_load(&open) ? &table : NULL;
+}
+
+enum { NATIVE_ROOM = 8 * MP_PYTHON_FRAMES_MAX };
+
+/* The merged stack in one line: "unequal" or "equal", then the index of each Python frame, the name of each function of
+ * this library, and "-" for any other native frame. */
+static size_t print_merged(char *to, size_t size, const struct mp_python_stack *python)
+{
+    static _Thread_local void *addresses[NATIVE_ROOM];
+    static _Thread_local struct mp_merged_frame merged[NATIVE_ROOM];
+    const struct mp_libunwind *unwind = libunwind();
+    if (!unwind) return (size_t)snprintf(to, size, "no libunwind\n");
+    int count = unwind->backtrace(addresses, NATIVE_ROOM);
+    struct mp_native_stack native = {.addresses = addresses, .count = (uint32_t)count, .cut = count == NATIVE_ROOM};
+    struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, &native, python);
+    if (pairing.unequal && mp_interpreter_range_learn(unwind, python))
+        pairing = mp_merge_pair(&mp_interpreter_ranges, &native, python);
+    uint32_t frame_count = mp_merge(&mp_interpreter_ranges, &native, python, &pairing, merged, NATIVE_ROOM);
+    size_t used = (size_t)snprintf(to, size, "%s", pairing.unequal ? "unequal" : "equal");
+    for (uint32_t i = 0; i < frame_count && used + 100 < size; i++) {
+        Dl_info here, there;
+        if (merged[i].python != MP_MERGED_NATIVE)
+            used += (size_t)snprintf(to + used, size - used, " %u", merged[i].python);
+        else if (dladdr((void *)merged[i].address, &there) && dladdr((void *)libunwind, &here) &&
+                 here.dli_fbase == there.dli_fbase)
+            used += (size_t)snprintf(to + used, size - used, " %s", there.dli_sname ? there.dli_sname : "?");
+        else
+            used += (size_t)snprintf(to + used, size - used, " -");
+    }
+    return used + (size_t)snprintf(to + used, size - used, "\n");
+}
+
+/* One line about the stack, one for each frame, one for the merged stack; -1: not known. */
 EXPORT int harness_walk(char *to, size_t size, uint32_t room, int may_call_python);
 EXPORT int harness_walk(char *to, size_t size, uint32_t room, int may_call_python)
 {
@@ -40,6 +80,7 @@ EXPORT int harness_walk(char *to, size_t size, uint32_t room, int may_call_pytho
         (size_t)snprintf(to, size, "%llx\t%u\t%d\n", (unsigned long long)stack.hash, stack.group_count, stack.cut);
     for (uint32_t i = 0; i < stack.frame_count; i++)
         used += print_frame(to + used, size - used, &frames[i]);
+    print_merged(to + used, size - used, &stack);
     return (int)stack.frame_count;
 }
 
@@ -164,6 +205,13 @@ EXPORT void harness_spin(void)
             mp_python_describe(&frames[stack.frame_count - 1], &text);
         atomic_fetch_add(&walks, 1);
     }
+}
+
+/* Code ranges of the interpreter loop known by now. */
+EXPORT uint32_t harness_ranges(void);
+EXPORT uint32_t harness_ranges(void)
+{
+    return atomic_load(&mp_interpreter_ranges.count);
 }
 
 EXPORT uint64_t harness_walks(void);

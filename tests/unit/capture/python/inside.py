@@ -22,7 +22,7 @@ for library in (FREE, HELD):
     library.harness_time.restype = ctypes.c_uint64
     library.harness_check.argtypes = [ctypes.c_char_p, ctypes.c_int]
 
-Stack = collections.namedtuple("Stack", "hash groups cut frames")
+Stack = collections.namedtuple("Stack", "hash groups cut frames merged")
 Frame = collections.namedtuple("Frame", "group instruction line identity function file")
 counts = collections.Counter()
 failures = []
@@ -32,11 +32,11 @@ def parse(buffer, count):
     head, *lines = buffer.value.split(b"\n")
     stack_hash, groups, cut = head.split(b"\t")
     frames = []
-    for line in lines[:-1]:
+    for line in lines[:-2]:
         group, instruction, number, identity, function, file = line.split(b"\t")
         frames.append(Frame(int(group), int(instruction), int(number), identity, function, file))
     assert len(frames) == count
-    return Stack(stack_hash, int(groups), cut == b"1", tuple(frames))
+    return Stack(stack_hash, int(groups), cut == b"1", tuple(frames), tuple(lines[-2].decode().split()))
 
 
 def encode(text):
@@ -51,6 +51,27 @@ def fail(where, message):
     failures.append(where)
     if len(failures) <= 20:
         print("FAILED %s: %s" % (where, message))
+
+
+def check_merged(where, stack):
+    """The merged stack must have all Python frames in order, and this library's where it was called."""
+    if stack.merged[0] == "no":
+        return
+    merged = stack.merged[1:]
+    if stack.merged[0] != "equal":
+        fail(where, "%d groups do not pair with native frames: %s" % (stack.groups, " ".join(merged)))
+    if [name for name in merged if name.isdigit()] != [str(i) for i in range(len(stack.frames))]:
+        fail(where, "Python frames out of order: %s" % " ".join(merged))
+    if "harness_walk" in merged and "0" in merged and merged.index("harness_walk") > merged.index("0"):
+        fail(where, "Python frames inside harness_walk: %s" % " ".join(merged))
+    if "harness_call" in merged:
+        # Called by called_from_c and calling one of its lambdas: there is no other frame of Python between the two.
+        at = merged.index("harness_call")
+        inner = [int(name) for name in merged[:at] if name.isdigit()]
+        outer = [int(name) for name in merged[at:] if name.isdigit()]
+        if b"lambda" not in stack.frames[inner[-1]].function or stack.frames[outer[0]].function != b"called_from_c":
+            fail(where, "harness_call is in the wrong place: %s" % " ".join(merged))
+        counts["stacks through this library"] += 1
 
 
 buffers = threading.local()
@@ -85,6 +106,7 @@ def compare(where, library=None):
         groups = [ours.group for ours in stack.frames]
         if groups != sorted(groups) or (groups and groups[-1] >= stack.groups):
             fail(where, "groups out of order: %r of %d" % (groups, stack.groups))
+        check_merged(where, stack)
         counts["stacks"] += 1
         counts["frames"] += count
     return stack
@@ -467,6 +489,7 @@ def main():
     forked()
     wrong_layouts()
     at_exit()
+    counts["ranges"] = FREE.harness_ranges()
     note = FREE.harness_note()
     if note:
         fail("note", note)
