@@ -196,16 +196,24 @@ enum mp_status mp_chunk_in_parse(struct mp_chunk_in *in, const unsigned char *da
     return status ? status : decompress(in, body, body_length);
 }
 
-const struct mp_column *mp_chunk_in_column(const struct mp_chunk_in *in, const char *name, size_t count)
+static const struct mp_column *find(const struct mp_chunk_in *in, const char *name)
 {
     static const struct mp_column absent;
     size_t length = strlen(name);
-    for (size_t i = 0; i < in->column_count; i++) {
-        const struct mp_column *column = &in->columns[i];
-        if (column->name_length != length || memcmp(column->name, name, length)) continue;
-        return column->count == count ? column : NULL;
-    }
-    return count ? NULL : &absent;
+    for (size_t i = 0; i < in->column_count; i++)
+        if (in->columns[i].name_length == length && !memcmp(in->columns[i].name, name, length)) return &in->columns[i];
+    return &absent;
+}
+
+size_t mp_chunk_in_count(const struct mp_chunk_in *in, const char *name)
+{
+    return find(in, name)->count;
+}
+
+const struct mp_column *mp_chunk_in_column(const struct mp_chunk_in *in, const char *name, size_t count)
+{
+    const struct mp_column *column = find(in, name);
+    return column->count == count ? column : NULL;
 }
 
 bool mp_chunk_in_decode(const struct mp_chunk_in *in, const char *name, size_t count, void *to, unsigned bits)

@@ -35,6 +35,8 @@ void mp_chunk_in_free(struct mp_chunk_in *in);
  * MP_NO_MEMORY. For kinds that are not known only kind and sequence are set. */
 enum mp_status mp_chunk_in_parse(struct mp_chunk_in *in, const unsigned char *data, size_t size);
 
+/* How many values the column of that name has; 0 where it is absent. */
+size_t mp_chunk_in_count(const struct mp_chunk_in *in, const char *name);
 /* The column of that name if it has `count` values; an absent one where count is 0. NULL otherwise. */
 const struct mp_column *mp_chunk_in_column(const struct mp_chunk_in *in, const char *name, size_t count);
 /* As mp_column_decode; false also where there is no such column of `count` values. */

@@ -4,7 +4,8 @@
 #include <zlib.h>
 
 /* Level 1 of zstd costs a third of level 3 and loses a few per cent on these columns; see FORMAT.md. */
-#define LEVEL 1
+#define LEVEL       1
+#define BREAK_BYTES 2048
 
 bool mp_chunk_out_init(struct mp_chunk_out *out)
 {
@@ -16,6 +17,7 @@ void mp_chunk_out_free(struct mp_chunk_out *out)
 {
     mp_buffer_free(&out->raw);
     mp_buffer_free(&out->bytes);
+    mp_vec_free(&out->breaks);
     ZSTD_freeCCtx(out->zstd);
 }
 
@@ -23,7 +25,17 @@ void mp_chunk_out_clear(struct mp_chunk_out *out)
 {
     mp_buffer_clear(&out->raw);
     mp_buffer_clear(&out->bytes);
+    out->breaks.count = 0;
     out->column_count = 0;
+}
+
+/* Each block of a zstd frame has statistics of its own: what differs (planes, columns) is better apart, once it is long
+ * enough to pay for that. A break that there is no memory for is only a little compression lost. */
+static void add_breaks(struct mp_chunk_out *out, size_t before, enum mp_encoding encoding, size_t count)
+{
+    size_t step = encoding == MP_ENCODING_PLANES ? count : out->raw.size - before;
+    for (; step >= BREAK_BYTES && before < out->raw.size; before += step)
+        if (!mp_vec_push(&out->breaks, before)) return;
 }
 
 void mp_chunk_out_column(struct mp_chunk_out *out, const char *name, enum mp_encoding wanted, const uint64_t *values,
@@ -32,6 +44,7 @@ void mp_chunk_out_column(struct mp_chunk_out *out, const char *name, enum mp_enc
     if (!count) return;
     size_t before = out->raw.size;
     enum mp_encoding encoding = mp_column_encode(&out->raw, values, count, wanted);
+    add_breaks(out, before, encoding, count);
     out->columns[out->column_count++] = (struct mp_column){.name = name,
                                                            .name_length = strlen(name),
                                                            .encoding = encoding,
@@ -123,18 +136,34 @@ static void pack_meta(struct mp_chunk_out *out, const struct mp_chunk_meta *meta
     pack_columns(&packer, out);
 }
 
+/* Compresses out->raw into `room` bytes at `to`; an error code of zstd where it could not. */
+static size_t compress_raw(struct mp_chunk_out *out, unsigned char *to, size_t room)
+{
+    ZSTD_outBuffer target = {to, room, 0};
+    size_t result = ZSTD_CCtx_reset(out->zstd, ZSTD_reset_session_only);
+    if (!ZSTD_isError(result)) result = ZSTD_CCtx_setPledgedSrcSize(out->zstd, out->raw.size);
+    ZSTD_inBuffer source = {out->raw.data, 0, 0};
+    for (size_t i = 0; i <= out->breaks.count && !ZSTD_isError(result); i++) {
+        bool last = i == out->breaks.count;
+        source.size = last ? out->raw.size : out->breaks.at[i];
+        if (!last && source.size == source.pos) continue;
+        do
+            result = ZSTD_compressStream2(out->zstd, &target, &source, last ? ZSTD_e_end : ZSTD_e_flush);
+        while (!ZSTD_isError(result) && result);
+    }
+    return ZSTD_isError(result) ? result : target.pos;
+}
+
 /* A bin 32 whatever its length, so that the frame can be compressed in place. */
 static enum mp_status pack_payload(struct mp_chunk_out *out, struct mp_error *error)
 {
-    size_t bound = ZSTD_compressBound(out->raw.size);
+    enum { BLOCK_HEAD = 32 }; /* more than a flush adds */
+    size_t bound = ZSTD_compressBound(out->raw.size) + (out->breaks.count + 1) * BLOCK_HEAD;
     unsigned char *to = mp_buffer_room(&out->bytes, 5 + bound);
     if (!to) return mp_fail(error, MP_NO_MEMORY, "no memory for a chunk of %zu bytes", out->raw.size);
-    size_t length = 0;
-    if (out->raw.size) {
-        length = ZSTD_compress2(out->zstd, to + 5, bound, out->raw.data, out->raw.size);
-        if (ZSTD_isError(length))
-            return mp_fail(error, MP_NO_MEMORY, "zstd could not compress a chunk: %s", ZSTD_getErrorName(length));
-    }
+    size_t length = out->raw.size ? compress_raw(out, to + 5, bound) : 0;
+    if (ZSTD_isError(length))
+        return mp_fail(error, MP_NO_MEMORY, "zstd could not compress a chunk: %s", ZSTD_getErrorName(length));
     to[0] = 0xc6;
     mp_put_be32(to + 1, (uint32_t)length);
     mp_buffer_grew(&out->bytes, 5 + length);

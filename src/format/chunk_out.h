@@ -8,11 +8,13 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/vec.h"
 #include "format/column.h"
 #include "format/layout.h"
 
 struct mp_chunk_out {
     struct mp_buffer raw;   /* the columns, one after the other */
+    MP_VEC(size_t) breaks;  /* where in raw a new block of the zstd frame begins */
     struct mp_buffer bytes; /* the finished chunk */
     struct mp_column columns[MP_COLUMNS];
     size_t column_count;

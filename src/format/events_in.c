@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/varint.h"
+#include "format/recent.h"
 
 struct mp_events_in {
     /* what the caller sees */
@@ -11,7 +12,8 @@ struct mp_events_in {
     uint16_t track[MP_CHUNK_ENTRIES];
     uint8_t type[MP_CHUNK_ENTRIES], kind[MP_CHUNK_ENTRIES];
     /* the chunk's columns that do not go straight there */
-    uint16_t shape[MP_CHUNK_ENTRIES], place[MP_CHUNK_ENTRIES];
+    uint16_t shape[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES];
+    uint8_t place[MP_CHUNK_ENTRIES];
     uint32_t back[MP_CHUNK_ENTRIES];
     uint64_t fresh[MP_CHUNK_ENTRIES], addresses[MP_CHUNK_ENTRIES];
     struct {
@@ -27,12 +29,17 @@ struct mp_events_in {
     uint64_t note_bytes[MP_CHUNK_ENTRIES];
     uint16_t note_track[MP_CHUNK_ENTRIES];
     uint32_t stacks[MP_CHUNK_ENTRIES], names[MP_CHUNK_ENTRIES];
-    uint32_t placed[MP_CHUNK_ENTRIES]; /* by block - first: index + 1 of the latest event that said where it lies */
+    /* What the chunk has said so far of a block, by its number less the first; indices + 1, 0 for none. */
+    struct {
+        uint32_t event;   /* the latest one that said where it lies */
+        uint32_t address; /* in `addresses`, until it is freed */
+    } placed[MP_CHUNK_ENTRIES];
+    struct mp_recent recent;
 };
 
 /* How many values the columns have, and how far each has been read. */
 struct cursors {
-    size_t allocs, frees, fars, stacks, names, notes;
+    size_t allocs, others, frees, fars, stacks, names, notes;
 };
 
 struct mp_events_in *mp_events_in_new(void)
@@ -87,30 +94,33 @@ static bool decode_common(struct mp_events_in *in, const struct mp_chunk_in *chu
     return ALL_KNOWN(in->thread, count, counts, MP_CHUNK_THREADS);
 }
 
-static bool decode_shapes(struct mp_events_in *in, const struct mp_chunk_in *chunk, size_t allocs,
+static bool all_below(const uint16_t *values, size_t count, size_t bound)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (values[i] > most) most = values[i];
+    return !count || most < bound;
+}
+
+static bool decode_shapes(struct mp_events_in *in, const struct mp_chunk_in *chunk, struct cursors *have,
                           const struct mp_table_counts *counts)
 {
-    size_t shapes = 0, addresses = 0;
-    for (size_t i = 0; i < chunk->column_count; i++) {
-        const struct mp_column *column = &chunk->columns[i];
-        if (column->name_length == 11 && !memcmp(column->name, "shape.bytes", 11)) shapes = column->count;
-        if (column->name_length == 7 && !memcmp(column->name, "address", 7)) addresses = column->count;
-    }
+    size_t allocs = have->allocs, shapes = mp_chunk_in_count(chunk, "shape.bytes"),
+           addresses = mp_chunk_in_count(chunk, "address");
+    if (shapes > MP_CHUNK_ENTRIES || addresses > MP_CHUNK_ENTRIES) return false;
     if (!mp_chunk_in_decode(chunk, "shape.bytes", shapes, in->shapes.bytes, 64) ||
         !mp_chunk_in_decode(chunk, "shape.stack", shapes, in->shapes.stack, 32) ||
         !mp_chunk_in_decode(chunk, "shape.track", shapes, in->shapes.track, 16) ||
         !mp_chunk_in_decode(chunk, "shape.kind", shapes, in->shapes.kind, 8) ||
         !mp_chunk_in_decode(chunk, "address", addresses, in->addresses, 64) ||
         !mp_chunk_in_decode(chunk, "alloc.shape", allocs, in->shape, 16) ||
-        !mp_chunk_in_decode(chunk, "alloc.place", allocs, in->place, 16) ||
+        !mp_chunk_in_decode(chunk, "alloc.place", allocs, in->place, 8) ||
         !mp_chunk_in_decode(chunk, "alloc.block", allocs, in->fresh, 64))
         return false;
-    size_t most_shape = 0, most_place = 0;
-    for (size_t i = 0; i < allocs; i++) {
-        if (in->shape[i] > most_shape) most_shape = in->shape[i];
-        if (in->place[i] > most_place) most_place = in->place[i];
-    }
-    return (!allocs || (most_shape < shapes && most_place < addresses)) &&
+    for (size_t i = 0; i < allocs; i++)
+        have->others += in->place[i] == MP_RECENT;
+    return mp_chunk_in_decode(chunk, "alloc.address", have->others, in->other, 16) &&
+           all_below(in->shape, allocs, shapes) && all_below(in->other, have->others, addresses) &&
            ALL_KNOWN(in->shapes.stack, shapes, counts, MP_CHUNK_STACKS) &&
            ALL_KNOWN(in->shapes.track, shapes, counts, MP_CHUNK_TRACKS);
 }
@@ -148,25 +158,33 @@ static inline bool take_block(struct joining *join, uint64_t block)
     return true;
 }
 
-static inline void place(struct joining *join, uint64_t block, size_t i)
+static inline void place(struct joining *join, uint64_t block, size_t event, size_t address)
 {
     uint64_t local = block - join->first_block;
-    if (local < join->count) join->in->placed[local] = (uint32_t)i + 1;
+    if (local >= join->count) return;
+    join->in->placed[local].event = (uint32_t)event;
+    join->in->placed[local].address = (uint32_t)address;
 }
 
 static inline bool join_alloc(struct joining *join, size_t i)
 {
     struct mp_events_in *in = join->in;
     size_t at = join->at.allocs++;
-    uint32_t shape = in->shape[at];
+    uint32_t shape = in->shape[at], rank = in->place[at], address;
+    if (rank == MP_RECENT)
+        address = in->other[join->at.others++];
+    else if (rank < mp_recent_count(&in->recent))
+        address = mp_recent_take(&in->recent, rank);
+    else
+        return false;
     uint64_t block = join->next_block + (uint64_t)mp_unzigzag(in->fresh[at]);
-    in->address[i] = in->addresses[in->place[at]];
+    in->address[i] = in->addresses[address];
     in->bytes[i] = in->shapes.bytes[shape];
     in->stack[i] = in->shapes.stack[shape];
     in->track[i] = in->shapes.track[shape];
     in->kind[i] = in->shapes.kind[shape];
     in->block[i] = block;
-    place(join, block, i);
+    place(join, block, i + 1, address + UINT32_C(1));
     return take_block(join, block);
 }
 
@@ -179,7 +197,7 @@ static bool join_far(struct joining *join, size_t i)
     in->bytes[i] = in->far.bytes[at];
     in->track[i] = in->far.track[at];
     in->block[i] = block;
-    if (in->type[i] == MP_EVENT_RESIZE) place(join, block, i);
+    if (in->type[i] == MP_EVENT_RESIZE) place(join, block, i + 1, 0);
     return take_block(join, block);
 }
 
@@ -189,12 +207,14 @@ static inline bool join_free(struct joining *join, size_t i)
     uint32_t back = in->back[join->at.frees++];
     if (!back) return join_far(join, i);
     uint64_t block = join->next_block - back, local = block - join->first_block;
-    if (local >= join->count || !in->placed[local]) return false;
-    size_t known = in->placed[local] - 1;
+    if (local >= join->count || !in->placed[local].event) return false;
+    size_t known = in->placed[local].event - 1;
     in->address[i] = in->address[known];
     in->bytes[i] = in->bytes[known];
     in->track[i] = in->track[known];
     in->block[i] = block;
+    if (in->placed[local].address) mp_recent_push(&in->recent, (uint16_t)(in->placed[local].address - 1));
+    in->placed[local].address = 0;
     return true;
 }
 
@@ -221,9 +241,10 @@ bool mp_events_decode(struct mp_events_in *in, const struct mp_chunk_in *chunk, 
     struct cursors have;
     size_t count = chunk->meta.count;
     if (!decode_common(in, chunk, counts) || !count_types(in, count, &have) ||
-        !decode_shapes(in, chunk, have.allocs, counts) || !decode_rest(in, chunk, &have, counts))
+        !decode_shapes(in, chunk, &have, counts) || !decode_rest(in, chunk, &have, counts))
         return false;
     memset(in->placed, 0, count * sizeof *in->placed);
+    in->recent.first = in->recent.end = 0;
     uint64_t first = chunk->meta.next_block;
     struct joining join = {.in = in, .first_block = first, .next_block = first, .count = count};
     for (size_t i = 0; i < count; i++)

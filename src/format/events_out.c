@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/varint.h"
+#include "format/recent.h"
 
 enum { SLOTS = 2 * MP_CHUNK_ENTRIES };
 
@@ -15,17 +16,25 @@ struct dictionary {
     size_t mask;
 };
 
+/* What the chunk has said so far of a block, by its number less the first; indices + 1, 0 for none. */
+struct placed {
+    uint32_t event;   /* the latest one that said where it lies */
+    uint32_t address; /* in the dictionary, until it is freed */
+};
+
 struct mp_events_out {
     struct dictionary shapes, addresses;
-    uint32_t placed[MP_CHUNK_ENTRIES]; /* by block - first: index + 1 of the latest event that said where it lies */
+    struct placed placed[MP_CHUNK_ENTRIES];
+    struct mp_recent recent;
+    uint16_t in_recent[MP_CHUNK_ENTRIES]; /* by address: how often it is among the recent ones */
     uint64_t type[MP_CHUNK_ENTRIES], thread[MP_CHUNK_ENTRIES], time[MP_CHUNK_ENTRIES];
-    uint64_t shape[MP_CHUNK_ENTRIES], place[MP_CHUNK_ENTRIES], fresh[MP_CHUNK_ENTRIES];
+    uint64_t shape[MP_CHUNK_ENTRIES], place[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES], fresh[MP_CHUNK_ENTRIES];
     uint64_t back[MP_CHUNK_ENTRIES], stack[MP_CHUNK_ENTRIES], name[MP_CHUNK_ENTRIES];
     uint64_t far_block[MP_CHUNK_ENTRIES], far_address[MP_CHUNK_ENTRIES], far_bytes[MP_CHUNK_ENTRIES],
         far_track[MP_CHUNK_ENTRIES];
     uint64_t note_bytes[MP_CHUNK_ENTRIES], note_track[MP_CHUNK_ENTRIES];
     uint64_t scratch[MP_CHUNK_ENTRIES];
-    size_t allocs, frees, fars, notes, stacks, names;
+    size_t allocs, others, frees, fars, notes, stacks, names;
     uint64_t first_block, next_block;
 };
 
@@ -68,7 +77,7 @@ static uint32_t shape_of(struct dictionary *shapes, const struct mp_event *event
     }
 }
 
-static uint32_t place_of(struct dictionary *addresses, const struct mp_event *events, uint32_t i)
+static uint32_t address_of(struct dictionary *addresses, const struct mp_event *events, uint32_t i)
 {
     uint64_t address = events[i].address;
     for (size_t at = (size_t)mp_hash_mix(address);; at++) {
@@ -81,22 +90,35 @@ static uint32_t place_of(struct dictionary *addresses, const struct mp_event *ev
     }
 }
 
-/* Where the chunk itself says last where the block lies, or NULL. */
-static uint32_t *placed(struct mp_events_out *out, uint64_t block, size_t count)
+/* NULL where the block is not one of those that this chunk can bring. */
+static struct placed *placed(struct mp_events_out *out, uint64_t block, size_t count)
 {
     uint64_t local = block - out->first_block;
     return local < count ? &out->placed[local] : NULL;
 }
 
+static void add_place(struct mp_events_out *out, uint32_t address)
+{
+    uint64_t rank = MP_RECENT;
+    if (out->in_recent[address]) {
+        rank = mp_recent_rank(&out->recent, (uint16_t)address);
+        mp_recent_take(&out->recent, (uint32_t)rank);
+        out->in_recent[address]--;
+    } else {
+        out->other[out->others++] = address;
+    }
+    out->place[out->allocs] = rank;
+}
+
 static void add_alloc(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
 {
     const struct mp_event *event = &events[i];
-    size_t at = out->allocs++;
-    out->shape[at] = shape_of(&out->shapes, events, i);
-    out->place[at] = place_of(&out->addresses, events, i);
-    out->fresh[at] = mp_zigzag((int64_t)(event->block - out->next_block));
-    uint32_t *here = placed(out, event->block, count);
-    if (here) *here = i + 1;
+    uint32_t address = address_of(&out->addresses, events, i);
+    add_place(out, address);
+    out->shape[out->allocs] = shape_of(&out->shapes, events, i);
+    out->fresh[out->allocs++] = mp_zigzag((int64_t)(event->block - out->next_block));
+    struct placed *here = placed(out, event->block, count);
+    if (here) *here = (struct placed){i + 1, address + 1};
 }
 
 /* A resize, and a free of a block of which this chunk does not say all that the free repeats. */
@@ -109,22 +131,35 @@ static void add_far(struct mp_events_out *out, const struct mp_event *event)
     out->far_track[at] = event->track;
 }
 
+static void add_recent(struct mp_events_out *out, struct placed *here)
+{
+    if (!here->address) return;
+    uint16_t address = (uint16_t)(here->address - 1);
+    int32_t pushed_out = mp_recent_push(&out->recent, address);
+    out->in_recent[address]++;
+    if (pushed_out >= 0) out->in_recent[pushed_out]--;
+    here->address = 0;
+}
+
 static void add_free(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
 {
     const struct mp_event *event = &events[i], *known = NULL;
-    const uint32_t *here = placed(out, event->block, count);
-    if (here && *here) known = &events[*here - 1];
+    struct placed *here = placed(out, event->block, count);
+    if (here && here->event) known = &events[here->event - 1];
     bool near = known && known->address == event->address && known->bytes == event->bytes &&
                 known->track == event->track && event->block < out->next_block;
     out->back[out->frees++] = near ? out->next_block - event->block : 0;
-    if (!near) add_far(out, event);
+    if (near)
+        add_recent(out, here);
+    else
+        add_far(out, event);
 }
 
 static void add_resize(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
 {
     add_far(out, &events[i]);
-    uint32_t *here = placed(out, events[i].block, count);
-    if (here) *here = i + 1;
+    struct placed *here = placed(out, events[i].block, count);
+    if (here) *here = (struct placed){.event = i + 1};
 }
 
 static void add_event(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
@@ -197,6 +232,7 @@ static void put_columns(struct mp_events_out *out, struct mp_chunk_out *chunk, c
     mp_chunk_out_column(chunk, "thread", MP_ENCODING_PLANES, out->thread, count);
     mp_chunk_out_column(chunk, "alloc.shape", MP_ENCODING_PLANES, out->shape, out->allocs);
     mp_chunk_out_column(chunk, "alloc.place", MP_ENCODING_PLANES, out->place, out->allocs);
+    mp_chunk_out_column(chunk, "alloc.address", MP_ENCODING_PLANES, out->other, out->others);
     mp_chunk_out_column(chunk, "alloc.block", MP_ENCODING_VARINT, out->fresh, out->allocs);
     mp_chunk_out_column(chunk, "free.back", MP_ENCODING_PLANES, out->back, out->frees);
     mp_chunk_out_column(chunk, "far.block", MP_ENCODING_VARINT, out->far_block, out->fars);
@@ -225,7 +261,9 @@ enum mp_status mp_events_encode(struct mp_events_out *out, struct mp_chunk_out *
     dictionary_clear(&out->shapes, count);
     dictionary_clear(&out->addresses, count);
     memset(out->placed, 0, count * sizeof *out->placed);
-    out->allocs = out->frees = out->fars = out->notes = out->stacks = out->names = 0;
+    memset(out->in_recent, 0, count * sizeof *out->in_recent);
+    out->recent.first = out->recent.end = 0;
+    out->allocs = out->others = out->frees = out->fars = out->notes = out->stacks = out->names = 0;
     out->first_block = out->next_block = *next_block;
     for (uint32_t i = 0; i < count; i++)
         add_event(out, events, i, count);

@@ -184,12 +184,7 @@ static enum mp_status decode_strings(struct mp_reader *reader, struct mp_chunk *
 /* The ids of column `name`, appended to reader->ids. */
 static enum mp_status decode_ids(struct mp_reader *reader, const char *name, uint32_t *count)
 {
-    size_t have = 0, before = reader->ids.count;
-    for (size_t i = 0; i < reader->chunk.column_count; i++) {
-        const struct mp_column *column = &reader->chunk.columns[i];
-        if (column->name_length == strlen(name) && !memcmp(column->name, name, column->name_length))
-            have = column->count;
-    }
+    size_t have = mp_chunk_in_count(&reader->chunk, name), before = reader->ids.count;
     *count = (uint32_t)have;
     if (have > MP_CHUNK_ENTRIES) return MP_DAMAGED;
     if (!mp_vec_extend(&reader->ids, before + have)) return MP_NO_MEMORY;
@@ -341,6 +336,7 @@ static enum mp_status at_end(struct mp_reader *reader)
         count_lost(reader, reader->scan.chunk_total - reader->sequence);
     reader->sequence = UINT64_MAX;
     reader->damage.lost_bytes = reader->scan.lost_bytes;
+    reader->damage.cut |= reader->scan.shrank;
     return MP_NOT_FOUND;
 }
 

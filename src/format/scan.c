@@ -30,7 +30,9 @@ static enum mp_status load(struct mp_scan *scan, size_t place, size_t size, uint
     ssize_t got = mp_read_at(scan->fd, scan->bytes.at + place, size, offset);
     if (got < 0) return mp_fail_errno(error, "cannot read the recording at byte %llu", (unsigned long long)offset);
     scan->bytes.count = place + (size_t)got;
-    return (size_t)got == size ? MP_OK : MP_NOT_FOUND;
+    if ((size_t)got == size) return MP_OK;
+    scan->shrank = true;
+    return MP_NOT_FOUND;
 }
 
 enum mp_status mp_scan_open(struct mp_scan *scan, int fd, uint64_t start, uint64_t size, struct mp_error *error)

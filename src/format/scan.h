@@ -14,6 +14,7 @@ struct mp_scan {
     uint64_t at;          /* where the next chunk should begin */
     uint64_t end;         /* where chunks end: at the clean-end mark, else at the end of the file */
     bool has_end;         /* clean-end mark found */
+    bool shrank;          /* the file became shorter while it was read */
     uint32_t chunk_total; /* what that mark says */
     uint64_t lost_bytes;
     uint64_t effort; /* bytes that may still be read in vain: many false sync marks must not cost the square */
