@@ -24,26 +24,38 @@ static bool learn_from_symbol(const struct mp_libunwind *unwind)
     return add_range(info.start_ip, info.end_ip);
 }
 
-/* A native frame owns the stack from its own stack pointer up to its caller's; those that own a marker are the loop. */
+static bool returns_into_loop(const struct mp_libunwind *unwind, unw_cursor_t *frame)
+{
+    unw_word_t address;
+    return unwind->get_reg(frame, UNW_REG_IP, &address) == 0 &&
+           mp_interpreter_range_contains(&mp_interpreter_ranges, address);
+}
+
+/* Walks the C stack. A native frame owns what lies from its own stack pointer up to its caller's; one that owns a
+ * marker is a call of the loop. */
 static bool learn_from_markers(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
 {
     enum { DEEPEST = 4 * MP_PYTHON_FRAMES_MAX };
     unw_context_t context;
     unw_cursor_t cursor, frame;
     unw_word_t low, high;
-    bool learned = false;
+    bool learned = false, inner = false, outer = false;
     if (MP_UNW_GETCONTEXT(unwind, &context) != 0 || unwind->init_local(&cursor, &context) != 0) return false;
     if (unwind->get_reg(&cursor, UNW_REG_SP, &low) != 0) return false;
     uint32_t group = 0;
-    for (int depth = 0; depth < DEEPEST && group < python->group_count; depth++, low = high) {
+    for (int depth = 0; depth < DEEPEST; depth++, low = high) {
         frame = cursor;
         if (unwind->step(&cursor) <= 0 || unwind->get_reg(&cursor, UNW_REG_SP, &high) != 0) break;
-        bool is_loop = false;
+        bool is_call = false;
         for (; group < python->group_count && python->markers[group] < high; group++)
-            is_loop = is_loop || python->markers[group] >= low;
+            is_call = is_call || python->markers[group] >= low;
         unw_proc_info_t info;
-        if (is_loop && unwind->get_proc_info(&frame, &info) == 0) learned |= add_range(info.start_ip, info.end_ip);
+        if (is_call && unwind->get_proc_info(&frame, &info) == 0) learned |= add_range(info.start_ip, info.end_ip);
+        if (is_call || !returns_into_loop(unwind, &frame)) continue;
+        inner = inner || group < python->group_count;
+        outer = outer || group == python->group_count;
     }
+    if (outer && !inner) learned |= !atomic_exchange(&mp_interpreter_ranges.outer_calls, true);
     return learned;
 }
 

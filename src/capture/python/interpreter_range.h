@@ -16,7 +16,8 @@
 #define MP_INTERPRETER_RANGES_MAX 16
 
 struct mp_interpreter_ranges {
-    _Atomic uint32_t count; /* only grows */
+    _Atomic uint32_t count;   /* only grows */
+    _Atomic bool outer_calls; /* seen: calls without a group of this stack lie outside all its groups (greenlets) */
     struct {
         uintptr_t start, end;
     } range[MP_INTERPRETER_RANGES_MAX];

@@ -4,15 +4,15 @@
 
 #define HASH_LOOP UINT64_C(0x3c6ef372fe94f82b) /* stands for a call of the loop; no return address is that high */
 
-/* Calls [first, last) of the loop count as replaced; *calls is how many there are. */
+/* The innermost `paired` calls of the loop count as replaced; *calls is how many there are. */
 static uint64_t hash_addresses(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
-                               uint32_t first, uint32_t last, uint32_t *calls)
+                               uint32_t paired, uint32_t *calls)
 {
     uint64_t hash = 0;
     *calls = 0;
     for (uint32_t i = 0; i < native->count; i++) {
         uintptr_t address = (uintptr_t)native->addresses[i];
-        bool replaced = mp_interpreter_range_contains(ranges, address) && (*calls)++ - first < last - first;
+        bool replaced = mp_interpreter_range_contains(ranges, address) && (*calls)++ < paired;
         hash = mp_hash_step(hash, replaced ? HASH_LOOP : address);
     }
     return hash;
@@ -22,17 +22,20 @@ struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, cons
                                 const struct mp_python_stack *python)
 {
     struct mp_pairing pairing = {0};
-    uint32_t calls, groups = python ? python->group_count : 0;
+    uint32_t calls;
     if (!python) {
-        pairing.hash = hash_addresses(ranges, native, 0, 0, &calls);
+        pairing.hash = hash_addresses(ranges, native, 0, &calls);
         return pairing;
     }
-    uint64_t hash = hash_addresses(ranges, native, 0, UINT32_MAX, &calls);
-    if (calls > groups && !python->cut) pairing.first = calls - groups;
-    pairing.last = calls < groups ? calls : pairing.first + groups;
-    pairing.unequal = calls > groups ? !python->cut : calls < groups && !native->cut;
-    if (calls > groups) hash = hash_addresses(ranges, native, pairing.first, pairing.last, &calls);
-    pairing.hash = mp_hash_step(hash, python->hash);
+    pairing.paired = python->group_count;
+    pairing.hash = mp_hash_step(hash_addresses(ranges, native, pairing.paired, &calls), python->hash);
+    if (calls > python->group_count) {
+        bool outer = atomic_load_explicit(&ranges->outer_calls, memory_order_relaxed);
+        pairing.unequal = !python->cut && !outer;
+    } else if (calls < python->group_count) {
+        pairing.paired = calls;
+        pairing.unequal = !native->cut;
+    }
     return pairing;
 }
 
@@ -55,14 +58,13 @@ uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_na
     uint32_t call = 0, frame = 0, frames = python ? python->frame_count : 0;
     for (uint32_t i = 0; i < native->count; i++) {
         uintptr_t address = (uintptr_t)native->addresses[i];
-        uint32_t group = UINT32_MAX;
-        if (mp_interpreter_range_contains(ranges, address)) group = call++ - pairing->first;
-        if (group >= pairing->last - pairing->first) {
+        if (!mp_interpreter_range_contains(ranges, address) || call >= pairing->paired) {
             put(&output, address, MP_MERGED_NATIVE);
             continue;
         }
-        for (; frame < frames && python->frames[frame].group == group; frame++)
+        for (; frame < frames && python->frames[frame].group == call; frame++)
             put(&output, 0, frame);
+        call++;
     }
     for (; frame < frames; frame++)
         put(&output, 0, frame);

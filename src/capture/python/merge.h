@@ -18,11 +18,11 @@ struct mp_merged_frame {
     uint32_t python;   /* index into the Python stack's frames; MP_MERGED_NATIVE for a native one */
 };
 
-/* How two stacks pair. */
+/* How two stacks pair: from the innermost on. */
 struct mp_pairing {
-    uint64_t hash;        /* of what mp_merge would give: equal merged stacks have equal hashes */
-    uint32_t first, last; /* calls of the loop, counted from the innermost, that groups stand for: [first, last) */
-    bool unequal;         /* calls and groups differ in number, and no cut explains it */
+    uint64_t hash;   /* of what mp_merge would give: equal merged stacks have equal hashes */
+    uint32_t paired; /* calls of the loop that are replaced */
+    bool unequal;    /* calls and groups differ in number, and nothing explains it */
 };
 
 /* `python` NULL: what Python frames there are is not known; then nothing is replaced, and that is not unequal. */
@@ -30,8 +30,8 @@ struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, cons
                                 const struct mp_python_stack *python);
 
 /* Writes at most `room` merged frames, innermost first, and gives their number; equal to `room`, there may be more.
- * With more calls than groups the innermost calls stay native (a call that has just begun has no group yet); with
- * fewer, the groups left over come outermost. */
+ * With more calls than groups the outermost calls stay native: a greenlet's Python stack ends at its own base, its C
+ * stack goes on into whoever started it. With fewer, the groups left over come outermost. */
 uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                   const struct mp_python_stack *python, const struct mp_pairing *pairing, struct mp_merged_frame *to,
                   uint32_t room);

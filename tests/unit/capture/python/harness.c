@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "capture/python/checks.h"
+#include "capture/python/lines.h"
 #include "capture/python/merge.h"
 #include "capture/python/python_stack.h"
 #include "capture/python/walk.h"
@@ -145,6 +146,34 @@ EXPORT int harness_check(const char *field, int delta)
         verdict = mp_python_check_api(&layout, thread, &stack);
     }
     return verdict == MP_PYTHON_RIGHT ? 1 : verdict == MP_PYTHON_WRONG ? 0 : -1;
+}
+
+/* Of the offsets that the interpreter publishes, how many are compared: each 64-bit word whose change is noticed. -1:
+ * those that are published are already refused; 0: none are. */
+EXPORT int harness_count_published(void);
+EXPORT int harness_count_published(void)
+{
+    unsigned char copy[1024];
+    struct mp_python_runtime runtime;
+    const void *published = dlsym(RTLD_DEFAULT, "_PyRuntime");
+    if (!mp_python_runtime_find(&runtime) || !runtime.layout || !published) return -1;
+    int noticed = 0;
+    for (size_t at = 0; at < sizeof copy; at += 8) {
+        memcpy(copy, published, sizeof copy);
+        if (!mp_python_layout_agrees(runtime.layout, copy)) return -1;
+        static const unsigned char zero[8];
+        memset(copy + at, memcmp(copy + at, zero, 8) == 0 ? 0xff : 0, 8);
+        noticed += !mp_python_layout_agrees(runtime.layout, copy);
+    }
+    return noticed;
+}
+
+EXPORT uint32_t harness_line(unsigned minor, const unsigned char *table, size_t size, uint32_t first,
+                             uint32_t instruction);
+EXPORT uint32_t harness_line(unsigned minor, const unsigned char *table, size_t size, uint32_t first,
+                             uint32_t instruction)
+{
+    return mp_python_line(minor, table, size, first, instruction);
 }
 
 /* Calls back, so that this library's frame lies between Python's. */

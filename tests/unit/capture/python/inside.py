@@ -5,11 +5,14 @@ Usage: inside.py HARNESS.so    (exit status 0: everything agreed)
 import asyncio
 import collections
 import ctypes
+import dis
 import gc
+import importlib.util
 import os
 import subprocess
 import sys
 import threading
+import types
 
 FREE = ctypes.CDLL(sys.argv[1])  # releases the GIL around each call
 HELD = ctypes.PyDLL(sys.argv[1])  # keeps it
@@ -21,6 +24,8 @@ for library in (FREE, HELD):
     library.harness_note.restype = ctypes.c_char_p
     library.harness_time.restype = ctypes.c_uint64
     library.harness_check.argtypes = [ctypes.c_char_p, ctypes.c_int]
+    library.harness_line.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint32]
+    library.harness_line.restype = ctypes.c_uint32
 
 Stack = collections.namedtuple("Stack", "hash groups cut frames merged")
 Frame = collections.namedtuple("Frame", "group instruction line identity function file")
@@ -329,6 +334,26 @@ def threads():
     FREE.harness_call_on_foreign_thread(CALLBACK(lambda: compare("foreign thread") and None))
 
 
+def greenlets():
+    """Frames of the running greenlet only, down to its own base: as Python sees it."""
+    try:
+        import greenlet
+    except ImportError:
+        return
+
+    def switching(depth):
+        for _ in range(3):
+            nested(depth)
+            sorted([2, 1], key=lambda x: compare("greenlet") and x)
+            greenlet.getcurrent().parent.switch()
+    running = [greenlet.greenlet(switching) for _ in range(4)]
+    for _ in range(3):
+        for number, one in enumerate(running):
+            one.switch(number)
+            compare("between greenlets")
+    counts["greenlets"] += len(running)
+
+
 def deep():
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(6000)
@@ -423,6 +448,52 @@ def wrong_layouts():
     sorted([1, 2], key=lambda x: béta())
 
 
+def published_offsets():
+    """3.13 and later publish most offsets: a difference in any of those used must be noticed."""
+    used = {13: 20, 14: 22}.get(sys.version_info[1], 0)
+    if HELD.harness_count_published() != used:
+        fail("published", "%d words are compared, not %d" % (HELD.harness_count_published(), used))
+
+
+def lines_by_dis(code):
+    """The line of each instruction: as Python's own modules decode the tables."""
+    lines = {}
+    if hasattr(code, "co_lines"):
+        for start, end, line in code.co_lines():
+            lines.update(dict.fromkeys(range(start, end, 2), line or 0))
+        return lines
+    line, starts = code.co_firstlineno, dict(dis.findlinestarts(code))
+    for at in range(0, len(code.co_code), 2):
+        line = lines[at] = starts.get(at, line)
+    return lines
+
+
+def line_tables():
+    """Each instruction of each function of each module loaded."""
+    todo = [item for item in gc.get_objects() if isinstance(item, types.FunctionType)]
+    todo, seen = [item.__code__ for item in todo], set()
+    for name in ("argparse", "decimal", "typing", "test.test_grammar", "asyncio.base_events", "dataclasses"):
+        try:
+            path = importlib.util.find_spec(name).origin
+            with open(path, "rb") as file:
+                todo.append(compile(file.read(), path, "exec"))
+        except (ImportError, AttributeError):
+            pass
+    while todo:
+        code = todo.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        todo += [item for item in code.co_consts if isinstance(item, types.CodeType)]
+        table = code.co_linetable if hasattr(code, "co_linetable") else code.co_lnotab
+        for at, line in lines_by_dis(code).items():
+            ours = HELD.harness_line(sys.version_info[1], table, len(table), code.co_firstlineno, at)
+            counts["instructions"] += 1
+            if ours != line:
+                fail("lines", "%d is not %d at %d in %r" % (ours, line, at, code))
+                break
+
+
 def at_exit():
     """Threads that walk while the interpreter shuts down must not crash it."""
     code = """if 1:
@@ -483,11 +554,14 @@ def main():
         traced()
         collector()
         threads()
+    greenlets()
     deep()
     hashes()
     identities()
     forked()
     wrong_layouts()
+    published_offsets()
+    line_tables()
     at_exit()
     counts["ranges"] = FREE.harness_ranges()
     note = FREE.harness_note()
