@@ -1,4 +1,37 @@
-int main(void)
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/help.h"
+
+/* Where the caller closed one of the standard descriptors, a file opened here would get its number and be written to
+ * by mistake. One that cannot be used takes the place: writes to it fail, and are noticed. */
+static void guard_standard_files(void)
 {
-    return 0;
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
+}
+
+static int run_command(const struct mp_command *command, int argc, char **argv)
+{
+    struct mp_invocation invocation;
+    int status = mp_options_parse(command, argc, argv, &invocation);
+    if (!status) status = mp_given(&invocation, MP_OPT_HELP) ? mp_help_of_command(command) : command->run(&invocation);
+    mp_invocation_free(&invocation);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    guard_standard_files();
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return mp_help_of_all();
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) return mp_help_version();
+    if (argv[1][0] == '-') {
+        mp_message("a command comes before options: memprof COMMAND %s; memprof --help lists the commands", argv[1]);
+        return MP_EXIT_USAGE;
+    }
+    const struct mp_command *command = mp_command_find(argv[1]);
+    return command ? run_command(command, argc - 1, argv + 1) : mp_command_unknown(argv[1]);
 }

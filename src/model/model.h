@@ -19,7 +19,7 @@ struct mp_model_events {
     uint64_t *time_ns;
     uint32_t *subject; /* alloc, free, resize: index into blocks; oom, reserved, step, region, mark, start, stop: index
                         * into mp_model.notes (struct mp_model_note) */
-    uint32_t *thread;
+    uint32_t *thread;  /* MP_NONE: an event that a lost part of the file held, known by its effect */
     uint16_t *track;
     uint8_t *type;
 };
@@ -28,17 +28,23 @@ struct mp_model_events {
 struct mp_model_blocks {
     size_t count;
     uint64_t *address;
-    uint64_t *bytes;        /* MP_BYTES_UNKNOWN: only its free was seen */
+    uint64_t *bytes; /* when it was allocated; MP_BYTES_UNKNOWN: only its free was seen */
     uint32_t *stack;
-    uint32_t *alloc_event;  /* MP_NONE: live before the recording (or the kept window) began */
-    uint32_t *free_event;   /* MP_NONE: live at the end */
+    uint32_t *alloc_event; /* MP_NONE: live before the recording (or the kept window) began */
+    uint32_t *free_event;  /* MP_NONE: live at the end */
     uint16_t *track;
     uint8_t *kind;
 };
 
+/* A block whose size changed; sorted by block, then event. Use mp_model_bytes_at(). */
+struct mp_model_resize {
+    uint32_t block, event;
+    uint64_t bytes; /* from that event on */
+};
+
 /* The rarer facts of events that are not about a block. */
 struct mp_model_note {
-    uint64_t bytes; /* oom: asked for; reserved: now held; resize: the new size */
+    uint64_t bytes; /* oom: asked for; reserved: now held */
     uint32_t stack; /* oom, mark */
     uint32_t name;  /* string id: region, mark, step */
 };
@@ -51,7 +57,8 @@ struct mp_model_line {
 
 struct mp_model_frame {
     struct mp_frame raw;
-    uint32_t first_line, line_count; /* in mp_model.lines, innermost first; python frames have exactly one; 0: unknown */
+    uint32_t first_line,
+        line_count; /* in mp_model.lines, innermost first; python frames have exactly one; 0: unknown */
 };
 
 /* Per track: exact, base included. */
@@ -59,13 +66,15 @@ struct mp_model_track_sum {
     uint64_t events, allocs, frees, ooms;
     uint64_t base_bytes, peak_bytes, end_bytes;
     uint64_t peak_blocks, end_blocks;
-    uint32_t peak_event;         /* the event after which the peak was first reached; MP_NONE: at the very start */
+    uint64_t unknown_blocks; /* blocks of the base whose size is not known: base and peak are at least what they say */
+    uint32_t peak_event;     /* the event after which the peak was first reached; MP_NONE: at the very start */
     uint64_t peak_ns;
     uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN where never reported */
 };
 
 struct mp_model {
-    struct mp_recording_start start; /* texts belong to the model */
+    struct mp_recording_start start;
+    MP_VEC(void *) owned; /* what the texts of `start` lie in */
     uint64_t file_bytes;
     const char *format; /* "mp", later "pytorch", "kineto" */
     struct mp_intern strings;
@@ -77,6 +86,8 @@ struct mp_model {
     MP_VEC(struct mp_model_line) lines;
     MP_VEC(struct mp_stack_node) stacks;
     MP_VEC(struct mp_model_note) notes;
+    MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N is of event noted[N] */
+    MP_VEC(struct mp_model_resize) resizes;
     MP_VEC(struct mp_sample) samples;
     struct mp_model_events events;
     struct mp_model_blocks blocks;
@@ -89,6 +100,15 @@ struct mp_model {
 
 enum mp_status mp_model_load(const char *path, struct mp_model **model, struct mp_error *error);
 void mp_model_free(struct mp_model *model);
+
+/* The size of a block just after an event of its life (MP_NONE: at the end). */
+uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event);
+
+/* The text of a string id; "" for id 0. */
+static inline const char *mp_model_text(const struct mp_model *model, uint32_t id)
+{
+    return mp_intern_get(&model->strings, id, NULL);
+}
 
 /* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
 bool mp_model_incomplete(const struct mp_model *model);

@@ -1,0 +1,24 @@
+/* The blocks live at a moment. Pure; the results are the caller's. */
+#ifndef MP_ANALYSIS_LIVE_H
+#define MP_ANALYSIS_LIVE_H
+
+#include "model/filter.h"
+#include "model/model.h"
+#include "model/track.h"
+
+struct mp_live_block {
+    uint64_t bytes; /* at that moment; MP_BYTES_UNKNOWN where not known */
+    uint32_t block;
+};
+
+struct mp_live {
+    struct mp_live_block *at;
+    size_t count, room;
+};
+
+/* Blocks of `track` (MP_TRACK_NONE: of all) that `filter` picks and that live after `moment` events. */
+bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
+                struct mp_live *live);
+void mp_live_free(struct mp_live *live);
+
+#endif

@@ -1,0 +1,62 @@
+#include "analysis/peak.h"
+
+#include "analysis/level.h"
+
+/* The highest level within the window, counting the one at its beginning. */
+static void find_in_window(const struct mp_model *model, const struct mp_window *window, struct mp_peak *peak)
+{
+    struct mp_level level = mp_level_start(model, peak->track);
+    for (uint32_t event = 0; event < window->first; event++)
+        mp_level_apply(&level, model, peak->track, event);
+    peak->bytes = level.bytes;
+    peak->blocks = level.blocks;
+    peak->moment = window->first;
+    peak->ns = window->from_ns;
+    for (uint32_t event = window->first; event < window->last; event++) {
+        if (!mp_level_apply(&level, model, peak->track, event) || level.bytes <= peak->bytes) continue;
+        peak->bytes = level.bytes;
+        peak->blocks = level.blocks;
+        peak->moment = event + 1;
+        peak->ns = model->events.time_ns[event];
+    }
+}
+
+static void take_sum(const struct mp_model *model, struct mp_peak *peak)
+{
+    const struct mp_model_track_sum *sum = &model->sums.at[peak->track];
+    peak->bytes = sum->peak_bytes;
+    peak->blocks = sum->peak_blocks;
+    peak->ns = sum->peak_ns;
+    peak->moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
+}
+
+enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
+                            struct mp_error *error)
+{
+    *peak = (struct mp_peak){.track = query->track};
+    if (query->window.whole)
+        take_sum(model, peak);
+    else
+        find_in_window(model, &query->window, peak);
+
+    struct mp_live live = {0};
+    struct mp_steps steps = {0};
+    enum mp_status status = MP_OK;
+    if (!mp_live_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
+        !mp_regions_at(model, peak->moment, &peak->regions))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks at the peak");
+    if (status == MP_OK) {
+        peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;
+        status = mp_sites_make(model, &live, &steps, &query->grouping, &peak->sites, error);
+    }
+    mp_live_free(&live);
+    mp_steps_free(&steps);
+    if (status != MP_OK) mp_peak_free(peak);
+    return status;
+}
+
+void mp_peak_free(struct mp_peak *peak)
+{
+    mp_open_regions_free(&peak->regions);
+    mp_sites_free(&peak->sites);
+}

@@ -1,0 +1,29 @@
+/* Who held the memory when most of it was allocated. Exact, with the base. Pure; the result is the caller's. */
+#ifndef MP_ANALYSIS_PEAK_H
+#define MP_ANALYSIS_PEAK_H
+
+#include "analysis/sites.h"
+#include "model/window.h"
+
+struct mp_peak_query {
+    uint16_t track;
+    struct mp_window window;
+    struct mp_grouping grouping;
+    const struct mp_filter *filter; /* picks what is listed; the peak itself stays that of the whole track */
+};
+
+struct mp_peak {
+    uint16_t track;
+    uint64_t bytes, blocks; /* of the track at the peak */
+    uint64_t ns;
+    uint32_t moment; /* events that had happened */
+    uint32_t step;   /* 0: none */
+    struct mp_open_regions regions;
+    struct mp_sites sites;
+};
+
+enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
+                            struct mp_error *error);
+void mp_peak_free(struct mp_peak *peak);
+
+#endif

@@ -1,0 +1,20 @@
+/* Sampled counters, each at its highest and at the end. Pure; the result is the caller's. */
+#ifndef MP_ANALYSIS_SAMPLES_H
+#define MP_ANALYSIS_SAMPLES_H
+
+#include "model/model.h"
+
+struct mp_sampled {
+    uint32_t counter; /* string id */
+    uint64_t peak_bytes, peak_ns, end_bytes;
+};
+
+struct mp_sampled_list {
+    struct mp_sampled *at; /* in order of first appearance */
+    size_t count, room;
+};
+
+bool mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list);
+void mp_samples_free(struct mp_sampled_list *list);
+
+#endif

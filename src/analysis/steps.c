@@ -1,0 +1,315 @@
+#include "analysis/steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/level.h"
+#include "base/map.h"
+
+/*
+ * One sweep over the events answers for all regions, however they nest or cross on several threads. A region's peak is
+ * the maximum of the level over a range that ends now: `maxima` keeps the levels that are higher than everything after
+ * them, oldest first, so that the maximum since a moment is the first entry at or after it. A free takes from every
+ * open region that its block was born in; it is booked once, on the youngest of those. A region that closes sums the
+ * bookings of itself and of the younger ones that are still open, and hands its own to the next older one.
+ */
+struct span {
+    uint32_t name, first, end; /* string id; events [first, end) */
+};
+
+struct open_span {
+    uint32_t span;
+    uint64_t allocated_before, freed_inside;
+};
+
+struct maximum {
+    uint32_t moment;
+    uint64_t bytes;
+};
+
+struct peaks {
+    uint64_t *at;
+    size_t count, room;
+};
+
+struct sweep {
+    const struct mp_model *model;
+    struct mp_step_report *report;
+    struct mp_level level;
+    MP_VEC(struct span) spans;     /* by beginning */
+    MP_VEC(uint32_t) by_end;       /* indices of spans */
+    size_t next_open, next_close;  /* in spans; in by_end */
+    MP_VEC(struct open_span) open; /* by beginning */
+    MP_VEC(struct maximum) maxima;
+    struct mp_map rows;         /* name + 1 to index in report->regions */
+    MP_VEC(struct peaks) peaks; /* beside report->regions */
+    struct mp_steps steps;
+    size_t step; /* how many have begun */
+    const struct mp_window *window;
+};
+
+static int by_first(const void *left, const void *right)
+{
+    const struct span *a = left, *b = right;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+static int by_end_then_inner(const void *left, const void *right, void *context)
+{
+    const struct span *spans = context;
+    const struct span *a = &spans[*(const uint32_t *)left], *b = &spans[*(const uint32_t *)right];
+    if (a->end != b->end) return a->end < b->end ? -1 : 1;
+    return a->first > b->first ? -1 : a->first < b->first;
+}
+
+static bool take_closed(struct sweep *sweep, struct mp_open_regions *closed, uint32_t end)
+{
+    for (size_t i = 0; i < closed->count; i++) {
+        struct span span = {closed->at[i].name, closed->at[i].first, end};
+        bool inside = span.first >= sweep->window->first && span.first <= sweep->window->last;
+        if (inside && !mp_vec_push(&sweep->spans, span)) return false;
+    }
+    closed->count = 0;
+    return true;
+}
+
+static bool find_spans(struct sweep *sweep)
+{
+    const struct mp_model *model = sweep->model;
+    struct mp_open_regions open = {0}, closed = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        done = mp_regions_follow(model, event, &open, &closed) && take_closed(sweep, &closed, event);
+    }
+    done = done && take_closed(sweep, &open, (uint32_t)model->events.count);
+    mp_open_regions_free(&open);
+    mp_open_regions_free(&closed);
+    if (!done || !sweep->spans.count) return done;
+    qsort(sweep->spans.at, sweep->spans.count, sizeof *sweep->spans.at, by_first);
+    if (!mp_vec_extend(&sweep->by_end, sweep->spans.count)) return false;
+    for (uint32_t i = 0; i < sweep->spans.count; i++)
+        sweep->by_end.at[i] = i;
+    qsort_r(sweep->by_end.at, sweep->by_end.count, sizeof *sweep->by_end.at, by_end_then_inner, sweep->spans.at);
+    return true;
+}
+
+static bool note_level(struct sweep *sweep, uint32_t moment)
+{
+    while (sweep->maxima.count && sweep->maxima.at[sweep->maxima.count - 1].bytes <= sweep->level.bytes)
+        sweep->maxima.count--;
+    struct maximum top = {moment, sweep->level.bytes};
+    return mp_vec_push(&sweep->maxima, top);
+}
+
+static uint64_t peak_since(const struct sweep *sweep, uint32_t moment)
+{
+    size_t low = 0, high = sweep->maxima.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (sweep->maxima.at[middle].moment < moment)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return sweep->maxima.at[low].bytes; /* there is one: the level was noted when the region began */
+}
+
+/* How many open regions begin at or before an event. */
+static size_t open_since(const struct sweep *sweep, uint32_t event)
+{
+    size_t low = 0, high = sweep->open.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (sweep->spans.at[sweep->open.at[middle].span].first <= event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct mp_region_row *region_row(struct sweep *sweep, uint32_t name, struct peaks **peaks)
+{
+    bool fresh;
+    uint64_t *at = mp_map_insert(&sweep->rows, (uint64_t)name + 1, &fresh);
+    if (!at) return NULL;
+    if (fresh) {
+        struct mp_region_row row = {.name = name};
+        struct peaks none = {0};
+        *at = sweep->report->regions.count;
+        if (!mp_vec_push(&sweep->report->regions, row) || !mp_vec_push(&sweep->peaks, none)) return NULL;
+    }
+    *peaks = &sweep->peaks.at[*at];
+    return &sweep->report->regions.at[*at];
+}
+
+static uint64_t time_at(const struct mp_model *model, uint32_t event)
+{
+    return event < model->events.count ? model->events.time_ns[event] : model->duration_ns;
+}
+
+static bool close_span(struct sweep *sweep, uint32_t index)
+{
+    const struct span *span = &sweep->spans.at[index];
+    size_t at = open_since(sweep, span->first) - 1;
+    uint64_t freed = 0;
+    for (size_t i = at; i < sweep->open.count; i++)
+        freed += sweep->open.at[i].freed_inside;
+    struct open_span closed = sweep->open.at[at];
+    if (at) sweep->open.at[at - 1].freed_inside += closed.freed_inside;
+    sweep->open.count--;
+    memmove(&sweep->open.at[at], &sweep->open.at[at + 1], (sweep->open.count - at) * sizeof closed);
+
+    struct peaks *peaks;
+    struct mp_region_row *row = region_row(sweep, span->name, &peaks);
+    if (!row || !mp_vec_push(peaks, peak_since(sweep, span->first + 1))) return false;
+    uint64_t allocated = sweep->level.allocated - closed.allocated_before;
+    row->count++;
+    row->total_allocated_bytes += allocated;
+    row->kept_bytes += allocated - freed;
+    row->total_ns += time_at(sweep->model, span->end) - time_at(sweep->model, span->first);
+    if (!sweep->open.count) sweep->maxima.count = 0;
+    return true;
+}
+
+static bool close_due(struct sweep *sweep, uint32_t event)
+{
+    while (sweep->next_close < sweep->by_end.count) {
+        uint32_t index = sweep->by_end.at[sweep->next_close];
+        if (sweep->spans.at[index].end != event) return true;
+        if (!close_span(sweep, index)) return false;
+        sweep->next_close++;
+    }
+    return true;
+}
+
+static bool open_due(struct sweep *sweep, uint32_t event)
+{
+    if (sweep->next_open == sweep->spans.count || sweep->spans.at[sweep->next_open].first != event) return true;
+    struct peaks *peaks;
+    if (!region_row(sweep, sweep->spans.at[sweep->next_open].name, &peaks)) return false;
+    struct open_span open = {(uint32_t)sweep->next_open++, sweep->level.allocated, 0};
+    return mp_vec_push(&sweep->open, open) && note_level(sweep, event + 1);
+}
+
+static bool follow_block(struct sweep *sweep, uint32_t event)
+{
+    uint64_t freed_before = sweep->level.freed;
+    if (!mp_level_apply(&sweep->level, sweep->model, sweep->report->track, event)) return true;
+    if (!sweep->open.count) return true;
+    uint32_t born = sweep->model->blocks.alloc_event[sweep->model->events.subject[event]];
+    size_t holders = born == MP_NONE ? 0 : open_since(sweep, born);
+    if (holders) sweep->open.at[holders - 1].freed_inside += sweep->level.freed - freed_before;
+    return note_level(sweep, event + 1);
+}
+
+/* Opens the row of the step that begins with this event, if one does, and keeps the present row up to date. */
+static bool follow_step(struct sweep *sweep, uint32_t event)
+{
+    struct mp_step_report *report = sweep->report;
+    if (sweep->step < sweep->steps.count && sweep->steps.at[sweep->step].first == event) {
+        const struct mp_step *step = &sweep->steps.at[sweep->step++];
+        struct mp_step_row row = {.number = (uint32_t)sweep->step,
+                                  .start_ns = step->start_ns,
+                                  .end_ns = step->end_ns,
+                                  .allocated_bytes = -sweep->level.allocated, /* until it ends: less what was before */
+                                  .freed_bytes = -sweep->level.freed,
+                                  .peak_bytes = sweep->level.bytes};
+        if (!mp_vec_push(&report->steps, row)) return false;
+    }
+    if (!sweep->step) return true;
+    struct mp_step_row *row = &report->steps.at[report->steps.count - 1];
+    if (sweep->level.bytes > row->peak_bytes) row->peak_bytes = sweep->level.bytes;
+    if (sweep->steps.at[sweep->step - 1].end != event + 1) return true;
+    row->allocated_bytes += sweep->level.allocated;
+    row->freed_bytes += sweep->level.freed;
+    row->end_bytes = sweep->level.bytes;
+    return true;
+}
+
+static bool run_sweep(struct sweep *sweep)
+{
+    uint32_t count = (uint32_t)sweep->model->events.count;
+    if (!sweep->steps.count && !sweep->spans.count) return true;
+    for (uint32_t event = 0; event < count; event++)
+        if (!close_due(sweep, event) || !follow_block(sweep, event) || !open_due(sweep, event) ||
+            !follow_step(sweep, event))
+            return false;
+    return close_due(sweep, count);
+}
+
+static void keep_steps_inside(struct sweep *sweep)
+{
+    struct mp_step_report *report = sweep->report;
+    size_t kept = 0;
+    for (size_t i = 0; i < report->steps.count; i++) {
+        uint32_t first = sweep->steps.at[i].first;
+        if (first >= sweep->window->first && first <= sweep->window->last)
+            report->steps.at[kept++] = report->steps.at[i];
+    }
+    report->steps.count = kept;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Nearest rank: the smallest value that at least `percent` of the values do not exceed. */
+static uint64_t percentile(const struct peaks *peaks, unsigned percent)
+{
+    return peaks->at[(peaks->count * percent + 99) / 100 - 1];
+}
+
+static void summarise(struct mp_region_row *row, struct peaks *peaks)
+{
+    qsort(peaks->at, peaks->count, sizeof *peaks->at, ascending);
+    unsigned __int128 sum = 0;
+    for (size_t i = 0; i < peaks->count; i++)
+        sum += peaks->at[i];
+    row->mean_peak_bytes = (uint64_t)(sum / peaks->count);
+    row->p50_peak_bytes = percentile(peaks, 50);
+    row->p95_peak_bytes = percentile(peaks, 95);
+    row->p99_peak_bytes = percentile(peaks, 99);
+    row->max_peak_bytes = peaks->at[peaks->count - 1];
+}
+
+static void free_sweep(struct sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->peaks.count; i++)
+        mp_vec_free(&sweep->peaks.at[i]);
+    mp_vec_free(&sweep->peaks);
+    mp_vec_free(&sweep->spans);
+    mp_vec_free(&sweep->by_end);
+    mp_vec_free(&sweep->open);
+    mp_vec_free(&sweep->maxima);
+    mp_map_free(&sweep->rows);
+    mp_steps_free(&sweep->steps);
+}
+
+enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
+                               struct mp_step_report *report, struct mp_error *error)
+{
+    *report = (struct mp_step_report){.track = track};
+    struct sweep sweep = {.model = model, .report = report, .window = window};
+    sweep.level = mp_level_start(model, track);
+    bool done = mp_steps_find(model, &sweep.steps) && find_spans(&sweep) && run_sweep(&sweep);
+    report->source = mp_steps_source(&sweep.steps);
+    if (done) {
+        keep_steps_inside(&sweep);
+        for (size_t i = 0; i < report->regions.count; i++)
+            summarise(&report->regions.at[i], &sweep.peaks.at[i]);
+    }
+    free_sweep(&sweep);
+    if (done) return MP_OK;
+    mp_step_report_free(report);
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps and regions");
+}
+
+void mp_step_report_free(struct mp_step_report *report)
+{
+    mp_vec_free(&report->steps);
+    mp_vec_free(&report->regions);
+}

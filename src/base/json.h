@@ -1,0 +1,40 @@
+/*
+ * Writes one JSON value into a buffer. Commas and nesting are kept right by the writer; what a caller must keep is that
+ * every value inside an object follows a key. Strings are bytes of any kind: what is not UTF-8 becomes U+FFFD. Numbers
+ * are exact 64-bit integers. One thread at a time.
+ */
+#ifndef MP_BASE_JSON_H
+#define MP_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+struct mp_json {
+    struct mp_buffer *out;
+    unsigned depth;
+    bool follows; /* a value stands before: a comma is due */
+    bool flat;    /* set by the caller: what follows stays on one line */
+};
+
+void mp_json_start(struct mp_json *json, struct mp_buffer *out);
+void mp_json_object(struct mp_json *json, const char *key); /* key NULL: an element, or the outermost value */
+void mp_json_end_object(struct mp_json *json);
+void mp_json_array(struct mp_json *json, const char *key);
+void mp_json_end_array(struct mp_json *json);
+
+void mp_json_text(struct mp_json *json, const char *key, const char *text); /* NULL: null */
+void mp_json_bytes_of_text(struct mp_json *json, const char *key, const char *text, size_t length);
+void mp_json_number(struct mp_json *json, const char *key, uint64_t number);
+void mp_json_signed(struct mp_json *json, const char *key, int64_t number);
+void mp_json_known(struct mp_json *json, const char *key, uint64_t number); /* UINT64_MAX (MP_BYTES_UNKNOWN): null */
+void mp_json_share(struct mp_json *json, const char *key, uint64_t part, uint64_t whole); /* 0 to 1; whole 0: null */
+void mp_json_bool(struct mp_json *json, const char *key, bool value);
+void mp_json_null(struct mp_json *json, const char *key);
+
+/* Appends the text as a JSON string with its quotes. */
+void mp_json_quote(struct mp_buffer *out, const char *text, size_t length);
+
+#endif

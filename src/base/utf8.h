@@ -1,0 +1,33 @@
+/* Bytes of unknown origin as UTF-8. Pure; inline. */
+#ifndef MP_BASE_UTF8_H
+#define MP_BASE_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MP_UTF8_BAD UINT32_MAX
+
+/* The length of the character at `at` (at least 1 byte of `left`) and its code point; MP_UTF8_BAD for a byte that
+ * begins no valid character (over-long forms, surrogates and what lies above U+10FFFF are not valid). */
+static inline size_t mp_utf8_next(const unsigned char *at, size_t left, uint32_t *point)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char first = at[0];
+    size_t length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
+    *point = first;
+    if (length == 1) return 1;
+    if (length && length <= left) {
+        uint32_t value = first & (0x7fu >> length);
+        size_t i = 1;
+        for (; i < length && at[i] >> 6 == 2; i++)
+            value = value << 6 | (at[i] & 0x3f);
+        if (i == length && value >= least[length] && value <= 0x10ffff && (value < 0xd800 || value > 0xdfff)) {
+            *point = value;
+            return length;
+        }
+    }
+    *point = MP_UTF8_BAD;
+    return 1;
+}
+
+#endif

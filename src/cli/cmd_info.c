@@ -1,0 +1,25 @@
+#include "cli/query.h"
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    if (status) return status;
+    if (query.as_json)
+        mp_info_json(&query.json, NULL, query.model, &query.view);
+    else
+        mp_info_text(&query.text, query.model, &query.view);
+    return mp_query_finish(&query, MP_EXIT_DONE);
+}
+
+extern const struct mp_command mp_command_info;
+const struct mp_command mp_command_info = {
+    .name = "info",
+    .summary = "what the recording is: command, devices, tracks, counts, coverage",
+    .usage = "FILE",
+    .example = "memprof info run.mp",
+    .options = {MP_REPORT_OPTIONS},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

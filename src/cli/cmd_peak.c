@@ -1,0 +1,41 @@
+#include "cli/query.h"
+
+static int find_peak(struct mp_query *query)
+{
+    struct mp_error error;
+    struct mp_peak peak;
+    if (!mp_query_pick_track(query)) {
+        mp_message("%s holds no allocation: it has no track", query->view.path);
+        return MP_EXIT_COULD_NOT;
+    }
+    struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, query->filter};
+    if (mp_peak_find(query->model, &ask, &peak, &error)) return mp_message_error(&error);
+    if (query->as_json)
+        mp_peak_json(&query->json, NULL, query->model, &peak, &query->view);
+    else
+        mp_peak_text(&query->text, query->model, &peak, &query->view);
+    mp_peak_free(&peak);
+    return MP_EXIT_DONE;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    return status ? status : mp_query_finish(&query, find_peak(&query));
+}
+
+extern const struct mp_command mp_command_peak;
+const struct mp_command mp_command_peak = {
+    .name = "peak",
+    .summary = "who held the memory at the peak",
+    .usage = "FILE",
+    .about = "Shows the moment at which most was allocated and the blocks that were live then, by the place in the "
+             "program that allocated them. With --from and --to, the peak of that time. --filter picks what is listed; "
+             "the peak stays that of the whole track.",
+    .example = "memprof peak run.mp --group file -n 5",
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

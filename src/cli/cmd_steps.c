@@ -1,0 +1,40 @@
+#include "cli/query.h"
+
+static int report_steps(struct mp_query *query)
+{
+    struct mp_error error;
+    struct mp_step_report report;
+    if (!mp_query_pick_track(query)) {
+        mp_message("%s holds no allocation: it has no track", query->view.path);
+        return MP_EXIT_COULD_NOT;
+    }
+    if (mp_steps_report(query->model, query->track, &query->view.window, &report, &error))
+        return mp_message_error(&error);
+    if (query->as_json)
+        mp_steps_json(&query->json, NULL, query->model, &report, &query->view);
+    else
+        mp_steps_text(&query->text, query->model, &report, &query->view);
+    mp_step_report_free(&report);
+    return MP_EXIT_DONE;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    return status ? status : mp_query_finish(&query, report_steps(&query));
+}
+
+extern const struct mp_command mp_command_steps;
+const struct mp_command mp_command_steps = {
+    .name = "steps",
+    .summary = "per step and region: allocated, freed, peak, kept",
+    .usage = "FILE",
+    .about = "A step begins where the program said so (libmemprof.step(), memprof_step()) and ends with the next. The "
+             "numbers of a region are those of its time, on all threads. -n shows the last N steps.",
+    .example = "memprof steps run.mp --from step:10",
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

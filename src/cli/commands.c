@@ -1,0 +1,40 @@
+#include <string.h>
+
+#include "cli/command.h"
+
+extern const struct mp_command mp_command_info, mp_command_report, mp_command_peak, mp_command_leaks, mp_command_steps,
+    mp_command_chrome_trace, mp_command_help;
+
+/* In the order in which a user meets them: record, read, write other forms. */
+const struct mp_command *const mp_commands[] = {
+    &mp_command_report, &mp_command_peak,         &mp_command_leaks, &mp_command_steps,
+    &mp_command_info,   &mp_command_chrome_trace, &mp_command_help,  NULL,
+};
+
+const struct mp_command *mp_command_find(const char *name)
+{
+    for (size_t i = 0; mp_commands[i]; i++)
+        if (!strcmp(mp_commands[i]->name, name)) return mp_commands[i];
+    return NULL;
+}
+
+bool mp_command_takes(const struct mp_command *command, enum mp_option option)
+{
+    if (option == MP_OPT_HELP || option == MP_OPT_CONFIG) return true;
+    for (size_t i = 0; command->options[i] != MP_OPT_NONE; i++)
+        if (command->options[i] == option) return true;
+    return false;
+}
+
+int mp_command_unknown(const char *name)
+{
+    const char *names[64] = {0};
+    for (size_t i = 0; mp_commands[i]; i++)
+        names[i] = mp_commands[i]->name;
+    const char *nearest = mp_nearest(name, names);
+    if (nearest)
+        mp_message("there is no command \"%s\"; did you mean \"%s\"?", name, nearest);
+    else
+        mp_message("there is no command \"%s\"; memprof --help lists them", name);
+    return MP_EXIT_USAGE;
+}

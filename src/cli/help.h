@@ -1,0 +1,15 @@
+/* Help, manual and completion, all from the tables of commands and options. Each returns an exit status. */
+#ifndef MP_CLI_HELP_H
+#define MP_CLI_HELP_H
+
+#include "base/buffer.h"
+#include "cli/command.h"
+
+int mp_help_of_all(void);
+int mp_help_of_command(const struct mp_command *command);
+int mp_help_version(void);
+
+void mp_manual_write(struct mp_buffer *out);     /* roff, for man(1) */
+void mp_completion_write(struct mp_buffer *out); /* for bash */
+
+#endif

@@ -1,0 +1,72 @@
+#include "cli/messages.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "output/text.h"
+
+void mp_message(const char *format, ...)
+{
+    char *made = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&made, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    struct mp_buffer clean = {0};
+    mp_text_clean(&clean, made);
+    fprintf(stderr, "memprof: %.*s\n", (int)clean.size, (const char *)clean.data);
+    mp_buffer_free(&clean);
+    free(made);
+}
+
+int mp_message_error(const struct mp_error *error)
+{
+    mp_message("%s", error->text);
+    return error->status == MP_INVALID ? MP_EXIT_USAGE : MP_EXIT_COULD_NOT;
+}
+
+#define NAME_MAX_ 40
+
+static size_t least(size_t a, size_t b, size_t c)
+{
+    size_t smaller = a < b ? a : b;
+    return smaller < c ? smaller : c;
+}
+
+/* Levenshtein's distance, in one row. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NAME_MAX_ + 1], width = strlen(b);
+    for (size_t i = 0; i <= width; i++)
+        row[i] = i;
+    for (size_t line = 1; *a; a++, line++) {
+        size_t diagonal = row[0];
+        row[0] = line;
+        for (size_t i = 1; i <= width; i++) {
+            size_t above = row[i];
+            row[i] = least(above + 1, row[i - 1] + 1, diagonal + (*a != b[i - 1]));
+            diagonal = above;
+        }
+    }
+    return row[width];
+}
+
+const char *mp_nearest(const char *name, const char *const *names)
+{
+    const char *nearest = NULL;
+    size_t best = 3, length = strlen(name);
+    if (length > NAME_MAX_) return NULL;
+    for (; *names; names++) {
+        if (strlen(*names) > NAME_MAX_) continue;
+        bool begins = length > 1 && !strncmp(name, *names, length);
+        size_t far = begins ? 1 : distance(name, *names);
+        if (far >= best || far >= length) continue;
+        best = far;
+        nearest = *names;
+    }
+    return nearest;
+}

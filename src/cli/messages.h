@@ -1,0 +1,22 @@
+/* What the user is told on stderr, and the exit statuses. One thread. */
+#ifndef MP_CLI_MESSAGES_H
+#define MP_CLI_MESSAGES_H
+
+#include "base/error.h"
+
+enum mp_exit_status {
+    MP_EXIT_DONE = 0,
+    MP_EXIT_COULD_NOT = 1, /* the message says what and what to do */
+    MP_EXIT_USAGE = 2,
+    MP_EXIT_FOUND = 3,      /* a check that was asked for found something */
+    MP_EXIT_INCOMPLETE = 4, /* done, but the recording is cut, damaged or lost events */
+};
+
+/* "memprof: " and the text on one line of stderr; control characters become '?'. */
+void mp_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The message of an error, and the exit status that belongs to it. */
+int mp_message_error(const struct mp_error *error);
+/* Which of `names` (NULL-terminated) the user may have meant; NULL where none is near. */
+const char *mp_nearest(const char *name, const char *const *names);
+
+#endif

@@ -1,0 +1,276 @@
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
+    [MP_OPT_HELP] = {"help", 'h', NULL, "show this help"},
+    [MP_OPT_CONFIG] = {"config", '\0', "FILE", "take settings from FILE: one \"option = value\" a line"},
+    [MP_OPT_OUTPUT] = {"output", 'o', "FILE", "write to FILE; - is stdout"},
+    [MP_OPT_FORCE] = {"force", '\0', NULL, "overwrite FILE even where it is a recording"},
+    [MP_OPT_JSON] = {"json", '\0', NULL, "print one JSON object"},
+    [MP_OPT_TRACK] = {"track", '\0', "TRACK", "look at this track, as cuda:0/torch; `memprof info` lists them"},
+    [MP_OPT_FROM] = {"from", '\0', "TIME", "begin at TIME: 1.5s, step:10 or 50%"},
+    [MP_OPT_TO] = {"to", '\0', "TIME", "end at TIME: 1.5s, step:10 or 50%"},
+    [MP_OPT_LIMIT] = {"limit", 'n', "N", "show N rows; 0 shows all (text: 10, JSON: all)"},
+    [MP_OPT_GROUP] = {"group", '\0', "WHAT", "one row for each stack, stack:N, function, file or library (stack)"},
+    [MP_OPT_SORT] = {"sort", '\0', "BY", "sort rows by bytes, blocks, peak or growth"},
+    [MP_OPT_FILTER] = {"filter", '\0', "EXPR",
+                       "only blocks that match: size>1MiB, fn~NAME, file~NAME, layer=torch, kind=pinned, step=3..9"},
+    [MP_OPT_FULL_STACKS] = {"full-stacks", '\0', NULL, "show every frame of a stack"},
+    [MP_OPT_COLOR] = {"color", '\0', "WHEN", "auto, always or never (auto)"},
+    [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
+    [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
+};
+
+static enum mp_option option_named(const char *name, size_t length)
+{
+    for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
+        if (strlen(mp_option_rows[i].name) == length && !strncmp(mp_option_rows[i].name, name, length)) return i;
+    return MP_OPT_NONE;
+}
+
+static int see_help(const struct mp_command *command)
+{
+    mp_message("memprof %s --help lists its options", command->name);
+    return MP_EXIT_USAGE;
+}
+
+static int unknown_option(const struct mp_command *command, const char *text)
+{
+    const char *names[MP_OPTIONS] = {0};
+    size_t count = 0;
+    char name[64];
+    for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
+        if (mp_command_takes(command, i)) names[count++] = mp_option_rows[i].name;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text + strspn(text, "-"), "="), text + strspn(text, "-"));
+    const char *nearest = strncmp(text, "--", 2) ? NULL : mp_nearest(name, names);
+    if (nearest) {
+        mp_message("%s has no option %s; did you mean --%s?", command->name, text, nearest);
+        return MP_EXIT_USAGE;
+    }
+    mp_message("%s has no option %s", command->name, text);
+    return see_help(command);
+}
+
+struct parser {
+    struct option longs[MP_OPTIONS];
+    char shorts[2 * MP_OPTIONS + 3];
+};
+
+/* getopt_long's own tables. Its value for every option is 256 + id, so that letters cannot clash with it. */
+static void make_parser(const struct mp_command *command, struct parser *parser)
+{
+    size_t longs = 0;
+    char *shorts = parser->shorts;
+    if (command->stops_at_operand) *shorts++ = '+';
+    *shorts++ = ':';
+    for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++) {
+        const struct mp_option_row *row = &mp_option_rows[i];
+        if (!mp_command_takes(command, i)) continue;
+        parser->longs[longs++] =
+            (struct option){row->name, row->argument ? required_argument : no_argument, NULL, 256 + i};
+        if (!row->letter) continue;
+        *shorts++ = row->letter;
+        if (row->argument) *shorts++ = ':';
+    }
+    *shorts = '\0';
+    parser->longs[longs] = (struct option){0};
+}
+
+static enum mp_option option_of(const struct mp_command *command, int code)
+{
+    if (code >= 256) return code - 256;
+    for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
+        if (mp_option_rows[i].letter == code && mp_command_takes(command, i)) return i;
+    return MP_OPT_NONE;
+}
+
+static int parse_arguments(const struct mp_command *command, int argc, char **argv, struct mp_invocation *invocation)
+{
+    struct parser parser;
+    make_parser(command, &parser);
+    opterr = 0;
+    optind = 0;
+    for (;;) {
+        int before = optind ? optind : 1;
+        int code = getopt_long(argc, argv, parser.shorts, parser.longs, NULL);
+        if (code == -1) break;
+        if (code == ':') {
+            enum mp_option option = option_of(command, optopt);
+            mp_message("--%s needs %s: %s", mp_option_rows[option].name, mp_option_rows[option].argument,
+                       mp_option_rows[option].help);
+            return MP_EXIT_USAGE;
+        }
+        if (code == '?') {
+            char letter[3] = {'-', (char)optopt};
+            const char *text = argv[before];
+            if (optopt >= 256) {
+                mp_message("--%s takes no value", mp_option_rows[optopt - 256].name);
+                return MP_EXIT_USAGE;
+            }
+            return unknown_option(command, optopt ? letter : strncmp(text, "--", 2) ? argv[optind - 1] : text);
+        }
+        invocation->value[option_of(command, code)] = optarg ? optarg : "";
+    }
+    invocation->operands = argv + optind;
+    invocation->operand_count = (size_t)(argc - optind);
+    return MP_EXIT_DONE;
+}
+
+/* Where a setting was read, for messages. */
+struct source {
+    const char *name;
+    unsigned line; /* 0: none */
+};
+
+static int bad_setting(const struct source *source, const char *what, const char *name)
+{
+    if (source->line)
+        mp_message("%s, line %u: %s \"%s\"", source->name, source->line, what, name);
+    else
+        mp_message("%s: %s \"%s\"", source->name, what, name);
+    return MP_EXIT_USAGE;
+}
+
+/* Settings serve every command: one that this command has no use for is passed over. */
+static int take_setting(struct mp_invocation *invocation, const struct source *source, const char *name,
+                        const char *value)
+{
+    static const char *const yes[] = {"yes", "true", "on", "1", ""}, *const no[] = {"no", "false", "off", "0"};
+    enum mp_option option = option_named(name, strlen(name));
+    if (option == MP_OPT_NONE || option == MP_OPT_HELP || option == MP_OPT_CONFIG)
+        return bad_setting(source, "there is no setting", name);
+    if (!mp_command_takes(invocation->command, option) || invocation->value[option]) return MP_EXIT_DONE;
+    if (mp_option_rows[option].argument) {
+        invocation->value[option] = value;
+        return MP_EXIT_DONE;
+    }
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (!strcmp(value, no[i])) return MP_EXIT_DONE;
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        if (strcmp(value, yes[i])) continue;
+        invocation->value[option] = "";
+        return MP_EXIT_DONE;
+    }
+    return bad_setting(source, "yes or no is wanted for", name);
+}
+
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length && isspace((unsigned char)text[length - 1]))
+        length--;
+    text[length] = '\0';
+    return text;
+}
+
+static int take_pair(struct mp_invocation *invocation, const struct source *source, char *pair)
+{
+    char *equals = strchr(pair, '=');
+    if (!equals) return bad_setting(source, "\"option = value\" is wanted, not", pair);
+    *equals = '\0';
+    return take_setting(invocation, source, trim(pair), trim(equals + 1));
+}
+
+static int take_lines(struct mp_invocation *invocation, const char *path, char *text)
+{
+    struct source source = {path, 0};
+    for (char *line; (line = strsep(&text, "\n"));) {
+        source.line++;
+        line = trim(line);
+        if (!*line || *line == '#') continue;
+        int status = take_pair(invocation, &source, line);
+        if (status) return status;
+    }
+    return MP_EXIT_DONE;
+}
+
+/* A part without '=' continues the value before it: "capture=torch,cpu,limit=5". */
+static int take_list(struct mp_invocation *invocation, char *text)
+{
+    static const struct source source = {"MEMPROF_CONF", 0};
+    while (*text) {
+        char *end = text + strcspn(text, ",");
+        while (*end && !memchr(end + 1, '=', strcspn(end + 1, ",")))
+            end += 1 + strcspn(end + 1, ",");
+        bool last = !*end;
+        *end = '\0';
+        int status = take_pair(invocation, &source, text);
+        if (status || last) return status;
+        text = end + 1;
+    }
+    return MP_EXIT_DONE;
+}
+
+static char *read_whole(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t room = 0;
+    if (!file) return NULL;
+    ssize_t length = getdelim(&text, &room, '\0', file);
+    bool failed = length < 0 && ferror(file);
+    fclose(file);
+    if (failed) {
+        free(text);
+        return NULL;
+    }
+    return length < 0 ? strdup("") : text;
+}
+
+static int take_settings(struct mp_invocation *invocation)
+{
+    const char *path = invocation->value[MP_OPT_CONFIG], *list = getenv("MEMPROF_CONF");
+    char *lines = path ? read_whole(path) : strdup("");
+    if (!lines) {
+        mp_message("cannot read the settings in %s: %s", path ? path : "", strerror(errno));
+        return MP_EXIT_COULD_NOT;
+    }
+    size_t length = strlen(lines);
+    char *both = realloc(lines, length + 1 + strlen(list ? list : "") + 1);
+    if (!both) {
+        free(lines);
+        mp_message("not enough memory for the settings");
+        return MP_EXIT_COULD_NOT;
+    }
+    invocation->settings = both;
+    strcpy(both + length + 1, list ? list : "");
+    int status = take_lines(invocation, path, both);
+    return status ? status : take_list(invocation, both + length + 1);
+}
+
+static int check_operands(const struct mp_invocation *invocation)
+{
+    const struct mp_command *command = invocation->command;
+    if (invocation->operand_count < command->operands_min)
+        mp_message("%s needs %s: memprof %s %s", command->name, command->usage, command->name, command->usage);
+    else if (invocation->operand_count > command->operands_max)
+        mp_message("%s does not know what to do with \"%s\"", command->name,
+                   invocation->operands[command->operands_max]);
+    else
+        return MP_EXIT_DONE;
+    return see_help(command);
+}
+
+int mp_options_parse(const struct mp_command *command, int argc, char **argv, struct mp_invocation *invocation)
+{
+    *invocation = (struct mp_invocation){.command = command};
+    int status = parse_arguments(command, argc, argv, invocation);
+    if (status || mp_given(invocation, MP_OPT_HELP)) return status;
+    status = check_operands(invocation);
+    return status ? status : take_settings(invocation);
+}
+
+void mp_invocation_free(struct mp_invocation *invocation)
+{
+    free(invocation->settings);
+}

@@ -1,0 +1,62 @@
+/*
+ * The one table of options: help, manual, completion, settings and parsing all read it. A command lists the options it
+ * takes by their ids; every command takes --help and --config.
+ */
+#ifndef MP_CLI_OPTIONS_H
+#define MP_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum mp_option {
+    MP_OPT_NONE, /* ends a command's list */
+    MP_OPT_HELP,
+    MP_OPT_CONFIG,
+    MP_OPT_OUTPUT,
+    MP_OPT_FORCE,
+    MP_OPT_JSON,
+    MP_OPT_TRACK,
+    MP_OPT_FROM,
+    MP_OPT_TO,
+    MP_OPT_LIMIT,
+    MP_OPT_GROUP,
+    MP_OPT_SORT,
+    MP_OPT_FILTER,
+    MP_OPT_FULL_STACKS,
+    MP_OPT_COLOR,
+    MP_OPT_MAN,
+    MP_OPT_COMPLETION,
+    MP_OPTIONS
+};
+
+struct mp_option_row {
+    const char *name;     /* long, without dashes */
+    char letter;          /* '\0': none */
+    const char *argument; /* NULL: a switch */
+    const char *help;     /* one line, no capital, no full stop */
+};
+
+extern const struct mp_option_row mp_option_rows[MP_OPTIONS];
+
+struct mp_command;
+
+/* A command with what the user gave it. Values belong to the invocation or to argv. */
+struct mp_invocation {
+    const struct mp_command *command;
+    const char *value[MP_OPTIONS]; /* NULL: not given; switches: "" */
+    char **operands;               /* NULL-terminated, in order */
+    size_t operand_count;
+    char *settings; /* texts of values that came from a file or the environment */
+};
+
+/* Parses argv (argv[0] is the command's name; the array is reordered), then takes what is not given there from the file
+ * of --config and then from MEMPROF_CONF. Returns an exit status; a message was written where it is not 0. */
+int mp_options_parse(const struct mp_command *command, int argc, char **argv, struct mp_invocation *invocation);
+void mp_invocation_free(struct mp_invocation *invocation);
+
+static inline bool mp_given(const struct mp_invocation *invocation, enum mp_option option)
+{
+    return invocation->value[option];
+}
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * Where a command's result goes: stdout, or a file that appears whole under its name or not at all. A write that fails,
+ * be it at the very end, is noticed and said. One output at a time; one thread.
+ */
+#ifndef MP_CLI_OUTPUT_FILE_H
+#define MP_CLI_OUTPUT_FILE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/buffer.h"
+#include "cli/options.h"
+
+struct mp_output_file {
+    FILE *file;
+    char *path;      /* NULL: stdout */
+    char *temporary; /* NULL: written in place (stdout, a device, a pipe) */
+};
+
+/* `path` NULL or "-": stdout. An existing recording is refused without `force`. Returns an exit status; a message was
+ * written where it is not 0. An interrupt removes the temporary file. */
+int mp_output_open(const char *path, bool force, struct mp_output_file *output);
+/* Flushes, closes and moves the file to its name; or, with `keep` false, removes what was written. */
+int mp_output_close(struct mp_output_file *output, bool keep);
+
+/* All of it at once, to where -o says. */
+int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buffer *buffer);
+
+#endif

@@ -1,0 +1,128 @@
+#include "cli/query.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROWS_OF_TEXT 10
+
+static int read_limit(const char *text, size_t *limit)
+{
+    char *end;
+    unsigned long long rows = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end) {
+        *limit = (size_t)rows;
+        return MP_EXIT_DONE;
+    }
+    mp_message("--limit: \"%s\" is not a number of rows", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_color(const struct mp_invocation *invocation, bool *color)
+{
+    const char *when = invocation->value[MP_OPT_COLOR], *terminal = getenv("TERM");
+    const char *to = invocation->value[MP_OPT_OUTPUT];
+    bool plain = (getenv("NO_COLOR") && *getenv("NO_COLOR")) || !terminal || !strcmp(terminal, "dumb");
+    if (!when || !strcmp(when, "auto"))
+        *color = !plain && (!to || !strcmp(to, "-")) && isatty(STDOUT_FILENO);
+    else if (!strcmp(when, "always") || !strcmp(when, "never"))
+        *color = !strcmp(when, "always");
+    else {
+        mp_message("--color: \"%s\" is not auto, always or never", when);
+        return MP_EXIT_USAGE;
+    }
+    return MP_EXIT_DONE;
+}
+
+/* What can be judged without the recording. */
+static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
+{
+    const struct mp_invocation *invocation = query->invocation;
+    struct mp_error error;
+    query->as_json = mp_given(invocation, MP_OPT_JSON);
+    query->view.path = invocation->operands[0];
+    query->view.full_stacks = mp_given(invocation, MP_OPT_FULL_STACKS);
+    query->view.filter = invocation->value[MP_OPT_FILTER];
+    query->view.limit = query->as_json ? 0 : ROWS_OF_TEXT;
+    query->view.grouping = (struct mp_grouping){.by = MP_GROUP_STACK, .sort = default_sort};
+    const char *limit = invocation->value[MP_OPT_LIMIT], *group = invocation->value[MP_OPT_GROUP],
+               *sort = invocation->value[MP_OPT_SORT];
+    int status = limit ? read_limit(limit, &query->view.limit) : MP_EXIT_DONE;
+    if (!status) status = read_color(invocation, &query->text.color);
+    if (!status && group && mp_group_parse(group, &query->view.grouping, &error)) status = mp_message_error(&error);
+    if (!status && sort && mp_sort_parse(sort, &query->view.grouping, &error)) status = mp_message_error(&error);
+    return status;
+}
+
+static int unknown_track(const struct mp_model *model, const char *name)
+{
+    struct mp_buffer known = {0};
+    char id[MP_TRACK_ID_MAX];
+    for (size_t i = 0; i < model->tracks.count; i++)
+        mp_buffer_printf(&known, "%s%s", i ? ", " : "", mp_track_id(model, (uint16_t)i, id));
+    mp_message("there is no track \"%s\" in the recording; it has %.*s", name, known.size ? (int)known.size : 4,
+               known.size ? (const char *)known.data : "none");
+    mp_buffer_free(&known);
+    return MP_EXIT_USAGE;
+}
+
+/* What makes sense or not only for this recording. */
+static int bind_options(struct mp_query *query)
+{
+    const struct mp_invocation *invocation = query->invocation;
+    struct mp_error error;
+    const char *track = invocation->value[MP_OPT_TRACK];
+    query->track = track ? mp_track_find(query->model, track) : MP_TRACK_NONE;
+    if (track && query->track == MP_TRACK_NONE) return unknown_track(query->model, track);
+    if (mp_window_make(query->model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &query->view.window,
+                       &error) ||
+        (query->view.filter && mp_filter_make(query->model, query->view.filter, &query->filter, &error)))
+        return mp_message_error(&error);
+    return MP_EXIT_DONE;
+}
+
+static void free_query(struct mp_query *query)
+{
+    mp_filter_free(query->filter);
+    mp_buffer_free(&query->out);
+    mp_model_free(query->model);
+}
+
+int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
+{
+    *query = (struct mp_query){.invocation = invocation};
+    query->text.out = &query->out;
+    mp_json_start(&query->json, &query->out);
+    int status = read_options(query, default_sort);
+    if (status) return status;
+    struct mp_error error;
+    if (mp_model_load(invocation->operands[0], &query->model, &error)) return mp_message_error(&error);
+    status = bind_options(query);
+    if (status) free_query(query);
+    return status;
+}
+
+bool mp_query_pick_track(struct mp_query *query)
+{
+    if (query->track == MP_TRACK_NONE) query->track = mp_track_default(query->model);
+    return query->track != MP_TRACK_NONE;
+}
+
+int mp_query_end(struct mp_query *query, int status)
+{
+    if (!status && mp_model_incomplete(query->model)) {
+        struct mp_buffer missing = {0};
+        mp_coverage_sentence(&missing, query->model);
+        mp_message("%s: %.*s; the rest was used", query->view.path, (int)missing.size, (const char *)missing.data);
+        mp_buffer_free(&missing);
+        status = MP_EXIT_INCOMPLETE;
+    }
+    free_query(query);
+    return status;
+}
+
+int mp_query_finish(struct mp_query *query, int status)
+{
+    if (!status) status = mp_output_buffer(query->invocation, &query->out);
+    return mp_query_end(query, status);
+}

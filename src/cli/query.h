@@ -1,0 +1,39 @@
+/*
+ * What every command that reads a recording does the same way: options to query, file to model, result to its place.
+ */
+#ifndef MP_CLI_QUERY_H
+#define MP_CLI_QUERY_H
+
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "output/reports.h"
+
+struct mp_query {
+    const struct mp_invocation *invocation;
+    struct mp_model *model;
+    struct mp_view view;
+    struct mp_filter *filter;
+    uint16_t track; /* MP_TRACK_NONE: none was asked for and, unless all are meant, the recording has none */
+    struct mp_buffer out;
+    struct mp_text text;
+    struct mp_json json;
+    bool as_json;
+};
+
+/* The options of reports, as they stand in a command's list. */
+#define MP_REPORT_OPTIONS MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR
+#define MP_SITE_OPTIONS   MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_FULL_STACKS
+#define MP_WINDOW_OPTIONS MP_OPT_TRACK, MP_OPT_FROM, MP_OPT_TO
+
+/* Checks the options, loads the recording that the first operand names. Returns an exit status; a message was written
+ * and nothing is held where it is not 0. `default_sort` where --sort is not given. */
+int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
+/* Where no track was asked for: the default one. False, with query->track MP_TRACK_NONE, where there is none. */
+bool mp_query_pick_track(struct mp_query *query);
+/* Writes out what was put into query->text or query->json, says on stderr what the recording lacks, frees the query.
+ * `status` is the command's so far; with an error nothing is written. Returns the exit status. */
+int mp_query_finish(struct mp_query *query, int status);
+/* The same for a command that wrote its output itself. */
+int mp_query_end(struct mp_query *query, int status);
+
+#endif

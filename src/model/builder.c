@@ -1,0 +1,293 @@
+#include "model/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/builder_state.h"
+
+enum mp_status mp_builder_no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the recording");
+}
+
+uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id)
+{
+    return id < builder->string_ids.count ? builder->string_ids.at[id] : 0;
+}
+
+static const char *own_text(struct mp_model *model, const char *text)
+{
+    char *copy = strdup(text ? text : "");
+    if (copy && mp_vec_push(&model->owned, copy)) return copy;
+    free(copy);
+    return NULL;
+}
+
+static bool copy_start(struct mp_model *model, const struct mp_recording_start *from)
+{
+    size_t words = 0;
+    while (from->command && from->command[words])
+        words++;
+    const char **command = calloc(words + 1, sizeof *command);
+    if (!command || !mp_vec_push(&model->owned, (void *)command)) {
+        free(command);
+        return false;
+    }
+    for (size_t i = 0; i < words; i++)
+        if (!(command[i] = own_text(model, from->command[i]))) return false;
+    model->start = *from;
+    model->start.command = command;
+    model->start.host = own_text(model, from->host);
+    model->start.configuration = own_text(model, from->configuration);
+    model->start.spool = own_text(model, from->spool);
+    return model->start.host && model->start.configuration && model->start.spool;
+}
+
+enum mp_status mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder,
+                              struct mp_error *error)
+{
+    struct mp_builder *made = calloc(1, sizeof *made);
+    if (made) made->model = calloc(1, sizeof *made->model);
+    if (!made || !made->model || !copy_start(made->model, start) ||
+        mp_intern_text(&made->model->strings, "") == MP_INTERN_FAILED) {
+        mp_builder_free(made);
+        return mp_builder_no_memory(error);
+    }
+    made->model->format = "mp";
+    *builder = made;
+    return MP_OK;
+}
+
+static bool add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        uint32_t id = mp_intern_bytes(&b->model->strings, chunk->strings[i].text, chunk->strings[i].length);
+        if (id == MP_INTERN_FAILED || !mp_vec_push(&b->string_ids, id)) return false;
+    }
+    return true;
+}
+
+static bool add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_device device = chunk->devices[i];
+        device.name = mp_builder_string(b, device.name);
+        device.uuid = mp_builder_string(b, device.uuid);
+        device.model = mp_builder_string(b, device.model);
+        if (!mp_vec_push(&b->model->devices, device)) return false;
+    }
+    return true;
+}
+
+static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_track track = chunk->tracks[i];
+        track.name = mp_builder_string(b, track.name);
+        struct mp_model_track_sum sum = {.peak_event = MP_NONE, .reserved_peak_bytes = MP_BYTES_UNKNOWN};
+        struct mp_builder_level level = {0};
+        if (!mp_vec_push(&b->model->tracks, track) || !mp_vec_push(&b->model->sums, sum) ||
+            !mp_vec_push(&b->levels, level))
+            return false;
+    }
+    return true;
+}
+
+static bool add_threads(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_thread_info thread = chunk->threads[i];
+        thread.name = mp_builder_string(b, thread.name);
+        if (!mp_vec_push(&b->model->threads, thread)) return false;
+    }
+    return true;
+}
+
+static bool add_modules(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_module module = chunk->modules[i];
+        module.path = mp_builder_string(b, module.path);
+        if (!mp_vec_push(&b->model->modules, module)) return false;
+    }
+    return true;
+}
+
+static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    struct mp_model *model = b->model;
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_model_frame frame = {.raw = chunk->frames[i]};
+        frame.raw.function = mp_builder_string(b, frame.raw.function);
+        frame.raw.file = mp_builder_string(b, frame.raw.file);
+        if (frame.raw.language == MP_PYTHON) {
+            struct mp_model_line line = {frame.raw.function, frame.raw.file, frame.raw.line};
+            frame.first_line = (uint32_t)model->lines.count;
+            frame.line_count = 1;
+            if (!mp_vec_push(&model->lines, line)) return false;
+        }
+        if (!mp_vec_push(&model->frames, frame)) return false;
+    }
+    return true;
+}
+
+static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    return mp_vec_reserve(&b->model->stacks, chunk->count) &&
+           (memcpy(b->model->stacks.at + b->model->stacks.count, chunk->stacks, chunk->count * sizeof *chunk->stacks),
+            b->model->stacks.count += chunk->count, true);
+}
+
+static bool add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    struct mp_model *model = b->model;
+    for (size_t i = 0; i < chunk->count; i++) {
+        const struct mp_symbol *symbol = &chunk->symbols[i];
+        struct mp_model_frame *frame = &model->frames.at[symbol->frame];
+        struct mp_model_line line = {mp_builder_string(b, symbol->function), mp_builder_string(b, symbol->file),
+                                     symbol->line};
+        if (!frame->line_count) frame->first_line = (uint32_t)model->lines.count;
+        if (frame->first_line + frame->line_count != model->lines.count) continue; /* resolved twice: the first stays */
+        if (!mp_vec_push(&model->lines, line)) return false;
+        frame->line_count++;
+    }
+    return true;
+}
+
+static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_sample sample = chunk->samples[i];
+        sample.counter = mp_builder_string(b, sample.counter);
+        if (!mp_vec_push(&b->model->samples, sample)) return false;
+    }
+    return true;
+}
+
+static bool copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *from, size_t count)
+{
+    uint32_t *ids = malloc((count ? count : 1) * sizeof *ids);
+    if (!ids) return false;
+    for (size_t i = 0; i < count; i++)
+        ids[i] = mp_builder_string(b, from[i]);
+    free(*to);
+    *to = ids;
+    return true;
+}
+
+static bool add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    struct mp_coverage next = *chunk->coverage;
+    next.sources = b->model->coverage.sources;
+    next.notes = b->model->coverage.notes;
+    if (!copy_ids(b, &next.sources, chunk->coverage->sources, next.source_count)) return false;
+    b->model->coverage.sources = next.sources;
+    if (!copy_ids(b, &next.notes, chunk->coverage->notes, next.note_count)) return false;
+    b->model->coverage = next;
+    return true;
+}
+
+static bool add_exit(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    b->model->how = *chunk->how;
+    b->model->how.text = mp_builder_string(b, chunk->how->text);
+    return true;
+}
+
+static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *what, struct mp_error *error)
+{
+    return mp_fail(error, MP_DAMAGED, "%s names an entry that is not in the recording (chunk at byte %llu)", what,
+                   (unsigned long long)chunk->offset);
+}
+
+/* The ids that later code follows without looking. */
+static enum mp_status check_table(const struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
+{
+    const struct mp_model *model = b->model;
+    if (chunk->lost) return MP_OK;
+    for (size_t i = 0; i < chunk->count; i++) {
+        if (chunk->kind == MP_CHUNK_TRACKS && chunk->tracks[i].device >= model->devices.count)
+            return bad_entry(chunk, "a track", error);
+        if (chunk->kind == MP_CHUNK_FRAMES && chunk->frames[i].module &&
+            chunk->frames[i].module >= model->modules.count)
+            return bad_entry(chunk, "a frame", error);
+        if (chunk->kind == MP_CHUNK_SYMBOLS && chunk->symbols[i].frame >= model->frames.count)
+            return bad_entry(chunk, "a symbol", error);
+        if (chunk->kind != MP_CHUNK_STACKS) continue;
+        size_t id = model->stacks.count + i;
+        const struct mp_stack_node *node = &chunk->stacks[i];
+        if (id && (node->parent >= id || (node->frame >= model->frames.count && node->frame != MP_FRAME_CUT)))
+            return bad_entry(chunk, "a stack", error);
+    }
+    return MP_OK;
+}
+
+static void note_sequence(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    b->gap_chunks = b->any_chunk && chunk->sequence > b->next_sequence ? chunk->sequence - b->next_sequence : 0;
+    b->next_sequence = chunk->sequence + 1;
+    b->any_chunk = true;
+}
+
+enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
+{
+    static bool (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
+        [MP_CHUNK_STRINGS] = add_strings,   [MP_CHUNK_DEVICES] = add_devices, [MP_CHUNK_TRACKS] = add_tracks,
+        [MP_CHUNK_THREADS] = add_threads,   [MP_CHUNK_MODULES] = add_modules, [MP_CHUNK_FRAMES] = add_frames,
+        [MP_CHUNK_STACKS] = add_stacks,     [MP_CHUNK_SYMBOLS] = add_symbols, [MP_CHUNK_SAMPLES] = add_samples,
+        [MP_CHUNK_COVERAGE] = add_coverage, [MP_CHUNK_EXIT] = add_exit,
+    };
+    note_sequence(b, chunk);
+    if (chunk->kind == MP_CHUNK_EVENTS_KIND) return mp_builder_add_events(b, chunk, error);
+    if (chunk->kind == MP_CHUNK_BASE) return mp_builder_add_base(b, chunk, error);
+    if ((size_t)chunk->kind >= sizeof adders / sizeof *adders || !adders[chunk->kind]) return MP_OK;
+    enum mp_status status = check_table(b, chunk, error);
+    if (status != MP_OK) return status;
+    return adders[chunk->kind](b, chunk) ? MP_OK : mp_builder_no_memory(error);
+}
+
+static int by_block_then_event(const void *left, const void *right)
+{
+    const struct mp_model_resize *a = left, *b = right;
+    if (a->block != b->block) return a->block < b->block ? -1 : 1;
+    return a->event < b->event ? -1 : a->event > b->event;
+}
+
+enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uint64_t file_bytes,
+                                 struct mp_model **result, struct mp_error *error)
+{
+    struct mp_model *model = b->model;
+    if (!mp_builder_end_base(b)) {
+        mp_builder_free(b);
+        return mp_builder_no_memory(error);
+    }
+    if (model->resizes.count)
+        qsort(model->resizes.at, model->resizes.count, sizeof *model->resizes.at, by_block_then_event);
+    for (size_t i = 0; i < model->sums.count; i++) {
+        model->sums.at[i].end_bytes = b->levels.at[i].bytes;
+        model->sums.at[i].end_blocks = b->levels.at[i].blocks;
+    }
+    model->damage = *damage;
+    model->file_bytes = file_bytes;
+    uint64_t end = b->last_ns;
+    if (model->samples.count && model->samples.at[model->samples.count - 1].time_ns > end)
+        end = model->samples.at[model->samples.count - 1].time_ns;
+    model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
+    *result = model;
+    b->model = NULL;
+    mp_builder_free(b);
+    return MP_OK;
+}
+
+void mp_builder_free(struct mp_builder *b)
+{
+    if (!b) return;
+    mp_model_free(b->model);
+    mp_vec_free(&b->string_ids);
+    mp_vec_free(&b->by_number);
+    mp_vec_free(&b->levels);
+    mp_vec_free(&b->base_parts);
+    mp_map_free(&b->resized);
+    mp_map_free(&b->far_numbers);
+    free(b);
+}

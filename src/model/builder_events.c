@@ -1,0 +1,390 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/builder_state.h"
+
+/* A lost chunk may have used this many block numbers; so many lost chunks are taken at their word. */
+#define CHUNK_EVENTS   UINT64_C(65536)
+#define GAP_CHUNKS_MAX UINT64_C(256)
+
+static bool grow(void *column, size_t room, size_t each)
+{
+    void **at = column;
+    void *moved = realloc(*at, room * each);
+    if (moved) *at = moved;
+    return moved;
+}
+
+static size_t grown_room(size_t room, size_t need)
+{
+    size_t grown = room + room / 2 + 1024;
+    return grown < need ? need : grown;
+}
+
+static bool reserve_events(struct mp_builder *b, size_t extra)
+{
+    struct mp_model_events *events = &b->model->events;
+    size_t need = events->count + extra;
+    if (need <= b->event_room) return true;
+    if (need >= MP_NONE) return false;
+    size_t room = grown_room(b->event_room, need);
+    if (!grow(&events->time_ns, room, sizeof *events->time_ns) ||
+        !grow(&events->subject, room, sizeof *events->subject) ||
+        !grow(&events->thread, room, sizeof *events->thread) || !grow(&events->track, room, sizeof *events->track) ||
+        !grow(&events->type, room, sizeof *events->type))
+        return false;
+    b->event_room = room;
+    return true;
+}
+
+static bool reserve_blocks(struct mp_builder *b, size_t extra)
+{
+    struct mp_model_blocks *blocks = &b->model->blocks;
+    size_t need = blocks->count + extra;
+    if (need <= b->block_room) return true;
+    if (need >= MP_NONE) return false;
+    size_t room = grown_room(b->block_room, need);
+    if (!grow(&blocks->address, room, sizeof *blocks->address) || !grow(&blocks->bytes, room, sizeof *blocks->bytes) ||
+        !grow(&blocks->stack, room, sizeof *blocks->stack) ||
+        !grow(&blocks->alloc_event, room, sizeof *blocks->alloc_event) ||
+        !grow(&blocks->free_event, room, sizeof *blocks->free_event) ||
+        !grow(&blocks->track, room, sizeof *blocks->track) || !grow(&blocks->kind, room, sizeof *blocks->kind))
+        return false;
+    b->block_room = room;
+    return true;
+}
+
+/* The index of a block number, or MP_NONE where it was never seen. */
+static uint32_t find_block(const struct mp_builder *b, uint64_t number)
+{
+    if (number < b->by_number.count) return b->by_number.at[number] - 1;
+    if (!b->far_numbers.count || number == UINT64_MAX) return MP_NONE;
+    const uint64_t *far = mp_map_find(&b->far_numbers, number + 1);
+    return far ? (uint32_t)*far : MP_NONE;
+}
+
+static bool name_block(struct mp_builder *b, uint64_t number, uint32_t index)
+{
+    if (number < b->near_limit) {
+        if (number >= b->by_number.count && !mp_vec_extend(&b->by_number, (size_t)number + 1)) return false;
+        b->by_number.at[number] = index + 1;
+        return true;
+    }
+    if (number == UINT64_MAX) return true;
+    uint64_t *far = mp_map_insert(&b->far_numbers, number + 1, NULL);
+    if (far) *far = index;
+    return far;
+}
+
+static void extend_near_limit(struct mp_builder *b, size_t entries)
+{
+    uint64_t gap = b->gap_chunks < GAP_CHUNKS_MAX ? b->gap_chunks : GAP_CHUNKS_MAX;
+    b->near_limit += entries + gap * CHUNK_EVENTS;
+}
+
+/* Appends a block; room was reserved. */
+static uint32_t put_block(struct mp_builder *b, uint64_t address, uint64_t bytes, uint32_t stack, uint32_t alloc_event,
+                          uint16_t track, uint8_t kind)
+{
+    struct mp_model_blocks *blocks = &b->model->blocks;
+    size_t at = blocks->count++;
+    blocks->address[at] = address;
+    blocks->bytes[at] = bytes;
+    blocks->stack[at] = stack;
+    blocks->alloc_event[at] = alloc_event;
+    blocks->free_event[at] = MP_NONE;
+    blocks->track[at] = track;
+    blocks->kind[at] = kind;
+    return (uint32_t)at;
+}
+
+/* Appends an event; room was reserved. Time never runs backwards in a model. */
+static uint32_t put_event(struct mp_builder *b, uint64_t time_ns, unsigned type, uint32_t subject, uint32_t thread,
+                          uint16_t track)
+{
+    struct mp_model_events *events = &b->model->events;
+    size_t at = events->count++;
+    if (time_ns < b->last_ns) time_ns = b->last_ns;
+    b->last_ns = time_ns;
+    events->time_ns[at] = time_ns;
+    events->type[at] = (uint8_t)type;
+    events->subject[at] = subject;
+    events->thread[at] = thread;
+    events->track[at] = track;
+    return (uint32_t)at;
+}
+
+static uint64_t size_now(const struct mp_builder *b, uint32_t block)
+{
+    const uint64_t *now = b->resized.count ? mp_map_find(&b->resized, (uint64_t)block + 1) : NULL;
+    return now ? *now : b->model->blocks.bytes[block];
+}
+
+static uint64_t known(uint64_t bytes)
+{
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
+
+static void raise_peak(struct mp_builder *b, uint16_t track, uint32_t event)
+{
+    struct mp_model_track_sum *sum = &b->model->sums.at[track];
+    const struct mp_builder_level *level = &b->levels.at[track];
+    if (level->bytes <= sum->peak_bytes) return;
+    sum->peak_bytes = level->bytes;
+    sum->peak_blocks = level->blocks;
+    sum->peak_event = event;
+    sum->peak_ns = event == MP_NONE ? 0 : b->model->events.time_ns[event];
+}
+
+/* A block that was live all the time from the start until now: what was summed so far lacked it throughout. */
+static uint32_t put_base_block(struct mp_builder *b, uint64_t address, uint64_t bytes, uint32_t stack, uint16_t track,
+                               uint8_t kind)
+{
+    struct mp_model_track_sum *sum = &b->model->sums.at[track];
+    struct mp_builder_level *level = &b->levels.at[track];
+    sum->base_bytes += known(bytes);
+    sum->peak_bytes += known(bytes);
+    sum->unknown_blocks += bytes == MP_BYTES_UNKNOWN;
+    sum->peak_blocks++;
+    level->bytes += known(bytes);
+    level->blocks++;
+    b->live_blocks++;
+    return put_block(b, address, bytes, stack, MP_NONE, track, kind);
+}
+
+static void on_alloc(struct mp_builder *b, uint32_t block, uint32_t event)
+{
+    const struct mp_model_blocks *blocks = &b->model->blocks;
+    uint16_t track = blocks->track[block];
+    struct mp_builder_level *level = &b->levels.at[track];
+    level->bytes += known(blocks->bytes[block]);
+    level->blocks++;
+    b->live_blocks++;
+    b->model->sums.at[track].allocs++;
+    raise_peak(b, track, event);
+}
+
+static void on_free(struct mp_builder *b, uint32_t block, uint32_t event)
+{
+    struct mp_model_blocks *blocks = &b->model->blocks;
+    uint16_t track = blocks->track[block];
+    struct mp_builder_level *level = &b->levels.at[track];
+    blocks->free_event[block] = event;
+    level->bytes -= known(size_now(b, block));
+    level->blocks--;
+    b->live_blocks--;
+    b->model->sums.at[track].frees++;
+}
+
+static bool on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint64_t bytes)
+{
+    struct mp_builder_level *level = &b->levels.at[b->model->blocks.track[block]];
+    level->bytes += known(bytes) - known(size_now(b, block));
+    uint64_t *now = mp_map_insert(&b->resized, (uint64_t)block + 1, NULL);
+    if (!now) return false;
+    *now = bytes;
+    struct mp_model_resize resize = {block, event, bytes};
+    if (!mp_vec_push(&b->model->resizes, resize)) return false;
+    raise_peak(b, b->model->blocks.track[block], event);
+    return true;
+}
+
+/* An event about a block. An alloc of a number that is taken and a free of a block that is gone say nothing new. */
+static bool add_block_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
+{
+    uint64_t number = c->block[i];
+    uint32_t block = find_block(b, number);
+    uint32_t next = (uint32_t)b->model->events.count;
+    if (c->type[i] == MP_EVENT_ALLOC) {
+        if (block != MP_NONE) return true;
+        block = put_block(b, c->address[i], c->bytes[i], c->stack[i], next, c->track[i], c->kind[i]);
+        if (!name_block(b, number, block)) return false;
+        put_event(b, c->time_ns[i], MP_EVENT_ALLOC, block, c->thread[i], c->track[i]);
+        on_alloc(b, block, next);
+        return true;
+    }
+    if (block == MP_NONE) {
+        uint64_t bytes = c->type[i] == MP_EVENT_FREE ? c->bytes[i] : MP_BYTES_UNKNOWN;
+        block = put_base_block(b, c->address[i], bytes, 0, c->track[i], c->kind[i]);
+        if (!name_block(b, number, block)) return false;
+    }
+    if (b->model->blocks.free_event[block] != MP_NONE) return true;
+    put_event(b, c->time_ns[i], c->type[i], block, c->thread[i], b->model->blocks.track[block]);
+    if (c->type[i] == MP_EVENT_RESIZE) return on_resize(b, block, next, c->bytes[i]);
+    on_free(b, block, next);
+    return true;
+}
+
+static bool add_note_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
+{
+    struct mp_model_note note = {c->bytes[i], c->stack[i], mp_builder_string(b, c->name[i])};
+    if (!mp_vec_push(&b->model->notes, note) || !mp_vec_push(&b->model->noted, (uint32_t)b->model->events.count))
+        return false;
+    put_event(b, c->time_ns[i], c->type[i], (uint32_t)(b->model->notes.count - 1), c->thread[i], c->track[i]);
+    if (c->type[i] != MP_EVENT_OOM && c->type[i] != MP_EVENT_RESERVED) return true;
+    struct mp_model_track_sum *sum = &b->model->sums.at[c->track[i]];
+    sum->ooms += c->type[i] == MP_EVENT_OOM;
+    if (c->type[i] == MP_EVENT_RESERVED &&
+        (sum->reserved_peak_bytes == MP_BYTES_UNKNOWN || note.bytes > sum->reserved_peak_bytes))
+        sum->reserved_peak_bytes = note.bytes;
+    return true;
+}
+
+static bool is_about_block(unsigned type)
+{
+    return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
+}
+
+static bool has_track(unsigned type)
+{
+    return is_about_block(type) || type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
+}
+
+/* The empty stack is known even where no table came. */
+static bool known_stack(const struct mp_model *model, uint32_t stack)
+{
+    return stack < model->stacks.count || !stack;
+}
+
+enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
+{
+    const struct mp_event_columns *c = &chunk->events;
+    const struct mp_model *model = b->model;
+    if (!mp_builder_end_base(b) || !reserve_events(b, c->count) || !reserve_blocks(b, c->count))
+        return mp_builder_no_memory(error);
+    extend_near_limit(b, c->count);
+    for (size_t i = 0; i < c->count; i++) {
+        unsigned type = c->type[i];
+        if ((has_track(type) && c->track[i] >= model->tracks.count) || c->thread[i] >= model->threads.count ||
+            !known_stack(model, c->stack[i]))
+            return mp_fail(error, MP_DAMAGED,
+                           "an event names a track, thread or stack that is not in the recording (chunk at byte %llu)",
+                           (unsigned long long)chunk->offset);
+        if (type == MP_EVENT_NONE || type >= MP_EVENT_TYPES) continue;
+        if (!(is_about_block(type) ? add_block_event : add_note_event)(b, c, i)) return mp_builder_no_memory(error);
+        if (has_track(type)) b->model->sums.at[c->track[i]].events++;
+    }
+    return MP_OK;
+}
+
+/* Blocks that must have died between the last event and this base: not `in_base` (one byte a block). */
+static void bury_missing(struct mp_builder *b, const unsigned char *in_base)
+{
+    struct mp_model_blocks *blocks = &b->model->blocks;
+    uint64_t then = b->last_ns;
+    for (size_t i = 0; i < blocks->count; i++) {
+        if (blocks->free_event[i] != MP_NONE || in_base[i]) continue;
+        uint32_t event = put_event(b, then, MP_EVENT_FREE, (uint32_t)i, MP_NONE, blocks->track[i]);
+        b->model->sums.at[blocks->track[i]].events++;
+        on_free(b, (uint32_t)i, event);
+    }
+}
+
+static int by_birth(const void *left, const void *right)
+{
+    const struct mp_base_block *a = *(const struct mp_base_block *const *)left;
+    const struct mp_base_block *b = *(const struct mp_base_block *const *)right;
+    return a->birth_ns < b->birth_ns ? -1 : a->birth_ns > b->birth_ns;
+}
+
+/* Blocks of the base that no event told of: before all events they are the model's base, later they were born in a
+ * gap. Frees come first there, so that a gap never makes up a peak. */
+static bool add_unseen(struct mp_builder *b, const struct mp_base_block **unseen, size_t count)
+{
+    bool at_start = !b->model->events.count;
+    qsort(unseen, count, sizeof *unseen, by_birth);
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_base_block *from = unseen[i];
+        bool born_before = at_start || from->bytes == MP_BYTES_UNKNOWN || !from->birth_ns;
+        uint32_t next = (uint32_t)b->model->events.count, block;
+        if (born_before)
+            block = put_base_block(b, from->address, from->bytes, from->stack, from->track, from->kind);
+        else
+            block = put_block(b, from->address, from->bytes, from->stack, next, from->track, from->kind);
+        if (!name_block(b, from->block, block)) return false;
+        if (born_before) continue;
+        put_event(b, from->birth_ns, MP_EVENT_ALLOC, block, MP_NONE, from->track);
+        b->model->sums.at[from->track].events++;
+        on_alloc(b, block, next);
+    }
+    return true;
+}
+
+/* Whether the base says just what the events said, as it nearly always does. */
+static bool base_agrees(const struct mp_builder *b, const struct mp_base_block *base, size_t count)
+{
+    if (count != b->live_blocks) return false;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t block = find_block(b, base[i].block);
+        if (block == MP_NONE || b->model->blocks.free_event[block] != MP_NONE) return false;
+    }
+    return true;
+}
+
+static bool meet_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole,
+                      const struct mp_base_block **unseen, unsigned char *in_base)
+{
+    size_t unseen_count = 0, met = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t block = find_block(b, base[i].block);
+        if (block == MP_NONE) {
+            unseen[unseen_count++] = &base[i];
+        } else if (b->model->blocks.free_event[block] == MP_NONE && !in_base[block]) {
+            in_base[block] = 1;
+            met++;
+        }
+    }
+    if (!reserve_events(b, b->live_blocks - met + unseen_count)) return false;
+    if (whole && met < b->live_blocks) bury_missing(b, in_base);
+    return add_unseen(b, unseen, unseen_count);
+}
+
+/* `whole`: these are all the blocks that live. */
+static bool take_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole)
+{
+    if (!reserve_blocks(b, count)) return false;
+    extend_near_limit(b, count);
+    if (base_agrees(b, base, count)) return true;
+    const struct mp_base_block **unseen = malloc((count + 1) * sizeof *unseen);
+    unsigned char *in_base = calloc(b->model->blocks.count + 1, 1);
+    bool done = unseen && in_base && meet_base(b, base, count, whole, unseen, in_base);
+    free(unseen);
+    free(in_base);
+    return done;
+}
+
+bool mp_builder_end_base(struct mp_builder *b)
+{
+    size_t count = b->base_parts.count;
+    b->base_parts.count = 0;
+    return !count || take_base(b, b->base_parts.at, count, false);
+}
+
+/* Parts are put together; a base that lacks one still tells of the blocks in the others. */
+static bool take_part(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    if (chunk->base_before != b->base_parts.count) {
+        if (!mp_builder_end_base(b)) return false;
+        if (chunk->base_before) return take_base(b, chunk->base, chunk->count, false);
+    }
+    size_t before = b->base_parts.count;
+    if (!mp_vec_extend(&b->base_parts, before + chunk->count)) return false;
+    memcpy(b->base_parts.at + before, chunk->base, chunk->count * sizeof *chunk->base);
+    if (b->base_parts.count < chunk->base_total) return true;
+    b->base_parts.count = 0;
+    return take_base(b, b->base_parts.at, before + chunk->count, true);
+}
+
+enum mp_status mp_builder_add_base(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
+{
+    const struct mp_model *model = b->model;
+    for (size_t i = 0; i < chunk->count; i++)
+        if (chunk->base[i].track >= model->tracks.count || !known_stack(model, chunk->base[i].stack))
+            return mp_fail(error, MP_DAMAGED,
+                           "a base block names a track or stack that is not in the recording (chunk at byte %llu)",
+                           (unsigned long long)chunk->offset);
+    bool alone = chunk->base_total <= chunk->count && !chunk->base_before;
+    if (alone ? mp_builder_end_base(b) && take_base(b, chunk->base, chunk->count, true) : take_part(b, chunk))
+        return MP_OK;
+    return mp_builder_no_memory(error);
+}

@@ -1,0 +1,38 @@
+/* What the two halves of the builder share: builder.c (tables, life) and builder_events.c (events, base). Private. */
+#ifndef MP_MODEL_BUILDER_STATE_H
+#define MP_MODEL_BUILDER_STATE_H
+
+#include "base/map.h"
+#include "model/builder.h"
+
+struct mp_builder_level {
+    uint64_t bytes, blocks; /* live now */
+};
+
+struct mp_builder {
+    struct mp_model *model;
+    size_t event_room, block_room;
+    MP_VEC(uint32_t) string_ids; /* the file's id to the model's: they differ only where a file repeats a string */
+    MP_VEC(uint32_t) by_number;  /* block number to index in blocks + 1; 0: not seen */
+    struct mp_map
+        far_numbers;     /* the same for numbers that leave larger holes than lost chunks explain, by number + 1 */
+    uint64_t near_limit; /* numbers below it go to by_number: what has been read could have made that many */
+    MP_VEC(struct mp_builder_level) levels;  /* per track */
+    MP_VEC(struct mp_base_block) base_parts; /* of a base that comes in several chunks, until it is whole */
+    struct mp_map resized;                   /* block index + 1 to its size now, for blocks that were resized */
+    uint64_t last_ns;
+    uint64_t next_sequence; /* of the chunk that follows if none was lost */
+    uint64_t gap_chunks;    /* lost before the present chunk */
+    bool any_chunk;
+    size_t live_blocks;
+};
+
+enum mp_status mp_builder_add_events(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
+enum mp_status mp_builder_add_base(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
+/* Takes up the parts of a base whose rest did not come. */
+bool mp_builder_end_base(struct mp_builder *builder);
+enum mp_status mp_builder_no_memory(struct mp_error *error);
+/* The model's id of a string of the file; 0 for one that is not there. */
+uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
+
+#endif

@@ -1,0 +1,258 @@
+#include "model/filter.h"
+
+#include <errno.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "model/spans.h"
+
+enum key { SIZE, FN, FILE_NAME, LAYER, KIND, STEP, KEYS };
+enum operation { EQUAL, NOT_EQUAL, MATCH, NO_MATCH, ABOVE, BELOW, AT_LEAST, AT_MOST, OPERATIONS };
+
+#define BIT(operation) (1u << (operation))
+
+static const struct {
+    const char *name;
+    unsigned operations;
+} keys[KEYS] = {
+    [SIZE] = {"size", BIT(EQUAL) | BIT(ABOVE) | BIT(BELOW) | BIT(AT_LEAST) | BIT(AT_MOST)},
+    [FN] = {"fn", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [FILE_NAME] = {"file", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [LAYER] = {"layer", BIT(EQUAL) | BIT(NOT_EQUAL)},
+    [KIND] = {"kind", BIT(EQUAL) | BIT(NOT_EQUAL)},
+    [STEP] = {"step", BIT(EQUAL) | BIT(ABOVE) | BIT(BELOW) | BIT(AT_LEAST) | BIT(AT_MOST)},
+};
+
+/* Longer ones first, so that ">=" is not read as ">". */
+static const struct {
+    const char *text;
+    enum operation operation;
+} operations[] = {{"!=", NOT_EQUAL}, {"!~", NO_MATCH}, {">=", AT_LEAST}, {"<=", AT_MOST},
+                  {"=", EQUAL},      {"~", MATCH},     {">", ABOVE},     {"<", BELOW}};
+
+struct term {
+    enum key key;
+    enum operation operation;
+    uint64_t low, high;     /* size, step: both inside; layer, kind: low */
+    unsigned char *matches; /* fn, file: one byte a stack node, whether a frame of its stack fits */
+};
+
+struct mp_filter {
+    const struct mp_model *model;
+    struct mp_steps steps;
+    MP_VEC(struct term) terms;
+};
+
+/* Reads KEY OPERATION at `text`; returns what follows, or NULL. */
+static const char *read_head(const char *text, enum key *key, enum operation *operation)
+{
+    text += strspn(text, " ");
+    for (size_t k = 0; k < KEYS; k++) {
+        size_t length = strlen(keys[k].name);
+        if (strncmp(text, keys[k].name, length)) continue;
+        const char *at = text + length + strspn(text + length, " ");
+        for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+            if (strncmp(at, operations[i].text, strlen(operations[i].text))) continue;
+            *key = (enum key)k;
+            *operation = operations[i].operation;
+            return at + strlen(operations[i].text);
+        }
+    }
+    return NULL;
+}
+
+/* The comma that ends a term: the first one that a further term follows, so that patterns may hold commas. */
+static const char *find_end(const char *text)
+{
+    enum key key;
+    enum operation operation;
+    for (const char *comma = strchr(text, ','); comma; comma = strchr(comma + 1, ','))
+        if (read_head(comma + 1, &key, &operation)) return comma;
+    return text + strlen(text);
+}
+
+static void set_range(struct term *term, uint64_t low, uint64_t high)
+{
+    term->low = 0;
+    term->high = UINT64_MAX;
+    if (term->operation == EQUAL || term->operation == AT_LEAST) term->low = low;
+    if (term->operation == EQUAL || term->operation == AT_MOST) term->high = high;
+    if (term->operation == ABOVE) term->low = low + 1;
+    if (term->operation == BELOW) term->high = low ? low - 1 : 0;
+    if (term->operation == BELOW && !low) term->low = 1; /* nothing is below 0 */
+}
+
+static enum mp_status read_size(struct term *term, const char *value, struct mp_error *error)
+{
+    uint64_t bytes;
+    if (!mp_parse_bytes(value, &bytes))
+        return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a size; write 1MiB or 512", value);
+    set_range(term, bytes, bytes);
+    return MP_OK;
+}
+
+static enum mp_status read_steps(struct term *term, const char *value, struct mp_error *error)
+{
+    char *end;
+    errno = 0;
+    unsigned long long low = strtoull(value, &end, 10), high = low;
+    bool good = end != value && !errno;
+    if (good && term->operation == EQUAL && !strncmp(end, "..", 2)) {
+        const char *second = end + 2;
+        high = strtoull(second, &end, 10);
+        good = end != second && !errno;
+    }
+    if (!good || *end || low > high)
+        return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a step or a range of steps; write 3 or 3..9", value);
+    set_range(term, low, high);
+    return MP_OK;
+}
+
+static enum mp_status read_word(struct term *term, const char *value, struct mp_error *error)
+{
+    unsigned count = term->key == LAYER ? (unsigned)MP_LAYERS : (unsigned)MP_KINDS;
+    const char *(*name)(unsigned) = term->key == LAYER ? mp_layer_name : mp_kind_name;
+    for (term->low = 0; term->low < count; term->low++)
+        if (!strcmp(name((unsigned)term->low), value)) return MP_OK;
+    return mp_fail(error, MP_INVALID, "filter: there is no %s \"%s\"; they are %s", keys[term->key].name, value,
+                   term->key == LAYER ? "driver, torch, app"
+                                      : "device, pinned, managed, array, pool, vmm, graph, host, handle");
+}
+
+static bool fits(const struct term *term, const regex_t *pattern, const char *value, const char *text)
+{
+    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL;
+    return exact ? !strcmp(text, value) : !regexec(pattern, text, 0, NULL, 0);
+}
+
+static bool frame_fits(const struct mp_model *model, const struct term *term, const regex_t *pattern, const char *value,
+                       uint32_t frame)
+{
+    if (frame == MP_FRAME_CUT) return false;
+    const struct mp_model_frame *from = &model->frames.at[frame];
+    for (uint32_t i = 0; i < from->line_count; i++) {
+        const struct mp_model_line *line = &model->lines.at[from->first_line + i];
+        uint32_t text = term->key == FN ? line->function : line->file;
+        if (text && fits(term, pattern, value, mp_model_text(model, text))) return true;
+    }
+    return false;
+}
+
+/* A parent stands before its children, so one pass over the nodes settles every stack. */
+static enum mp_status match_stacks(const struct mp_model *model, struct term *term, const char *value,
+                                   struct mp_error *error)
+{
+    regex_t pattern;
+    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL;
+    int wrong = exact ? 0 : regcomp(&pattern, value, REG_EXTENDED | REG_NOSUB);
+    if (wrong) {
+        char reason[128];
+        regerror(wrong, &pattern, reason, sizeof reason);
+        return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, reason);
+    }
+    signed char *frames = calloc(model->frames.count + 1, 1); /* 0 not looked at, 1 fits, -1 does not */
+    term->matches = calloc(model->stacks.count + 1, 1);
+    for (size_t i = 1; frames && term->matches && i < model->stacks.count; i++) {
+        const struct mp_stack_node *node = &model->stacks.at[i];
+        signed char *frame = node->frame == MP_FRAME_CUT ? NULL : &frames[node->frame];
+        if (frame && !*frame) *frame = frame_fits(model, term, &pattern, value, node->frame) ? 1 : -1;
+        term->matches[i] = term->matches[node->parent] || (frame && *frame > 0);
+    }
+    bool done = frames && term->matches;
+    free(frames);
+    if (!exact) regfree(&pattern);
+    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
+}
+
+static enum mp_status add_term(struct mp_filter *filter, const char *text, size_t length, struct mp_error *error)
+{
+    struct term term = {0};
+    char *copy = strndup(text, length);
+    if (!copy) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
+    const char *value = read_head(copy, &term.key, &term.operation);
+    enum mp_status status;
+    if (!value)
+        status = mp_fail(error, MP_INVALID,
+                         "filter: cannot read \"%s\"; write size>1MiB, fn~NAME, file~NAME, layer=torch, kind=pinned or "
+                         "step=3..9, joined by commas",
+                         copy);
+    else if (!(keys[term.key].operations & BIT(term.operation)))
+        status = mp_fail(error, MP_INVALID, "filter: \"%s\" cannot be compared that way (in \"%s\")",
+                         keys[term.key].name, copy);
+    else if (term.key == SIZE)
+        status = read_size(&term, value, error);
+    else if (term.key == STEP)
+        status = read_steps(&term, value, error);
+    else if (term.key == LAYER || term.key == KIND)
+        status = read_word(&term, value, error);
+    else
+        status = match_stacks(filter->model, &term, value, error);
+    free(copy);
+    if (status == MP_OK && !mp_vec_push(&filter->terms, term))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
+    if (status != MP_OK) free(term.matches);
+    return status;
+}
+
+enum mp_status mp_filter_make(const struct mp_model *model, const char *text, struct mp_filter **filter,
+                              struct mp_error *error)
+{
+    struct mp_filter *made = calloc(1, sizeof *made);
+    if (!made || !mp_steps_find(model, &made->steps)) {
+        free(made);
+        return mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
+    }
+    made->model = model;
+    enum mp_status status = MP_OK;
+    for (const char *at = text; status == MP_OK; at++) {
+        const char *end = find_end(at);
+        status = add_term(made, at, (size_t)(end - at), error);
+        at = end;
+        if (!*at) break;
+    }
+    if (status == MP_OK)
+        *filter = made;
+    else
+        mp_filter_free(made);
+    return status;
+}
+
+static bool picks(const struct mp_filter *filter, const struct term *term, uint32_t block)
+{
+    const struct mp_model *model = filter->model;
+    const struct mp_model_blocks *blocks = &model->blocks;
+    uint64_t number;
+    switch (term->key) {
+    case SIZE:
+        number = blocks->bytes[block];
+        return number != MP_BYTES_UNKNOWN && number >= term->low && number <= term->high;
+    case STEP: /* the step of its birth */
+        number = blocks->alloc_event[block] == MP_NONE ? 0 : mp_step_of(&filter->steps, blocks->alloc_event[block]);
+        return number >= term->low && number <= term->high;
+    case LAYER:
+        return (model->tracks.at[blocks->track[block]].layer == term->low) == (term->operation == EQUAL);
+    case KIND:
+        return (blocks->kind[block] == term->low) == (term->operation == EQUAL);
+    default:
+        return term->matches[blocks->stack[block]] == (term->operation == EQUAL || term->operation == MATCH);
+    }
+}
+
+bool mp_filter_picks(const struct mp_filter *filter, uint32_t block)
+{
+    for (size_t i = 0; filter && i < filter->terms.count; i++)
+        if (!picks(filter, &filter->terms.at[i], block)) return false;
+    return true;
+}
+
+void mp_filter_free(struct mp_filter *filter)
+{
+    if (!filter) return;
+    for (size_t i = 0; i < filter->terms.count; i++)
+        free(filter->terms.at[i].matches);
+    mp_vec_free(&filter->terms);
+    mp_steps_free(&filter->steps);
+    free(filter);
+}

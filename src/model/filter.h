@@ -1,0 +1,21 @@
+/*
+ * Picks blocks: `size>1MiB`, `fn~attention`, `file~train.py`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined
+ * by commas (all must hold). `~` is an extended regular expression found anywhere, `!~` its contrary; `=` is the whole
+ * text, for fn and file of any frame of the stack. A block of unknown size has no size that any comparison accepts.
+ */
+#ifndef MP_MODEL_FILTER_H
+#define MP_MODEL_FILTER_H
+
+#include "base/error.h"
+#include "model/model.h"
+
+struct mp_filter;
+
+/* Parses and readies it for one model, which must outlive the filter. MP_INVALID says what is wrong with the text. */
+enum mp_status mp_filter_make(const struct mp_model *model, const char *text, struct mp_filter **filter,
+                              struct mp_error *error);
+/* Whether the filter picks a block; NULL picks every block. */
+bool mp_filter_picks(const struct mp_filter *filter, uint32_t block);
+void mp_filter_free(struct mp_filter *filter);
+
+#endif

@@ -1,0 +1,60 @@
+#include "model/model.h"
+
+#include <stdlib.h>
+
+void mp_model_free(struct mp_model *model)
+{
+    if (!model) return;
+    for (size_t i = 0; i < model->owned.count; i++)
+        free(model->owned.at[i]);
+    mp_vec_free(&model->owned);
+    mp_intern_free(&model->strings);
+    mp_vec_free(&model->devices);
+    mp_vec_free(&model->tracks);
+    mp_vec_free(&model->threads);
+    mp_vec_free(&model->modules);
+    mp_vec_free(&model->frames);
+    mp_vec_free(&model->lines);
+    mp_vec_free(&model->stacks);
+    mp_vec_free(&model->notes);
+    mp_vec_free(&model->noted);
+    mp_vec_free(&model->resizes);
+    mp_vec_free(&model->samples);
+    mp_vec_free(&model->sums);
+    free(model->events.time_ns);
+    free(model->events.subject);
+    free(model->events.thread);
+    free(model->events.track);
+    free(model->events.type);
+    free(model->blocks.address);
+    free(model->blocks.bytes);
+    free(model->blocks.stack);
+    free(model->blocks.alloc_event);
+    free(model->blocks.free_event);
+    free(model->blocks.track);
+    free(model->blocks.kind);
+    free(model->coverage.sources);
+    free(model->coverage.notes);
+    free(model);
+}
+
+uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event)
+{
+    /* The last resize of the block that is not after the event. */
+    size_t low = 0, high = model->resizes.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct mp_model_resize *at = &model->resizes.at[middle];
+        if (at->block < block || (at->block == block && at->event <= event))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low && model->resizes.at[low - 1].block == block) return model->resizes.at[low - 1].bytes;
+    return model->blocks.bytes[block];
+}
+
+bool mp_model_incomplete(const struct mp_model *model)
+{
+    return model->damage.cut || model->damage.lost_bytes || model->damage.lost_chunks || model->coverage.dropped;
+}

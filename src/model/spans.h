@@ -1,0 +1,48 @@
+/*
+ * Steps and regions as spans over the events. A step begins at its step event and ends at the next one, or with the
+ * recording; steps are numbered from 1, and what comes before the first belongs to none. Regions nest per thread; an
+ * end closes the thread's innermost open region of that name, and with it what was opened inside. Pure.
+ */
+#ifndef MP_MODEL_SPANS_H
+#define MP_MODEL_SPANS_H
+
+#include "model/model.h"
+
+struct mp_step {
+    uint32_t first, end; /* events [first, end); the step event itself is `first` */
+    uint64_t start_ns, end_ns;
+    uint32_t name;
+};
+
+struct mp_steps {
+    struct mp_step *at; /* step N is at[N - 1] */
+    size_t count, room;
+};
+
+bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
+/* The number of the step that an event belongs to; 0 before the first. */
+uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
+void mp_steps_free(struct mp_steps *steps);
+/* Who marked the steps: the words of `source` in JSON ("api", "none"). */
+const char *mp_steps_source(const struct mp_steps *steps);
+
+/* A region that is open. */
+struct mp_open_region {
+    uint32_t name, thread, first; /* string id; index; event */
+};
+
+struct mp_open_regions {
+    struct mp_open_region *at; /* in order of beginning */
+    size_t count, room;
+};
+
+/* Brings *open up to date with a region event; others are ignored. `closed` (may be NULL) gets what it closes. False
+ * where memory is short. */
+bool mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
+                       struct mp_open_regions *closed);
+/* The regions open after `moment` events, on the thread of the last of them; where that thread has none, on the first
+ * thread that has (an autograd thread works for the one in backward()). Outermost first. */
+bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open);
+void mp_open_regions_free(struct mp_open_regions *open);
+
+#endif

@@ -1,0 +1,89 @@
+#include "model/stack.h"
+
+#include <string.h>
+
+static const char *text_or_null(const struct mp_model *model, uint32_t id)
+{
+    return id ? mp_model_text(model, id) : NULL;
+}
+
+static bool is_user_file(const char *file)
+{
+    static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3",
+                                         "<frozen "};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strstr(file, others[i])) return false;
+    return true;
+}
+
+static bool push_frame(const struct mp_model *model, const struct mp_model_frame *frame, struct mp_stack_lines *lines)
+{
+    bool native = frame->raw.language == MP_NATIVE;
+    uint32_t module = frame->raw.module;
+    struct mp_stack_line line = {
+        .module = native && module ? text_or_null(model, model->modules.at[module].path) : NULL,
+        .address = native ? frame->raw.address : 0,
+        .language = frame->raw.language,
+    };
+    if (!frame->line_count) return mp_vec_push(lines, line);
+    for (uint32_t i = 0; i < frame->line_count; i++) {
+        const struct mp_model_line *from = &model->lines.at[frame->first_line + i];
+        line.function = text_or_null(model, from->function);
+        line.file = text_or_null(model, from->file);
+        line.line = from->line;
+        line.user = !native && line.file && is_user_file(line.file);
+        if (!mp_vec_push(lines, line)) return false;
+    }
+    return true;
+}
+
+bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines)
+{
+    lines->count = 0;
+    for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        struct mp_stack_line cut = {.cut = true};
+        bool done =
+            frame == MP_FRAME_CUT ? mp_vec_push(lines, cut) : push_frame(model, &model->frames.at[frame], lines);
+        if (!done) return false;
+    }
+    return true;
+}
+
+const char *mp_path_short(const char *path)
+{
+    const char *last = strrchr(path, '/');
+    if (!last || last == path) return last ? last + 1 : path;
+    if (strcmp(last, "/__init__.py") && strcmp(last, "/__main__.py")) return last + 1;
+    const char *before = memrchr(path, '/', (size_t)(last - path));
+    return before ? before + 1 : path;
+}
+
+bool mp_stack_is_allocator(const struct mp_stack_line *line)
+{
+    static const char *const modules[] = {"libmemprof", "libc10", "libc.so", "libc-2", "libstdc++"};
+    if (line->language != MP_NATIVE || !line->module) return false;
+    const char *name = mp_path_short(line->module);
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        if (!strncmp(name, modules[i], strlen(modules[i]))) return true;
+    return false;
+}
+
+const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines)
+{
+    const struct mp_stack_line *python = NULL, *native = NULL, *any = NULL;
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct mp_stack_line *line = &lines->at[i];
+        if (line->user) return line;
+        if (line->cut) continue;
+        if (!any) any = line;
+        if (!python && line->language == MP_PYTHON) python = line;
+        if (!native && line->language == MP_NATIVE && line->function && !mp_stack_is_allocator(line)) native = line;
+    }
+    return python ? python : native ? native : any;
+}
+
+void mp_stack_lines_free(struct mp_stack_lines *lines)
+{
+    mp_vec_free(lines);
+}

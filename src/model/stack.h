@@ -1,0 +1,35 @@
+/*
+ * Stacks as lines of source, innermost first: native frames with the frames that were inlined into them, Python frames
+ * as they are. Texts belong to the model. Pure; any thread.
+ */
+#ifndef MP_MODEL_STACK_H
+#define MP_MODEL_STACK_H
+
+#include "model/model.h"
+
+struct mp_stack_line {
+    const char *function, *file, *module; /* NULL: unknown; module: path of the shared object, NULL for Python */
+    uint32_t line;                        /* 0: unknown */
+    uint64_t address;                     /* native: in the module; 0 for Python */
+    uint8_t language;                     /* enum mp_language */
+    bool cut;                             /* no frame: here the recorder left frames out */
+    bool user;                            /* Python code that belongs neither to a package nor to Python itself */
+};
+
+struct mp_stack_lines {
+    struct mp_stack_line *at;
+    size_t count, room;
+};
+
+/* Replaces what *lines held; false where memory is short. */
+bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines);
+/* The line a person wants to see first: the innermost Python line of the user's own code, else the innermost Python
+ * line, else the innermost native one that has a function and is not an allocator's; NULL for an empty stack. */
+const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines);
+/* Whether a native line belongs to the machinery of allocation (c10's, libc's, the recorder's own). */
+bool mp_stack_is_allocator(const struct mp_stack_line *line);
+/* The last part of a path, or the last two where the last says nothing ("nn/__init__.py"). */
+const char *mp_path_short(const char *path);
+void mp_stack_lines_free(struct mp_stack_lines *lines);
+
+#endif

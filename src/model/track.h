@@ -1,0 +1,20 @@
+/* The names of tracks ("cuda:0/torch") and which one a question means when it names none. Pure. */
+#ifndef MP_MODEL_TRACK_H
+#define MP_MODEL_TRACK_H
+
+#include "model/model.h"
+
+#define MP_TRACK_ID_MAX 192
+#define MP_TRACK_NONE   UINT16_MAX
+
+/* Writes DEVICE/LAYER, and /POOL where the track is a named pool, to `to` (MP_TRACK_ID_MAX bytes); returns `to`. */
+char *mp_track_id(const struct mp_model *model, uint16_t track, char *to);
+/* The device's name alone: "cuda:0". */
+const char *mp_track_device(const struct mp_model *model, uint16_t track);
+/* MP_TRACK_NONE where no track has this id. */
+uint16_t mp_track_find(const struct mp_model *model, const char *id);
+/* The device with the highest peak and, on it, the uppermost layer that has events (app, torch, driver); MP_TRACK_NONE
+ * where there are no tracks. */
+uint16_t mp_track_default(const struct mp_model *model);
+
+#endif

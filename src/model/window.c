@@ -1,0 +1,85 @@
+#include "model/window.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "model/spans.h"
+
+static bool parse_part(const char *text, double *part)
+{
+    char *end;
+    *part = strtod(text, &end);
+    return end != text && !strcmp(end, "%") && *part >= 0 && *part <= 100;
+}
+
+static enum mp_status step_time(const struct mp_model *model, const char *text, bool at_end, uint64_t *ns,
+                                struct mp_error *error)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text + strlen("step:"), &end, 10);
+    if (*end || errno || end == text + strlen("step:"))
+        return mp_fail(error, MP_INVALID, "\"%s\" is not a step; write step:10", text);
+    struct mp_steps steps = {0};
+    enum mp_status status = MP_OK;
+    if (!mp_steps_find(model, &steps))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
+    else if (!steps.count)
+        status = mp_fail(error, MP_INVALID, "\"%s\": the recording has no steps; give a time, as 1.5s or 50%%", text);
+    else if (!number || number > steps.count)
+        status = mp_fail(error, MP_INVALID, "\"%s\": the recording has steps 1 to %zu", text, steps.count);
+    else
+        *ns = at_end ? steps.at[number - 1].end_ns : steps.at[number - 1].start_ns;
+    mp_steps_free(&steps);
+    return status;
+}
+
+static enum mp_status parse_time(const struct mp_model *model, const char *text, bool at_end, uint64_t *ns,
+                                 struct mp_error *error)
+{
+    double part;
+    if (!text) return MP_OK;
+    if (!strncmp(text, "step:", 5)) return step_time(model, text, at_end, ns, error);
+    if (parse_part(text, &part)) {
+        *ns = (uint64_t)((double)model->duration_ns * part / 100);
+        return MP_OK;
+    }
+    if (mp_parse_duration(text, ns)) return MP_OK;
+    return mp_fail(error, MP_INVALID, "\"%s\" is not a time; write 1.5s, step:10 or 50%%", text);
+}
+
+/* How many events happened before `ns`, or, with `also_at`, not after it. */
+static uint32_t count_before(const struct mp_model *model, uint64_t ns, bool also_at)
+{
+    size_t low = 0, high = model->events.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        uint64_t at = model->events.time_ns[middle];
+        if (at < ns || (also_at && at == ns))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (uint32_t)low;
+}
+
+enum mp_status mp_window_make(const struct mp_model *model, const char *from, const char *to, struct mp_window *window,
+                              struct mp_error *error)
+{
+    *window = (struct mp_window){.to_ns = model->duration_ns, .whole = !from && !to};
+    enum mp_status status = parse_time(model, from, false, &window->from_ns, error);
+    if (status == MP_OK) status = parse_time(model, to, true, &window->to_ns, error);
+    if (status != MP_OK) return status;
+    if (window->from_ns > window->to_ns)
+        return mp_fail(error, MP_INVALID, "--from %s lies after --to %s", from ? from : "0", to ? to : "100%");
+    if (window->from_ns > model->duration_ns) {
+        char length[MP_UNIT_TEXT];
+        return mp_fail(error, MP_INVALID, "--from %s lies after the end: the recording is %s long", from,
+                       mp_format_duration(length, model->duration_ns));
+    }
+    window->first = from ? count_before(model, window->from_ns, false) : 0;
+    window->last = to ? count_before(model, window->to_ns, true) : (uint32_t)model->events.count;
+    return MP_OK;
+}

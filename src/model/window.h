@@ -1,0 +1,20 @@
+/* A part of a recording: the moments between two times as a user gives them. Pure. */
+#ifndef MP_MODEL_WINDOW_H
+#define MP_MODEL_WINDOW_H
+
+#include "base/error.h"
+#include "model/model.h"
+
+/* A moment is a number of events that have happened: 0 is the start, with the base live. */
+struct mp_window {
+    uint32_t first, last; /* moments, both inside */
+    uint64_t from_ns, to_ns;
+    bool whole;
+};
+
+/* `from` and `to` (NULL: the start, the end): a time from the start ("1.5s"), a part ("50%"), or a step ("step:10",
+ * its beginning for `from` and its end for `to`). MP_INVALID where one makes no sense or nothing lies between them. */
+enum mp_status mp_window_make(const struct mp_model *model, const char *from, const char *to, struct mp_window *window,
+                              struct mp_error *error);
+
+#endif

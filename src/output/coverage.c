@@ -1,0 +1,120 @@
+#include <string.h>
+
+#include "base/units.h"
+#include "output/reports.h"
+
+static void append_fact(struct mp_buffer *out, const char *format, const char *number)
+{
+    if (out->size) mp_buffer_append_text(out, "; ");
+    mp_buffer_printf(out, format, number);
+}
+
+void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
+{
+    const struct mp_damage *damage = &model->damage;
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer facts = {0};
+    if (damage->cut)
+        append_fact(&facts, "the file is cut: it holds the first %s", mp_format_duration(number, model->duration_ns));
+    if (damage->lost_bytes)
+        append_fact(&facts, "%s of the file cannot be read", mp_format_bytes(number, damage->lost_bytes));
+    if (damage->lost_chunks)
+        append_fact(&facts, damage->lost_chunks == 1 ? "%s chunk of events is lost" : "%s chunks of events are lost",
+                    mp_format_count(number, damage->lost_chunks));
+    if (model->coverage.dropped)
+        append_fact(&facts, model->coverage.dropped == 1 ? "%s event was dropped" : "%s events were dropped",
+                    mp_format_count(number, model->coverage.dropped));
+    if (!facts.failed) mp_buffer_append(out, facts.data, facts.size);
+    mp_buffer_free(&facts);
+}
+
+/* What the numbers alone do not say, in words: derived notes, then the recorder's own. */
+struct note_sink {
+    struct mp_json *json;
+    struct mp_text *text;
+};
+
+static void put_note(const struct note_sink *sink, const char *note)
+{
+    if (sink->json) {
+        mp_json_text(sink->json, NULL, note);
+        return;
+    }
+    mp_buffer_append_text(sink->text->out, "  note: ");
+    mp_text_clean(sink->text->out, note);
+    mp_buffer_append_text(sink->text->out, "\n");
+}
+
+static void put_counted(const struct note_sink *sink, uint64_t count, const char *format)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer note = {0};
+    if (!count) return;
+    mp_buffer_printf(&note, format, mp_format_count(number, count));
+    mp_buffer_append(&note, "", 1);
+    if (!note.failed) put_note(sink, (const char *)note.data);
+    mp_buffer_free(&note);
+}
+
+static void put_notes(const struct note_sink *sink, const struct mp_model *model)
+{
+    const struct mp_coverage *coverage = &model->coverage;
+    struct mp_buffer missing = {0};
+    mp_coverage_sentence(&missing, model);
+    mp_buffer_append(&missing, "", 1);
+    if (missing.size > 1 && !missing.failed && sink->json) put_note(sink, (const char *)missing.data);
+    mp_buffer_free(&missing);
+    uint64_t unknown = 0;
+    for (size_t i = 0; i < model->sums.count; i++)
+        unknown += model->sums.at[i].unknown_blocks;
+    put_counted(sink, unknown,
+                "blocks of unknown size that were live before the recording began: %s; base and peak are at least what "
+                "they say");
+    put_counted(sink, coverage->missed_frees,
+                "frees that were not seen: %s; they were taken up at the next allocation there");
+    put_counted(sink, coverage->totals_wrong, "times the allocator's own total differed from this recording's: %s");
+    put_counted(sink, coverage->truncated_stacks, "stacks cut at the depth limit: %s");
+    put_counted(sink, coverage->unmatched_stacks, "stacks in which Python and native frames could not be paired: %s");
+    for (uint32_t i = 0; i < coverage->note_count; i++)
+        put_note(sink, mp_model_text(model, coverage->notes[i]));
+}
+
+void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
+{
+    const struct mp_coverage *coverage = &model->coverage;
+    mp_json_object(json, "coverage");
+    mp_json_bool(json, "complete", !mp_model_incomplete(model));
+    mp_json_number(json, "events", model->events.count);
+    mp_json_number(json, "dropped", coverage->dropped);
+    mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
+    mp_json_number(json, "truncated_stacks", coverage->truncated_stacks);
+    mp_json_number(json, "unmatched_stacks", coverage->unmatched_stacks);
+    mp_json_number(json, "totals_checked", coverage->totals_checked);
+    mp_json_number(json, "totals_wrong", coverage->totals_wrong);
+    mp_json_number(json, "unknown_frees", coverage->unknown_frees);
+    mp_json_number(json, "missed_frees", coverage->missed_frees);
+    mp_json_null(json, "unattributed_bytes");
+    mp_json_array(json, "sources");
+    for (uint32_t i = 0; i < coverage->source_count; i++)
+        mp_json_text(json, NULL, mp_model_text(model, coverage->sources[i]));
+    mp_json_end_array(json);
+    mp_json_array(json, "notes");
+    put_notes(&(struct note_sink){.json = json}, model);
+    mp_json_end_array(json);
+    mp_json_end_object(json);
+}
+
+void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
+{
+    char events[MP_UNIT_TEXT];
+    struct mp_buffer missing = {0};
+    mp_coverage_sentence(&missing, model);
+    mp_format_count(events, model->events.count);
+    if (missing.size)
+        mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s events)\n", (int)missing.size, (const char *)missing.data,
+                    events);
+    else
+        mp_text_put(text, MP_DIM, "complete: %s events, none dropped\n", events);
+    mp_buffer_free(&missing);
+    put_notes(&(struct note_sink){.text = text}, model);
+}

@@ -1,0 +1,266 @@
+#include <stdlib.h>
+#include <time.h>
+
+#include "analysis/samples.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "output/reports.h"
+
+static uint64_t count_steps(const struct mp_model *model)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < model->noted.count; i++)
+        count += model->events.type[model->noted.at[i]] == MP_EVENT_STEP;
+    return count;
+}
+
+static uint64_t base_bytes(const struct mp_model_track_sum *sum)
+{
+    return sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes;
+}
+
+/* Node 0 is the empty stack. What is counted are stacks of blocks, not the nodes that only lead to them. */
+static uint64_t count_stacks(const struct mp_model *model)
+{
+    unsigned char *used = calloc(model->stacks.count + 1, 1);
+    uint64_t count = 0;
+    for (size_t i = 0; used && i < model->blocks.count; i++) {
+        count += model->blocks.stack[i] && !used[model->blocks.stack[i]];
+        used[model->blocks.stack[i]] = 1;
+    }
+    free(used);
+    return count;
+}
+
+static void command_text(struct mp_buffer *out, const struct mp_model *model)
+{
+    for (const char *const *word = model->start.command; word && *word; word++) {
+        if (word != model->start.command) mp_buffer_append_text(out, " ");
+        mp_text_clean(out, *word);
+    }
+}
+
+static const char *device_of(const struct mp_model *model, uint32_t text)
+{
+    return text ? mp_model_text(model, text) : NULL;
+}
+
+static void process_json(struct mp_json *json, const struct mp_model *model)
+{
+    struct mp_buffer command = {0};
+    command_text(&command, model);
+    mp_json_object(json, "process");
+    mp_json_number(json, "pid", model->start.pid);
+    mp_json_bytes_of_text(json, "command", (const char *)command.data, command.size);
+    mp_json_text(json, "host", model->start.host);
+    mp_json_number(json, "start_unix_ns", model->start.realtime_ns);
+    mp_json_number(json, "duration_ns", model->duration_ns);
+    mp_json_text(json, "exit", model->how.known ? mp_model_text(model, model->how.text) : NULL);
+    mp_json_end_object(json);
+    if (command.failed) json->out->failed = true;
+    mp_buffer_free(&command);
+}
+
+static void tracks_json(struct mp_json *json, const struct mp_model *model)
+{
+    char id[MP_TRACK_ID_MAX];
+    mp_json_array(json, "tracks");
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "id", mp_track_id(model, (uint16_t)i, id));
+        mp_json_text(json, "size_basis", mp_size_basis_name(model->tracks.at[i].size_basis));
+        mp_json_number(json, "events", sum->events);
+        mp_json_number(json, "allocs", sum->allocs);
+        mp_json_number(json, "frees", sum->frees);
+        mp_json_number(json, "ooms", sum->ooms);
+        mp_json_known(json, "base_bytes", base_bytes(sum));
+        mp_json_number(json, "peak_bytes", sum->peak_bytes);
+        mp_json_number(json, "peak_ns", sum->peak_ns);
+        mp_json_number(json, "end_bytes", sum->end_bytes);
+        mp_json_known(json, "reserved_peak_bytes", sum->reserved_peak_bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+static void samples_json(struct mp_json *json, const struct mp_model *model)
+{
+    struct mp_sampled_list list = {0};
+    if (!mp_samples_sum(model, &list)) json->out->failed = true;
+    mp_json_array(json, "samples");
+    for (size_t i = 0; i < list.count; i++) {
+        mp_json_object(json, NULL);
+        mp_json_text(json, "counter", mp_model_text(model, list.at[i].counter));
+        mp_json_number(json, "peak_bytes", list.at[i].peak_bytes);
+        mp_json_number(json, "peak_ns", list.at[i].peak_ns);
+        mp_json_number(json, "end_bytes", list.at[i].end_bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_samples_free(&list);
+}
+
+void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view)
+{
+    mp_json_object(json, key);
+    mp_json_text(json, "schema", "memprof.info/1");
+    mp_json_object(json, "file");
+    mp_json_text(json, "path", view->path);
+    mp_json_number(json, "bytes", model->file_bytes);
+    mp_json_text(json, "format", model->format);
+    mp_json_end_object(json);
+    process_json(json, model);
+    mp_json_array(json, "devices");
+    for (size_t i = 0; i < model->devices.count; i++) {
+        const struct mp_device *device = &model->devices.at[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "id", mp_model_text(model, device->name));
+        mp_json_text(json, "uuid", device_of(model, device->uuid));
+        mp_json_text(json, "name", device_of(model, device->model));
+        mp_json_known(json, "total_bytes", device->total_bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    tracks_json(json, model);
+    samples_json(json, model);
+    uint64_t steps = count_steps(model);
+    mp_json_number(json, "stacks", count_stacks(model));
+    mp_json_object(json, "steps");
+    mp_json_number(json, "count", steps);
+    mp_json_text(json, "source", steps ? "api" : "none");
+    mp_json_end_object(json);
+    mp_coverage_json(json, model);
+    mp_json_end_object(json);
+}
+
+static void put_row(struct mp_table *table, const char *name, const char *value)
+{
+    mp_table_cell(table, MP_DIM, "%s", name);
+    mp_table_wide(table, MP_PLAIN, "%s", value);
+    mp_table_end_row(table);
+}
+
+static void process_table(struct mp_text *text, const struct mp_model *model)
+{
+    struct mp_table table;
+    struct mp_buffer value = {0};
+    char number[MP_UNIT_TEXT], when[32] = "?";
+    time_t seconds = (time_t)(model->start.realtime_ns / MP_NS_PER_SECOND);
+    struct tm moment;
+    if (gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
+    mp_table_start(&table, "ll");
+    command_text(&value, model);
+    mp_buffer_append(&value, "", 1);
+    if (!value.failed) put_row(&table, "command", (const char *)value.data);
+    mp_buffer_clear(&value);
+    mp_buffer_printf(&value, "%u on %s, started %s, ran %s", model->start.pid, model->start.host, when,
+                     mp_format_duration(number, model->duration_ns));
+    mp_buffer_printf(&value, ", %s", model->how.known ? mp_model_text(model, model->how.text) : "end not seen");
+    mp_buffer_append(&value, "", 1);
+    if (!value.failed) put_row(&table, "process", (const char *)value.data);
+    mp_buffer_clear(&value);
+    mp_buffer_printf(&value, "%s events", mp_format_count(number, model->events.count));
+    mp_buffer_printf(&value, ", %s stacks", mp_format_count(number, count_stacks(model)));
+    mp_buffer_printf(&value, ", %s steps", mp_format_count(number, count_steps(model)));
+    for (uint32_t i = 0; i < model->coverage.source_count; i++)
+        mp_buffer_printf(&value, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));
+    mp_buffer_append(&value, "", 1);
+    if (!value.failed) put_row(&table, "recorded", (const char *)value.data);
+    mp_buffer_free(&value);
+    mp_table_finish(&table, text);
+}
+
+static void put_size(struct mp_table *table, enum mp_style style, uint64_t bytes)
+{
+    char number[MP_UNIT_TEXT];
+    mp_table_cell(table, style, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
+}
+
+static void put_heads(struct mp_table *table, const char *const *heads, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        mp_table_cell(table, MP_DIM, "%s", heads[i]);
+    mp_table_end_row(table);
+}
+
+static void device_table(struct mp_text *text, const struct mp_model *model)
+{
+    static const char *const heads[] = {"device", "memory", "model", "uuid"};
+    struct mp_table table;
+    mp_table_start(&table, "lrll");
+    put_heads(&table, heads, 4);
+    for (size_t i = 0; i < model->devices.count; i++) {
+        const struct mp_device *device = &model->devices.at[i];
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->name));
+        put_size(&table, MP_PLAIN, device->total_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->model));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->uuid));
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void track_table(struct mp_text *text, const struct mp_model *model)
+{
+    static const char *const heads[] = {"track", "peak", "at", "base", "end", "reserved", "allocs", "frees", "sizes"};
+    struct mp_table table;
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    mp_table_start(&table, "lrrrrrrrl");
+    put_heads(&table, heads, 9);
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_track_id(model, (uint16_t)i, id));
+        put_size(&table, MP_BOLD, sum->peak_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, sum->peak_ns));
+        put_size(&table, MP_PLAIN, base_bytes(sum));
+        put_size(&table, MP_PLAIN, sum->end_bytes);
+        put_size(&table, MP_PLAIN, sum->reserved_peak_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, sum->allocs));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, sum->frees));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_size_basis_name(model->tracks.at[i].size_basis));
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void sample_table(struct mp_text *text, const struct mp_model *model)
+{
+    static const char *const heads[] = {"sampled", "highest", "at", "end"};
+    struct mp_sampled_list list = {0};
+    struct mp_table table;
+    char number[MP_UNIT_TEXT];
+    if (!mp_samples_sum(model, &list)) text->out->failed = true;
+    mp_table_start(&table, "lrrr");
+    put_heads(&table, heads, 4);
+    for (size_t i = 0; i < list.count; i++) {
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, list.at[i].counter));
+        put_size(&table, MP_BOLD, list.at[i].peak_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, list.at[i].peak_ns));
+        put_size(&table, MP_PLAIN, list.at[i].end_bytes);
+        mp_table_end_row(&table);
+    }
+    mp_samples_free(&list);
+    mp_table_finish(&table, text);
+}
+
+void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer path = {0};
+    mp_text_clean(&path, view->path);
+    mp_text_put(text, MP_BOLD, "%.*s", (int)path.size, (const char *)path.data);
+    mp_buffer_free(&path);
+    mp_text_put(text, MP_PLAIN, "   %s, format %s\n", mp_format_bytes(number, model->file_bytes), model->format);
+    process_table(text, model);
+    static void (*const tables[])(struct mp_text *, const struct mp_model *) = {device_table, track_table,
+                                                                                sample_table};
+    const size_t counts[] = {model->devices.count, model->tracks.count, model->samples.count};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        if (!counts[i]) continue;
+        mp_text_put(text, MP_PLAIN, "\n");
+        tables[i](text, model);
+    }
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_coverage_text(text, model);
+}

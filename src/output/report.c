@@ -1,0 +1,240 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/samples.h"
+#include "base/units.h"
+#include "output/reports.h"
+
+#define TOP_SITES 3
+
+static void frag_json(struct mp_json *json, const struct mp_model *model, uint16_t track)
+{
+    char id[MP_TRACK_ID_MAX];
+    mp_json_object(json, "frag");
+    mp_json_text(json, "schema", "memprof.frag/1");
+    mp_json_text(json, "track", track == MP_TRACK_NONE ? NULL : mp_track_id(model, track, id));
+    static const char *const absent[] = {
+        "allocated_bytes", "reserved_bytes", "largest_free_bytes", "unusable_ratio", "segments", "pins", "oom",
+        "replay"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        mp_json_null(json, absent[i]);
+    mp_coverage_json(json, model);
+    mp_json_end_object(json);
+}
+
+void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
+                    const struct mp_view *view)
+{
+    mp_json_object(json, NULL);
+    mp_json_text(json, "schema", "memprof.report/1");
+    mp_info_json(json, "info", model, view);
+    if (story->peak)
+        mp_peak_json(json, "peak", model, story->peak, view);
+    else
+        mp_json_null(json, "peak");
+    mp_leaks_json(json, "leaks", model, story->leaks, view);
+    if (story->steps)
+        mp_steps_json(json, "steps", model, story->steps, view);
+    else
+        mp_json_null(json, "steps");
+    frag_json(json, model, story->peak ? story->peak->track : MP_TRACK_NONE);
+    mp_json_array(json, "advice");
+    mp_json_end_array(json);
+    mp_coverage_json(json, model);
+    mp_json_end_object(json);
+}
+
+static void put_header(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
+                       const struct mp_view *view)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer name = {0};
+    mp_text_clean(&name, view->path);
+    mp_text_put(text, MP_BOLD, "%.*s", (int)name.size, (const char *)name.data);
+    mp_buffer_free(&name);
+    mp_text_put(text, MP_PLAIN, "   ");
+    for (const char *const *word = model->start.command; word && *word; word++) {
+        if (word != model->start.command) mp_text_put(text, MP_PLAIN, " ");
+        mp_text_clean(text->out, *word);
+    }
+    mp_text_put(text, MP_PLAIN, "   ");
+    mp_text_clean(text->out, model->start.host);
+    mp_text_put(text, MP_PLAIN, ", %s", mp_format_duration(number, model->duration_ns));
+    if (story->leaks->step_count)
+        mp_text_put(text, MP_PLAIN, ", %s steps (%s)", mp_format_count(number, story->leaks->step_count),
+                    story->leaks->step_source);
+    if (model->how.known && (model->how.by_signal || model->how.status)) {
+        mp_text_put(text, MP_PLAIN, ", ");
+        mp_text_clean(text->out, mp_model_text(model, model->how.text));
+    }
+    mp_text_put(text, MP_PLAIN, "   %s\n", mp_model_incomplete(model) ? "INCOMPLETE" : "complete");
+}
+
+/* "model.py:88 attention ← train.py:58 train_step": the headline and the user's line that called it. */
+static void put_site(struct mp_table *table, const struct mp_model *model, uint32_t stack)
+{
+    struct mp_stack_lines lines = {0};
+    struct mp_buffer out = {0};
+    if (!mp_stack_resolve(model, stack, &lines)) table->texts.failed = true;
+    const struct mp_stack_line *headline = mp_stack_headline(&lines);
+    if (headline) mp_line_text(&out, headline);
+    for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
+        if (!lines.at[i].user) continue;
+        mp_buffer_append_text(&out, " ← ");
+        mp_line_text(&out, &lines.at[i]);
+        break;
+    }
+    mp_table_wide(table, MP_PLAIN, "%.*s", headline ? (int)out.size : 10,
+                  headline ? (const char *)out.data : "(no stack)");
+    mp_buffer_free(&out);
+    mp_stack_lines_free(&lines);
+}
+
+static void put_top_sites(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+                          uint64_t whole, bool births)
+{
+    struct mp_table table;
+    char number[MP_UNIT_TEXT];
+    mp_table_start(&table, "rrrrl");
+    for (size_t i = 0; i < sites->count && i < TOP_SITES; i++) {
+        const struct mp_site *site = &sites->at[i];
+        mp_table_cell(&table, MP_DIM, "%zu.", i + 1);
+        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, site->bytes));
+        mp_table_cell(&table, MP_PLAIN, "%s block%s", mp_format_count(number, site->blocks),
+                      site->blocks == 1 ? "" : "s");
+        if (births)
+            mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
+        else
+            mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
+        put_site(&table, model, site->stack);
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void put_peak(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
+{
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    mp_text_put(text, MP_BOLD, "\nPEAK  %s", mp_format_bytes(number, peak->bytes));
+    mp_text_put(text, MP_PLAIN, " on ");
+    mp_text_clean(text->out, mp_track_id(model, peak->track, id));
+    mp_text_put(text, MP_PLAIN, ", at %s", mp_format_duration(number, peak->ns));
+    if (peak->step) mp_text_put(text, MP_PLAIN, ", step %u", peak->step);
+    for (size_t i = 0; i < peak->regions.count; i++) {
+        mp_text_put(text, MP_PLAIN, "%s", i ? " > " : ", in ");
+        mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
+    }
+    mp_text_put(text, MP_PLAIN, "; %s blocks", mp_format_count(number, peak->blocks));
+    mp_text_put(text, MP_PLAIN, ", %s sites\n", mp_format_count(number, peak->sites.count));
+    put_top_sites(text, model, &peak->sites, peak->bytes, false);
+}
+
+/* Other tracks, and what was sampled of the process. */
+static void put_others(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
+{
+    struct mp_table table;
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    mp_table_start(&table, "lr");
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        if ((peak && i == peak->track) || !model->sums.at[i].events) continue;
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_track_id(model, (uint16_t)i, id));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, model->sums.at[i].peak_bytes));
+        mp_table_end_row(&table);
+    }
+    struct mp_sampled_list list = {0};
+    if (!mp_samples_sum(model, &list)) text->out->failed = true;
+    for (size_t i = 0; i < list.count; i++) {
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, list.at[i].counter));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, list.at[i].peak_bytes));
+        mp_table_end_row(&table);
+    }
+    mp_samples_free(&list);
+    if (table.cells.count) mp_text_put(text, MP_BOLD, "\nBESIDE IT, each at its highest\n");
+    mp_table_finish(&table, text);
+}
+
+static void put_leaks(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                      const struct mp_view *view)
+{
+    char number[MP_UNIT_TEXT];
+    mp_text_put(text, MP_BOLD, "\nOUTSTANDING  %s", mp_format_bytes(number, leaks->outstanding.bytes));
+    mp_text_put(text, MP_PLAIN, " at the end in %s blocks", mp_format_count(number, leaks->outstanding.blocks));
+    mp_text_put(text, MP_PLAIN, ", %s sites; what keeps growing first\n",
+                mp_format_count(number, leaks->outstanding.count));
+    put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, true);
+    mp_text_put(text, MP_DIM, "  born in: distinct %s in which the blocks were allocated; more: memprof leaks ",
+                leaks->step_count ? "steps" : "64ths of the recording");
+    mp_text_clean(text->out, view->path);
+    mp_text_put(text, MP_PLAIN, "\n");
+}
+
+static int ascending(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The median of what a step leaves behind: one that warms up, or the last with its tear-down, says little. */
+static bool median_kept(const struct mp_step_report *report, int64_t *kept)
+{
+    size_t count = report->steps.count;
+    if (count < 2) return false;
+    int64_t *differences = malloc(count * sizeof *differences);
+    if (!differences) return false;
+    for (size_t i = 1; i < count; i++)
+        differences[i - 1] = (int64_t)(report->steps.at[i].end_bytes - report->steps.at[i - 1].end_bytes);
+    qsort(differences, count - 1, sizeof *differences, ascending);
+    *kept = differences[(count - 1) / 2];
+    free(differences);
+    return true;
+}
+
+static void put_steps(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report)
+{
+    char number[MP_UNIT_TEXT];
+    size_t count = report->steps.count;
+    if (count) {
+        uint64_t highest = 0;
+        unsigned __int128 sum = 0;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t peak = report->steps.at[i].peak_bytes;
+            if (peak > highest) highest = peak;
+            sum += peak;
+        }
+        int64_t kept;
+        mp_text_put(text, MP_BOLD, "\nSTEPS  peak %s max", mp_format_bytes(number, highest));
+        mp_text_put(text, MP_PLAIN, ", %s mean", mp_format_bytes(number, (uint64_t)(sum / count)));
+        if (median_kept(report, &kept))
+            mp_text_put(text, MP_PLAIN, "; kept after a step %s (median)", mp_format_signed_bytes(number, kept));
+        mp_text_put(text, MP_PLAIN, "\n");
+    }
+    if (!report->regions.count) return;
+    struct mp_table table;
+    mp_text_put(text, MP_BOLD, "\nREGIONS\n");
+    mp_table_start(&table, "lrrrr");
+    for (size_t i = 0; i < report->regions.count; i++) {
+        const struct mp_region_row *row = &report->regions.at[i];
+        mp_table_cell(&table, MP_PLAIN, "%s", row->name ? mp_model_text(model, row->name) : "(unnamed)");
+        mp_table_cell(&table, MP_PLAIN, "%s times", mp_format_count(number, row->count));
+        mp_table_cell(&table, MP_PLAIN, "peak %s", mp_format_bytes(number, row->max_peak_bytes));
+        mp_table_cell(&table, MP_PLAIN, "allocated %s", mp_format_bytes(number, row->total_allocated_bytes));
+        mp_table_cell(&table, MP_PLAIN, "kept %s", mp_format_bytes(number, row->kept_bytes));
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
+                    const struct mp_view *view)
+{
+    put_header(text, model, story, view);
+    if (story->peak)
+        put_peak(text, model, story->peak);
+    else
+        mp_text_put(text, MP_PLAIN, "\nNo allocation was recorded.\n");
+    put_others(text, model, story->peak);
+    if (story->leaks->outstanding.blocks) put_leaks(text, model, story->leaks, view);
+    if (story->steps) put_steps(text, model, story->steps);
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_coverage_text(text, model);
+}

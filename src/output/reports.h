@@ -1,0 +1,62 @@
+/*
+ * Result structs as text and as JSON (the keys are a promise: they are listed in the manual and other tools read them).
+ * A JSON report goes under `key`, or stands alone with key NULL; each names its schema and ends with its coverage. Text
+ * begins with the answer. Nothing here fails: a shortage of memory marks the buffer as failed.
+ */
+#ifndef MP_OUTPUT_REPORTS_H
+#define MP_OUTPUT_REPORTS_H
+
+#include "analysis/leaks.h"
+#include "analysis/peak.h"
+#include "analysis/steps.h"
+#include "base/json.h"
+#include "model/model.h"
+#include "output/sites.h"
+#include "output/text.h"
+
+/* How a report is to be shown, whatever it is about. */
+struct mp_view {
+    const char *path; /* the file's name as the user gave it */
+    size_t limit;     /* rows; 0: all */
+    bool full_stacks;
+    const char *filter; /* as the user wrote it; NULL: none */
+    struct mp_grouping grouping;
+    struct mp_window window;
+};
+
+void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
+/* One line: "complete: 412 816 events, none dropped", or what is missing; then the notes, one line each. */
+void mp_coverage_text(struct mp_text *text, const struct mp_model *model);
+/* What is missing, as a sentence for a message ("the file is cut ..."); empty where the recording is complete. */
+void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
+
+void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view);
+void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view);
+
+void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
+                  const struct mp_view *view);
+void mp_peak_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
+                  const struct mp_view *view);
+
+void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
+                   const struct mp_view *view);
+void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                   const struct mp_view *view);
+
+void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
+                   const struct mp_step_report *report, const struct mp_view *view);
+void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
+                   const struct mp_view *view);
+
+/* The whole story. `peak` and `steps` are NULL where the recording has no track. */
+struct mp_story {
+    const struct mp_peak *peak;
+    const struct mp_leaks *leaks;
+    const struct mp_step_report *steps;
+};
+void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
+                    const struct mp_view *view);
+void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
+                    const struct mp_view *view);
+
+#endif

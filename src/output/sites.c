@@ -1,0 +1,274 @@
+#include "output/sites.h"
+
+#include <string.h>
+
+#include "base/units.h"
+
+#define LINES_MAX 8 /* of one site, unless all are asked for */
+
+/* A C++ name without what follows its last :: part's start: no parameters, no template arguments. */
+static int short_function(const char *function)
+{
+    size_t length = strcspn(function, "(<");
+    if (!length) length = strlen(function); /* "(anonymous namespace)::f", "<lambda>", "<module>" */
+    return length > 60 ? 60 : (int)length;
+}
+
+static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    if (line->file && line->line)
+        mp_buffer_printf(out, "%s:%u", mp_path_short(line->file), line->line);
+    else if (line->file)
+        mp_buffer_append_text(out, mp_path_short(line->file));
+    else if (line->module && !line->function)
+        mp_buffer_printf(out, "%s+0x%llx", mp_path_short(line->module), (unsigned long long)line->address);
+    else if (line->module)
+        mp_buffer_append_text(out, mp_path_short(line->module));
+    else if (!line->function && line->language == MP_NATIVE)
+        mp_buffer_printf(out, "0x%llx", (unsigned long long)line->address);
+    mp_buffer_append(out, "", 1);
+}
+
+static const char *function_text(const struct mp_stack_line *line)
+{
+    return line->cut ? "… frames left out" : line->function ? line->function : "?";
+}
+
+void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    struct mp_buffer place = {0};
+    place_text(&place, line);
+    if (!place.failed) mp_text_clean(out, (const char *)place.data);
+    if (line->function) {
+        if (place.size > 1) mp_buffer_append_text(out, " ");
+        mp_text_clean(out, line->function);
+    }
+    mp_buffer_free(&place);
+}
+
+static void line_cells(struct mp_table *table, enum mp_style style, const struct mp_stack_line *line)
+{
+    struct mp_buffer place = {0};
+    place_text(&place, line);
+    bool native = line->language == MP_NATIVE && line->function;
+    const char *function = function_text(line);
+    mp_table_cell(table, style, "%.*s", native ? short_function(function) : (int)strlen(function), function);
+    mp_table_cell(table, style, "%s", place.failed ? "" : (const char *)place.data);
+    mp_buffer_free(&place);
+}
+
+/* What is listed in short form: the user's own lines, else Python's, else native ones beyond the allocator's. */
+enum shown { SHOW_USER, SHOW_PYTHON, SHOW_NATIVE };
+
+static bool is_shown(const struct mp_stack_line *line, enum shown shown)
+{
+    if (line->cut) return false;
+    if (shown == SHOW_USER) return line->user;
+    if (shown == SHOW_PYTHON) return line->language == MP_PYTHON;
+    return !mp_stack_is_allocator(line);
+}
+
+static enum shown choose_shown(const struct mp_stack_lines *lines)
+{
+    enum shown shown = SHOW_NATIVE;
+    for (size_t i = 0; i < lines->count; i++) {
+        if (lines->at[i].user) return SHOW_USER;
+        if (lines->at[i].language == MP_PYTHON && !lines->at[i].cut) shown = SHOW_PYTHON;
+    }
+    return shown;
+}
+
+/* Whether a native frame says what was being done, rather than how memory is made or calls are dispatched. */
+static bool is_telling(const struct mp_stack_line *line)
+{
+    static const char *const plumbing[] = {
+        "empty", "alloc",    "Alloc", "resize", "dispatch",   "Dispatch",   "wrapper", "Boxed",
+        "boxed", "detail::", "c10::", "_ops::", "redispatch", "MaybeOwned", "Storage"};
+    if (!line->function || mp_stack_is_allocator(line)) return false;
+    for (size_t i = 0; i < sizeof plumbing / sizeof *plumbing; i++)
+        if (strstr(line->function, plumbing[i])) return false;
+    return true;
+}
+
+struct folded {
+    const struct mp_stack_line *first, *telling;
+    size_t count;
+};
+
+static void fold(struct folded *folded, const struct mp_stack_line *line)
+{
+    if (!folded->count++) folded->first = line;
+    if (!folded->telling && is_telling(line)) folded->telling = line;
+}
+
+static void append_folded(struct mp_buffer *out, const struct folded *folded, const char *what)
+{
+    if (!folded->count) return;
+    const struct mp_stack_line *line = folded->telling ? folded->telling : folded->first;
+    const char *function = function_text(line);
+    if (out->size) mp_buffer_append_text(out, ", ");
+    if (line->language == MP_PYTHON && line->file)
+        mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, function);
+    else if (line->function)
+        mp_buffer_printf(out, "%.*s … ", short_function(function), function);
+    mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
+}
+
+/* One row a line; the first row has its first `columns` cells already, the others get empty ones. */
+static void short_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines)
+{
+    enum shown shown = choose_shown(lines);
+    struct folded package = {0}, native = {0};
+    size_t rows = 0, more = 0;
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct mp_stack_line *line = &lines->at[i];
+        if (!is_shown(line, shown)) {
+            if (!line->cut) fold(line->language == MP_PYTHON ? &package : &native, line);
+            continue;
+        }
+        if (rows == LINES_MAX) {
+            more++;
+            continue;
+        }
+        if (rows++) mp_table_skip(table, columns);
+        line_cells(table, rows == 1 ? MP_BOLD : MP_PLAIN, line);
+        mp_table_end_row(table);
+    }
+    struct mp_buffer rest = {0};
+    if (more) mp_buffer_printf(&rest, "%zu more", more);
+    append_folded(&rest, &package, "package");
+    append_folded(&rest, &native, "native");
+    if (rest.size && !rest.failed) {
+        if (rows) mp_table_skip(table, columns);
+        mp_table_wide(table, MP_DIM, "(%.*s)", (int)rest.size, (const char *)rest.data);
+        mp_table_end_row(table);
+    }
+    mp_buffer_free(&rest);
+}
+
+static void full_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct mp_stack_line *line = &lines->at[i];
+        if (i) mp_table_skip(table, columns);
+        line_cells(table, line->user ? MP_BOLD : line->language == MP_PYTHON ? MP_PLAIN : MP_DIM, line);
+        mp_table_end_row(table);
+    }
+}
+
+static void stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, uint32_t stack,
+                       bool full)
+{
+    struct mp_stack_lines lines = {0};
+    if (!mp_stack_resolve(model, stack, &lines)) table->texts.failed = true;
+    if (!lines.count) {
+        mp_table_wide(table, MP_DIM, "%s", "(no stack)");
+        mp_table_end_row(table);
+    } else {
+        (full ? full_rows : short_rows)(table, columns, &lines);
+    }
+    mp_stack_lines_free(&lines);
+}
+
+static unsigned number_cells(struct mp_table *table, const struct mp_model *model, const struct mp_site *site,
+                             const struct mp_site_view *view)
+{
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    unsigned before = table->column;
+    if (view->whole) mp_table_cell(table, MP_PLAIN, "%.1f %%", 100.0 * (double)site->bytes / (double)view->whole);
+    mp_table_cell(table, MP_BOLD, "%s",
+                  mp_site_bytes(site) == MP_BYTES_UNKNOWN ? "?" : mp_format_bytes(number, site->bytes));
+    mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, site->blocks));
+    if (view->births) mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, site->births));
+    if (view->track) mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, site->track, id));
+    return table->column - before;
+}
+
+static void header_cells(struct mp_table *table, const struct mp_site_view *view)
+{
+    if (view->whole) mp_table_cell(table, MP_DIM, "share");
+    mp_table_cell(table, MP_DIM, "bytes");
+    mp_table_cell(table, MP_DIM, "blocks");
+    if (view->births) mp_table_cell(table, MP_DIM, "born in");
+    if (view->track) mp_table_cell(table, MP_DIM, "track");
+    mp_table_wide(table, MP_DIM, view->grouped ? "group" : "site");
+    mp_table_end_row(table);
+}
+
+static size_t rows_shown(const struct mp_sites *sites, const struct mp_site_view *view)
+{
+    return view->limit && view->limit < sites->count ? view->limit : sites->count;
+}
+
+void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view)
+{
+    struct mp_table table;
+    char columns[8] = "";
+    for (unsigned i = 0; i < 2u + !!view->whole + view->births; i++)
+        strcat(columns, "r");
+    strcat(columns, view->track ? "lll" : "ll");
+    mp_table_start(&table, columns);
+    header_cells(&table, view);
+    for (size_t i = 0; i < rows_shown(sites, view); i++) {
+        const struct mp_site *site = &sites->at[i];
+        unsigned used = number_cells(&table, model, site, view);
+        if (!view->grouped) {
+            stack_rows(&table, used, model, site->stack, view->full_stacks);
+            continue;
+        }
+        const char *group = site->group == MP_NONE ? "(unknown)" : mp_intern_get(&sites->groups, site->group, NULL);
+        mp_table_wide(&table, MP_PLAIN, "%s", group);
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void frame_json(struct mp_json *json, const struct mp_stack_line *line)
+{
+    mp_json_object(json, NULL);
+    json->flat = true;
+    mp_json_text(json, "function", line->function);
+    mp_json_text(json, "file", line->file);
+    mp_json_known(json, "line", line->line ? line->line : UINT64_MAX);
+    mp_json_text(json, "module", line->module);
+    mp_json_text(json, "language", line->cut ? NULL : line->language == MP_PYTHON ? "python" : "native");
+    if (line->cut) mp_json_bool(json, "cut", true);
+    mp_json_end_object(json);
+    json->flat = false;
+}
+
+static void stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack)
+{
+    struct mp_stack_lines lines = {0};
+    if (!mp_stack_resolve(model, stack, &lines)) json->out->failed = true;
+    mp_json_array(json, "stack");
+    for (size_t i = 0; i < lines.count; i++)
+        frame_json(json, &lines.at[i]);
+    mp_json_end_array(json);
+    mp_stack_lines_free(&lines);
+}
+
+void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view)
+{
+    char id[MP_TRACK_ID_MAX];
+    mp_json_array(json, key);
+    for (size_t i = 0; i < rows_shown(sites, view); i++) {
+        const struct mp_site *site = &sites->at[i];
+        mp_json_object(json, NULL);
+        mp_json_known(json, "bytes", mp_site_bytes(site));
+        mp_json_number(json, "blocks", site->blocks);
+        mp_json_share(json, "share", site->bytes, view->whole);
+        if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
+        if (view->births) mp_json_number(json, "birth_steps", site->births);
+        if (!view->grouped)
+            stack_json(json, model, site->stack);
+        else if (site->group == MP_NONE)
+            mp_json_null(json, "group");
+        else
+            mp_json_text(json, "group", mp_intern_get(&sites->groups, site->group, NULL));
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}

@@ -1,0 +1,26 @@
+/* Tables of sites and stacks, as text and as JSON: shared by every report. */
+#ifndef MP_OUTPUT_SITES_H
+#define MP_OUTPUT_SITES_H
+
+#include "analysis/sites.h"
+#include "base/json.h"
+#include "model/stack.h"
+#include "output/text.h"
+
+struct mp_site_view {
+    size_t limit;       /* rows; 0: all */
+    bool full_stacks;   /* every frame instead of the user's lines and a count of the rest */
+    bool grouped;       /* the table is by something else than stacks */
+    bool births, track; /* extra columns, extra keys */
+    uint64_t whole;     /* what shares are taken of; 0: no column */
+};
+
+void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view);
+/* An array of sites under `key`. */
+void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view);
+/* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */
+void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Text for people: what every text report is made of. Names that come from a recording pass through mp_text_clean(), so
+ * that no file can send control sequences to a terminal. One thread at a time.
+ */
+#ifndef MP_OUTPUT_TEXT_H
+#define MP_OUTPUT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/vec.h"
+
+enum mp_style { MP_PLAIN, MP_BOLD, MP_DIM };
+
+struct mp_text {
+    struct mp_buffer *out;
+    bool color;
+};
+
+/* Appends in a style; the style ends with the text. The result of the format is taken as it is: clean names first. */
+void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Appends a name of unknown origin: control characters become '?', what is not UTF-8 becomes U+FFFD. */
+void mp_text_clean(struct mp_buffer *out, const char *name);
+
+/*
+ * Rows of cells, aligned when printed. A cell is made with mp_table_cell(), the row ends with mp_table_end_row(). The
+ * width of a cell is counted in characters.
+ */
+struct mp_table_cell {
+    size_t start, size, width; /* in `texts`; characters */
+    unsigned char column, style;
+    bool wide; /* runs over the columns that follow and claims no width */
+};
+
+struct mp_table {
+    const char *columns; /* one letter each: 'l' or 'r' */
+    struct mp_buffer texts;
+    MP_VEC(struct mp_table_cell) cells;
+    unsigned column;
+};
+
+void mp_table_start(struct mp_table *table, const char *columns);
+void mp_table_cell(struct mp_table *table, enum mp_style style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The last cell of its row. */
+void mp_table_wide(struct mp_table *table, enum mp_style style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void mp_table_skip(struct mp_table *table, unsigned columns);
+void mp_table_end_row(struct mp_table *table);
+/* Prints with two blanks before each row and between columns, and frees the table. */
+void mp_table_finish(struct mp_table *table, struct mp_text *text);
+
+#endif
