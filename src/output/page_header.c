@@ -1,0 +1,151 @@
+#include "output/page_header.h"
+
+#include "base/clock.h"
+#include "model/track.h"
+#include "base/json.h"
+
+unsigned mp_page_first_track(const struct mp_model *model, const struct mp_page_options *options)
+{
+    if (options->track >= 0 && (size_t)options->track < model->tracks.count) return (unsigned)options->track;
+    uint16_t track = mp_track_default(model);
+    return track == MP_TRACK_NONE ? 0 : track;
+}
+
+static void put_track(struct mp_json *json, const struct mp_model *model, const struct mp_page_data *data, size_t index)
+{
+    const struct mp_track *track = &model->tracks.at[index];
+    const struct mp_model_track_sum *sum = &model->sums.at[index];
+    const struct mp_page_track *counts = &data->tracks.at[index];
+    const struct mp_device *device = &model->devices.at[track->device];
+    char id[MP_TRACK_ID_MAX];
+    mp_json_object(json, NULL);
+    mp_json_text(json, "id", mp_track_id(model, (uint16_t)index, id));
+    mp_json_text(json, "device_model", mp_model_text(model, device->model));
+    mp_json_text(json, "size_basis", mp_size_basis_name(track->size_basis));
+    mp_json_known(json, "capacity_bytes", device->total_bytes);
+    mp_json_number(json, "base_bytes", sum->base_bytes);
+    mp_json_number(json, "peak_bytes", sum->peak_bytes);
+    mp_json_number(json, "peak_ns", sum->peak_ns);
+    mp_json_number(json, "peak_blocks", sum->peak_blocks);
+    mp_json_number(json, "end_bytes", sum->end_bytes);
+    mp_json_number(json, "end_blocks", sum->end_blocks);
+    mp_json_number(json, "unknown_blocks", sum->unknown_blocks);
+    mp_json_known(json, "reserved_peak_bytes", sum->reserved_peak_bytes);
+    mp_json_number(json, "ooms", sum->ooms);
+    mp_json_number(json, "events", counts->events);
+    mp_json_number(json, "blocks", counts->blocks);
+    mp_json_number(json, "base_blocks", counts->base_blocks);
+    mp_json_end_object(json);
+}
+
+static void put_strings(struct mp_json *json, const char *key, const struct mp_model *model, const uint32_t *ids,
+                        size_t count)
+{
+    mp_json_array(json, key);
+    for (size_t i = 0; i < count; i++)
+        mp_json_text(json, NULL, mp_model_text(model, ids[i]));
+    mp_json_end_array(json);
+}
+
+static void put_coverage(struct mp_json *json, const struct mp_model *model)
+{
+    const struct mp_coverage *coverage = &model->coverage;
+    mp_json_object(json, "coverage");
+    mp_json_bool(json, "complete", !mp_model_incomplete(model));
+    mp_json_bool(json, "cut", model->damage.cut);
+    mp_json_number(json, "dropped", coverage->dropped);
+    mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
+    mp_json_number(json, "truncated_stacks", coverage->truncated_stacks);
+    mp_json_number(json, "unknown_frees", coverage->unknown_frees);
+    mp_json_number(json, "missed_frees", coverage->missed_frees);
+    put_strings(json, "sources", model, coverage->sources, coverage->source_count);
+    put_strings(json, "notes", model, coverage->notes, coverage->note_count);
+    mp_json_end_object(json);
+}
+
+static void put_process(struct mp_json *json, const struct mp_model *model)
+{
+    const struct mp_recording_start *start = &model->start;
+    mp_json_array(json, "command");
+    for (size_t i = 0; start->command && start->command[i]; i++)
+        mp_json_text(json, NULL, start->command[i]);
+    mp_json_end_array(json);
+    mp_json_text(json, "host", start->host ? start->host : "");
+    mp_json_number(json, "pid", start->pid);
+    mp_json_number(json, "start_unix_ms", start->realtime_ns / MP_NS_PER_MS);
+    mp_json_number(json, "duration_ns", model->duration_ns);
+    mp_json_text(json, "exit", model->how.known ? mp_model_text(model, model->how.text) : "");
+    mp_json_array(json, "threads");
+    for (size_t i = 0; i < model->threads.count; i++) {
+        mp_json_object(json, NULL);
+        mp_json_number(json, "tid", model->threads.at[i].tid);
+        mp_json_text(json, "name", mp_model_text(model, model->threads.at[i].name));
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+static void put_data(struct mp_json *json, const struct mp_page_data *data)
+{
+    size_t bytes = 0;
+    mp_json_number(json, "time_unit_ns", data->time_unit_ns);
+    mp_json_number(json, "address_shift", data->address_shift);
+    mp_json_array(json, "kinds");
+    for (unsigned i = 0; i < MP_KINDS; i++)
+        mp_json_text(json, NULL, mp_kind_name(i));
+    mp_json_end_array(json);
+    mp_json_array(json, "columns");
+    for (size_t i = 0; i < data->columns.count; i++) {
+        const struct mp_page_column *column = &data->columns.at[i];
+        mp_json_array(json, NULL);
+        mp_json_text(json, NULL, column->name);
+        mp_json_number(json, NULL, column->count);
+        mp_json_number(json, NULL, column->packed.raw_size);
+        mp_json_number(json, NULL, column->packed.size);
+        mp_json_end_array(json);
+        bytes += column->packed.size;
+    }
+    mp_json_end_array(json);
+    mp_json_number(json, "bytes", bytes);
+    mp_json_number(json, "scripts", mp_packed_scripts(bytes));
+}
+
+/* `<`, `>` and `&` stand only inside JSON's strings, but `</script` and `<!--` mean something to HTML. */
+static void append_for_script(struct mp_buffer *to, const struct mp_buffer *json)
+{
+    to->failed |= json->failed;
+    size_t from = 0;
+    for (size_t i = 0; i < json->size; i++) {
+        unsigned char byte = json->data[i];
+        if (byte != '<' && byte != '>' && byte != '&') continue;
+        mp_buffer_append(to, json->data + from, i - from);
+        mp_buffer_printf(to, "\\u%04x", byte);
+        from = i + 1;
+    }
+    if (json->size) mp_buffer_append(to, json->data + from, json->size - from);
+}
+
+void mp_page_header(const struct mp_model *model, const struct mp_page_options *options,
+                    const struct mp_page_data *data, struct mp_buffer *to)
+{
+    struct mp_buffer text = {0};
+    struct mp_json json;
+    mp_json_start(&json, &text);
+    json.flat = true;
+    mp_json_object(&json, NULL);
+    mp_json_text(&json, "schema", "memprof.page/1");
+    mp_json_text(&json, "version", PACKAGE_VERSION);
+    mp_json_text(&json, "title", options->title ? options->title : "");
+    mp_json_text(&json, "view", options->view ? options->view : "");
+    mp_json_number(&json, "track", mp_page_first_track(model, options));
+    put_process(&json, model);
+    put_coverage(&json, model);
+    mp_json_array(&json, "tracks");
+    for (size_t i = 0; i < model->tracks.count; i++)
+        put_track(&json, model, data, i);
+    mp_json_end_array(&json);
+    put_data(&json, data);
+    mp_json_end_object(&json);
+    append_for_script(to, &text);
+    mp_buffer_free(&text);
+}

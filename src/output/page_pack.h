@@ -1,0 +1,28 @@
+/*
+ * How bytes travel in the page: columns compressed with raw deflate (every browser inflates it by itself), one after
+ * the other as one run of base64, cut into <script> elements that stay below a browser's longest string.
+ */
+#ifndef MP_OUTPUT_PAGE_PACK_H
+#define MP_OUTPUT_PAGE_PACK_H
+
+#include <stdio.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* A compressed column. */
+struct mp_packed {
+    unsigned char *data; /* owner: this struct */
+    size_t size, raw_size;
+};
+
+/* Compresses `raw`. MP_NO_MEMORY, or MP_LIMIT where zlib refuses. */
+enum mp_status mp_pack(const struct mp_buffer *raw, struct mp_packed *packed, struct mp_error *error);
+void mp_packed_free(struct mp_packed *packed);
+
+/* How many elements mp_packed_write() makes for so many bytes. */
+size_t mp_packed_scripts(size_t bytes);
+/* Writes the columns as the elements `d0`, `d1`, ... A failed write is left to ferror(). */
+void mp_packed_write(const struct mp_packed *columns, size_t count, FILE *out);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * The stacks that a page shows, as the smaller tables that it carries: only what is used, numbered in order of first
+ * use. A page's *site* is a stack that a block or a note has; the path of its frames is in a tree of nodes.
+ */
+#ifndef MP_OUTPUT_PAGE_STACKS_H
+#define MP_OUTPUT_PAGE_STACKS_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "model/model.h"
+
+struct mp_page_stacks {
+    const struct mp_model *model;
+    uint32_t *site_of_stack;   /* MP_NONE: not used */
+    uint32_t *string_of_model; /* likewise */
+    MP_VEC(uint32_t) sites;    /* stack ids of the model */
+    MP_VEC(uint32_t) strings;  /* string ids of the model; the first one is "" */
+    bool failed;               /* memory was short; ids given since then are 0 */
+};
+
+/* The tables as bytes, every entry a varint unless said otherwise. */
+struct mp_page_stack_columns {
+    struct mp_buffer site;     /* node of each site */
+    struct mp_buffer headline; /* by site: which line of its stack names it, counted from 1; 0: none */
+    struct mp_buffer parent;   /* by node, from 1: how far back its parent is */
+    struct mp_buffer frame;    /* by node, from 1: frame + 1, or 0 where the stack was cut */
+    struct mp_buffer language; /* by frame, one byte: enum mp_language */
+    struct mp_buffer module;   /* by frame: string */
+    struct mp_buffer address;  /* by frame */
+    struct mp_buffer lines;    /* by frame: how many lines it has */
+    struct mp_buffer line;     /* by line: function, file (strings), line */
+    struct mp_buffer user;     /* by line, one byte: 1 for the user's own Python code */
+    struct mp_buffer length;   /* by string: bytes */
+    struct mp_buffer text;     /* the strings, one after the other */
+    uint64_t nodes, frames, line_count;
+};
+
+enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_error *error);
+/* The site of a stack of the model, and the page's number of a string of it. */
+uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack);
+uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string);
+/* Fills the columns, once every site and string is known. The caller frees them, also after a failure. */
+enum mp_status mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns,
+                                      struct mp_error *error);
+void mp_page_stacks_free(struct mp_page_stacks *stacks);
+
+#endif

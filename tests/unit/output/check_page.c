@@ -1,0 +1,276 @@
+#include "unit/suite.h"
+#include "viz/made_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "base/varint.h"
+#include "output/page.h"
+#include "output/page_data.h"
+#include "output/page_pack.h"
+
+/* Takes the page's text over from a file, with a NUL at its end. */
+static char *text_of(FILE *file, size_t *size)
+{
+    long end = ftell(file);
+    ck_assert_int_ge(end, 0);
+    char *text = malloc((size_t)end + 1);
+    rewind(file);
+    ck_assert_ptr_nonnull(text);
+    ck_assert_uint_eq(fread(text, 1, (size_t)end, file), (size_t)end);
+    text[end] = '\0';
+    if (size) *size = (size_t)end;
+    fclose(file);
+    return text;
+}
+
+static char *page_of(const struct mp_model *model, const char *title)
+{
+    struct mp_page_options options = {.track = -1, .title = title};
+    struct mp_error error;
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    ck_assert_msg(mp_page_write(model, &options, file, &error) == MP_OK, "%s", error.text);
+    return text_of(file, NULL);
+}
+
+static size_t occurrences(const char *text, const char *part)
+{
+    size_t count = 0;
+    while ((text = strstr(text, part)) != NULL) {
+        text += strlen(part);
+        count++;
+    }
+    return count;
+}
+
+/* What inflate() makes of a column, by zlib itself. */
+static struct mp_buffer unpack(const struct mp_packed *packed)
+{
+    struct mp_buffer out = {0};
+    unsigned char *room = mp_buffer_room(&out, packed->raw_size + 1);
+    z_stream stream = {.next_in = packed->data,
+                       .avail_in = (uInt)packed->size,
+                       .next_out = room,
+                       .avail_out = (uInt)packed->raw_size + 1};
+    ck_assert_int_eq(inflateInit2(&stream, -MAX_WBITS), Z_OK);
+    ck_assert_int_eq(inflate(&stream, Z_FINISH), Z_STREAM_END);
+    ck_assert_uint_eq(stream.total_out, packed->raw_size);
+    mp_buffer_grew(&out, stream.total_out);
+    inflateEnd(&stream);
+    return out;
+}
+
+static const struct mp_page_column *column_of(const struct mp_page_data *data, const char *name)
+{
+    for (size_t i = 0; i < data->columns.count; i++)
+        if (!strcmp(data->columns.at[i].name, name)) return &data->columns.at[i];
+    ck_abort_msg("no column %s", name);
+    return NULL;
+}
+
+/* All of a column's integers, with their number checked. */
+static uint64_t *integers(const struct mp_page_data *data, const char *name, size_t count)
+{
+    const struct mp_page_column *column = column_of(data, name);
+    struct mp_buffer raw = unpack(&column->packed);
+    uint64_t *values = calloc(count + 1, sizeof *values);
+    const unsigned char *at = raw.data, *end = raw.data + raw.size;
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(mp_varint_get(&at, end, &values[i]), "%s ends at %zu of %zu", name, i, count);
+    ck_assert_msg(at == end, "%s is longer than %zu", name, count);
+    mp_buffer_free(&raw);
+    return values;
+}
+
+START_TEST(test_names_stay_inside_their_elements)
+{
+    struct mp_model *model = made_small();
+    char *plain = page_of(model, "a.mp");
+    char *page = page_of(model, "<script>&\"'\xff\x01</title>");
+    ck_assert_uint_eq(occurrences(page, "<script"), occurrences(plain, "<script"));
+    ck_assert_uint_eq(occurrences(page, "</script"), occurrences(page, "<script"));
+    ck_assert_uint_eq(occurrences(page, "</title"), 1);
+    ck_assert_ptr_nonnull(strstr(page, "<title>&#60;script&#62;&#38;&#34;&#39;\xef\xbf\xbd &#60;/title&#62;: python3"));
+    const char *header = strstr(page, "id=\"header\">");
+    ck_assert_ptr_nonnull(header);
+    header += strlen("id=\"header\">");
+    size_t length = strcspn(header, "<>&");
+    ck_assert_int_eq(strncmp(header + length, "</script>", 9), 0);
+    ck_assert_int_eq(header[0], '{');
+    ck_assert_int_eq(header[length - 2], '}');
+    ck_assert_ptr_nonnull(strstr(header, "\"title\": \"\\u003cscript\\u003e\\u0026\\\"'\xef\xbf\xbd\\u0001"));
+    free(plain);
+    free(page);
+    mp_model_free(model);
+}
+END_TEST
+
+START_TEST(test_the_page_loads_nothing)
+{
+    struct mp_model *model = made_small();
+    char *page = page_of(model, "a.mp");
+    ck_assert_ptr_nonnull(strstr(page, "Content-Security-Policy\" content=\"default-src 'none';"));
+    ck_assert_ptr_null(strstr(page, "src="));
+    ck_assert_ptr_null(strstr(page, "http:"));
+    ck_assert_ptr_null(strstr(page, "https:"));
+    free(page);
+    mp_model_free(model);
+}
+END_TEST
+
+/* Replays the columns of each track and compares with the model's own sums, blocks and times. */
+static void replay_track(const struct mp_model *model, const struct mp_page_data *data, size_t index)
+{
+    const struct mp_page_track *track = &data->tracks.at[index];
+    char name[32];
+#define COLUMN(what, count) (snprintf(name, sizeof name, "t%zu." what, index), integers(data, name, count))
+    uint64_t *op = COLUMN("op", track->events), *time = COLUMN("time", track->events);
+    uint64_t *size = COLUMN("size", track->blocks), *site = COLUMN("site", track->blocks);
+    uint64_t *address = COLUMN("address", track->blocks);
+    snprintf(name, sizeof name, "t%zu.free", index);
+    uint64_t *back = integers(data, name, column_of(data, name)->count);
+    size_t sites = column_of(data, "stack.site")->count;
+    uint64_t *sizes = integers(data, "size.bytes", column_of(data, "size.bytes")->count);
+    uint64_t *last = calloc(sites, sizeof *last);
+    uint64_t live = 0, peak, next = track->base_blocks, freed = 0, born = 0;
+    for (uint64_t i = 0; i < track->base_blocks; i++)
+        live += sizes[size[i] - 1];
+    peak = live;
+    for (uint64_t i = 0; i < track->events; i++) {
+        live += op[i] ? -sizes[size[next - 1 - back[freed]] - 1] : sizes[size[next] - 1];
+        freed += op[i];
+        next += !op[i];
+        if (live > peak) peak = live;
+    }
+    ck_assert_uint_eq(next, track->blocks);
+    ck_assert_uint_eq(peak, model->sums.at[index].peak_bytes);
+    ck_assert_uint_eq(live, model->sums.at[index].end_bytes);
+    for (size_t i = 0; i < model->blocks.count; i++) {
+        if (model->blocks.track[i] != index) continue;
+        ck_assert_uint_lt(site[born], sites);
+        last[site[born]] += (uint64_t)mp_unzigzag(address[born]);
+        ck_assert_uint_eq(sizes[size[born] - 1], model->blocks.bytes[i]);
+        ck_assert_uint_eq(last[site[born]] << data->address_shift, model->blocks.address[i]);
+        born++;
+    }
+    ck_assert_uint_eq(born, track->blocks);
+    free(op);
+    free(time);
+    free(size);
+    free(site);
+    free(address);
+    free(back);
+    free(sizes);
+    free(last);
+#undef COLUMN
+}
+
+START_TEST(test_columns_replay_to_the_models_sums)
+{
+    struct mp_model *models[] = {made_small(), made_training(200000)};
+    for (size_t i = 0; i < 2; i++) {
+        struct mp_page_data data;
+        struct mp_error error;
+        ck_assert_int_eq(mp_page_data_make(models[i], &data, &error), MP_OK);
+        ck_assert_uint_eq(data.time_unit_ns, i ? 1000 : 1);
+        ck_assert_uint_eq(data.tracks.count, models[i]->tracks.count);
+        for (size_t track = 0; track < data.tracks.count; track++)
+            replay_track(models[i], &data, track);
+        mp_page_data_free(&data);
+        mp_model_free(models[i]);
+    }
+}
+END_TEST
+
+START_TEST(test_an_empty_recording_is_a_page_too)
+{
+    struct mp_model model = {.start = {.host = "", .configuration = "", .spool = ""}};
+    char *page = page_of(&model, "empty.mp");
+    ck_assert_ptr_nonnull(strstr(page, "\"tracks\": []"));
+    free(page);
+}
+END_TEST
+
+static int digit(char c)
+{
+    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    return (int)(strchr(alphabet, c) - alphabet);
+}
+
+/* More data than one element may hold, in columns whose ends are at no multiple of three. */
+START_TEST(test_data_is_cut_into_elements)
+{
+    enum { COUNT = 3 };
+    const size_t sizes[COUNT] = {1, ((size_t)48 << 20) - 2, 100};
+    struct mp_packed columns[COUNT];
+    size_t total = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        columns[i] = (struct mp_packed){.data = malloc(sizes[i]), .size = sizes[i]};
+        for (size_t at = 0; at < sizes[i]; at++)
+            columns[i].data[at] = (unsigned char)((total + at) * 31 >> 3);
+        total += sizes[i];
+    }
+    ck_assert_uint_eq(mp_packed_scripts(total), 2);
+    FILE *file = tmpfile();
+    mp_packed_write(columns, COUNT, file);
+    size_t size, at = 0;
+    char *text = text_of(file, &size);
+    for (unsigned element = 0; element < 2; element++) {
+        char head[64];
+        snprintf(head, sizeof head, "<script type=\"text/plain\" id=\"d%u\">", element);
+        const char *from = strstr(text, head);
+        ck_assert_ptr_nonnull(from);
+        from += strlen(head);
+        size_t length = strcspn(from, "<");
+        ck_assert_uint_eq(length % 4, 0);
+        ck_assert_uint_le(length, (size_t)64 << 20);
+        for (size_t i = 0; i < length; i += 4) {
+            int bits = digit(from[i]) << 18 | digit(from[i + 1]) << 12;
+            size_t bytes = from[i + 2] == '=' ? 1 : from[i + 3] == '=' ? 2 : 3;
+            if (bytes > 1) bits |= digit(from[i + 2]) << 6;
+            if (bytes > 2) bits |= digit(from[i + 3]);
+            for (size_t b = 0; b < bytes; b++, at++)
+                if (((bits >> (16 - 8 * b)) & 0xff) != (unsigned char)(at * 31 >> 3)) ck_abort_msg("byte %zu", at);
+        }
+    }
+    ck_assert_uint_eq(at, total);
+    ck_assert_uint_eq(occurrences(text, "</script>\n"), 2);
+    for (size_t i = 0; i < COUNT; i++)
+        mp_packed_free(&columns[i]);
+    free(text);
+}
+END_TEST
+
+START_TEST(test_a_full_disk_is_told)
+{
+    struct mp_model *model = made_small();
+    struct mp_page_options options = {.track = -1, .title = "a.mp"};
+    struct mp_error error;
+    FILE *full = fopen("/dev/full", "w");
+    ck_assert_ptr_nonnull(full);
+    ck_assert_int_eq(mp_page_write(model, &options, full, &error), MP_IO);
+    ck_assert_ptr_nonnull(strstr(error.text, "No space left"));
+    fclose(full);
+    mp_model_free(model);
+}
+END_TEST
+
+START_TEST(test_a_million_events_stay_small)
+{
+    struct mp_model *model = made_training(1000000);
+    struct mp_page_options options = {.track = -1, .title = "a.mp"};
+    struct mp_error error;
+    FILE *file = tmpfile();
+    ck_assert_int_eq(mp_page_write(model, &options, file, &error), MP_OK);
+    ck_assert_int_lt(ftell(file), 4000000);
+    fclose(file);
+    mp_model_free(model);
+}
+END_TEST
+
+MP_SUITE("page", test_names_stay_inside_their_elements, test_the_page_loads_nothing,
+         test_columns_replay_to_the_models_sums, test_an_empty_recording_is_a_page_too, test_data_is_cut_into_elements,
+         test_a_full_disk_is_told, test_a_million_events_stay_small)

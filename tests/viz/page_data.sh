@@ -1,0 +1,10 @@
+#!/bin/sh
+# The page's data layer against brute force, in node.
+case $(node --version 2>/dev/null) in
+v1[89].* | v[2-9][0-9].*) ;;
+*)
+    echo "needs node 18 or later"
+    exit 77
+    ;;
+esac
+exec node --test "${srcdir:-.}"/viz/test/*.test.js

@@ -1,0 +1,374 @@
+#!/usr/bin/python3
+"""The page in a real Chromium, opened from disk and without a network, held against what its recording holds."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    print("needs python3-selenium")
+    sys.exit(77)
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMEDRIVER = shutil.which("chromedriver")
+if not CHROMIUM or not CHROMEDRIVER:
+    print("needs chromium and chromedriver")
+    sys.exit(77)
+
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND",
+         "--window-size=1500,900"]
+MAKE_PAGE = os.path.abspath("tests/viz/make_page")
+GEOMETRY = """
+const { page } = window.memprof, t = page.timeline, box = document.getElementById('over').getBoundingClientRect();
+return { left: box.left + t.x(page.store.state.start), top: box.top + t.top, width: t.width, height: t.height,
+         columns: t.columns, rows: t.rows, low: t.low, high: t.high, start: page.store.state.start,
+         end: page.store.state.end, unit: page.recording.timeUnit };"""
+
+
+def make_page(folder, what):
+    page, truth = folder / f"{what}.html", folder / f"{what}.json"
+    subprocess.run([MAKE_PAGE, what, page, truth], check=True, stdout=subprocess.DEVNULL)
+    return page, json.loads(truth.read_text())
+
+
+def total(blocks):
+    return sum(block["bytes"] for block in blocks)
+
+
+class Truth:
+    """What is live when, from the list of blocks alone."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+        self.times = sorted({block[key] for block in blocks for key in ("birth_ns", "death_ns")
+                             if block[key] is not None})
+
+    def live(self, ns):
+        return [block for block in self.blocks if (block["birth_ns"] is None or block["birth_ns"] <= ns) and
+                (block["death_ns"] is None or block["death_ns"] > ns)]
+
+    def fullest(self, start, end):
+        """The blocks of the fullest moment of [start, end)."""
+        moments = [self.live(start)] + [self.live(ns) for ns in self.times if start < ns < end]
+        return max(moments, key=total)
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.page, cls.truth = make_page(cls.folder, "small")
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for flag in FLAGS + [f"--user-data-dir={cls.folder / 'profile'}"]:
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        cls.driver = webdriver.Chrome(service=Service(CHROMEDRIVER), options=options)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.driver.quit()
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def tearDown(self):
+        problems = [entry for entry in self.driver.get_log("browser")
+                    if entry["level"] in ("SEVERE", "WARNING") and "favicon" not in entry["message"]]
+        self.assertEqual(problems if self.quiet else [], [])
+
+    def setUp(self):
+        self.quiet = True
+
+    def open(self, page=None, fragment="", ready="true"):
+        self.driver.get("about:blank")
+        self.driver.get((page or self.page).as_uri() + fragment)
+        self.wait("return document.documentElement.dataset.ready === arguments[0]", ready)
+
+    def js(self, code, *arguments):
+        return self.driver.execute_script(code, *arguments)
+
+    def wait(self, code, *arguments):
+        deadline = time.monotonic() + 60
+        while not self.js(code, *arguments):
+            self.assertLess(time.monotonic(), deadline, code)
+            time.sleep(0.02)
+
+    def settle(self):
+        """Until what was asked for is drawn."""
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+    def text(self, selector):
+        return self.js("return document.querySelector(arguments[0]).textContent", selector)
+
+    def press(self, keys):
+        ActionChains(self.driver).send_keys(keys).perform()
+        self.settle()
+
+    def pointer(self, x, y, click=False):
+        """Moves the mouse to a place of the viewport."""
+        chain = ActionChains(self.driver, duration=0)
+        chain.w3c_actions.pointer_action.move_to_location(int(x), int(y))
+        if click:
+            chain.w3c_actions.pointer_action.click()
+        chain.perform()
+        self.settle()
+
+    def state(self):
+        return self.js("const s = window.memprof.store.state; return { ...s }")
+
+    def truth_of_track(self, index):
+        return Truth([block for block in self.truth["blocks"] if block["track"] == index])
+
+    def places(self, count, least_rows=5):
+        """Pixels in the middle of blocks that are high enough, with the block that lies there: (x, y, block), in some
+        of `count` columns."""
+        shape = self.js(GEOMETRY)
+        truth = self.truth_of_track(0)
+        scale = shape["rows"] / (shape["high"] - shape["low"])
+        ratio = shape["columns"] / shape["width"]
+        found = []
+        for i in range(count):
+            column = int(shape["columns"] * (i + 0.5) / count)
+            # A pixel of the viewport is a whole number, so take the column that it falls into.
+            x = int(shape["left"] + column / ratio) + 0.5
+            column = int((x - shape["left"]) * ratio)
+            span = (shape["end"] - shape["start"]) / shape["columns"]
+            start = (shape["start"] + column * span) * shape["unit"]
+            live = truth.fullest(start, start + span * shape["unit"])
+            below, places = 0, []
+            for block in live:
+                middle = (below + block["bytes"] / 2 - shape["low"]) * scale
+                below += block["bytes"]
+                if block["bytes"] * scale >= least_rows:
+                    places.append((x - 0.5, shape["top"] + (shape["rows"] - middle) / ratio, block))
+            if places:
+                found.append(places[(i * 7) % len(places)])
+        self.assertGreaterEqual(len(found), count / 2)
+        return found
+
+    def test_says_what_it_is(self):
+        self.open()
+        title = self.driver.title
+        self.assertIn("made.mp: python3 train.py --tag=</title>, cuda:0/torch, peak ", title)
+        self.assertTrue(self.js("return document.getElementById('error').hidden"))
+        peak = self.truth["peaks"][0]
+        self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), peak)
+        self.assertIn(f"{peak / 2**20:.1f} MiB", self.text("#tiles"))
+        self.assertIn("complete", self.text("#tiles"))
+        self.assertIn("exit 0", self.text("#tiles"))
+
+    def test_names_cannot_break_out(self):
+        self.open()
+        self.assertNotEqual(self.driver.title, "broken")
+        self.assertIn("</script><script>document.title='broken'</script><!--", self.text("#sites"))
+        self.assertIn("<b>&amp;.py:100", self.text("#sites"))
+
+    def test_draws_every_site(self):
+        self.open()
+        colours = self.js("""
+            const c = document.getElementById('picture'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height);
+            const words = new Map();
+            for (const word of new Uint32Array(d.data.buffer)) words.set(word, (words.get(word) ?? 0) + 1);
+            return [...words.values()].sort((a, b) => b - a).slice(0, 40)""")
+        self.assertGreater(len(colours), 8)
+        self.assertGreater(colours[4], 1000)
+        blocks = sum(block["track"] == 0 for block in self.truth["blocks"])
+        self.assertIn(f"{blocks} of {blocks} blocks in view", self.text(".legend"))
+
+    def test_hover_names_the_block_that_lies_there(self):
+        self.open()
+        for x, y, block in self.places(16):
+            self.pointer(x, y)
+            panel = self.text("#block")
+            self.assertIn(block["address"], panel)
+            self.assertIn(f"{block['bytes']:,}".replace(",", "\u202f") + " B", panel)
+            names = self.js("return [...document.querySelectorAll('#block .function')].map((n) => n.textContent)")
+            self.assertEqual(len(names), len(block["stack"]))
+            for name, expected in zip(names, block["stack"]):
+                self.assertEqual(name, expected or "0x2000")
+            if block["birth_ns"] is None:
+                self.assertIn("before the recording began", panel)
+            else:
+                self.assertIn(f"{block['birth_ns'] / 1e9:.9f} s", panel)
+            if block["death_ns"] is None:
+                self.assertIn("live at the end", panel)
+            else:
+                self.assertIn(f"{block['death_ns'] / 1e9:.9f} s", panel)
+            tip = self.text("#tip")
+            self.assertIn(next(name for name in block["stack"] if name and ("made_" in name or "<" in name)), tip)
+
+    def test_click_pins_and_escape_lets_go(self):
+        self.open()
+        (x, y, first), (other_x, other_y, second) = self.places(8)[:2]
+        self.pointer(x, y, click=True)
+        self.pointer(other_x, other_y)
+        self.assertIn(first["address"], self.text("#block"))
+        self.assertIn("pinned", self.text("#block"))
+        self.wait("return location.hash.includes('b=')")
+        self.press(Keys.ESCAPE)
+        self.pointer(other_x + 1, other_y)
+        self.assertIn(second["address"], self.text("#block"))
+        self.assertEqual(self.state()["pinned"], -1)
+
+    def test_zoom_keeps_what_is_under_the_pointer(self):
+        self.open()
+        x, y, block = self.places(9)[3]
+        before = self.js(GEOMETRY)
+        over = self.driver.find_element(By.ID, "over")
+        self.pointer(x, y)
+        self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {
+            "type": "mouseWheel", "x": int(x), "y": int(y), "deltaX": 0, "deltaY": -600})
+        self.wait("return window.memprof.store.state.end - window.memprof.store.state.start < arguments[0]",
+                  (before["end"] - before["start"]) * 0.9)
+        self.settle()
+        after = self.js(GEOMETRY)
+        share = (int(x) - before["left"]) / before["width"]
+        under = [shape["start"] + share * (shape["end"] - shape["start"]) for shape in (before, after)]
+        self.assertAlmostEqual(under[0] / before["end"], under[1] / before["end"], places=6)
+        self.pointer(x + 1, y)
+        self.pointer(x, y)
+        self.assertIn(block["address"], self.text("#block"))
+        for x, y, block in self.places(6):
+            self.pointer(x, y)
+            self.assertIn(block["address"], self.text("#block"))
+        over.click()
+        self.press("f")
+        self.assertEqual((self.state()["start"], self.state()["end"]), (before["start"], before["end"]))
+
+    def test_keys_and_drag_move_the_window(self):
+        self.open()
+        self.press("www")
+        zoomed = self.state()
+        self.assertLess(zoomed["end"] - zoomed["start"], self.js("return window.memprof.recording.duration") / 2)
+        self.press("d")
+        moved = self.state()
+        self.assertGreater(moved["start"], zoomed["start"])
+        self.assertAlmostEqual(moved["end"] - moved["start"], zoomed["end"] - zoomed["start"], delta=1)
+        over = self.driver.find_element(By.ID, "over")
+        ActionChains(self.driver).move_to_element(over).click_and_hold().move_by_offset(120, 0).release().perform()
+        self.settle()
+        self.assertLess(self.state()["start"], moved["start"])
+        self.assertEqual(self.state()["pinned"], -1)
+        self.press("p")
+        state = self.state()
+        peak = self.js("const t = window.memprof.page.track; return t.time[t.peak.event]")
+        self.assertTrue(state["start"] <= peak <= state["end"])
+        shape = self.js(GEOMETRY)
+        self.press("W")
+        self.assertLess(self.state()["high"], shape["high"])
+        self.press("f")
+        self.assertIsNone(self.state()["high"])
+
+    def test_minimap_moves_the_window(self):
+        self.open()
+        minimap = self.driver.find_element(By.ID, "minimap")
+        ActionChains(self.driver).move_to_element_with_offset(minimap, -200, 0).click_and_hold().move_by_offset(
+            100, 0).release().perform()
+        self.settle()
+        state, shape = self.state(), self.js(GEOMETRY)
+        share = (state["end"] - state["start"]) / self.js("return window.memprof.recording.duration")
+        self.assertAlmostEqual(share, 100 / shape["width"], delta=0.02)
+
+    def test_site_of_the_peak_is_told_and_shown_alone(self):
+        self.open()
+        truth = self.truth_of_track(0)
+        live = truth.fullest(0, self.truth["duration_ns"])
+        self.assertEqual(total(live), self.truth["peaks"][0])
+        by_name = {}
+        for block in live:
+            name = next(name for name in block["stack"] if name and ("made_" in name or "<" in name))
+            by_name[name] = by_name.get(name, 0) + block["bytes"]
+        rows = self.js("""return [...document.querySelectorAll('#sites-body tr')].map((row) =>
+            [row.querySelector('.link').textContent, row.cells[0].textContent, row.cells[2].textContent])""")
+        self.assertEqual(sorted(row[0] for row in rows), sorted(by_name))
+        name, size, _ = rows[0]
+        self.assertEqual(by_name[name], max(by_name.values()))
+        self.assertEqual(size, f"{by_name[name] / 2**20:.{1 if by_name[name] >= 9.995 * 2**20 else 2}f} MiB")
+        picture = "return document.getElementById('picture').toDataURL()"
+        before = self.js(picture)
+        self.driver.find_element(By.CSS_SELECTOR, "#sites-body .link").click()
+        self.settle()
+        self.assertGreaterEqual(self.state()["site"], 0)
+        self.assertNotEqual(self.js(picture), before)
+        self.press(Keys.ESCAPE)
+        self.assertEqual(self.js(picture), before)
+
+    def test_address_brings_back_window_and_block(self):
+        self.open()
+        x, y, block = self.places(9)[3]
+        self.press("ww")
+        x, y, block = self.places(9)[3]
+        self.pointer(x, y, click=True)
+        state = self.state()
+        self.wait("return location.hash.includes('b=') && location.hash.includes('t=')")
+        self.open(fragment=self.js("return location.hash"))
+        again = self.state()
+        self.assertEqual(again["pinned"], state["pinned"])
+        self.assertAlmostEqual(again["start"], state["start"], delta=2)
+        self.assertIn(block["address"], self.text("#block"))
+
+    def test_other_track(self):
+        self.open()
+        self.js("const s = document.getElementById('tracks'); s.value = '1'; s.dispatchEvent(new Event('change'))")
+        self.wait("return window.memprof.store.state.track === 1")
+        self.settle()
+        self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), self.truth["peaks"][1])
+
+    def test_light_and_dark(self):
+        self.open()
+        shown = self.js("return document.documentElement.dataset.theme")
+        self.driver.find_element(By.ID, "theme").click()
+        self.settle()
+        self.assertNotEqual(self.js("return document.documentElement.dataset.theme"), shown)
+        self.driver.find_element(By.ID, "theme").click()
+
+    def test_says_what_the_picture_shows(self):
+        self.open()
+        words = self.js("return document.getElementById('over').getAttribute('aria-label')")
+        self.assertIn("cuda:0/torch", words)
+        self.assertIn(f"Peak {self.truth['peaks'][0] / 2**20:.1f} MiB", words)
+
+    def test_large_recording_has_every_block(self):
+        page, truth = make_page(self.folder, "300000")
+        self.open(page)
+        self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), truth["peaks"][0])
+        blocks = self.js("return window.memprof.page.track.info.blocks")
+        self.assertEqual(self.js("return window.memprof.page.timeline.inView"), blocks)
+        self.assertGreater(blocks, 100000)
+
+    def test_asks_for_nothing_but_itself(self):
+        self.driver.get_log("performance")
+        self.open()
+        self.press("w")
+        asked = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                asked.append(message["params"]["request"]["url"])
+        self.assertEqual({url.split("#")[0] for url in asked} - {"about:blank"}, {self.page.as_uri()})
+
+    def test_says_that_data_is_missing(self):
+        whole = self.page.read_text(errors="surrogateescape")
+        start = whole.index('<script type="text/plain" id="d0">') + len('<script type="text/plain" id="d0">')
+        cut = self.folder / "cut.html"
+        cut.write_text(whole[:start] + whole[start + 400:], errors="surrogateescape")
+        self.quiet = False
+        self.open(cut, ready="error")
+        self.assertIn("cannot show its recording", self.text("#error"))
+        self.assertTrue(self.driver.find_element(By.ID, "error").is_displayed())
+
+
+if __name__ == "__main__":
+    unittest.main()

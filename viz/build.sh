@@ -1,0 +1,62 @@
+#!/bin/sh
+# build.sh SOURCE OUTPUT: bundles viz/ into one HTML template. $ESBUILD names esbuild.
+set -eu
+
+source=$1
+output=$2
+
+if [ -z "${ESBUILD:-}" ]; then
+    if [ -f "$source/dist/page.html" ]; then
+        echo "$0: no esbuild: the page stays as shipped, changes in viz/ are not in it" >&2
+        mkdir -p "$(dirname "$output")"
+        [ "$source/dist/page.html" -ef "$output" ] || cp "$source/dist/page.html" "$output"
+        touch "$output"
+        exit 0
+    fi
+    echo "$0: building the page from git needs esbuild (Debian: apt-get install esbuild); a release tarball does not" >&2
+    exit 1
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+bundle()
+{
+    "$ESBUILD" "$source/$1" --bundle --minify --target=chrome109,firefox115 --charset=utf8 --log-level=warning \
+        --outfile="$work/out$2"
+    printf %s "$(cat "$work/out$2")" >"$work/$2"
+}
+
+# As the page's Content-Security-Policy names an element that may run.
+hash_of()
+{
+    sha256sum <"$work/$1" | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64
+}
+
+bundle src/main.js .js
+bundle style.css .css
+
+mkdir -p "$(dirname "$output")"
+SCRIPT_HASH=$(hash_of .js) STYLE_HASH=$(hash_of .css) SCRIPT="$work/.js" STYLE="$work/.css" awk '
+function contents(path,    text, line) {
+    text = ""
+    while ((getline line < path) > 0) text = text (text == "" ? "" : "\n") line
+    close(path)
+    return text
+}
+BEGIN {
+    value["@SCRIPT@"] = contents(ENVIRON["SCRIPT"])
+    value["@STYLE@"] = contents(ENVIRON["STYLE"])
+    value["@SCRIPT_HASH@"] = ENVIRON["SCRIPT_HASH"]
+    value["@STYLE_HASH@"] = ENVIRON["STYLE_HASH"]
+}
+{
+    rest = $0
+    made = ""
+    while (match(rest, /@[A-Z_]+@/)) {
+        made = made substr(rest, 1, RSTART - 1) value[substr(rest, RSTART, RLENGTH)]
+        rest = substr(rest, RSTART + RLENGTH)
+    }
+    print made rest
+}' "$source/page.html.in" >"$work/page.html"
+mv "$work/page.html" "$output"

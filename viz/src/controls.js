@@ -1,0 +1,200 @@
+// Pointer and keyboard: what each does to the state.
+
+import { byId } from "./dom.js";
+
+const ZOOM_STEP = 1.3;
+const PAN_STEP = 0.12;
+const CLICK_SLOP = 4; // pixels that a click may wander
+
+export class Controls {
+  constructor(recording, store, timeline, tip) {
+    Object.assign(this, { recording, store, timeline, tip });
+    this.over = byId("over");
+    this.over.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.over.addEventListener("pointerdown", (event) => this.press(event));
+    this.over.addEventListener("pointermove", (event) => this.hover(event));
+    this.over.addEventListener("pointerleave", () => this.leave());
+    this.over.addEventListener("dblclick", (event) => this.doubleClick(event));
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  place(event) {
+    const box = this.over.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  /** Shows a window of time, as far as the recording reaches. */
+  moveTo(start, end) {
+    const { duration, timeUnit } = this.recording;
+    const span = Math.min(Math.max(end - start, 20 / timeUnit), duration);
+    const from = Math.min(Math.max(start, 0), duration - span);
+    this.store.set({ start: from, end: from + span });
+  }
+
+  zoomTime(factor, around) {
+    const { start, end } = this.store.state;
+    const middle = around ?? (start + end) / 2;
+    this.moveTo(middle - (middle - start) * factor, middle + (end - middle) * factor);
+  }
+
+  panTime(share) {
+    const { start, end } = this.store.state;
+    this.moveTo(start + share * (end - start), end + share * (end - start));
+  }
+
+  moveBytes(low, high) {
+    const [, top] = [0, this.fullRange()];
+    const span = Math.min(Math.max(high - low, 64), top);
+    const from = Math.min(Math.max(low, 0), top - span);
+    this.store.set(span >= top ? { low: 0, high: null } : { low: from, high: from + span });
+  }
+
+  /** Upper end of the byte axis when all of it is shown. */
+  fullRange() {
+    const { low, high } = this.store.state;
+    this.store.state.high = null;
+    const [, top] = this.timeline.range();
+    Object.assign(this.store.state, { low, high });
+    return top;
+  }
+
+  zoomBytes(factor, around) {
+    const [low, high] = this.timeline.range();
+    const middle = around ?? (low + high) / 2;
+    this.moveBytes(middle - (middle - low) * factor, middle + (high - middle) * factor);
+  }
+
+  panBytes(share) {
+    const [low, high] = this.timeline.range();
+    this.moveBytes(low + share * (high - low), high + share * (high - low));
+  }
+
+  fit() {
+    this.store.set({ start: 0, end: this.recording.duration, low: 0, high: null });
+  }
+
+  /** The peak in the middle; closer than before, so that it can be seen which blocks make it. */
+  goToPeak() {
+    const { peak, time } = this.timeline.track;
+    this.goTo(peak.event < 0 ? 0 : time[peak.event]);
+  }
+
+  goTo(time) {
+    const { start, end } = this.store.state;
+    const span = Math.min(end - start, this.recording.duration / 5);
+    this.moveTo(time - span / 2, time + span / 2);
+    this.store.set({ low: 0, high: null });
+  }
+
+  clear() {
+    this.store.set({ pinned: -1, site: -1, hover: -1 });
+  }
+
+  wheel(event) {
+    event.preventDefault();
+    const [x, y] = this.place(event);
+    const lines = event.deltaMode === 1 ? 33 : 1;
+    const amount = (event.deltaY || event.deltaX) * lines;
+    if (event.shiftKey) this.zoomBytes(1.0015 ** amount, this.timeline.bytesAt(y));
+    else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.panTime(event.deltaX * lines / 1000);
+    else this.zoomTime(1.0015 ** amount, this.timeline.timeAt(x));
+  }
+
+  press(event) {
+    if (event.button !== 0) return;
+    const [x, y] = this.place(event);
+    const { start, end } = this.store.state;
+    const [low, high] = this.timeline.range();
+    const zoomed = this.store.state.high !== null;
+    let moved = false;
+    this.dragging = true;
+    this.over.setPointerCapture(event.pointerId);
+    const drag = (now) => {
+      const [dx, dy] = [this.place(now)[0] - x, this.place(now)[1] - y];
+      if (!moved && Math.hypot(dx, dy) < CLICK_SLOP) return;
+      moved = true;
+      this.tip.hide();
+      const shift = dx / this.timeline.width * (end - start);
+      this.moveTo(start - shift, end - shift);
+      const rise = dy / this.timeline.height * (high - low);
+      if (zoomed) this.moveBytes(low + rise, high + rise);
+    };
+    const stop = (now) => {
+      this.over.removeEventListener("pointermove", drag);
+      this.dragging = false;
+      if (!moved && now.type === "pointerup") this.click(x, y);
+    };
+    this.over.addEventListener("pointermove", drag);
+    this.over.addEventListener("pointerup", stop, { once: true });
+    this.over.addEventListener("pointercancel", stop, { once: true });
+  }
+
+  click(x, y) {
+    const id = this.timeline.pick(x, y);
+    this.store.set({ pinned: id === this.store.state.pinned ? -1 : id });
+  }
+
+  /** A block fills the window with its life; empty ground shows everything. */
+  doubleClick(event) {
+    const id = this.timeline.pick(...this.place(event));
+    if (id < 0) {
+      this.fit();
+      return;
+    }
+    const { track } = this.timeline;
+    const birth = Math.max(track.birthTime(id), 0);
+    const death = Math.min(track.deathTime(id), this.recording.duration);
+    const margin = (death - birth) * 0.15;
+    this.moveTo(birth - margin, death + margin);
+    this.store.set({ pinned: id });
+  }
+
+  hover(event) {
+    if (this.dragging) return;
+    const id = this.timeline.pick(...this.place(event));
+    this.store.set({ hover: id });
+    if (id >= 0) this.tip.show(this.timeline.track, id, event.clientX, event.clientY);
+    else this.tip.hide();
+  }
+
+  leave() {
+    this.tip.hide();
+    this.store.set({ hover: -1 });
+  }
+
+  /** The block above or below the pinned one, or the largest of the peak where none is pinned. */
+  stepBlock(direction) {
+    const { pinned } = this.store.state;
+    const { track, timeline } = { track: this.timeline.track, timeline: this.timeline };
+    const seen = pinned >= 0 ? Math.max(track.blocks.birth[pinned], timeline.chosen.first) : track.peak.event;
+    const ids = track.cursor.seek(seen).ids();
+    if (!ids.length) return;
+    const at = ids.indexOf(pinned);
+    if (at < 0) {
+      this.store.set({ pinned: ids.reduce((best, id) => track.bytesOf(id) > track.bytesOf(best) ? id : best) });
+    } else if (ids[at + direction] !== undefined) {
+      this.store.set({ pinned: ids[at + direction] });
+    }
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const help = byId("help");
+    if (help.open) return; // the dialog closes itself
+    const actions = {
+      w: () => this.zoomTime(1 / ZOOM_STEP), s: () => this.zoomTime(ZOOM_STEP),
+      a: () => this.panTime(-PAN_STEP), d: () => this.panTime(PAN_STEP),
+      W: () => this.zoomBytes(1 / ZOOM_STEP), S: () => this.zoomBytes(ZOOM_STEP),
+      A: () => this.panBytes(-PAN_STEP), D: () => this.panBytes(PAN_STEP),
+      ArrowLeft: () => this.panTime(-PAN_STEP), ArrowRight: () => this.panTime(PAN_STEP),
+      ArrowUp: () => this.stepBlock(1), ArrowDown: () => this.stepBlock(-1),
+      f: () => this.fit(), p: () => this.goToPeak(), Escape: () => this.clear(), "?": () => help.showModal(),
+    };
+    const action = actions[event.key] ?? (event.shiftKey ? undefined : actions[event.key.toLowerCase()]);
+    const scrolls = event.key.startsWith("Arrow") && event.target !== document.body && event.target !== this.over;
+    if (!action || scrolls) return;
+    event.preventDefault();
+    action();
+  }
+}

@@ -1,0 +1,109 @@
+// Events that are not about a block: steps, regions, marks, out-of-memory, reserved bytes. Times are in the page's unit.
+
+import { upperBound } from "./track.js";
+import { readNumbers, readUint32s } from "./varint.js";
+
+export const NOTE_COLUMNS = ["type", "time", "thread", "track", "name", "bytes", "site"];
+
+const OOM = 4;
+const STEP = 5;
+const REGION_BEGIN = 6;
+const REGION_END = 7;
+const MARK = 8;
+const RESERVED = 9;
+const START = 10;
+const STOP = 11;
+
+export class Notes {
+  /**
+   * @param {object} columns by name: {bytes, count}
+   * @param {import("./stacks.js").Stacks} stacks for the names
+   * @param {number} end of the recording
+   */
+  constructor(columns, stacks, end) {
+    const count = columns.type.count;
+    const type = columns.type.bytes;
+    const time = readNumbers(columns.time.bytes, count);
+    const thread = readUint32s(columns.thread.bytes, count);
+    const track = readUint32s(columns.track.bytes, count);
+    const name = readUint32s(columns.name.bytes, count);
+    const bytes = readNumbers(columns.bytes.bytes, count);
+    const site = readUint32s(columns.site.bytes, count);
+    this.steps = []; // {time, end, name, index}
+    this.marks = []; // {time, name, kind: "mark" | "oom" | "start" | "stop", bytes, track, site}
+    this.regions = []; // {start, end, name, thread, depth}, by start
+    this.reserved = new Map(); // by track: {time: [], bytes: []}
+    const open = new Map(); // by thread
+    for (let i = 0, now = 0; i < count; i++) {
+      now += time[i];
+      const text = stacks.string(name[i]);
+      switch (type[i]) {
+      case STEP:
+        if (this.steps.length) this.steps.at(-1).end = now;
+        this.steps.push({ time: now, end, name: text, index: this.steps.length + 1 });
+        break;
+      case REGION_BEGIN: {
+        const stack = open.get(thread[i]) ?? [];
+        const region = { start: now, end, name: text, thread: thread[i], depth: stack.length };
+        open.set(thread[i], stack);
+        stack.push(region);
+        this.regions.push(region);
+        break;
+      }
+      case REGION_END: {
+        // Ends the innermost region of that name and what was opened inside it.
+        const stack = open.get(thread[i]) ?? [];
+        const at = stack.findLastIndex((region) => region.name === text);
+        if (at >= 0) for (const region of stack.splice(at)) region.end = now;
+        break;
+      }
+      case RESERVED: {
+        const line = this.reserved.get(track[i]) ?? { time: [], bytes: [] };
+        this.reserved.set(track[i], line);
+        line.time.push(now);
+        line.bytes.push(bytes[i]);
+        break;
+      }
+      case OOM:
+      case MARK:
+      case START:
+      case STOP:
+        this.marks.push({
+          time: now, name: text, kind: { [OOM]: "oom", [MARK]: "mark", [START]: "start", [STOP]: "stop" }[type[i]],
+          bytes: bytes[i], track: track[i], site: site[i] - 1,
+        });
+        break;
+      default:
+        break;
+      }
+    }
+    this.stepTimes = Float64Array.from(this.steps, (step) => step.time);
+    this.lanes = this.assignLanes();
+  }
+
+  /** The step that a time falls into, or undefined. */
+  stepAt(time) {
+    return this.steps[upperBound(this.stepTimes, time) - 1];
+  }
+
+  /** Names of the regions open at a time, outermost first, of the thread with most regions that has any. */
+  regionsAt(time) {
+    return this.regions.filter((region) => region.start <= time && time < region.end)
+      .sort((a, b) => a.thread - b.thread || a.depth - b.depth);
+  }
+
+  /** A lane for every (thread, depth) that has regions, the busiest thread first. */
+  assignLanes() {
+    const lanes = new Map();
+    for (const region of this.regions) {
+      const key = region.thread * 64 + Math.min(region.depth, 63);
+      const lane = lanes.get(key) ?? { thread: region.thread, depth: region.depth, regions: [] };
+      lanes.set(key, lane);
+      lane.regions.push(region);
+    }
+    const busy = new Map();
+    for (const region of this.regions) busy.set(region.thread, (busy.get(region.thread) ?? 0) + 1);
+    return [...lanes.values()].sort((a, b) =>
+      busy.get(b.thread) - busy.get(a.thread) || a.thread - b.thread || a.depth - b.depth);
+  }
+}

@@ -1,0 +1,37 @@
+// A recording as the views see it. Tracks are unpacked when they are first shown.
+
+import { NOTE_COLUMNS, Notes } from "./notes.js";
+import { STACK_COLUMNS, Stacks } from "./stacks.js";
+import { TRACK_COLUMNS, Track } from "./track.js";
+import { readNumbers } from "./varint.js";
+
+export class Recording {
+  /** @param {import("./archive.js").Archive} archive */
+  static async open(archive) {
+    const [stacks, notes, size] = await Promise.all([
+      archive.group("stack", STACK_COLUMNS), archive.group("note", NOTE_COLUMNS), archive.group("size", ["bytes"]),
+    ]);
+    return new Recording(archive, new Stacks(stacks), notes, size.bytes);
+  }
+
+  constructor(archive, stacks, notes, sizeColumn) {
+    this.archive = archive;
+    this.header = archive.header;
+    this.stacks = stacks;
+    this.timeUnit = this.header.time_unit_ns;
+    this.duration = Math.max(1, Math.ceil(this.header.duration_ns / this.timeUnit));
+    this.notes = new Notes(notes, stacks, this.duration);
+    this.sizes = new Float64Array(sizeColumn.count + 1);
+    this.sizes.set(readNumbers(sizeColumn.bytes, sizeColumn.count), 1);
+    this.tracks = new Map();
+  }
+
+  async track(index) {
+    if (!this.tracks.has(index)) {
+      const columns = await this.archive.group("t" + index, TRACK_COLUMNS);
+      const units = { timeUnit: this.timeUnit, addressShift: this.header.address_shift };
+      this.tracks.set(index, new Track(this.header.tracks[index], columns, this.sizes, units));
+    }
+    return this.tracks.get(index);
+  }
+}

@@ -1,0 +1,159 @@
+// Sites, their stacks as a tree of nodes, frames and strings.
+
+import { readNumbers, readUint32s } from "./varint.js";
+
+export const STACK_COLUMNS = ["site", "headline", "parent", "frame", "language", "module", "address", "lines", "line",
+  "user", "length", "text"];
+
+const PYTHON = 1;
+
+/** @typedef {{function: string, file: string, line: number, module: string, address: number, python: boolean,
+ *             user: boolean, cut: boolean}} Frame  user: Python code of neither a package nor Python itself */
+
+function hashText(hash, text) {
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash;
+}
+
+/** A number for a name, the same in every run. */
+export function hashName(name) {
+  const hash = hashText(0x811c9dc5, name);
+  return (hash ^ hash >>> 15) >>> 0;
+}
+
+export function baseName(path) {
+  return path.slice(path.lastIndexOf("/") + 1);
+}
+
+export class Stacks {
+  constructor(columns) {
+    const { site, headline, parent, frame, language, module, address, lines, line, user, length, text } = columns;
+    this.node = readUint32s(site.bytes, site.count);
+    this.headline = readUint32s(headline.bytes, headline.count);
+    this.parent = new Uint32Array(parent.count + 1);
+    this.frame = new Uint32Array(parent.count + 1);
+    const back = readUint32s(parent.bytes, parent.count);
+    this.frame.set(readUint32s(frame.bytes, frame.count), 1);
+    for (let i = 1; i <= parent.count; i++) this.parent[i] = i - back[i - 1];
+    this.language = language.bytes;
+    this.module = readUint32s(module.bytes, module.count);
+    this.address = readNumbers(address.bytes, address.count);
+    const counts = readUint32s(lines.bytes, lines.count);
+    this.firstLine = new Uint32Array(counts.length + 1);
+    for (let i = 0; i < counts.length; i++) this.firstLine[i + 1] = this.firstLine[i] + counts[i];
+    this.lines = readUint32s(line.bytes, line.count * 3);
+    this.user = user.bytes;
+    const lengths = readUint32s(length.bytes, length.count);
+    this.textAt = new Float64Array(lengths.length + 1);
+    for (let i = 0; i < lengths.length; i++) this.textAt[i + 1] = this.textAt[i] + lengths[i];
+    this.text = text.bytes;
+    this.decoder = new TextDecoder();
+    this.strings = new Array(lengths.length);
+    this.described = new Array(this.node.length);
+    this.frameHashes = new Map();
+  }
+
+  get count() {
+    return this.node.length;
+  }
+
+  string(id) {
+    const known = this.strings[id];
+    if (known !== undefined) return known;
+    return this.strings[id] = this.decoder.decode(this.text.subarray(this.textAt[id], this.textAt[id + 1]));
+  }
+
+  /** The source-level frames of one frame, innermost first. */
+  framesOf(frame) {
+    const python = this.language[frame] === PYTHON;
+    const module = this.string(this.module[frame]);
+    const address = this.address[frame];
+    const out = [];
+    for (let i = this.firstLine[frame]; i < this.firstLine[frame + 1]; i++) {
+      const file = this.string(this.lines[3 * i + 1]);
+      out.push({
+        function: this.string(this.lines[3 * i]), file, line: this.lines[3 * i + 2], module, address, python,
+        user: this.user[i] === 1, cut: false,
+      });
+    }
+    if (!out.length) {
+      out.push({ function: "", file: "", line: 0, module, address, python, user: false, cut: false });
+    }
+    return out;
+  }
+
+  /** @returns {Frame[]} a site's stack, innermost first */
+  stack(site) {
+    const out = [];
+    for (let node = this.node[site]; node !== 0; node = this.parent[node]) {
+      if (this.frame[node] === 0) {
+        out.push({ function: "", file: "", line: 0, module: "", address: 0, python: false, user: false, cut: true });
+      } else {
+        out.push(...this.framesOf(this.frame[node] - 1));
+      }
+    }
+    return out;
+  }
+
+  /** What a site is called in a line, and where in a library it was when that is elsewhere. */
+  describe(site) {
+    const known = this.described[site];
+    if (known) return known;
+    const stack = this.stack(site);
+    const head = stack[this.headline[site] - 1];
+    const inner = stack.find((frame) => frame.python);
+    return this.described[site] = {
+      name: head ? frameName(head) : "no stack",
+      place: head ? framePlace(head) : "",
+      inside: inner && head.python && inner !== head ? frameName(inner) + "  " + framePlace(inner) : "",
+    };
+  }
+
+  /** A number that is the same for the same source lines in every run: addresses and modules are left out of it. */
+  hash(site) {
+    let python = false;
+    for (let node = this.node[site]; node !== 0 && !python; node = this.parent[node]) {
+      python = this.frame[node] !== 0 && this.language[this.frame[node] - 1] === PYTHON;
+    }
+    let hash = 0x811c9dc5;
+    for (let node = this.node[site]; node !== 0; node = this.parent[node]) {
+      const frame = this.frame[node] - 1;
+      if (frame < 0 || (python && this.language[frame] !== PYTHON)) continue;
+      hash = Math.imul(hash ^ this.frameHash(frame), 0x01000193);
+    }
+    hash ^= hash >>> 15;
+    hash = Math.imul(hash, 0x2c1b3c6d);
+    return (hash ^ hash >>> 13) >>> 0;
+  }
+
+  frameHash(frame) {
+    const known = this.frameHashes.get(frame);
+    if (known !== undefined) return known;
+    let hash = 0x811c9dc5;
+    for (const { function: name, file, line } of this.framesOf(frame)) {
+      hash = Math.imul(hashText(hashText(hash, name), baseName(file)) ^ line, 0x01000193);
+    }
+    this.frameHashes.set(frame, hash);
+    return hash;
+  }
+}
+
+export function frameName(frame) {
+  if (frame.cut) return "… stack cut here …";
+  if (frame.function) return frame.function;
+  return frame.address ? "0x" + frame.address.toString(16) : "unknown";
+}
+
+/** `model.py:88`, or the shared object of a native frame without a source line. */
+export function framePlace(frame) {
+  if (frame.file) return baseName(frame.file) + (frame.line ? ":" + frame.line : "");
+  return baseName(frame.module);
+}
+
+/** A stack as text, innermost first, as a person would paste it into an issue. */
+export function stackText(stack) {
+  return stack.map((frame) => {
+    const place = frame.file ? frame.file + (frame.line ? ":" + frame.line : "") : frame.module;
+    return place ? frameName(frame) + "  (" + place + ")" : frameName(frame);
+  }).join("\n");
+}

@@ -1,0 +1,33 @@
+// What each pixel column of a time window shows: the state with the most bytes in it, and the lowest total.
+
+import { lowerBound } from "../data/track.js";
+
+/**
+ * @param {import("../data/track.js").Track} track
+ * @returns {{state: Int32Array, max: Float64Array, min: Float64Array, first: number, last: number}} first and last: the
+ *          states at the window's two ends
+ */
+export function chooseColumns(track, start, end, width) {
+  const state = new Int32Array(width);
+  const max = new Float64Array(width);
+  const min = new Float64Array(width);
+  const out = { max: 0, min: 0, at: -1 };
+  const scale = (end - start) / width;
+  let from = lowerBound(track.time, start);
+  const first = from - 1;
+  for (let x = 0; x < width; x++) {
+    const to = lowerBound(track.time, start + (x + 1) * scale, from);
+    if (to === from && x > 0) {
+      // No event: the state in which the column before ended.
+      out.at = to - 1;
+      out.max = out.min = state[x - 1] === to - 1 ? max[x - 1] : track.totalAt(to - 1);
+    } else {
+      track.range(from - 1, to - 1, out);
+    }
+    state[x] = out.at;
+    max[x] = out.max;
+    min[x] = out.min;
+    from = to;
+  }
+  return { state, max, min, first, last: from - 1 };
+}

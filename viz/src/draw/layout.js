@@ -1,0 +1,77 @@
+// Which block each pixel of the plot shows. The result is also how a pointer finds its block.
+//
+// Blocks lie on each other in order of allocation. A block covers the rows between its rounded lower and upper edge, so
+// blocks lower than a row share rows and nothing is left out or summarised.
+
+export const NOTHING = -1;
+
+/**
+ * Fills `pick`, column by column, top row first: pick[x * height + y].
+ * @param {import("../data/track.js").Track} track
+ * @param {{state: Int32Array}} columns
+ * @param {number} low @param {number} high the bytes at the lower and upper edge
+ */
+export function layOut(track, columns, low, high, width, height, pick) {
+  const { state } = columns;
+  for (let x = 0; x < width; x++) {
+    const at = x * height;
+    if (x > 0 && state[x] === state[x - 1]) {
+      pick.copyWithin(at, at - height, at);
+    } else {
+      layOutColumn(track.cursor.seek(state[x]), low, high, height, pick, at);
+    }
+  }
+}
+
+function layOutColumn(live, low, high, height, pick, at) {
+  const { bits, wordBytes, groupMask, groupBytes, sizeIndex, sizes } = live;
+  const scale = height / (high - low);
+  const groups = groupMask.length;
+  let below = 0; // bytes under the next block
+  let row = 0; // rows filled, from the lower edge
+  for (let group = 0; group < groups && row < height; group++) {
+    if (groupMask[group] === 0) continue;
+    const groupEnd = below + groupBytes[group];
+    if (Math.round((groupEnd - low) * scale) <= row) {
+      below = groupEnd;
+      continue;
+    }
+    for (let mask = groupMask[group]; mask !== 0; mask &= mask - 1) {
+      const word = (group << 5) + 31 - Math.clz32(mask & -mask);
+      const wordEnd = below + wordBytes[word];
+      if (Math.round((wordEnd - low) * scale) <= row) {
+        below = wordEnd;
+        continue;
+      }
+      for (let rest = bits[word]; rest !== 0; rest &= rest - 1) {
+        const id = (word << 5) + 31 - Math.clz32(rest & -rest);
+        below += sizes[sizeIndex[id]];
+        const end = Math.min(Math.round((below - low) * scale), height);
+        if (end > row) {
+          const to = at + height - row;
+          for (let i = at + height - end; i < to; i++) pick[i] = id;
+          row = end;
+        }
+      }
+    }
+  }
+  pick.fill(NOTHING, at, at + height - row);
+}
+
+/**
+ * The rows of a block in the columns from..to (to not included): [x, top, bottom, x, top, bottom, ...].
+ * A block that is lower than a row may have none.
+ */
+export function outlineOf(pick, height, id, from, to) {
+  const out = [];
+  for (let x = from; x < to; x++) {
+    const at = x * height;
+    let top = 0;
+    while (top < height && pick[at + top] !== id) top++;
+    if (top === height) continue;
+    let bottom = top + 1;
+    while (bottom < height && pick[at + bottom] === id) bottom++;
+    out.push(x, top, bottom);
+  }
+  return out;
+}

@@ -1,0 +1,116 @@
+// Opens the recording in the page and joins data, views and controls.
+
+import { readAddress, writeAddress } from "./address.js";
+import { Archive } from "./data/archive.js";
+import { Recording } from "./data/recording.js";
+import { Controls } from "./controls.js";
+import { byId, element } from "./dom.js";
+import { formatBytes, formatCount } from "./format.js";
+import { Store } from "./store.js";
+import { Theme } from "./theme.js";
+import { BlockPanel } from "./views/block.js";
+import { Minimap } from "./views/minimap.js";
+import { SiteTable } from "./views/sites.js";
+import { drawTiles } from "./views/tiles.js";
+import { Timeline } from "./views/timeline.js";
+import { Tip } from "./views/tip.js";
+
+/** Says on the page what went wrong; nobody reads a console. */
+function fail(error) {
+  const message = error instanceof Error ? error.message : String(error);
+  byId("error").replaceChildren(element("strong", {}, "This page cannot show its recording. "), message);
+  byId("error").hidden = false;
+  document.documentElement.dataset.ready = "error";
+}
+
+function drawHead(header) {
+  byId("name").textContent = header.title;
+  byId("command").textContent = header.command.join(" ");
+  byId("command").title = header.command.join(" ");
+  const when = new Date(header.start_unix_ms);
+  byId("origin").textContent = [header.host, header.start_unix_ms ? when.toLocaleString() : "", "memprof " +
+    header.version].filter(Boolean).join(" · ");
+  byId("tracks").replaceChildren(...header.tracks.map((track, i) =>
+    element("option", { value: i }, `${track.id}  ${formatBytes(track.peak_bytes)}`)));
+}
+
+class Page {
+  constructor(recording, store, theme) {
+    this.recording = recording;
+    this.store = store;
+    this.timeline = new Timeline(recording, store);
+    this.tip = new Tip(recording);
+    this.controls = new Controls(recording, store, this.timeline, this.tip);
+    this.minimap = new Minimap(recording, store, (start, end) => this.controls.moveTo(start, end));
+    this.panel = new BlockPanel(recording, store);
+    this.table = new SiteTable(recording, store);
+    byId("theme").addEventListener("click", () => theme.toggle());
+    byId("fit").addEventListener("click", () => this.controls.fit());
+    byId("help-open").addEventListener("click", () => byId("help").showModal());
+    byId("tracks").addEventListener("change", (event) => this.changeTrack(Number(event.target.value)));
+    store.subscribe((state, changed) => this.changed(state, changed));
+  }
+
+  async changeTrack(index) {
+    this.store.set({ hover: -1, pinned: -1, site: -1, low: 0, high: null });
+    await this.showTrack(index);
+  }
+
+  async showTrack(index) {
+    const track = await this.recording.track(index);
+    this.track = track;
+    this.store.set({ track: index });
+    byId("tracks").value = String(index);
+    if (this.store.state.pinned >= track.blocks.count) this.store.set({ pinned: -1 });
+    drawTiles(this.recording, track, () => this.controls.goToPeak(), () => this.controls.goTo(this.recording.duration));
+    for (const view of [this.timeline, this.minimap, this.panel, this.table]) view.show(track);
+  }
+
+  changed(state, changed) {
+    if (changed.has("frame")) {
+      this.drawn();
+      return;
+    }
+    if (["start", "end", "low", "high", "pinned", "site", "track"].some((key) => changed.has(key))) {
+      clearTimeout(this.addressTimer);
+      this.addressTimer = setTimeout(() =>
+        history.replaceState(null, "", writeAddress(this.store.state, this.recording)), 150);
+    }
+  }
+
+  /** After every frame. */
+  drawn() {
+    const { timeline } = this;
+    const { blocks } = timeline.track.info;
+    byId("in-view").textContent = `${formatCount(timeline.inView)} of ${formatCount(blocks)} blocks in view, all drawn`;
+    byId("over").setAttribute("aria-label", timeline.describe());
+    document.documentElement.dataset.ready = "true";
+  }
+}
+
+async function start() {
+  const archive = new Archive(document);
+  const { header } = archive;
+  drawHead(header);
+  if (!header.tracks.length) throw new Error("It holds no events.");
+  const store = new Store({
+    track: header.track, start: 0, end: 1, low: 0, high: null, hover: -1, pinned: -1, site: -1, dark: false, frame: 0,
+  });
+  const theme = new Theme(store);
+  const recording = await Recording.open(archive);
+  store.set({ end: recording.duration, ...readAddress(location.hash, recording) });
+  const page = new Page(recording, store, theme);
+  await page.showTrack(store.state.track);
+  window.memprof = {
+    recording, store, page,
+    /** The block at a place of the viewport, or -1. */
+    pick(x, y) {
+      const box = byId("over").getBoundingClientRect();
+      return page.timeline.pick(x - box.left, y - box.top);
+    },
+  };
+}
+
+window.addEventListener("error", (event) => fail(event.error ?? event.message));
+window.addEventListener("unhandledrejection", (event) => fail(event.reason));
+start().catch(fail);

@@ -1,0 +1,147 @@
+// The panel that says everything about the block under the pointer, or the pinned one.
+
+import { byId, copyText, element } from "../dom.js";
+import { frameName, framePlace, stackText } from "../data/stacks.js";
+import { formatBytes, formatCount, formatDuration, formatExact, formatMoment } from "../format.js";
+import { siteTotals } from "../data/sites.js";
+
+export class BlockPanel {
+  constructor(recording, store) {
+    this.recording = recording;
+    this.store = store;
+    this.box = byId("block");
+    store.subscribe((state, changed) => {
+      if (changed.has("hover") || changed.has("pinned")) this.draw();
+    });
+  }
+
+  show(track) {
+    this.track = track;
+    this.shown = undefined;
+    this.draw();
+  }
+
+  draw() {
+    const { hover, pinned } = this.store.state;
+    const id = pinned >= 0 ? pinned : hover;
+    if (id < 0 && this.shown >= 0 && pinned < 0) return; // what was looked at last stays readable
+    if (this.shown === id && this.wasPinned === pinned) return;
+    this.shown = id;
+    this.wasPinned = pinned;
+    if (id < 0) this.box.replaceChildren(this.hint());
+    else this.box.replaceChildren(...this.content(id, pinned === id));
+  }
+
+  clear() {
+    this.shown = undefined;
+    this.draw();
+  }
+
+  hint() {
+    return element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here. " +
+      "Wheel or W/S zooms, drag or A/D moves, F shows everything, P goes to the peak, ? lists the keys.");
+  }
+
+  content(id, pinned) {
+    const { track, recording } = this;
+    const site = track.blocks.site[id];
+    const description = recording.stacks.describe(site);
+    const stack = recording.stacks.stack(site);
+    const copy = element("button", { type: "button", id: "copy-stack", onclick: async () => {
+      copy.textContent = await copyText(stackText(stack)) ? "Copied" : "Could not copy";
+      setTimeout(() => { copy.textContent = "Copy stack"; }, 1500);
+    } }, "Copy stack");
+    const same = element("button", { type: "button", onclick: () => {
+      this.store.set({ site: this.store.state.site === site ? -1 : site });
+    } }, "Show its site");
+    return [
+      element("div", { class: "block-head" },
+        element("strong", { class: "block-bytes" }, track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
+        element("span", { class: "soft" }, pinned ? "pinned; Esc lets go" : "")),
+      element("div", { class: "block-site" }, description.name, " ",
+        element("span", { class: "soft" }, description.place)),
+      this.facts(id, site),
+      element("div", { class: "buttons" }, copy, same),
+      element("h3", {}, "Stack, innermost first"),
+      this.stackList(stack),
+    ];
+  }
+
+  facts(id, site) {
+    const { track, recording } = this;
+    const unit = recording.timeUnit;
+    const birth = track.birthTime(id);
+    const death = track.deathTime(id);
+    const thread = recording.header.threads[track.thread(id)];
+    const from = track.resizedFrom(id);
+    const rows = [
+      ["size", track.sizeKnown(id) ? formatExact(track.bytesOf(id)) : "not known: only its free was seen"],
+      ["born", birth < 0 ? "before the recording began" : formatMoment(birth * unit, unit)],
+      ["freed", death === Infinity ? "live at the end" : formatMoment(death * unit, unit)],
+      ["lived", this.lifeText(id)],
+      ["where", this.momentText(birth)],
+      ["thread", birth < 0 || !thread ? null : `${thread.tid}${thread.name ? " " + thread.name : ""}`],
+      ["address", track.address(id) ? "0x" + track.address(id).toString(16) : null],
+      ["kind", recording.header.kinds[track.kind(id)] ?? null],
+      ["resized", from < 0 ? null : "from " + formatBytes(track.bytesOf(from))],
+      ["its site", this.siteText(site)],
+    ];
+    return element("dl", {}, ...rows.filter(([, value]) => value).flatMap(([name, value]) =>
+      [element("dt", {}, name), element("dd", {}, value)]));
+  }
+
+  lifeText(id) {
+    const { track, recording } = this;
+    const birth = track.birthTime(id);
+    const death = track.deathTime(id);
+    const end = death === Infinity ? recording.duration : death;
+    const life = end - Math.max(birth, 0);
+    const text = life === 0 && recording.timeUnit > 1 ? "less than 1 µs" : formatDuration(life * recording.timeUnit);
+    return birth < 0 || death === Infinity ? "at least " + text : text;
+  }
+
+  /** "step 3, forward > attention" */
+  momentText(time) {
+    if (time < 0) return null;
+    const step = this.recording.notes.stepAt(time);
+    const regions = this.recording.notes.regionsAt(time).map((region) => region.name);
+    const parts = [];
+    if (step) parts.push(step.name || `step ${step.index}`);
+    if (regions.length) parts.push(regions.join(" › "));
+    return parts.join(", ") || null;
+  }
+
+  siteText(site) {
+    const { blocks, bytes } = siteTotals(this.track, site);
+    return blocks === 1 ? "this block alone" : `${formatCount(blocks)} blocks like it, ${formatBytes(bytes)} in all`;
+  }
+
+  /** Python frames stand out; runs of native frames fold away where there are Python frames. */
+  stackList(stack) {
+    const list = element("ol", { class: "stack" });
+    const python = stack.some((frame) => frame.python);
+    for (let i = 0; i < stack.length;) {
+      let j = i;
+      while (j < stack.length && python && !stack[j].python && !stack[j].cut) j++;
+      if (j > i) {
+        list.append(element("li", {}, element("details", {},
+          element("summary", {}, `${j - i} native frame${j - i > 1 ? "s" : ""}`),
+          element("ol", { class: "stack" }, ...stack.slice(i, j).map((frame) => this.frameItem(frame))))));
+        i = j;
+      } else {
+        list.append(this.frameItem(stack[i]));
+        i++;
+      }
+    }
+    if (!stack.length) list.append(element("li", { class: "soft" }, "no stack was recorded"));
+    return list;
+  }
+
+  frameItem(frame) {
+    const kind = frame.cut ? "cut" : frame.user ? "python" : frame.python ? "python library" : "native";
+    const place = frame.file ? `${frame.file}${frame.line ? ":" + frame.line : ""}` : frame.module;
+    return element("li", { class: kind, title: `${frameName(frame)}\n${place}` },
+      element("span", { class: "function" }, frameName(frame)), " ",
+      element("span", { class: "place" }, framePlace(frame)));
+  }
+}

@@ -1,0 +1,98 @@
+// All of the recording in a strip, with the window that the plot shows; the window can be dragged and sized.
+
+import { byId, inNextFrame } from "../dom.js";
+import { chooseColumns } from "../draw/columns.js";
+
+const LEFT = 74; // as the plot's
+const RIGHT = 10;
+const HANDLE = 6;
+
+export class Minimap {
+  constructor(recording, store, moveTo) {
+    this.recording = recording;
+    this.store = store;
+    this.moveTo = moveTo;
+    this.canvas = byId("minimap");
+    this.draw = inNextFrame(() => this.drawNow());
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    store.subscribe((state, changed) => {
+      if (["start", "end", "dark"].some((key) => changed.has(key))) this.draw();
+    });
+    this.canvas.addEventListener("pointerdown", (event) => this.grab(event));
+  }
+
+  show(track) {
+    this.track = track;
+    this.columns = null;
+    this.draw();
+  }
+
+  x(time) {
+    return LEFT + time / this.recording.duration * this.width;
+  }
+
+  drawNow() {
+    if (!this.track) return;
+    const ratio = window.devicePixelRatio || 1;
+    const { clientWidth, clientHeight: height } = this.canvas;
+    this.width = Math.max(clientWidth - LEFT - RIGHT, 10);
+    Object.assign(this.canvas, { width: Math.round(clientWidth * ratio), height: Math.round(height * ratio) });
+    const count = Math.round(this.width * ratio);
+    if (!this.columns || this.columns.state.length !== count) {
+      this.columns = chooseColumns(this.track, 0, this.recording.duration, count);
+    }
+    const style = getComputedStyle(document.documentElement);
+    const ink = (name) => style.getPropertyValue("--" + name).trim();
+    const context = this.canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const scale = (height - 2) / Math.max(this.track.peak.bytes, 1);
+    this.fill(context, this.columns.max, ratio, height, scale, ink("area-light"));
+    this.fill(context, this.columns.min, ratio, height, scale, ink("area"));
+    const { start, end } = this.store.state;
+    const from = this.x(start);
+    const to = this.x(end);
+    context.fillStyle = ink("veil");
+    context.fillRect(LEFT, 0, from - LEFT, height);
+    context.fillRect(to, 0, LEFT + this.width - to, height);
+    context.strokeStyle = ink("accent");
+    context.lineWidth = 1.5;
+    context.strokeRect(from + 0.75, 0.75, Math.max(to - from - 1.5, 1), height - 1.5);
+    const peak = this.x(this.track.peak.event < 0 ? 0 : this.track.time[this.track.peak.event]);
+    context.fillStyle = ink("peak");
+    context.fillRect(peak - 0.75, 0, 1.5, height);
+  }
+
+  fill(context, values, ratio, height, scale, colour) {
+    context.fillStyle = colour;
+    context.beginPath();
+    context.moveTo(LEFT, height);
+    for (let i = 0; i < values.length; i++) context.lineTo(LEFT + i / ratio, height - values[i] * scale);
+    context.lineTo(LEFT + this.width, height);
+    context.fill();
+  }
+
+  grab(event) {
+    const { start, end } = this.store.state;
+    const at = (moved) => (moved.clientX - this.canvas.getBoundingClientRect().left - LEFT) / this.width *
+      this.recording.duration;
+    const near = HANDLE / this.width * this.recording.duration;
+    const time = at(event);
+    const [grabbed, span] = [time, end - start];
+    let move;
+    if (Math.abs(time - start) < near) move = (now) => this.moveTo(Math.min(now, end), Math.max(now, end));
+    else if (Math.abs(time - end) < near) move = (now) => this.moveTo(Math.min(start, now), Math.max(start, now));
+    else if (time > start && time < end && span < this.recording.duration) {
+      move = (now) => this.moveTo(start + now - grabbed, end + now - grabbed);
+    } else if (span < this.recording.duration) {
+      move = (now) => this.moveTo(now - span / 2, now + span / 2);
+      move(time);
+    } else {
+      move = (now) => this.moveTo(Math.min(grabbed, now), Math.max(grabbed, now));
+    }
+    this.canvas.setPointerCapture(event.pointerId);
+    const drag = (moved) => move(at(moved));
+    this.canvas.addEventListener("pointermove", drag);
+    this.canvas.addEventListener("pointerup", () => this.canvas.removeEventListener("pointermove", drag),
+      { once: true });
+  }
+}

@@ -1,0 +1,43 @@
+// The short text beside the pointer.
+
+import { byId, element } from "../dom.js";
+import { formatBytes, formatDuration } from "../format.js";
+
+export class Tip {
+  constructor(recording) {
+    this.recording = recording;
+    this.box = byId("tip");
+  }
+
+  /** @param {number} x @param {number} y of the viewport */
+  show(track, id, x, y) {
+    if (id !== this.shown || this.box.hidden) {
+      this.shown = id;
+      this.box.replaceChildren(...this.content(track, id));
+      this.box.hidden = false;
+    }
+    const { offsetWidth, offsetHeight } = this.box;
+    const left = x + 16 + offsetWidth > window.innerWidth ? x - 12 - offsetWidth : x + 16;
+    const top = y + 18 + offsetHeight > window.innerHeight ? y - 12 - offsetHeight : y + 18;
+    this.box.style.left = Math.max(left, 4) + "px";
+    this.box.style.top = Math.max(top, 4) + "px";
+  }
+
+  hide() {
+    this.box.hidden = true;
+  }
+
+  content(track, id) {
+    const { name, place, inside } = this.recording.stacks.describe(track.blocks.site[id]);
+    const birth = track.birthTime(id);
+    const death = track.deathTime(id);
+    const life = (death === Infinity ? this.recording.duration : death) - Math.max(birth, 0);
+    const lived = formatDuration(life * this.recording.timeUnit);
+    return [
+      element("div", {}, element("strong", {}, track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
+        death === Infinity ? `  live at the end, for ${lived}` : `  lived ${lived}`),
+      element("div", {}, name, " ", element("span", { class: "place" }, place)),
+      inside ? element("div", { class: "soft" }, inside) : element("div"),
+    ];
+  }
+}

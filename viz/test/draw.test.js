@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { byteTicks, timeTicks } from "../src/draw/axis.js";
+import { chooseColumns } from "../src/draw/columns.js";
+import { layOut, NOTHING, outlineOf } from "../src/draw/layout.js";
+import { liveAfter, makeLife, randomFrom, totalAfter, trackOf } from "./make.js";
+
+/** Each column's states by looking at every event: those that stand at its start or are reached inside it. */
+function columnsTheSlowWay(life, start, end, width) {
+  const scale = (end - start) / width;
+  const out = { max: [], min: [] };
+  for (let x = 0; x < width; x++) {
+    let state = life.events.filter((event) => event.time < start + x * scale).length - 1;
+    let total = totalAfter(life, state);
+    let [max, min] = [total, total];
+    while (state + 1 < life.events.length && life.events[state + 1].time < start + (x + 1) * scale) {
+      total = totalAfter(life, ++state);
+      if (total > max) max = total;
+      if (total < min) min = total;
+    }
+    out.max.push(max);
+    out.min.push(min);
+  }
+  return out;
+}
+
+test("every column has the peak and the lowest total of its time", () => {
+  const random = randomFrom(11);
+  for (const burst of [1, 30, 300]) {
+    const life = makeLife(random, { events: 600, burst });
+    const track = trackOf(life);
+    const end = life.events.at(-1).time + 1;
+    for (const [from, to, width] of [[0, end, 64], [0, end, 700], [end / 3, end / 2, 50], [10, 11, 8]]) {
+      const columns = chooseColumns(track, from, to, width);
+      const expected = columnsTheSlowWay(life, from, to, width);
+      assert.deepEqual([...columns.max], expected.max);
+      assert.deepEqual([...columns.min], expected.min);
+      columns.state.forEach((state, x) => assert.equal(totalAfter(life, state), expected.max[x]));
+    }
+  }
+});
+
+/** By row from the lower edge: the block whose rounded extent covers it. */
+function blocksOfColumn(life, state, low, scale, height) {
+  const rows = new Array(height).fill(NOTHING);
+  let below = 0;
+  for (const id of liveAfter(life, state)) {
+    const from = Math.round((below - low) * scale);
+    below += life.blocks[id].bytes;
+    const to = Math.round((below - low) * scale);
+    for (let row = Math.max(from, 0); row < Math.min(to, height); row++) rows[row] = id;
+  }
+  return rows;
+}
+
+test("every pixel shows the block that lies there", () => {
+  const random = randomFrom(12);
+  for (const options of [{}, { keep: 2000, base: 1500 }, { sizes: 3 }]) {
+    const life = makeLife(random, { events: 3000, ...options });
+    const track = trackOf(life);
+    const [width, height] = [25, 90];
+    const columns = chooseColumns(track, 0, life.events.at(-1).time + 1, width);
+    const top = track.peak.bytes;
+    for (const [low, high] of [[0, top * 1.05], [top * 0.4, top * 0.6], [0, top / 50]]) {
+      const pick = new Int32Array(width * height);
+      layOut(track, columns, low, high, width, height, pick);
+      for (let x = 0; x < width; x++) {
+        const expected = blocksOfColumn(life, columns.state[x], low, height / (high - low), height);
+        assert.deepEqual([...pick.subarray(x * height, (x + 1) * height)].reverse(), expected);
+      }
+    }
+  }
+});
+
+test("an outline is where the block's pixels are", () => {
+  const pick = Int32Array.from([NOTHING, 7, 7, 3, NOTHING, 7, 3, 3, 3, 3, 3, 3]);
+  assert.deepEqual(outlineOf(pick, 4, 7, 0, 3), [0, 1, 3, 1, 1, 2]);
+  assert.deepEqual(outlineOf(pick, 4, 3, 0, 3), [0, 3, 4, 1, 2, 4, 2, 0, 4]);
+  assert.deepEqual(outlineOf(pick, 4, 9, 0, 3), []);
+});
+
+test("ticks are round, in range, and told apart by their labels", () => {
+  const ranges = [[0, 1000], [0, 1500], [0, 61.4 * 2 ** 30], [30.2 * 2 ** 30, 30.21 * 2 ** 30], [0, 3 * 2 ** 40], [0, 9]];
+  for (const ticks of [byteTicks, timeTicks]) {
+    for (const [low, high] of ranges) {
+      const made = ticks(low, high, 6);
+      assert.ok(made.length >= 2 && made.length <= 16, `${made.length} ticks in ${low}..${high}`);
+      assert.ok(made.every(({ value }) => value >= low && value <= high));
+      assert.equal(new Set(made.map(({ label }) => label)).size, made.length, made.map(({ label }) => label).join());
+    }
+  }
+  assert.deepEqual(byteTicks(0, 80 * 2 ** 30, 4).map(({ label }) => label), ["0", "20 GiB", "40 GiB", "60 GiB", "80 GiB"]);
+  assert.deepEqual(timeTicks(0, 3e9, 3).map(({ label }) => label), ["0 s", "1 s", "2 s", "3 s"]);
+});

@@ -1,0 +1,107 @@
+// Columns as the program writes them, from lists; and answers found the slow way, to hold the data layer against.
+
+import { Track, TRACK_COLUMNS } from "../src/data/track.js";
+
+export function varints(values) {
+  const out = [];
+  for (let value of values) {
+    while (value >= 128) {
+      out.push(value % 128 + 128);
+      value = Math.floor(value / 128);
+    }
+    out.push(value);
+  }
+  return Uint8Array.from(out);
+}
+
+export function zigzag(value) {
+  return value >= 0 ? 2 * value : -2 * value - 1;
+}
+
+/** The same numbers in every run (mulberry32). */
+export function randomFrom(seed) {
+  return (below) => {
+    seed = seed + 0x6d2b79f5 | 0;
+    let t = Math.imul(seed ^ seed >>> 15, 1 | seed);
+    t = t + Math.imul(t ^ t >>> 7, 61 | t) ^ t;
+    return Math.floor(((t ^ t >>> 14) >>> 0) / 4294967296 * below);
+  };
+}
+
+/**
+ * A random life of a heap: {events: [{time, block, free}], blocks: [{bytes, site, address, thread, birth, death}],
+ * baseCount}.
+ */
+export function makeLife(random, { events = 2000, base = 5, sizes = 50, keep = 60, burst = 1 } = {}) {
+  const life = { events: [], blocks: [], baseCount: base };
+  const live = [];
+  const newBlock = (birth) => {
+    const block = {
+      bytes: random(10) ? random(sizes) * 100 : 0, site: random(9), address: (random(1 << 20) + 1) * 512,
+      thread: Math.floor(life.blocks.length / 7) % 3, kind: 0, birth, death: -1,
+    };
+    live.push(life.blocks.length);
+    life.blocks.push(block);
+    return life.blocks.length - 1;
+  };
+  for (let i = 0; i < base; i++) newBlock(-1);
+  let time = 0;
+  for (let i = 0; i < events; i++) {
+    if (i % burst === 0) time += random(20);
+    if (live.length && random(keep * 2) < live.length) {
+      const [block] = live.splice(random(live.length), 1);
+      life.blocks[block].death = i;
+      life.events.push({ time, block, free: true });
+    } else {
+      life.events.push({ time, block: newBlock(i), free: false });
+    }
+  }
+  return life;
+}
+
+export function trackOf(life, { resized = [] } = {}) {
+  const sizes = [...new Set(life.blocks.map((block) => block.bytes))];
+  const column = (values, count = values.length) => ({ bytes: varints(values), count });
+  const runs = (values) => {
+    const out = [];
+    for (const value of values) {
+      if (out.length && out.at(-2) === value) out[out.length - 1]++;
+      else out.push(value, 1);
+    }
+    return column(out, out.length / 2);
+  };
+  const frees = [];
+  const last = {};
+  let next = life.baseCount;
+  for (const event of life.events) {
+    if (event.free) frees.push(next - 1 - event.block);
+    else next++;
+  }
+  const columns = {
+    op: { bytes: Uint8Array.from(life.events, (event) => event.free ? 1 : 0), count: life.events.length },
+    free: column(frees),
+    time: column(life.events.map((event, i) => event.time - (i ? life.events[i - 1].time : 0))),
+    size: column(life.blocks.map((block) => sizes.indexOf(block.bytes) + 1)),
+    site: column(life.blocks.map((block) => block.site)),
+    address: column(life.blocks.map(({ site, address }) => {
+      const delta = address / 512 - (last[site] ?? 0);
+      last[site] = address / 512;
+      return zigzag(delta);
+    })),
+    thread: runs(life.blocks.map((block) => block.thread)),
+    kind: runs(life.blocks.map((block) => block.kind)),
+    resized: column(resized, resized.length / 2),
+  };
+  if (Object.keys(columns).join() !== TRACK_COLUMNS.join()) throw new Error("columns have changed");
+  const info = { id: "test", events: life.events.length, blocks: life.blocks.length, base_blocks: life.baseCount };
+  return new Track(info, columns, Float64Array.of(0, ...sizes), { timeUnit: 1, addressShift: 9 });
+}
+
+/** Ids live after an event, in order of allocation. */
+export function liveAfter(life, event) {
+  return life.blocks.flatMap(({ birth, death }, id) => birth <= event && (death < 0 || death > event) ? [id] : []);
+}
+
+export function totalAfter(life, event) {
+  return liveAfter(life, event).reduce((sum, id) => sum + life.blocks[id].bytes, 0);
+}

@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { readAddress, writeAddress } from "../src/address.js";
+import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";
+import { STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
+import { formatBytes, formatCount, formatDuration, formatShare } from "../src/format.js";
+import { varints } from "./make.js";
+
+const column = (values, count = values.length) => ({ bytes: varints(values), count });
+const raw = (bytes) => ({ bytes: Uint8Array.from(bytes), count: bytes.length });
+
+/** Frame 0: f in a.py:7, the user's; frame 1: native, two lines; frame 2: native without a symbol. */
+function makeStacks({ line = 7, address = 64 } = {}) {
+  const texts = ["", "f", "/x/a.py", "inner", "outer", "/lib/l.so"].map((text) => new TextEncoder().encode(text));
+  texts.push(Uint8Array.of(0xff, 0x41)); // not UTF-8
+  const columns = {
+    site: column([1, 3, 4, 0, 5]), headline: column([1, 3, 3, 0, 2]),
+    parent: column([1, 1, 1, 1, 1]), frame: column([1, 2, 3, 0, 3]),
+    language: raw([1, 0, 0]), module: column([0, 5, 5]), address: column([0, 32, address]),
+    lines: column([1, 2, 0]), line: column([1, 2, line, 3, 0, 0, 4, 6, 12], 3), user: raw([1, 0, 0]),
+    length: column(texts.map((text) => text.length)), text: raw(texts.flatMap((text) => [...text])),
+  };
+  assert.deepEqual(Object.keys(columns), STACK_COLUMNS);
+  return new Stacks(columns);
+}
+
+test("a site's stack is the path to the root, inlined frames and the cut included", () => {
+  const stacks = makeStacks();
+  const names = (site) => stacks.stack(site).map((frame) => frame.cut ? "cut" : frame.function || frame.address);
+  assert.deepEqual(names(0), ["f"]);
+  assert.deepEqual(names(1), [64, "inner", "outer", "f"]);
+  assert.deepEqual(names(2), ["cut", 64, "inner", "outer", "f"]);
+  assert.deepEqual(names(3), []);
+  assert.equal(stacks.string(6), "\ufffdA");
+});
+
+test("a site is called by the line that the writer chose", () => {
+  const stacks = makeStacks();
+  assert.deepEqual(stacks.describe(0), { name: "f", place: "a.py:7", inside: "" });
+  assert.deepEqual(stacks.describe(1), { name: "outer", place: "\ufffdA:12", inside: "" });
+  assert.deepEqual(stacks.describe(3), { name: "no stack", place: "", inside: "" });
+  assert.equal(stackText(stacks.stack(1)), "0x40  (/lib/l.so)\ninner  (/lib/l.so)\nouter  (\ufffdA:12)\nf  (/x/a.py:7)");
+});
+
+test("a site's colour hangs on its source lines, not on addresses", () => {
+  assert.equal(makeStacks().hash(1), makeStacks({ address: 128 }).hash(1));
+  assert.notEqual(makeStacks().hash(1), makeStacks({ line: 8 }).hash(1));
+});
+
+test("steps follow each other, regions nest per thread, an end closes what is inside", () => {
+  const rows = [ // type, time, thread, name
+    [5, 10, 0, 0], [6, 11, 0, 1], [6, 12, 0, 3], [6, 12, 1, 4], [7, 15, 0, 1], [7, 16, 1, 1], [5, 20, 0, 1], [8, 21, 0, 3],
+  ];
+  const times = rows.map(([, time], i) => time - (i ? rows[i - 1][1] : 0));
+  const columns = {
+    type: raw(rows.map(([type]) => type)), time: column(times), thread: column(rows.map(([, , thread]) => thread)),
+    track: column(rows.map(() => 0)), name: column(rows.map(([, , , name]) => name)),
+    bytes: column(rows.map(() => 0)), site: column(rows.map(() => 0)),
+  };
+  assert.deepEqual(Object.keys(columns), NOTE_COLUMNS);
+  const notes = new Notes(columns, makeStacks(), 30);
+  assert.deepEqual(notes.steps.map(({ time, end }) => [time, end]), [[10, 20], [20, 30]]);
+  assert.equal(notes.stepAt(9), undefined);
+  assert.equal(notes.stepAt(19).index, 1);
+  assert.equal(notes.stepAt(20).name, "f");
+  assert.deepEqual(notes.regions.map(({ start, end, name, depth }) => [start, end, name, depth]),
+    [[11, 15, "f", 0], [12, 15, "inner", 1], [12, 30, "outer", 0]]);
+  assert.deepEqual(notes.regionsAt(13).map(({ name }) => name), ["f", "inner", "outer"]);
+  assert.deepEqual(notes.marks.map(({ kind, time, name }) => [kind, time, name]), [["mark", 21, "inner"]]);
+  assert.deepEqual(notes.lanes.map(({ thread, depth }) => [thread, depth]), [[0, 0], [0, 1], [1, 0]]);
+});
+
+test("an address reads back what it says, and ignores nonsense", () => {
+  const recording = {
+    timeUnit: 1000, duration: 5000, header: { tracks: [{ id: "cpu/torch" }, { id: "cuda:0/torch" }] }, stacks: { count: 9 },
+  };
+  const state = { track: 1, start: 100, end: 250, low: 10, high: 4096, pinned: 77, site: 3 };
+  assert.deepEqual(readAddress(writeAddress(state, recording), recording), state);
+  const whole = { track: 0, start: 0, end: 5000, low: 0, high: null, pinned: -1, site: -1 };
+  assert.deepEqual(readAddress(writeAddress(whole, recording), recording), { track: 0 });
+  assert.deepEqual(readAddress("#t=9-1&b=x&s=99&track=no&y=", recording), {});
+});
+
+test("numbers as people read them", () => {
+  assert.equal(formatBytes(0), "0 B");
+  assert.equal(formatBytes(1023), "1023 B");
+  assert.equal(formatBytes(1024), "1.00 KiB");
+  assert.equal(formatBytes(9.66 * 2 ** 30), "9.66 GiB");
+  assert.equal(formatBytes(61.4 * 2 ** 30), "61.4 GiB");
+  assert.equal(formatBytes(2 ** 40 - 1), "1.00 TiB");
+  assert.equal(formatDuration(850), "850 ns");
+  assert.equal(formatDuration(12.7e6), "12.7 ms");
+  assert.equal(formatDuration(38.2e9), "38.2 s");
+  assert.equal(formatCount(1234567), "1\u202f234\u202f567");
+  assert.equal(formatShare(1, 3), "33 %");
+});
