@@ -85,16 +85,34 @@ static inline int memprof_active(void)
 }
 
 /* Record from here to there. Outside, live bytes are still followed, so that counts inside stay right. */
-static inline void memprof_start(void) { MEMPROF_CALL_(start); }
-static inline void memprof_stop(void) { MEMPROF_CALL_(stop); }
+static inline void memprof_start(void)
+{
+    MEMPROF_CALL_(start);
+}
+static inline void memprof_stop(void)
+{
+    MEMPROF_CALL_(stop);
+}
 
 /* A step of the program's loop begins; the one before it ends. */
-static inline void memprof_step(void) { MEMPROF_CALL_(step); }
+static inline void memprof_step(void)
+{
+    MEMPROF_CALL_(step);
+}
 
 /* Named spans, nested, per thread. The name is copied. */
-static inline void memprof_region_push(const char *name) { MEMPROF_CALL_(region_push, name); }
-static inline void memprof_region_pop(void) { MEMPROF_CALL_(region_pop); }
-static inline void memprof_mark(const char *name) { MEMPROF_CALL_(mark, name); }
+static inline void memprof_region_push(const char *name)
+{
+    MEMPROF_CALL_(region_push, name);
+}
+static inline void memprof_region_pop(void)
+{
+    MEMPROF_CALL_(region_pop);
+}
+static inline void memprof_mark(const char *name)
+{
+    MEMPROF_CALL_(mark, name);
+}
 
 /* An allocator of the program's own: its blocks appear on a track of their own. The same name and device give the same
  * pool. 0 where the program is not being recorded; alloc and free then do nothing. */
@@ -105,8 +123,14 @@ static inline uint32_t memprof_pool(const char *name, int device)
 }
 /* Call alloc after the block was handed out, free before it is taken back: then no other thread can be seen to get a
  * block that is still live. */
-static inline void memprof_alloc(uint32_t pool, const void *ptr, size_t bytes) { MEMPROF_CALL_(alloc, pool, ptr, bytes); }
-static inline void memprof_free(uint32_t pool, const void *ptr) { MEMPROF_CALL_(free, pool, ptr); }
+static inline void memprof_alloc(uint32_t pool, const void *ptr, size_t bytes)
+{
+    MEMPROF_CALL_(alloc, pool, ptr, bytes);
+}
+static inline void memprof_free(uint32_t pool, const void *ptr)
+{
+    MEMPROF_CALL_(free, pool, ptr);
+}
 
 /* A complete snapshot file of now, while the program keeps running; path NULL: a name of the recorder's choice.
  * 0: done; -1: not recorded, or this recorder cannot. */
@@ -124,7 +148,10 @@ static inline int memprof_stats(const char *track, struct memprof_stats *stats)
     return api ? api->stats(track, stats) : -1;
 }
 /* The peak that memprof_stats() answers starts anew from the live bytes (NULL: of every track). */
-static inline void memprof_reset_peak(const char *track) { MEMPROF_CALL_(reset_peak, track); }
+static inline void memprof_reset_peak(const char *track)
+{
+    MEMPROF_CALL_(reset_peak, track);
+}
 
 #ifdef __cplusplus
 }

@@ -140,7 +140,8 @@ static uint16_t track_by_name(const char *name)
         const char *pool_name = strings + (size_t)tracks[i].name * 4 + sizeof length;
         memcpy(&length, pool_name - sizeof length, sizeof length);
         char id[MP_ID_TEXT];
-        mp_format_track_id(id, sizeof id, tracks[i].device_type, tracks[i].device_index, tracks[i].layer, pool_name, length);
+        mp_format_track_id(id, sizeof id, tracks[i].device_type, tracks[i].device_index, tracks[i].layer, pool_name,
+                           length);
         if (!strcmp(id, name)) return (uint16_t)i;
     }
     return NO_SUCH_TRACK;

@@ -1,5 +1,5 @@
-/* Futex waits and a lock for the recorder. Never allocates; may be called in the program. errno is left alone by none of
- * these: hooks save it at their border. */
+/* Futex waits and a lock for the recorder. Never allocates; may be called in the program. errno is left alone by none
+ * of these: hooks save it at their border. */
 #ifndef MP_CAPTURE_FUTEX_H
 #define MP_CAPTURE_FUTEX_H
 

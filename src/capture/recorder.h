@@ -33,8 +33,8 @@ struct mp_block_facts {
     enum mp_kind kind;
     uint64_t address, bytes;
     uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; MP_RECORD_TOTAL_UNKNOWN */
-    bool only_if_known;   /* a free of a block that may have been left out on purpose */
-    bool may_call_python; /* no lock of an allocator is held: the Python self-check may run here */
+    bool only_if_known;                       /* a free of a block that may have been left out on purpose */
+    bool may_call_python;                     /* no lock of an allocator is held: the Python self-check may run here */
 };
 
 void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block);

@@ -86,7 +86,8 @@ static uint32_t python_frame(const struct mp_python_frame *python)
 
 static uint32_t frame_id(const struct mp_stack_room *room, const struct mp_merged_frame *frame)
 {
-    return frame->python == MP_MERGED_NATIVE ? native_frame(frame->address) : python_frame(&room->python[frame->python]);
+    return frame->python == MP_MERGED_NATIVE ? native_frame(frame->address)
+                                             : python_frame(&room->python[frame->python]);
 }
 
 static void count_in_header(_Atomic uint64_t *counter)

@@ -127,7 +127,8 @@ uint32_t mp_table_module_locked(const struct mp_wire_module *module)
     for (uint64_t i = count; i-- > 1;)
         if (!memcmp(&modules[i], module, sizeof *module)) return (uint32_t)i;
     if (!have_space(MP_TABLE_MODULES, 1)) return 0;
-    memcpy((char *)mp_spool_entries(mp_session.header, MP_TABLE_MODULES) + count * sizeof *module, module, sizeof *module);
+    memcpy((char *)mp_spool_entries(mp_session.header, MP_TABLE_MODULES) + count * sizeof *module, module,
+           sizeof *module);
     publish(MP_TABLE_MODULES, count + 1);
     return (uint32_t)count;
 }

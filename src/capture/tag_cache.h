@@ -1,7 +1,7 @@
 /*
- * A fixed-size cache from 64-bit hashes to 24-bit ids, read without a lock. A slot is one word: the upper 40 bits of the
- * hash and the id. With the bits that choose the slot, 58 bits of a hash must agree for a false answer: with 10^6 distinct
- * stacks, one program in some 10^5 shows one wrong stack. Old entries give way to new ones.
+ * A fixed-size cache from 64-bit hashes to 24-bit ids, read without a lock. A slot is one word: the upper 40 bits of
+ * the hash and the id. With the bits that choose the slot, 58 bits of a hash must agree for a false answer: with 10^6
+ * distinct stacks, one program in some 10^5 shows one wrong stack. Old entries give way to new ones.
  */
 #ifndef MP_CAPTURE_TAG_CACHE_H
 #define MP_CAPTURE_TAG_CACHE_H
@@ -39,7 +39,8 @@ static inline uint32_t mp_tag_cache_find(const struct mp_tag_cache *cache, uint6
 {
     uint64_t tag = hash >> MP_TAG_ID_BITS;
     for (uint64_t way = 0; way < MP_TAG_CACHE_WAYS; way++) {
-        uint64_t slot = atomic_load_explicit(&cache->slots[(hash ^ way) & (MP_TAG_CACHE_SLOTS - 1)], memory_order_acquire);
+        uint64_t slot =
+            atomic_load_explicit(&cache->slots[(hash ^ way) & (MP_TAG_CACHE_SLOTS - 1)], memory_order_acquire);
         if (slot >> MP_TAG_ID_BITS == tag && slot) return (uint32_t)(slot & ((1u << MP_TAG_ID_BITS) - 1));
     }
     return MP_TAG_NONE;

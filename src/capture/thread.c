@@ -74,7 +74,8 @@ struct mp_thread *mp_thread_self(void)
     uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
     if (__builtin_expect(thread && thread->generation == generation && thread->ring, 1)) return thread;
     if (!thread) {
-        void *room = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *room =
+            mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (room == MAP_FAILED) return NULL;
         thread = room;
         if (pthread_setspecific(ending_thread, thread)) {

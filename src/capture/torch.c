@@ -1,7 +1,7 @@
 /*
  * PyTorch's allocators, seen where they report to PyTorch's own profiler: libc10 exports the reporting functions, calls
- * them through its PLT, and a preloaded definition of the same name is called instead. Signatures of every release since
- * 1.9 stand here; the profiler behind them still gets its reports.
+ * them through its PLT, and a preloaded definition of the same name is called instead. Signatures of every release
+ * since 1.9 stand here; the profiler behind them still gets its reports.
  *
  * Sources: c10/core/Allocator.h (functions), c10/cuda/CUDACachingAllocator.cpp and c10/core/CPUAllocator.cpp (when and
  * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
@@ -64,7 +64,8 @@ static uint16_t track_of(struct c10_device device)
         uint64_t word = atomic_load_explicit(&known[type][index], memory_order_relaxed);
         if (word >> 32 == generation) return (uint16_t)word;
     }
-    uint16_t track = mp_record_track(type, type == MP_DEVICE_CPU ? -1 : device.index, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
+    uint16_t track =
+        mp_record_track(type, type == MP_DEVICE_CPU ? -1 : device.index, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
     if (cached) atomic_store_explicit(&known[type][index], (uint64_t)generation << 32 | track, memory_order_relaxed);
     return track;
 }
@@ -75,7 +76,8 @@ static bool left_out(bool is_cpu, bool is_alloc)
     if (mp_session.config.cpu_throughout) return false;
     if (is_cpu) return is_alloc && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
     if (!atomic_exchange_explicit(&other_device_seen, true, memory_order_relaxed))
-        mp_session_note("CPU tensors were recorded until the first block of another device; --capture torch,cpu records them throughout");
+        mp_session_note("CPU tensors were recorded until the first block of another device; --capture torch,cpu "
+                        "records them throughout");
     return false;
 }
 

@@ -261,7 +261,8 @@ static enum mp_status catch_signals(struct collector *collector, struct mp_error
 
 static enum mp_status set_up(struct collector *collector, struct mp_error *error)
 {
-    if (gethostname(collector->host, sizeof collector->host - 1)) snprintf(collector->host, sizeof collector->host, "localhost");
+    if (gethostname(collector->host, sizeof collector->host - 1))
+        snprintf(collector->host, sizeof collector->host, "localhost");
     collector->naming = (struct mp_naming){.pattern = collector->options->output,
                                            .host = collector->host,
                                            .start_unix_s = mp_clock_realtime_ns() / MP_NS_PER_SECOND};
@@ -294,7 +295,8 @@ static void pass_on_signals(struct collector *collector)
         kill(collector->command, number);
         if (number == SIGTSTP) raise(SIGSTOP);
     }
-    if (!collector->command_ended && waitpid(collector->command, &collector->wait_status, WNOHANG) == collector->command)
+    if (!collector->command_ended &&
+        waitpid(collector->command, &collector->wait_status, WNOHANG) == collector->command)
         collector->command_ended = true;
 }
 

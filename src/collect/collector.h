@@ -11,9 +11,9 @@
 #include "wire/config.h"
 
 struct mp_collector_options {
-    char *const *command;   /* NULL-terminated */
-    const char *output;     /* a naming pattern (collect/naming.h), absolute */
-    bool force;             /* an existing file may be replaced */
+    char *const *command; /* NULL-terminated */
+    const char *output;   /* a naming pattern (collect/naming.h), absolute */
+    bool force;           /* an existing file may be replaced */
     bool symbols;
     struct mp_record_config record;
 };

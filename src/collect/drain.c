@@ -64,7 +64,8 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
         uint64_t end = atomic_load_explicit(&spool->rings[i].head, memory_order_acquire);
         if (end <= drain->next[i] || end - drain->next[i] > MP_RING_RECORDS) continue;
         uint64_t order = order_of(mp_ring_record(spool, i, drain->next[i]));
-        if (order < until) heap[count++] = (struct cursor){.ring = i, .next = drain->next[i], .end = end, .order = order};
+        if (order < until)
+            heap[count++] = (struct cursor){.ring = i, .next = drain->next[i], .end = end, .order = order};
     }
     for (size_t i = count / 2; i-- > 0;)
         place(heap, count, i);
@@ -89,7 +90,8 @@ bool mp_drain_is_pressing(const struct mp_spool_header *spool)
 {
     uint32_t rings = atomic_load_explicit(&spool->rings_used, memory_order_acquire);
     for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++)
-        if (atomic_load_explicit(&spool->rings[i].head, memory_order_relaxed) - spool->rings[i].tail >= MP_RING_RECORDS / 2)
+        if (atomic_load_explicit(&spool->rings[i].head, memory_order_relaxed) - spool->rings[i].tail >=
+            MP_RING_RECORDS / 2)
             return true;
     return false;
 }

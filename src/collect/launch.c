@@ -28,7 +28,8 @@ static char *first_there(const char *folder, const char *const *candidates, size
 
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error)
 {
-    static const char *const libraries[] = {"libmemprof.so", "../lib/memprof/libmemprof.so", PKGLIBDIR "/libmemprof.so"};
+    static const char *const libraries[] = {"libmemprof.so", "../lib/memprof/libmemprof.so",
+                                            PKGLIBDIR "/libmemprof.so"};
     static const char *const modules[] = {"python/libmemprof.py", "../share/memprof/python/libmemprof.py",
                                           PKGDATADIR "/python/libmemprof.py", MP_SOURCE_DIR "/python/libmemprof.py"};
     char self[PATH_MAX];
@@ -86,8 +87,8 @@ enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int
 {
     char *added[4] = {prepended("LD_PRELOAD", launch->library), NULL};
     char *session;
-    bool complete = added[0] && asprintf(&session, "%s=%c;%s", MP_SESSION_VARIABLE, MP_SESSION_VERSION,
-                                         launch->socket_path) >= 0;
+    bool complete =
+        added[0] && asprintf(&session, "%s=%c;%s", MP_SESSION_VARIABLE, MP_SESSION_VERSION, launch->socket_path) >= 0;
     if (complete) added[1] = session;
     if (complete && launch->python_folder) complete = (added[2] = prepended("PYTHONPATH", launch->python_folder));
     char **environment = complete ? environment_with(added) : NULL;

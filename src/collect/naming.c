@@ -19,7 +19,8 @@ bool mp_naming_tells_processes_apart(const char *pattern)
 /* The rank that a launcher gave the process, from its environment: torchrun, Slurm, Open MPI, PMI. */
 static bool rank_of(uint32_t pid, char *rank, size_t room)
 {
-    static const char *const variables[] = {"RANK=", "SLURM_PROCID=", "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK="};
+    static const char *const variables[] = {
+        "RANK=", "SLURM_PROCID=", "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK="};
     char path[64];
     snprintf(path, sizeof path, "/proc/%u/environ", (unsigned)pid);
     FILE *environment = fopen(path, "re");
@@ -85,7 +86,8 @@ char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned numb
     bool apart = mp_naming_tells_processes_apart(naming->pattern);
     char between[32] = "";
     if (!apart) snprintf(between, sizeof between, ".%u", (unsigned)pid);
-    if (number > 1 || apart) snprintf(between + strlen(between), sizeof between - strlen(between), ".%u", apart ? number + 1 : number);
+    if (number > 1 || apart)
+        snprintf(between + strlen(between), sizeof between - strlen(between), ".%u", apart ? number + 1 : number);
     size_t stem = dot && dot != (slash ? slash + 1 : name) ? (size_t)(dot - name) : strlen(name);
     char *result;
     if (asprintf(&result, "%.*s%s%s", (int)stem, name, between, name + stem) < 0) result = NULL;

@@ -61,8 +61,8 @@ void mp_recording_note(struct mp_recording *recording, const char *text)
 static bool remember_live(struct mp_recording *recording)
 {
     recording->pending_live.count = 0;
-    for (size_t i = 0; i < recording->live.tracks.count; i++)
-        if (!mp_vec_push(&recording->pending_live, recording->live.tracks.at[i].bytes)) return false;
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++)
+        if (!mp_vec_push(&recording->pending_live, recording->ledger.tracks.at[i].bytes)) return false;
     return true;
 }
 
@@ -78,10 +78,11 @@ static enum mp_status keep(struct mp_recording *recording, const struct mp_event
 static void answer(struct mp_recording *recording, const struct mp_record *record)
 {
     struct mp_spool_answer *answer = &recording->spool.header->answer;
-    const struct mp_live_track *found = NULL;
-    for (size_t i = 0; i < recording->live.tracks.count; i++) {
-        const struct mp_live_track *track = &recording->live.tracks.at[i];
-        if (record->track == MP_RECORD_ALL_TRACKS ? !found || track->peak_bytes > found->peak_bytes : record->track == i)
+    const struct mp_ledger_track *found = NULL;
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
+        const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];
+        if (record->track == MP_RECORD_ALL_TRACKS ? !found || track->peak_bytes > found->peak_bytes
+                                                  : record->track == i)
             found = track;
     }
     atomic_store(&answer->live_bytes, found ? found->bytes : 0);
@@ -94,15 +95,15 @@ static void answer(struct mp_recording *recording, const struct mp_record *recor
 
 static void reset_peaks(struct mp_recording *recording, uint16_t track)
 {
-    for (size_t i = 0; i < recording->live.tracks.count; i++)
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++)
         if (track == MP_RECORD_ALL_TRACKS || track == i)
-            recording->live.tracks.at[i].peak_since_reset_bytes = recording->live.tracks.at[i].bytes;
+            recording->ledger.tracks.at[i].peak_since_reset_bytes = recording->ledger.tracks.at[i].bytes;
 }
 
 static enum mp_status take_reserved(struct mp_recording *recording, const struct mp_event *cause, uint64_t reserved,
                                     struct mp_error *error)
 {
-    struct mp_live_track *track = mp_live_track(&recording->live, cause->track);
+    struct mp_ledger_track *track = mp_ledger_track(&recording->ledger, cause->track);
     if (!track || reserved == MP_RECORD_TOTAL_UNKNOWN || track->reserved_bytes == reserved) return MP_OK;
     track->reserved_bytes = reserved;
     struct mp_event event = {.time_ns = cause->time_ns,
@@ -116,17 +117,19 @@ static enum mp_status take_reserved(struct mp_recording *recording, const struct
 static enum mp_status take_block(struct mp_recording *recording, const struct mp_record *record, struct mp_event *event,
                                  struct mp_error *error)
 {
-    struct mp_live *live = &recording->live;
+    struct mp_ledger *ledger = &recording->ledger;
     bool known = true, is_alloc = record->type == MP_EVENT_ALLOC;
-    if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_live_has(live, event->track, event->address)) return MP_OK;
+    if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_has(ledger, event->track, event->address))
+        return MP_OK;
     struct mp_event missed = {.type = MP_EVENT_NONE};
-    enum mp_status status = is_alloc ? mp_live_alloc(live, event, &missed, error) : mp_live_free(live, event, &known, error);
+    enum mp_status status =
+        is_alloc ? mp_ledger_alloc(ledger, event, &missed, error) : mp_ledger_free(ledger, event, &known, error);
     if (!status && missed.type) status = keep(recording, &missed, error);
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
     if (!status && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN && event->bytes != MP_BYTES_UNKNOWN)
-        mp_live_check_total(live, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
-                            record->total_allocated);
+        mp_ledger_check_total(ledger, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
+                              record->total_allocated);
     return status;
 }
 
@@ -164,7 +167,8 @@ static enum mp_status take(struct taking *taking, uint32_t ring, const struct mp
 {
     struct mp_recording *recording = taking->recording;
     struct mp_spool_header *spool = recording->spool.header;
-    if (!recording->pending.count && !remember_live(recording)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    if (!recording->pending.count && !remember_live(recording))
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     struct mp_event event = {.time_ns = since_start(recording, record->time_ns),
                              .address = record->address,
                              .bytes = record->bytes,
@@ -191,7 +195,7 @@ static enum mp_status take(struct taking *taking, uint32_t ring, const struct mp
         status = take_reserved(recording, &event, record->total_reserved, error);
         return status ? status : keep(recording, &event, error);
     case MP_EVENT_STEP:
-        recording->live.steps++;
+        recording->ledger.steps++;
         return keep(recording, &event, error);
     case MP_EVENT_REGION_BEGIN:
     case MP_EVENT_REGION_END:
@@ -237,7 +241,8 @@ static void add_module(void *context, uint32_t id, const char *path, const struc
         known.mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
     }
     struct mp_error ignored; /* a module without symbols: its addresses stay bare */
-    (void)mp_symbols_add_module(recording->symbols, id, path, &known, access(full, R_OK) ? NULL : recording->root, &ignored);
+    (void)mp_symbols_add_module(recording->symbols, id, path, &known, access(full, R_OK) ? NULL : recording->root,
+                                &ignored);
 }
 
 static enum mp_status open_file(struct mp_recording *recording, mp_recording_name *name, void *context,
@@ -268,7 +273,7 @@ static enum mp_status write_base(struct mp_recording *recording, struct mp_error
 {
     struct mp_base_block *blocks;
     size_t count;
-    enum mp_status status = mp_live_copy(&recording->live, &blocks, &count, error);
+    enum mp_status status = mp_ledger_copy(&recording->ledger, &blocks, &count, error);
     if (status) return status;
     status = mp_writer_base(recording->writer, recording->last_event_ns, blocks, count, error);
     free(blocks);
@@ -308,7 +313,8 @@ static enum mp_status write_out(struct mp_recording *recording, mp_recording_nam
         if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
         if (!status) status = write_samples(recording, error);
         if (!status && recording->pending.count) status = write_pending(recording, error);
-        if (!status && recording->events_since_base > BASE_FACTOR * recording->live.by_address.count + MP_CHUNK_EVENTS)
+        if (!status &&
+            recording->events_since_base > BASE_FACTOR * recording->ledger.by_address.count + MP_CHUNK_EVENTS)
             status = write_base(recording, error);
     }
     if (status) return status;
@@ -319,7 +325,8 @@ static enum mp_status write_out(struct mp_recording *recording, mp_recording_nam
 
 /* ---- rounds --------------------------------------------------------------------------------------------------- */
 
-static void sample_one(struct mp_recording *recording, const char *counter, uint64_t now, uint64_t value, uint64_t *last)
+static void sample_one(struct mp_recording *recording, const char *counter, uint64_t now, uint64_t value,
+                       uint64_t *last)
 {
     if (value == *last) return;
     uint32_t id = mp_intern_text(&recording->tables.strings, counter);
@@ -427,8 +434,11 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     static const struct {
         enum mp_source bit;
         const char *name;
-    } names[] = {{MP_SOURCE_TORCH, "torch"}, {MP_SOURCE_C_API, "api"}, {MP_SOURCE_CUPTI, "cupti"},
-                 {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}};
+    } names[] = {{MP_SOURCE_TORCH, "torch"},
+                 {MP_SOURCE_C_API, "api"},
+                 {MP_SOURCE_CUPTI, "cupti"},
+                 {MP_SOURCE_HOOKS, "hooks"},
+                 {MP_SOURCE_NVTX, "nvtx"}};
     const struct mp_spool_header *spool = recording->spool.header;
     if (atomic_load(&spool->lost_stacks))
         mp_recording_note(recording, "the tables of stacks were full: some events have no stack");
@@ -446,10 +456,10 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         .dropped = count_dropped(spool),
         .truncated_stacks = atomic_load(&spool->truncated_stacks),
         .unmatched_stacks = atomic_load(&spool->unmatched_stacks),
-        .totals_checked = recording->live.totals_checked,
-        .totals_wrong = recording->live.totals_wrong,
-        .unknown_frees = recording->live.unknown_frees,
-        .missed_frees = recording->live.missed_frees,
+        .totals_checked = recording->ledger.totals_checked,
+        .totals_wrong = recording->ledger.totals_wrong,
+        .unknown_frees = recording->ledger.unknown_frees,
+        .missed_frees = recording->ledger.missed_frees,
         .sources = sources,
         .source_count = source_count,
         .notes = recording->notes.at,
@@ -476,8 +486,8 @@ static void summarise(struct mp_recording *recording, struct mp_recording_summar
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     summary->events = recording->events;
     summary->dropped = count_dropped(recording->spool.header);
-    for (size_t i = 0; i < recording->live.tracks.count; i++) {
-        const struct mp_live_track *track = &recording->live.tracks.at[i];
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
+        const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];
         if (*summary->track_id && track->peak_bytes <= summary->track.peak_bytes) continue;
         summary->track = *track;
         size_t length;
@@ -520,7 +530,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     }
     mp_spool_file_close(&recording->spool, remove_spool);
     mp_tables_free(&recording->tables);
-    mp_live_free_all(&recording->live);
+    mp_ledger_free_all(&recording->ledger);
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
     mp_vec_free(&recording->samples);

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "collect/drain.h"
-#include "collect/live.h"
+#include "collect/ledger.h"
 #include "collect/spool_file.h"
 #include "collect/symbols.h"
 #include "collect/tables.h"
@@ -17,7 +17,7 @@ struct mp_recording {
     struct mp_spool_file spool; /* owned; the header is the process's identity, its texts serve as those of the file */
     struct mp_drain drain;
     struct mp_tables tables;
-    struct mp_live live;
+    struct mp_ledger ledger;
     struct mp_symbols *symbols; /* NULL: not wanted */
     char root[64];              /* /proc/PID/root: where the process's paths begin */
 
@@ -29,18 +29,18 @@ struct mp_recording {
     MP_VEC(struct mp_event) pending; /* taken, not yet written */
     MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
     MP_VEC(struct mp_sample) samples;
-    MP_VEC(uint32_t) notes;          /* of the file, as string ids */
+    MP_VEC(uint32_t) notes; /* of the file, as string ids */
     uint64_t notes_read;
     uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
-    bool window_open; /* events go to the file; else only what is live is followed */
+    bool window_open;                      /* events go to the file; else only what is live is followed */
 };
 
 /* How a finished recording reads in one line. */
 struct mp_recording_summary {
-    char *path;       /* owned by whoever holds the summary; NULL where nothing was recorded */
+    char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
     uint64_t events, dropped, file_bytes, duration_ns;
-    struct mp_live_track track; /* the track with the highest peak, and its id */
+    struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;
@@ -53,12 +53,12 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
 typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
                                          struct mp_error *error);
 
-/* One round: gives the spool space, takes what has happened, answers questions, samples the process's memory, and writes
- * where it is time. False where the file can no longer be written (recording->failure). */
+/* One round: gives the spool space, takes what has happened, answers questions, samples the process's memory, and
+ * writes where it is time. False where the file can no longer be written (recording->failure). */
 bool mp_recording_round(struct mp_recording *recording, bool process_ended, mp_recording_name *name, void *context);
 
-/* Everything that is still in the spool, symbols, coverage, the end; closes the file and removes the spool. `how` without
- * its text and time; `text` says it in words. */
+/* Everything that is still in the spool, symbols, coverage, the end; closes the file and removes the spool. `how`
+ * without its text and time; `text` says it in words. */
 void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, const char *text, mp_recording_name *name,
                          void *context, struct mp_recording_summary *summary);
 

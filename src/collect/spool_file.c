@@ -22,7 +22,7 @@
 #define GROW_BYTES_LEAST (UINT64_C(256) << 10)
 
 static const uint64_t first_entries[MP_TABLES] = {
-    [MP_TABLE_NODES] = 32768, [MP_TABLE_FRAMES] = 4096, [MP_TABLE_MODULES] = 512,
+    [MP_TABLE_NODES] = 32768, [MP_TABLE_FRAMES] = 4096,    [MP_TABLE_MODULES] = 512,
     [MP_TABLE_TRACKS] = 255,  [MP_TABLE_STRINGS] = 131072,
 };
 
@@ -118,8 +118,8 @@ static bool has_room(const char *folder)
 {
     struct statfs facts;
     if (statfs(folder, &facts)) return false;
-    static const long remote[] = {NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC, V9FS_MAGIC,
-                                  FUSE_SUPER_MAGIC, AFS_SUPER_MAGIC, CEPH_SUPER_MAGIC};
+    static const long remote[] = {NFS_SUPER_MAGIC, SMB_SUPER_MAGIC,  CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,
+                                  V9FS_MAGIC,      FUSE_SUPER_MAGIC, AFS_SUPER_MAGIC,  CEPH_SUPER_MAGIC};
     for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
         if ((unsigned long)facts.f_type == (unsigned long)remote[i]) return false;
     return (uint64_t)facts.f_bavail * (uint64_t)facts.f_bsize >= ROOM_LEFT_BYTES;
@@ -160,7 +160,8 @@ enum mp_status mp_spool_file_create(const struct mp_spool_header *facts, const c
 enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error)
 {
     struct mp_spool_table layout[MP_TABLES];
-    *spool = (struct mp_spool_file){.fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), .bytes = mp_spool_layout(layout)};
+    *spool =
+        (struct mp_spool_file){.fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), .bytes = mp_spool_layout(layout)};
     spool->path = strdup(path);
     struct stat facts;
     if (spool->fd < 0 || !spool->path || fstat(spool->fd, &facts)) {

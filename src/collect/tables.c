@@ -116,7 +116,7 @@ static enum mp_status write_strings(struct mp_tables *tables, struct mp_writer *
 /* Turns the new entries of one spool table into file entries and writes them. */
 #define WRITE_NEW(table_id, wire_type, file_type, writer_function, convert)                                            \
     do {                                                                                                               \
-        uint64_t from_ = tables->done[table_id], count_ = tables->seen[table_id] - from_;                          \
+        uint64_t from_ = tables->done[table_id], count_ = tables->seen[table_id] - from_;                              \
         if (!count_) break;                                                                                            \
         const wire_type *wire = (const wire_type *)mp_spool_entries(spool, table_id) + from_;                          \
         file_type *file = calloc(count_, sizeof *file);                                                                \

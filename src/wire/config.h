@@ -22,8 +22,8 @@ struct mp_record_config {
     bool torch, cpu_tensors;
     bool cpu_throughout; /* else CPU tensors only until a block on another device was seen */
     bool wait_when_full;
-    bool follow;  /* children and exec'ed programs too */
-    bool paused;  /* until the program says start */
+    bool follow;    /* children and exec'ed programs too */
+    bool paused;    /* until the program says start */
     uint32_t depth; /* frames kept of a stack: three quarters inner, one quarter outer */
 };
 

@@ -1,4 +1,5 @@
-/* One entry of a ring: an event as the recorder saw it. A cache line, written once, then published by the ring's head. */
+/* One entry of a ring: an event as the recorder saw it. A cache line, written once, then published by the ring's head.
+ */
 #ifndef MP_WIRE_RECORD_H
 #define MP_WIRE_RECORD_H
 
@@ -21,12 +22,12 @@ struct mp_record {
     uint64_t address;
     uint64_t bytes;
     uint64_t total_allocated, total_reserved; /* what the allocator itself says; MP_RECORD_TOTAL_UNKNOWN */
-    uint32_t stack; /* node id */
-    uint32_t name;  /* string id */
-    uint16_t track; /* index of the spool's track table */
-    uint8_t type;   /* enum mp_event_type or mp_record_type */
-    uint8_t kind;   /* enum mp_kind */
-    uint32_t flags;   /* MP_RECORD_IF_KNOWN */
+    uint32_t stack;                           /* node id */
+    uint32_t name;                            /* string id */
+    uint16_t track;                           /* index of the spool's track table */
+    uint8_t type;                             /* enum mp_event_type or mp_record_type */
+    uint8_t kind;                             /* enum mp_kind */
+    uint32_t flags;                           /* MP_RECORD_IF_KNOWN */
     uint32_t unused[2];
 };
 

@@ -14,8 +14,8 @@
 #ifndef MP_WIRE_SPOOL_H
 #define MP_WIRE_SPOOL_H
 
-#include <pthread.h>
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,9 +66,9 @@ enum mp_spool_table_id {
 };
 
 struct mp_spool_table {
-    uint64_t offset;             /* in the file */
-    uint64_t room;               /* entries that may ever be (bytes for strings) */
-    _Atomic uint64_t committed;  /* collector: entries that may be touched */
+    uint64_t offset;            /* in the file */
+    uint64_t room;              /* entries that may ever be (bytes for strings) */
+    _Atomic uint64_t committed; /* collector: entries that may be touched */
     _Atomic uint64_t count;
 };
 
@@ -79,7 +79,7 @@ struct mp_wire_node {
 #define MP_WIRE_FRAME_CUT UINT32_MAX
 
 struct mp_wire_frame {
-    uint64_t address; /* native: return address less the module's bias */
+    uint64_t address;                /* native: return address less the module's bias */
     uint32_t module, function, file; /* native: module; python: string ids */
     uint32_t line;
     uint32_t language; /* enum mp_language */
@@ -124,8 +124,8 @@ struct mp_spool_header {
     char command[4 * MP_SPOOL_TEXT]; /* arguments, each NUL-terminated, an empty one at the end */
 
     /* collector */
-    pthread_mutex_t collector; /* robust, process-shared, held by the collector for as long as it lives: the kernel marks
-                                * it when the holder dies, however it dies */
+    pthread_mutex_t collector; /* robust, process-shared, held by the collector for as long as it lives: the kernel
+                                * marks it when the holder dies, however it dies */
     _Atomic uint32_t collector_left; /* 1: it finished the file in order; nothing will be read any more */
     _Atomic uint32_t drained;        /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
@@ -136,7 +136,7 @@ struct mp_spool_header {
     _Atomic uint32_t rung; /* 1: the doorbell was rung and not yet heard */
     _Atomic uint64_t dropped_no_ring;
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
-    _Atomic uint32_t sources; /* bits: enum mp_source */
+    _Atomic uint32_t sources;                                         /* bits: enum mp_source */
     _Atomic uint32_t note_count;
     char notes[MP_SPOOL_NOTES][MP_SPOOL_NOTE_TEXT];
 
@@ -144,7 +144,13 @@ struct mp_spool_header {
     struct mp_ring rings[MP_SPOOL_RINGS_MAX];
 };
 
-enum mp_source { MP_SOURCE_TORCH = 1, MP_SOURCE_C_API = 2, MP_SOURCE_CUPTI = 4, MP_SOURCE_HOOKS = 8, MP_SOURCE_NVTX = 16 };
+enum mp_source {
+    MP_SOURCE_TORCH = 1,
+    MP_SOURCE_C_API = 2,
+    MP_SOURCE_CUPTI = 4,
+    MP_SOURCE_HOOKS = 8,
+    MP_SOURCE_NVTX = 16
+};
 
 static_assert(sizeof(struct mp_spool_header) <= MP_SPOOL_HEADER_BYTES, "the header must fit its pages");
 static_assert(sizeof(struct mp_record) == 64, "a record is a cache line");

@@ -35,7 +35,7 @@ static void read_build_id(const char *note, size_t bytes, struct mp_file_id *fil
     }
 }
 
-static void read_notes(uint64_t bias, const ElfW(Phdr) *headers, size_t count, struct mp_file_id *file)
+static void read_notes(uint64_t bias, const ElfW(Phdr) * headers, size_t count, struct mp_file_id *file)
 {
     for (size_t i = 0; i < count && !file->build_id_size; i++)
         if (headers[i].p_type == PT_NOTE)
@@ -55,7 +55,8 @@ static void fill_from_link_map(const struct dl_find_object *found, struct mp_mod
     facts->path = path_of(found->dlfo_link_map->l_name);
     const ElfW(Ehdr) *header = found->dlfo_map_start;
     if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return;
-    read_notes(facts->bias, (const ElfW(Phdr) *)((const char *)header + header->e_phoff), header->e_phnum, &facts->file);
+    read_notes(facts->bias, (const ElfW(Phdr) *)((const char *)header + header->e_phoff), header->e_phnum,
+               &facts->file);
 }
 
 struct search {

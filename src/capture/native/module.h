@@ -9,7 +9,7 @@
 
 struct mp_module_facts {
     uint64_t start, end, bias;
-    const char *path; /* the loader's own text: valid while the module stays loaded */
+    const char *path;       /* the loader's own text: valid while the module stays loaded */
     struct mp_file_id file; /* build-id only, read from the mapped notes */
 };
 
