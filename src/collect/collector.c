@@ -120,7 +120,8 @@ static enum mp_status new_process(struct collector *collector, uint32_t pid, str
     free(facts);
     if (status) return status;
     struct process process = {.pid = pid, .pidfd = -1};
-    process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused, error);
+    process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused,
+                                         create_snapshot_file, collector, error);
     if (!process.recording) return error->status;
     if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (mp_vec_push(&collector->processes, process)) return MP_OK;
@@ -185,7 +186,7 @@ static void end_process(struct collector *collector, size_t index, struct mp_exi
 {
     struct process process = collector->processes.at[index];
     struct mp_recording_summary summary;
-    mp_recording_finish(process.recording, how, text, create_snapshot_file, collector, &summary);
+    mp_recording_finish(process.recording, how, text, &summary);
     collector->processes.at[index] = collector->processes.at[--collector->processes.count];
     if (process.pidfd >= 0) close(process.pidfd);
     bool worth_telling = summary.path || summary.failed;
@@ -369,7 +370,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
         while (!collector.command_ended) {
             watch(&collector);
             for (size_t i = 0; i < collector.processes.count; i++)
-                mp_recording_round(collector.processes.at[i].recording, false, create_snapshot_file, &collector);
+                mp_recording_round(collector.processes.at[i].recording, false);
         }
         end_all(&collector);
     }

@@ -75,8 +75,9 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
         struct cursor *first = &heap[0];
         uint64_t limit = oldest_after_first(heap, count);
         do {
-            if (!visit(context, first->ring, mp_ring_record(spool, first->ring, first->next))) return taken;
-            drain->next[first->ring] = ++first->next;
+            const struct mp_record *record = mp_ring_record(spool, first->ring, first->next);
+            drain->next[first->ring] = ++first->next; /* before the visit: it may write marks */
+            if (!visit(context, first->ring, record)) return taken;
             taken++;
             first->order = first->next < first->end ? order_of(mp_ring_record(spool, first->ring, first->next)) : until;
         } while (first->order < until && first->order <= limit);

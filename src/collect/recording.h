@@ -13,6 +13,12 @@
 #include "collect/tables.h"
 #include "format/writer.h"
 
+struct mp_recording;
+
+/* Creates the snapshot file's name and descriptor when the first events come; the path is allocated. */
+typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
+                                         struct mp_error *error);
+
 struct mp_recording {
     struct mp_spool_file spool; /* owned; the header is the process's identity, its texts serve as those of the file */
     struct mp_drain drain;
@@ -21,6 +27,8 @@ struct mp_recording {
     struct mp_symbols *symbols; /* NULL: not wanted */
     char root[64];              /* /proc/PID/root: where the process's paths begin */
 
+    mp_recording_name *name;
+    void *name_context;
     struct mp_writer *writer; /* NULL until there is something to write */
     char *path;               /* of the file, owned; NULL likewise */
     enum mp_status failed;    /* the file could not be written any further; failure says why */
@@ -47,20 +55,17 @@ struct mp_recording_summary {
 };
 
 /* Takes over the spool. `paused`: the window opens with the first start event. */
-struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, struct mp_error *error);
-
-/* Creates the snapshot file's name and descriptor when the first events come; the path is allocated. */
-typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
-                                         struct mp_error *error);
+struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
+                                      void *name_context, struct mp_error *error);
 
 /* One round: gives the spool space, takes what has happened, answers questions, samples the process's memory, and
  * writes where it is time. False where the file can no longer be written (recording->failure). */
-bool mp_recording_round(struct mp_recording *recording, bool process_ended, mp_recording_name *name, void *context);
+bool mp_recording_round(struct mp_recording *recording, bool process_ended);
 
 /* Everything that is still in the spool, symbols, coverage, the end; closes the file and removes the spool. `how`
  * without its text and time; `text` says it in words. */
-void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, const char *text, mp_recording_name *name,
-                         void *context, struct mp_recording_summary *summary);
+void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, const char *text,
+                         struct mp_recording_summary *summary);
 
 /* Pushes a sentence to the file's notes. */
 void mp_recording_note(struct mp_recording *recording, const char *text);
