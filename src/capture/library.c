@@ -40,3 +40,9 @@ __attribute__((constructor)) static void enter_program(void)
     else
         mp_session.page = NULL;
 }
+
+/* Tells `memprof recover` an end in order from a kill. */
+__attribute__((destructor)) static void leave_program(void)
+{
+    if (mp_session.header) atomic_store(&mp_session.header->program_left, 1);
+}

@@ -155,6 +155,30 @@ enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_blo
     return MP_OK;
 }
 
+enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_block *blocks, size_t count,
+                                 struct mp_error *error)
+{
+    mp_map_clear(&ledger->by_address);
+    ledger->blocks.count = ledger->free_slots.count = 0;
+    for (size_t i = 0; i < ledger->tracks.count; i++)
+        ledger->tracks.at[i].bytes = ledger->tracks.at[i].blocks = 0;
+    uint64_t next = ledger->next_block;
+    for (size_t i = 0; i < count; i++) {
+        struct mp_event event = {.time_ns = blocks[i].birth_ns,
+                                 .address = blocks[i].address,
+                                 .bytes = blocks[i].bytes,
+                                 .stack = blocks[i].stack,
+                                 .track = blocks[i].track,
+                                 .kind = blocks[i].kind};
+        ledger->next_block = blocks[i].block;
+        enum mp_status status = mp_ledger_alloc(ledger, &event, NULL, error);
+        if (status) return status;
+        if (ledger->next_block > next) next = ledger->next_block;
+    }
+    ledger->next_block = next;
+    return MP_OK;
+}
+
 void mp_ledger_free_all(struct mp_ledger *ledger)
 {
     mp_map_free(&ledger->by_address);

@@ -52,6 +52,9 @@ struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track
 /* The live blocks in the order of their numbers, copied to *blocks (freed by the caller). */
 enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_block **blocks, size_t *count,
                               struct mp_error *error);
+/* What is live becomes these blocks, whatever was before; the next new block's number follows on the highest. */
+enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_block *blocks, size_t count,
+                                 struct mp_error *error);
 void mp_ledger_free_all(struct mp_ledger *ledger);
 
 #endif

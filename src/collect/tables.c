@@ -64,10 +64,15 @@ enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *
     return status;
 }
 
+uint16_t mp_tables_device_key(const struct mp_wire_track *track)
+{
+    return (uint16_t)(track->device_type << 8 | ((track->device_index + 1) & 0xff));
+}
+
 static enum mp_status device_of(struct mp_tables *tables, const struct mp_wire_track *track, uint32_t *device,
                                 struct mp_error *error)
 {
-    uint16_t key = (uint16_t)(track->device_type << 8 | ((track->device_index + 1) & 0xff));
+    uint16_t key = mp_tables_device_key(track);
     for (*device = 0; *device < tables->device_keys.count; ++*device)
         if (tables->device_keys.at[*device] == key) return MP_OK;
     char id[MP_ID_TEXT];

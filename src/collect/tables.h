@@ -28,6 +28,9 @@ struct mp_tables {
     uint32_t ring_thread[MP_SPOOL_RINGS_MAX]; /* the thread number + 1 last seen on each ring */
 };
 
+/* What tells a track's device from others: its type and index. */
+uint16_t mp_tables_device_key(const struct mp_wire_track *track);
+
 /* The number of the thread that now owns the ring. */
 enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
                                 uint32_t *thread, struct mp_error *error);

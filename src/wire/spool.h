@@ -133,6 +133,7 @@ struct mp_spool_header {
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;
+    _Atomic uint32_t program_left; /* 1: the program ran its exit handlers */
     _Atomic uint32_t rung; /* 1: the doorbell was rung and not yet heard */
     _Atomic uint64_t dropped_no_ring;
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
