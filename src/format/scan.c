@@ -42,7 +42,7 @@ enum mp_status mp_scan_open(struct mp_scan *scan, int fd, uint64_t start, uint64
     enum mp_status status = load(scan, 0, MP_END_BYTES, size - MP_END_BYTES, error);
     if (status) return status == MP_NOT_FOUND ? MP_OK : status;
     const unsigned char *end = scan->bytes.at;
-    scan->has_end = !memcmp(end, MP_END, MP_SYNC_BYTES) &&
+    scan->has_end = !memcmp(end, MP_END, MP_SYNC_BYTES) && end[MP_END_AT_CHECKSUM] == 0xce &&
                     mp_get_be32(end + MP_END_AT_CHECKSUM + 1) == (uint32_t)crc32(0, end, MP_END_AT_CHECKSUM);
     if (!scan->has_end) return MP_OK;
     scan->end = size - MP_END_BYTES;

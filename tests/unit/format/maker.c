@@ -1,6 +1,5 @@
 #include "unit/format/maker.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,14 @@ const struct mp_recording_start made_start = {
     .spool_id = UINT64_C(0xfedcba9876543210),
 };
 
+/* Also used outside of a test, where Check's own assertions cannot be. */
+static void must(bool ok, const char *what)
+{
+    if (ok) return;
+    fprintf(stderr, "making a recording: %s\n", what);
+    abort();
+}
+
 /* xorshift64: a fixed sequence, so that a failure repeats. */
 uint64_t made_random(struct maker *maker)
 {
@@ -34,22 +41,23 @@ static uint64_t below(struct maker *maker, uint64_t bound)
 /* Mostly small, sometimes any 64-bit number. */
 static uint64_t wild(struct maker *maker)
 {
-    return made_random(maker) >> (below(maker, 8) ? 40 + below(maker, 20) : below(maker, 64));
+    unsigned shift = below(maker, 8) ? 40 + (unsigned)below(maker, 20) : (unsigned)below(maker, 64);
+    return made_random(maker) >> shift;
 }
 
 static struct made_chunk *keep(struct maker *maker, enum mp_chunk_kind kind, const void *rows, size_t count, size_t row)
 {
     struct made_chunk made = {.kind = kind, .count = count, .bytes_before = mp_writer_bytes(maker->writer)};
     made.rows = malloc(count * row + 1);
-    ck_assert_ptr_nonnull(made.rows);
+    must(made.rows != NULL, "no memory");
     memcpy(made.rows, rows, count * row);
-    ck_assert(mp_vec_push(&maker->chunks, made));
+    must(mp_vec_push(&maker->chunks, made), "no memory");
     return &maker->chunks.at[maker->chunks.count - 1];
 }
 
 static void check_put(struct maker *maker, enum mp_status status, const struct mp_error *error)
 {
-    ck_assert_msg(!status, "%s", error->text);
+    must(!status, error->text);
     maker->chunks.at[maker->chunks.count - 1].bytes_after = mp_writer_bytes(maker->writer);
 }
 
@@ -175,8 +183,11 @@ static void put_samples(struct maker *maker)
 {
     struct mp_sample samples[5];
     memset(samples, 0, sizeof samples);
-    for (size_t i = 0; i < 5; i++)
-        samples[i] = (struct mp_sample){maker->now + i, (uint32_t)below(maker, maker->strings), wild(maker)};
+    for (size_t i = 0; i < 5; i++) {
+        samples[i].time_ns = maker->now + i;
+        samples[i].counter = (uint32_t)below(maker, maker->strings);
+        samples[i].value = wild(maker);
+    }
     PUT(mp_writer_samples, MP_CHUNK_SAMPLES, samples, 5);
 }
 
@@ -193,7 +204,7 @@ static void put_base(struct maker *maker, size_t count)
         blocks[i].kind = (uint8_t)below(maker, MP_KINDS);
         struct mp_event live = {
             .block = blocks[i].block, .address = blocks[i].address, .bytes = blocks[i].bytes, .track = blocks[i].track};
-        ck_assert(mp_vec_push(&maker->live, live));
+        must(mp_vec_push(&maker->live, live), "no memory");
     }
     struct mp_error error = {0};
     keep(maker, MP_CHUNK_BASE, blocks, count, sizeof *blocks)->time_ns = maker->now;
@@ -210,7 +221,7 @@ static void random_alloc(struct maker *maker, struct mp_event *event)
     event->stack = (uint32_t)below(maker, maker->stacks);
     event->track = (uint16_t)below(maker, maker->tracks);
     event->kind = (uint8_t)below(maker, MP_KINDS);
-    ck_assert(mp_vec_push(&maker->live, *event));
+    must(mp_vec_push(&maker->live, *event), "no memory");
 }
 
 /* A free or a resize of a live block; now and then what it says differs from what the alloc said. */
@@ -275,8 +286,10 @@ static void put_events(struct maker *maker, size_t count)
     made->time_ns = events[0].time_ns;
     for (size_t i = 0; i < maker->tracks; i++)
         made->live_bytes[made->live_bytes_count++] = wild(maker);
-    made->marks[0] = (struct mp_ring_mark){(uint32_t)below(maker, 9), made_random(maker)};
-    made->marks[1] = (struct mp_ring_mark){(uint32_t)below(maker, 9), wild(maker)};
+    for (size_t i = 0; i < 2; i++) {
+        made->marks[i].ring = (uint32_t)below(maker, 9);
+        made->marks[i].sequence = wild(maker);
+    }
     made->mark_count = (size_t)below(maker, 3);
     check_put(maker,
               mp_writer_events(maker->writer, events, count, made->live_bytes, made->live_bytes_count, made->marks,
@@ -288,11 +301,11 @@ static void put_events(struct maker *maker, size_t count)
 static void put_coverage(struct maker *maker)
 {
     uint32_t sources[2] = {1, 3}, notes[3] = {(uint32_t)below(maker, maker->strings), 2, 5};
-    struct mp_coverage coverage = {.events = wild(maker),
-                                   .dropped = wild(maker),
+    struct mp_coverage coverage = {.events = maker->now,
+                                   .dropped = maker->random,
                                    .truncated_stacks = 3,
                                    .unmatched_stacks = 4,
-                                   .totals_checked = wild(maker),
+                                   .totals_checked = maker->next_block,
                                    .totals_wrong = 5,
                                    .unknown_frees = 6,
                                    .missed_frees = 7,
@@ -322,7 +335,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
 {
     struct mp_error error = {0};
     *maker = (struct maker){.random = 88172645463325252u, .now = 1000};
-    ck_assert_msg(!mp_writer_open(fd, &made_start, &maker->writer, &error), "%s", error.text);
+    must(!mp_writer_open(fd, &made_start, &maker->writer, &error), error.text);
     put_strings(maker, 40);
     put_devices(maker);
     put_tracks(maker);
@@ -340,7 +353,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
     }
     put_exit(maker);
     if (finish)
-        ck_assert_msg(!mp_writer_finish(maker->writer, &error), "%s", error.text);
+        must(!mp_writer_finish(maker->writer, &error), error.text);
     else
         mp_writer_abandon(maker->writer);
     maker->writer = NULL;
