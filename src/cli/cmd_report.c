@@ -1,5 +1,7 @@
 #include "cli/query.h"
 
+#define TOP_SITES 3 /* all must fit on one screen */
+
 static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
 {
     struct mp_error error;
@@ -40,7 +42,9 @@ static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_finish(&query, tell(&query));
+    if (status) return status;
+    if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT)) query.view.limit = TOP_SITES;
+    return mp_query_finish(&query, tell(&query));
 }
 
 extern const struct mp_command mp_command_report;

@@ -263,7 +263,8 @@ static int check_operands(const struct mp_invocation *invocation)
 {
     const struct mp_command *command = invocation->command;
     if (invocation->operand_count < command->operands_min)
-        mp_message("%s needs %s: memprof %s %s", command->name, command->usage, command->name, command->usage);
+        mp_message("%s needs %s: memprof %s [options] %s", command->name, command->usage, command->name,
+                   command->usage);
     else if (invocation->operand_count > command->operands_max)
         mp_message("%s does not know what to do with \"%s\"", command->name,
                    invocation->operands[command->operands_max]);

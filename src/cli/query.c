@@ -113,7 +113,7 @@ int mp_query_end(struct mp_query *query, int status)
     if (!status && mp_model_incomplete(query->model)) {
         struct mp_buffer missing = {0};
         mp_coverage_sentence(&missing, query->model);
-        mp_message("%s: %.*s; the rest was used", query->view.path, (int)missing.size, (const char *)missing.data);
+        mp_message("%s: %.*s; what it holds was used", query->view.path, (int)missing.size, (const char *)missing.data);
         mp_buffer_free(&missing);
         status = MP_EXIT_INCOMPLETE;
     }

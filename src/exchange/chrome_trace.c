@@ -10,6 +10,9 @@
 #include "model/spans.h"
 #include "model/track.h"
 
+/* Steps have a row of their own: regions on a thread's row may cross their borders, and rows must nest. */
+#define STEPS_TID 0
+
 #define FLUSH_BYTES  (1 << 20)
 #define POINTS_EXACT 1000000 /* changes of one counter that are written one by one */
 #define THIN_PARTS   100000  /* parts of the recording's time, four points each, beyond that */
@@ -164,8 +167,7 @@ static enum mp_status write_steps(struct sink *sink, const struct mp_model *mode
     for (size_t i = 0; i < steps.count; i++) {
         char name[32];
         snprintf(name, sizeof name, "step %zu", i + 1);
-        uint32_t tid = thread_tid(model, model->events.thread[steps.at[i].first]);
-        slice_event(sink, tid, steps.at[i].start_ns, steps.at[i].end_ns, name, "step");
+        slice_event(sink, STEPS_TID, steps.at[i].start_ns, steps.at[i].end_ns, name, "step");
     }
     mp_steps_free(&steps);
     return MP_OK;
@@ -194,10 +196,23 @@ static enum mp_status write_regions(struct sink *sink, const struct mp_model *mo
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the regions");
 }
 
+static void write_process_name(struct sink *sink, const struct mp_model *model)
+{
+    struct mp_buffer name = {0};
+    for (const char *const *word = model->start.command; word && *word; word++)
+        mp_buffer_printf(&name, "%s%s", name.size ? " " : "", *word);
+    mp_buffer_append(&name, "", 1);
+    if (name.failed)
+        sink->text.failed = true;
+    else
+        name_event(sink, "process_name", 0, (const char *)name.data);
+    mp_buffer_free(&name);
+}
+
 static void write_names(struct sink *sink, const struct mp_model *model)
 {
-    const char *const *command = model->start.command;
-    name_event(sink, "process_name", 0, command && *command ? *command : "memprof");
+    write_process_name(sink, model);
+    name_event(sink, "thread_name", STEPS_TID, "steps");
     for (size_t i = 0; i < model->threads.count; i++)
         name_event(sink, "thread_name", model->threads.at[i].tid, mp_model_text(model, model->threads.at[i].name));
 }

@@ -72,13 +72,13 @@ enum mp_status mp_window_make(const struct mp_model *model, const char *from, co
     enum mp_status status = parse_time(model, from, false, &window->from_ns, error);
     if (status == MP_OK) status = parse_time(model, to, true, &window->to_ns, error);
     if (status != MP_OK) return status;
-    if (window->from_ns > window->to_ns)
-        return mp_fail(error, MP_INVALID, "--from %s lies after --to %s", from ? from : "0", to ? to : "100%");
     if (window->from_ns > model->duration_ns) {
         char length[MP_UNIT_TEXT];
         return mp_fail(error, MP_INVALID, "--from %s lies after the end: the recording is %s long", from,
                        mp_format_duration(length, model->duration_ns));
     }
+    if (window->from_ns > window->to_ns)
+        return mp_fail(error, MP_INVALID, "--from %s lies after --to %s", from ? from : "0", to ? to : "100%");
     window->first = from ? count_before(model, window->from_ns, false) : 0;
     window->last = to ? count_before(model, window->to_ns, true) : (uint32_t)model->events.count;
     return MP_OK;

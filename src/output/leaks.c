@@ -51,9 +51,11 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
     mp_text_put(text, MP_PLAIN, ": this version lists what is outstanding and does not judge it\n");
     mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(number, outstanding->bytes));
     mp_text_put(text, MP_PLAIN, " outstanding at %s", view->window.whole ? "the end" : "the end of the window");
-    mp_text_put(text, MP_PLAIN, " in %s blocks", mp_format_count(number, outstanding->blocks));
-    mp_text_put(text, MP_PLAIN, ", %s %s; %s\n", mp_format_count(number, outstanding->count),
-                sites.grouped ? "groups" : "sites", order);
+    mp_text_put(text, MP_PLAIN, " in ");
+    mp_text_count(text, outstanding->blocks, "block");
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, outstanding->count, sites.grouped ? "group" : "site");
+    mp_text_put(text, MP_PLAIN, "; %s\n", order);
     if (outstanding->count) {
         mp_text_put(text, MP_PLAIN, "\n");
         mp_sites_text(text, model, outstanding, &sites);

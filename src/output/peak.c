@@ -69,12 +69,15 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_text_put(text, MP_PLAIN, " allocated on ");
     mp_text_clean(text->out, mp_track_id(model, peak->track, id));
     put_moment(text, model, peak);
-    mp_text_put(text, MP_PLAIN, ", %s blocks", mp_format_count(number, peak->blocks));
-    mp_text_put(text, MP_PLAIN, ", %s %s\n", mp_format_count(number, peak->sites.count),
-                sites.grouped ? "groups" : "sites");
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, peak->blocks, "block");
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, peak->sites.count, sites.grouped ? "group" : "site");
+    mp_text_put(text, MP_PLAIN, "\n");
     if (view->filter) {
         mp_text_put(text, MP_PLAIN, "of which %s in ", mp_format_bytes(number, peak->sites.bytes));
-        mp_text_put(text, MP_PLAIN, "%s blocks match ", mp_format_count(number, peak->sites.blocks));
+        mp_text_count(text, peak->sites.blocks, "block");
+        mp_text_put(text, MP_PLAIN, " matching ");
         mp_text_clean(text->out, view->filter);
         mp_text_put(text, MP_PLAIN, "\n");
     }

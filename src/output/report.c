@@ -5,8 +5,6 @@
 #include "base/units.h"
 #include "output/reports.h"
 
-#define TOP_SITES 3
-
 static void frag_json(struct mp_json *json, const struct mp_model *model, uint16_t track)
 {
     char id[MP_TRACK_ID_MAX];
@@ -71,11 +69,11 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
 }
 
 /* "model.py:88 attention ← train.py:58 train_step": the headline and the user's line that called it. */
-static void put_site(struct mp_table *table, const struct mp_model *model, uint32_t stack)
+static void put_site(struct mp_table *table, const struct mp_model *model, const struct mp_site *site)
 {
     struct mp_stack_lines lines = {0};
     struct mp_buffer out = {0};
-    if (!mp_stack_resolve(model, stack, &lines)) table->texts.failed = true;
+    if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
     const struct mp_stack_line *headline = mp_stack_headline(&lines);
     if (headline) mp_line_text(&out, headline);
     for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
@@ -84,19 +82,21 @@ static void put_site(struct mp_table *table, const struct mp_model *model, uint3
         mp_line_text(&out, &lines.at[i]);
         break;
     }
-    mp_table_wide(table, MP_PLAIN, "%.*s", headline ? (int)out.size : 10,
-                  headline ? (const char *)out.data : "(no stack)");
+    if (headline && !out.failed)
+        mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    else
+        mp_table_wide(table, MP_PLAIN, "%s", mp_no_stack_text(site));
     mp_buffer_free(&out);
     mp_stack_lines_free(&lines);
 }
 
 static void put_top_sites(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
-                          uint64_t whole, bool births)
+                          uint64_t whole, const struct mp_view *view, bool births)
 {
     struct mp_table table;
     char number[MP_UNIT_TEXT];
     mp_table_start(&table, "rrrrl");
-    for (size_t i = 0; i < sites->count && i < TOP_SITES; i++) {
+    for (size_t i = 0; i < sites->count && (!view->limit || i < view->limit); i++) {
         const struct mp_site *site = &sites->at[i];
         mp_table_cell(&table, MP_DIM, "%zu.", i + 1);
         mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, site->bytes));
@@ -106,13 +106,14 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
             mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
         else
             mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
-        put_site(&table, model, site->stack);
+        put_site(&table, model, site);
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);
 }
 
-static void put_peak(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
+static void put_peak(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
+                     const struct mp_view *view)
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
     mp_text_put(text, MP_BOLD, "\nPEAK  %s", mp_format_bytes(number, peak->bytes));
@@ -124,9 +125,12 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
         mp_text_put(text, MP_PLAIN, "%s", i ? " > " : ", in ");
         mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
     }
-    mp_text_put(text, MP_PLAIN, "; %s blocks", mp_format_count(number, peak->blocks));
-    mp_text_put(text, MP_PLAIN, ", %s sites\n", mp_format_count(number, peak->sites.count));
-    put_top_sites(text, model, &peak->sites, peak->bytes, false);
+    mp_text_put(text, MP_PLAIN, "; ");
+    mp_text_count(text, peak->blocks, "block");
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, peak->sites.count, "site");
+    mp_text_put(text, MP_PLAIN, "\n");
+    put_top_sites(text, model, &peak->sites, peak->bytes, view, false);
 }
 
 /* Other tracks, and what was sampled of the process. */
@@ -158,10 +162,12 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
 {
     char number[MP_UNIT_TEXT];
     mp_text_put(text, MP_BOLD, "\nOUTSTANDING  %s", mp_format_bytes(number, leaks->outstanding.bytes));
-    mp_text_put(text, MP_PLAIN, " at the end in %s blocks", mp_format_count(number, leaks->outstanding.blocks));
-    mp_text_put(text, MP_PLAIN, ", %s sites; what keeps growing first\n",
-                mp_format_count(number, leaks->outstanding.count));
-    put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, true);
+    mp_text_put(text, MP_PLAIN, " at the end in ");
+    mp_text_count(text, leaks->outstanding.blocks, "block");
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, leaks->outstanding.count, "site");
+    mp_text_put(text, MP_PLAIN, "; what keeps growing first\n");
+    put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, view, true);
     mp_text_put(text, MP_DIM, "  born in: distinct %s in which the blocks were allocated; more: memprof leaks ",
                 leaks->step_count ? "steps" : "64ths of the recording");
     mp_text_clean(text->out, view->path);
@@ -229,7 +235,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
 {
     put_header(text, model, story, view);
     if (story->peak)
-        put_peak(text, model, story->peak);
+        put_peak(text, model, story->peak, view);
     else
         mp_text_put(text, MP_PLAIN, "\nNo allocation was recorded.\n");
     put_others(text, model, story->peak);

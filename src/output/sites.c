@@ -156,13 +156,18 @@ static void full_rows(struct mp_table *table, unsigned columns, const struct mp_
     }
 }
 
-static void stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, uint32_t stack,
-                       bool full)
+const char *mp_no_stack_text(const struct mp_site *site)
+{
+    return site->births ? "(no stack)" : "(no stack: live before the recording began)";
+}
+
+static void stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model,
+                       const struct mp_site *site, bool full)
 {
     struct mp_stack_lines lines = {0};
-    if (!mp_stack_resolve(model, stack, &lines)) table->texts.failed = true;
+    if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
     if (!lines.count) {
-        mp_table_wide(table, MP_DIM, "%s", "(no stack)");
+        mp_table_wide(table, MP_DIM, "%s", mp_no_stack_text(site));
         mp_table_end_row(table);
     } else {
         (full ? full_rows : short_rows)(table, columns, &lines);
@@ -214,7 +219,7 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
         const struct mp_site *site = &sites->at[i];
         unsigned used = number_cells(&table, model, site, view);
         if (!view->grouped) {
-            stack_rows(&table, used, model, site->stack, view->full_stacks);
+            stack_rows(&table, used, model, site, view->full_stacks);
             continue;
         }
         const char *group = site->group == MP_NONE ? "(unknown)" : mp_intern_get(&sites->groups, site->group, NULL);
@@ -261,7 +266,7 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
         mp_json_number(json, "blocks", site->blocks);
         mp_json_share(json, "share", site->bytes, view->whole);
         if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
-        if (view->births) mp_json_number(json, "birth_steps", site->births);
+        if (view->births) mp_json_number(json, "birth_periods", site->births);
         if (!view->grouped)
             stack_json(json, model, site->stack);
         else if (site->group == MP_NONE)

@@ -20,6 +20,8 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
 /* An array of sites under `key`. */
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
+/* What stands in place of an empty stack. */
+const char *mp_no_stack_text(const struct mp_site *site);
 /* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
 

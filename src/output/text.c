@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "base/utf8.h"
 
 static const char *const style_begin[] = {"", "\033[1m", "\033[2m"};
@@ -24,13 +25,30 @@ static void append_formatted(struct mp_buffer *out, const char *format, va_list 
 
 void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, ...)
 {
-    bool styled = text->color && style != MP_PLAIN;
-    if (styled) mp_buffer_append_text(text->out, style_begin[style]);
+    struct mp_buffer made = {0};
     va_list arguments;
     va_start(arguments, format);
-    append_formatted(text->out, format, arguments);
+    append_formatted(&made, format, arguments);
     va_end(arguments);
+    size_t first = 0, end = made.size;
+    while (first < end && made.data[first] == '\n')
+        first++;
+    while (end > first && made.data[end - 1] == '\n')
+        end--;
+    bool styled = text->color && style != MP_PLAIN && first < end;
+    mp_buffer_append(text->out, made.data, first);
+    if (styled) mp_buffer_append_text(text->out, style_begin[style]);
+    mp_buffer_append(text->out, made.data + first, end - first);
     if (styled) mp_buffer_append_text(text->out, STYLE_END);
+    mp_buffer_append(text->out, made.data + end, made.size - end);
+    if (made.failed) text->out->failed = true;
+    mp_buffer_free(&made);
+}
+
+void mp_text_count(struct mp_text *text, uint64_t count, const char *what)
+{
+    char number[MP_UNIT_TEXT];
+    mp_text_put(text, MP_PLAIN, "%s %s%s", mp_format_count(number, count), what, count == 1 ? "" : "s");
 }
 
 static void append_clean(struct mp_buffer *out, const unsigned char *at, size_t left)

@@ -1,0 +1,42 @@
+#include "cli/query.h"
+#include "output/page.h"
+
+static int write_page(struct mp_query *query, const char *path)
+{
+    struct mp_error error;
+    struct mp_output_file output;
+    int status = mp_output_open(path, mp_given(query->invocation, MP_OPT_FORCE), &output);
+    if (status) return status;
+    struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
+                                      .title = mp_path_short(query->view.path)};
+    bool written = !mp_page_write(query->model, &options, output.file, &error);
+    if (!written) status = mp_message_error(&error);
+    int closed = mp_output_close(&output, written);
+    return status ? status : closed;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    const char *path = invocation->value[MP_OPT_OUTPUT];
+    if (!path) {
+        mp_message("trace_plot needs -o FILE, as in memprof trace_plot %s -o trace.html", invocation->operands[0]);
+        return MP_EXIT_USAGE;
+    }
+    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    return status ? status : mp_query_end(&query, write_page(&query, path));
+}
+
+extern const struct mp_command mp_command_trace_plot;
+const struct mp_command mp_command_trace_plot = {
+    .name = "trace_plot",
+    .summary = "every allocation over time, as one HTML page",
+    .usage = "FILE",
+    .about = "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
+             "first; all are in it.",
+    .example = "memprof trace_plot run.mp -o trace.html",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_TRACK},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

@@ -1,0 +1,297 @@
+#include <string.h>
+
+#include "analysis/leaks.h"
+#include "analysis/peak.h"
+#include "analysis/steps.h"
+#include "unit/model/scene.h"
+#include "unit/suite.h"
+
+#define ROUNDS 60
+#define EVENTS 300
+
+static struct mp_window window_of(const struct scene *scene, uint32_t first, uint32_t last)
+{
+    uint32_t count = (uint32_t)scene->events.count;
+    return (struct mp_window){first, last, first ? scene->events.at[first - 1].time_ns : 0, 0,
+                              .whole = !first && last == count};
+}
+
+/* The first moment of the highest level in [first, last]. */
+static int64_t peak_moment(const struct scene *scene, uint16_t track, int64_t first, int64_t last)
+{
+    int64_t best = first;
+    for (int64_t moment = first; moment <= last; moment++)
+        if (scene_level(scene, track, moment) > scene_level(scene, track, best)) best = moment;
+    return best;
+}
+
+static uint32_t step_of(const struct scene *scene, int64_t moment)
+{
+    uint32_t step = 0;
+    for (int64_t i = 0; i < moment; i++)
+        step += scene->events.at[i].type == MP_EVENT_STEP;
+    return step;
+}
+
+static void check_sites(const struct scene *scene, const struct mp_sites *sites, uint16_t track, int64_t moment)
+{
+    uint64_t bytes = 0, blocks = 0;
+    for (size_t i = 0; i < sites->count; i++) {
+        uint64_t want_bytes = 0, want_blocks = 0, births = 0;
+        uint32_t last_step = MP_NONE;
+        for (size_t k = 0; k < scene->blocks.count; k++) {
+            const struct scene_block *block = &scene->blocks.at[k];
+            if (block->track != sites->at[i].track || block->stack != sites->at[i].stack || !scene_lives(block, moment))
+                continue;
+            want_blocks++;
+            if (scene_bytes(block, moment) != MP_BYTES_UNKNOWN) want_bytes += scene_bytes(block, moment);
+            if (block->born < 0) continue;
+            births += step_of(scene, block->born) != last_step;
+            last_step = step_of(scene, block->born);
+        }
+        ck_assert_uint_gt(want_blocks, 0);
+        ck_assert_uint_eq(sites->at[i].bytes, want_bytes);
+        ck_assert_uint_eq(sites->at[i].blocks, want_blocks);
+        if (step_of(scene, (int64_t)scene->events.count)) ck_assert_uint_eq(sites->at[i].births, births);
+        bytes += want_bytes;
+        blocks += want_blocks;
+    }
+    ck_assert_uint_eq(sites->bytes, bytes);
+    ck_assert_uint_eq(sites->blocks, blocks);
+    if (track != MP_TRACK_NONE) {
+        ck_assert_uint_eq(bytes, scene_level(scene, track, moment));
+        ck_assert_uint_eq(blocks, scene_live(scene, track, moment));
+    }
+}
+
+START_TEST(peak_equals_brute_force)
+{
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        scene_make(&scene, seed, EVENTS);
+        uint32_t count = (uint32_t)scene.events.count, cut = (uint32_t)scene_random(&scene, count);
+        const uint32_t windows[][2] = {{0, count}, {0, cut}, {cut, count}, {cut / 2, cut}, {cut, cut}};
+        for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+            uint16_t track = (uint16_t)scene_random(&scene, SCENE_TRACKS);
+            struct mp_peak_query query = {.track = track, .window = window_of(&scene, windows[w][0], windows[w][1])};
+            struct mp_peak peak;
+            ck_assert(!mp_peak_find(scene.model, &query, &peak, NULL));
+            int64_t moment = peak_moment(&scene, track, windows[w][0], windows[w][1]);
+            ck_assert_uint_eq(peak.moment, moment);
+            ck_assert_uint_eq(peak.bytes, scene_level(&scene, track, moment));
+            ck_assert_uint_eq(peak.blocks, scene_live(&scene, track, moment));
+            ck_assert_uint_eq(peak.step, step_of(&scene, moment));
+            ck_assert_uint_eq(peak.ns, moment ? scene.events.at[moment - 1].time_ns : 0);
+            check_sites(&scene, &peak.sites, track, moment);
+            for (size_t i = 1; i < peak.sites.count; i++)
+                ck_assert_uint_ge(peak.sites.at[i - 1].bytes, peak.sites.at[i].bytes);
+            mp_peak_free(&peak);
+        }
+        scene_free(&scene);
+    }
+}
+END_TEST
+
+START_TEST(outstanding_equals_brute_force)
+{
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        struct mp_leaks leaks;
+        scene_make(&scene, seed, EVENTS);
+        uint32_t count = (uint32_t)scene.events.count;
+        struct mp_leaks_query query = {
+            .track = MP_TRACK_NONE, .window = window_of(&scene, 0, count), .grouping = {.sort = MP_SORT_GROWTH}};
+        ck_assert(!mp_leaks_find(scene.model, &query, &leaks, NULL));
+        ck_assert_int_eq(leaks.verdict, MP_VERDICT_UNKNOWN);
+        ck_assert_uint_eq(leaks.step_count, step_of(&scene, count));
+        check_sites(&scene, &leaks.outstanding, MP_TRACK_NONE, count);
+        for (size_t i = 1; i < leaks.outstanding.count; i++) {
+            const struct mp_site *before = &leaks.outstanding.at[i - 1], *site = before + 1;
+            ck_assert(before->births > site->births ||
+                      (before->births == site->births && before->bytes >= site->bytes));
+        }
+        mp_leaks_free(&leaks);
+        scene_free(&scene);
+    }
+}
+END_TEST
+
+/* Bytes that came (or went) in events [first, end), block by block. */
+static uint64_t moved(const struct scene *scene, uint16_t track, int64_t first, int64_t end, bool came)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < scene->blocks.count; i++) {
+        const struct scene_block *block = &scene->blocks.at[i];
+        if (block->track != track) continue;
+        for (int64_t event = first; event < end; event++) {
+            uint64_t before = scene_lives(block, event) ? scene_bytes(block, event) : 0;
+            uint64_t after = scene_lives(block, event + 1) ? scene_bytes(block, event + 1) : 0;
+            if (before == MP_BYTES_UNKNOWN) before = 0;
+            if (after == MP_BYTES_UNKNOWN) after = 0;
+            if (came && after > before) sum += after - before;
+            if (!came && before > after) sum += before - after;
+        }
+    }
+    return sum;
+}
+
+static void check_steps(const struct scene *scene, const struct mp_step_report *report)
+{
+    size_t row = 0;
+    int64_t count = (int64_t)scene->events.count;
+    for (int64_t first = 0; first < count; first++) {
+        if (scene->events.at[first].type != MP_EVENT_STEP) continue;
+        int64_t end = first + 1;
+        while (end < count && scene->events.at[end].type != MP_EVENT_STEP)
+            end++;
+        ck_assert_uint_lt(row, report->steps.count);
+        const struct mp_step_row *step = &report->steps.at[row++];
+        ck_assert_uint_eq(step->number, row);
+        ck_assert_uint_eq(step->start_ns, scene->events.at[first].time_ns);
+        ck_assert_uint_eq(step->allocated_bytes, moved(scene, report->track, first, end, true));
+        ck_assert_uint_eq(step->freed_bytes, moved(scene, report->track, first, end, false));
+        ck_assert_uint_eq(step->peak_bytes,
+                          scene_level(scene, report->track, peak_moment(scene, report->track, first, end)));
+        ck_assert_uint_eq(step->end_bytes, scene_level(scene, report->track, end));
+    }
+    ck_assert_uint_eq(row, report->steps.count);
+}
+
+/* Where the region that begins at `first` ends: at an end of its name on its thread with none of that name open inside
+ * it, or at the end of a region around it. */
+static int64_t region_end(const struct scene *scene, int64_t first)
+{
+    struct {
+        uint32_t name;
+        int64_t first;
+    } open[EVENTS];
+    size_t depth = 0;
+    uint32_t thread = scene->events.at[first].thread;
+    for (int64_t event = 0; event < (int64_t)scene->events.count; event++) {
+        const struct mp_event *at = &scene->events.at[event];
+        if (at->thread != thread) continue;
+        if (at->type == MP_EVENT_REGION_BEGIN) {
+            open[depth].name = at->name;
+            open[depth++].first = event;
+        }
+        if (at->type != MP_EVENT_REGION_END) continue;
+        size_t which = depth;
+        while (which && open[which - 1].name != at->name)
+            which--;
+        if (!which) continue;
+        for (size_t i = which - 1; i < depth; i++)
+            if (open[i].first == first) return event;
+        depth = which - 1;
+    }
+    return (int64_t)scene->events.count;
+}
+
+/* Bytes of blocks born in events [first, end) that live after it, as far as they were allocated inside. */
+static uint64_t kept(const struct scene *scene, uint16_t track, int64_t first, int64_t end)
+{
+    uint64_t came = moved(scene, track, first, end, true), went = 0;
+    for (size_t i = 0; i < scene->blocks.count; i++) {
+        const struct scene_block *block = &scene->blocks.at[i];
+        if (block->track != track || block->born < first || block->born >= end) continue;
+        for (int64_t event = first; event < end; event++) {
+            uint64_t before = scene_lives(block, event) ? scene_bytes(block, event) : 0;
+            uint64_t after = scene_lives(block, event + 1) ? scene_bytes(block, event + 1) : 0;
+            if (before > after) went += before - after;
+        }
+    }
+    return came - went;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void check_region(const struct scene *scene, const struct mp_step_report *report, uint32_t name)
+{
+    uint64_t peaks[EVENTS], sum = 0, allocated = 0, kept_bytes = 0;
+    size_t count = 0;
+    for (int64_t first = 0; first < (int64_t)scene->events.count; first++) {
+        const struct mp_event *event = &scene->events.at[first];
+        if (event->type != MP_EVENT_REGION_BEGIN || event->name != name) continue;
+        int64_t end = region_end(scene, first);
+        peaks[count] = scene_level(scene, report->track, peak_moment(scene, report->track, first, end));
+        sum += peaks[count++];
+        allocated += moved(scene, report->track, first, end, true);
+        kept_bytes += kept(scene, report->track, first, end);
+    }
+    const struct mp_region_row *row = NULL;
+    for (size_t i = 0; i < report->regions.count; i++)
+        if (report->regions.at[i].name == name) row = &report->regions.at[i];
+    ck_assert_int_eq(row != NULL, count > 0);
+    if (!row) return;
+    qsort(peaks, count, sizeof *peaks, ascending);
+    ck_assert_uint_eq(row->count, count);
+    ck_assert_uint_eq(row->mean_peak_bytes, sum / count);
+    ck_assert_uint_eq(row->max_peak_bytes, peaks[count - 1]);
+    size_t rank = 0; /* the smallest value that at least 95 of 100 do not exceed */
+    while ((rank + 1) * 100 < count * 95)
+        rank++;
+    ck_assert_uint_eq(row->p95_peak_bytes, peaks[rank]);
+    ck_assert_uint_eq(row->total_allocated_bytes, allocated);
+    ck_assert_uint_eq(row->kept_bytes, kept_bytes);
+}
+
+START_TEST(steps_and_regions_equal_brute_force)
+{
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        struct mp_step_report report;
+        scene_make(&scene, seed, EVENTS);
+        struct mp_window window = window_of(&scene, 0, (uint32_t)scene.events.count);
+        uint16_t track = (uint16_t)(seed % SCENE_TRACKS);
+        ck_assert(!mp_steps_report(scene.model, track, &window, &report, NULL));
+        check_steps(&scene, &report);
+        for (uint32_t name = 0; name < SCENE_NAMES; name++)
+            check_region(&scene, &report, SCENE_FIRST_NAME + name);
+        mp_step_report_free(&report);
+        scene_free(&scene);
+    }
+}
+END_TEST
+
+/* Groups hold what their sites hold, whatever they are by. */
+START_TEST(groups_add_up)
+{
+    static const char *const groups[] = {"stack", "stack:1", "stack:3", "function", "file", "library"};
+    struct scene scene;
+    scene_make(&scene, 7, EVENTS);
+    uint64_t whole = 0;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        struct mp_peak_query query = {.track = 1, .window = window_of(&scene, 0, (uint32_t)scene.events.count)};
+        struct mp_peak peak;
+        ck_assert(!mp_group_parse(groups[i], &query.grouping, NULL));
+        ck_assert(!mp_peak_find(scene.model, &query, &peak, NULL));
+        uint64_t bytes = 0, blocks = 0;
+        for (size_t k = 0; k < peak.sites.count; k++) {
+            bytes += peak.sites.at[k].bytes;
+            blocks += peak.sites.at[k].blocks;
+        }
+        ck_assert_uint_eq(bytes, peak.bytes);
+        ck_assert_uint_eq(blocks, peak.blocks);
+        if (!i) whole = peak.sites.count;
+        ck_assert_uint_le(peak.sites.count, whole);
+        mp_peak_free(&peak);
+    }
+    scene_free(&scene);
+}
+END_TEST
+
+START_TEST(bad_words_are_refused)
+{
+    struct mp_grouping grouping = {0};
+    static const char *const groups[] = {"", "stack:", "stack:0", "stack:x", "stack:3x", "stack:99999", "functions"};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        ck_assert_int_eq(mp_group_parse(groups[i], &grouping, NULL), MP_INVALID);
+    ck_assert_int_eq(mp_sort_parse("size", &grouping, NULL), MP_INVALID);
+}
+END_TEST
+
+MP_SUITE("analysis", peak_equals_brute_force, outstanding_equals_brute_force, steps_and_regions_equal_brute_force,
+         groups_add_up, bad_words_are_refused)

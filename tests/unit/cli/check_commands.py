@@ -1,0 +1,427 @@
+#!/usr/bin/env python3
+"""The commands as a user and as a program see them: text, JSON, files, messages, exit statuses.
+
+Expected texts lie in expected/; `check_commands.py --update` writes them anew.
+"""
+import gzip
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+
+HERE = pathlib.Path(os.path.abspath(__file__)).parent
+EXPECTED = HERE / "expected"
+BUILD = pathlib.Path(os.getcwd())
+MEMPROF = str(BUILD / "memprof")
+SOURCE = HERE.parents[2]
+KINDS = ("train", "cut", "dropped", "nothing", "hostile")
+
+COVERAGE = ["complete", "events", "dropped", "lost_file_bytes", "truncated_stacks", "unattributed_bytes", "sources",
+            "notes"]
+# As promised to other programs; more keys may stand beside.
+KEYS = {
+    "info": {
+        "": ["schema", "file", "process", "devices", "tracks", "stacks", "steps", "coverage"],
+        "file": ["path", "bytes", "format"],
+        "process": ["pid", "command", "host", "start_unix_ns", "duration_ns", "exit"],
+        "devices[]": ["id", "uuid", "name", "total_bytes"],
+        "tracks[]": ["id", "size_basis", "events", "allocs", "frees", "base_bytes", "peak_bytes", "peak_ns",
+                     "end_bytes", "reserved_peak_bytes"],
+        "steps": ["count", "source"],
+    },
+    "peak": {
+        "": ["schema", "track", "peak_bytes", "peak_ns", "step", "regions", "blocks", "sites", "coverage"],
+        "sites[]": ["bytes", "blocks", "share", "stack"],
+    },
+    "leaks": {
+        "": ["schema", "verdict", "steps", "findings", "outstanding", "suppressed", "coverage"],
+        "steps": ["count", "source"],
+        "outstanding": ["bytes", "blocks", "sites"],
+        "outstanding.sites[]": ["bytes", "blocks", "share", "stack"],
+        "suppressed": ["bytes", "findings"],
+    },
+    "steps": {
+        "": ["schema", "track", "source", "steps", "regions", "coverage"],
+        "steps[]": ["step", "start_ns", "end_ns", "allocated_bytes", "freed_bytes", "peak_bytes", "end_bytes"],
+        "regions[]": ["name", "count", "mean_peak_bytes", "p95_peak_bytes", "max_peak_bytes", "total_allocated_bytes",
+                      "kept_bytes"],
+    },
+    "report": {
+        "": ["schema", "info", "peak", "leaks", "steps", "frag", "advice", "coverage"],
+        "frag": ["schema", "track", "allocated_bytes", "reserved_bytes", "largest_free_bytes", "unusable_ratio",
+                 "segments", "pins", "oom", "replay", "coverage"],
+    },
+}
+FRAME = ["function", "file", "line", "module", "language"]
+
+# Name of the expected file: the command line that prints it.
+TEXTS = {
+    "help": "help",
+    "help-peak": "help peak",
+    "info": "info train.mp",
+    "info-cut": "info cut.mp",
+    "info-nothing": "info nothing.mp",
+    "report": "report train.mp",
+    "report-nothing": "report nothing.mp",
+    "peak": "peak train.mp",
+    "peak-full-stacks": "peak train.mp --full-stacks -n 1",
+    "peak-file": "peak train.mp --group file",
+    "peak-library": "peak --group=library train.mp",
+    "peak-frames": "peak train.mp --group stack:2",
+    "peak-window": "peak train.mp --from step:1 --to step:1 -n2",
+    "peak-filter": "peak train.mp --filter fn~remember,size>=1MiB",
+    "peak-color": "peak train.mp --color=always -n 1",
+    "peak-hostile": "peak hostile.mp",
+    "leaks": "leaks train.mp",
+    "leaks-driver": "leaks --track cuda:0/driver train.mp",
+    "steps": "steps train.mp",
+    "steps-last": "steps train.mp -n 1 --track cpu/torch",
+    "peak-json": "peak train.mp --json",
+    "leaks-json": "leaks train.mp --json --limit 1",
+    "steps-json": "steps train.mp --json",
+    "info-json": "info train.mp --json",
+}
+
+
+def run(line, cwd, stdin=None, env=None, **more):
+    words = line.split() if isinstance(line, str) else line
+    surroundings = {k: v for k, v in os.environ.items() if k not in ("MEMPROF_CONF", "NO_COLOR")}
+    surroundings.update(env or {})
+    return subprocess.run([MEMPROF, *words], cwd=cwd, env=surroundings, stdin=stdin, capture_output=not more,
+                          timeout=60, check=False, **more)
+
+
+def make_recordings(folder):
+    for kind in KINDS:
+        subprocess.run([str(BUILD / "tests/unit/cli/make_recording"), str(folder / f"{kind}.mp"), kind], check=True)
+    (folder / "empty.mp").write_bytes(b"")
+    (folder / "foreign.mp").write_bytes(b"\x7fELF" + bytes(4000))
+    (folder / "folder.mp").mkdir()
+
+
+def lookup(value, path):
+    """All values at a path such as outstanding.sites[]."""
+    values = [value]
+    for part in filter(None, path.split(".")):
+        values = [v[part.removesuffix("[]")] for v in values]
+        if part.endswith("[]"):
+            values = [item for v in values for item in v]
+    return values
+
+
+class Commands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.keep = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.keep.name)
+        make_recordings(cls.folder)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.keep.cleanup()
+
+    def run_in(self, line, **more):
+        return run(line, self.folder, **more)
+
+    def json_of(self, line, status=0):
+        done = self.run_in(line)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return json.loads(done.stdout)
+
+    def check_fails(self, line, status, *words, **more):
+        done = self.run_in(line, **more)
+        said = done.stderr.decode()
+        self.assertEqual(done.returncode, status, (line, said))
+        self.assertEqual(done.stdout, b"", line)
+        self.assertTrue(said.startswith("memprof: ") and said.endswith("\n"), (line, said))
+        for word in words:
+            self.assertIn(word, said, line)
+
+    def test_expected_texts(self):
+        for name, line in TEXTS.items():
+            with self.subTest(line):
+                want = (EXPECTED / f"{name}.txt").read_text()
+                self.assertEqual(self.run_in(line).stdout.decode(), want)
+
+    def test_promised_keys(self):
+        for command, paths in KEYS.items():
+            value = self.json_of(f"{command} train.mp --json")
+            self.assertEqual(value["schema"], f"memprof.{command}/1")
+            for path, keys in paths.items():
+                found = lookup(value, path)
+                self.assertTrue(found, (command, path))
+                for item in found:
+                    self.assertLessEqual(set(keys), set(item), (command, path))
+            self.assertLessEqual(set(COVERAGE), set(value["coverage"]))
+
+    def test_report_holds_the_others(self):
+        report = self.json_of("report train.mp --json")
+        for part in ("info", "peak", "leaks", "steps"):
+            self.assertEqual(report[part], self.json_of(f"{part} train.mp --json"), part)
+        absent = {key: value for key, value in report["frag"].items() if key not in ("schema", "track", "coverage")}
+        self.assertEqual(set(absent.values()), {None})
+
+    def test_numbers_agree(self):
+        peak = self.json_of("peak train.mp --json")
+        self.assertEqual(sum(site["bytes"] for site in peak["sites"]), peak["peak_bytes"])
+        self.assertEqual(sum(site["blocks"] for site in peak["sites"]), peak["blocks"])
+        self.assertAlmostEqual(sum(site["share"] for site in peak["sites"]), 1, places=4)
+        for track in self.json_of("info train.mp --json")["tracks"]:
+            one = self.json_of(["peak", "train.mp", "--json", "--track", track["id"]])
+            self.assertEqual((one["peak_bytes"], one["peak_ns"]), (track["peak_bytes"], track["peak_ns"]))
+            left = self.json_of(["leaks", "train.mp", "--json", "--track", track["id"]])["outstanding"]
+            self.assertEqual(left["bytes"], track["end_bytes"])
+        for site in peak["sites"]:
+            for frame in site["stack"]:
+                self.assertLessEqual(set(FRAME), set(frame))
+                self.assertIn(frame["language"], ("native", "python", None))
+
+    def test_groups_replace_stacks(self):
+        for group in ("stack:1", "function", "file", "library"):
+            value = self.json_of(["peak", "train.mp", "--json", "--group", group])
+            self.assertEqual(sum(site["bytes"] for site in value["sites"]), value["peak_bytes"])
+            for site in value["sites"]:
+                self.assertNotIn("stack", site)
+                self.assertIsInstance(site["group"], (str, type(None)))
+            self.assertIn(None, [site["group"] for site in value["sites"]])  # the base block: no stack, unknown
+
+    def test_growing_site_comes_first(self):
+        sites = self.json_of("leaks train.mp --json")["outstanding"]["sites"]
+        self.assertEqual(sites[0]["birth_periods"], 3)
+        self.assertIn("remember", [frame["function"] for frame in sites[0]["stack"]])
+        biggest = self.json_of("leaks train.mp --json --sort bytes")["outstanding"]["sites"][0]
+        self.assertGreater(biggest["bytes"], sites[0]["bytes"])
+
+    def test_unknown_is_null(self):
+        tracks = {track["id"]: track for track in self.json_of("info train.mp --json")["tracks"]}
+        self.assertIsNone(tracks["cpu/torch"]["base_bytes"])
+        self.assertIsNone(tracks["cpu/torch"]["reserved_peak_bytes"])
+        self.assertEqual(tracks["cuda:0/torch"]["base_bytes"], 512 * 1024)
+
+    def test_wrong_usage(self):
+        for line, word in {
+            "peek train.mp": '"peak"',
+            "frobnicate": "memprof --help",
+            "--json peak train.mp": "command comes before options",
+            "peak": "peak needs FILE",
+            "peak train.mp other.mp": '"other.mp"',
+            "peak train.mp --jsno": "--json",
+            "peak train.mp --what": "no option --what",
+            "peak train.mp -x": "no option -x",
+            "peak train.mp -jx": "no option -j",
+            "peak train.mp --json=yes": "takes no value",
+            "peak train.mp --limit": "--limit needs N",
+            "peak train.mp -n -1": "not a number of rows",
+            "peak train.mp --track cuda:7/torch": "cuda:0/torch",
+            "peak train.mp --from soon": "not a time",
+            "peak train.mp --from step:4": "steps 1 to 3",
+            "peak train.mp --from 1h": "lies after the end",
+            "peak train.mp --from 50% --to 20%": "lies after --to",
+            "peak train.mp --group module": "cannot group",
+            "peak train.mp --sort name": "cannot sort",
+            "peak train.mp --filter sise>1": "size>1MiB",
+            "peak train.mp --filter fn~(": "regular expression",
+            "peak train.mp --color mauve": "mauve",
+            "chrome_trace train.mp": "-o FILE",
+            "trace_plot train.mp": "-o FILE",
+            "help frobnicate": "no command",
+        }.items():
+            with self.subTest(line):
+                self.check_fails(line, 2, word)
+
+    def test_wrong_files(self):
+        self.check_fails("peak nosuch.mp", 1, "nosuch.mp", "No such file")
+        self.check_fails("peak folder.mp", 1, "directory")
+        self.check_fails("peak empty.mp", 1, "empty")
+        self.check_fails("peak foreign.mp", 1, "foreign.mp", "recording")
+        self.check_fails("peak nothing.mp", 1, "no track")
+        self.check_fails("steps nothing.mp --json", 1, "no track")
+        whole = (self.folder / "train.mp").read_bytes()
+        # The first object says which reader it needs; its last value is a checksum of what comes before.
+        future = bytearray((self.folder / "train.mp").read_bytes())
+        future[future.index(b"min_reader") + len(b"min_reader")] = 99
+        checksum = future.index(b"checksum") + len(b"checksum")
+        future[checksum + 1:checksum + 5] = zlib.crc32(future[:checksum]).to_bytes(4, "big")
+        (self.folder / "future.mp").write_bytes(future)
+        self.check_fails("info future.mp", 1, "future.mp", "version")
+
+    def test_usage_comes_before_reading(self):
+        self.check_fails("peak nosuch.mp --sort name", 2, "cannot sort")
+
+    def test_incomplete_recordings(self):
+        for name, word in {"cut": "the file is cut", "dropped": "17 events were dropped"}.items():
+            for command in KEYS:
+                done = self.run_in(f"{command} {name}.mp --json")
+                self.assertEqual(done.returncode, 4)
+                self.assertIn(word, done.stderr.decode())
+                coverage = json.loads(done.stdout)["coverage"]
+                self.assertFalse(coverage["complete"])
+                self.assertTrue(any(word in note for note in coverage["notes"]), coverage)
+        self.assertTrue(self.json_of("info train.mp --json")["coverage"]["complete"])
+
+    def test_cut_anywhere(self):
+        whole = (self.folder / "train.mp").read_bytes()
+        cut = self.folder / "anywhere.mp"
+        for length in range(0, len(whole), 37):
+            cut.write_bytes(whole[:length])
+            done = self.run_in("report anywhere.mp --json")
+            self.assertIn(done.returncode, (1, 4), length)
+            self.assertTrue(done.stderr.startswith(b"memprof: "), length)
+            if done.returncode == 4:
+                self.assertFalse(json.loads(done.stdout)["coverage"]["complete"])
+            else:
+                self.assertEqual(done.stdout, b"")
+
+    def test_hostile_names(self):
+        for command in KEYS:
+            text = self.run_in(f"{command} hostile.mp").stdout
+            self.assertNotRegex(text, rb"[\x00-\x09\x0b-\x1f\x7f]")
+            text.decode()
+            self.json_of(f"{command} hostile.mp --json")
+        functions = {f["function"] for s in self.json_of("peak hostile.mp --json")["sites"] for f in s["stack"]}
+        self.assertIn("\033[31mred\033[0m\n", functions)
+
+    def test_option_forms(self):
+        want = self.run_in("peak --limit 2 --group file train.mp").stdout
+        self.assertTrue(want)
+        for line in ("peak train.mp --limit=2 --group=file", "peak -n2 train.mp --group file",
+                     "peak --group file -n 2 -- train.mp", "peak --lim 2 train.mp --gr file"):
+            self.assertEqual(self.run_in(line).stdout, want, line)
+
+    def test_settings(self):
+        (self.folder / "conf").write_text("# rows\nlimit = 2\n\n  group=file\nforce = no\n")
+        want = self.run_in("peak train.mp -n 2 --group file").stdout
+        one = self.run_in("peak train.mp -n 1 --group file").stdout
+        self.assertNotEqual(want, one)
+        self.assertEqual(self.run_in("peak train.mp --config conf").stdout, want)
+        self.assertEqual(self.run_in("peak train.mp --config conf -n 1").stdout, one)
+        self.assertEqual(self.run_in("peak train.mp", env={"MEMPROF_CONF": "limit=1,group=file"}).stdout, one)
+        self.assertEqual(self.run_in("peak train.mp --config conf", env={"MEMPROF_CONF": "limit=1"}).stdout, want)
+        filtered = {"MEMPROF_CONF": "filter=size>1MiB,size<9MiB,json=yes"}  # a setting that holds a comma
+        self.assertEqual(json.loads(self.run_in("peak train.mp", env=filtered).stdout),
+                         self.json_of(["peak", "train.mp", "--json", "--filter", "size>1MiB,size<9MiB"]))
+        self.run_in("info train.mp --config conf").check_returncode()  # knows neither limit nor group
+        (self.folder / "bad").write_text("limit = 2\nbogus = 3\n")
+        self.check_fails("peak train.mp --config bad", 2, "bad, line 2", "bogus")
+        self.check_fails("peak train.mp --config nosuch", 1, "nosuch")
+        self.check_fails("peak train.mp", 2, "MEMPROF_CONF", env={"MEMPROF_CONF": "limit"})
+        self.check_fails("peak train.mp", 2, "yes or no", env={"MEMPROF_CONF": "json=perhaps"})
+
+    def test_output_files(self):
+        before = set(os.listdir(self.folder))
+        want = self.run_in("peak train.mp").stdout
+        out = self.folder / "out.txt"
+        out.write_text("old")
+        (self.folder / "link.txt").symlink_to("out.txt")
+        for name in ("out.txt", "link.txt"):
+            done = self.run_in(f"peak train.mp -o {name}")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""))
+            self.assertEqual(out.read_bytes(), want)
+        self.assertTrue((self.folder / "link.txt").is_symlink())
+        self.assertEqual(self.run_in("peak train.mp -o -").stdout, want)
+        self.assertEqual(set(os.listdir(self.folder)), before | {"out.txt", "link.txt"})  # and no temporary file
+
+    def test_unwritable_outputs(self):
+        recording = (self.folder / "cut.mp").read_bytes()
+        before = set(os.listdir(self.folder))
+        self.check_fails("peak train.mp -o nosuch/out", 1, "nosuch/out")
+        self.check_fails("peak train.mp -o folder.mp", 1, "directory")
+        self.check_fails("peak train.mp -o cut.mp", 1, "recording", "--force")
+        self.check_fails("chrome_trace train.mp -o cut.mp", 1, "recording")
+        self.check_fails("peak train.mp -o /dev/full", 1, "No space left")
+        self.check_fails("chrome_trace train.mp -o /dev/full", 1, "No space left")
+        self.check_fails("trace_plot train.mp -o /dev/full", 1, "No space left")
+        self.assertEqual((self.folder / "cut.mp").read_bytes(), recording)
+        self.assertEqual(set(os.listdir(self.folder)), before)
+        for line in ("peak train.mp", "help", "help --man", "--version"):
+            with open("/dev/full", "w") as full:
+                done = run(line, self.folder, stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, 1, line)
+            self.assertIn(b"No space left", done.stderr)
+            closed = subprocess.run(f"{MEMPROF} {line} >&-", shell=True, cwd=self.folder, stderr=subprocess.PIPE)
+            self.assertEqual(closed.returncode, 1, line)
+
+    def test_force_overwrites(self):
+        (self.folder / "old.mp").write_bytes((self.folder / "cut.mp").read_bytes())
+        self.run_in("peak train.mp -o old.mp --force").check_returncode()
+        self.assertEqual((self.folder / "old.mp").read_bytes(), self.run_in("peak train.mp").stdout)
+
+    def test_chrome_trace(self):
+        self.run_in("chrome_trace train.mp -o trace.json").check_returncode()
+        self.run_in("chrome_trace train.mp -o trace.json.gz").check_returncode()
+        text = (self.folder / "trace.json").read_text()
+        self.assertEqual(gzip.decompress((self.folder / "trace.json.gz").read_bytes()).decode(), text)
+        trace = json.loads(text)
+        info = self.json_of("info train.mp --json")
+        self.assertEqual(trace["baseTimeNanoseconds"], info["process"]["start_unix_ns"])
+        self.assertTrue(all(re.fullmatch(r"\d+\.\d{3}", ts) for ts in re.findall(r'"ts": ([^,]+)', text)))
+        events = trace["traceEvents"]
+        for track in info["tracks"]:
+            points = [e for e in events if e["ph"] == "C" and e["name"] == track["id"]]
+            highest = max(points, key=lambda e: e["args"]["allocated"])
+            self.assertEqual(highest["args"]["allocated"], track["peak_bytes"])
+            self.assertEqual(round(highest["ts"] * 1000), track["peak_ns"])
+            self.assertEqual(points[-1]["args"]["allocated"], track["end_bytes"])
+        slices = [e["name"] for e in events if e["ph"] == "X"]
+        self.assertEqual(sorted(slices), ["backward"] * 3 + ["forward"] * 3 + ["step 1", "step 2", "step 3"])
+        names = {e["args"]["name"] for e in events if e["ph"] == "M"}
+        self.assertLessEqual({"python3 train.py --batch-size 32", "pt_autograd_0", "steps"}, names)
+        self.assertEqual(max(e["args"]["bytes"] for e in events if e["name"] == "cpu/resident"), 260 << 20)
+        self.assertEqual([e["args"]["reserved"] >> 20 for e in events if e["name"] == "cuda:0/torch reserved"],
+                         [20, 48])
+
+    def test_trace_plot(self):
+        self.run_in("trace_plot train.mp -o page.html").check_returncode()
+        page = (self.folder / "page.html").read_text()
+        self.assertTrue(page.lower().startswith("<!doctype html>"))
+        self.assertEqual(self.run_in("trace_plot cut.mp -o page.html").returncode, 4)
+
+    def test_every_command_helps(self):
+        listed = re.findall(r"^  (\w+) ", self.run_in("help").stdout.decode(), re.M)
+        self.assertGreaterEqual(set(listed), set(KEYS) | {"trace_plot", "chrome_trace"})
+        self.assertEqual(self.run_in("").stdout, self.run_in("help").stdout)
+        self.assertEqual(self.run_in("--help").stdout, self.run_in("help").stdout)
+        for command in listed:
+            said = self.run_in(f"{command} --help").stdout.decode()
+            self.assertIn("usage: memprof " + command, said)
+            self.assertIn("example: memprof " + command, said)
+            self.assertIn("--config", said)
+            self.assertEqual(self.run_in(f"help {command}").stdout.decode(), said)
+
+    def test_kept_texts_are_new(self):
+        for option, path in {"--man": "src/cli/memprof.1", "--completion": "src/cli/completion/memprof"}.items():
+            self.assertEqual(self.run_in(f"help {option}").stdout, (SOURCE / path).read_bytes(),
+                             f"{path} is old: make texts")
+
+    def test_completion(self):
+        def complete(*words):
+            script = (f". {SOURCE}/src/cli/completion/memprof; COMP_WORDS=({' '.join(words)}); "
+                      f"COMP_CWORD={len(words) - 1}; [[ ${{COMP_WORDS[COMP_CWORD]}} == EMPTY ]] && "
+                      "COMP_WORDS[COMP_CWORD]=; _memprof; echo ${COMPREPLY[@]}")
+            return subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout.decode().split()
+
+        self.assertEqual(complete("memprof", "pe"), ["peak"])
+        self.assertEqual(complete("memprof", "peak", "--fil"), ["--filter"])
+        self.assertEqual(complete("memprof", "info", "--fil"), [])
+        self.assertEqual(complete("memprof", "peak", "EMPTY"), [])
+
+
+def update():
+    EXPECTED.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        make_recordings(folder)
+        for path, line in TEXTS.items():
+            (EXPECTED / f"{path}.txt").write_bytes(run(line, folder).stdout)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--update"]:
+        update()
+    else:
+        unittest.main(verbosity=1)

@@ -1,0 +1,226 @@
+#include <string.h>
+
+#include "model/builder.h"
+#include "model/track.h"
+#include "unit/model/scene.h"
+#include "unit/suite.h"
+
+#define ROUNDS 60
+#define EVENTS 400
+
+static void check_sums(const struct scene *scene, uint16_t track)
+{
+    const struct mp_model_track_sum *sum = &scene->model->sums.at[track];
+    int64_t end = (int64_t)scene->events.count, first = 0;
+    uint64_t peak = 0, unknown = 0;
+    for (int64_t moment = 0; moment <= end; moment++) {
+        uint64_t level = scene_level(scene, track, moment);
+        if (level <= peak) continue;
+        peak = level;
+        first = moment;
+    }
+    for (size_t i = 0; i < scene->blocks.count; i++)
+        unknown += scene->blocks.at[i].track == track && scene->blocks.at[i].bytes[0] == MP_BYTES_UNKNOWN;
+    ck_assert_uint_eq(sum->base_bytes, scene_level(scene, track, 0));
+    ck_assert_uint_eq(sum->peak_bytes, peak);
+    ck_assert_uint_eq(sum->peak_event, first ? (uint32_t)(first - 1) : MP_NONE);
+    ck_assert_uint_eq(sum->peak_blocks, scene_live(scene, track, first));
+    ck_assert_uint_eq(sum->peak_ns, first ? scene->events.at[first - 1].time_ns : 0);
+    ck_assert_uint_eq(sum->end_bytes, scene_level(scene, track, end));
+    ck_assert_uint_eq(sum->end_blocks, scene_live(scene, track, end));
+    ck_assert_uint_eq(sum->unknown_blocks, unknown);
+}
+
+static void check_counts(const struct scene *scene, uint16_t track)
+{
+    const struct mp_model_track_sum *sum = &scene->model->sums.at[track];
+    uint64_t allocs = 0, frees = 0, ooms = 0, all = 0, reserved = MP_BYTES_UNKNOWN;
+    for (size_t i = 0; i < scene->events.count; i++) {
+        const struct mp_event *event = &scene->events.at[i];
+        bool has_track = event->type <= MP_EVENT_OOM || event->type == MP_EVENT_RESERVED;
+        if (!has_track || event->track != track) continue;
+        all++;
+        allocs += event->type == MP_EVENT_ALLOC;
+        frees += event->type == MP_EVENT_FREE;
+        ooms += event->type == MP_EVENT_OOM;
+        if (event->type == MP_EVENT_RESERVED && (reserved == MP_BYTES_UNKNOWN || event->bytes > reserved))
+            reserved = event->bytes;
+    }
+    ck_assert_uint_eq(sum->events, all);
+    ck_assert_uint_eq(sum->allocs, allocs);
+    ck_assert_uint_eq(sum->frees, frees);
+    ck_assert_uint_eq(sum->ooms, ooms);
+    ck_assert_uint_eq(sum->reserved_peak_bytes, reserved);
+}
+
+/* The model's blocks are the oracle's, found by their addresses. */
+static void check_blocks(const struct scene *scene)
+{
+    const struct mp_model *model = scene->model;
+    ck_assert_uint_eq(model->blocks.count, scene->blocks.count);
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
+        const struct scene_block *block = &scene->blocks.at[(model->blocks.address[i] - 0x7f0000000000) / 0x100000];
+        ck_assert_uint_eq(model->blocks.track[i], block->track);
+        ck_assert_uint_eq(model->blocks.stack[i], block->stack);
+        ck_assert_uint_eq(model->blocks.alloc_event[i], block->born < 0 ? MP_NONE : (uint32_t)block->born);
+        ck_assert_uint_eq(model->blocks.free_event[i], block->died == INT64_MAX ? MP_NONE : (uint32_t)block->died);
+        for (int64_t moment = block->born + 1; moment <= (int64_t)scene->events.count; moment += 7)
+            if (moment > 0)
+                ck_assert_uint_eq(mp_model_bytes_at(model, i, (uint32_t)(moment - 1)), scene_bytes(block, moment));
+    }
+}
+
+START_TEST(sums_equal_brute_force)
+{
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        scene_make(&scene, seed, EVENTS);
+        ck_assert_uint_eq(scene.model->events.count, scene.events.count);
+        for (uint16_t track = 0; track < SCENE_TRACKS; track++) {
+            check_sums(&scene, track);
+            check_counts(&scene, track);
+        }
+        check_blocks(&scene);
+        scene_free(&scene);
+    }
+}
+END_TEST
+
+START_TEST(tracks_have_names_and_a_default)
+{
+    struct scene scene;
+    char id[MP_TRACK_ID_MAX];
+    scene_make(&scene, 5, EVENTS);
+    ck_assert_str_eq(mp_track_id(scene.model, 0, id), "gpu/driver");
+    ck_assert_str_eq(mp_track_id(scene.model, 2, id), "gpu/app/f");
+    ck_assert_uint_eq(mp_track_find(scene.model, "gpu/torch"), 1);
+    ck_assert_uint_eq(mp_track_find(scene.model, "gpu"), MP_TRACK_NONE);
+    ck_assert_uint_eq(mp_track_default(scene.model), 2); /* one device: the uppermost layer that has events */
+    scene.model->sums.at[2].events = 0;
+    ck_assert_uint_eq(mp_track_default(scene.model), 1);
+    scene_free(&scene);
+}
+END_TEST
+
+/* A builder with one device and track, for recordings made by hand. */
+static struct mp_builder *new_builder(void)
+{
+    static const struct mp_string_entry strings[] = {{"", 0}, {"gpu", 3}};
+    static const struct mp_device device = {1, 0, 0, MP_BYTES_UNKNOWN};
+    static const struct mp_track track = {0, MP_LAYER_TORCH, MP_BASIS_BLOCK, 0};
+    static const struct mp_thread_info thread = {1, 0};
+    struct mp_recording_start start = {0};
+    struct mp_builder *builder;
+    ck_assert(!mp_builder_new(&start, &builder, NULL));
+    ck_assert(
+        !mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .strings = strings}, NULL));
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 1, .devices = &device}, NULL));
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 1, .tracks = &track}, NULL));
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .sequence = 3, .count = 1, .threads = &thread}, NULL));
+    return builder;
+}
+
+static enum mp_status add_event(struct mp_builder *builder, uint64_t sequence, struct mp_event event)
+{
+    struct mp_event_columns columns = {
+        1,           &event.time_ns, &event.address, &event.bytes, &event.block, &event.stack,
+        &event.name, &event.thread,  &event.track,   &event.type,  &event.kind};
+    struct mp_error error;
+    return mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .sequence = sequence, .count = 1, .events = columns},
+        &error);
+}
+
+static struct mp_model *finish(struct mp_builder *builder)
+{
+    struct mp_model *model;
+    struct mp_damage damage = {0};
+    ck_assert(!mp_builder_finish(builder, &damage, 0, &model, NULL));
+    return model;
+}
+
+/* Chunks between two were lost: a base after them says what lives. Block 0 died unseen, block 2 was born unseen. */
+START_TEST(base_after_a_gap_repairs)
+{
+    struct mp_builder *builder = new_builder();
+    ck_assert(
+        !add_event(builder, 4, (struct mp_event){.time_ns = 10, .type = MP_EVENT_ALLOC, .bytes = 100, .block = 0}));
+    ck_assert(
+        !add_event(builder, 5, (struct mp_event){.time_ns = 20, .type = MP_EVENT_ALLOC, .bytes = 50, .block = 1}));
+    struct mp_base_block base[] = {{.block = 1, .bytes = 50, .birth_ns = 20},
+                                   {.block = 70000, .bytes = 30, .birth_ns = 25}};
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 8, .count = 2, .base = base}, NULL));
+    ck_assert(
+        !add_event(builder, 9, (struct mp_event){.time_ns = 40, .type = MP_EVENT_FREE, .bytes = 30, .block = 70000}));
+    struct mp_model *model = finish(builder);
+    const struct mp_model_track_sum *sum = &model->sums.at[0];
+    ck_assert_uint_eq(sum->base_bytes, 0);
+    ck_assert_uint_eq(sum->peak_bytes, 150); /* never 180: the gap makes up no peak */
+    ck_assert_uint_eq(sum->end_bytes, 50);
+    ck_assert_uint_eq(model->blocks.count, 3);
+    ck_assert_uint_eq(model->events.time_ns[model->blocks.alloc_event[2]], 25);
+    ck_assert_uint_eq(model->events.thread[model->blocks.alloc_event[2]], MP_NONE);
+    ck_assert_uint_eq(model->events.count, 5);
+    mp_model_free(model);
+}
+END_TEST
+
+START_TEST(nonsense_is_refused_or_harmless)
+{
+    struct mp_builder *builder = new_builder();
+    ck_assert_int_eq(add_event(builder, 4, (struct mp_event){.type = MP_EVENT_ALLOC, .bytes = 1, .track = 7}),
+                     MP_DAMAGED);
+    ck_assert_int_eq(add_event(builder, 5, (struct mp_event){.type = MP_EVENT_ALLOC, .bytes = 1, .stack = 7}),
+                     MP_DAMAGED);
+    ck_assert_int_eq(add_event(builder, 6, (struct mp_event){.type = MP_EVENT_ALLOC, .bytes = 1, .thread = 7}),
+                     MP_DAMAGED);
+    ck_assert_int_eq(add_event(builder, 7, (struct mp_event){.type = 200}), MP_OK);
+    struct mp_event far = {.type = MP_EVENT_ALLOC, .bytes = 8, .block = UINT64_MAX - 1};
+    ck_assert_int_eq(add_event(builder, 8, far), MP_OK); /* no memory for all the numbers before it */
+    ck_assert_int_eq(add_event(builder, 9, far), MP_OK); /* the number is taken */
+    far.type = MP_EVENT_FREE;
+    ck_assert_int_eq(add_event(builder, 10, far), MP_OK);
+    ck_assert_int_eq(add_event(builder, 11, far), MP_OK); /* it is gone */
+    struct mp_stack_node loop[] = {{0, MP_FRAME_CUT}, {1, MP_FRAME_CUT}};
+    ck_assert_int_eq(
+        mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .sequence = 12, .count = 2, .stacks = loop},
+                       NULL),
+        MP_DAMAGED);
+    struct mp_symbol symbol = {.frame = 3};
+    ck_assert_int_eq(
+        mp_builder_add(builder,
+                       &(struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .sequence = 13, .count = 1, .symbols = &symbol},
+                       NULL),
+        MP_DAMAGED);
+    struct mp_model *model = finish(builder);
+    ck_assert_uint_eq(model->events.count, 2);
+    ck_assert_uint_eq(model->sums.at[0].allocs, 1);
+    ck_assert_uint_eq(model->sums.at[0].frees, 1);
+    ck_assert_uint_eq(model->sums.at[0].end_bytes, 0);
+    mp_model_free(model);
+}
+END_TEST
+
+/* A file that repeats a string keeps its ids right. */
+START_TEST(repeated_strings_keep_their_ids)
+{
+    static const struct mp_string_entry more[] = {{"gpu", 3}, {"new", 3}};
+    static const struct mp_device devices[] = {{2, 0, 0, 0}, {3, 0, 0, 0}};
+    struct mp_builder *builder = new_builder();
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .sequence = 4, .count = 2, .strings = more}, NULL));
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 5, .count = 2, .devices = devices}, NULL));
+    struct mp_model *model = finish(builder);
+    ck_assert_str_eq(mp_model_text(model, model->devices.at[1].name), "gpu");
+    ck_assert_str_eq(mp_model_text(model, model->devices.at[2].name), "new");
+    mp_model_free(model);
+}
+END_TEST
+
+MP_SUITE("builder", sums_equal_brute_force, tracks_have_names_and_a_default, base_after_a_gap_repairs,
+         nonsense_is_refused_or_harmless, repeated_strings_keep_their_ids)

@@ -1,0 +1,203 @@
+/* What a user asks of a model: windows, filters, stacks. Every answer is held against the scene. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/filter.h"
+#include "model/stack.h"
+#include "model/track.h"
+#include "model/window.h"
+#include "unit/model/scene.h"
+#include "unit/suite.h"
+
+#define EVENTS 400
+
+static size_t events_until(const struct scene *scene, uint64_t ns, bool also_at)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < scene->events.count; i++)
+        count += scene->events.at[i].time_ns < ns || (also_at && scene->events.at[i].time_ns == ns);
+    return count;
+}
+
+START_TEST(windows_by_time_and_part)
+{
+    struct scene scene;
+    struct mp_window window;
+    scene_make(&scene, 3, EVENTS);
+    uint64_t end = scene.model->duration_ns;
+    ck_assert(!mp_window_make(scene.model, NULL, NULL, &window, NULL));
+    ck_assert(window.whole && window.first == 0 && window.last == scene.events.count && window.to_ns == end);
+    ck_assert(!mp_window_make(scene.model, "20us", "75%", &window, NULL));
+    ck_assert(!window.whole);
+    ck_assert_uint_eq(window.first, events_until(&scene, 20000, false));
+    ck_assert_uint_eq(window.to_ns, end / 4 * 3 + end % 4 * 3 / 4);
+    ck_assert_uint_eq(window.last, events_until(&scene, window.to_ns, true));
+    scene_free(&scene);
+}
+END_TEST
+
+START_TEST(windows_by_step)
+{
+    struct scene scene;
+    struct mp_window window;
+    uint64_t begins[EVENTS + 1];
+    size_t steps = 0;
+    char text[32];
+    scene_make(&scene, 4, EVENTS);
+    for (size_t i = 0; i < scene.events.count; i++)
+        if (scene.events.at[i].type == MP_EVENT_STEP) begins[steps++] = scene.events.at[i].time_ns;
+    ck_assert_uint_ge(steps, 3);
+    begins[steps] = scene.model->duration_ns;
+    ck_assert(!mp_window_make(scene.model, "step:2", "step:2", &window, NULL));
+    ck_assert_uint_eq(window.from_ns, begins[1]);
+    ck_assert_uint_eq(window.to_ns, begins[2]);
+    snprintf(text, sizeof text, "step:%zu", steps);
+    ck_assert(!mp_window_make(scene.model, text, text, &window, NULL));
+    ck_assert_uint_eq(window.to_ns, begins[steps]);
+    snprintf(text, sizeof text, "step:%zu", steps + 1);
+    ck_assert_int_eq(mp_window_make(scene.model, text, NULL, &window, NULL), MP_INVALID);
+    scene_free(&scene);
+}
+END_TEST
+
+START_TEST(bad_windows_are_refused)
+{
+    static const char *const bad[] = {"", "x", "step:", "step:0", "step:1x", "101%", "-1s", "1s1", "50%%", "%"};
+    struct scene scene;
+    struct mp_window window;
+    scene_make(&scene, 3, EVENTS);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_int_eq(mp_window_make(scene.model, bad[i], NULL, &window, NULL), MP_INVALID);
+    ck_assert_int_eq(mp_window_make(scene.model, "50%", "25%", &window, NULL), MP_INVALID);
+    ck_assert_int_eq(mp_window_make(scene.model, "1h", NULL, &window, NULL), MP_INVALID);
+    scene_free(&scene);
+}
+END_TEST
+
+static const struct scene_block *block_of(const struct scene *scene, uint32_t block)
+{
+    return &scene->blocks.at[(scene->model->blocks.address[block] - 0x7f0000000000) / 0x100000];
+}
+
+static uint32_t step_of(const struct scene *scene, int64_t born)
+{
+    uint32_t step = 0;
+    for (int64_t i = 0; i < born; i++)
+        step += scene->events.at[i].type == MP_EVENT_STEP;
+    return step;
+}
+
+/* Every frame of the scene's stacks is function "f" of file "gpu". */
+static bool wanted(const struct scene *scene, const struct scene_block *block, size_t which)
+{
+    uint64_t size = block->bytes[0];
+    bool known = size != MP_BYTES_UNKNOWN;
+    switch (which) {
+    case 0:
+        return known && size > 8192;
+    case 1:
+        return known && size <= 8192;
+    case 2:
+        return block->stack != 0;
+    case 3:
+        return block->stack == 0;
+    case 4:
+        return block->track == 1;
+    case 5:
+        return block->track != 1;
+    case 6:
+        return block->born >= 0 && step_of(scene, block->born) >= 3 && step_of(scene, block->born) <= 9;
+    case 7:
+        return known && size >= 1024 && size < 20480 && block->track == 2;
+    case 8:
+        return block->stack != 0;
+    default:
+        return block->born < 0 || step_of(scene, block->born) < 1;
+    }
+}
+
+START_TEST(filters_pick_what_they_say)
+{
+    static const char *const texts[] = {
+        "size>8KiB",     "size<=8192",   "fn~^f$",    "fn!~f",
+        "layer=torch",   "layer!=torch", "step=3..9", "size>=1KiB, size<20KiB,layer=app",
+        "file~g.{1,2}u", "step<1"};
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct scene scene;
+        scene_make(&scene, seed, EVENTS);
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            struct mp_filter *filter;
+            ck_assert(!mp_filter_make(scene.model, texts[i], &filter, NULL));
+            for (uint32_t block = 0; block < scene.model->blocks.count; block++)
+                ck_assert_msg(mp_filter_picks(filter, block) == wanted(&scene, block_of(&scene, block), i),
+                              "filter %s, block %u", texts[i], block);
+            mp_filter_free(filter);
+        }
+        scene_free(&scene);
+    }
+}
+END_TEST
+
+START_TEST(bad_filters_are_refused)
+{
+    static const char *const bad[] = {"",       "size",       "size>",   "size>x",      "size~1",    "fn>a",
+                                      "fn~(",   "layer=cuda", "kind=x",  "step=",       "step=9..3", "step=1..",
+                                      "step=a", "color=red",  "size>1,", "size>1,bogus"};
+    struct scene scene;
+    scene_make(&scene, 1, 50);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct mp_filter *filter = NULL;
+        ck_assert_msg(mp_filter_make(scene.model, bad[i], &filter, NULL) == MP_INVALID, "\"%s\" was taken", bad[i]);
+    }
+    scene_free(&scene);
+}
+END_TEST
+
+START_TEST(stacks_resolve_to_the_root)
+{
+    struct scene scene;
+    struct mp_stack_lines lines = {0};
+    scene_make(&scene, 1, 50);
+    const struct mp_model *model = scene.model;
+    for (uint32_t stack = 0; stack < SCENE_STACKS; stack++) {
+        ck_assert(mp_stack_resolve(model, stack, &lines));
+        size_t depth = 0;
+        for (uint32_t node = stack; node; node = model->stacks.at[node].parent, depth++) {
+            ck_assert_uint_eq(lines.at[depth].line, node);
+            ck_assert_str_eq(lines.at[depth].function, "f");
+            ck_assert(lines.at[depth].user);
+        }
+        ck_assert_uint_eq(lines.count, depth);
+        ck_assert_ptr_eq(mp_stack_headline(&lines), depth ? lines.at : NULL);
+    }
+    ck_assert(mp_stack_resolve(model, 12345, &lines)); /* no such stack: empty */
+    ck_assert_uint_eq(lines.count, 0);
+    mp_stack_lines_free(&lines);
+    scene_free(&scene);
+}
+END_TEST
+
+START_TEST(headlines)
+{
+    struct mp_stack_line lines[] = {
+        {.language = MP_NATIVE, .function = "c10::alloc_cpu", .module = "/lib/libc10.so"},
+        {.language = MP_NATIVE, .module = "/lib/libtorch_cpu.so"},
+        {.language = MP_NATIVE, .function = "at::empty", .module = "/lib/libtorch_cpu.so"},
+        {.language = MP_PYTHON, .function = "_call_impl", .file = "/usr/lib/python3/dist-packages/torch/nn/module.py"},
+        {.language = MP_PYTHON, .function = "forward", .file = "/home/a/model.py", .user = true},
+    };
+    for (size_t count = 0; count <= 5; count++) {
+        struct mp_stack_lines list = {lines, count, 0};
+        static const int want[] = {-1, 0, 0, 2, 3, 4};
+        ck_assert_ptr_eq(mp_stack_headline(&list), want[count] < 0 ? NULL : &lines[want[count]]);
+    }
+    ck_assert_str_eq(mp_path_short("/a/b/c.py"), "c.py");
+    ck_assert_str_eq(mp_path_short("c.py"), "c.py");
+    ck_assert_str_eq(mp_path_short("/a/nn/__init__.py"), "nn/__init__.py");
+    ck_assert_str_eq(mp_path_short("__init__.py"), "__init__.py");
+    ck_assert_str_eq(mp_path_short("<string>"), "<string>");
+}
+END_TEST
+
+MP_SUITE("questions", windows_by_time_and_part, windows_by_step, bad_windows_are_refused, filters_pick_what_they_say,
+         bad_filters_are_refused, stacks_resolve_to_the_root, headlines)

@@ -1,0 +1,267 @@
+#include "unit/model/scene.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/builder.h"
+
+uint64_t scene_random(struct scene *scene, uint64_t below)
+{
+    scene->random ^= scene->random << 13;
+    scene->random ^= scene->random >> 7;
+    scene->random ^= scene->random << 17;
+    return scene->random % below;
+}
+
+bool scene_lives(const struct scene_block *block, int64_t moment)
+{
+    return block->born < moment && block->died >= moment;
+}
+
+uint64_t scene_bytes(const struct scene_block *block, int64_t moment)
+{
+    uint64_t bytes = block->bytes[0];
+    for (size_t i = 1; i < block->sizes && block->since[i] < moment; i++)
+        bytes = block->bytes[i];
+    return bytes;
+}
+
+uint64_t scene_level(const struct scene *scene, uint16_t track, int64_t moment)
+{
+    uint64_t level = 0;
+    for (size_t i = 0; i < scene->blocks.count; i++) {
+        const struct scene_block *block = &scene->blocks.at[i];
+        if (block->track != track || !scene_lives(block, moment)) continue;
+        uint64_t bytes = scene_bytes(block, moment);
+        if (bytes != MP_BYTES_UNKNOWN) level += bytes;
+    }
+    return level;
+}
+
+size_t scene_live(const struct scene *scene, uint16_t track, int64_t moment)
+{
+    size_t live = 0;
+    for (size_t i = 0; i < scene->blocks.count; i++)
+        live += scene->blocks.at[i].track == track && scene_lives(&scene->blocks.at[i], moment);
+    return live;
+}
+
+static uint64_t some_bytes(struct scene *scene)
+{
+    return 512 * (1 + scene_random(scene, 64));
+}
+
+static size_t add_block(struct scene *scene, int64_t born, uint64_t bytes)
+{
+    struct scene_block block = {.track = (uint16_t)scene_random(scene, SCENE_TRACKS),
+                                .stack = (uint32_t)scene_random(scene, SCENE_STACKS),
+                                .born = born,
+                                .died = INT64_MAX,
+                                .bytes = {bytes},
+                                .since = {born},
+                                .sizes = 1};
+    ck_assert(mp_vec_push(&scene->blocks, block));
+    return scene->blocks.count - 1;
+}
+
+static uint64_t address_of(size_t block)
+{
+    return 0x7f0000000000 + block * 0x100000;
+}
+
+static void push(struct scene *scene, struct mp_event event)
+{
+    uint64_t before = scene->events.count ? scene->events.at[scene->events.count - 1].time_ns : 0;
+    event.time_ns = before + scene_random(scene, 3) * 500; /* equal stamps too */
+    event.thread = (uint32_t)scene_random(scene, SCENE_THREADS);
+    ck_assert(mp_vec_push(&scene->events, event));
+}
+
+static void add_alloc(struct scene *scene)
+{
+    size_t at = add_block(scene, (int64_t)scene->events.count, some_bytes(scene));
+    const struct scene_block *block = &scene->blocks.at[at];
+    push(scene, (struct mp_event){.type = MP_EVENT_ALLOC,
+                                  .track = block->track,
+                                  .stack = block->stack,
+                                  .block = at,
+                                  .address = address_of(at),
+                                  .bytes = block->bytes[0],
+                                  .kind = MP_KIND_DEVICE});
+}
+
+/* A free of a live block, or, now and then, of one never seen: then it was there from the start. */
+static void add_free(struct scene *scene)
+{
+    int64_t now = (int64_t)scene->events.count;
+    size_t at = scene->blocks.count ? scene_random(scene, scene->blocks.count) : 0;
+    if (!scene->blocks.count || !scene_random(scene, 12)) {
+        at = add_block(scene, -1, scene_random(scene, 2) ? some_bytes(scene) : MP_BYTES_UNKNOWN);
+        scene->blocks.at[at].stack = 0;
+    }
+    struct scene_block *block = &scene->blocks.at[at];
+    if (block->died != INT64_MAX) return;
+    block->died = now;
+    push(scene, (struct mp_event){.type = MP_EVENT_FREE,
+                                  .track = block->track,
+                                  .block = at,
+                                  .address = address_of(at),
+                                  .bytes = scene_bytes(block, now)});
+}
+
+static void add_resize(struct scene *scene)
+{
+    if (!scene->blocks.count) return;
+    size_t at = scene_random(scene, scene->blocks.count);
+    struct scene_block *block = &scene->blocks.at[at];
+    if (block->died != INT64_MAX || block->sizes == 8) return;
+    block->since[block->sizes] = (int64_t)scene->events.count;
+    block->bytes[block->sizes] = some_bytes(scene);
+    push(scene, (struct mp_event){.type = MP_EVENT_RESIZE,
+                                  .track = block->track,
+                                  .block = at,
+                                  .address = address_of(at),
+                                  .bytes = block->bytes[block->sizes]});
+    block->sizes++;
+}
+
+static void add_other(struct scene *scene)
+{
+    static const uint8_t types[] = {MP_EVENT_STEP,       MP_EVENT_REGION_BEGIN, MP_EVENT_REGION_BEGIN,
+                                    MP_EVENT_REGION_END, MP_EVENT_REGION_END,   MP_EVENT_MARK,
+                                    MP_EVENT_OOM,        MP_EVENT_RESERVED};
+    struct mp_event event = {.type = types[scene_random(scene, sizeof types)],
+                             .name = (uint32_t)(SCENE_FIRST_NAME + scene_random(scene, SCENE_NAMES))};
+    if (event.type == MP_EVENT_OOM || event.type == MP_EVENT_RESERVED) {
+        event.track = (uint16_t)scene_random(scene, SCENE_TRACKS);
+        event.bytes = some_bytes(scene);
+    }
+    push(scene, event);
+}
+
+static void add_base(struct scene *scene)
+{
+    for (size_t i = scene_random(scene, 12); i--;) {
+        size_t at = add_block(scene, -1, some_bytes(scene));
+        const struct scene_block *block = &scene->blocks.at[at];
+        struct mp_base_block base = {at,           address_of(at), block->bytes[0], 0,
+                                     block->stack, block->track,   MP_KIND_DEVICE};
+        ck_assert(mp_vec_push(&scene->base, base));
+    }
+}
+
+static void feed(struct mp_builder *builder, const struct mp_chunk *chunk)
+{
+    struct mp_error error;
+    enum mp_status status = mp_builder_add(builder, chunk, &error);
+    ck_assert_msg(status == MP_OK, "%s", error.text);
+}
+
+static void feed_tables(struct mp_builder *builder, struct scene *scene)
+{
+    static const struct mp_string_entry strings[] = {{"", 0},         {"gpu", 3},  {"f", 1},     {"forward", 7},
+                                                     {"backward", 8}, {"loss", 4}, {"update", 6}};
+    static const struct mp_device devices[] = {{1, 0, 0, MP_BYTES_UNKNOWN}};
+    static const struct mp_track tracks[SCENE_TRACKS] = {{0, MP_LAYER_DRIVER, MP_BASIS_EXACT, 0},
+                                                         {0, MP_LAYER_TORCH, MP_BASIS_BLOCK, 0},
+                                                         {0, MP_LAYER_APP, MP_BASIS_EXACT, 2}};
+    static const struct mp_thread_info threads[SCENE_THREADS] = {{1, 0}, {2, 0}};
+    struct mp_frame frames[SCENE_STACKS];
+    struct mp_stack_node stacks[SCENE_STACKS];
+    for (uint32_t i = 0; i < SCENE_STACKS; i++) {
+        frames[i] = (struct mp_frame){MP_PYTHON, 0, 0, 2, 1, i};
+        stacks[i] = (struct mp_stack_node){i ? (uint32_t)scene_random(scene, i) : 0, i};
+    }
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 7, .strings = strings});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = devices});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = SCENE_TRACKS, .tracks = tracks});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = SCENE_THREADS, .threads = threads});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = SCENE_STACKS, .frames = frames});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = SCENE_STACKS, .stacks = stacks});
+    if (scene->base.count)
+        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .count = scene->base.count, .base = scene->base.at});
+}
+
+#define CHUNK_MAX 64
+
+static void feed_events(struct mp_builder *builder, const struct mp_event *events, size_t count)
+{
+    uint64_t time[CHUNK_MAX], address[CHUNK_MAX], bytes[CHUNK_MAX], block[CHUNK_MAX];
+    uint32_t stack[CHUNK_MAX], name[CHUNK_MAX], thread[CHUNK_MAX];
+    uint16_t track[CHUNK_MAX];
+    uint8_t type[CHUNK_MAX], kind[CHUNK_MAX];
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_event *event = &events[i];
+        time[i] = event->time_ns, address[i] = event->address, bytes[i] = event->bytes, block[i] = event->block;
+        stack[i] = event->stack, name[i] = event->name, thread[i] = event->thread, track[i] = event->track;
+        type[i] = event->type, kind[i] = event->kind;
+    }
+    struct mp_event_columns columns = {count, time, address, bytes, block, stack, name, thread, track, type, kind};
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = count, .events = columns});
+}
+
+/* What a recorder knows to live after `moment` events: not the blocks whose frees will be the first word of them. */
+static void feed_later_base(struct mp_builder *builder, const struct scene *scene, int64_t moment)
+{
+    MP_VEC(struct mp_base_block) base = {0};
+    for (size_t i = 0; i < scene->blocks.count; i++) {
+        const struct scene_block *block = &scene->blocks.at[i];
+        bool told = block->born >= 0 || i < scene->base.count;
+        if (!told || !scene_lives(block, moment)) continue;
+        struct mp_base_block entry = {i, address_of(i), scene_bytes(block, moment), 0, block->stack, block->track, 0};
+        ck_assert(mp_vec_push(&base, entry));
+    }
+    size_t half = base.count / 2; /* in two parts */
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .count = half, .base = base.at, .base_total = base.count});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE,
+                                     .count = base.count - half,
+                                     .base = base.at + half,
+                                     .base_total = base.count,
+                                     .base_before = half});
+    mp_vec_free(&base);
+}
+
+static void build(struct scene *scene)
+{
+    struct mp_recording_start start = {.pid = 1};
+    struct mp_builder *builder;
+    struct mp_error error;
+    struct mp_damage damage = {0};
+    ck_assert(mp_builder_new(&start, &builder, &error) == MP_OK);
+    feed_tables(builder, scene);
+    for (size_t at = 0; at < scene->events.count;) {
+        size_t count = 1 + scene_random(scene, CHUNK_MAX);
+        if (count > scene->events.count - at) count = scene->events.count - at;
+        feed_events(builder, scene->events.at + at, count);
+        at += count;
+        if (!scene_random(scene, 8)) feed_later_base(builder, scene, (int64_t)at);
+    }
+    ck_assert(mp_builder_finish(builder, &damage, 1, &scene->model, &error) == MP_OK);
+}
+
+void scene_make(struct scene *scene, uint64_t seed, size_t count)
+{
+    *scene = (struct scene){.random = seed * 2654435761u + 88172645463325252ull};
+    add_base(scene);
+    while (scene->events.count < count) {
+        uint64_t dice = scene_random(scene, 20);
+        if (dice < 9)
+            add_alloc(scene);
+        else if (dice < 16)
+            add_free(scene);
+        else if (dice < 17)
+            add_resize(scene);
+        else
+            add_other(scene);
+    }
+    build(scene);
+}
+
+void scene_free(struct scene *scene)
+{
+    mp_vec_free(&scene->blocks);
+    mp_vec_free(&scene->events);
+    mp_vec_free(&scene->base);
+    mp_model_free(scene->model);
+}

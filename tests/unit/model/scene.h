@@ -1,0 +1,47 @@
+/*
+ * Random recordings for tests, fed to the builder chunk by chunk, with all that is true of them kept in the plainest
+ * form: the oracle that models and analyses are held against. The questions below are answered by looking at every
+ * block, one by one.
+ */
+#ifndef MP_TESTS_MODEL_SCENE_H
+#define MP_TESTS_MODEL_SCENE_H
+
+#include "base/vec.h"
+#include "model/model.h"
+
+#define SCENE_TRACKS     3
+#define SCENE_THREADS    2
+#define SCENE_STACKS     24
+#define SCENE_NAMES      4 /* of regions: string ids from SCENE_FIRST_NAME */
+#define SCENE_FIRST_NAME 3
+
+/* A block as it really was. */
+struct scene_block {
+    uint16_t track;
+    uint32_t stack;
+    int64_t born, died; /* events; -1: before the first, INT64_MAX: never */
+    uint64_t bytes[8];  /* sizes in turn; MP_BYTES_UNKNOWN at first where it was never said */
+    int64_t since[8];   /* from which event on each holds */
+    size_t sizes;
+};
+
+struct scene {
+    uint64_t random;
+    MP_VEC(struct scene_block) blocks;
+    MP_VEC(struct mp_event) events;
+    MP_VEC(struct mp_base_block) base;
+    struct mp_model *model;
+};
+
+/* A recording of `count` events, the same for the same seed. */
+void scene_make(struct scene *scene, uint64_t seed, size_t count);
+void scene_free(struct scene *scene);
+uint64_t scene_random(struct scene *scene, uint64_t below);
+
+/* A moment is a number of events that have happened. */
+bool scene_lives(const struct scene_block *block, int64_t moment);
+uint64_t scene_bytes(const struct scene_block *block, int64_t moment); /* MP_BYTES_UNKNOWN where not known */
+uint64_t scene_level(const struct scene *scene, uint16_t track, int64_t moment);
+size_t scene_live(const struct scene *scene, uint16_t track, int64_t moment);
+
+#endif

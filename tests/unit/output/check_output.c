@@ -1,0 +1,122 @@
+#include <string.h>
+
+#include "base/json.h"
+#include "output/text.h"
+#include "unit/suite.h"
+
+#define EXPECT(buffer, text)                                                                                           \
+    do {                                                                                                               \
+        mp_buffer_append(&(buffer), "", 1);                                                                            \
+        ck_assert_str_eq((const char *)(buffer).data, text);                                                           \
+        mp_buffer_free(&(buffer));                                                                                     \
+        (buffer) = (struct mp_buffer){0};                                                                              \
+    } while (0)
+
+START_TEST(json_is_nested_and_exact)
+{
+    struct mp_buffer out = {0};
+    struct mp_json json;
+    mp_json_start(&json, &out);
+    mp_json_object(&json, NULL);
+    mp_json_number(&json, "max", UINT64_MAX - 1);
+    mp_json_known(&json, "unknown", UINT64_MAX);
+    mp_json_signed(&json, "min", INT64_MIN);
+    mp_json_array(&json, "empty");
+    mp_json_end_array(&json);
+    mp_json_array(&json, "list");
+    mp_json_text(&json, NULL, "a");
+    mp_json_text(&json, NULL, NULL);
+    mp_json_bool(&json, NULL, false);
+    mp_json_object(&json, NULL);
+    json.flat = true;
+    mp_json_number(&json, "x", 1);
+    mp_json_share(&json, "y", 1, 3);
+    mp_json_end_object(&json);
+    json.flat = false;
+    mp_json_end_array(&json);
+    mp_json_share(&json, "none", 1, 0);
+    mp_json_end_object(&json);
+    EXPECT(out, "{\n"
+                "  \"max\": 18446744073709551614,\n"
+                "  \"unknown\": null,\n"
+                "  \"min\": -9223372036854775808,\n"
+                "  \"empty\": [],\n"
+                "  \"list\": [\n"
+                "    \"a\",\n"
+                "    null,\n"
+                "    false,\n"
+                "    {\"x\": 1, \"y\": 0.333333}\n"
+                "  ],\n"
+                "  \"none\": null\n"
+                "}\n");
+}
+END_TEST
+
+static void check_quoted(const char *text, size_t length, const char *want)
+{
+    struct mp_buffer out = {0};
+    mp_json_quote(&out, text, length);
+    EXPECT(out, want);
+}
+
+START_TEST(json_strings_are_always_utf8)
+{
+    check_quoted("a\"b\\c\n\t\001\x7f", 9, "\"a\\\"b\\\\c\\n\\t\\u0001\\u007f\"");
+    check_quoted("a\0b", 3, "\"a\\u0000b\"");
+    check_quoted("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9, "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
+    check_quoted("\xe9", 1, "\"\xef\xbf\xbd\"");                                                 /* Latin-1 */
+    check_quoted("\xc0\xaf", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                                 /* over-long */
+    check_quoted("\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");                 /* surrogate */
+    check_quoted("\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""); /* above U+10FFFF */
+    check_quoted("\xe2\x82", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                                 /* cut off */
+}
+END_TEST
+
+START_TEST(tables_align_by_characters)
+{
+    struct mp_buffer out = {0};
+    struct mp_text text = {.out = &out};
+    struct mp_table table;
+    mp_table_start(&table, "rll");
+    mp_table_cell(&table, MP_DIM, "n");
+    mp_table_cell(&table, MP_DIM, "name");
+    mp_table_wide(&table, MP_DIM, "rest");
+    mp_table_end_row(&table);
+    mp_table_cell(&table, MP_PLAIN, "%d", 100);
+    mp_table_cell(&table, MP_PLAIN, "caf\xc3\xa9\xe2\x82\xac");
+    mp_table_wide(&table, MP_PLAIN, "%s", "a long text that claims no width");
+    mp_table_end_row(&table);
+    mp_table_cell(&table, MP_PLAIN, "7");
+    mp_table_cell(&table, MP_PLAIN, "%s", "");
+    mp_table_cell(&table, MP_PLAIN, "x");
+    mp_table_end_row(&table);
+    mp_table_finish(&table, &text);
+    EXPECT(out, "    n  name   rest\n"
+                "  100  caf\xc3\xa9\xe2\x82\xac  a long text that claims no width\n"
+                "    7         x\n");
+}
+END_TEST
+
+START_TEST(styles_only_where_asked_for)
+{
+    struct mp_buffer out = {0};
+    struct mp_text text = {.out = &out};
+    mp_text_put(&text, MP_BOLD, "%d", 1);
+    EXPECT(out, "1");
+    text.color = true;
+    mp_text_put(&text, MP_BOLD, "%d", 1);
+    mp_text_put(&text, MP_PLAIN, "2");
+    EXPECT(out, "\033[1m1\033[0m2");
+}
+END_TEST
+
+START_TEST(names_cannot_command_a_terminal)
+{
+    struct mp_buffer out = {0};
+    mp_text_clean(&out, "a\033[31m\r\n\tb\x7f\xc2\x9b\xff");
+    EXPECT(out, "a?[31m???b??\xef\xbf\xbd");
+}
+END_TEST
+
+MP_SUITE("output", json_is_nested_and_exact, json_strings_are_always_utf8, tables_align_by_characters,
+         styles_only_where_asked_for, names_cannot_command_a_terminal)
