@@ -121,6 +121,16 @@ START_TEST(test_the_page_loads_nothing)
 }
 END_TEST
 
+/* The next block of the page is this one of the model. */
+#define CHECK_BORN(block, size_now)                                                                                    \
+    do {                                                                                                               \
+        ck_assert_uint_lt(site[born], sites);                                                                          \
+        last[site[born]] += (uint64_t)mp_unzigzag(address[born]);                                                      \
+        ck_assert_uint_eq(sizes[size[born] - 1], size_now);                                                            \
+        ck_assert_uint_eq(last[site[born]] << data->address_shift, model->blocks.address[block]);                      \
+        born++;                                                                                                        \
+    } while (0)
+
 /* Replays the columns of each track and compares with the model's own sums, blocks and times. */
 static void replay_track(const struct mp_model *model, const struct mp_page_data *data, size_t index)
 {
@@ -148,13 +158,14 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     ck_assert_uint_eq(next, track->blocks);
     ck_assert_uint_eq(peak, model->sums.at[index].peak_bytes);
     ck_assert_uint_eq(live, model->sums.at[index].end_bytes);
-    for (size_t i = 0; i < model->blocks.count; i++) {
-        if (model->blocks.track[i] != index) continue;
-        ck_assert_uint_lt(site[born], sites);
-        last[site[born]] += (uint64_t)mp_unzigzag(address[born]);
-        ck_assert_uint_eq(sizes[size[born] - 1], model->blocks.bytes[i]);
-        ck_assert_uint_eq(last[site[born]] << data->address_shift, model->blocks.address[i]);
-        born++;
+    for (size_t i = 0; i < model->blocks.count; i++)
+        if (model->blocks.track[i] == index && model->blocks.alloc_event[i] == MP_NONE)
+            CHECK_BORN(i, model->blocks.bytes[i]);
+    for (size_t i = 0; i < model->events.count; i++) {
+        uint8_t type = model->events.type[i];
+        uint32_t block = model->events.subject[i];
+        if ((type != MP_EVENT_ALLOC && type != MP_EVENT_RESIZE) || model->blocks.track[block] != index) continue;
+        CHECK_BORN(block, mp_model_bytes_at(model, block, (uint32_t)i));
     }
     ck_assert_uint_eq(born, track->blocks);
     free(op);

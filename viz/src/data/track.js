@@ -353,11 +353,17 @@ export class Cursor {
       for (const id of nearest.ids) this.live.add(id);
       this.event = nearest.event;
     }
+    // A block that is born and freed on the way need not be touched.
+    const { birth, death } = this.track.blocks;
+    const from = this.event;
     const live = this.live;
-    for (let i = this.event + 1; i <= event; i++) {
+    for (let i = from + 1; i <= event; i++) {
       const block = subject[i];
-      if (block >= 0) live.add(block);
-      else live.remove(~block);
+      if (block >= 0) {
+        if (death[block] < 0 || death[block] > event) live.add(block);
+      } else if (birth[~block] <= from) {
+        live.remove(~block);
+      }
     }
     this.event = event;
     return live;
