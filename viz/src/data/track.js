@@ -337,6 +337,7 @@ export class Cursor {
     this.track = track;
     this.live = new LiveSet(track.blocks);
     this.event = -2; // nothing is replayed yet
+    this.lowest = 0; // the lowest id whose being live the latest move may have changed
   }
 
   seek(event) {
@@ -348,10 +349,12 @@ export class Cursor {
       else high = middle;
     }
     const nearest = checkpoints[low];
+    let lowest = this.track.blocks.count;
     if (this.event < nearest.event || this.event > event) {
       this.live.clear();
       for (const id of nearest.ids) this.live.add(id);
       this.event = nearest.event;
+      lowest = 0;
     }
     // A block that is born and freed on the way need not be touched.
     const { birth, death } = this.track.blocks;
@@ -360,11 +363,15 @@ export class Cursor {
     for (let i = from + 1; i <= event; i++) {
       const block = subject[i];
       if (block >= 0) {
-        if (death[block] < 0 || death[block] > event) live.add(block);
+        if (death[block] >= 0 && death[block] <= event) continue;
+        live.add(block);
+        if (block < lowest) lowest = block;
       } else if (birth[~block] <= from) {
         live.remove(~block);
+        if (~block < lowest) lowest = ~block;
       }
     }
+    this.lowest = lowest;
     this.event = event;
     return live;
   }
