@@ -5,7 +5,7 @@
 import { LiveSet } from "./live.js";
 import { arrayFor, readNumbers, readUint32s, unzigzag } from "./varint.js";
 
-export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "address", "thread", "kind", "resized"];
+export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "reuse", "address", "thread", "kind", "resized"];
 
 const SUMMARY_SHIFT = 6; // events in a summary
 const UPPER_SHIFT = 6; // summaries in an upper summary
@@ -303,15 +303,15 @@ export class Track {
   /** 0 where it is not known. Unpacked when first asked for: the picture does not need it. */
   address(id) {
     if (!this.addresses) {
-      const column = this.columns.address;
-      const deltas = readNumbers(column.bytes, column.count);
-      const last = new Float64Array(this.siteCount);
-      const { site } = this.blocks;
-      for (let i = 0; i < deltas.length; i++) {
-        last[site[i]] += unzigzag(deltas[i]);
-        deltas[i] = last[site[i]];
+      const { reuse, address } = this.columns;
+      const ago = readUint32s(reuse.bytes, reuse.count);
+      const deltas = readNumbers(address.bytes, address.count);
+      this.addresses = new Float64Array(reuse.count);
+      let last = 0;
+      for (let i = 0, next = 0; i < ago.length; i++) {
+        if (ago[i] === 0) last += unzigzag(deltas[next++]);
+        this.addresses[i] = ago[i] === 0 ? last : this.addresses[i - ago[i]];
       }
-      this.addresses = deltas;
     }
     return this.addresses[id] * this.addressScale;
   }
