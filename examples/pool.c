@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #define POOL_BYTES   ((size_t)1 << 20)
-#define CPU          (-1)
 #define STEPS        40
 #define PARTS        16
 #define MESSAGE_SIZE 256
@@ -81,7 +80,7 @@ int main(void)
 {
     struct pool pool = {.memory = malloc(POOL_BYTES)};
     if (!pool.memory) return 1;
-    pool.id = memprof_pool("pool", CPU);
+    pool.id = memprof_pool("pool", MEMPROF_HOST);
     for (int step = 0; step < STEPS; step++) {
         memprof_step();
         log_step(&pool, step, compute(&pool, step));

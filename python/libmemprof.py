@@ -49,7 +49,7 @@ def _bind():
         ("alloc", None),
         ("free", None),
         ("snapshot", slow(ctypes.c_int, text)),
-        ("stats", cheap(ctypes.c_int, text, ctypes.POINTER(CStats))),
+        ("stats", slow(ctypes.c_int, text, ctypes.POINTER(CStats))),
         ("reset_peak", cheap(None, text)),
     ]
     table_of.restype = ctypes.c_void_p

@@ -1,8 +1,10 @@
 #include "collect/source_lines.h"
 
 #include <dwarf.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "collect/extents.h"
 
 #define TREE_DEPTH 256 /* of scopes within a unit; deeper is a damaged file */
@@ -17,6 +19,7 @@ struct unit {
 
 struct mp_source_lines {
     MP_VEC(struct unit) units;
+    struct mp_map paths;      /* address of a relative file name, which stands for one unit, to that of its full path */
     struct mp_extents ranges; /* values: index in units, plus 1 */
 };
 
@@ -135,23 +138,36 @@ static Dwarf_Word number_of(Dwarf_Die *die, unsigned name)
     return dwarf_attr(die, name, &attribute) && dwarf_formudata(&attribute, &number) == 0 ? number : 0;
 }
 
+/* A relative file name is meant from the folder that the compiler ran in. */
+static const char *full_path(struct mp_source_lines *source, struct unit *unit, const char *name)
+{
+    const char *folder;
+    if (!name || *name == '/' || !(folder = text_of(&unit->lines, DW_AT_comp_dir))) return name;
+    uint64_t *path = mp_map_insert(&source->paths, (uintptr_t)name, NULL);
+    char *made;
+    if (path && !*path && asprintf(&made, "%s/%s", folder, name) >= 0) *path = (uintptr_t)made;
+    return path && *path ? (const char *)(uintptr_t)*path : name;
+}
+
 /* Where the inlined function was called. */
-static void name_call(struct mp_source_line *line, struct unit *unit, Dwarf_Die *inlined)
+static void name_call(struct mp_source_line *line, struct mp_source_lines *source, struct unit *unit,
+                      Dwarf_Die *inlined)
 {
     Dwarf_Files *files;
     size_t file_count;
     Dwarf_Word file = number_of(inlined, DW_AT_call_file);
     line->line = (unsigned)number_of(inlined, DW_AT_call_line);
     if (line->line && dwarf_getsrcfiles(&unit->scopes, &files, &file_count) == 0 && file < file_count)
-        line->file = dwarf_filesrc(files, file, NULL, NULL);
+        line->file = full_path(source, unit, dwarf_filesrc(files, file, NULL, NULL));
 }
 
-static void name_line(struct mp_source_line *line, struct unit *unit, Dwarf_Addr address)
+static void name_line(struct mp_source_line *line, struct mp_source_lines *source, struct unit *unit,
+                      Dwarf_Addr address)
 {
     Dwarf_Line *at = dwarf_getsrc_die(&unit->lines, address);
     int number = 0;
     if (!at || dwarf_lineno(at, &number) != 0) return;
-    line->file = dwarf_linesrc(at, NULL, NULL);
+    line->file = full_path(source, unit, dwarf_linesrc(at, NULL, NULL));
     line->line = number > 0 ? (unsigned)number : 0;
 }
 
@@ -168,9 +184,9 @@ unsigned mp_source_lines_find(struct mp_source_lines *source, Dwarf_Addr address
         if (i == count && function) name_function(&lines[i], function);
         if (i < count) name_function(&lines[i], &inlined[count - 1 - i]);
         if (i == 0)
-            name_line(&lines[i], unit, address);
+            name_line(&lines[i], source, unit, address);
         else
-            name_call(&lines[i], unit, &inlined[count - i]);
+            name_call(&lines[i], source, unit, &inlined[count - i]);
     }
     return count + 1;
 }
@@ -183,6 +199,9 @@ void mp_source_lines_close(struct mp_source_lines *source)
         mp_vec_free(&source->units.at[i].function_dies);
     }
     mp_vec_free(&source->units);
+    for (size_t i = 0; i < source->paths.room; i++)
+        free((void *)(uintptr_t)source->paths.slots[i].value);
+    mp_map_free(&source->paths);
     mp_extents_free(&source->ranges);
     free(source);
 }

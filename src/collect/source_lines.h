@@ -8,7 +8,7 @@
 
 #include <elfutils/libdw.h>
 
-/* One source-level frame; texts belong to the Dwarf they came from. */
+/* One source-level frame; texts live as long as the struct mp_source_lines and the Dwarf. */
 struct mp_source_line {
     const char *linkage_name; /* mangled; NULL where DWARF has none */
     const char *name;         /* as written in the source, unqualified; NULL: unknown */

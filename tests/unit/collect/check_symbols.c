@@ -196,6 +196,21 @@ START_TEST(every_address_has_its_inlined_frames_and_lines)
 }
 END_TEST
 
+START_TEST(relative_names_are_from_where_the_compiler_ran)
+{
+    enter_folder();
+    const char *path = in_folder("relative.so");
+    shell("cd %s && mkdir here sources && cp " FIXTURE_SOURCES "/fixture.c sources && cd here && "
+          "cc -g -O2 -fPIC -shared -o ../relative.so ../sources/fixture.c",
+          folder);
+    struct ranges ranges = {0};
+    read_ranges(&ranges, "", path);
+    ck_assert_int_gt(compare_all(path, path, &ranges, true), 50);
+    mp_vec_free(&ranges.of);
+    leave_folder();
+}
+END_TEST
+
 START_TEST(lambdas_and_templates_are_found)
 {
     if (system("c++ --version > /dev/null 2>&1") != 0) return;
@@ -537,9 +552,9 @@ START_TEST(what_is_no_elf_file_has_no_symbols)
 }
 END_TEST
 
-MP_SUITE("symbols", every_address_has_its_inlined_frames_and_lines, lambdas_and_templates_are_found,
-         debug_files_are_found_and_must_belong, a_stripped_library_has_its_dynamic_symbols_and_no_others,
-         compressed_symbols_of_a_stripped_library_are_read, names_of_cpp_are_demangled_whole,
-         libc_is_named_like_nm_names_it, no_server_is_asked, the_build_id_decides,
+MP_SUITE("symbols", every_address_has_its_inlined_frames_and_lines, relative_names_are_from_where_the_compiler_ran,
+         lambdas_and_templates_are_found, debug_files_are_found_and_must_belong,
+         a_stripped_library_has_its_dynamic_symbols_and_no_others, compressed_symbols_of_a_stripped_library_are_read,
+         names_of_cpp_are_demangled_whole, libc_is_named_like_nm_names_it, no_server_is_asked, the_build_id_decides,
          without_a_build_id_size_inode_and_time_decide, a_file_may_go_once_it_was_seen,
          a_file_overwritten_in_place_is_not_touched, what_is_no_elf_file_has_no_symbols)

@@ -1,12 +1,8 @@
 /* A recorder that only writes down what it is told, one line a call, for test_libmemprof.py to read with fake_log(). */
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-struct fake_stats {
-    uint64_t live_bytes, peak_bytes, live_blocks;
-};
+#include "memprof.h"
 
 static char log_text[1 << 16];
 static int recording = 1;
@@ -76,11 +72,11 @@ static int fake_snapshot(const char *path)
     return path && strstr(path, "refused") ? -1 : 0;
 }
 
-static int fake_stats(const char *track, struct fake_stats *stats)
+static int fake_stats(const char *track, struct memprof_stats *stats)
 {
     note("stats", track ? track : "(default)");
     if (track && !strcmp(track, "unknown")) return -1;
-    *stats = (struct fake_stats){UINT64_C(1) << 40, UINT64_C(3) << 40, 7};
+    *stats = (struct memprof_stats){UINT64_C(1) << 40, UINT64_C(3) << 40, 7};
     return 0;
 }
 
@@ -89,27 +85,25 @@ static void fake_reset_peak(const char *track)
     note("reset_peak", track ? track : "(default)");
 }
 
-/* Must be what struct memprof_api_v1 in memprof.h is. */
-static const struct {
-    uint32_t size;
-    int (*active)(void);
-    void (*start)(void);
-    void (*stop)(void);
-    void (*step)(void);
-    void (*region_push)(const char *);
-    void (*region_pop)(void);
-    void (*mark)(const char *);
-    uint32_t (*pool)(const char *name, int device);
-    void (*alloc)(uint32_t pool, const void *ptr, size_t bytes);
-    void (*free)(uint32_t pool, const void *ptr);
-    int (*snapshot)(const char *path);
-    int (*stats)(const char *track, struct fake_stats *stats);
-    void (*reset_peak)(const char *track);
-} api = {sizeof api, fake_active, fake_start, fake_stop, fake_step,     fake_push,  fake_pop,
-         fake_mark,  fake_pool,   fake_alloc, fake_free, fake_snapshot, fake_stats, fake_reset_peak};
+static const struct memprof_api_v1 api = {
+    .size = sizeof api,
+    .active = fake_active,
+    .start = fake_start,
+    .stop = fake_stop,
+    .step = fake_step,
+    .region_push = fake_push,
+    .region_pop = fake_pop,
+    .mark = fake_mark,
+    .pool = fake_pool,
+    .alloc = fake_alloc,
+    .free = fake_free,
+    .snapshot = fake_snapshot,
+    .stats = fake_stats,
+    .reset_peak = fake_reset_peak,
+};
 
-const void *memprof_api_v1(void);
-const void *memprof_api_v1(void)
+const struct memprof_api_v1 *memprof_api_v1(void);
+const struct memprof_api_v1 *memprof_api_v1(void)
 {
     return &api;
 }
