@@ -136,9 +136,8 @@ static enum mp_python_verdict compare_stacks(const struct mp_python_layout *layo
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack)
 {
-    enum {
-        COLLECTS_ON_ALLOCATION = 11
-    }; /* and before, but there the API makes no objects; 3.12 waits for a safe point */
+    /* So do those before, but there no object is made here; 3.12 and later wait for a safe point. */
+    enum { COLLECTS_ON_ALLOCATION = 11 };
     struct api api;
     if (!find_api(&api)) return MP_PYTHON_NOT_NOW;
     if (api.error()) return MP_PYTHON_NOT_NOW;

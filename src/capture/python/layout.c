@@ -124,20 +124,20 @@ static const struct published published_14[] = {
     {264, FIELD(frame_code)},
     {272, FIELD(frame_position)},
     {288, FIELD(frame_owner)},
+    {304, FIELD(frame_bytecode_index)},
     {320, FIELD(code_file)},
     {328, FIELD(code_name)},
     {336, FIELD(code_qualname)},
     {344, FIELD(code_lines)},
     {352, FIELD(code_first_line)},
     {384, FIELD(code_bytecode)},
+    {392, FIELD(code_bytecode_copies)},
     {408, FIELD(object_type)},
     {600, FIELD(object_size)},
     {608, FIELD(bytes_data)},
     {624, FIELD(string_state)},
     {632, FIELD(string_length)},
     {640, FIELD(string_ascii)},
-    {304, FIELD(frame_bytecode_index)},
-    {392, FIELD(code_bytecode_copies)},
 };
 
 static uint64_t load_u64(const void *base, size_t offset)

@@ -7,11 +7,11 @@
 #include "capture/python/runtime.h"
 #include "capture/python/walk.h"
 
-/* Only ever grows, but for READY to OFF. */
+/* Only ever grows. */
 enum state {
     ABSENT,
     FOUND,  /* a version we know: the layout's shape is to be checked at the first stack */
-    SHAPED, /* the shape is right: walks count; to be held against Python's API when this thread can */
+    SHAPED, /* the shape is right and walks count; to be held against Python's API at the first occasion */
     READY,
     OFF,
 };

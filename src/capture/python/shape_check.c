@@ -62,10 +62,14 @@ static size_t code_extent(const struct mp_python_layout *layout)
                    8);
 }
 
-/* A str subclass may serve as a file name; then its text is given up, but its shape is no evidence. */
+/* Not its type: a str subclass may serve as a file name. */
 static bool file_fits(const struct mp_python_layout *layout, const char *file)
 {
-    return readable(file, largest((uint16_t[]){layout->string_state, layout->string_length}, 2));
+    enum { LENGTH_MOST = 1 << 16 };
+    if (!readable(file, largest((uint16_t[]){layout->string_state, layout->string_length}, 2))) return false;
+    int64_t length = mp_load_i64(file, layout->string_length);
+    uintptr_t end = (uintptr_t)file + layout->string_ascii + (uintptr_t)length;
+    return length >= 0 && length < LENGTH_MOST && readable_word(end & ~(uintptr_t)7);
 }
 
 static bool lines_fit(const struct mp_python_layout *layout, const struct mp_python_runtime *runtime, const char *lines)

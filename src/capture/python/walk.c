@@ -10,6 +10,7 @@ enum {
     OWNER_FIRST_SHIM = 3, /* 3.14 has two kinds */
     TAG_BITS = 7,         /* of a code pointer: objects lie at multiples of 16 */
     BYTES_PER_UNIT = 2,
+    STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* of a str: the text follows its header, a byte a character */
 };
 
 #define HASH_SEED   UINT64_C(0x6a09e667f3bcc908)
@@ -42,16 +43,29 @@ const char *mp_python_newest_frame(const struct mp_python_layout *layout, const 
     return mp_load_pointer(top, layout->record_frame);
 }
 
-/* (code, co_version), or what else tells apart the code objects that lie at one address one after another. */
+/* Where code objects carry no version. Those that lie at one address one after another often have their names and
+ * tables at the same addresses too, so what the names say counts: the hash of the function's (it is interned, so it has
+ * one) and the end of the file's. A sum of products: they do not wait for each other. */
+ALWAYS_INLINE uint64_t identity_by_content(const struct mp_python_layout *layout, const char *code)
+{
+    const char *name = mp_load_pointer(code, layout->code_name), *file = mp_load_pointer(code, layout->code_file);
+    const char *lines = mp_load_pointer(code, layout->code_lines);
+    uint64_t name_hash = (uint64_t)mp_load_i64(name, layout->string_length + sizeof(int64_t));
+    uint64_t file_length = (uint64_t)mp_load_i64(file, layout->string_length), file_end = file_length;
+    if (file_length >= sizeof file_end &&
+        (mp_load_u32(file, layout->string_state) & STATE_INLINE_ASCII) == STATE_INLINE_ASCII)
+        file_end += (uint64_t)mp_load_i64(file, layout->string_ascii + file_length - sizeof file_end);
+    return (uintptr_t)code * UINT64_C(0x9fb21c651e98df25) + (uintptr_t)file * UINT64_C(0xd6e8feb86659fd93) +
+           (uintptr_t)lines * UINT64_C(0xa0761d6478bd642f) + name_hash * UINT64_C(0xe7037ed1a0b428db) +
+           file_end * UINT64_C(0x8ebc6af09c88c6e3) +
+           mp_load_u32(code, layout->code_first_line) * UINT64_C(0x1d8e4e27c47d124f);
+}
+
 ALWAYS_INLINE uint64_t code_identity(const struct mp_python_layout *layout, const char *code)
 {
-    uint64_t hash = mp_hash_step(HASH_SEED, (uintptr_t)code);
     uint32_t version = layout->code_version ? mp_load_u32(code, layout->code_version) : 0;
-    if (version) return mp_hash_step(hash, version);
-    hash = mp_hash_step(hash, mp_load_u32(code, layout->code_first_line));
-    hash = mp_hash_step(hash, (uintptr_t)mp_load_pointer(code, layout->code_name));
-    hash = mp_hash_step(hash, (uintptr_t)mp_load_pointer(code, layout->code_file));
-    return mp_hash_step(hash, (uintptr_t)mp_load_pointer(code, layout->code_lines));
+    if (version) return mp_hash_step(mp_hash_step(HASH_SEED, (uintptr_t)code), version);
+    return mp_hash_step(HASH_SEED, identity_by_content(layout, code));
 }
 
 /* Free-threaded 3.14: each thread runs its own copy of the bytecode, kept in an array beside the inline one, which
