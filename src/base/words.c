@@ -1,5 +1,7 @@
 #include "base/words.h"
 
+#include <stdio.h>
+
 #define NAME(table, index) ((index) < sizeof(table) / sizeof *(table) && (table)[index] ? (table)[index] : "?")
 
 const char *mp_event_type_name(unsigned type)
@@ -34,4 +36,20 @@ const char *mp_device_type_name(unsigned type)
     static const char *const names[] = {[0] = "cpu",  [1] = "cuda", [6] = "hip",  [9] = "xla", [12] = "xpu",
                                         [13] = "mps", [14] = "meta", [15] = "hpu", [20] = "privateuseone"};
     return type < sizeof names / sizeof *names && names[type] ? names[type] : "device";
+}
+
+void mp_format_device_id(char *to, size_t room, unsigned type, int index)
+{
+    if (index < 0)
+        snprintf(to, room, "%s", mp_device_type_name(type));
+    else
+        snprintf(to, room, "%s:%d", mp_device_type_name(type), index);
+}
+
+void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
+                 size_t pool_length)
+{
+    char device[32];
+    mp_format_device_id(device, sizeof device, device_type, device_index);
+    snprintf(to, room, "%s/%s%s%.*s", device, mp_layer_name(layer), pool_length ? "/" : "", (int)pool_length, pool);
 }

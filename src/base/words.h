@@ -6,6 +6,7 @@
 #ifndef MP_BASE_WORDS_H
 #define MP_BASE_WORDS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum mp_event_type {
@@ -57,5 +58,12 @@ const char *mp_kind_name(unsigned kind);
 const char *mp_size_basis_name(unsigned basis);
 /* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is not known. */
 const char *mp_device_type_name(unsigned type);
+
+/* A device's id ("cpu", "cuda:0") and a track's ("cuda:0/torch"; an application's pool: "cpu/app/scratch"), cut to
+ * `room`. index -1: the only one of its kind. */
+#define MP_ID_TEXT 320
+void mp_format_device_id(char *to, size_t room, unsigned type, int index);
+void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
+                 size_t pool_length);
 
 #endif

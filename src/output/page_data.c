@@ -12,7 +12,7 @@
 #define EXACT_TIMES     100000
 #define COARSE_NS       1000
 #define ADDRESS_LIMIT   (UINT64_C(1) << 53) /* what a number in the page can hold */
-#define COLUMNS_A_TRACK 9
+#define COLUMNS_A_TRACK 10
 #define NOTE_COLUMNS    7
 #define STACK_COLUMNS   12
 
@@ -28,9 +28,10 @@ struct track_columns {
     struct mp_page_track count;
     uint64_t frees, resizes, last_resized;
     uint64_t last_time; /* in units */
-    struct mp_buffer op, free, time, size, site, address, resized;
+    uint64_t addresses, last_address;
+    struct mp_map latest; /* shifted address + 1 to its latest block */
+    struct mp_buffer op, free, time, size, site, reuse, address, resized;
     struct runs thread, kind;
-    uint64_t *last_address; /* by site: of its latest block, shifted */
 };
 
 /* Every event that is not about a block. */
@@ -105,25 +106,34 @@ static unsigned common_shift(const struct mp_model *model)
     return (unsigned)__builtin_ctzll(bits);
 }
 
+/* Allocators use few addresses again and again: how many blocks ago this one was in use, or 0 and the address. */
+static void add_address(struct maker *make, struct track_columns *track, uint64_t address)
+{
+    bool added;
+    uint64_t *latest = mp_map_insert(&track->latest, address + 1, &added);
+    if (!latest) {
+        make->failed = true;
+        return;
+    }
+    mp_varint_append(&track->reuse, added ? 0 : track->count.blocks - *latest);
+    *latest = track->count.blocks;
+    if (!added) return;
+    mp_varint_append(&track->address, mp_zigzag((int64_t)(address - track->last_address)));
+    track->last_address = address;
+    track->addresses++;
+}
+
 /* Gives `block` (again, after a resize) a number on its track and writes what is known of it. */
 static void add_block(struct maker *make, size_t block, uint64_t bytes, uint32_t thread)
 {
     const struct mp_model_blocks *blocks = &make->model->blocks;
     struct track_columns *track = &make->tracks[blocks->track[block]];
-    uint32_t site = mp_page_stacks_site(&make->stacks, blocks->stack[block]);
-    uint64_t address = page_address(make->model, block) >> make->data->address_shift;
-    make->local[block] = (uint32_t)track->count.blocks++;
-    if (!track->last_address) track->last_address = calloc(make->model->stacks.count + 1, sizeof *track->last_address);
-    if (!track->last_address) {
-        make->failed = true;
-        return;
-    }
     mp_varint_append(&track->size, size_index(make, bytes));
-    mp_varint_append(&track->site, site);
-    mp_varint_append(&track->address, mp_zigzag((int64_t)(address - track->last_address[site])));
-    track->last_address[site] = address;
+    mp_varint_append(&track->site, mp_page_stacks_site(&make->stacks, blocks->stack[block]));
+    add_address(make, track, page_address(make->model, block) >> make->data->address_shift);
     runs_add(&track->thread, thread);
     runs_add(&track->kind, blocks->kind[block]);
+    make->local[block] = (uint32_t)track->count.blocks++;
 }
 
 /* Time of an event in units, as the distance from the one before. */
@@ -246,7 +256,8 @@ static void track_rows(struct track_columns *track, struct column_row rows[COLUM
         {"time", &track->time, events},
         {"size", &track->size, blocks},
         {"site", &track->site, blocks},
-        {"address", &track->address, blocks},
+        {"reuse", &track->reuse, blocks},
+        {"address", &track->address, track->addresses},
         {"thread", &track->thread.to, track->thread.count},
         {"kind", &track->kind.to, track->kind.count},
         {"resized", &track->resized, track->resizes},
@@ -320,7 +331,7 @@ static void maker_free(struct maker *make)
     for (size_t i = 0; make->tracks && i < make->model->tracks.count; i++) {
         track_rows(&make->tracks[i], rows);
         free_rows(rows, COLUMNS_A_TRACK);
-        free(make->tracks[i].last_address);
+        mp_map_free(&make->tracks[i].latest);
     }
     note_rows(&make->notes, rows);
     free_rows(rows, NOTE_COLUMNS);

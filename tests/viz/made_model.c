@@ -137,6 +137,16 @@ static void release(struct making *make, uint64_t block)
     push(&make->events, event);
 }
 
+static void resize(struct making *make, uint64_t block, uint64_t bytes)
+{
+    struct mp_event *birth = &make->blocks.at[block - make->base.count];
+    struct mp_event event = *birth;
+    event.time_ns = make->now_ns;
+    event.type = MP_EVENT_RESIZE;
+    event.bytes = birth->bytes = bytes;
+    push(&make->events, event);
+}
+
 static void note(struct making *make, enum mp_event_type type, const char *called, uint64_t bytes, uint16_t track)
 {
     struct mp_event event = {
@@ -312,6 +322,7 @@ struct mp_model *made_small(void)
             uint64_t bytes = (1 + random_number(&make, 16)) << 17;
             live[lives] = allocate(&make, 0, bytes, stacks[make.blocks.count % 7], 0x7f1000000000 + (lives << 24));
             lives++;
+            if (step == 3 && i == 10) resize(&make, live[lives - 1], UINT64_C(5) << 20);
             if (i == 20) allocate(&make, 1, 4096 * (step + 1), stacks[step % 7], 0x5500 + 64 * step);
         }
         note(&make, MP_EVENT_RESERVED, "", UINT64_C(80) << 20, 0);

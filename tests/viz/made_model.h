@@ -9,7 +9,7 @@
 #define MADE_EVIL_FILE     "/home/\xff\xfe/<b>&amp;.py"
 
 /* A few hundred blocks on two tracks, cuda:0/torch (with a base, reserved bytes, an out-of-memory event) and cpu/torch,
- * with steps, regions and marks. Track 0 block k is allocated by `made_k % 7`. */
+ * with a block that is resized, steps, regions and marks. */
 struct mp_model *made_small(void);
 
 /* A training loop's shape: parameters, activations freed in reverse, gradients, optimizer state after the first step,

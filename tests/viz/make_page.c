@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "model/stack.h"
 #include "model/track.h"
-#include "base/json.h"
 #include "output/page.h"
 #include "viz/made_model.h"
 
@@ -25,21 +25,38 @@ static void put_stack(struct mp_json *json, const struct mp_model *model, uint32
     mp_stack_lines_free(&lines);
 }
 
-static void put_block(struct mp_json *json, const struct mp_model *model, size_t i)
+static uint64_t time_of(const struct mp_model *model, uint32_t event)
 {
-    const struct mp_model_blocks *blocks = &model->blocks;
+    return event == MP_NONE ? MP_BYTES_UNKNOWN : model->events.time_ns[event];
+}
+
+/* One size of a block, from one event to another. */
+static void put_piece(struct mp_json *json, const struct mp_model *model, size_t block, uint64_t bytes, uint32_t from,
+                      uint32_t to)
+{
     char address[32];
-    snprintf(address, sizeof address, "0x%" PRIx64, blocks->address[i]);
+    snprintf(address, sizeof address, "0x%" PRIx64, model->blocks.address[block]);
     mp_json_object(json, NULL);
-    mp_json_number(json, "track", blocks->track[i]);
-    mp_json_number(json, "bytes", blocks->bytes[i]);
+    mp_json_number(json, "track", model->blocks.track[block]);
+    mp_json_number(json, "bytes", bytes);
     mp_json_text(json, "address", address);
-    mp_json_known(json, "birth_ns",
-                  blocks->alloc_event[i] == MP_NONE ? MP_BYTES_UNKNOWN : model->events.time_ns[blocks->alloc_event[i]]);
-    mp_json_known(json, "death_ns",
-                  blocks->free_event[i] == MP_NONE ? MP_BYTES_UNKNOWN : model->events.time_ns[blocks->free_event[i]]);
-    put_stack(json, model, blocks->stack[i]);
+    mp_json_known(json, "birth_ns", time_of(model, from));
+    mp_json_known(json, "death_ns", time_of(model, to));
+    put_stack(json, model, model->blocks.stack[block]);
     mp_json_end_object(json);
+}
+
+static void put_block(struct mp_json *json, const struct mp_model *model, size_t block)
+{
+    uint64_t bytes = model->blocks.bytes[block];
+    uint32_t from = model->blocks.alloc_event[block];
+    for (size_t i = 0; i < model->resizes.count; i++) {
+        if (model->resizes.at[i].block != block) continue;
+        put_piece(json, model, block, bytes, from, model->resizes.at[i].event);
+        bytes = model->resizes.at[i].bytes;
+        from = model->resizes.at[i].event;
+    }
+    put_piece(json, model, block, bytes, from, model->blocks.free_event[block]);
 }
 
 static void write_truth(const struct mp_model *model, FILE *out)

@@ -52,7 +52,7 @@ class Truth:
     """What is live when, from the list of blocks alone."""
 
     def __init__(self, blocks):
-        self.blocks = blocks
+        self.blocks = sorted(blocks, key=lambda block: -1 if block["birth_ns"] is None else block["birth_ns"])
         self.times = sorted({block[key] for block in blocks for key in ("birth_ns", "death_ns")
                              if block[key] is not None})
 

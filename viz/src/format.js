@@ -1,19 +1,23 @@
 // Bytes, times and counts as people read them; the same words as src/base/units.c.
 
-const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const BYTES = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/** As C's printf rounds: a tie goes to the even digit, so that the page says what the reports say. */
+function fixed(value, digits) {
+  const scale = 10 ** digits;
+  const whole = Math.floor(value * scale);
+  const tie = value * scale - whole === 0.5;
+  return tie ? ((whole + whole % 2) / scale).toFixed(digits) : value.toFixed(digits);
+}
 
 /** Three significant digits: "9.66 GiB". */
 export function formatBytes(bytes) {
   if (bytes === null || bytes === undefined) return "unknown";
+  if (bytes < 1024) return bytes + " B";
   let unit = 0;
-  let value = bytes;
-  while (Math.abs(value) >= 1023.5 && unit < BYTES.length - 1) {
-    value /= 1024;
-    unit++;
-  }
-  if (unit === 0) return value + " B";
-  const digits = Math.abs(value) >= 99.95 ? 0 : Math.abs(value) >= 9.995 ? 1 : 2;
-  return value.toFixed(digits) + " " + BYTES[unit];
+  let value = bytes / 1024;
+  for (; value >= 1023.5 && unit < BYTES.length - 1; unit++) value /= 1024;
+  return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + " " + BYTES[unit];
 }
 
 /** "1 234 567": thousands apart by a thin no-break space. */
@@ -28,16 +32,12 @@ export function formatExact(bytes) {
 
 /** "850 ns", "12.7 ms", "38.2 s", "3 h 20 min". */
 export function formatDuration(ns) {
-  if (ns < 1e3) return Math.round(ns) + " ns";
-  if (ns < 999.5e3) return digits(ns / 1e3) + " µs";
-  if (ns < 999.5e6) return digits(ns / 1e6) + " ms";
-  if (ns < 99.95e9) return digits(ns / 1e9) + " s";
-  if (ns < 3600e9) return `${Math.floor(ns / 60e9)} min ${Math.round(ns % 60e9 / 1e9)} s`;
-  return `${Math.floor(ns / 3600e9)} h ${Math.round(ns % 3600e9 / 60e9)} min`;
-}
-
-function digits(value) {
-  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+  for (const [below, unit, name] of [[1e3, 1, "ns"], [1e6, 1e3, "µs"], [1e9, 1e6, "ms"], [600e9, 1e9, "s"]]) {
+    if (ns >= below) continue;
+    return fixed(ns / unit, unit === 1 || ns / unit >= 99.95 ? 0 : 1) + " " + name;
+  }
+  const minutes = Math.floor((ns + 30e9) / 60e9);
+  return minutes < 60 ? minutes + " min" : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** A moment, to the resolution of the recording: "12.610234 s". */

@@ -15,12 +15,16 @@ import { drawTiles } from "./views/tiles.js";
 import { Timeline } from "./views/timeline.js";
 import { Tip } from "./views/tip.js";
 
+function say(...words) {
+  byId("error").replaceChildren(...words);
+  byId("error").hidden = false;
+  document.documentElement.dataset.ready = "error";
+}
+
 /** Says on the page what went wrong; nobody reads a console. */
 function fail(error) {
   const message = error instanceof Error ? error.message : String(error);
-  byId("error").replaceChildren(element("strong", {}, "This page cannot show its recording. "), message);
-  byId("error").hidden = false;
-  document.documentElement.dataset.ready = "error";
+  say(element("strong", {}, "This page cannot show its recording. "), message);
 }
 
 function drawHead(header) {
@@ -84,7 +88,8 @@ class Page {
     const { blocks } = timeline.track.info;
     byId("in-view").textContent = `${formatCount(timeline.inView)} of ${formatCount(blocks)} blocks in view, all drawn`;
     byId("over").setAttribute("aria-label", timeline.describe());
-    document.documentElement.dataset.ready = "true";
+    document.documentElement.dataset.ready ??= "true";
+    this.firstFrame ??= performance.now();
   }
 }
 
@@ -92,7 +97,10 @@ async function start() {
   const archive = new Archive(document);
   const { header } = archive;
   drawHead(header);
-  if (!header.tracks.length) throw new Error("It holds no events.");
+  if (!header.tracks.length) {
+    say("Nothing was recorded: there are no events.");
+    return;
+  }
   const store = new Store({
     track: header.track, start: 0, end: 1, low: 0, high: null, hover: -1, pinned: -1, site: -1, dark: false, frame: 0,
   });

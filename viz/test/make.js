@@ -37,7 +37,7 @@ export function makeLife(random, { events = 2000, base = 5, sizes = 50, keep = 6
   const live = [];
   const newBlock = (birth) => {
     const block = {
-      bytes: random(10) ? random(sizes) * 100 : 0, site: random(9), address: (random(1 << 20) + 1) * 512,
+      bytes: random(10) ? random(sizes) * 100 : 0, site: random(9), address: (random(300) * 4000 + 1) * 512,
       thread: Math.floor(life.blocks.length / 7) % 3, kind: 0, birth, death: -1,
     };
     live.push(life.blocks.length);
@@ -72,6 +72,7 @@ export function trackOf(life, { resized = [] } = {}) {
   };
   const frees = [];
   const last = {};
+  const addresses = [...new Set(life.blocks.map((block) => block.address))];
   let next = life.baseCount;
   for (const event of life.events) {
     if (event.free) frees.push(next - 1 - event.block);
@@ -83,11 +84,12 @@ export function trackOf(life, { resized = [] } = {}) {
     time: column(life.events.map((event, i) => event.time - (i ? life.events[i - 1].time : 0))),
     size: column(life.blocks.map((block) => sizes.indexOf(block.bytes) + 1)),
     site: column(life.blocks.map((block) => block.site)),
-    address: column(life.blocks.map(({ site, address }) => {
-      const delta = address / 512 - (last[site] ?? 0);
-      last[site] = address / 512;
-      return zigzag(delta);
+    reuse: column(life.blocks.map(({ address }, id) => {
+      const ago = address in last ? id - last[address] : 0;
+      last[address] = id;
+      return ago;
     })),
+    address: column(addresses.map((address, i) => zigzag((address - (i ? addresses[i - 1] : 0)) / 512))),
     thread: runs(life.blocks.map((block) => block.thread)),
     kind: runs(life.blocks.map((block) => block.kind)),
     resized: column(resized, resized.length / 2),

@@ -66,7 +66,9 @@ test("steps follow each other, regions nest per thread, an end closes what is in
   assert.equal(notes.stepAt(20).name, "f");
   assert.deepEqual(notes.regions.map(({ start, end, name, depth }) => [start, end, name, depth]),
     [[11, 15, "f", 0], [12, 15, "inner", 1], [12, 30, "outer", 0]]);
-  assert.deepEqual(notes.regionsAt(13).map(({ name }) => name), ["f", "inner", "outer"]);
+  const namesAt = (time, thread) => notes.regionsAt(time, thread).map(({ name }) => name);
+  assert.deepEqual([namesAt(13, 0), namesAt(13, 1), namesAt(13, 9)], [["f", "inner"], ["outer"], ["f", "inner"]]);
+  assert.deepEqual([namesAt(15, 0), namesAt(10, 0)], [["outer"], []]);
   assert.deepEqual(notes.marks.map(({ kind, time, name }) => [kind, time, name]), [["mark", 21, "inner"]]);
   assert.deepEqual(notes.lanes.map(({ thread, depth }) => [thread, depth]), [[0, 0], [0, 1], [1, 0]]);
 });
@@ -89,7 +91,10 @@ test("numbers as people read them", () => {
   assert.equal(formatBytes(9.66 * 2 ** 30), "9.66 GiB");
   assert.equal(formatBytes(61.4 * 2 ** 30), "61.4 GiB");
   assert.equal(formatBytes(2 ** 40 - 1), "1.00 TiB");
+  assert.equal(formatBytes(59.25 * 2 ** 20), "59.2 MiB"); // as printf rounds
+  assert.equal(formatBytes(59.75 * 2 ** 20), "59.8 MiB");
   assert.equal(formatDuration(850), "850 ns");
+  assert.equal(formatDuration(12000e9), "3 h 20 min");
   assert.equal(formatDuration(12.7e6), "12.7 ms");
   assert.equal(formatDuration(38.2e9), "38.2 s");
   assert.equal(formatCount(1234567), "1\u202f234\u202f567");

@@ -121,6 +121,17 @@ START_TEST(test_the_page_loads_nothing)
 }
 END_TEST
 
+/* The next block of the page is this one of the model. */
+#define CHECK_BORN(block, size_now)                                                                                    \
+    do {                                                                                                               \
+        ck_assert_uint_lt(site[born], sites);                                                                          \
+        last += reuse[born] ? 0 : (uint64_t)mp_unzigzag(address[fresh++]);                                             \
+        at[born] = reuse[born] ? at[born - reuse[born]] : last;                                                        \
+        ck_assert_uint_eq(sizes[size[born] - 1], size_now);                                                            \
+        ck_assert_uint_eq(at[born] << data->address_shift, model->blocks.address[block]);                              \
+        born++;                                                                                                        \
+    } while (0)
+
 /* Replays the columns of each track and compares with the model's own sums, blocks and times. */
 static void replay_track(const struct mp_model *model, const struct mp_page_data *data, size_t index)
 {
@@ -129,13 +140,14 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
 #define COLUMN(what, count) (snprintf(name, sizeof name, "t%zu." what, index), integers(data, name, count))
     uint64_t *op = COLUMN("op", track->events), *time = COLUMN("time", track->events);
     uint64_t *size = COLUMN("size", track->blocks), *site = COLUMN("site", track->blocks);
-    uint64_t *address = COLUMN("address", track->blocks);
+    uint64_t *reuse = COLUMN("reuse", track->blocks), *at = calloc(track->blocks + 1, sizeof *at);
+    snprintf(name, sizeof name, "t%zu.address", index);
+    uint64_t addresses = column_of(data, name)->count, *address = integers(data, name, addresses);
     snprintf(name, sizeof name, "t%zu.free", index);
     uint64_t *back = integers(data, name, column_of(data, name)->count);
     size_t sites = column_of(data, "stack.site")->count;
     uint64_t *sizes = integers(data, "size.bytes", column_of(data, "size.bytes")->count);
-    uint64_t *last = calloc(sites, sizeof *last);
-    uint64_t live = 0, peak, next = track->base_blocks, freed = 0, born = 0;
+    uint64_t live = 0, peak, next = track->base_blocks, freed = 0, born = 0, fresh = 0, last = 0;
     for (uint64_t i = 0; i < track->base_blocks; i++)
         live += sizes[size[i] - 1];
     peak = live;
@@ -148,15 +160,17 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     ck_assert_uint_eq(next, track->blocks);
     ck_assert_uint_eq(peak, model->sums.at[index].peak_bytes);
     ck_assert_uint_eq(live, model->sums.at[index].end_bytes);
-    for (size_t i = 0; i < model->blocks.count; i++) {
-        if (model->blocks.track[i] != index) continue;
-        ck_assert_uint_lt(site[born], sites);
-        last[site[born]] += (uint64_t)mp_unzigzag(address[born]);
-        ck_assert_uint_eq(sizes[size[born] - 1], model->blocks.bytes[i]);
-        ck_assert_uint_eq(last[site[born]] << data->address_shift, model->blocks.address[i]);
-        born++;
+    for (size_t i = 0; i < model->blocks.count; i++)
+        if (model->blocks.track[i] == index && model->blocks.alloc_event[i] == MP_NONE)
+            CHECK_BORN(i, model->blocks.bytes[i]);
+    for (size_t i = 0; i < model->events.count; i++) {
+        uint8_t type = model->events.type[i];
+        uint32_t block = model->events.subject[i];
+        if ((type != MP_EVENT_ALLOC && type != MP_EVENT_RESIZE) || model->blocks.track[block] != index) continue;
+        CHECK_BORN(block, mp_model_bytes_at(model, block, (uint32_t)i));
     }
     ck_assert_uint_eq(born, track->blocks);
+    ck_assert_uint_eq(fresh, addresses);
     free(op);
     free(time);
     free(size);
@@ -164,7 +178,8 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     free(address);
     free(back);
     free(sizes);
-    free(last);
+    free(reuse);
+    free(at);
 #undef COLUMN
 }
 

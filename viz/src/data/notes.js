@@ -86,10 +86,12 @@ export class Notes {
     return this.steps[upperBound(this.stepTimes, time) - 1];
   }
 
-  /** Names of the regions open at a time, outermost first, of the thread with most regions that has any. */
-  regionsAt(time) {
-    return this.regions.filter((region) => region.start <= time && time < region.end)
-      .sort((a, b) => a.thread - b.thread || a.depth - b.depth);
+  /** The regions open at a time, outermost first, on one thread; where it has none, on the first that has (an autograd
+   * thread works for the one in backward()). */
+  regionsAt(time, thread) {
+    const open = this.regions.filter((region) => region.start <= time && time < region.end);
+    const on = open.some((region) => region.thread === thread) ? thread : open[0]?.thread;
+    return open.filter((region) => region.thread === on);
   }
 
   /** A lane for every (thread, depth) that has regions, the busiest thread first. */

@@ -5,7 +5,7 @@
 import { LiveSet } from "./live.js";
 import { arrayFor, readNumbers, readUint32s, unzigzag } from "./varint.js";
 
-export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "address", "thread", "kind", "resized"];
+export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "reuse", "address", "thread", "kind", "resized"];
 
 const SUMMARY_SHIFT = 6; // events in a summary
 const UPPER_SHIFT = 6; // summaries in an upper summary
@@ -303,15 +303,15 @@ export class Track {
   /** 0 where it is not known. Unpacked when first asked for: the picture does not need it. */
   address(id) {
     if (!this.addresses) {
-      const column = this.columns.address;
-      const deltas = readNumbers(column.bytes, column.count);
-      const last = new Float64Array(this.siteCount);
-      const { site } = this.blocks;
-      for (let i = 0; i < deltas.length; i++) {
-        last[site[i]] += unzigzag(deltas[i]);
-        deltas[i] = last[site[i]];
+      const { reuse, address } = this.columns;
+      const ago = readUint32s(reuse.bytes, reuse.count);
+      const deltas = readNumbers(address.bytes, address.count);
+      this.addresses = new Float64Array(reuse.count);
+      let last = 0;
+      for (let i = 0, next = 0; i < ago.length; i++) {
+        if (ago[i] === 0) last += unzigzag(deltas[next++]);
+        this.addresses[i] = ago[i] === 0 ? last : this.addresses[i - ago[i]];
       }
-      this.addresses = deltas;
     }
     return this.addresses[id] * this.addressScale;
   }
@@ -337,6 +337,7 @@ export class Cursor {
     this.track = track;
     this.live = new LiveSet(track.blocks);
     this.event = -2; // nothing is replayed yet
+    this.lowest = 0; // the lowest id whose being live the latest move may have changed
   }
 
   seek(event) {
@@ -348,17 +349,29 @@ export class Cursor {
       else high = middle;
     }
     const nearest = checkpoints[low];
+    let lowest = this.track.blocks.count;
     if (this.event < nearest.event || this.event > event) {
       this.live.clear();
       for (const id of nearest.ids) this.live.add(id);
       this.event = nearest.event;
+      lowest = 0;
     }
+    // A block that is born and freed on the way need not be touched.
+    const { birth, death } = this.track.blocks;
+    const from = this.event;
     const live = this.live;
-    for (let i = this.event + 1; i <= event; i++) {
+    for (let i = from + 1; i <= event; i++) {
       const block = subject[i];
-      if (block >= 0) live.add(block);
-      else live.remove(~block);
+      if (block >= 0) {
+        if (death[block] >= 0 && death[block] <= event) continue;
+        live.add(block);
+        if (block < lowest) lowest = block;
+      } else if (birth[~block] <= from) {
+        live.remove(~block);
+        if (~block < lowest) lowest = ~block;
+      }
     }
+    this.lowest = lowest;
     this.event = event;
     return live;
   }

@@ -18,25 +18,37 @@ export function layOut(track, columns, low, high, width, height, pick) {
     if (x > 0 && state[x] === state[x - 1]) {
       pick.copyWithin(at, at - height, at);
     } else {
-      layOutColumn(track.cursor.seek(state[x]), low, high, height, pick, at);
+      const live = track.cursor.seek(state[x]);
+      layOutColumn(live, x > 0 ? track.cursor.lowest : 0, low, high, height, pick, at);
     }
   }
 }
 
-function layOutColumn(live, low, high, height, pick, at) {
+/** Blocks below id `from` lie as in the column before. */
+function layOutColumn(live, from, low, high, height, pick, at) {
   const { bits, wordBytes, groupMask, groupBytes, sizeIndex, sizes } = live;
   const scale = height / (high - low);
   const groups = groupMask.length;
+  const firstWord = from >>> 5;
+  const firstGroup = firstWord >>> 5;
   let below = 0; // bytes under the next block
-  let row = 0; // rows filled, from the lower edge
-  for (let group = 0; group < groups && row < height; group++) {
-    if (groupMask[group] === 0) continue;
-    const groupEnd = below + groupBytes[group];
+  for (let group = 0; group < firstGroup; group++) below += groupBytes[group];
+  let passed = 0; // bytes of the first group that lie in words passed over
+  for (let word = firstGroup << 5; word < firstWord; word++) passed += wordBytes[word];
+  below += passed;
+  let ahead = -1 << (firstWord & 31); // words of the first group that are still to come
+  let row = Math.min(Math.max(Math.round((below - low) * scale), 0), height); // rows filled, from the lower edge
+  pick.copyWithin(at + height - row, at - row, at);
+  for (let group = firstGroup; group < groups && row < height; group++) {
+    const groupEnd = below + groupBytes[group] - passed;
+    const words = groupMask[group] & ahead;
+    passed = 0;
+    ahead = -1;
     if (Math.round((groupEnd - low) * scale) <= row) {
       below = groupEnd;
       continue;
     }
-    for (let mask = groupMask[group]; mask !== 0; mask &= mask - 1) {
+    for (let mask = words; mask !== 0; mask &= mask - 1) {
       const word = (group << 5) + 31 - Math.clz32(mask & -mask);
       const wordEnd = below + wordBytes[word];
       if (Math.round((wordEnd - low) * scale) <= row) {

@@ -79,7 +79,7 @@ export class BlockPanel {
       ["born", birth < 0 ? "before the recording began" : formatMoment(birth * unit, unit)],
       ["freed", death === Infinity ? "live at the end" : formatMoment(death * unit, unit)],
       ["lived", this.lifeText(id)],
-      ["where", this.momentText(birth)],
+      ["where", this.momentText(birth, track.thread(id))],
       ["thread", birth < 0 || !thread ? null : `${thread.tid}${thread.name ? " " + thread.name : ""}`],
       ["address", track.address(id) ? "0x" + track.address(id).toString(16) : null],
       ["kind", recording.header.kinds[track.kind(id)] ?? null],
@@ -101,10 +101,10 @@ export class BlockPanel {
   }
 
   /** "step 3, forward > attention" */
-  momentText(time) {
+  momentText(time, thread) {
     if (time < 0) return null;
     const step = this.recording.notes.stepAt(time);
-    const regions = this.recording.notes.regionsAt(time).map((region) => region.name);
+    const regions = this.recording.notes.regionsAt(time, thread).map((region) => region.name);
     const parts = [];
     if (step) parts.push(step.name || `step ${step.index}`);
     if (regions.length) parts.push(regions.join(" › "));

@@ -175,7 +175,7 @@ export class Timeline {
     this.drawMarks(context);
     this.drawPeak(context);
     const { hover, pinned } = this.store.state;
-    if (pinned >= 0) this.drawOutline(context, pinned, 2.5);
+    if (pinned >= 0) this.drawOutline(context, pinned, 2);
     if (hover >= 0 && hover !== pinned) this.drawOutline(context, hover, 1.5);
     context.restore();
   }
@@ -192,8 +192,11 @@ export class Timeline {
     context.beginPath();
     for (const { value, label } of byteTicks(this.low, this.high, Math.max(2, this.height / 60))) {
       const y = Math.round(this.y(value)) + 0.5;
+      context.globalAlpha = 0.16;
+      context.fillRect(LEFT, y - 0.5, this.width, 1);
+      context.globalAlpha = 1;
       context.moveTo(LEFT - 4, y);
-      context.lineTo(LEFT + this.width, y);
+      context.lineTo(LEFT, y);
       context.fillText(label, LEFT - 8, Math.min(y, bottom - 2));
     }
     context.textAlign = "center";
@@ -208,9 +211,7 @@ export class Timeline {
     }
     context.moveTo(LEFT, bottom + 0.5);
     context.lineTo(LEFT + this.width, bottom + 0.5);
-    context.globalAlpha = 0.8;
     context.stroke();
-    context.globalAlpha = 1;
   }
 
   drawSteps(context) {
@@ -402,19 +403,20 @@ export class Timeline {
     const to = Math.min(this.columns, Math.ceil((right - LEFT) * this.ratio) + 1);
     const spans = outlineOf(this.pickBuffer, this.rows, id, from, to);
     if (!spans.length) return;
-    const place = (column, row) => [LEFT + column / this.ratio, this.top + row / this.ratio];
+    // Around the block, so that a low one keeps its colour.
+    const place = (column, row, out) => [LEFT + column / this.ratio, this.top + row / this.ratio + out];
     const path = new Path2D();
     for (let i = 0; i < spans.length;) {
       let j = i;
       while (j + 3 < spans.length && spans[j + 3] === spans[j] + 1) j += 3;
-      path.moveTo(...place(spans[i], spans[i + 1]));
+      path.moveTo(...place(spans[i], spans[i + 1], -1));
       for (let k = i; k <= j; k += 3) {
-        path.lineTo(...place(spans[k], spans[k + 1]));
-        path.lineTo(...place(spans[k] + 1, spans[k + 1]));
+        path.lineTo(...place(spans[k], spans[k + 1], -1));
+        path.lineTo(...place(spans[k] + 1, spans[k + 1], -1));
       }
       for (let k = j; k >= i; k -= 3) {
-        path.lineTo(...place(spans[k] + 1, spans[k + 2]));
-        path.lineTo(...place(spans[k], spans[k + 2]));
+        path.lineTo(...place(spans[k] + 1, spans[k + 2], 1));
+        path.lineTo(...place(spans[k], spans[k + 2], 1));
       }
       path.closePath();
       i = j + 3;

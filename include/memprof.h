@@ -1,0 +1,160 @@
+/*
+ * memprof's C API: tell a recording what the recorder cannot see by itself, and ask it questions.
+ *
+ * Header only. A program that includes this links nothing: each function looks the recorder up once
+ * (dlsym(RTLD_DEFAULT, "memprof_api_v1")) and, where the program is not being recorded, is a test of a pointer.
+ * On glibc older than 2.34 add -ldl. Every function may be called from any thread; none fails, blocks for longer than
+ * a tenth of a second, or changes errno.
+ *
+ *     #include <memprof.h>
+ *     uint32_t pool = memprof_pool("scratch", 0);
+ *     for (int i = 0; i < steps; i++) {
+ *         memprof_step();
+ *         memprof_region_push("forward");
+ *         void *block = my_alloc(size);
+ *         memprof_alloc(pool, block, size);
+ *         ...
+ *         memprof_region_pop();
+ *     }
+ */
+#ifndef MEMPROF_H
+#define MEMPROF_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MEMPROF_HOST (-1) /* the device of a pool in host memory; 0, 1, ...: the CUDA device of that ordinal */
+
+/* Counters of one track, as of the call. */
+struct memprof_stats {
+    uint64_t live_bytes, peak_bytes; /* peak since the start or since memprof_reset_peak() */
+    uint64_t live_blocks;
+};
+
+/* What libmemprof.so answers. Members are only ever added at the end; `size` says how many there are. */
+struct memprof_api_v1 {
+    uint32_t size;
+    int (*active)(void);
+    void (*start)(void);
+    void (*stop)(void);
+    void (*step)(void);
+    void (*region_push)(const char *name);
+    void (*region_pop)(void);
+    void (*mark)(const char *name);
+    uint32_t (*pool)(const char *name, int device);
+    void (*alloc)(uint32_t pool, const void *ptr, size_t bytes);
+    void (*free)(uint32_t pool, const void *ptr);
+    int (*snapshot)(const char *path);
+    int (*stats)(const char *track, struct memprof_stats *stats);
+    void (*reset_peak)(const char *track);
+};
+
+static inline const struct memprof_api_v1 *memprof_api_(void)
+{
+    static const struct memprof_api_v1 *api;
+    static int looked_up;
+    if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE)) {
+        int saved = errno;
+        void *symbol = dlsym(RTLD_DEFAULT, "memprof_api_v1");
+        const struct memprof_api_v1 *(*get)(void);
+        __builtin_memcpy(&get, &symbol, sizeof get);
+        __atomic_store_n(&api, get ? get() : NULL, __ATOMIC_RELAXED);
+        __atomic_store_n(&looked_up, 1, __ATOMIC_RELEASE);
+        errno = saved;
+    }
+    return __atomic_load_n(&api, __ATOMIC_RELAXED);
+}
+
+#define MEMPROF_CALL_(function, ...)                                                                                   \
+    do {                                                                                                               \
+        const struct memprof_api_v1 *api_ = memprof_api_();                                                            \
+        if (api_) api_->function(__VA_ARGS__);                                                                         \
+    } while (0)
+
+/* 1 while events of this process are being recorded. */
+static inline int memprof_active(void)
+{
+    const struct memprof_api_v1 *api = memprof_api_();
+    return api ? api->active() : 0;
+}
+
+/* Record from here to there. Outside, live bytes are still followed, so that counts inside stay right. */
+static inline void memprof_start(void)
+{
+    MEMPROF_CALL_(start);
+}
+static inline void memprof_stop(void)
+{
+    MEMPROF_CALL_(stop);
+}
+
+/* A step of the program's loop begins; the one before it ends. */
+static inline void memprof_step(void)
+{
+    MEMPROF_CALL_(step);
+}
+
+/* Named spans, nested, per thread. The name is copied. */
+static inline void memprof_region_push(const char *name)
+{
+    MEMPROF_CALL_(region_push, name);
+}
+static inline void memprof_region_pop(void)
+{
+    MEMPROF_CALL_(region_pop);
+}
+static inline void memprof_mark(const char *name)
+{
+    MEMPROF_CALL_(mark, name);
+}
+
+/* An allocator of the program's own: its blocks appear on a track of their own. The same name and device give the same
+ * pool. 0 where the program is not being recorded; alloc and free then do nothing. */
+static inline uint32_t memprof_pool(const char *name, int device)
+{
+    const struct memprof_api_v1 *api = memprof_api_();
+    return api ? api->pool(name, device) : 0;
+}
+/* Call alloc after the block was handed out, free before it is taken back: then no other thread can be seen to get a
+ * block that is still live. */
+static inline void memprof_alloc(uint32_t pool, const void *ptr, size_t bytes)
+{
+    MEMPROF_CALL_(alloc, pool, ptr, bytes);
+}
+static inline void memprof_free(uint32_t pool, const void *ptr)
+{
+    MEMPROF_CALL_(free, pool, ptr);
+}
+
+/* A complete snapshot file of now, while the program keeps running; path NULL: a name of the recorder's choice.
+ * 0: done; -1: not recorded, or this recorder cannot. */
+static inline int memprof_snapshot(const char *path)
+{
+    const struct memprof_api_v1 *api = memprof_api_();
+    return api ? api->snapshot(path) : -1;
+}
+
+/* Counters of a track ("cpu/torch", "cuda:0/torch", "cuda:0/scratch"; NULL: the track with the highest peak).
+ * 0: *stats is filled; -1: not recorded, no such track, or no answer in time. */
+static inline int memprof_stats(const char *track, struct memprof_stats *stats)
+{
+    const struct memprof_api_v1 *api = memprof_api_();
+    return api ? api->stats(track, stats) : -1;
+}
+/* The peak that memprof_stats() answers starts anew from the live bytes (NULL: of every track). */
+static inline void memprof_reset_peak(const char *track)
+{
+    MEMPROF_CALL_(reset_peak, track);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

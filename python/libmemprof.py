@@ -1,0 +1,235 @@
+"""Tell memprof what a program is doing, and ask it how much memory that takes.
+
+    import libmemprof as mp
+
+    for batch in loader:
+        mp.step()
+        with mp.region("forward"):
+            loss = model(batch)
+
+Under `memprof snapshot -- python3 train.py` the marks become part of the recording. Without it every function here does
+nothing, and decorated functions are left as they are. Nothing but the standard library is needed.
+"""
+
+import functools
+import os
+from collections import namedtuple
+
+__all__ = ["active", "mark", "peak", "region", "reset_peak", "snapshot", "start", "stats", "step", "stop", "Stats"]
+
+Stats = namedtuple("Stats", ["live_bytes", "peak_bytes", "live_blocks"])
+Stats.__doc__ = """Of one track: bytes and blocks live now, and the most bytes since the start or reset_peak()."""
+
+
+def _bind():
+    """The recorder's functions by name, from the table that its memprof_api_v1() returns; empty where there is none.
+
+    The table is a size in bytes and then function pointers, in the order of `struct memprof_api_v1` in memprof.h.
+    """
+    try:
+        import ctypes
+        table_of = ctypes.CDLL(None).memprof_api_v1
+    except (ImportError, OSError, AttributeError):
+        return {}
+
+    class CStats(ctypes.Structure):
+        _fields_ = [(field, ctypes.c_uint64) for field in Stats._fields]
+
+    # The cheap ones keep the GIL: giving it up and taking it again costs more than they do, and could block.
+    cheap, slow, text = ctypes.PYFUNCTYPE, ctypes.CFUNCTYPE, ctypes.c_char_p
+    entries = [
+        ("active", cheap(ctypes.c_int)),
+        ("start", cheap(None)),
+        ("stop", cheap(None)),
+        ("step", cheap(None)),
+        ("region_push", cheap(None, text)),
+        ("region_pop", cheap(None)),
+        ("mark", cheap(None, text)),
+        ("pool", None),
+        ("alloc", None),
+        ("free", None),
+        ("snapshot", slow(ctypes.c_int, text)),
+        ("stats", slow(ctypes.c_int, text, ctypes.POINTER(CStats))),
+        ("reset_peak", cheap(None, text)),
+    ]
+    table_of.restype = ctypes.c_void_p
+    table_of.argtypes = []
+    table = table_of()
+    if not table:
+        return {}
+    size = ctypes.c_uint32.from_address(table).value
+    pointer_size = ctypes.sizeof(ctypes.c_void_p)
+    bound = {}
+    for place, (name, prototype) in enumerate(entries, start=1):
+        if prototype is None or (place + 1) * pointer_size > size:
+            continue
+        address = ctypes.c_void_p.from_address(table + place * pointer_size).value
+        if address:
+            bound[name] = prototype(address)
+    if "stats" in bound:
+        bound["new_stats"] = CStats
+    return bound
+
+
+def _encode(name):
+    return name.encode("utf-8", "replace")
+
+
+def _nothing(*arguments):
+    return None
+
+
+_api = _bind()
+_push = _api.get("region_push", _nothing)
+_pop = _api.get("region_pop", _nothing)
+_mark = _api.get("mark", _nothing)
+_recorded = "region_push" in _api and "region_pop" in _api
+
+
+def active():
+    """Whether the program is being recorded now."""
+    return bool(_api["active"]()) if "active" in _api else False
+
+
+# The recorder's own functions: a Python frame around each would only make them slower.
+start = _api.get("start", _nothing)  # record from here,
+stop = _api.get("stop", _nothing)    # to here; live bytes stay right outside
+step = _api.get("step", _nothing)    # the next iteration of the program's loop begins
+
+
+def mark(name):
+    """A named moment on the timeline."""
+    _mark(_encode(name))
+
+
+class region:
+    """A named span of this thread: a context manager, or a decorator of functions.
+
+    A decorator without a name takes that of the function. Decorated generators and `async` functions are in the region
+    whenever they run, and not while they wait: other tasks of the thread then run outside it. A `with` block in an
+    `async` function must therefore not contain an `await`.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name=None):
+        if name is not None and not isinstance(name, str):
+            raise TypeError("the name of a region is a string; a decorator is written @region()")
+        self._name = None if name is None else _encode(name)
+
+    def __enter__(self):
+        _push(self._name or b"")
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        _pop()
+
+    def __call__(self, function):
+        if not _recorded:
+            return function
+        return _decorate(function, self._name or _encode(function.__qualname__))
+
+
+def _decorate(function, name):
+    import inspect
+
+    if inspect.iscoroutinefunction(function):
+        async def run(*arguments, **named):
+            return await _await_in_region(name, function(*arguments, **named))
+    elif inspect.isasyncgenfunction(function):
+        def run(*arguments, **named):
+            return _iterate_in_region(name, function(*arguments, **named))
+    elif inspect.isgeneratorfunction(function):
+        def run(*arguments, **named):
+            return _run_in_region(name, function(*arguments, **named))
+    else:
+        def run(*arguments, **named):
+            _push(name)
+            try:
+                return function(*arguments, **named)
+            finally:
+                _pop()
+    return functools.wraps(function)(run)
+
+
+def _run_in_region(name, inner):
+    """A generator that does what `inner` (a generator or coroutine) does, in the region whenever inner runs."""
+    resume, value = inner.send, None
+    while True:
+        _push(name)
+        try:
+            item = resume(value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            _pop()
+        try:
+            value = yield item
+            resume = inner.send
+        except GeneratorExit:
+            _push(name)
+            try:
+                inner.close()
+            finally:
+                _pop()
+            raise
+        except BaseException as error:
+            resume, value = inner.throw, error
+
+
+class _await_in_region:
+    __slots__ = ("_name", "_inner")
+
+    def __init__(self, name, inner):
+        self._name, self._inner = name, inner
+
+    def __await__(self):
+        return _run_in_region(self._name, self._inner)
+
+
+async def _iterate_in_region(name, inner):
+    """As _run_in_region, for an asynchronous generator."""
+    following = inner.asend(None)
+    try:
+        while True:
+            try:
+                item = await _await_in_region(name, following)
+            except StopAsyncIteration:
+                return
+            try:
+                following = inner.asend((yield item))
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                following = inner.athrow(error)
+    finally:
+        await _await_in_region(name, inner.aclose())
+
+
+def snapshot(path=None):
+    """Writes what is recorded so far to `path` (default: a name beside the recording). False where that failed."""
+    if "snapshot" not in _api:
+        return False
+    return _api["snapshot"](None if path is None else os.fsencode(path)) == 0
+
+
+def stats(track=None):
+    """The Stats of a track such as "cuda:0/torch" (default: the one that reports show); None where it has none."""
+    if "stats" not in _api:
+        return None
+    found = _api["new_stats"]()
+    if _api["stats"](None if track is None else _encode(track), found) != 0:
+        return None
+    return Stats(found.live_bytes, found.peak_bytes, found.live_blocks)
+
+
+def peak(track=None):
+    """The most bytes that were live on the track since the start or reset_peak(); None where nobody knows."""
+    found = stats(track)
+    return None if found is None else found.peak_bytes
+
+
+def reset_peak(track=None):
+    """Begins the peak of the track (default: of all) anew, at what is live now."""
+    if "reset_peak" in _api:
+        _api["reset_peak"](None if track is None else _encode(track))

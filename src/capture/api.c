@@ -1,0 +1,211 @@
+/* The C API's functions, as include/memprof.h hands them to programs. */
+#include <memprof.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "capture/recorder.h"
+#include "capture/session.h"
+
+#define ANSWER_WAIT_NS (100 * MP_NS_PER_MS)
+
+enum window { WINDOW_AS_CONFIGURED, WINDOW_OPEN, WINDOW_CLOSED };
+static _Atomic int window; /* what start() and stop() said last */
+
+static int active(void)
+{
+    if (!mp_session_recording()) return 0;
+    int now = atomic_load(&window);
+    return now == WINDOW_AS_CONFIGURED ? !mp_session.config.paused : now == WINDOW_OPEN;
+}
+
+static void plain(enum mp_event_type type, const char *name)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    mp_session_source(MP_SOURCE_C_API);
+    mp_record_plain(thread, type, name);
+    mp_hook_leave(thread);
+}
+
+static void start(void)
+{
+    atomic_store(&window, WINDOW_OPEN);
+    plain(MP_EVENT_START, NULL);
+}
+
+static void stop(void)
+{
+    plain(MP_EVENT_STOP, NULL);
+    atomic_store(&window, WINDOW_CLOSED);
+}
+
+static void step(void)
+{
+    plain(MP_EVENT_STEP, NULL);
+}
+
+static void region_push(const char *name)
+{
+    plain(MP_EVENT_REGION_BEGIN, name ? name : "");
+}
+
+static void region_pop(void)
+{
+    plain(MP_EVENT_REGION_END, NULL);
+}
+
+static void mark(const char *name)
+{
+    plain(MP_EVENT_MARK, name ? name : "");
+}
+
+/* A pool is its track's number + 1: 0 is "not recorded". */
+static uint32_t pool(const char *name, int device)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return 0;
+    bool on_host = device < 0;
+    uint16_t track = mp_record_track(on_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, on_host ? -1 : device, MP_LAYER_APP,
+                                     MP_BASIS_EXACT, name && *name ? name : "pool");
+    mp_hook_leave(thread);
+    return track == MP_TRACK_NONE ? 0 : track + 1u;
+}
+
+static struct mp_block_facts pool_block(uint32_t pool_number, const void *ptr, size_t bytes)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(mp_session.header, MP_TABLE_TRACKS);
+    return (struct mp_block_facts){
+        .track = (uint16_t)(pool_number - 1),
+        .kind = tracks[pool_number - 1].device_type == MP_DEVICE_CPU ? MP_KIND_HOST : MP_KIND_DEVICE,
+        .address = (uint64_t)(uintptr_t)ptr,
+        .bytes = bytes,
+        .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+        .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+        .may_call_python = true,
+    };
+}
+
+static uint64_t track_count(void)
+{
+    return atomic_load_explicit(&mp_session.header->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+}
+
+static struct mp_thread *enter_with_pool(uint32_t pool_number, const void *ptr)
+{
+    if (!pool_number || !ptr) return NULL;
+    struct mp_thread *thread = mp_hook_enter();
+    if (thread && pool_number > track_count()) { /* of the parent's session, in a forked child */
+        mp_hook_leave(thread);
+        return NULL;
+    }
+    return thread;
+}
+
+static void pool_alloc(uint32_t pool_number, const void *ptr, size_t bytes)
+{
+    struct mp_thread *thread = enter_with_pool(pool_number, ptr);
+    if (!thread) return;
+    mp_session_source(MP_SOURCE_C_API);
+    struct mp_block_facts block = pool_block(pool_number, ptr, bytes);
+    mp_record_alloc(thread, &block);
+    mp_hook_leave(thread);
+}
+
+static void pool_free(uint32_t pool_number, const void *ptr)
+{
+    struct mp_thread *thread = enter_with_pool(pool_number, ptr);
+    if (!thread) return;
+    struct mp_block_facts block = pool_block(pool_number, ptr, MP_BYTES_UNKNOWN);
+    mp_record_free(thread, &block);
+    mp_hook_leave(thread);
+}
+
+static int snapshot(const char *path)
+{
+    (void)path;
+    return -1;
+}
+
+/* A track's number by its name; all tracks for NULL; MP_RECORD_ALL_TRACKS - 1 where there is none of that name. */
+#define NO_SUCH_TRACK (MP_RECORD_ALL_TRACKS - 1)
+static uint16_t track_by_name(const char *name)
+{
+    if (!name) return MP_RECORD_ALL_TRACKS;
+    const struct mp_wire_track *tracks = mp_spool_entries(mp_session.header, MP_TABLE_TRACKS);
+    const char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
+    for (uint64_t i = 0; i < track_count(); i++) {
+        uint32_t length;
+        const char *pool_name = strings + (size_t)tracks[i].name * 4 + sizeof length;
+        memcpy(&length, pool_name - sizeof length, sizeof length);
+        char id[MP_ID_TEXT];
+        mp_format_track_id(id, sizeof id, tracks[i].device_type, tracks[i].device_index, tracks[i].layer, pool_name,
+                           length);
+        if (!strcmp(id, name)) return (uint16_t)i;
+    }
+    return NO_SUCH_TRACK;
+}
+
+static int ask(struct mp_thread *thread, uint16_t track, struct memprof_stats *stats)
+{
+    struct mp_spool_answer *answer = &mp_session.header->answer;
+    uint32_t number = atomic_fetch_add(&answer->asked, 1) + 1;
+    mp_record_question(thread, MP_RECORD_STATS, track, number);
+    uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_WAIT_NS;
+    for (uint32_t seen; (seen = atomic_load(&answer->answered)) != number;) {
+        uint64_t now = mp_clock_monotonic_ns();
+        if (now >= give_up || !mp_spool_attended(mp_session.header)) return -1;
+        mp_futex_wait(&answer->answered, seen, give_up - now);
+    }
+    stats->live_bytes = atomic_load(&answer->live_bytes);
+    stats->peak_bytes = atomic_load(&answer->peak_bytes);
+    stats->live_blocks = atomic_load(&answer->live_blocks);
+    return atomic_load(&answer->found) ? 0 : -1;
+}
+
+static int stats(const char *track, struct memprof_stats *result)
+{
+    struct mp_thread *thread = result ? mp_hook_enter() : NULL;
+    if (!thread) return -1;
+    uint16_t number = track_by_name(track);
+    int done = -1;
+    if (number != NO_SUCH_TRACK) {
+        mp_lock_take(&mp_session.page->question_lock);
+        done = ask(thread, number, result);
+        mp_lock_release(&mp_session.page->question_lock);
+    }
+    mp_hook_leave(thread);
+    return done;
+}
+
+static void reset_peak(const char *track)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    uint16_t number = track_by_name(track);
+    if (number != NO_SUCH_TRACK) mp_record_question(thread, MP_RECORD_RESET_PEAK, number, 0);
+    mp_hook_leave(thread);
+}
+
+__attribute__((visibility("default"))) const struct memprof_api_v1 *memprof_api_v1(void);
+const struct memprof_api_v1 *memprof_api_v1(void)
+{
+    static const struct memprof_api_v1 api = {
+        .size = sizeof api,
+        .active = active,
+        .start = start,
+        .stop = stop,
+        .step = step,
+        .region_push = region_push,
+        .region_pop = region_pop,
+        .mark = mark,
+        .pool = pool,
+        .alloc = pool_alloc,
+        .free = pool_free,
+        .snapshot = snapshot,
+        .stats = stats,
+        .reset_peak = reset_peak,
+    };
+    return mp_session.page ? &api : NULL;
+}

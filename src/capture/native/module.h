@@ -1,0 +1,21 @@
+/* Which loaded file an address of code lies in. Never allocates; may be called in hooks. */
+#ifndef MP_CAPTURE_NATIVE_MODULE_H
+#define MP_CAPTURE_NATIVE_MODULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/file_id.h"
+
+struct mp_module_facts {
+    uint64_t start, end, bias;
+    const char *path;       /* the loader's own text: valid while the module stays loaded */
+    struct mp_file_id file; /* build-id only, read from the mapped notes */
+};
+
+/* For the constructor: finds the loader's own look-up (glibc 2.35 on, takes no lock) and the program's path. */
+void mp_module_start(void);
+/* False: the address lies in no loaded file (code made at run time). */
+bool mp_module_of(uintptr_t address, struct mp_module_facts *facts);
+
+#endif

@@ -1,0 +1,39 @@
+/* One stack out of two: native return addresses, with each call of Python's interpreter loop replaced by the Python
+ * frames that it runs. Pure; never allocates; any thread. */
+#ifndef MP_CAPTURE_PYTHON_MERGE_H
+#define MP_CAPTURE_PYTHON_MERGE_H
+
+#include "capture/python/interpreter_range.h"
+
+struct mp_native_stack {
+    void *const *addresses; /* return addresses, innermost first */
+    uint32_t count;
+    bool cut; /* there are frames further out */
+};
+
+#define MP_MERGED_NATIVE UINT32_MAX
+
+struct mp_merged_frame {
+    uintptr_t address; /* of a native frame; 0 for a Python one */
+    uint32_t python;   /* index into the Python stack's frames; MP_MERGED_NATIVE for a native one */
+};
+
+/* How two stacks pair: from the innermost on. */
+struct mp_pairing {
+    uint64_t hash;   /* of what mp_merge would give: equal merged stacks have equal hashes */
+    uint32_t paired; /* calls of the loop that are replaced */
+    bool unequal;    /* calls and groups differ in number, and nothing explains it */
+};
+
+/* `python` NULL: what Python frames there are is not known; then nothing is replaced, and that is not unequal. */
+struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
+                                const struct mp_python_stack *python);
+
+/* Writes at most `room` merged frames, innermost first, and gives their number; equal to `room`, there may be more.
+ * With more calls than groups the outermost calls stay native: a greenlet's Python stack ends at its own base, its C
+ * stack goes on into whoever started it. With fewer, the groups left over come outermost. */
+uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
+                  const struct mp_python_stack *python, const struct mp_pairing *pairing, struct mp_merged_frame *to,
+                  uint32_t room);
+
+#endif

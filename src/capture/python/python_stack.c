@@ -1,0 +1,182 @@
+#include "capture/python/python_stack.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "capture/python/checks.h"
+#include "capture/python/runtime.h"
+#include "capture/python/walk.h"
+
+/* Only ever grows. */
+enum state {
+    ABSENT,
+    FOUND,  /* a version we know: the layout's shape is to be checked at the first stack */
+    SHAPED, /* the shape is right and walks count; to be held against Python's API at the first occasion */
+    READY,
+    OFF,
+};
+
+static _Atomic int state;
+static struct mp_python_runtime runtime; /* written before FOUND, never after */
+static char note_text[160];              /* written before note_ready, never after */
+static _Atomic bool note_ready;
+static atomic_flag note_taken = ATOMIC_FLAG_INIT;
+static atomic_flag probing = ATOMIC_FLAG_INIT;
+static atomic_flag comparing = ATOMIC_FLAG_INIT;
+
+static void append(char *text, size_t size, const char *more)
+{
+    size_t used = strlen(text), length = strnlen(more, size - used - 1);
+    memcpy(text + used, more, length);
+    text[used + length] = '\0';
+}
+
+static void append_number(char *text, size_t size, unsigned number)
+{
+    char digits[12];
+    size_t at = sizeof digits - 1;
+    digits[at] = '\0';
+    do {
+        digits[--at] = (char)('0' + number % 10);
+    } while (number /= 10);
+    append(text, size, digits + at);
+}
+
+/* "python3.15 " and the rest. */
+static void turn_off(const struct mp_python_runtime *found, const char *rest)
+{
+    if (!atomic_flag_test_and_set(&note_taken)) {
+        append(note_text, sizeof note_text, "python");
+        append_number(note_text, sizeof note_text, found->major);
+        append(note_text, sizeof note_text, ".");
+        append_number(note_text, sizeof note_text, found->minor);
+        append(note_text, sizeof note_text, rest);
+        atomic_store(&note_ready, true);
+    }
+    atomic_store(&state, OFF);
+}
+
+const char *mp_python_note(void)
+{
+    return atomic_load(&note_ready) ? note_text : NULL;
+}
+
+void mp_python_probe(void)
+{
+    if (atomic_load(&state) != ABSENT || atomic_flag_test_and_set(&probing)) return;
+    struct mp_python_runtime found;
+    if (atomic_load(&state) == ABSENT && mp_python_runtime_find(&found)) {
+        if (found.layout) {
+            runtime = found;
+            atomic_store(&state, FOUND);
+        } else {
+            turn_off(&found, " is unknown to this version of memprof: stacks are native only");
+        }
+    }
+    atomic_flag_clear(&probing);
+}
+
+/* An interpreter may be loaded late. Looks at events 1, 2, 4, ... and then at each 65536th: what is missed is never
+ * more than what had passed before. Lost counts between threads only delay it. */
+static void probe_now_and_then(void)
+{
+    enum { SELDOM = 1 << 16 };
+    static _Atomic uint32_t events;
+    uint32_t count = atomic_load_explicit(&events, memory_order_relaxed) + 1;
+    atomic_store_explicit(&events, count, memory_order_relaxed);
+    if ((count & (count - 1)) == 0 || count % SELDOM == 0) mp_python_probe();
+}
+
+/* Whether the layout's shape is right, found out on the calling thread's frames. A few contradictions are forgiven: a
+ * thread may be between two states. */
+static bool shape_is_right(const char *thread)
+{
+    enum { FORGIVEN = 8 };
+    static _Atomic unsigned contradictions;
+    switch (mp_python_check_shape(runtime.layout, &runtime, thread)) {
+    case MP_PYTHON_RIGHT: {
+        int expected = FOUND;
+        atomic_compare_exchange_strong(&state, &expected, SHAPED);
+        return expected != OFF;
+    }
+    case MP_PYTHON_WRONG:
+        if (atomic_fetch_add(&contradictions, 1) >= FORGIVEN)
+            turn_off(&runtime, " keeps its frames in a way unknown to memprof: stacks are native only");
+        return false;
+    case MP_PYTHON_NOT_NOW:
+        break;
+    }
+    return false;
+}
+
+/* Compares the stack just walked with Python's own answer, once in the process. False: Python frames are off now. */
+static bool agrees_with_api(const char *thread, const struct mp_python_stack *stack)
+{
+    enum { ATTEMPTS = 64 };
+    static unsigned attempts; /* guarded by `comparing` */
+    if (stack->frame_count == 0 || runtime.attached_thread() != thread) return true;
+    if (atomic_flag_test_and_set(&comparing)) return true;
+    bool right = true;
+    if (atomic_load(&state) == SHAPED) {
+        enum mp_python_verdict verdict = mp_python_check_api(runtime.layout, thread, stack);
+        right = verdict != MP_PYTHON_WRONG;
+        if (!right) turn_off(&runtime, "'s own view of a stack differs from memprof's: stacks are native only");
+        int expected = SHAPED;
+        if (verdict == MP_PYTHON_RIGHT || ++attempts == ATTEMPTS)
+            atomic_compare_exchange_strong(&state, &expected, READY);
+    }
+    atomic_flag_clear(&comparing);
+    return right;
+}
+
+static void empty(struct mp_python_stack *stack)
+{
+    stack->frame_count = stack->group_count = 0;
+    stack->cut = false;
+    stack->hash = 0;
+}
+
+bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python)
+{
+    empty(stack);
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if (__builtin_expect(now != READY, 0)) {
+        if (now == ABSENT && may_call_python) {
+            probe_now_and_then();
+            now = atomic_load(&state);
+        }
+        if (now == ABSENT || now == OFF) return false;
+    }
+    if (!runtime.is_initialized()) return false;
+    const char *thread = runtime.own_thread();
+    if (!thread) return true;
+    if (now == FOUND) {
+        if (!shape_is_right(thread)) return false;
+        now = SHAPED;
+    }
+    const struct mp_python_layout *layout = runtime.layout;
+    bool attached = layout->code_bytecode_copies && runtime.attached_thread() == thread;
+    mp_python_walk_thread(layout, thread, attached, stack);
+    if (now == SHAPED && may_call_python && !agrees_with_api(thread, stack)) {
+        empty(stack);
+        return false;
+    }
+    return true;
+}
+
+uintptr_t mp_python_interpreter_loop(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    return now == ABSENT || now == OFF ? 0 : (uintptr_t)runtime.interpreter_loop;
+}
+
+bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_description *out)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if (now == SHAPED || now == READY)
+        return mp_python_describe_code(runtime.layout, frame->code, frame->instruction, out);
+    out->function[0] = out->file[0] = '\0';
+    out->function_length = out->file_length = 0;
+    out->line = 0;
+    return false;
+}

@@ -1,0 +1,66 @@
+#include "capture/python/runtime.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+static bool find(const char *name, void *slot)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    memcpy(slot, &found, sizeof found);
+    return found != NULL;
+}
+
+static unsigned read_number(const char **text)
+{
+    unsigned number = 0;
+    for (; **text >= '0' && **text <= '9'; ++*text)
+        number = number * 10 + (unsigned)(**text - '0');
+    return number;
+}
+
+/* "3.13.0 experimental free-threading build (main, ..." */
+static bool read_version(struct mp_python_runtime *runtime)
+{
+    const char *(*version)(void);
+    if (!find("Py_GetVersion", &version)) return false;
+    const char *text = version();
+    bool free_threaded = strstr(text, "free-threading") != NULL;
+    runtime->major = read_number(&text);
+    if (*text == '.') text++;
+    runtime->minor = read_number(&text);
+    runtime->layout = runtime->major == 3 ? mp_python_layout_find(runtime->minor, free_threaded) : NULL;
+    return true;
+}
+
+/* Up to 3.11 _PyThreadState_UncheckedGet gives whoever holds the GIL, from 3.12 on the calling thread's own state while
+ * attached: either way it equals the own one exactly while this thread may run Python code. */
+static bool find_accessors(struct mp_python_runtime *runtime)
+{
+    return find("PyGILState_GetThisThreadState", &runtime->own_thread) &&
+           (find("PyThreadState_GetUnchecked", &runtime->attached_thread) ||
+            find("_PyThreadState_UncheckedGet", &runtime->attached_thread)) &&
+           find("PyCode_Type", &runtime->code_type) && find("PyUnicode_Type", &runtime->string_type) &&
+           find("PyBytes_Type", &runtime->bytes_type);
+}
+
+static void keep_loaded(const void *symbol)
+{
+    Dl_info info;
+    if (dladdr(symbol, &info) && info.dli_fname) dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+bool mp_python_runtime_find(struct mp_python_runtime *runtime)
+{
+    memset(runtime, 0, sizeof *runtime);
+    bool present = find("Py_IsInitialized", &runtime->is_initialized) && read_version(runtime);
+    if (present && !find_accessors(runtime)) runtime->layout = NULL;
+    const void *published = NULL;
+    if (runtime->layout && find("_PyRuntime", &published) && !mp_python_layout_agrees(runtime->layout, published))
+        runtime->layout = NULL;
+    if (runtime->layout) {
+        find("_PyEval_EvalFrameDefault", &runtime->interpreter_loop);
+        keep_loaded(runtime->code_type);
+    }
+    dlerror(); /* the texts of failed lookups are this thread's, and not the program's business */
+    return present;
+}

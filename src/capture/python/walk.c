@@ -1,0 +1,194 @@
+#include "capture/python/walk.h"
+
+#include "base/hash.h"
+#include "capture/python/memory.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum {
+    OWNER_GENERATOR = 1,
+    OWNER_FIRST_SHIM = 3, /* 3.14 has two kinds */
+    TAG_BITS = 7,         /* of a code pointer: objects lie at multiples of 16 */
+    BYTES_PER_UNIT = 2,
+    STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* of a str: the text follows its header, a byte a character */
+};
+
+#define HASH_SEED   UINT64_C(0x6a09e667f3bcc908)
+#define HASH_BORDER UINT64_C(0xbb67ae8584caa73b)
+
+ALWAYS_INLINE const char *frame_code(const struct mp_python_layout *layout, const char *frame)
+{
+    return (const char *)((uintptr_t)mp_load_pointer(frame, layout->frame_code) & ~(uintptr_t)TAG_BITS);
+}
+
+ALWAYS_INLINE unsigned frame_owner(const struct mp_python_layout *layout, const char *frame)
+{
+    return (unsigned char)frame[layout->frame_owner];
+}
+
+const char *mp_python_frame_code(const struct mp_python_layout *layout, const char *frame)
+{
+    return frame_code(layout, frame);
+}
+
+bool mp_python_frame_is_shim(const struct mp_python_layout *layout, const char *frame)
+{
+    return layout->chain == MP_PYTHON_CHAIN_SHIMS && frame_owner(layout, frame) >= OWNER_FIRST_SHIM;
+}
+
+const char *mp_python_newest_frame(const struct mp_python_layout *layout, const char *thread)
+{
+    const char *top = mp_load_pointer(thread, layout->thread_top);
+    if (!layout->thread_top_record || !top) return top;
+    return mp_load_pointer(top, layout->record_frame);
+}
+
+/* Where code objects carry no version. Those that lie at one address one after another often have their names and
+ * tables at the same addresses too, so what the names say counts: the hash of the function's (it is interned, so it has
+ * one) and the end of the file's. A sum of products: they do not wait for each other. */
+ALWAYS_INLINE uint64_t identity_by_content(const struct mp_python_layout *layout, const char *code)
+{
+    const char *name = mp_load_pointer(code, layout->code_name), *file = mp_load_pointer(code, layout->code_file);
+    const char *lines = mp_load_pointer(code, layout->code_lines);
+    uint64_t name_hash = (uint64_t)mp_load_i64(name, layout->string_length + sizeof(int64_t));
+    uint64_t file_length = (uint64_t)mp_load_i64(file, layout->string_length), file_end = file_length;
+    if (file_length >= sizeof file_end &&
+        (mp_load_u32(file, layout->string_state) & STATE_INLINE_ASCII) == STATE_INLINE_ASCII)
+        file_end += (uint64_t)mp_load_i64(file, layout->string_ascii + file_length - sizeof file_end);
+    return (uintptr_t)code * UINT64_C(0x9fb21c651e98df25) + (uintptr_t)file * UINT64_C(0xd6e8feb86659fd93) +
+           (uintptr_t)lines * UINT64_C(0xa0761d6478bd642f) + name_hash * UINT64_C(0xe7037ed1a0b428db) +
+           file_end * UINT64_C(0x8ebc6af09c88c6e3) +
+           mp_load_u32(code, layout->code_first_line) * UINT64_C(0x1d8e4e27c47d124f);
+}
+
+ALWAYS_INLINE uint64_t code_identity(const struct mp_python_layout *layout, const char *code)
+{
+    uint32_t version = layout->code_version ? mp_load_u32(code, layout->code_version) : 0;
+    if (version) return mp_hash_step(mp_hash_step(HASH_SEED, (uintptr_t)code), version);
+    return mp_hash_step(HASH_SEED, identity_by_content(layout, code));
+}
+
+/* Free-threaded 3.14: each thread runs its own copy of the bytecode, kept in an array beside the inline one, which
+ * belongs to the first thread. Another thread may replace the array, but frees it only when all attached ones agree. */
+static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,
+                                  uintptr_t position, bool attached)
+{
+    const char *inline_start = code + layout->code_bytecode;
+    uint64_t size = (uint64_t)mp_load_i64(code, layout->object_size) * BYTES_PER_UNIT;
+    if (position - (uintptr_t)inline_start < size) return inline_start;
+    const char *copies = attached ? mp_load_pointer(code, layout->code_bytecode_copies) : NULL;
+    uint32_t index = mp_load_u32(frame, layout->frame_bytecode_index);
+    if (!copies || index >= (uint64_t)mp_load_i64(copies, 0)) return NULL;
+    return mp_load_pointer(copies, sizeof(int64_t) + index * sizeof(char *));
+}
+
+/* The byte offset of the frame's current instruction; *begun is false for one that public walks leave out. */
+ALWAYS_INLINE uint32_t frame_instruction(const struct mp_python_layout *layout, const char *frame, const char *code,
+                                         bool attached, bool *begun)
+{
+    uintptr_t position = (uintptr_t)mp_load_pointer(frame, layout->frame_position);
+    const char *start = code + layout->code_bytecode;
+    *begun = true;
+    if (layout->code_bytecode_copies) {
+        start = bytecode_start(layout, frame, code, position, attached);
+        if (!start) return MP_PYTHON_INSTRUCTION_UNKNOWN;
+    }
+    int64_t offset = (int64_t)(position - (uintptr_t)start);
+    int64_t first = (int64_t)(int32_t)mp_load_u32(code, layout->code_first_traceable) * BYTES_PER_UNIT;
+    *begun = offset >= first || frame_owner(layout, frame) == OWNER_GENERATOR;
+    return offset >= 0 && offset < INT32_MAX ? (uint32_t)offset : MP_PYTHON_INSTRUCTION_UNKNOWN;
+}
+
+ALWAYS_INLINE void add_frame(const struct mp_python_layout *layout, struct mp_python_stack *stack, const char *code,
+                             uint32_t instruction)
+{
+    uint64_t identity = code_identity(layout, code);
+    stack->frames[stack->frame_count++] = (struct mp_python_frame){
+        .code = code,
+        .identity = identity,
+        .instruction = instruction,
+        .group = stack->group_count,
+    };
+    stack->hash = mp_hash_step(stack->hash, identity + instruction * HASH_BORDER);
+}
+
+ALWAYS_INLINE void end_group(struct mp_python_stack *stack, const char *marker)
+{
+    stack->markers[stack->group_count++] = (uintptr_t)marker;
+    stack->hash = mp_hash_step(stack->hash, HASH_BORDER);
+}
+
+static void walk_objects(const struct mp_python_layout *layout, const char *thread, struct mp_python_stack *stack)
+{
+    const char *frame = mp_python_newest_frame(layout, thread);
+    int32_t scale = layout->minor == 9 ? 1 : BYTES_PER_UNIT;
+    for (; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
+        if (stack->frame_count == stack->room) {
+            stack->cut = true;
+            return;
+        }
+        int32_t last = (int32_t)mp_load_u32(frame, layout->frame_position);
+        add_frame(layout, stack, frame_code(layout, frame),
+                  last < 0 ? MP_PYTHON_INSTRUCTION_UNKNOWN : (uint32_t)(last * scale));
+        end_group(stack, NULL);
+    }
+}
+
+static void walk_entries(const struct mp_python_layout *layout, const char *thread, struct mp_python_stack *stack)
+{
+    const char *record = mp_load_pointer(thread, layout->thread_top);
+    const char *frame = record ? mp_load_pointer(record, layout->record_frame) : NULL;
+    bool open = false;
+    for (uint32_t steps = 0; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
+        if (steps++ == stack->room) {
+            stack->cut = true;
+            break;
+        }
+        const char *code = frame_code(layout, frame);
+        bool begun;
+        uint32_t instruction = frame_instruction(layout, frame, code, false, &begun);
+        if (begun) add_frame(layout, stack, code, instruction);
+        open = !frame[layout->frame_is_entry];
+        if (open) continue;
+        end_group(stack, record);
+        if (record) record = mp_load_pointer(record, layout->record_previous);
+    }
+    if (open) end_group(stack, NULL);
+}
+
+static void walk_shims(const struct mp_python_layout *layout, const char *thread, bool attached,
+                       struct mp_python_stack *stack)
+{
+    const char *frame = mp_python_newest_frame(layout, thread);
+    bool open = false;
+    for (uint32_t steps = 0; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
+        if (steps++ == stack->room) {
+            stack->cut = true;
+            break;
+        }
+        open = frame_owner(layout, frame) < OWNER_FIRST_SHIM;
+        if (!open) {
+            end_group(stack, frame);
+            continue;
+        }
+        const char *code = frame_code(layout, frame);
+        bool begun;
+        uint32_t instruction = frame_instruction(layout, frame, code, attached, &begun);
+        if (begun) add_frame(layout, stack, code, instruction);
+    }
+    if (open) end_group(stack, NULL);
+}
+
+void mp_python_walk_thread(const struct mp_python_layout *layout, const char *thread, bool attached,
+                           struct mp_python_stack *stack)
+{
+    stack->frame_count = stack->group_count = 0;
+    stack->cut = false;
+    stack->hash = 0;
+    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS)
+        walk_objects(layout, thread, stack);
+    else if (layout->chain == MP_PYTHON_CHAIN_ENTRIES)
+        walk_entries(layout, thread, stack);
+    else
+        walk_shims(layout, thread, attached, stack);
+}

@@ -1,0 +1,25 @@
+/* The walk itself and the reading of texts, on a given layout: what python_stack.h offers once a layout is trusted. */
+#ifndef MP_CAPTURE_PYTHON_WALK_H
+#define MP_CAPTURE_PYTHON_WALK_H
+
+#include "capture/python/layout.h"
+#include "capture/python/python_stack.h"
+
+/* Walks the frames of `thread`, the calling thread's PyThreadState. `attached`: it may run Python code now; only then
+ * can a free-threaded 3.14 be asked for this thread's copy of the bytecode. */
+void mp_python_walk_thread(const struct mp_python_layout *layout, const char *thread, bool attached,
+                           struct mp_python_stack *stack);
+
+/* A frame without its marks: what the pointer in it says, tag bits removed. */
+const char *mp_python_frame_code(const struct mp_python_layout *layout, const char *frame);
+
+/* The thread's newest frame; NULL where it has none. */
+const char *mp_python_newest_frame(const struct mp_python_layout *layout, const char *thread);
+
+/* Whether the frame is no function's: it stands for a C call of the interpreter loop and has no code. */
+bool mp_python_frame_is_shim(const struct mp_python_layout *layout, const char *frame);
+
+bool mp_python_describe_code(const struct mp_python_layout *layout, const char *code, uint32_t instruction,
+                             struct mp_python_description *out);
+
+#endif

@@ -1,0 +1,174 @@
+#include "capture/recorder.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "capture/session.h"
+#include "capture/stack.h"
+#include "capture/tables.h"
+
+#define WAIT_MAX_NS (100 * MP_NS_PER_MS)
+
+struct mp_thread *mp_hook_enter(void)
+{
+    if (!mp_session_recording()) return NULL;
+    int saved = errno;
+    struct mp_thread *thread = mp_thread_self();
+    if (!thread || thread->inside) {
+        errno = saved;
+        return NULL;
+    }
+    thread->saved_errno = saved;
+    thread->inside = true;
+    if (!thread->ring) {
+        atomic_fetch_add(&mp_session.header->dropped_no_ring, 1);
+        mp_hook_leave(thread);
+        return NULL;
+    }
+    /* A full barrier, and a time that is surely not later than the record's: the collector that reads 0 here knows that
+     * the clock of whatever comes was read after its own. */
+    atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
+    return thread;
+}
+
+void mp_hook_leave(struct mp_thread *thread)
+{
+    if (thread->ring) atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
+    thread->inside = false;
+    errno = thread->saved_errno;
+}
+
+static uint64_t stamp(struct mp_thread *thread)
+{
+    uint64_t now = mp_clock_monotonic_ns();
+    thread->last_time_ns = now;
+    atomic_store_explicit(&thread->ring->open_since, now, memory_order_relaxed);
+    return now;
+}
+
+/* The ring has no room: sleep until the collector has read, but not for longer than WAIT_MAX_NS in one stay. Records
+ * that come while a stay was in vain are dropped until the tail moves. */
+static bool wait_for_room(struct mp_thread *thread, uint64_t head)
+{
+    struct mp_spool_header *header = mp_session.header;
+    struct mp_ring *ring = thread->ring;
+    uint64_t give_up = mp_clock_monotonic_ns() + WAIT_MAX_NS;
+    for (;;) {
+        uint32_t drained = atomic_load(&header->drained);
+        thread->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
+        if (head - thread->tail_seen < MP_RING_RECORDS) return true;
+        if (!mp_session.config.wait_when_full || !mp_spool_attended(header)) return false;
+        uint64_t now = mp_clock_monotonic_ns();
+        if (now >= give_up) return false;
+        mp_session_ring_doorbell();
+        mp_futex_wait(&header->drained, drained, give_up - now);
+    }
+}
+
+/* The next record of this thread's ring, or NULL where it must be dropped (counted). */
+static struct mp_record *reserve(struct mp_thread *thread)
+{
+    struct mp_ring *ring = thread->ring;
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    if (__builtin_expect(head - thread->tail_seen >= MP_RING_RECORDS, 0)) {
+        uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+        if (thread->full && tail == thread->full_tail) goto drop;
+        thread->full = !wait_for_room(thread, head);
+        if (thread->full) {
+            thread->full_tail = thread->tail_seen;
+            goto drop;
+        }
+    }
+    return mp_ring_record(mp_session.header, thread->ring_index, head);
+drop:
+    atomic_store_explicit(&ring->dropped, atomic_load_explicit(&ring->dropped, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    if (atomic_load(&mp_session.header->collector_left)) atomic_store(&mp_session.page->recording, 0);
+    return NULL;
+}
+
+static void publish(struct mp_thread *thread)
+{
+    struct mp_ring *ring = thread->ring;
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed) + 1;
+    atomic_store_explicit(&ring->head, head, memory_order_release);
+    if (__builtin_expect(head - thread->tail_seen >= MP_RING_RECORDS / 2, 0)) {
+        thread->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
+        if (head - thread->tail_seen >= MP_RING_RECORDS / 2) mp_session_ring_doorbell();
+    }
+}
+
+static void record_block(struct mp_thread *thread, enum mp_event_type type, const struct mp_block_facts *block,
+                         bool with_stack)
+{
+    uint64_t now = stamp(thread);
+    struct mp_record *record = reserve(thread);
+    if (!record) return;
+    *record = (struct mp_record){
+        .time_ns = now,
+        .address = block->address,
+        .bytes = block->bytes,
+        .total_allocated = block->total_allocated,
+        .total_reserved = block->total_reserved,
+        .stack = with_stack ? mp_stack_capture(thread, block->may_call_python) : 0,
+        .track = block->track,
+        .type = (uint8_t)type,
+        .kind = (uint8_t)block->kind,
+        .flags = block->only_if_known ? MP_RECORD_IF_KNOWN : 0,
+    };
+    publish(thread);
+}
+
+void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block)
+{
+    record_block(thread, MP_EVENT_ALLOC, block, true);
+}
+
+void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block)
+{
+    record_block(thread, MP_EVENT_FREE, block, mp_session.config.free_stacks);
+}
+
+void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request)
+{
+    record_block(thread, MP_EVENT_OOM, request, true);
+}
+
+void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name)
+{
+    uint64_t now = stamp(thread);
+    struct mp_record *record = reserve(thread);
+    if (!record) return;
+    *record = (struct mp_record){
+        .time_ns = now,
+        .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+        .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+        .stack = type == MP_EVENT_MARK ? mp_stack_capture(thread, true) : 0,
+        .name = name ? mp_table_string(name, strlen(name)) : 0,
+        .track = MP_TRACK_NONE,
+        .type = (uint8_t)type,
+    };
+    publish(thread);
+}
+
+void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number)
+{
+    uint64_t now = stamp(thread);
+    struct mp_record *record = reserve(thread);
+    if (!record) return;
+    *record = (struct mp_record){.time_ns = now, .bytes = number, .track = track, .type = (uint8_t)type};
+    publish(thread);
+    mp_session_ring_doorbell();
+}
+
+uint16_t mp_record_track(unsigned device_type, int device_index, enum mp_layer layer, enum mp_size_basis basis,
+                         const char *name)
+{
+    struct mp_wire_track track = {.device_type = (uint8_t)device_type,
+                                  .device_index = (int16_t)device_index,
+                                  .layer = (uint8_t)layer,
+                                  .size_basis = (uint8_t)basis,
+                                  .name = *name ? mp_table_string(name, strlen(name)) : 0};
+    return mp_table_track(&track);
+}

@@ -1,0 +1,50 @@
+/*
+ * The recorder's core: what a front end calls. A front end is a hook; each hook is one pair
+ *
+ *     struct mp_thread *thread = mp_hook_enter();
+ *     if (thread) {
+ *         mp_record_alloc(thread, ...);
+ *         mp_hook_leave(thread);
+ *     }
+ *
+ * mp_hook_enter() answers NULL where nothing is recorded and inside another hook of the same thread. Nothing here
+ * allocates, takes the GIL, calls CUDA, or fails the program; errno is kept by enter/leave. A hook may sleep only where
+ * its ring is full, for at most a tenth of a second until the collector reads again.
+ */
+#ifndef MP_CAPTURE_RECORDER_H
+#define MP_CAPTURE_RECORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/thread.h"
+#include "wire/spool.h"
+
+struct mp_thread *mp_hook_enter(void);
+void mp_hook_leave(struct mp_thread *thread);
+
+/* A track's number in the spool; MP_TRACK_NONE where there is no room for more. `name` is "" but for pools. */
+#define MP_TRACK_NONE UINT16_MAX
+uint16_t mp_record_track(unsigned device_type, int device_index, enum mp_layer layer, enum mp_size_basis basis,
+                         const char *name);
+
+struct mp_block_facts {
+    uint16_t track;
+    enum mp_kind kind;
+    uint64_t address, bytes;
+    uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; MP_RECORD_TOTAL_UNKNOWN */
+    bool only_if_known;                       /* a free of a block that may have been left out on purpose */
+    bool may_call_python;                     /* no lock of an allocator is held: the Python self-check may run here */
+};
+
+void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block);
+void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block);
+/* `bytes` is what was asked for. */
+void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request);
+
+/* Steps, regions and marks, start and stop: events with a name or none (NULL). */
+void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name);
+/* Questions to the collector. */
+void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number);
+
+#endif

@@ -1,0 +1,164 @@
+#include "capture/session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "capture/stack.h"
+#include "capture/tables.h"
+
+struct mp_session mp_session;
+
+static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
+static uint32_t generations; /* of this image's memory: survives a fork, unlike the page */
+
+#define ANSWER_TIMEOUT_S 2
+
+/* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded. */
+static bool exchange_greeting(int connection, int descriptors[2], uint64_t *file_bytes)
+{
+    struct mp_greeting greeting = {.magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION};
+    if (send(connection, &greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) return false;
+
+    struct mp_greeting_answer answer;
+    union {
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec part = {.iov_base = &answer, .iov_len = sizeof answer};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != sizeof answer) return false;
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    if (!rights || rights->cmsg_type != SCM_RIGHTS || rights->cmsg_len != CMSG_LEN(2 * sizeof(int))) return false;
+    memcpy(descriptors, CMSG_DATA(rights), 2 * sizeof(int));
+    *file_bytes = answer.file_bytes;
+    return answer.magic == MP_GREETING_MAGIC && answer.version == MP_SPOOL_VERSION;
+}
+
+static int connect_to_collector(void)
+{
+    int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (connection < 0) return -1;
+    struct timeval limit = {.tv_sec = ANSWER_TIMEOUT_S};
+    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, socket_path, sizeof address.sun_path);
+    if (connect(connection, (struct sockaddr *)&address, sizeof address) == 0) return connection;
+    close(connection);
+    return -1;
+}
+
+static void *map_private_in_children(int descriptor, uint64_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (at == MAP_FAILED) return NULL;
+    madvise(at, bytes, MADV_DONTFORK);
+    madvise(at, bytes, MADV_DONTDUMP);
+    return at;
+}
+
+static bool attach(void)
+{
+    int connection = connect_to_collector();
+    if (connection < 0) return false;
+    int descriptors[2] = {-1, -1};
+    uint64_t file_bytes = 0;
+    bool answered = exchange_greeting(connection, descriptors, &file_bytes);
+    close(connection);
+    if (descriptors[0] < 0) return false;
+    struct mp_spool_header *header = answered ? map_private_in_children(descriptors[0], file_bytes) : NULL;
+    void *doorbell = header ? map_private_in_children(descriptors[1], MP_DOORBELL_BYTES) : NULL;
+    close(descriptors[0]);
+    close(descriptors[1]);
+    if (!doorbell || !mp_spool_usable(header)) {
+        if (header) munmap(header, file_bytes);
+        return false;
+    }
+    mp_session.header = header;
+    mp_session.doorbell = doorbell;
+    mp_record_config_defaults(&mp_session.config);
+    mp_record_config_parse(header->configuration, &mp_session.config);
+    return true;
+}
+
+bool mp_session_attach(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    int saved = errno;
+    mp_lock_take(&page->attach_lock);
+    if (atomic_load(&mp_session.pending)) {
+        if (attach()) {
+            mp_tables_reset();
+            mp_stack_reset();
+            atomic_store(&page->generation, ++generations);
+            atomic_store_explicit(&page->recording, 1, memory_order_release);
+        }
+        atomic_store(&mp_session.pending, false);
+    }
+    mp_lock_release(&page->attach_lock);
+    errno = saved;
+    return atomic_load_explicit(&page->recording, memory_order_acquire);
+}
+
+void mp_session_ring_doorbell(void)
+{
+    if (atomic_exchange(&mp_session.header->rung, 1)) return;
+    atomic_fetch_add(mp_session.doorbell, 1);
+    mp_futex_wake(mp_session.doorbell);
+}
+
+void mp_session_note(const char *text)
+{
+    struct mp_spool_header *header = mp_session.header;
+    mp_lock_take(&mp_session.page->table_lock);
+    uint32_t count = atomic_load(&header->note_count);
+    bool known = count >= MP_SPOOL_NOTES;
+    for (uint32_t i = 0; i < count && !known; i++)
+        known = !strncmp(header->notes[i], text, MP_SPOOL_NOTE_TEXT - 1);
+    if (!known) {
+        strncpy(header->notes[count], text, MP_SPOOL_NOTE_TEXT - 1);
+        atomic_store_explicit(&header->note_count, count + 1, memory_order_release);
+    }
+    mp_lock_release(&mp_session.page->table_lock);
+}
+
+void mp_session_source(enum mp_source source)
+{
+    if (!(atomic_load_explicit(&mp_session.header->sources, memory_order_relaxed) & source))
+        atomic_fetch_or(&mp_session.header->sources, source);
+}
+
+void mp_session_start(void)
+{
+    const char *session = secure_getenv(MP_SESSION_VARIABLE);
+    if (!session || session[0] != MP_SESSION_VERSION || session[1] != ';') return;
+    size_t length = strlen(session + 2);
+    if (!length || length >= sizeof socket_path) return;
+    memcpy(socket_path, session + 2, length);
+
+    void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+        munmap(page, (size_t)sysconf(_SC_PAGESIZE));
+        return;
+    }
+    mp_session.page = page;
+    atomic_store(&mp_session.pending, true);
+}
+
+void mp_session_after_fork(void)
+{
+    /* The parent's mappings are not here (MADV_DONTFORK); nothing must touch the old addresses. */
+    bool follow = mp_session.page && (mp_session.header ? mp_session.config.follow : atomic_load(&mp_session.pending));
+    mp_session.header = NULL;
+    mp_session.doorbell = NULL;
+    atomic_store(&mp_session.pending, follow);
+}

@@ -1,0 +1,162 @@
+#include "capture/stack.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "capture/native/libunwind_table.h"
+#include "capture/native/module.h"
+#include "capture/python/merge.h"
+#include "capture/session.h"
+#include "capture/tables.h"
+#include "capture/tag_cache.h"
+#include "capture/thread.h"
+
+static struct mp_libunwind libunwind;
+static bool has_libunwind; /* else there are no native stacks */
+static struct mp_tag_cache stacks, frames;
+static struct mp_module_facts own_module; /* whose frames are left out: the recorder's own */
+static _Atomic uint64_t code_generation;  /* counts unloads: part of every hash over addresses */
+
+bool mp_stack_start(void)
+{
+    mp_module_start();
+    mp_module_of((uintptr_t)mp_stack_start, &own_module);
+    has_libunwind = mp_libunwind_open(&libunwind);
+    return mp_tag_cache_start(&stacks) && mp_tag_cache_start(&frames);
+}
+
+void mp_stack_reset(void)
+{
+    mp_tag_cache_reset(&stacks);
+    mp_tag_cache_reset(&frames);
+}
+
+void mp_stack_code_unloaded(void)
+{
+    atomic_fetch_add(&code_generation, 1);
+    if (has_libunwind) libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
+}
+
+static uint32_t module_id(uintptr_t address, uint64_t *bias)
+{
+    struct mp_module_facts facts;
+    *bias = 0;
+    if (!mp_module_of(address, &facts)) return 0;
+    struct mp_wire_module module;
+    memset(&module, 0, sizeof module);
+    module.start = facts.start;
+    module.end = facts.end;
+    module.bias = facts.bias;
+    module.file = facts.file;
+    module.path = mp_table_string_locked(facts.path, strlen(facts.path));
+    uint32_t id = mp_table_module_locked(&module);
+    if (id) *bias = facts.bias;
+    return id;
+}
+
+static uint32_t native_frame(uintptr_t address)
+{
+    uint64_t hash = mp_hash_mix(mp_hash_step(atomic_load(&code_generation), address));
+    uint32_t id = mp_tag_cache_find(&frames, hash);
+    if (id != MP_TAG_NONE) return id;
+    uint64_t bias;
+    struct mp_wire_frame frame = {.language = MP_NATIVE, .module = module_id(address, &bias)};
+    frame.address = address - bias;
+    id = mp_table_frame_locked(&frame);
+    if (id != MP_WIRE_FRAME_CUT) mp_tag_cache_put(&frames, hash, id);
+    return id;
+}
+
+static uint32_t python_frame(const struct mp_python_frame *python)
+{
+    uint64_t hash = mp_hash_mix(mp_hash_step(python->identity, python->instruction + UINT64_C(0x100000000)));
+    uint32_t id = mp_tag_cache_find(&frames, hash);
+    if (id != MP_TAG_NONE) return id;
+    static struct mp_python_description names; /* under the table lock */
+    struct mp_wire_frame frame = {.language = MP_PYTHON};
+    if (mp_python_describe(python, &names)) {
+        frame.function = mp_table_string_locked(names.function, strlen(names.function));
+        frame.file = mp_table_string_locked(names.file, strlen(names.file));
+        frame.line = names.line;
+    }
+    id = mp_table_frame_locked(&frame);
+    if (id != MP_WIRE_FRAME_CUT) mp_tag_cache_put(&frames, hash, id);
+    return id;
+}
+
+static uint32_t frame_id(const struct mp_stack_room *room, const struct mp_merged_frame *frame)
+{
+    return frame->python == MP_MERGED_NATIVE ? native_frame(frame->address)
+                                             : python_frame(&room->python[frame->python]);
+}
+
+static void count_in_header(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* Enters a merged path (innermost first) into the tables, from its outer end. Of one deeper than `depth` the inner
+ * three quarters and the outer quarter of that are kept, with a mark between. */
+static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool cut)
+{
+    size_t depth = mp_session.config.depth, inner = count, outer_from = count;
+    if (count > depth) {
+        inner = depth - depth / 4;
+        outer_from = count - depth / 4;
+        cut = true;
+    }
+    if (cut) count_in_header(&mp_session.header->truncated_stacks);
+    uint32_t node = 0;
+    for (size_t i = count; i-- > outer_from;)
+        node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
+    if (cut) node = mp_table_node_locked(node, MP_WIRE_FRAME_CUT);
+    for (size_t i = inner; i-- > 0;)
+        node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
+    return node;
+}
+
+static struct mp_native_stack walk_native(struct mp_stack_room *room)
+{
+    struct mp_native_stack native = {.addresses = room->native};
+    if (!has_libunwind || !mp_session.config.native_stacks) return native;
+    int count = libunwind.backtrace(room->native, MP_WALK_MAX), own = 0;
+    while (own < count && (uint64_t)(uintptr_t)room->native[own] - own_module.start < own_module.end - own_module.start)
+        own++;
+    native.addresses += own;
+    native.count = (uint32_t)(count > own ? count - own : 0);
+    native.cut = count == MP_WALK_MAX;
+    return native;
+}
+
+/* A path not seen before. Only the last part holds the table lock: what comes before may want the loader's. */
+static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_native_stack *native,
+                            const struct mp_python_stack *python, uint64_t hash)
+{
+    struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
+    if (pairing.unequal && native->count && mp_interpreter_range_learn(&libunwind, python))
+        pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
+    if (pairing.unequal && native->count) count_in_header(&mp_session.header->unmatched_stacks);
+    uint32_t count = mp_merge(&mp_interpreter_ranges, native, python, &pairing, room->merged, MP_MERGED_MAX);
+    mp_tables_lock();
+    uint32_t id = enter_path(room, count, native->cut || (python && python->cut));
+    mp_tag_cache_put(&stacks, hash, id);
+    mp_tables_unlock();
+    const char *note = mp_session.config.python_stacks ? mp_python_note() : NULL;
+    if (note) mp_session_note(note);
+    return id;
+}
+
+uint32_t mp_stack_capture(struct mp_thread *thread, bool may_call_python)
+{
+    struct mp_stack_room *room = &thread->stack;
+    struct mp_native_stack native = walk_native(room);
+    struct mp_python_stack python = {.frames = room->python, .markers = room->markers, .room = MP_PYTHON_FRAMES_MAX};
+    bool python_known = mp_session.config.python_stacks && mp_python_walk(&python, may_call_python);
+    if (!python_known) python.hash = 0;
+
+    uint64_t hash = mp_hash_words((const uint64_t *)native.addresses, native.count,
+                                  python.hash ^ atomic_load_explicit(&code_generation, memory_order_relaxed));
+    uint32_t id = mp_tag_cache_find(&stacks, hash);
+    if (__builtin_expect(id != MP_TAG_NONE, 1)) return id;
+    return enter_stack(room, &native, python_known ? &python : NULL, hash);
+}

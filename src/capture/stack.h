@@ -1,0 +1,38 @@
+/*
+ * From a moment in a thread to the id of its call path in the spool: native and Python frames in one path.
+ *
+ * The path is walked raw and hashed; a hash seen before is answered from a cache without any lock. Only a new path is
+ * taken apart: modules found, Python names copied, frames and nodes entered into the spool's tables.
+ */
+#ifndef MP_CAPTURE_STACK_H
+#define MP_CAPTURE_STACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/python/merge.h"
+
+#define MP_WALK_MAX   4096 /* native frames walked at most */
+#define MP_MERGED_MAX (MP_WALK_MAX + MP_PYTHON_FRAMES_MAX)
+
+/* A thread's room for one walk. Mapped, so that only what a deep stack needs is ever touched. */
+struct mp_stack_room {
+    void *native[MP_WALK_MAX];
+    struct mp_python_frame python[MP_PYTHON_FRAMES_MAX];
+    uintptr_t markers[MP_PYTHON_FRAMES_MAX];
+    struct mp_merged_frame merged[MP_MERGED_MAX];
+};
+
+struct mp_thread;
+
+/* For the constructor. */
+bool mp_stack_start(void);
+/* A new session: no path is known. */
+void mp_stack_reset(void);
+/* Code was unloaded: addresses may mean something else from now on. */
+void mp_stack_code_unloaded(void);
+
+/* The id of the calling thread's path; 0 where stacks are off or the tables are full. */
+uint32_t mp_stack_capture(struct mp_thread *thread, bool may_call_python);
+
+#endif

@@ -1,0 +1,91 @@
+#include "capture/thread.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "capture/session.h"
+
+/* One pointer of static TLS: a library with much of it could not be loaded late. */
+static __thread struct mp_thread *self __attribute__((tls_model("initial-exec")));
+
+static pthread_key_t ending_thread;
+
+static void retire_ring(void *thread_pointer)
+{
+    struct mp_thread *thread = thread_pointer;
+    self = NULL;
+    struct mp_session_page *page = mp_session.page;
+    if (thread->ring && atomic_load(&page->generation) == thread->generation)
+        atomic_store_explicit(&thread->ring->state, MP_RING_RETIRED, memory_order_release);
+    munmap(thread, sizeof *thread);
+}
+
+bool mp_thread_start(void)
+{
+    return pthread_key_create(&ending_thread, retire_ring) == 0;
+}
+
+static bool own(struct mp_ring *ring)
+{
+    uint32_t free_state = MP_RING_FREE;
+    return atomic_compare_exchange_strong(&ring->state, &free_state, MP_RING_OWNED);
+}
+
+/* A ring that its thread left behind, else a fresh one. -1: all committed ones are in use. */
+static int find_ring(struct mp_spool_header *header)
+{
+    uint32_t used = atomic_load(&header->rings_used);
+    for (uint32_t i = 0; i < used; i++)
+        if (own(&header->rings[i])) return (int)i;
+    while (used < atomic_load_explicit(&header->rings_committed, memory_order_acquire)) {
+        if (atomic_compare_exchange_weak(&header->rings_used, &used, used + 1))
+            return own(&header->rings[used]) ? (int)used : -1;
+    }
+    return -1;
+}
+
+static void claim_ring(struct mp_thread *thread)
+{
+    struct mp_spool_header *header = mp_session.header;
+    int index = find_ring(header);
+    /* The collector keeps free rings ahead; let it know that they run low. */
+    if (atomic_load(&header->rings_used) + 1 >= atomic_load(&header->rings_committed)) mp_session_ring_doorbell();
+    thread->ring = NULL;
+    if (index < 0) return;
+    struct mp_ring *ring = &header->rings[index];
+    ring->tid = (uint32_t)syscall(SYS_gettid);
+    memset(ring->name, 0, sizeof ring->name);
+    prctl(PR_GET_NAME, ring->name);
+    thread->ring = ring;
+    thread->ring_index = (uint32_t)index;
+    thread->full = false;
+    thread->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    thread->last_time_ns = mp_clock_monotonic_ns();
+}
+
+struct mp_thread *mp_thread_self(void)
+{
+    struct mp_thread *thread = self;
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    if (__builtin_expect(thread && thread->generation == generation && thread->ring, 1)) return thread;
+    if (!thread) {
+        void *room =
+            mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (room == MAP_FAILED) return NULL;
+        thread = room;
+        if (pthread_setspecific(ending_thread, thread)) {
+            munmap(room, sizeof *thread);
+            return NULL;
+        }
+        self = thread;
+    }
+    if (thread->inside) return thread; /* a nested hook: the caller turns back */
+    thread->generation = generation;
+    claim_ring(thread);
+    return thread;
+}

@@ -1,0 +1,33 @@
+/*
+ * What the recorder keeps per thread: its ring, its recursion guard and the room in which stacks are walked. The memory
+ * is mapped, not allocated; only what a deep stack needs is ever touched.
+ */
+#ifndef MP_CAPTURE_THREAD_H
+#define MP_CAPTURE_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/stack.h"
+#include "wire/spool.h"
+
+struct mp_thread {
+    bool inside;         /* the recursion guard: a hook of this thread is running */
+    int saved_errno;     /* of the program, while inside */
+    bool full;           /* the ring stayed full for as long as may be waited: drop until its tail moves */
+    uint32_t generation; /* of the session that `ring` belongs to */
+    uint32_t ring_index;
+    struct mp_ring *ring; /* NULL: none could be had */
+    uint64_t last_time_ns;
+    uint64_t tail_seen, full_tail;
+    struct mp_stack_room stack;
+};
+
+/* This thread's state with a ring of the present session; NULL where the memory cannot be had. Call inside a hook, with
+ * the session recording. */
+struct mp_thread *mp_thread_self(void);
+
+/* Before the first mp_thread_self(): makes the key whose destructor retires the ring of an ending thread. */
+bool mp_thread_start(void);
+
+#endif

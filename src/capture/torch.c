@@ -1,0 +1,180 @@
+/*
+ * PyTorch's allocators, seen where they report to PyTorch's own profiler: libc10 exports the reporting functions, calls
+ * them through its PLT, and a preloaded definition of the same name is called instead. Signatures of every release
+ * since 1.9 stand here; the profiler behind them still gets its reports.
+ *
+ * Sources: c10/core/Allocator.h (functions), c10/cuda/CUDACachingAllocator.cpp and c10/core/CPUAllocator.cpp (when and
+ * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
+ * here may wait for either. CPU reports come under no lock.
+ */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "capture/recorder.h"
+#include "capture/session.h"
+
+/* c10::Device: two bytes, passed in one register. */
+struct c10_device {
+    int8_t type, index;
+};
+
+#define EXPORTED(name) __asm__(name) __attribute__((visibility("default")))
+
+/* The definition after ours: that of another preloaded library, else libc10's own. libc10 is mostly loaded with local
+ * scope, where RTLD_NEXT does not reach; the caller is libc10 or links it, so its handle does. */
+static void *next_definition(const char *name, void *caller)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    Dl_info info;
+    if (!found && dladdr(caller, &info) && info.dli_fname) {
+        void *library = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+        if (library) found = dlsym(library, name);
+    }
+    return found;
+}
+
+#define NOT_THERE ((void *)-1)
+
+/* `function` becomes the next definition of `name`, looked up at the first call; NULL where there is none. */
+#define NEXT(function, name)                                                                                           \
+    do {                                                                                                               \
+        static _Atomic(void *) known;                                                                                  \
+        void *at = atomic_load_explicit(&known, memory_order_relaxed);                                                 \
+        if (__builtin_expect(!at, 0)) {                                                                                \
+            at = next_definition(name, __builtin_return_address(0));                                                   \
+            atomic_store_explicit(&known, at ? at : NOT_THERE, memory_order_relaxed);                                  \
+        }                                                                                                              \
+        if (at == NOT_THERE) at = NULL;                                                                                \
+        memcpy(&(function), &at, sizeof at);                                                                           \
+    } while (0)
+
+static _Atomic bool other_device_seen;
+
+static uint16_t track_of(struct c10_device device)
+{
+    /* One word per device: the session's generation and the track, so that a forked child asks anew. */
+    static _Atomic uint64_t known[32][16];
+    unsigned type = (uint8_t)device.type, index = (unsigned)(device.index + 1);
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    bool cached = type < 32 && index < 16;
+    if (cached) {
+        uint64_t word = atomic_load_explicit(&known[type][index], memory_order_relaxed);
+        if (word >> 32 == generation) return (uint16_t)word;
+    }
+    uint16_t track =
+        mp_record_track(type, type == MP_DEVICE_CPU ? -1 : device.index, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
+    if (cached) atomic_store_explicit(&known[type][index], (uint64_t)generation << 32 | track, memory_order_relaxed);
+    return track;
+}
+
+/* Under `auto`, CPU tensors are recorded until the first block of another device: then they are not the question. */
+static bool left_out(bool is_cpu, bool is_alloc)
+{
+    if (mp_session.config.cpu_throughout) return false;
+    if (is_cpu) return is_alloc && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
+    if (!atomic_exchange_explicit(&other_device_seen, true, memory_order_relaxed))
+        mp_session_note("CPU tensors were recorded until the first block of another device; --capture torch,cpu "
+                        "records them throughout");
+    return false;
+}
+
+static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)
+{
+    if (!address || !bytes) return;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    bool is_cpu = device.type == MP_DEVICE_CPU;
+    if (mp_session.config.torch && (!is_cpu || mp_session.config.cpu_tensors) && !left_out(is_cpu, bytes > 0)) {
+        mp_session_source(MP_SOURCE_TORCH);
+        bool cpu_is_closing = is_cpu && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
+        /* Storage mapped from files (MapAllocator) reports totals of 0, which say nothing. */
+        bool has_totals = allocated != MP_RECORD_TOTAL_UNKNOWN && !cpu_is_closing && (!is_cpu || allocated);
+        struct mp_block_facts block = {
+            .track = track_of(device),
+            .kind = is_cpu ? MP_KIND_HOST : MP_KIND_DEVICE,
+            .address = (uint64_t)(uintptr_t)address,
+            .bytes = (uint64_t)(bytes > 0 ? bytes : -bytes),
+            .total_allocated = has_totals ? allocated : MP_RECORD_TOTAL_UNKNOWN,
+            .total_reserved = has_totals && !is_cpu ? reserved : MP_RECORD_TOTAL_UNKNOWN,
+            .only_if_known = cpu_is_closing,
+            .may_call_python = is_cpu,
+        };
+        if (block.track != MP_TRACK_NONE) (bytes > 0 ? mp_record_alloc : mp_record_free)(thread, &block);
+    }
+    mp_hook_leave(thread);
+}
+
+static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    if (mp_session.config.torch) {
+        mp_session_source(MP_SOURCE_TORCH);
+        struct mp_block_facts request = {.track = track_of(device),
+                                         .kind = MP_KIND_DEVICE,
+                                         .bytes = (uint64_t)bytes,
+                                         .total_allocated = allocated,
+                                         .total_reserved = reserved};
+        if (request.track != MP_TRACK_NONE) mp_record_oom(thread, &request);
+    }
+    mp_hook_leave(thread);
+}
+
+/* bool c10::memoryProfilingEnabled(): asked by the CPU allocator at every alloc and free. One answer for the whole life
+ * of the process: an allocator that saw "yes" at the alloc must see it at the free. */
+bool memory_profiling_enabled(void) EXPORTED("_ZN3c1022memoryProfilingEnabledEv");
+bool memory_profiling_enabled(void)
+{
+    enum { UNDECIDED, NO, YES };
+    static _Atomic int answer;
+    if (__builtin_expect(atomic_load_explicit(&answer, memory_order_relaxed) == UNDECIDED, 0)) {
+        bool wanted = mp_session_recording() && mp_session.config.torch && mp_session.config.cpu_tensors;
+        atomic_store_explicit(&answer, wanted ? YES : NO, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&answer, memory_order_relaxed) == YES) return true;
+    bool (*next)(void);
+    NEXT(next, "_ZN3c1022memoryProfilingEnabledEv");
+    return next && next();
+}
+
+/* 2.x. The totals of 1.10-1.13 are signed, which is the same on this ABI. */
+#define USAGE(suffix, name)                                                                                            \
+    void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
+                               struct c10_device device) EXPORTED(name);                                               \
+    void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
+                               struct c10_device device)                                                               \
+    {                                                                                                                  \
+        record_usage(address, bytes, allocated, reserved, device);                                                     \
+        void (*next)(void *, int64_t, size_t, size_t, struct c10_device);                                              \
+        NEXT(next, name);                                                                                              \
+        if (next) next(address, bytes, allocated, reserved, device);                                                   \
+    }
+USAGE(unsigned, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
+USAGE(signed, "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE")
+
+/* 1.9 and before; CUDA passed its Block's address there, which names a block as well. */
+void report_usage_old(void *address, int64_t bytes, struct c10_device device)
+    EXPORTED("_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE");
+void report_usage_old(void *address, int64_t bytes, struct c10_device device)
+{
+    record_usage(address, bytes, MP_RECORD_TOTAL_UNKNOWN, MP_RECORD_TOTAL_UNKNOWN, device);
+    void (*next)(void *, int64_t, struct c10_device);
+    NEXT(next, "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE");
+    if (next) next(address, bytes, device);
+}
+
+#define OUT_OF_MEMORY(suffix, name)                                                                                    \
+    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
+        EXPORTED(name);                                                                                                \
+    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
+    {                                                                                                                  \
+        record_out_of_memory(bytes, allocated, reserved, device);                                                      \
+        void (*next)(int64_t, size_t, size_t, struct c10_device);                                                      \
+        NEXT(next, name);                                                                                              \
+        if (next) next(bytes, allocated, reserved, device);                                                            \
+    }
+OUT_OF_MEMORY(unsigned, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")
+OUT_OF_MEMORY(signed, "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE")

@@ -1,0 +1,103 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "collect/recover.h"
+
+/* The new file appears under a temporary name first: the path to give back. */
+static enum mp_status create_temporary(void *context, struct mp_recording *recording, char **path, int *fd,
+                                       struct mp_error *error)
+{
+    const char *output = context;
+    if (asprintf(path, "%s.XXXXXX", output) < 0) {
+        *path = NULL;
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
+    }
+    *fd = mkostemp(*path, O_CLOEXEC);
+    if (*fd >= 0) {
+        mode_t mask = umask(0);
+        umask(mask);
+        if (fchmod(*fd, 0666 & ~mask)) errno = 0;
+        return MP_OK;
+    }
+    mp_fail_errno(error, "cannot create %s", output);
+    free(*path);
+    *path = NULL;
+    return MP_IO;
+}
+
+static int tell(const char *input, const char *output, const struct mp_recovery *recovery)
+{
+    char total[MP_UNIT_TEXT], added[MP_UNIT_TEXT];
+    const struct mp_damage *damage = &recovery->damage;
+    mp_format_count(total, recovery->summary.events);
+    mp_format_count(added, recovery->summary.events - recovery->events_from_file);
+    if (recovery->had_spool)
+        mp_message("%s  %s events, %s of them from the spool of a killed collector", output, total, added);
+    else if (!damage->cut && !damage->lost_chunks && !damage->lost_bytes)
+        mp_message("%s was whole; %s is a copy of it", input, output);
+    else
+        mp_message("%s  %s events: what could be read of %s; no spool was found", output, total, input);
+    if (damage->lost_chunks || damage->lost_bytes) {
+        char lost[MP_UNIT_TEXT];
+        mp_message("%s in %s could not be read: at least %llu chunks are missing",
+                   mp_format_bytes(lost, damage->lost_bytes), input, (unsigned long long)damage->lost_chunks);
+        return MP_EXIT_INCOMPLETE;
+    }
+    return recovery->summary.dropped || (damage->cut && !recovery->had_spool) ? MP_EXIT_INCOMPLETE : MP_EXIT_DONE;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
+    if (!output || !*output || !strcmp(output, "-")) {
+        mp_message("recover writes a new file: name it with -o");
+        return MP_EXIT_USAGE;
+    }
+    struct stat facts;
+    if (stat(output, &facts) == 0 && (S_ISDIR(facts.st_mode) || !mp_given(invocation, MP_OPT_FORCE))) {
+        mp_message("%s is already there; choose another name%s", output,
+                   S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
+        return MP_EXIT_COULD_NOT;
+    }
+    char *copy = strdup(output);
+    struct mp_recovery recovery;
+    struct mp_error error;
+    enum mp_status status = mp_recover(input, create_temporary, copy, &recovery, &error);
+    int result = MP_EXIT_COULD_NOT;
+    if (!status && recovery.summary.path && rename(recovery.summary.path, output))
+        status = mp_fail_errno(&error, "cannot write %s", output);
+    if (status) {
+        if (recovery.summary.path) unlink(recovery.summary.path);
+        result = mp_message_error(&error);
+    } else if (!recovery.summary.path) {
+        mp_message("nothing of %s was left to recover", input);
+    } else {
+        result = tell(input, output, &recovery);
+    }
+    free(recovery.summary.path);
+    free(copy);
+    return result;
+}
+
+extern const struct mp_command mp_command_recover;
+const struct mp_command mp_command_recover = {
+    .name = "recover",
+    .summary = "make a whole recording of a cut one, or of what a killed collector left",
+    .usage = "FILE",
+    .about =
+        "Reads around cuts and damage, joins what a killed collector had left in shared memory, resolves symbols, and "
+        "writes a new recording. Every event is there once. FILE need not exist: where the collector was killed "
+        "before it wrote anything, its name is enough.",
+    .example = "memprof recover run.mp -o whole.mp",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

@@ -1,0 +1,262 @@
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "collect/collector.h"
+#include "collect/naming.h"
+
+/* ---- options -------------------------------------------------------------------------------------------------- */
+
+/* A comma-separated list; calls `take` for each word until one is refused. */
+static bool each_word(const char *list, bool (*take)(const char *word, struct mp_record_config *config),
+                      struct mp_record_config *config)
+{
+    char words[256];
+    if (snprintf(words, sizeof words, "%s", list) >= (int)sizeof words) return false;
+    char *rest = words;
+    for (char *word; (word = strsep(&rest, ","));)
+        if (!take(word, config)) return false;
+    return true;
+}
+
+static bool take_stacks(const char *word, struct mp_record_config *config)
+{
+    if (!strcmp(word, "native"))
+        config->native_stacks = true;
+    else if (!strcmp(word, "python"))
+        config->python_stacks = true;
+    else
+        return !strcmp(word, "none");
+    return true;
+}
+
+static bool take_capture(const char *word, struct mp_record_config *config)
+{
+    if (!strcmp(word, "torch"))
+        config->torch = true;
+    else if (!strcmp(word, "cpu"))
+        config->torch = config->cpu_tensors = config->cpu_throughout = true;
+    else if (!strcmp(word, "auto"))
+        config->torch = config->cpu_tensors = true;
+    else
+        return false;
+    return true;
+}
+
+static bool parse_stacks(const char *text, struct mp_record_config *config)
+{
+    config->native_stacks = config->python_stacks = false;
+    return each_word(text, take_stacks, config);
+}
+
+static bool parse_capture(const char *text, struct mp_record_config *config)
+{
+    config->torch = config->cpu_tensors = config->cpu_throughout = false;
+    return each_word(text, take_capture, config);
+}
+
+static bool parse_depth(const char *text, struct mp_record_config *config)
+{
+    char *end;
+    errno = 0;
+    unsigned long depth = strtoul(text, &end, 10);
+    config->depth = (uint32_t)depth;
+    return !errno && end != text && !*end && depth >= 8 && depth <= MP_DEPTH_MAX;
+}
+
+static bool parse_on_full(const char *text, struct mp_record_config *config)
+{
+    config->wait_when_full = !strcmp(text, "wait");
+    return config->wait_when_full || !strcmp(text, "drop");
+}
+
+static bool parse_follow(const char *text, struct mp_record_config *config)
+{
+    config->follow = !strcmp(text, "yes");
+    return config->follow || !strcmp(text, "no");
+}
+
+static int read_options(const struct mp_invocation *invocation, struct mp_record_config *config)
+{
+    static const struct {
+        enum mp_option option;
+        bool (*parse)(const char *, struct mp_record_config *);
+        const char *wanted;
+    } parsers[] = {
+        {MP_OPT_STACKS, parse_stacks, "native,python, native, python or none"},
+        {MP_OPT_CAPTURE, parse_capture, "auto, torch, cpu or torch,cpu"},
+        {MP_OPT_DEPTH, parse_depth, "a number from 8 to 4096"},
+        {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
+        {MP_OPT_FOLLOW, parse_follow, "yes or no"},
+    };
+    mp_record_config_defaults(config);
+    config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
+    config->paused = mp_given(invocation, MP_OPT_PAUSED);
+    for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++) {
+        const char *value = invocation->value[parsers[i].option];
+        if (!value || parsers[i].parse(value, config)) continue;
+        mp_message("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
+        return MP_EXIT_USAGE;
+    }
+    return MP_EXIT_DONE;
+}
+
+/* ---- where it goes -------------------------------------------------------------------------------------------- */
+
+/* The naming pattern as an absolute path, freed by the caller; NULL after a message. */
+static char *output_pattern(const struct mp_invocation *invocation)
+{
+    const char *given = invocation->value[MP_OPT_OUTPUT];
+    char folder[PATH_MAX], *pattern = NULL;
+    int made;
+    if (given && !*given) {
+        mp_message("-o needs a file name");
+        return NULL;
+    }
+    if (given && *given == '/') return strdup(given);
+    if (!getcwd(folder, sizeof folder)) {
+        mp_message("cannot tell the current folder: %s", strerror(errno));
+        return NULL;
+    }
+    if (given) {
+        made = asprintf(&pattern, "%s/%s", folder, given);
+    } else {
+        char *command = strdup(invocation->operands[0]);
+        made = command ? asprintf(&pattern, "%s/%s.%%p.mp", folder, basename(command)) : -1;
+        free(command);
+    }
+    if (made >= 0) return pattern;
+    mp_message("out of memory");
+    return NULL;
+}
+
+/* What is known before the command starts ends it without starting it. */
+static int check_output(const struct mp_invocation *invocation, const char *pattern)
+{
+    char *copy = strdup(pattern);
+    const char *folder = copy ? dirname(copy) : "/";
+    int status = MP_EXIT_DONE;
+    struct stat facts;
+    if (stat(folder, &facts) || !S_ISDIR(facts.st_mode)) {
+        mp_message("there is no folder %s to write to; the command was not started", folder);
+        status = MP_EXIT_COULD_NOT;
+    } else if (access(folder, W_OK)) {
+        mp_message("cannot write in %s: %s; the command was not started", folder, strerror(errno));
+        status = MP_EXIT_COULD_NOT;
+    } else if (!strchr(pattern, '%') && stat(pattern, &facts) == 0) {
+        if (S_ISDIR(facts.st_mode)) {
+            mp_message("%s is a folder; the command was not started", pattern);
+            status = MP_EXIT_COULD_NOT;
+        } else if (!mp_given(invocation, MP_OPT_FORCE)) {
+            mp_message("%s is already there; choose another name or add --force. The command was not started", pattern);
+            status = MP_EXIT_COULD_NOT;
+        }
+    }
+    free(copy);
+    return status;
+}
+
+/* ---- what is said at the end ---------------------------------------------------------------------------------- */
+
+/* The path as the user would type it: without the current folder in front. */
+static const char *shown_path(const char *path)
+{
+    char folder[PATH_MAX];
+    size_t length = getcwd(folder, sizeof folder) ? strlen(folder) : 0;
+    return length > 1 && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
+}
+
+static void tell(const struct mp_recording_summary *summary)
+{
+    char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
+        outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT];
+    const struct mp_ledger_track *track = &summary->track;
+    const char *path = shown_path(summary->path);
+    mp_message("%s  %s events in %s, %s", path, mp_format_count(events, summary->events),
+               mp_format_duration(duration, summary->duration_ns), mp_format_bytes(size, summary->file_bytes));
+    snprintf(device, sizeof device, "%s", summary->track_id);
+    if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step - 1);
+    mp_message("%s  peak %s at %s%s, %s outstanding at the end", device, mp_format_bytes(peak, track->peak_bytes),
+               mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
+    if (summary->dropped)
+        mp_message("%s events were dropped: the program was faster than the collector.   Next: memprof report %s",
+                   mp_format_count(events, summary->dropped), path);
+    else
+        mp_message("complete; 0 dropped.   Next: memprof report %s", path);
+}
+
+/* Returns true where every recording is whole. */
+static bool tell_all(const struct mp_collector_result *result, bool quiet)
+{
+    bool whole = true;
+    for (size_t i = 0; i < result->recordings.count; i++) {
+        const struct mp_recording_summary *summary = &result->recordings.at[i];
+        whole &= !summary->failed && !summary->dropped;
+        if (summary->failed)
+            mp_message("%s: the recording stopped early: %s. What was written before is readable",
+                       summary->path ? shown_path(summary->path) : "snapshot", summary->failure.text);
+        else if (!quiet)
+            tell(summary);
+    }
+    if (!result->recordings.count) {
+        whole = false;
+        mp_message(
+            "nothing was recorded: the command made no allocation that memprof can see here (PyTorch tensors, or "
+            "blocks announced through memprof.h)");
+    }
+    return whole;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_collector_options options = {.command = invocation->operands,
+                                           .force = mp_given(invocation, MP_OPT_FORCE),
+                                           .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS)};
+    int status = read_options(invocation, &options.record);
+    if (status) return status;
+    char *pattern = output_pattern(invocation);
+    if (!pattern) return MP_EXIT_COULD_NOT;
+    status = check_output(invocation, pattern);
+    if (!status) {
+        struct mp_collector_result result = {0};
+        struct mp_error error;
+        options.output = pattern;
+        if (mp_collector_run(&options, &result, &error)) {
+            mp_message_error(&error);
+            status = result.exit_status ? result.exit_status : MP_EXIT_COULD_NOT;
+        } else {
+            bool whole = tell_all(&result, mp_given(invocation, MP_OPT_QUIET));
+            status = result.exit_status;
+            if (!status && !whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
+        }
+        mp_collector_result_free(&result);
+    }
+    free(pattern);
+    return status;
+}
+
+extern const struct mp_command mp_command_snapshot;
+const struct mp_command mp_command_snapshot = {
+    .name = "snapshot",
+    .summary = "run a command and record where its memory goes",
+    .usage = "-- COMMAND [ARGUMENT...]",
+    .about =
+        "Runs the command as it is, records every allocation with its stack, and writes one snapshot file for each "
+        "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
+        "the rank (torchrun, Slurm, Open MPI, PMI), %h the host and %t the time. Without %p or %r the first process "
+        "with events gets the name as given, others get their number before the extension.",
+    .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_CAPTURE,
+                MP_OPT_PAUSED, MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_NO_SYMBOLS, MP_OPT_QUIET, MP_OPT_STRICT},
+    .operands_min = 1,
+    .operands_max = SIZE_MAX,
+    .stops_at_operand = true,
+    .run = run,
+};

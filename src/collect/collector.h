@@ -1,0 +1,31 @@
+/*
+ * `memprof snapshot`: starts a command and collects what its processes record until it has ended. One call, on the main
+ * thread, since the spools' mutexes must be held by a thread that lives as long as the process.
+ */
+#ifndef MP_COLLECT_COLLECTOR_H
+#define MP_COLLECT_COLLECTOR_H
+
+#include <stdbool.h>
+
+#include "collect/recording.h"
+#include "wire/config.h"
+
+struct mp_collector_options {
+    char *const *command; /* NULL-terminated */
+    const char *output;   /* a naming pattern (collect/naming.h), absolute */
+    bool force;           /* an existing file may be replaced */
+    bool symbols;
+    struct mp_record_config record;
+};
+
+struct mp_collector_result {
+    int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
+    MP_VEC(struct mp_recording_summary) recordings;
+};
+
+/* A status other than MP_OK: the command was not started. What goes wrong later stands in the summaries. */
+enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
+                                struct mp_error *error);
+void mp_collector_result_free(struct mp_collector_result *result);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * Which of many address ranges an address lies in. Ranges may nest and overlap: the one that begins last and still
+ * covers the address wins, of equal ones that of the highest rank. An address in none finds nothing. Zero-initialised
+ * is empty; add everything, then seal, then look up. One thread at a time.
+ */
+#ifndef MP_COLLECT_EXTENTS_H
+#define MP_COLLECT_EXTENTS_H
+
+#include <stdint.h>
+
+#include "base/vec.h"
+
+struct mp_extent {
+    uint64_t start, end, value;
+    int rank;
+};
+
+/* From `start` to the next edge, addresses belong to `value`; 0 is nobody. */
+struct mp_extent_edge {
+    uint64_t start, value;
+};
+
+struct mp_extents {
+    MP_VEC(struct mp_extent) added;
+    MP_VEC(struct mp_extent_edge) edges;
+};
+
+/* [start, end) belongs to value, which is not 0; an empty range is nothing. False where memory is short. */
+bool mp_extents_add(struct mp_extents *extents, uint64_t start, uint64_t end, uint64_t value, int rank);
+/* Makes what was added ready for mp_extents_find(); false where memory is short (then nothing is found). */
+bool mp_extents_seal(struct mp_extents *extents);
+/* The value of the range that holds the address, or 0. */
+uint64_t mp_extents_find(const struct mp_extents *extents, uint64_t address);
+void mp_extents_free(struct mp_extents *extents);
+
+#endif

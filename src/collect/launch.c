@@ -1,0 +1,116 @@
+#include "collect/launch.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wire/config.h"
+
+extern char **environ;
+
+/* The first of the candidates that is there, as a path without links; NULL. */
+static char *first_there(const char *folder, const char *const *candidates, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        bool absolute = candidates[i][0] == '/';
+        int length = snprintf(path, sizeof path, "%s%s%s", absolute ? "" : folder, absolute ? "" : "/", candidates[i]);
+        if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0) return realpath(path, NULL);
+    }
+    return NULL;
+}
+
+enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error)
+{
+    static const char *const libraries[] = {"libmemprof.so", "../lib/memprof/libmemprof.so",
+                                            PKGLIBDIR "/libmemprof.so"};
+    static const char *const modules[] = {"python/libmemprof.py", "../share/memprof/python/libmemprof.py",
+                                          PKGDATADIR "/python/libmemprof.py", MP_SOURCE_DIR "/python/libmemprof.py"};
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0) return mp_fail_errno(error, "cannot find the running program");
+    self[length] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = '\0';
+    *library = first_there(self, libraries, sizeof libraries / sizeof *libraries);
+    *python_folder = first_there(self, modules, sizeof modules / sizeof *modules);
+    if (*python_folder) *strrchr(*python_folder, '/') = '\0';
+    if (*library) return MP_OK;
+    free(*python_folder);
+    *python_folder = NULL;
+    return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither beside %s/memprof nor in " PKGLIBDIR, self);
+}
+
+/* NAME=VALUE, followed by ":" and the variable's present value where it has one. */
+static char *prepended(const char *name, const char *value)
+{
+    const char *present = getenv(name);
+    char *entry;
+    bool joined = present && *present;
+    return asprintf(&entry, "%s=%s%s%s", name, value, joined ? ":" : "", joined ? present : "") < 0 ? NULL : entry;
+}
+
+static bool is_one_of(const char *entry, char *const *added)
+{
+    for (; *added; added++) {
+        size_t name = (size_t)(strchr(*added, '=') - *added) + 1;
+        if (!strncmp(entry, *added, name)) return true;
+    }
+    return false;
+}
+
+/* The present environment with `added` in it; only the array is allocated. */
+static char **environment_with(char *const *added)
+{
+    size_t count = 0, extra = 0;
+    while (environ[count])
+        count++;
+    while (added[extra])
+        extra++;
+    char **result = malloc((count + extra + 1) * sizeof *result);
+    if (!result) return NULL;
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!is_one_of(environ[i], added)) result[used++] = environ[i];
+    for (size_t i = 0; i <= extra; i++)
+        result[used++] = added[i];
+    return result;
+}
+
+enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error)
+{
+    char *added[4] = {prepended("LD_PRELOAD", launch->library), NULL};
+    char *session;
+    bool complete =
+        added[0] && asprintf(&session, "%s=%c;%s", MP_SESSION_VARIABLE, MP_SESSION_VERSION, launch->socket_path) >= 0;
+    if (complete) added[1] = session;
+    if (complete && launch->python_folder) complete = (added[2] = prepended("PYTHONPATH", launch->python_folder));
+    char **environment = complete ? environment_with(added) : NULL;
+    *exec_errno = 0;
+    enum mp_status status = MP_OK;
+    if (!environment) {
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for the command's environment");
+    } else {
+        posix_spawnattr_t attributes;
+        sigset_t none;
+        sigemptyset(&none);
+        posix_spawnattr_init(&attributes);
+        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setsigdefault(&attributes, &launch->default_signals);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        *exec_errno = posix_spawnp(pid, launch->command[0], NULL, &attributes, launch->command, environment);
+        posix_spawnattr_destroy(&attributes);
+        errno = *exec_errno;
+        if (*exec_errno) status = mp_fail_errno(error, "cannot run %s", launch->command[0]);
+    }
+    free(environment);
+    for (size_t i = 0; i < 3; i++)
+        free(added[i]);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* Starting the command under the recorder. */
+#ifndef MP_COLLECT_LAUNCH_H
+#define MP_COLLECT_LAUNCH_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* Where libmemprof.so and the Python module are: beside the program that runs, in its ../lib/memprof and
+ * ../share/memprof, else where they were installed. Both are freed by the caller; *python_folder may be NULL. */
+enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error);
+
+struct mp_launch {
+    char *const *command; /* NULL-terminated */
+    const char *library, *python_folder, *socket_path;
+    sigset_t default_signals; /* those that the caller ignores and the command must not */
+};
+
+/* Starts the command with no signal blocked. On failure *exec_errno says why it could not be executed. */
+enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error);
+
+#endif

@@ -1,0 +1,188 @@
+#include "collect/ledger.h"
+
+#include <stdlib.h>
+
+static uint64_t key_of(uint16_t track, uint64_t address)
+{
+    return address ^ (uint64_t)(track + 1) << 56;
+}
+
+struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track)
+{
+    if (track >= MP_LEDGER_TRACKS) return NULL;
+    for (size_t i = ledger->tracks.count; i <= track; i++) {
+        struct mp_ledger_track fresh = {.reserved_bytes = MP_BYTES_UNKNOWN};
+        if (!mp_vec_push(&ledger->tracks, fresh)) return NULL;
+    }
+    return &ledger->tracks.at[track];
+}
+
+static enum mp_status no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "out of memory while following live blocks");
+}
+
+static bool take_slot(struct mp_ledger *ledger, uint32_t *slot)
+{
+    if (ledger->free_slots.count) {
+        *slot = ledger->free_slots.at[--ledger->free_slots.count];
+        return true;
+    }
+    struct mp_base_block none = {.track = MP_LEDGER_SLOT_FREE};
+    if (!mp_vec_push(&ledger->blocks, none)) return false;
+    *slot = (uint32_t)(ledger->blocks.count - 1);
+    return true;
+}
+
+static void subtract(struct mp_ledger_track *track, uint64_t bytes)
+{
+    track->bytes -= bytes;
+    track->blocks--;
+}
+
+enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event, struct mp_event *missed,
+                               struct mp_error *error)
+{
+    struct mp_ledger_track *track = mp_ledger_track(ledger, event->track);
+    if (missed) missed->type = MP_EVENT_NONE;
+    if (!track) return no_memory(error);
+    bool added;
+    uint64_t *value = mp_map_insert(&ledger->by_address, key_of(event->track, event->address), &added);
+    if (!value) return no_memory(error);
+    uint32_t slot;
+    if (added) {
+        if (!take_slot(ledger, &slot)) return no_memory(error);
+        *value = slot;
+    } else {
+        slot = (uint32_t)*value;
+        const struct mp_base_block *before = &ledger->blocks.at[slot];
+        subtract(track, before->bytes);
+        ledger->missed_frees++;
+        if (missed)
+            *missed = (struct mp_event){.time_ns = event->time_ns,
+                                        .address = before->address,
+                                        .bytes = before->bytes,
+                                        .block = before->block,
+                                        .thread = event->thread,
+                                        .track = event->track,
+                                        .type = MP_EVENT_FREE};
+    }
+    event->block = ledger->next_block++;
+    ledger->blocks.at[slot] = (struct mp_base_block){.block = event->block,
+                                                     .address = event->address,
+                                                     .bytes = event->bytes,
+                                                     .birth_ns = event->time_ns,
+                                                     .stack = event->stack,
+                                                     .track = event->track,
+                                                     .kind = event->kind};
+    track->blocks++;
+    track->bytes += event->bytes;
+    if (track->bytes > track->peak_since_reset_bytes) track->peak_since_reset_bytes = track->bytes;
+    if (track->bytes > track->peak_bytes) {
+        track->peak_bytes = track->bytes;
+        track->peak_ns = event->time_ns;
+        track->peak_step = ledger->steps;
+    }
+    return MP_OK;
+}
+
+enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, bool *known, struct mp_error *error)
+{
+    struct mp_ledger_track *track = mp_ledger_track(ledger, event->track);
+    uint64_t slot;
+    if (!track) return no_memory(error);
+    *known = mp_map_remove(&ledger->by_address, key_of(event->track, event->address), &slot);
+    if (!*known) {
+        event->block = ledger->next_block++;
+        ledger->unknown_frees++;
+        return MP_OK;
+    }
+    struct mp_base_block *block = &ledger->blocks.at[slot];
+    event->block = block->block;
+    event->bytes = block->bytes;
+    subtract(track, block->bytes);
+    block->track = MP_LEDGER_SLOT_FREE;
+    return mp_vec_push(&ledger->free_slots, (uint32_t)slot) ? MP_OK : no_memory(error);
+}
+
+bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t address)
+{
+    return mp_map_find(&ledger->by_address, key_of(track, address)) != NULL;
+}
+
+void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t bytes, uint64_t total)
+{
+    /* Threads may report out of order where the allocator does not hold its lock: then single events disagree and later
+     * ones agree again. Only a difference that stays for many events in a row is one. */
+    enum { STREAK = 64 };
+    struct mp_ledger_track *track = mp_ledger_track(ledger, number);
+    if (!track) return;
+    ledger->totals_checked++;
+    if (!track->total_known) {
+        track->total_known = true;
+        track->total_seen = total;
+        return;
+    }
+    track->total_seen += (uint64_t)bytes;
+    uint64_t drift = total - track->total_seen;
+    if (!drift) {
+        track->total_streak = 0;
+        return;
+    }
+    track->total_streak = drift == track->total_drift ? track->total_streak + 1 : 1;
+    track->total_drift = drift;
+    if (track->total_streak < STREAK) return;
+    ledger->totals_wrong += track->total_streak;
+    track->total_seen = total;
+    track->total_streak = 0;
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const struct mp_base_block *a = left, *b = right;
+    return a->block < b->block ? -1 : a->block > b->block;
+}
+
+enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_block **blocks, size_t *count,
+                              struct mp_error *error)
+{
+    *count = 0;
+    *blocks = malloc((ledger->by_address.count + 1) * sizeof **blocks);
+    if (!*blocks) return no_memory(error);
+    for (size_t i = 0; i < ledger->blocks.count; i++)
+        if (ledger->blocks.at[i].track != MP_LEDGER_SLOT_FREE) (*blocks)[(*count)++] = ledger->blocks.at[i];
+    qsort(*blocks, *count, sizeof **blocks, by_number);
+    return MP_OK;
+}
+
+enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_block *blocks, size_t count,
+                                 struct mp_error *error)
+{
+    mp_map_clear(&ledger->by_address);
+    ledger->blocks.count = ledger->free_slots.count = 0;
+    for (size_t i = 0; i < ledger->tracks.count; i++)
+        ledger->tracks.at[i].bytes = ledger->tracks.at[i].blocks = 0;
+    uint64_t next = ledger->next_block;
+    for (size_t i = 0; i < count; i++) {
+        struct mp_event event = {.time_ns = blocks[i].birth_ns,
+                                 .address = blocks[i].address,
+                                 .bytes = blocks[i].bytes,
+                                 .stack = blocks[i].stack,
+                                 .track = blocks[i].track,
+                                 .kind = blocks[i].kind};
+        ledger->next_block = blocks[i].block;
+        enum mp_status status = mp_ledger_alloc(ledger, &event, NULL, error);
+        if (status) return status;
+        if (ledger->next_block > next) next = ledger->next_block;
+    }
+    ledger->next_block = next;
+    return MP_OK;
+}
+
+void mp_ledger_free_all(struct mp_ledger *ledger)
+{
+    mp_map_free(&ledger->by_address);
+    mp_vec_free(&ledger->blocks);
+    mp_vec_free(&ledger->free_slots);
+    mp_vec_free(&ledger->tracks);
+}

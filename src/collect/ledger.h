@@ -1,0 +1,60 @@
+/*
+ * What is live: the blocks of a recording as its events arrive, one by one in order of time, in memory bounded by the
+ * live blocks. The collector numbers blocks by it, checks the allocator's own totals against it, and answers questions
+ * from it. One thread at a time.
+ */
+#ifndef MP_COLLECT_LIVE_H
+#define MP_COLLECT_LIVE_H
+
+#include "base/error.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "format/recording.h"
+
+struct mp_ledger_track {
+    uint64_t bytes, blocks;
+    uint64_t peak_bytes, peak_ns;    /* since the recording's start */
+    uint64_t peak_step;              /* steps begun before the peak: 0 is "before the first" */
+    uint64_t peak_since_reset_bytes; /* what statistics answer */
+    uint64_t reserved_bytes;         /* last told by the allocator; MP_BYTES_UNKNOWN */
+    /* The allocator's own total less ours, once both are known: must not move. See mp_ledger_check_total(). */
+    bool total_known;
+    uint64_t total_seen, total_drift, total_streak;
+};
+
+struct mp_ledger {
+    struct mp_map by_address;            /* key: track and address; value: index into blocks */
+    MP_VEC(struct mp_base_block) blocks; /* slots; a free one has track MP_LEDGER_SLOT_FREE */
+    MP_VEC(uint32_t) free_slots;
+    MP_VEC(struct mp_ledger_track) tracks;
+    uint64_t next_block; /* the number of the next new block */
+    uint64_t steps;
+    uint64_t unknown_frees, missed_frees, totals_checked, totals_wrong;
+};
+
+#define MP_LEDGER_SLOT_FREE UINT16_MAX
+#define MP_LEDGER_TRACKS    255 /* a track number takes the top byte of a key */
+
+/* A block begins at event->address: fills event->block. Where the address is still live on that track, its free was
+ * missed: *missed (may be NULL) then holds the free event that must come before, with type MP_EVENT_NONE otherwise. */
+enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event, struct mp_event *missed,
+                               struct mp_error *error);
+/* A block ends: fills event->block and event->bytes. One that was never seen to begin gets a number of its own and
+ * keeps event->bytes; *known says which it was. */
+enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, bool *known, struct mp_error *error);
+/* True where a block of that track begins at that address. */
+bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t address);
+
+/* A total that the allocator told with an event of `bytes` (signed) that was just applied. */
+void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t track, int64_t bytes, uint64_t total);
+
+struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track); /* NULL: no such number */
+/* The live blocks in the order of their numbers, copied to *blocks (freed by the caller). */
+enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_block **blocks, size_t *count,
+                              struct mp_error *error);
+/* What is live becomes these blocks, whatever was before; the next new block's number follows on the highest. */
+enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_block *blocks, size_t count,
+                                 struct mp_error *error);
+void mp_ledger_free_all(struct mp_ledger *ledger);
+
+#endif

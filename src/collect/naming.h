@@ -1,0 +1,21 @@
+/* Names of snapshot files. Pure but for the environment of the process in question; any thread. */
+#ifndef MP_COLLECT_NAMING_H
+#define MP_COLLECT_NAMING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mp_naming {
+    const char *pattern; /* absolute; %p pid, %r rank, %h host, %t time, %c cycle, %% */
+    const char *host;
+    uint64_t start_unix_s;
+};
+
+/* True where two processes can never get one name from the pattern. */
+bool mp_naming_tells_processes_apart(const char *pattern);
+
+/* The file of process `pid`; freed by the caller, NULL where memory is short. `number` 0 is the name as given; n > 0
+ * is the n-th of those that must differ: run.mp, run.PID.mp, run.PID.2.mp, ... */
+char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned number);
+
+#endif

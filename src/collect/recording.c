@@ -1,0 +1,177 @@
+#include "collect/recording_parts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define WRITE_AFTER_NS  (2 * MP_NS_PER_SECOND)
+#define SAMPLE_EVERY_NS (50 * MP_NS_PER_MS)
+
+struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
+                                      void *name_context, struct mp_error *error)
+{
+    struct mp_recording *recording = calloc(1, sizeof *recording);
+    if (!recording || (symbols && mp_symbols_open(&recording->symbols, error))) {
+        free(recording);
+        mp_spool_file_close(spool, true);
+        if (symbols && recording) return NULL;
+        mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+        return NULL;
+    }
+    recording->spool = *spool;
+    *spool = (struct mp_spool_file){.fd = -1};
+    recording->window_open = !paused;
+    recording->name = name;
+    recording->name_context = name_context;
+    snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
+    return recording;
+}
+
+uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monotonic_ns)
+{
+    uint64_t start = recording->spool.header->monotonic_ns;
+    return monotonic_ns > start ? monotonic_ns - start : 0;
+}
+
+bool mp_recording_check(struct mp_recording *recording, enum mp_status status, const struct mp_error *error)
+{
+    if (status && !recording->failed) {
+        recording->failed = status;
+        recording->failure = *error;
+        atomic_store(&recording->spool.header->collector_left, 1); /* nobody waits for a file that is over */
+    }
+    return !status;
+}
+
+void mp_recording_note(struct mp_recording *recording, const char *text)
+{
+    uint32_t id = mp_intern_text(&recording->tables.strings, text);
+    for (size_t i = 0; i < recording->notes.count; i++)
+        if (recording->notes.at[i] == id) return;
+    if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->notes, id);
+}
+
+static void sample_one(struct mp_recording *recording, const char *counter, uint64_t now, uint64_t value,
+                       uint64_t *last)
+{
+    if (value == *last) return;
+    uint32_t id = mp_intern_text(&recording->tables.strings, counter);
+    struct mp_sample sample = {.time_ns = mp_recording_time(recording, now), .counter = id, .value = value};
+    if (id != MP_INTERN_FAILED && mp_vec_push(&recording->samples, sample)) *last = value;
+}
+
+/* Resident and shared memory of the process, from /proc/PID/statm (pages). */
+static void sample_memory(struct mp_recording *recording)
+{
+    uint64_t now = mp_clock_monotonic_ns();
+    if (now - recording->last_sample_ns < SAMPLE_EVERY_NS) return;
+    recording->last_sample_ns = now;
+    char path[64], text[128];
+    snprintf(path, sizeof path, "/proc/%u/statm", recording->spool.header->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    unsigned long long resident, shared;
+    if (length <= 0) return;
+    text[length] = '\0';
+    if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || !resident) return;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    sample_one(recording, "cpu/resident", now, resident * page, &recording->resident_bytes);
+    sample_one(recording, "cpu/shared", now, shared * page, &recording->shared_bytes);
+}
+
+static void read_notes(struct mp_recording *recording)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    uint64_t count = atomic_load_explicit(&spool->note_count, memory_order_acquire);
+    for (; recording->notes_read < count && recording->notes_read < MP_SPOOL_NOTES; recording->notes_read++) {
+        char text[MP_SPOOL_NOTE_TEXT + 1] = {0};
+        memcpy(text, spool->notes[recording->notes_read], MP_SPOOL_NOTE_TEXT);
+        mp_recording_note(recording, text);
+    }
+}
+
+bool mp_recording_round(struct mp_recording *recording, bool process_ended)
+{
+    if (recording->failed) return false;
+    struct mp_spool_header *spool = recording->spool.header;
+    atomic_store(&spool->rung, 0);
+    if (!process_ended) {
+        if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
+        sample_memory(recording);
+    }
+    bool pressing = mp_drain_is_pressing(spool);
+    mp_drain_take(&recording->drain, spool, process_ended, mp_recording_take, recording);
+    if (recording->failed) return false;
+    read_notes(recording);
+    bool first = recording->pending.count && !recording->writer;
+    bool late = mp_clock_monotonic_ns() - recording->last_write_ns >= WRITE_AFTER_NS;
+    bool something = recording->pending.count || (recording->writer && recording->samples.count);
+    if (!(pressing || process_ended || first || (late && something))) return true;
+    struct mp_error error;
+    return mp_recording_check(recording, mp_recording_write(recording, &error), &error);
+}
+
+static void summarise(struct mp_recording *recording, struct mp_recording_summary *summary)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    summary->events = recording->events;
+    summary->dropped = mp_recording_dropped(recording->spool.header);
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
+        const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];
+        if (*summary->track_id && track->peak_bytes <= summary->track.peak_bytes) continue;
+        summary->track = *track;
+        size_t length;
+        uint32_t name = mp_tables_spool_string(&recording->tables, tracks[i].name);
+        const char *pool = mp_intern_get(&recording->tables.strings, name, &length);
+        mp_format_track_id(summary->track_id, sizeof summary->track_id, tracks[i].device_type, tracks[i].device_index,
+                           tracks[i].layer, pool, length);
+    }
+}
+
+void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, const char *text,
+                         struct mp_recording_summary *summary)
+{
+    *summary = (struct mp_recording_summary){0};
+    how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
+    mp_recording_round(recording, true);
+    struct mp_error error;
+    if (recording->writer && !recording->failed) {
+        mp_recording_check(recording, mp_recording_write_end(recording, &how, text, &error), &error);
+        summary->duration_ns = how.time_ns;
+    }
+    struct stat facts;
+    if (recording->path && stat(recording->path, &facts) == 0) summary->file_bytes = (uint64_t)facts.st_size;
+    summarise(recording, summary);
+    summary->path = recording->path;
+    recording->path = NULL;
+    summary->failed = recording->failed;
+    summary->failure = recording->failure;
+    /* What a full disk did not take stays in the spool for `memprof recover`. */
+    mp_recording_free(recording, !recording->failed);
+}
+
+void mp_recording_free(struct mp_recording *recording, bool remove_spool)
+{
+    if (!recording) return;
+    mp_writer_abandon(recording->writer);
+    if (recording->symbols) mp_symbols_close(recording->symbols);
+    if (recording->spool.header) {
+        atomic_store(&recording->spool.header->collector_left, 1);
+        mp_spool_file_wake(&recording->spool);
+    }
+    mp_spool_file_close(&recording->spool, remove_spool);
+    mp_tables_free(&recording->tables);
+    mp_ledger_free_all(&recording->ledger);
+    mp_vec_free(&recording->pending);
+    mp_vec_free(&recording->pending_live);
+    mp_vec_free(&recording->samples);
+    mp_vec_free(&recording->notes);
+    free(recording->path);
+    free(recording);
+}

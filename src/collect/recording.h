@@ -1,0 +1,76 @@
+/*
+ * One process being recorded: from its spool, through what is live, into its snapshot file. The same steps serve the
+ * running collector and `memprof recover`, which begins with what a file already holds. One thread at a time.
+ */
+#ifndef MP_COLLECT_RECORDING_H
+#define MP_COLLECT_RECORDING_H
+
+#include "base/error.h"
+#include "collect/drain.h"
+#include "collect/ledger.h"
+#include "collect/spool_file.h"
+#include "collect/symbols.h"
+#include "collect/tables.h"
+#include "format/writer.h"
+
+struct mp_recording;
+
+/* Creates the snapshot file's name and descriptor when the first events come; the path is allocated. */
+typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
+                                         struct mp_error *error);
+
+struct mp_recording {
+    struct mp_spool_file spool; /* owned; the header is the process's identity, its texts serve as those of the file */
+    struct mp_drain drain;
+    struct mp_tables tables;
+    struct mp_ledger ledger;
+    struct mp_symbols *symbols; /* NULL: not wanted */
+    char root[64];              /* /proc/PID/root: where the process's paths begin */
+
+    mp_recording_name *name;
+    void *name_context;
+    struct mp_writer *writer; /* NULL until there is something to write */
+    char *path;               /* of the file, owned; NULL likewise */
+    enum mp_status failed;    /* the file could not be written any further; failure says why */
+    struct mp_error failure;
+
+    MP_VEC(struct mp_event) pending; /* taken, not yet written */
+    MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
+    MP_VEC(struct mp_sample) samples;
+    MP_VEC(uint32_t) notes; /* of the file, as string ids */
+    uint64_t notes_read;
+    uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
+    uint64_t resident_bytes, shared_bytes; /* last sampled */
+    bool window_open;                      /* events go to the file; else only what is live is followed */
+};
+
+/* How a finished recording reads in one line. */
+struct mp_recording_summary {
+    char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
+    uint64_t events, dropped, file_bytes, duration_ns;
+    struct mp_ledger_track track; /* the track with the highest peak, and its id */
+    char track_id[MP_ID_TEXT];
+    enum mp_status failed;
+    struct mp_error failure;
+};
+
+/* Takes over the spool. `paused`: the window opens with the first start event. */
+struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
+                                      void *name_context, struct mp_error *error);
+
+/* One round: gives the spool space, takes what has happened, answers questions, samples the process's memory, and
+ * writes where it is time. False where the file can no longer be written (recording->failure). */
+bool mp_recording_round(struct mp_recording *recording, bool process_ended);
+
+/* Everything that is still in the spool, symbols, coverage, the end; closes the file and removes the spool. `how`
+ * without its text and time; `text` says it in words. */
+void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, const char *text,
+                         struct mp_recording_summary *summary);
+
+/* Pushes a sentence to the file's notes. */
+void mp_recording_note(struct mp_recording *recording, const char *text);
+
+/* Frees everything; a file not finished stays as it is (cut). */
+void mp_recording_free(struct mp_recording *recording, bool remove_spool);
+
+#endif

@@ -1,0 +1,26 @@
+/* What the parts of a recording call of each other: taking records (recording_take.c), writing the file
+ * (recording_write.c), the rounds and the end (recording.c). Not for others. */
+#ifndef MP_COLLECT_RECORDING_PARTS_H
+#define MP_COLLECT_RECORDING_PARTS_H
+
+#include "collect/recording.h"
+
+/* A moment of CLOCK_MONOTONIC as time of the recording. */
+uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monotonic_ns);
+/* Keeps the first failure. True where status is MP_OK. */
+bool mp_recording_check(struct mp_recording *recording, enum mp_status status, const struct mp_error *error);
+
+/* One record of a ring becomes events, an answer, a change of the window. The drain's visitor. */
+bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *record);
+
+/* Names and modules that the spool has and we have not. */
+enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error);
+/* Everything that was taken goes to the file; then the rings get their room back. */
+enum mp_status mp_recording_write(struct mp_recording *recording, struct mp_error *error);
+enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error);
+/* Symbols, coverage, the process's end, the index. */
+enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_exit *how, const char *text,
+                                      struct mp_error *error);
+uint64_t mp_recording_dropped(const struct mp_spool_header *spool);
+
+#endif

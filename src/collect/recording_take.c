@@ -1,0 +1,163 @@
+#include "collect/recording_parts.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EVENTS_OF_A_RECORD 3 /* at most: a free that was missed, the reserved total, the event itself */
+
+static bool remember_live(struct mp_recording *recording)
+{
+    recording->pending_live.count = 0;
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++)
+        if (!mp_vec_push(&recording->pending_live, recording->ledger.tracks.at[i].bytes)) return false;
+    return true;
+}
+
+static enum mp_status keep(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    if (!recording->window_open) return MP_OK;
+    if (!mp_vec_push(&recording->pending, *event)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    recording->events++;
+    recording->events_since_base++;
+    return MP_OK;
+}
+
+static void answer(struct mp_recording *recording, const struct mp_record *record)
+{
+    struct mp_spool_answer *answer = &recording->spool.header->answer;
+    const struct mp_ledger_track *found = NULL;
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
+        const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];
+        if (record->track == MP_RECORD_ALL_TRACKS ? !found || track->peak_bytes > found->peak_bytes
+                                                  : record->track == i)
+            found = track;
+    }
+    atomic_store(&answer->live_bytes, found ? found->bytes : 0);
+    atomic_store(&answer->peak_bytes, found ? found->peak_since_reset_bytes : 0);
+    atomic_store(&answer->live_blocks, found ? found->blocks : 0);
+    atomic_store(&answer->found, found != NULL);
+    atomic_store(&answer->answered, (uint32_t)record->bytes);
+    syscall(SYS_futex, &answer->answered, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void reset_peaks(struct mp_recording *recording, uint16_t track)
+{
+    for (size_t i = 0; i < recording->ledger.tracks.count; i++)
+        if (track == MP_RECORD_ALL_TRACKS || track == i)
+            recording->ledger.tracks.at[i].peak_since_reset_bytes = recording->ledger.tracks.at[i].bytes;
+}
+
+static enum mp_status take_reserved(struct mp_recording *recording, const struct mp_event *cause, uint64_t reserved,
+                                    struct mp_error *error)
+{
+    struct mp_ledger_track *track = mp_ledger_track(&recording->ledger, cause->track);
+    if (!track || reserved == MP_RECORD_TOTAL_UNKNOWN || track->reserved_bytes == reserved) return MP_OK;
+    track->reserved_bytes = reserved;
+    struct mp_event event = {.time_ns = cause->time_ns,
+                             .bytes = reserved,
+                             .thread = cause->thread,
+                             .track = cause->track,
+                             .type = MP_EVENT_RESERVED};
+    return keep(recording, &event, error);
+}
+
+static enum mp_status take_block(struct mp_recording *recording, const struct mp_record *record, struct mp_event *event,
+                                 struct mp_error *error)
+{
+    struct mp_ledger *ledger = &recording->ledger;
+    bool known = true, is_alloc = record->type == MP_EVENT_ALLOC;
+    if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_has(ledger, event->track, event->address))
+        return MP_OK;
+    struct mp_event missed = {.type = MP_EVENT_NONE};
+    enum mp_status status =
+        is_alloc ? mp_ledger_alloc(ledger, event, &missed, error) : mp_ledger_free(ledger, event, &known, error);
+    if (!status && missed.type) status = keep(recording, &missed, error);
+    if (!status) status = take_reserved(recording, event, record->total_reserved, error);
+    if (!status) status = keep(recording, event, error);
+    if (!status && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN && event->bytes != MP_BYTES_UNKNOWN)
+        mp_ledger_check_total(ledger, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
+                              record->total_allocated);
+    return status;
+}
+
+static enum mp_status take_window(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    bool opens = event->type == MP_EVENT_START;
+    if (opens == recording->window_open) return MP_OK;
+    enum mp_status status = MP_OK;
+    if (opens) {
+        recording->window_open = true;
+        recording->pending.count = 0;
+        if (!remember_live(recording)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+        status = keep(recording, event, error);
+        if (!status) status = mp_recording_write(recording, error);
+        return status ? status : mp_recording_write_base(recording, error);
+    }
+    status = keep(recording, event, error);
+    if (!status) status = mp_recording_write(recording, error);
+    recording->window_open = false;
+    return status;
+}
+
+static enum mp_status take(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                           struct mp_error *error)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    if (!recording->pending.count && !remember_live(recording))
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    struct mp_event event = {.time_ns = mp_recording_time(recording, record->time_ns),
+                             .address = record->address,
+                             .bytes = record->bytes,
+                             .stack = record->stack,
+                             .track = record->track == MP_RECORD_ALL_TRACKS ? 0 : record->track,
+                             .type = record->type,
+                             .kind = record->kind};
+    if (event.time_ns < recording->last_event_ns) event.time_ns = recording->last_event_ns;
+    recording->last_event_ns = event.time_ns;
+    enum mp_status status = mp_tables_thread(&recording->tables, spool, ring, &event.thread, error);
+    if (!status && record->name) {
+        event.name = mp_tables_spool_string(&recording->tables, record->name);
+        if (!event.name) {
+            status = mp_recording_read_tables(recording, error);
+            event.name = mp_tables_spool_string(&recording->tables, record->name);
+        }
+    }
+    if (status) return status;
+    switch (record->type) {
+    case MP_EVENT_ALLOC:
+    case MP_EVENT_FREE:
+        return take_block(recording, record, &event, error);
+    case MP_EVENT_OOM:
+        status = take_reserved(recording, &event, record->total_reserved, error);
+        return status ? status : keep(recording, &event, error);
+    case MP_EVENT_STEP:
+        recording->ledger.steps++;
+        return keep(recording, &event, error);
+    case MP_EVENT_REGION_BEGIN:
+    case MP_EVENT_REGION_END:
+    case MP_EVENT_MARK:
+        return keep(recording, &event, error);
+    case MP_EVENT_START:
+    case MP_EVENT_STOP:
+        return take_window(recording, &event, error);
+    case MP_RECORD_STATS:
+        answer(recording, record);
+        return MP_OK;
+    case MP_RECORD_RESET_PEAK:
+        reset_peaks(recording, record->track);
+        return MP_OK;
+    default:
+        return MP_OK; /* of a newer recorder */
+    }
+}
+
+bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *record)
+{
+    struct mp_recording *recording = context;
+    struct mp_error error;
+    enum mp_status status = take(recording, ring, record, &error);
+    if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
+        status = mp_recording_write(recording, &error);
+    return mp_recording_check(recording, status, &error);
+}

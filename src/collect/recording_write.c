@@ -1,0 +1,201 @@
+#include "collect/recording_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define BASE_FACTOR 4 /* a base is written when this many events came per live block */
+
+static void add_module(void *context, uint32_t id, const char *path, const struct mp_file_id *file)
+{
+    struct mp_recording *recording = context;
+    if (!recording->symbols) return;
+    struct mp_file_id known = *file;
+    struct stat facts;
+    char full[4096];
+    snprintf(full, sizeof full, "%s%s", recording->root, path);
+    if (!known.build_id_size && stat(full, &facts) == 0) {
+        known.size = (uint64_t)facts.st_size;
+        known.inode = facts.st_ino;
+        known.mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
+    }
+    struct mp_error ignored; /* a module without symbols: its addresses stay bare */
+    (void)mp_symbols_add_module(recording->symbols, id, path, &known, access(full, R_OK) ? NULL : recording->root,
+                                &ignored);
+}
+
+enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
+{
+    return mp_tables_read(&recording->tables, recording->spool.header, add_module, recording, error);
+}
+
+static enum mp_status open_file(struct mp_recording *recording, struct mp_error *error)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    const char *command[512] = {NULL};
+    const char *at = spool->command, *end = spool->command + sizeof spool->command;
+    for (size_t i = 0; i + 1 < sizeof command / sizeof *command && at < end && *at; i++) {
+        command[i] = at;
+        at += strnlen(at, (size_t)(end - at)) + 1;
+    }
+    int fd;
+    enum mp_status status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
+    if (status) return status;
+    struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,
+                                       .monotonic_ns = spool->monotonic_ns,
+                                       .pid = spool->pid,
+                                       .host = spool->host,
+                                       .command = command,
+                                       .configuration = spool->configuration,
+                                       .spool = recording->spool.path,
+                                       .spool_id = spool->spool_id};
+    return mp_writer_open(fd, &start, &recording->writer, error);
+}
+
+enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error)
+{
+    struct mp_base_block *blocks;
+    size_t count;
+    enum mp_status status = mp_ledger_copy(&recording->ledger, &blocks, &count, error);
+    if (status) return status;
+    status = mp_writer_base(recording->writer, recording->last_event_ns, blocks, count, error);
+    free(blocks);
+    recording->events_since_base = 0;
+    return status;
+}
+
+static enum mp_status write_samples(struct mp_recording *recording, struct mp_error *error)
+{
+    if (!recording->samples.count) return MP_OK;
+    enum mp_status status =
+        mp_writer_samples(recording->writer, recording->samples.at, recording->samples.count, error);
+    recording->samples.count = 0;
+    return status;
+}
+
+static enum mp_status write_pending(struct mp_recording *recording, struct mp_error *error)
+{
+    struct mp_ring_mark marks[MP_SPOOL_RINGS_MAX];
+    size_t mark_count = mp_drain_marks(&recording->drain, marks);
+    size_t tracks = recording->pending_live.count;
+    enum mp_status status = mp_writer_events(recording->writer, recording->pending.at, recording->pending.count,
+                                             recording->pending_live.at, tracks, marks, mark_count, error);
+    recording->pending.count = 0;
+    return status;
+}
+
+enum mp_status mp_recording_write(struct mp_recording *recording, struct mp_error *error)
+{
+    recording->last_write_ns = mp_clock_monotonic_ns();
+    enum mp_status status = MP_OK;
+    if (!recording->writer && recording->pending.count) status = open_file(recording, error);
+    if (!status && recording->writer) {
+        status = mp_recording_read_tables(recording, error);
+        if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
+        if (!status) status = write_samples(recording, error);
+        if (!status && recording->pending.count) status = write_pending(recording, error);
+        if (!status &&
+            recording->events_since_base > BASE_FACTOR * recording->ledger.by_address.count + MP_CHUNK_EVENTS)
+            status = mp_recording_write_base(recording, error);
+    }
+    if (status) return status;
+    mp_drain_release(&recording->drain, recording->spool.header);
+    mp_spool_file_wake(&recording->spool);
+    return MP_OK;
+}
+
+static enum mp_status resolve_frame(struct mp_recording *recording, uint32_t id, const struct mp_wire_frame *frame,
+                                    void *vec_pointer, struct mp_error *error)
+{
+    MP_VEC(struct mp_symbol) *found = vec_pointer;
+    const struct mp_symbol_line *lines;
+    size_t count = mp_symbols_resolve(recording->symbols, frame->module, frame->address, &lines);
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        struct mp_symbol symbol = {.frame = id, .line = lines[i].line};
+        if (lines[i].function) status = mp_tables_text(&recording->tables, lines[i].function, &symbol.function, error);
+        if (!status && lines[i].file) status = mp_tables_text(&recording->tables, lines[i].file, &symbol.file, error);
+        if (!status && !mp_vec_push(found, symbol)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for symbols");
+    }
+    return status;
+}
+
+static enum mp_status write_symbols(struct mp_recording *recording, struct mp_error *error)
+{
+    if (!recording->symbols) return MP_OK;
+    const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
+    MP_VEC(struct mp_symbol) symbols = {0};
+    enum mp_status status = MP_OK;
+    for (uint64_t i = 0; i < recording->tables.done[MP_TABLE_FRAMES] && !status; i++)
+        if (frames[i].language == MP_NATIVE && frames[i].module)
+            status = resolve_frame(recording, (uint32_t)i, &frames[i], &symbols, error);
+    if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
+    if (!status && symbols.count) status = mp_writer_symbols(recording->writer, symbols.at, symbols.count, error);
+    mp_vec_free(&symbols);
+    return status;
+}
+
+uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
+{
+    uint64_t dropped = atomic_load(&spool->dropped_no_ring);
+    for (uint32_t i = 0; i < MP_SPOOL_RINGS_MAX; i++)
+        dropped += atomic_load(&spool->rings[i].dropped);
+    return dropped;
+}
+
+static enum mp_status write_coverage(struct mp_recording *recording, struct mp_exit *how, const char *text,
+                                     struct mp_error *error)
+{
+    static const struct {
+        enum mp_source bit;
+        const char *name;
+    } names[] = {{MP_SOURCE_TORCH, "torch"},
+                 {MP_SOURCE_C_API, "api"},
+                 {MP_SOURCE_CUPTI, "cupti"},
+                 {MP_SOURCE_HOOKS, "hooks"},
+                 {MP_SOURCE_NVTX, "nvtx"}};
+    const struct mp_spool_header *spool = recording->spool.header;
+    if (atomic_load(&spool->lost_stacks))
+        mp_recording_note(recording, "the tables of stacks were full: some events have no stack");
+    if (!*recording->spool.path)
+        mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
+    uint32_t sources[sizeof names / sizeof *names], source_count = 0;
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
+        if (atomic_load(&spool->sources) & names[i].bit)
+            status = mp_tables_text(&recording->tables, names[i].name, &sources[source_count++], error);
+    if (!status) status = mp_tables_text(&recording->tables, text, &how->text, error);
+    if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
+    struct mp_coverage coverage = {
+        .events = recording->events,
+        .dropped = mp_recording_dropped(spool),
+        .truncated_stacks = atomic_load(&spool->truncated_stacks),
+        .unmatched_stacks = atomic_load(&spool->unmatched_stacks),
+        .totals_checked = recording->ledger.totals_checked,
+        .totals_wrong = recording->ledger.totals_wrong,
+        .unknown_frees = recording->ledger.unknown_frees,
+        .missed_frees = recording->ledger.missed_frees,
+        .sources = sources,
+        .source_count = source_count,
+        .notes = recording->notes.at,
+        .note_count = (uint32_t)recording->notes.count,
+    };
+    return status ? status : mp_writer_coverage(recording->writer, &coverage, error);
+}
+
+enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_exit *how, const char *text,
+                                      struct mp_error *error)
+{
+    enum mp_status status = write_symbols(recording, error);
+    if (!status) status = write_coverage(recording, how, text, error);
+    if (!status) status = write_samples(recording, error);
+    if (!status) status = mp_writer_exit(recording->writer, how, error);
+    if (status) return status;
+    status = mp_writer_finish(recording->writer, error);
+    recording->writer = NULL;
+    return status;
+}

@@ -1,0 +1,355 @@
+#include "collect/recover.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct recovering {
+    struct mp_reader *reader;       /* NULL: there is no file */
+    struct mp_recording *recording; /* NULL: there is no spool */
+    struct mp_writer *writer;       /* without a spool; else the recording's */
+    struct mp_recovery *result;
+    struct mp_event *events; /* room for a chunk's events as the writer takes them */
+    bool coverage_copied, exit_copied;
+};
+
+static enum mp_status no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
+}
+
+/* ---- what the file holds, into the new one and into the recording's state -------------------------------------- */
+
+static enum mp_status copy_strings(struct recovering *recovering, const struct mp_chunk *chunk,
+                                   struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_string *strings = malloc((chunk->count + 1) * sizeof *strings);
+    if (!strings) return no_memory(error);
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < chunk->count; i++) {
+        strings[i] = (struct mp_string){.text = chunk->strings[i].text, .length = chunk->strings[i].length};
+        if (recovering->recording && mp_intern_bytes(&recovering->recording->tables.strings, strings[i].text,
+                                                     strings[i].length) == MP_INTERN_FAILED)
+            status = no_memory(error);
+    }
+    if (!status) status = mp_writer_strings(writer, strings, chunk->count, error);
+    if (!status && recovering->recording) recovering->recording->tables.strings_written += (uint32_t)chunk->count;
+    free(strings);
+    return status;
+}
+
+static enum mp_status restore_tracks(struct mp_recording *recording, const struct mp_chunk *chunk,
+                                     struct mp_error *error)
+{
+    const struct mp_wire_track *wire = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    struct mp_tables *tables = &recording->tables;
+    for (size_t i = 0; i < chunk->count; i++) {
+        const struct mp_wire_track *track = &wire[tables->done[MP_TABLE_TRACKS]++];
+        uint32_t device = chunk->tracks[i].device;
+        if (!mp_vec_extend(&tables->device_keys, (size_t)device + 1)) return no_memory(error);
+        tables->device_keys.at[device] = mp_tables_device_key(track);
+    }
+    return MP_OK;
+}
+
+static enum mp_status restore_event(struct mp_recording *recording, struct mp_event event, struct mp_error *error)
+{
+    struct mp_ledger *ledger = &recording->ledger;
+    struct mp_ledger_track *track;
+    bool known;
+    recording->events++;
+    recording->events_since_base++;
+    recording->last_event_ns = event.time_ns;
+    switch (event.type) {
+    case MP_EVENT_ALLOC:
+        ledger->next_block = event.block;
+        return mp_ledger_alloc(ledger, &event, NULL, error);
+    case MP_EVENT_FREE:
+        return mp_ledger_free(ledger, &event, &known, error);
+    case MP_EVENT_STEP:
+        ledger->steps++;
+        return MP_OK;
+    case MP_EVENT_RESERVED:
+        track = mp_ledger_track(ledger, event.track);
+        if (track) track->reserved_bytes = event.bytes;
+        return MP_OK;
+    case MP_EVENT_START:
+    case MP_EVENT_STOP:
+        recording->window_open = event.type == MP_EVENT_START;
+        return MP_OK;
+    default:
+        return MP_OK;
+    }
+}
+
+static enum mp_status copy_events(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
+                                  struct mp_error *error)
+{
+    const struct mp_event_columns *columns = &chunk->events;
+    struct mp_recording *recording = recovering->recording;
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < columns->count && !status; i++) {
+        recovering->events[i] = (struct mp_event){.time_ns = columns->time_ns[i],
+                                                  .address = columns->address[i],
+                                                  .bytes = columns->bytes[i],
+                                                  .block = columns->block[i],
+                                                  .stack = columns->stack[i],
+                                                  .name = columns->name[i],
+                                                  .thread = columns->thread[i],
+                                                  .track = columns->track[i],
+                                                  .type = columns->type[i],
+                                                  .kind = columns->kind[i]};
+        if (recording) status = restore_event(recording, recovering->events[i], error);
+    }
+    for (size_t i = 0; recording && i < chunk->mark_count; i++)
+        if (chunk->marks[i].ring < MP_SPOOL_RINGS_MAX)
+            recording->drain.next[chunk->marks[i].ring] = chunk->marks[i].sequence;
+    recovering->result->events_from_file += columns->count;
+    return status ? status
+                  : mp_writer_events(writer, recovering->events, columns->count, chunk->live_bytes,
+                                     chunk->live_bytes_count, chunk->marks, chunk->mark_count, error);
+}
+
+/* A base is what was live, whatever was lost before it. */
+static enum mp_status copy_base(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
+                                struct mp_error *error)
+{
+    if (recovering->recording && mp_ledger_restore(&recovering->recording->ledger, chunk->base, chunk->count, error))
+        return MP_NO_MEMORY;
+    if (recovering->recording) recovering->recording->events_since_base = 0;
+    return mp_writer_base(writer, chunk->time_ns, chunk->base, chunk->count, error);
+}
+
+static enum mp_status copy_devices(struct recovering *recovering, const struct mp_chunk *chunk,
+                                   struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_tables *tables = recovering->recording ? &recovering->recording->tables : NULL;
+    for (size_t i = 0; tables && i < chunk->count; i++)
+        if (!mp_vec_push(&tables->devices, chunk->devices[i])) return no_memory(error);
+    if (tables) tables->devices_written += chunk->count;
+    return mp_writer_devices(writer, chunk->devices, chunk->count, error);
+}
+
+static enum mp_status copy_threads(struct recovering *recovering, const struct mp_chunk *chunk,
+                                   struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_tables *tables = recovering->recording ? &recovering->recording->tables : NULL;
+    for (size_t i = 0; tables && i < chunk->count; i++)
+        if (!mp_vec_push(&tables->threads, chunk->threads[i])) return no_memory(error);
+    if (tables) tables->threads_written += chunk->count;
+    return mp_writer_threads(writer, chunk->threads, chunk->count, error);
+}
+
+static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
+                                 struct mp_error *error)
+{
+    struct mp_recording *recording = recovering->recording;
+    uint64_t *done = recording ? recording->tables.done : (uint64_t[MP_TABLES]){0};
+    enum mp_status status;
+    switch (chunk->kind) {
+    case MP_CHUNK_STRINGS:
+        return copy_strings(recovering, chunk, writer, error);
+    case MP_CHUNK_DEVICES:
+        return copy_devices(recovering, chunk, writer, error);
+    case MP_CHUNK_TRACKS:
+        status = recording ? restore_tracks(recording, chunk, error) : MP_OK;
+        return status ? status : mp_writer_tracks(writer, chunk->tracks, chunk->count, error);
+    case MP_CHUNK_THREADS:
+        return copy_threads(recovering, chunk, writer, error);
+    case MP_CHUNK_MODULES:
+        done[MP_TABLE_MODULES] += chunk->count;
+        return mp_writer_modules(writer, chunk->modules, chunk->count, error);
+    case MP_CHUNK_FRAMES:
+        done[MP_TABLE_FRAMES] += chunk->count;
+        return mp_writer_frames(writer, chunk->frames, chunk->count, error);
+    case MP_CHUNK_STACKS:
+        done[MP_TABLE_NODES] += chunk->count;
+        return mp_writer_stacks(writer, chunk->stacks, chunk->count, error);
+    case MP_CHUNK_EVENTS_KIND:
+        return copy_events(recovering, chunk, writer, error);
+    case MP_CHUNK_BASE:
+        return copy_base(recovering, chunk, writer, error);
+    case MP_CHUNK_SAMPLES:
+        return mp_writer_samples(writer, chunk->samples, chunk->count, error);
+    default:
+        break;
+    }
+    if (recording) return MP_OK; /* the end is written anew */
+    switch (chunk->kind) {
+    case MP_CHUNK_SYMBOLS:
+        return mp_writer_symbols(writer, chunk->symbols, chunk->count, error);
+    case MP_CHUNK_COVERAGE:
+        recovering->coverage_copied = true;
+        return mp_writer_coverage(writer, chunk->coverage, error);
+    case MP_CHUNK_EXIT:
+        recovering->exit_copied = true;
+        return mp_writer_exit(writer, chunk->how, error);
+    default:
+        return MP_OK;
+    }
+}
+
+static enum mp_status copy_file(struct recovering *recovering, struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_chunk chunk;
+    enum mp_status status;
+    recovering->events = malloc(MP_CHUNK_EVENTS * sizeof *recovering->events);
+    if (!recovering->events) return no_memory(error);
+    while (!(status = mp_reader_next(recovering->reader, &chunk, error)))
+        if ((status = copy_chunk(recovering, &chunk, writer, error))) break;
+    free(recovering->events);
+    if (status != MP_NOT_FOUND) return status;
+    recovering->result->damage = *mp_reader_damage(recovering->reader);
+    return MP_OK;
+}
+
+/* ---- the spool ------------------------------------------------------------------------------------------------- */
+
+/* True where the process that the spool belongs to still has it mapped. */
+static bool is_in_use(const struct mp_spool_file *spool)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    bool used = false;
+    snprintf(path, sizeof path, "/proc/%u/maps", spool->header->pid);
+    FILE *maps = fopen(path, "re");
+    while (maps && !used && getline(&line, &room, maps) > 0)
+        used = strstr(line, spool->path) != NULL;
+    free(line);
+    if (maps) fclose(maps);
+    return used;
+}
+
+/* The spool that belongs to the file, or that was to become it. MP_NOT_FOUND: there is none. */
+static enum mp_status open_spool(const struct mp_reader *reader, const char *path, struct mp_spool_file *spool,
+                                 struct mp_error *error)
+{
+    struct mp_error ignored;
+    char folder[PATH_MAX], output[PATH_MAX + 256], *found = NULL, *copy = strdup(path);
+    if (!copy) return no_memory(error);
+    bool resolved = realpath(dirname(copy), folder);
+    free(copy);
+    if (!resolved) return MP_NOT_FOUND;
+    if (reader) {
+        const struct mp_recording_start *start = mp_reader_start(reader);
+        if (!*start->spool || mp_spool_file_open(start->spool, spool, &ignored)) return MP_NOT_FOUND;
+        if (spool->header->spool_id != start->spool_id) {
+            mp_spool_file_close(spool, false);
+            return MP_NOT_FOUND;
+        }
+    } else {
+        copy = strdup(path);
+        if (!copy) return no_memory(error);
+        snprintf(output, sizeof output, "%s/%s", folder, basename(copy));
+        free(copy);
+        found = mp_spool_file_find(output, folder);
+        enum mp_status status = found ? mp_spool_file_open(found, spool, &ignored) : MP_NOT_FOUND;
+        free(found);
+        if (status) return MP_NOT_FOUND;
+    }
+    if (!is_in_use(spool)) return MP_OK;
+    enum mp_status status =
+        mp_fail(error, MP_INVALID, "process %u is still running and recording; recover it when it has ended",
+                spool->header->pid);
+    mp_spool_file_close(spool, false);
+    return status;
+}
+
+static const char *what_happened(const struct mp_spool_header *spool)
+{
+    const _Atomic uint32_t *word = (const _Atomic uint32_t *)&spool->collector;
+    if (!(atomic_load(word) & FUTEX_OWNER_DIED)) return "the recording was not finished by its collector";
+    return atomic_load(&spool->program_left) ? "the collector was killed; the program ran to its end"
+                                             : "the collector was killed, and the program did not end in order";
+}
+
+static void restore_ring_threads(struct mp_recording *recording)
+{
+    struct mp_tables *tables = &recording->tables;
+    const struct mp_spool_header *spool = recording->spool.header;
+    for (uint32_t ring = 0; ring < MP_SPOOL_RINGS_MAX; ring++) {
+        for (size_t i = 0; i < tables->threads.count; i++)
+            if (tables->threads.at[i].tid == spool->rings[ring].tid) tables->ring_thread[ring] = (uint32_t)i + 1;
+        /* Records that a closed window left out were released without a chunk that says so. */
+        uint64_t tail = atomic_load(&spool->rings[ring].tail);
+        if (tail > recording->drain.next[ring]) recording->drain.next[ring] = tail;
+    }
+}
+
+static enum mp_status recover_with_spool(struct recovering *recovering, struct mp_error *error)
+{
+    struct mp_recording *recording = recovering->recording;
+    enum mp_status status = MP_OK;
+    if (recovering->reader) {
+        int fd;
+        status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
+        if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
+        if (!status) status = copy_file(recovering, recording->writer, error);
+    }
+    if (status) {
+        mp_recording_free(recording, false);
+        return status;
+    }
+    restore_ring_threads(recording);
+    const char *text = what_happened(recording->spool.header);
+    mp_recording_note(recording, "recovered from what a killed collector left");
+    mp_recording_finish(recording, (struct mp_exit){.known = false}, text, &recovering->result->summary);
+    if (!recovering->result->summary.failed) return MP_OK;
+    *error = recovering->result->summary.failure;
+    return recovering->result->summary.failed;
+}
+
+static enum mp_status recover_alone(struct recovering *recovering, mp_recording_name *name, void *name_context,
+                                    struct mp_error *error)
+{
+    int fd;
+    struct mp_recording_summary *summary = &recovering->result->summary;
+    enum mp_status status = name(name_context, NULL, &summary->path, &fd, error);
+    if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recovering->writer, error);
+    if (!status) status = copy_file(recovering, recovering->writer, error);
+    summary->events = recovering->result->events_from_file;
+    if (!status && !recovering->coverage_copied) {
+        struct mp_coverage coverage = {.events = summary->events};
+        status = mp_writer_coverage(recovering->writer, &coverage, error);
+    }
+    if (!status && !recovering->exit_copied) {
+        struct mp_exit how = {.known = false};
+        status = mp_writer_exit(recovering->writer, &how, error);
+    }
+    if (status) {
+        mp_writer_abandon(recovering->writer);
+        return status;
+    }
+    summary->file_bytes = mp_writer_bytes(recovering->writer);
+    return mp_writer_finish(recovering->writer, error);
+}
+
+enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_context, struct mp_recovery *recovery,
+                          struct mp_error *error)
+{
+    struct recovering recovering = {.result = recovery};
+    struct mp_spool_file spool;
+    *recovery = (struct mp_recovery){0};
+    enum mp_status status = mp_reader_open(path, &recovering.reader, error);
+    recovery->had_file = !status;
+    if (status && !(status == MP_IO && error->sys_errno == ENOENT)) return status;
+    struct mp_error spool_error;
+    enum mp_status found = open_spool(recovering.reader, path, &spool, &spool_error);
+    recovery->had_spool = !found;
+    if (!found) {
+        recovering.recording = mp_recording_new(&spool, true, false, name, name_context, error);
+        status = recovering.recording ? recover_with_spool(&recovering, error) : error->status;
+    } else if (found != MP_NOT_FOUND) {
+        *error = spool_error;
+        status = found;
+    } else if (recovery->had_file) {
+        status = recover_alone(&recovering, name, name_context, error);
+    }
+    mp_reader_close(recovering.reader);
+    return status;
+}

@@ -1,0 +1,39 @@
+/*
+ * The collector's side of a spool: making it, giving it space, opening one that was left behind.
+ *
+ * All space is given by fallocate() before the recorder may touch it: a hole on a full file system would be SIGBUS in
+ * the user's program. One thread at a time; the thread that creates a spool must live as long as the collector does
+ * (it holds the robust mutex by which the recorder sees that somebody reads).
+ */
+#ifndef MP_COLLECT_SPOOL_FILE_H
+#define MP_COLLECT_SPOOL_FILE_H
+
+#include "base/error.h"
+#include "wire/spool.h"
+
+struct mp_spool_file {
+    int fd;                         /* -1 where not open */
+    char *path;                     /* "" for a memfd */
+    struct mp_spool_header *header; /* base of the mapping */
+    uint64_t bytes;
+    bool cannot_grow; /* the file system is full: what is committed is all there will be */
+};
+
+/* A fresh spool in the first folder that takes it: $XDG_RUNTIME_DIR, /dev/shm, `output_folder` on a local file system;
+ * else in memory without a name. `header` gives pid, times, texts. */
+enum mp_status mp_spool_file_create(const struct mp_spool_header *header, const char *output_folder,
+                                    struct mp_spool_file *spool, struct mp_error *error);
+/* Commits more wherever less than half is left. Returns true where anything was added. */
+bool mp_spool_file_grow(struct mp_spool_file *spool);
+/* Moves the futex word on which a waiting recorder sleeps. */
+void mp_spool_file_wake(struct mp_spool_file *spool);
+
+/* One that a killed collector left: mapped for reading and emptying. */
+enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error);
+/* The path of a left spool whose output was `output` (absolute), in the folders above; freed by the caller; NULL. */
+char *mp_spool_file_find(const char *output, const char *output_folder);
+
+/* Unmaps and closes; `remove` also deletes the file. */
+void mp_spool_file_close(struct mp_spool_file *spool, bool remove);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * Functions, files and lines of native frames. Each file is opened when its module is first seen and stays open, so
+ * that a program may delete or replace it later; what was replaced before gives no symbols, never wrong ones. The
+ * network is never asked. One thread at a time.
+ */
+#ifndef MP_COLLECT_SYMBOLS_H
+#define MP_COLLECT_SYMBOLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/file_id.h"
+
+#define MP_SYMBOL_MODULES_MAX (1u << 20) /* module ids are below */
+
+/* One source-level frame. C++ names are demangled and whole; template arguments make some of them very long. */
+struct mp_symbol_line {
+    const char *function; /* NULL: the address is in no function that is known */
+    const char *file;     /* NULL: unknown */
+    uint32_t line;        /* 0: unknown */
+};
+
+struct mp_symbols;
+
+enum mp_status mp_symbols_open(struct mp_symbols **symbols, struct mp_error *error);
+
+/*
+ * Module `module` is the file at `path` as the program names it; `root` (may be NULL) is put in front of it, such as
+ * /proc/PID/root. `id` is what the program found when it loaded the file: a build-id on both sides decides, else size,
+ * inode and modification time; NULL trusts the path. A path that is not absolute ("[vdso]") is no file.
+ *
+ * A file that cannot be used is no error: its addresses have no symbols, and mp_symbols_note() says why. Adding an id
+ * again replaces it.
+ */
+enum mp_status mp_symbols_add_module(struct mp_symbols *symbols, uint32_t module, const char *path,
+                                     const struct mp_file_id *id, const char *root, struct mp_error *error);
+
+/* Why the module has no symbols, as a sentence without a full stop; NULL where there is nothing to say. */
+const char *mp_symbols_note(const struct mp_symbols *symbols, uint32_t module);
+
+/*
+ * The source-level frames of a return address, innermost (most inlined) first; `offset` is the address less the load
+ * bias, and the call before it is looked up. Returns their number: 0 where nothing is known. *lines is valid until the
+ * next call with `symbols`, its texts until mp_symbols_close().
+ */
+size_t mp_symbols_resolve(struct mp_symbols *symbols, uint32_t module, uint64_t offset,
+                          const struct mp_symbol_line **lines);
+
+void mp_symbols_close(struct mp_symbols *symbols);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * Carries a spool's tables over into a snapshot file: strings, modules, frames, stacks, tracks with their devices, and
+ * threads. Entries keep their numbers but for strings, which the file numbers anew because the collector adds its own.
+ * One thread at a time.
+ */
+#ifndef MP_COLLECT_TABLES_H
+#define MP_COLLECT_TABLES_H
+
+#include "base/error.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "format/recording.h"
+#include "format/writer.h"
+#include "wire/spool.h"
+
+struct mp_tables {
+    struct mp_intern strings; /* the file's, in its numbering */
+    uint32_t strings_written;
+    struct mp_map spool_strings; /* spool id + 1 to file id */
+    uint64_t seen[MP_TABLES];    /* per spool table: entries (bytes of strings) there were at the last reading */
+    uint64_t done[MP_TABLES];    /* per spool table: entries in the file; of strings, bytes read */
+    MP_VEC(struct mp_device) devices;
+    MP_VEC(uint16_t) device_keys; /* type << 8 | index + 1, per device */
+    size_t devices_written;
+    MP_VEC(struct mp_thread_info) threads;
+    size_t threads_written;
+    uint32_t ring_thread[MP_SPOOL_RINGS_MAX]; /* the thread number + 1 last seen on each ring */
+};
+
+/* What tells a track's device from others: its type and index. */
+uint16_t mp_tables_device_key(const struct mp_wire_track *track);
+
+/* The number of the thread that now owns the ring. */
+enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
+                                uint32_t *thread, struct mp_error *error);
+/* The file's number of a string of the spool (0 where it is not known), of a text. */
+uint32_t mp_tables_spool_string(const struct mp_tables *tables, uint32_t spool_id);
+enum mp_status mp_tables_text(struct mp_tables *tables, const char *text, uint32_t *id, struct mp_error *error);
+
+/* Called for each module that is new. */
+typedef void mp_tables_module_seen(void *context, uint32_t id, const char *path, const struct mp_file_id *file);
+
+/* Looks how far each table goes and reads new strings. What every record taken so far names is then known. */
+enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
+                              void *context, struct mp_error *error);
+/* Writes what the last reading saw. */
+enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
+                               struct mp_error *error);
+void mp_tables_free(struct mp_tables *tables);
+
+#endif

@@ -1,0 +1,68 @@
+#include "wire/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum field_type { FIELD_BOOL, FIELD_U32 };
+
+static const struct field {
+    const char *key;
+    enum field_type type;
+    size_t offset;
+} fields[] = {
+    {"native", FIELD_BOOL, offsetof(struct mp_record_config, native_stacks)},
+    {"python", FIELD_BOOL, offsetof(struct mp_record_config, python_stacks)},
+    {"free_stacks", FIELD_BOOL, offsetof(struct mp_record_config, free_stacks)},
+    {"torch", FIELD_BOOL, offsetof(struct mp_record_config, torch)},
+    {"cpu_tensors", FIELD_BOOL, offsetof(struct mp_record_config, cpu_tensors)},
+    {"cpu_throughout", FIELD_BOOL, offsetof(struct mp_record_config, cpu_throughout)},
+    {"wait", FIELD_BOOL, offsetof(struct mp_record_config, wait_when_full)},
+    {"follow", FIELD_BOOL, offsetof(struct mp_record_config, follow)},
+    {"paused", FIELD_BOOL, offsetof(struct mp_record_config, paused)},
+    {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},
+};
+#define FIELDS (sizeof fields / sizeof *fields)
+
+void mp_record_config_defaults(struct mp_record_config *config)
+{
+    *config = (struct mp_record_config){.native_stacks = true,
+                                        .python_stacks = true,
+                                        .torch = true,
+                                        .cpu_tensors = true,
+                                        .wait_when_full = true,
+                                        .follow = true,
+                                        .depth = MP_DEPTH_DEFAULT};
+}
+
+bool mp_record_config_format(const struct mp_record_config *config, char *text, size_t room)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < FIELDS; i++) {
+        const void *at = (const char *)config + fields[i].offset;
+        unsigned value = fields[i].type == FIELD_BOOL ? *(const bool *)at : *(const uint32_t *)at;
+        int length = snprintf(text + used, room - used, "%s%s=%u", i ? ";" : "", fields[i].key, value);
+        if (length < 0 || (size_t)length >= room - used) return false;
+        used += (size_t)length;
+    }
+    return true;
+}
+
+void mp_record_config_parse(const char *text, struct mp_record_config *config)
+{
+    for (const char *at = text; at && *at; at = strchr(at, ';')) {
+        at += *at == ';';
+        for (size_t i = 0; i < FIELDS; i++) {
+            size_t length = strlen(fields[i].key);
+            if (strncmp(at, fields[i].key, length) || at[length] != '=') continue;
+            unsigned long value = strtoul(at + length + 1, NULL, 10);
+            void *to = (char *)config + fields[i].offset;
+            if (fields[i].type == FIELD_BOOL)
+                *(bool *)to = value != 0;
+            else
+                *(uint32_t *)to = (uint32_t)value;
+        }
+    }
+    if (config->depth < 8) config->depth = 8;
+    if (config->depth > MP_DEPTH_MAX) config->depth = MP_DEPTH_MAX;
+}

@@ -1,0 +1,53 @@
+/*
+ * What the collector tells the recorder. It travels twice: where to connect, in one environment variable that children
+ * inherit; how to record, as text in the spool's header.
+ *
+ *     MEMPROF_SESSION=1;/path/of/the/socket
+ *     native,python;depth=256;cpu=1;wait=1
+ *
+ * Never allocates; may be used in the program.
+ */
+#ifndef MP_WIRE_CONFIG_H
+#define MP_WIRE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MP_SESSION_VARIABLE "MEMPROF_SESSION"
+#define MP_SESSION_VERSION  '1'
+
+struct mp_record_config {
+    bool native_stacks, python_stacks, free_stacks;
+    bool torch, cpu_tensors;
+    bool cpu_throughout; /* else CPU tensors only until a block on another device was seen */
+    bool wait_when_full;
+    bool follow;    /* children and exec'ed programs too */
+    bool paused;    /* until the program says start */
+    uint32_t depth; /* frames kept of a stack: three quarters inner, one quarter outer */
+};
+
+#define MP_DEPTH_DEFAULT 256
+#define MP_DEPTH_MAX     4096
+
+void mp_record_config_defaults(struct mp_record_config *config);
+/* key=value pairs apart by ';'. Returns false where `room` is too small. */
+bool mp_record_config_format(const struct mp_record_config *config, char *text, size_t room);
+/* Unknown keys are passed over: an older recorder meets a newer collector. */
+void mp_record_config_parse(const char *text, struct mp_record_config *config);
+
+/* The greeting a process sends on the session's socket, and the answer: the spool's and the doorbell's descriptors come
+ * with it as SCM_RIGHTS, in this order. No descriptors: this process is not to be recorded. */
+#define MP_GREETING_MAGIC UINT32_C(0x6d706869)
+struct mp_greeting {
+    uint32_t magic, version;
+};
+struct mp_greeting_answer {
+    uint32_t magic, version;
+    uint64_t file_bytes;
+};
+
+/* The doorbell: one page for all processes of a session. A recorder adds one and wakes; the collector sleeps on it. */
+#define MP_DOORBELL_BYTES 4096
+
+#endif

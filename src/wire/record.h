@@ -1,0 +1,34 @@
+/* One entry of a ring: an event as the recorder saw it. A cache line, written once, then published by the ring's head.
+ */
+#ifndef MP_WIRE_RECORD_H
+#define MP_WIRE_RECORD_H
+
+#include <stdint.h>
+
+#include "base/words.h"
+
+/* Record types beyond the events of base/words.h: questions to the collector, never in a file. */
+enum mp_record_type {
+    MP_RECORD_STATS = 64,      /* answer header.answer for `track`; `bytes` is the question's number */
+    MP_RECORD_RESET_PEAK = 65, /* `track` or MP_RECORD_ALL_TRACKS */
+};
+
+#define MP_RECORD_ALL_TRACKS    UINT16_MAX
+#define MP_RECORD_TOTAL_UNKNOWN UINT64_MAX
+#define MP_RECORD_IF_KNOWN      1 /* a free that counts only where its block is in the recording */
+
+struct mp_record {
+    uint64_t time_ns; /* CLOCK_MONOTONIC */
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t total_allocated, total_reserved; /* what the allocator itself says; MP_RECORD_TOTAL_UNKNOWN */
+    uint32_t stack;                           /* node id */
+    uint32_t name;                            /* string id */
+    uint16_t track;                           /* index of the spool's track table */
+    uint8_t type;                             /* enum mp_event_type or mp_record_type */
+    uint8_t kind;                             /* enum mp_kind */
+    uint32_t flags;                           /* MP_RECORD_IF_KNOWN */
+    uint32_t unused[2];
+};
+
+#endif

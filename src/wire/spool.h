@@ -1,0 +1,184 @@
+/*
+ * The spool: one file in shared memory per recorded process, where the recorder leaves its records and the collector
+ * picks them up. It outlives both, so that `memprof recover` can finish what neither could.
+ *
+ * Who writes what. The collector creates the file, commits space in it (always by fallocate: touching a hole of a full
+ * file system would be SIGBUS in the user's program) and owns `tail`, `committed` and what is marked "collector" below.
+ * The recorder maps the whole range once, touches only what is committed, and owns the rest. Everything that both touch
+ * is atomic. Offsets, not pointers: each side maps the file where it likes. All numbers little-endian, 64-bit only.
+ *
+ *     header page(s) | ring 0 | ring 1 | ... | table 0 | table 1 | ...
+ *
+ * Never allocates; may be used in the program.
+ */
+#ifndef MP_WIRE_SPOOL_H
+#define MP_WIRE_SPOOL_H
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file_id.h"
+#include "base/words.h"
+#include "wire/record.h"
+
+#define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
+#define MP_SPOOL_VERSION 1
+
+#define MP_SPOOL_RINGS_MAX    96
+#define MP_RING_BYTES         (UINT64_C(1) << 20)
+#define MP_RING_RECORDS       (MP_RING_BYTES / sizeof(struct mp_record))
+#define MP_SPOOL_HEADER_BYTES (UINT64_C(64) << 10)
+#define MP_SPOOL_TEXT         1024 /* bytes of each text in the header */
+#define MP_SPOOL_NOTES        8
+#define MP_SPOOL_NOTE_TEXT    192
+
+/* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at
+ * n % MP_RING_RECORDS. Records in [tail, head) are handed over and not yet in the file. */
+enum mp_ring_state { MP_RING_FREE = 0, MP_RING_OWNED = 1, MP_RING_RETIRED = 2 /* its thread ended; may be emptied */ };
+
+struct mp_ring {
+    /* recorder */
+    _Atomic uint64_t head;
+    _Atomic uint64_t open_since; /* a hook is running since then (monotonic ns); 0: none. Stored before the clock of its
+                                  * record is read, so that no record can be older than what the collector saw here */
+    _Atomic uint64_t dropped;    /* records lost since the ring was full */
+    _Atomic uint32_t state;      /* enum mp_ring_state; FREE again by the collector */
+    uint32_t tid;
+    char name[16];
+    uint64_t unused[2];
+    /* collector */
+    _Alignas(64) _Atomic uint64_t tail;
+};
+
+/* A table that only grows. `count` is published by the recorder after the entries are written. */
+enum mp_spool_table_id {
+    MP_TABLE_NODES,   /* struct mp_wire_node; entry 0 is the empty stack */
+    MP_TABLE_FRAMES,  /* struct mp_wire_frame */
+    MP_TABLE_MODULES, /* struct mp_wire_module; entry 0 is "unknown" */
+    MP_TABLE_TRACKS,  /* struct mp_wire_track */
+    MP_TABLE_STRINGS, /* bytes: each string is a uint32_t length and its bytes, padded to 4; an id is the offset / 4 of
+                       * its length, so that the recorder need not count. Offset 0 holds the empty string */
+    MP_TABLES
+};
+
+struct mp_spool_table {
+    uint64_t offset;            /* in the file */
+    uint64_t room;              /* entries that may ever be (bytes for strings) */
+    _Atomic uint64_t committed; /* collector: entries that may be touched */
+    _Atomic uint64_t count;
+};
+
+struct mp_wire_node {
+    uint32_t parent;
+    uint32_t frame; /* MP_WIRE_FRAME_CUT: frames were left out here */
+};
+#define MP_WIRE_FRAME_CUT UINT32_MAX
+
+struct mp_wire_frame {
+    uint64_t address;                /* native: return address less the module's bias */
+    uint32_t module, function, file; /* native: module; python: string ids */
+    uint32_t line;
+    uint32_t language; /* enum mp_language */
+    uint32_t unused;
+};
+
+struct mp_wire_module {
+    uint64_t start, end, bias;
+    struct mp_file_id file; /* only the build-id is filled: the collector looks the rest up */
+    uint32_t path;
+    uint32_t generation; /* modules may be unloaded: later ones win within overlapping ranges */
+};
+
+struct mp_wire_track {
+    int16_t device_index; /* -1: the only one of its kind (cpu) */
+    uint8_t device_type;  /* enum mp_device_type or another number of c10's */
+    uint8_t layer;
+    uint8_t size_basis;
+    uint8_t unused[3]; /* entries are compared as bytes: none is left to chance */
+    uint32_t name;     /* string id: a pool's name, 0 otherwise */
+};
+
+/* A question to the collector and its answer (statistics). The answer holds when `answered` equals the question's
+ * number. */
+struct mp_spool_answer {
+    _Atomic uint32_t asked, answered;
+    _Atomic uint64_t live_bytes, peak_bytes, live_blocks;
+    _Atomic uint32_t found;
+};
+
+struct mp_spool_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t header_bytes; /* sizeof(struct mp_spool_header): a difference is another build */
+    uint64_t spool_id;
+    uint64_t file_bytes;
+    uint64_t realtime_ns, monotonic_ns; /* one moment on both clocks: time 0 of the recording */
+    uint32_t pid, parent_pid;
+    char output[MP_SPOOL_TEXT];        /* the snapshot file's path */
+    char configuration[MP_SPOOL_TEXT]; /* wire/config.h */
+    char host[256];
+    char command[4 * MP_SPOOL_TEXT]; /* arguments, each NUL-terminated, an empty one at the end */
+
+    /* collector */
+    pthread_mutex_t collector; /* robust, process-shared, held by the collector for as long as it lives: the kernel
+                                * marks it when the holder dies, however it dies */
+    _Atomic uint32_t collector_left; /* 1: it finished the file in order; nothing will be read any more */
+    _Atomic uint32_t drained;        /* futex: changes whenever a tail has moved or space was committed */
+    _Atomic uint32_t rings_committed;
+    struct mp_spool_answer answer;
+
+    /* recorder */
+    _Alignas(64) _Atomic uint32_t rings_used;
+    _Atomic uint32_t program_left; /* 1: the program ran its exit handlers */
+    _Atomic uint32_t rung; /* 1: the doorbell was rung and not yet heard */
+    _Atomic uint64_t dropped_no_ring;
+    _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
+    _Atomic uint32_t sources;                                         /* bits: enum mp_source */
+    _Atomic uint32_t note_count;
+    char notes[MP_SPOOL_NOTES][MP_SPOOL_NOTE_TEXT];
+
+    struct mp_spool_table tables[MP_TABLES];
+    struct mp_ring rings[MP_SPOOL_RINGS_MAX];
+};
+
+enum mp_source {
+    MP_SOURCE_TORCH = 1,
+    MP_SOURCE_C_API = 2,
+    MP_SOURCE_CUPTI = 4,
+    MP_SOURCE_HOOKS = 8,
+    MP_SOURCE_NVTX = 16
+};
+
+static_assert(sizeof(struct mp_spool_header) <= MP_SPOOL_HEADER_BYTES, "the header must fit its pages");
+static_assert(sizeof(struct mp_record) == 64, "a record is a cache line");
+
+/* Fills offsets and rooms of the tables; the same on both sides. Returns the size of the file. */
+uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES]);
+size_t mp_spool_entry_bytes(enum mp_spool_table_id table);
+
+static inline uint64_t mp_ring_offset(uint32_t ring)
+{
+    return MP_SPOOL_HEADER_BYTES + ring * MP_RING_BYTES;
+}
+
+static inline struct mp_record *mp_ring_record(void *spool, uint32_t ring, uint64_t sequence)
+{
+    return (struct mp_record *)((char *)spool + mp_ring_offset(ring)) + sequence % MP_RING_RECORDS;
+}
+
+static inline void *mp_spool_entries(void *spool, enum mp_spool_table_id table)
+{
+    return (char *)spool + ((struct mp_spool_header *)spool)->tables[table].offset;
+}
+
+/* True where the mapped header is one that this build can use. */
+bool mp_spool_usable(const struct mp_spool_header *header);
+
+/* True while somebody will read the rings: the collector neither died nor left. */
+bool mp_spool_attended(const struct mp_spool_header *header);
+
+#endif

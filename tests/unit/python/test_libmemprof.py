@@ -1,0 +1,236 @@
+"""libmemprof against a fake recorder (FAKE_RECORDER names the library), and without any recorder."""
+
+import asyncio
+import ctypes
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+FOLDER = os.environ["LIBMEMPROF_FOLDER"]
+sys.path.insert(0, FOLDER)
+fake = ctypes.CDLL(os.environ["FAKE_RECORDER"], mode=ctypes.RTLD_GLOBAL)
+fake.fake_log.restype = ctypes.c_char_p
+mp = importlib.import_module("libmemprof")
+
+
+class Recorded(unittest.TestCase):
+    def setUp(self):
+        fake.fake_clear()
+
+    def told(self):
+        return fake.fake_log().decode().splitlines()
+
+    def test_simple_calls(self):
+        self.assertTrue(mp.active())
+        mp.stop()
+        self.assertIs(mp.active(), False)
+        mp.start()
+        mp.step()
+        mp.mark("half way \u00e9")
+        mp.mark("\udcff")
+        self.assertEqual(self.told(), ["stop", "start", "step", "mark half way \u00e9", "mark ?"])
+
+    def test_region_as_context_manager(self):
+        with self.assertRaises(KeyError), mp.region("outer"):
+            with mp.region("inner"):
+                pass
+            raise KeyError
+        self.assertEqual(self.told(), ["push outer", "push inner", "pop", "pop"])
+
+    def test_region_is_reusable_and_needs_no_name(self):
+        again = mp.region("again")
+        with again, again, mp.region():
+            pass
+        self.assertEqual(self.told(), ["push again", "push again", "push ", "pop", "pop", "pop"])
+
+    def test_region_as_decorator(self):
+        @mp.region()
+        def work(value, *, more):
+            """Doc."""
+            mp.mark("in")
+            return value + more
+
+        @mp.region("named")
+        def fail():
+            raise KeyError
+
+        self.assertEqual((work.__name__, work.__doc__), ("work", "Doc."))
+        self.assertEqual(work(1, more=2), 3)
+        self.assertRaises(KeyError, fail)
+        name = "push Recorded.test_region_as_decorator.<locals>.work"
+        self.assertEqual(self.told(), [name, "mark in", "pop", "push named", "pop"])
+
+    def test_a_decorator_needs_its_parentheses(self):
+        with self.assertRaises(TypeError):
+            @mp.region
+            def work():
+                pass
+
+    def test_generators_are_in_the_region_only_while_they_run(self):
+        @mp.region("g")
+        def numbers(limit):
+            mp.mark("first")
+            sent = yield 1
+            mp.mark(str(sent))
+            try:
+                yield 2
+            except KeyError:
+                mp.mark("caught")
+            yield 3
+            return limit
+
+        def drive():
+            result = yield from numbers(9)
+            mp.mark("result " + str(result))
+
+        generator = drive()
+        self.assertEqual(self.told(), [])
+        self.assertEqual(next(generator), 1)
+        mp.mark("outside")
+        self.assertEqual(generator.send("sent"), 2)
+        self.assertEqual(generator.throw(KeyError()), 3)
+        self.assertEqual(list(generator), [])
+        self.assertEqual(self.told(), ["push g", "mark first", "pop", "mark outside", "push g", "mark sent", "pop",
+                                       "push g", "mark caught", "pop", "push g", "pop", "mark result 9"])
+
+    def test_closed_generators_clean_up_in_the_region(self):
+        @mp.region("g")
+        def numbers():
+            try:
+                yield 1
+            finally:
+                mp.mark("cleanup")
+
+        generator = numbers()
+        next(generator)
+        generator.close()
+        self.assertEqual(self.told(), ["push g", "pop", "push g", "mark cleanup", "pop"])
+
+    def test_async_functions_do_not_mix_their_regions(self):
+        @mp.region("task")
+        async def task(name):
+            for turn in range(2):
+                mp.mark(name + str(turn))
+                await asyncio.sleep(0)
+            return name
+
+        async def main():
+            return await asyncio.gather(task("a"), task("b"))
+
+        self.assertTrue(inspect.iscoroutinefunction(task))
+        self.assertEqual(asyncio.run(main()), ["a", "b"])
+        slices = "|".join(self.told()).split("push task|")[1:]
+        self.assertEqual([part.strip("|") for part in slices],
+                         ["mark a0|pop", "mark b0|pop", "mark a1|pop", "mark b1|pop", "pop", "pop"])
+
+    def test_async_functions_can_fail_and_be_cancelled(self):
+        @mp.region("task")
+        async def wait():
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                mp.mark("cancelled")
+                raise
+
+        async def main():
+            running = asyncio.ensure_future(wait())
+            await asyncio.sleep(0)
+            running.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await running
+
+        asyncio.run(main())
+        self.assertEqual(self.told(), ["push task", "pop", "push task", "mark cancelled", "pop"])
+
+    def test_async_generators(self):
+        @mp.region("stream")
+        async def stream():
+            try:
+                for number in range(9):
+                    await asyncio.sleep(0)
+                    sent = yield number
+                    if sent:
+                        mp.mark(sent)
+            finally:
+                mp.mark("end")
+
+        async def main():
+            items = []
+            numbers = stream()
+            items.append(await numbers.asend(None))
+            items.append(await numbers.asend("sent"))
+            await numbers.aclose()
+            return items
+
+        self.assertEqual(asyncio.run(main()), [0, 1])
+        told = self.told()
+        self.assertEqual([line for line in told if line.startswith("mark")], ["mark sent", "mark end"])
+        depth = 0
+        for line in told:
+            depth += {"push": 1, "pop": -1}.get(line.split()[0], 0)
+            self.assertEqual(depth, 1 if line.startswith(("push", "mark")) else 0)
+
+    def test_threads(self):
+        def work():
+            for _ in range(50):
+                with mp.region("thread"):
+                    mp.step()
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        told = self.told()
+        self.assertEqual({line: told.count(line) for line in told}, {"push thread": 200, "step": 200, "pop": 200})
+
+    def test_statistics(self):
+        self.assertEqual(mp.stats(), mp.Stats(live_bytes=1 << 40, peak_bytes=3 << 40, live_blocks=7))
+        self.assertEqual(mp.peak("cuda:0/torch"), 3 << 40)
+        self.assertIsNone(mp.stats("unknown"))
+        self.assertIsNone(mp.peak("unknown"))
+        mp.reset_peak()
+        mp.reset_peak("cpu/torch")
+        self.assertEqual(self.told(), ["stats (default)", "stats cuda:0/torch", "stats unknown", "stats unknown",
+                                       "reset_peak (default)", "reset_peak cpu/torch"])
+
+    def test_snapshot(self):
+        import pathlib
+        self.assertIs(mp.snapshot(), True)
+        self.assertIs(mp.snapshot(pathlib.Path("now.mp")), True)
+        self.assertIs(mp.snapshot("refused.mp"), False)
+        self.assertEqual(self.told(), ["snapshot (default)", "snapshot now.mp", "snapshot refused.mp"])
+
+
+NOT_RECORDED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import libmemprof as mp
+def work(): return 1
+assert mp.region()(work) is work
+with mp.region("r"): pass
+mp.start(); mp.stop(); mp.step(); mp.mark("m"); mp.reset_peak(); mp.reset_peak("t")
+assert (mp.active(), mp.snapshot(), mp.snapshot("x"), mp.stats(), mp.peak()) == (False, False, False, None, None)
+for name in mp.__all__: getattr(mp, name)
+"""
+
+
+class NotRecorded(unittest.TestCase):
+    def run_python(self, code, *options):
+        command = [sys.executable, *options, "-c", code, FOLDER]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+
+    def test_everything_does_nothing(self):
+        self.run_python(NOT_RECORDED, "-W", "error")
+
+    def test_python_without_ctypes(self):
+        self.run_python("import sys; sys.modules['ctypes'] = None" + NOT_RECORDED)
+
+
+if __name__ == "__main__":
+    unittest.main()
