@@ -52,7 +52,7 @@ void mp_steps_free(struct mp_steps *steps)
 static bool end_region(struct mp_open_regions *open, uint32_t name, uint32_t thread, struct mp_open_regions *closed)
 {
     size_t at = open->count;
-    while (at && (open->at[at - 1].thread != thread || open->at[at - 1].name != name))
+    while (at && (open->at[at - 1].thread != thread || (name && open->at[at - 1].name != name)))
         at--;
     if (!at) return true; /* begun before the recording */
     size_t kept = at - 1;

@@ -1,7 +1,8 @@
 /*
  * Steps and regions as spans over the events. A step begins at its step event and ends at the next one, or with the
  * recording; steps are numbered from 1, and what comes before the first belongs to none. Regions nest per thread; an
- * end closes the thread's innermost open region of that name, and with it what was opened inside. Pure.
+ * end closes the thread's innermost open region of that name (an end without a name: its innermost), and with it what
+ * was opened inside. Pure.
  */
 #ifndef MP_MODEL_SPANS_H
 #define MP_MODEL_SPANS_H

@@ -176,7 +176,7 @@ static int64_t region_end(const struct scene *scene, int64_t first)
         }
         if (at->type != MP_EVENT_REGION_END) continue;
         size_t which = depth;
-        while (which && open[which - 1].name != at->name)
+        while (which && at->name && open[which - 1].name != at->name)
             which--;
         if (!which) continue;
         for (size_t i = which - 1; i < depth; i++)

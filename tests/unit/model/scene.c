@@ -133,6 +133,7 @@ static void add_other(struct scene *scene)
                                     MP_EVENT_OOM,        MP_EVENT_RESERVED};
     struct mp_event event = {.type = types[scene_random(scene, sizeof types)],
                              .name = (uint32_t)(SCENE_FIRST_NAME + scene_random(scene, SCENE_NAMES))};
+    if (event.type == MP_EVENT_REGION_END && !scene_random(scene, 4)) event.name = 0;
     if (event.type == MP_EVENT_OOM || event.type == MP_EVENT_RESERVED) {
         event.track = (uint16_t)scene_random(scene, SCENE_TRACKS);
         event.bytes = some_bytes(scene);
