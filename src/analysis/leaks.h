@@ -1,7 +1,8 @@
 /*
- * What is still allocated at the end, by site, on every track. A verdict needs the rule over steps, which this version
- * does not have: it is always unknown. The order puts what keeps growing first: sites by the number of distinct steps
- * (or, without steps, of 64 equal parts of the recording) in which their live blocks were born, then by bytes. Pure.
+ * What was never freed, by site, on every track; and what is held at the moment that tells most of growth (growth.h),
+ * since a program that ends in order frees its leaks too. A verdict needs the rule over steps, which this version does
+ * not have: it is always unknown. Sorted by growth, sites come in order of the number of distinct steps (or, without
+ * steps, of 64 equal parts of the recording) in which their live blocks were born, then of bytes. Pure.
  */
 #ifndef MP_ANALYSIS_LEAKS_H
 #define MP_ANALYSIS_LEAKS_H
@@ -22,7 +23,10 @@ struct mp_leaks {
     enum mp_verdict verdict;
     uint32_t step_count;
     const char *step_source;
-    struct mp_sites outstanding;
+    struct mp_sites outstanding; /* live at the end of the window */
+    uint32_t held_moment;        /* events that had happened */
+    uint64_t held_ns;
+    struct mp_sites held; /* live at held_moment */
 };
 
 enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,

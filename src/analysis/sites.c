@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/growth.h"
 #include "base/buffer.h"
 #include "base/map.h"
-
-/* Where a recording has no steps, births are counted in this many equal parts of it. */
-#define TIME_PARTS 64
 
 enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error)
 {
@@ -53,14 +51,6 @@ static uint64_t known(uint64_t bytes)
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
 }
 
-/* The period of a birth, from 1: its step, or the part of the recording where there are no steps. */
-static uint32_t birth_period(const struct mp_model *model, const struct mp_steps *steps, uint32_t event)
-{
-    if (steps->count) return mp_step_of(steps, event) + 1;
-    uint64_t part = model->duration_ns / TIME_PARTS + 1;
-    return (uint32_t)(model->events.time_ns[event] / part) + 1;
-}
-
 /* One site per (track, stack). Blocks come in order of their numbers, hence of birth: a site's periods only rise, and
  * a distinct one is one that differs from the last. */
 static bool make_stacks(const struct mp_model *model, const struct mp_live *live, const struct mp_steps *steps,
@@ -89,7 +79,7 @@ static bool make_stacks(const struct mp_model *model, const struct mp_live *live
         site->unknown_blocks += live->at[i].bytes == MP_BYTES_UNKNOWN;
         sites->unknown_blocks += live->at[i].bytes == MP_BYTES_UNKNOWN;
         if (blocks->alloc_event[block] == MP_NONE) continue;
-        uint32_t period = birth_period(model, steps, blocks->alloc_event[block]);
+        uint32_t period = mp_birth_period(model, steps, blocks->alloc_event[block]);
         if (period != last_period.at[*at]) site->births++;
         last_period.at[*at] = period;
         uint32_t step = mp_step_of(steps, blocks->alloc_event[block]);

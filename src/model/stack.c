@@ -62,7 +62,9 @@ const char *mp_path_short(const char *path)
 bool mp_stack_is_allocator(const struct mp_stack_line *line)
 {
     static const char *const modules[] = {"libmemprof", "libc10", "libc.so", "libc-2", "libstdc++"};
-    if (line->language != MP_NATIVE || !line->module) return false;
+    if (line->language != MP_NATIVE) return false;
+    if (line->function && !strncmp(line->function, "memprof_", strlen("memprof_"))) return true;
+    if (!line->module) return false;
     const char *name = mp_path_short(line->module);
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
         if (!strncmp(name, modules[i], strlen(modules[i]))) return true;

@@ -116,6 +116,51 @@ START_TEST(outstanding_equals_brute_force)
 }
 END_TEST
 
+/* The largest number of distinct birth steps among the live blocks of one site. */
+static uint32_t most_births(const struct scene *scene, int64_t moment)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < scene->blocks.count; i++) {
+        const struct scene_block *site = &scene->blocks.at[i];
+        uint32_t births = 0, last = MP_NONE;
+        for (size_t k = 0; k < scene->blocks.count; k++) {
+            const struct scene_block *block = &scene->blocks.at[k];
+            if (block->track != site->track || block->stack != site->stack || block->born < 0) continue;
+            if (!scene_lives(block, moment) || step_of(scene, block->born) == last) continue;
+            last = step_of(scene, block->born);
+            births++;
+        }
+        if (births > most) most = births;
+    }
+    return most;
+}
+
+START_TEST(growth_is_looked_for_where_it_shows)
+{
+    size_t earlier = 0;
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        struct mp_leaks leaks;
+        scene_make(&scene, seed, EVENTS);
+        uint32_t count = (uint32_t)scene.events.count, best = count;
+        struct mp_leaks_query query = {.track = MP_TRACK_NONE, .window = window_of(&scene, 0, count)};
+        ck_assert(!mp_leaks_find(scene.model, &query, &leaks, NULL));
+        for (uint32_t i = 64; i; i--)
+            if (most_births(&scene, i * (count / 65)) > most_births(&scene, best) &&
+                most_births(&scene, i * (count / 65)) >= most_births(&scene, count) + 2)
+                best = i * (count / 65);
+        if (leaks.step_count) {
+            ck_assert_uint_eq(leaks.held_moment, best);
+            check_sites(&scene, &leaks.held, MP_TRACK_NONE, best);
+            earlier += best != count;
+        }
+        mp_leaks_free(&leaks);
+        scene_free(&scene);
+    }
+    ck_assert_uint_gt(earlier, 0); /* else nothing was tested */
+}
+END_TEST
+
 /* Bytes that came (or went) in events [first, end), block by block. */
 static uint64_t moved(const struct scene *scene, uint16_t track, int64_t first, int64_t end, bool came)
 {
@@ -293,5 +338,5 @@ START_TEST(bad_words_are_refused)
 }
 END_TEST
 
-MP_SUITE("analysis", peak_equals_brute_force, outstanding_equals_brute_force, steps_and_regions_equal_brute_force,
-         groups_add_up, bad_words_are_refused)
+MP_SUITE("analysis", peak_equals_brute_force, outstanding_equals_brute_force, growth_is_looked_for_where_it_shows,
+         steps_and_regions_equal_brute_force, groups_add_up, bad_words_are_refused)

@@ -91,15 +91,9 @@ static void add_alloc(struct scene *scene)
                                   .kind = MP_KIND_DEVICE});
 }
 
-/* A free of a live block, or, now and then, of one never seen: then it was there from the start. */
-static void add_free(struct scene *scene)
+static void free_block(struct scene *scene, size_t at)
 {
     int64_t now = (int64_t)scene->events.count;
-    size_t at = scene->blocks.count ? scene_random(scene, scene->blocks.count) : 0;
-    if (!scene->blocks.count || !scene_random(scene, 12)) {
-        at = add_block(scene, -1, scene_random(scene, 2) ? some_bytes(scene) : MP_BYTES_UNKNOWN);
-        scene->blocks.at[at].stack = 0;
-    }
     struct scene_block *block = &scene->blocks.at[at];
     if (block->died != INT64_MAX) return;
     block->died = now;
@@ -108,6 +102,17 @@ static void add_free(struct scene *scene)
                                   .block = at,
                                   .address = address_of(at),
                                   .bytes = scene_bytes(block, now)});
+}
+
+/* A free of a live block, or, now and then, of one never seen: then it was there from the start. */
+static void add_free(struct scene *scene)
+{
+    size_t at = scene->blocks.count ? scene_random(scene, scene->blocks.count) : 0;
+    if (!scene->blocks.count || !scene_random(scene, 12)) {
+        at = add_block(scene, -1, scene_random(scene, 2) ? some_bytes(scene) : MP_BYTES_UNKNOWN);
+        scene->blocks.at[at].stack = 0;
+    }
+    free_block(scene, at);
 }
 
 static void add_resize(struct scene *scene)
@@ -161,7 +166,7 @@ static void feed(struct mp_builder *builder, const struct mp_chunk *chunk)
 
 static void feed_tables(struct mp_builder *builder, struct scene *scene)
 {
-    static const struct mp_string_entry strings[] = {{"", 0},         {"gpu", 3},  {"f", 1},     {"forward", 7},
+    static const struct mp_string_entry strings[] = {{"", 0},         {"gpu", 3},  {"f", 1},      {"forward", 7},
                                                      {"backward", 8}, {"loss", 4}, {"update", 6}, {"g", 1}};
     static const struct mp_device devices[] = {{1, 0, 0, MP_BYTES_UNKNOWN}};
     static const struct mp_track tracks[SCENE_TRACKS] = {{0, MP_LAYER_DRIVER, MP_BASIS_EXACT, 0},
@@ -256,6 +261,8 @@ void scene_make(struct scene *scene, uint64_t seed, size_t count)
         else
             add_other(scene);
     }
+    for (size_t i = 0; seed % 3 == 0 && i < scene->blocks.count; i++)
+        free_block(scene, i); /* some programs end in order */
     build(scene);
 }
 

@@ -33,7 +33,7 @@ struct scene {
     struct mp_model *model;
 };
 
-/* A recording of `count` events, the same for the same seed. */
+/* A recording of `count` events, or some more, the same for the same seed. */
 void scene_make(struct scene *scene, uint64_t seed, size_t count);
 void scene_free(struct scene *scene);
 uint64_t scene_random(struct scene *scene, uint64_t below);
