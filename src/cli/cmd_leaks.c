@@ -24,12 +24,13 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_leaks;
 const struct mp_command mp_command_leaks = {
     .name = "leaks",
-    .summary = "what is outstanding at the end, what keeps growing first",
+    .summary = "what keeps growing, what is outstanding",
     .usage = "FILE",
     .about =
-        "Lists the blocks that were never freed, on all tracks, by the place in the program that allocated them. "
-        "First come those whose blocks were born in the largest number of distinct steps (or, in a recording "
-        "without steps, of 64 equal parts of it), then those with most bytes. With --to, what is live at that time.",
+        "Says how much was never freed, and lists what the program held when blocks of most ages were live: at its "
+        "end, or earlier where it freed its leaks before it ended. All tracks are looked at. First come the places "
+        "in the program whose blocks were born in the largest number of distinct steps (or, in a recording without "
+        "steps, of 64 equal parts of it), then those with most bytes.",
     .example = "memprof leaks run.mp -n 3",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
     .operands_min = 1,

@@ -167,7 +167,6 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
         mp_buffer_printf(&value, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));
     mp_buffer_append(&value, "", 1);
     if (!value.failed) put_row(&table, "recorded", (const char *)value.data);
-    if (*model->start.configuration) put_row(&table, "settings", model->start.configuration);
     mp_buffer_free(&value);
     mp_table_finish(&table, text);
 }

@@ -157,6 +157,9 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     mp_table_finish(&table, text);
 }
 
+/* Blocks of fewer ages than this are what any program holds. */
+#define GROWING_BIRTHS 8
+
 static void put_leaks(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                       const struct mp_view *view)
 {
@@ -166,12 +169,18 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
     mp_text_count(text, leaks->outstanding.blocks, "block");
     mp_text_put(text, MP_PLAIN, ", ");
     mp_text_count(text, leaks->outstanding.count, "site");
-    mp_text_put(text, MP_PLAIN, "; what keeps growing first\n");
-    put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, view, true);
-    mp_text_put(text, MP_DIM, "  born in: distinct %s in which the blocks were allocated; more: memprof leaks ",
-                leaks->step_count ? "steps" : "64ths of the recording");
-    mp_text_clean(text->out, view->path);
     mp_text_put(text, MP_PLAIN, "\n");
+    if (leaks->held.count && leaks->held.at[0].births >= GROWING_BIRTHS) {
+        mp_text_put(text, MP_BOLD, "\nGROWING?");
+        mp_text_put(text, MP_PLAIN, "  live at %s and born in many distinct %s; see memprof leaks ",
+                    mp_format_duration(number, leaks->held_ns),
+                    leaks->step_count ? "steps" : "parts of the recording (of 64)");
+        mp_text_clean(text->out, view->path);
+        mp_text_put(text, MP_PLAIN, "\n");
+        put_top_sites(text, model, &leaks->held, leaks->held.bytes, view, true);
+    } else {
+        put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, view, false);
+    }
 }
 
 static int ascending(const void *left, const void *right)
@@ -240,7 +249,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
     else
         mp_text_put(text, MP_PLAIN, "\nNo allocation was recorded.\n");
     put_others(text, model, story->peak);
-    if (story->leaks->outstanding.blocks) put_leaks(text, model, story->leaks, view);
+    if (story->peak) put_leaks(text, model, story->leaks, view);
     if (story->steps) put_steps(text, model, story->steps);
     mp_text_put(text, MP_PLAIN, "\n");
     mp_coverage_text(text, model);

@@ -65,6 +65,13 @@ static void line_cells(struct mp_table *table, enum mp_style style, const struct
     mp_buffer_free(&place);
 }
 
+/* What calls main(). */
+static bool is_start(const struct mp_stack_line *line)
+{
+    return line->language == MP_NATIVE && line->function &&
+           (!strcmp(line->function, "_start") || !strncmp(line->function, "__libc_start", strlen("__libc_start")));
+}
+
 /* What is listed in short form: the user's own lines, else Python's, else native ones beyond the allocator's. */
 enum shown { SHOW_USER, SHOW_PYTHON, SHOW_NATIVE };
 
@@ -73,7 +80,7 @@ static bool is_shown(const struct mp_stack_line *line, enum shown shown)
     if (line->cut) return false;
     if (shown == SHOW_USER) return line->user;
     if (shown == SHOW_PYTHON) return line->language == MP_PYTHON;
-    return !mp_stack_is_allocator(line);
+    return !is_start(line) && !mp_stack_is_allocator(line);
 }
 
 static enum shown choose_shown(const struct mp_stack_lines *lines)
@@ -86,39 +93,40 @@ static enum shown choose_shown(const struct mp_stack_lines *lines)
     return shown;
 }
 
-/* Whether a native frame says what was being done, rather than how memory is made or calls are dispatched. */
+/* Whether a native frame says what was being done, rather than how memory is made or calls are passed on. */
 static bool is_telling(const struct mp_stack_line *line)
 {
     static const char *const plumbing[] = {
-        "empty", "alloc",    "Alloc", "resize", "dispatch",   "Dispatch",   "wrapper", "Boxed",
-        "boxed", "detail::", "c10::", "_ops::", "redispatch", "MaybeOwned", "Storage"};
-    if (!line->function || mp_stack_is_allocator(line)) return false;
+        "empty",    "alloc", "Alloc",      "resize",  "dispatch", "Dispatch", "wrapper",    "Boxed", "boxed",
+        "detail::", "c10::", "at::meta::", "Storage", "Iterator", "autograd", "MaybeOwned", "Py",    "__libc"};
+    if (!line->function || mp_stack_is_allocator(line) || is_start(line)) return false;
+    size_t length = (size_t)short_function(line->function); /* its parameters may name anything */
     for (size_t i = 0; i < sizeof plumbing / sizeof *plumbing; i++)
-        if (strstr(line->function, plumbing[i])) return false;
+        if (memmem(line->function, length, plumbing[i], strlen(plumbing[i]))) return false;
     return true;
 }
 
 struct folded {
-    const struct mp_stack_line *first, *telling;
+    const struct mp_stack_line *telling; /* the innermost one; may be NULL */
     size_t count;
 };
 
 static void fold(struct folded *folded, const struct mp_stack_line *line)
 {
-    if (!folded->count++) folded->first = line;
-    if (!folded->telling && is_telling(line)) folded->telling = line;
+    bool telling = line->language == MP_PYTHON ? line->function && line->file : is_telling(line);
+    folded->count++;
+    if (!folded->telling && telling) folded->telling = line;
 }
 
 static void append_folded(struct mp_buffer *out, const struct folded *folded, const char *what)
 {
     if (!folded->count) return;
-    const struct mp_stack_line *line = folded->telling ? folded->telling : folded->first;
-    const char *function = function_text(line);
+    const struct mp_stack_line *line = folded->telling;
     if (out->size) mp_buffer_append_text(out, ", ");
-    if (line->language == MP_PYTHON && line->file)
-        mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, function);
-    else if (line->function)
-        mp_buffer_printf(out, "%.*s … ", short_function(function), function);
+    if (line && line->language == MP_PYTHON)
+        mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, line->function);
+    else if (line)
+        mp_buffer_printf(out, "%.*s … ", short_function(line->function), line->function);
     mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
 }
 

@@ -43,6 +43,7 @@ KEYS = {
         "steps": ["count", "source"],
         "outstanding": ["bytes", "blocks", "sites"],
         "outstanding.sites[]": ["bytes", "blocks", "share", "stack"],
+        "held": ["at_ns", "bytes", "blocks", "sites"],
         "suppressed": ["bytes", "findings"],
     },
     "steps": {
