@@ -37,25 +37,21 @@ export class Controls {
     this.moveTo(middle - (middle - start) * factor, middle + (end - middle) * factor);
   }
 
+  /** The time under the pointer; undefined where it is not over the plot. */
+  pointed() {
+    return this.pointerX === undefined ? undefined : this.timeline.timeAt(this.pointerX);
+  }
+
   panTime(share) {
     const { start, end } = this.store.state;
     this.moveTo(start + share * (end - start), end + share * (end - start));
   }
 
   moveBytes(low, high) {
-    const [, top] = [0, this.fullRange()];
+    const top = this.timeline.fullHeight();
     const span = Math.min(Math.max(high - low, 64), top);
     const from = Math.min(Math.max(low, 0), top - span);
     this.store.set(span >= top ? { low: 0, high: null } : { low: from, high: from + span });
-  }
-
-  /** Upper end of the byte axis when all of it is shown. */
-  fullRange() {
-    const { low, high } = this.store.state;
-    this.store.state.high = null;
-    const [, top] = this.timeline.range();
-    Object.assign(this.store.state, { low, high });
-    return top;
   }
 
   zoomBytes(factor, around) {
@@ -151,13 +147,16 @@ export class Controls {
 
   hover(event) {
     if (this.dragging) return;
-    const id = this.timeline.pick(...this.place(event));
+    const [x, y] = this.place(event);
+    const id = this.timeline.pick(x, y);
+    this.pointerX = x;
     this.store.set({ hover: id });
     if (id >= 0) this.tip.show(this.timeline.track, id, event.clientX, event.clientY);
     else this.tip.hide();
   }
 
   leave() {
+    this.pointerX = undefined;
     this.tip.hide();
     this.store.set({ hover: -1 });
   }
@@ -165,8 +164,8 @@ export class Controls {
   /** The block above or below the pinned one, or the largest of the peak where none is pinned. */
   stepBlock(direction) {
     const { pinned } = this.store.state;
-    const { track, timeline } = { track: this.timeline.track, timeline: this.timeline };
-    const seen = pinned >= 0 ? Math.max(track.blocks.birth[pinned], timeline.chosen.first) : track.peak.event;
+    const { track, chosen } = this.timeline;
+    const seen = pinned >= 0 ? Math.max(track.blocks.birth[pinned], chosen.first) : track.peak.event;
     const ids = track.cursor.seek(seen).ids();
     if (!ids.length) return;
     const at = ids.indexOf(pinned);
@@ -183,7 +182,7 @@ export class Controls {
     const help = byId("help");
     if (help.open) return; // the dialog closes itself
     const actions = {
-      w: () => this.zoomTime(1 / ZOOM_STEP), s: () => this.zoomTime(ZOOM_STEP),
+      w: () => this.zoomTime(1 / ZOOM_STEP, this.pointed()), s: () => this.zoomTime(ZOOM_STEP, this.pointed()),
       a: () => this.panTime(-PAN_STEP), d: () => this.panTime(PAN_STEP),
       W: () => this.zoomBytes(1 / ZOOM_STEP), S: () => this.zoomBytes(ZOOM_STEP),
       A: () => this.panBytes(-PAN_STEP), D: () => this.panBytes(PAN_STEP),

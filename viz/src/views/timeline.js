@@ -51,15 +51,18 @@ export class Timeline {
     this.draw();
   }
 
-  /** The byte axis: what the user chose, else all of the track with its reserved line. */
+  /** The byte axis: what the user chose, else all of the track. */
   range() {
     const { low, high } = this.store.state;
-    if (high !== null) return [low, high];
+    return high !== null ? [low, high] : [0, this.fullHeight()];
+  }
+
+  /** The upper end of the byte axis that shows the whole track, its reserved line, and the capacity if it is near. */
+  fullHeight() {
     const { info, peak } = this.track;
-    const reserved = info.reserved_peak_bytes ?? 0;
+    const most = Math.max(peak.bytes, info.reserved_peak_bytes ?? 0);
     const capacity = info.capacity_bytes ?? 0;
-    const most = Math.max(peak.bytes, reserved);
-    return [0, axisTop(capacity <= most * 1.4 ? Math.max(most, capacity) : most)];
+    return axisTop(capacity <= most * 1.4 ? Math.max(most, capacity) : most);
   }
 
   drawNow() {
