@@ -166,7 +166,9 @@ class PageTest(unittest.TestCase):
         peak = self.truth["peaks"][0]
         self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), peak)
         self.assertIn(f"{peak / 2**20:.1f} MiB", self.text("#tiles"))
-        self.assertIn("complete", self.text("#tiles"))
+        self.assertIn("not complete", self.text("#tiles"))
+        self.assertIn("12 events were dropped", self.text("#notes"))
+        self.assertIn("stacks cut at the depth limit: 2", self.text("#notes"))
         self.assertIn("exit 0", self.text("#tiles"))
 
     def test_names_cannot_break_out(self):
