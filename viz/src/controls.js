@@ -127,6 +127,7 @@ export class Controls {
 
   click(x, y) {
     const id = this.timeline.pick(x, y);
+    this.moment = this.timeline.stateUnder(x);
     this.store.set({ pinned: id === this.store.state.pinned ? -1 : id });
   }
 
@@ -161,19 +162,28 @@ export class Controls {
     this.store.set({ hover: -1 });
   }
 
-  /** The block above or below the pinned one, or the largest of the peak where none is pinned. */
+  /** The block above or below the pinned one at the moment that was clicked; the largest where none is pinned. */
   stepBlock(direction) {
     const { pinned } = this.store.state;
-    const { track, chosen } = this.timeline;
-    const seen = pinned >= 0 ? Math.max(track.blocks.birth[pinned], chosen.first) : track.peak.event;
-    const ids = track.cursor.seek(seen).ids();
-    if (!ids.length) return;
+    const { track } = this.timeline;
+    const ids = track.cursor.seek(pinned >= 0 ? this.momentOf(pinned) : track.peak.event).ids();
     const at = ids.indexOf(pinned);
-    if (at < 0) {
+    if (at >= 0 && ids[at + direction] !== undefined) this.store.set({ pinned: ids[at + direction] });
+    else if (at < 0 && ids.length) {
       this.store.set({ pinned: ids.reduce((best, id) => track.bytesOf(id) > track.bytesOf(best) ? id : best) });
-    } else if (ids[at + direction] !== undefined) {
-      this.store.set({ pinned: ids[at + direction] });
     }
+  }
+
+  /** A state in which the block lives: the one clicked last, else one in the middle of its life. */
+  momentOf(id) {
+    const { track } = this.timeline;
+    const { birth, death } = track.blocks;
+    const lives = (state) => birth[id] <= state && (death[id] < 0 || state < death[id]);
+    if (this.moment === undefined || !lives(this.moment)) {
+      const last = death[id] < 0 ? track.count - 1 : death[id] - 1;
+      this.moment = Math.floor((birth[id] + last) / 2);
+    }
+    return this.moment;
   }
 
   key(event) {

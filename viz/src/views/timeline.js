@@ -144,6 +144,12 @@ export class Timeline {
     return this.pickBuffer[column * this.rows + row];
   }
 
+  /** The state that the picture shows at x. */
+  stateUnder(x) {
+    const column = Math.floor((x - LEFT) * this.ratio);
+    return this.chosen.state[Math.min(Math.max(column, 0), this.columns - 1)];
+  }
+
   drawOver() {
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [this.box.clientWidth, this.box.clientHeight];
