@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""The recorder on real PyTorch, held against an independent counter that is preloaded in the same run: peak to the byte,
+numbers of allocs and frees, and at least 99 % of the bytes at the peak reach a line of the program's own Python."""
+
+import json
+import os
+import subprocess
+
+import harness
+
+PYTHON = harness.python_with_torch()
+EXAMPLES = harness.SOURCE / "examples"
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Torch(harness.TestCase):
+    def record(self, *command, order="recorder-first", options=()):
+        """Records `command` with the counter preloaded after the recorder, or before it."""
+        snapshot, counts = self.folder / "run.mp", self.folder / "counts.json"
+        counter = str(harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so")
+        environment = dict(os.environ, TORCH_COUNTER_OUT=str(counts), OMP_NUM_THREADS="2")
+        if order == "recorder-first":
+            environment["LD_PRELOAD"] = counter
+        else:
+            command = ("env", f"--unset=NOTHING", "sh", "-c", f'LD_PRELOAD="{counter}:$LD_PRELOAD" exec "$@"', "sh", *command)
+        result = harness.memprof("snapshot", "-o", snapshot, *options, "--", *command, env=environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return snapshot, json.loads(counts.read_text()), result
+
+    def check_against(self, snapshot, counts):
+        device = counts["devices"]["cpu"]
+        track = self.track(snapshot, "cpu/torch")
+        self.assertEqual(track["peak_bytes"], device["peak_bytes"])
+        self.assertEqual(track["allocs"], device["allocs"])
+        self.assertEqual(track["frees"], device["frees"])
+        self.assertEqual(track["end_bytes"], device["live_bytes"])
+        self.assertGreater(device["allocs"], 1000)
+
+    def reaches(self, snapshot, file_name, function):
+        peak = harness.answer("peak", snapshot)
+        reached = sum(
+            site["bytes"] for site in peak["sites"]
+            if any(frame["language"] == "python" and (frame["file"] or "").endswith(file_name)
+                   and (frame["function"] or "").endswith(function) and frame["line"] for frame in site["stack"]))
+        self.assertEqual(sum(site["bytes"] for site in peak["sites"]), peak["peak_bytes"])
+        return reached / peak["peak_bytes"]
+
+    def test_training_equals_the_counter(self):
+        for order in ("recorder-first", "counter-first"):
+            with self.subTest(order=order):
+                snapshot, counts, _ = self.record(PYTHON, EXAMPLES / "train.py", "--steps", "8", order=order)
+                self.check_against(snapshot, counts)
+                self.assertGreaterEqual(self.reaches(snapshot, "train.py", "main"), 0.99)
+                coverage = harness.answer("info", snapshot)["coverage"]
+                self.assertTrue(coverage["complete"], coverage)
+                self.assertEqual(coverage["dropped"], 0)
+                snapshot.unlink()
+
+    def test_stacks_of_one_kind(self):
+        for stacks, language in (("python", {"python"}), ("native", {"native"}), ("none", set())):
+            with self.subTest(stacks=stacks):
+                snapshot, counts, _ = self.record(PYTHON, EXAMPLES / "train.py", "--steps", "3",
+                                                  options=("--stacks", stacks, "--force"))
+                self.check_against(snapshot, counts)
+                sites = harness.answer("peak", snapshot)["sites"]
+                self.assertEqual({frame["language"] for site in sites for frame in site["stack"]}, language)
+
+    def test_the_leak_is_on_top(self):
+        snapshot, counts, _ = self.record(PYTHON, EXAMPLES / "leak.py")
+        self.check_against(snapshot, counts)
+        leaks = harness.answer("leaks", snapshot)
+        self.assertEqual(leaks["verdict"], "unknown")
+        source = (EXAMPLES / "leak.py").read_text().splitlines()
+        keeps = [number for number, line in enumerate(source, 1) if "losses.append" in line]
+        self.assertEqual(len(keeps), 1)
+        frames = [frame for frame in leaks["outstanding"]["sites"][0]["stack"]
+                  if (frame["file"] or "").endswith("leak.py")]
+        self.assertTrue(frames, "the first site does not reach leak.py")
+        text = harness.memprof("leaks", snapshot).stdout
+        self.assertIn("leak.py:", text.split("\n\n")[1].splitlines()[1])
+
+    def test_threads_workers_and_fork(self):
+        script = self.folder / "workers.py"
+        script.write_text(WORKERS)
+        snapshot, _, result = self.record(PYTHON, script)
+        self.assertEqual(harness.answer("info", snapshot)["process"]["exit"], "exit 0")
+        others = sorted(path for path in self.folder.glob("run.*.mp"))
+        self.assertEqual(len(others), 2, result.stderr)
+        for path in others:
+            self.assertGreater(self.track(path, "cpu/torch")["allocs"], 0)
+
+    def test_no_follow(self):
+        script = self.folder / "workers.py"
+        script.write_text(WORKERS)
+        self.record(PYTHON, script, options=("--follow", "no"))
+        self.assertEqual(sorted(path.name for path in self.folder.glob("*.mp")), ["run.mp"])
+
+    def test_marks_of_the_python_module(self):
+        script = self.folder / "marks.py"
+        script.write_text(MARKS)
+        snapshot, _, _ = self.record(PYTHON, script)
+        steps = harness.answer("steps", snapshot)
+        self.assertEqual(len(steps["steps"]), 3)
+        self.assertEqual(steps["source"], "api")
+        regions = {region["name"]: region["count"] for region in steps["regions"]}
+        self.assertEqual(regions, {"forward": 3, "backward": 3})
+        stats = json.loads((self.folder / "stats.json").read_text())
+        self.assertEqual(stats["live"], 4000 * 4)
+        self.assertEqual(stats["peak_after_reset"] - stats["live_before"], 8000 * 4)
+
+    def test_start_and_stop(self):
+        script = self.folder / "window.py"
+        script.write_text(WINDOW)
+        snapshot, _, _ = self.record(PYTHON, script, options=("--paused",))
+        track = self.track(snapshot, "cpu/torch")
+        # 3 blocks inside the window; those from before it are its base, those after it are not seen.
+        self.assertEqual(track["allocs"], 3)
+        self.assertEqual(track["base_bytes"], 10 * 1024 * 4)
+        self.assertEqual(track["peak_bytes"], (10 * 1024 + 3 * 4096) * 4)
+
+    def test_exit_of_every_kind(self):
+        for code, status, text in (("pass", 0, "exit 0"), ("raise SystemExit(7)", 7, "exit 7"),
+                                   ("os._exit(3)", 3, "exit 3"), ("os.abort()", 134, "killed by SIGABRT"),
+                                   ("os.kill(os.getpid(), 15)", 143, "killed by SIGTERM"),
+                                   ("os.kill(os.getpid(), 9)", 137, "killed by SIGKILL"),
+                                   ("import ctypes; ctypes.string_at(0)", 139, "killed by SIGSEGV")):
+            with self.subTest(code=code):
+                snapshot = self.folder / "end.mp"
+                program = f"import os, torch\nx = torch.zeros(12345)\n{code}"
+                result = harness.memprof("snapshot", "--force", "-o", snapshot, "--", PYTHON, "-c", program)
+                self.assertEqual(result.returncode, status, result.stderr)
+                info = harness.answer("info", snapshot)
+                self.assertEqual(info["process"]["exit"], text)
+                self.assertEqual(self.track(snapshot, "cpu/torch")["peak_bytes"], 12345 * 4)
+
+    def test_exec(self):
+        snapshot = self.folder / "run.mp"
+        program = (f"import os, torch\nx = torch.zeros(1000)\n"
+                   f"os.execv({PYTHON!r}, [{PYTHON!r}, '-c', 'import torch; y = torch.zeros(3000)'])")
+        result = harness.memprof("snapshot", "-o", snapshot, "--", PYTHON, "-c", program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.track(snapshot, "cpu/torch")["peak_bytes"], 4000)
+        self.assertEqual(harness.answer("info", snapshot)["process"]["exit"], "replaced by exec")
+        others = list(self.folder.glob("run.*.2.mp")) + list(self.folder.glob("run.*.mp"))
+        self.assertEqual(self.track(others[0], "cpu/torch")["peak_bytes"], 12000)
+
+    def test_pages_and_traces(self):
+        snapshot, _, _ = self.record(PYTHON, EXAMPLES / "train.py", "--steps", "3")
+        self.assertEqual(harness.memprof("trace_plot", snapshot, "-o", self.folder / "trace.html").returncode, 0)
+        self.assertIn("train.py", (self.folder / "trace.html").read_text())
+        self.assertEqual(harness.memprof("chrome_trace", snapshot, "-o", self.folder / "trace.json").returncode, 0)
+        trace = json.loads((self.folder / "trace.json").read_text())
+        values = [value for event in trace["traceEvents"] if event["ph"] == "C" and "torch" in event["name"]
+                  for value in event["args"].values()]
+        self.assertEqual(max(values), self.track(snapshot, "cpu/torch")["peak_bytes"])
+        self.assertEqual(harness.memprof("report", snapshot).returncode, 0)
+
+
+WORKERS = """
+import threading, torch
+from torch.utils.data import DataLoader, Dataset
+class Numbers(Dataset):
+    def __len__(self): return 32
+    def __getitem__(self, index): return torch.full((64,), float(index))
+def work():
+    for _ in range(50): torch.randn(200, 200)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+total = sum(batch.sum().item() for batch in DataLoader(Numbers(), batch_size=4, num_workers=2))
+for thread in threads: thread.join()
+assert total == 64 * sum(range(32)), total
+"""
+
+MARKS = """
+import json, os, torch, libmemprof as mp
+assert mp.active()
+for step in range(3):
+    mp.step()
+    with mp.region("forward"):
+        x = torch.randn(1000)
+    with mp.region("backward"):
+        y = x * 2
+del x, y
+kept = torch.zeros(4000)
+live = mp.stats()["live_bytes"]
+mp.reset_peak()
+before = mp.stats()["live_bytes"]
+torch.zeros(8000)
+folder = os.path.dirname(os.environ["TORCH_COUNTER_OUT"])
+with open(os.path.join(folder, "stats.json"), "w") as out:
+    json.dump({"live": live, "live_before": before, "peak_after_reset": mp.peak()}, out)
+"""
+
+WINDOW = """
+import torch, libmemprof as mp
+before = [torch.zeros(1024) for _ in range(10)]
+gone = [torch.zeros(999) for _ in range(5)]
+del gone
+mp.start()
+inside = [torch.zeros(4096) for _ in range(3)]
+mp.stop()
+after = [torch.zeros(7777) for _ in range(4)]
+"""
+
+if __name__ == "__main__":
+    harness.main()
