@@ -16,6 +16,7 @@ enum mp_status {
     MP_LIMIT,           /* a stated bound was reached */
     MP_NOT_FOUND,
     MP_UNSUPPORTED,
+    MP_BUSY, /* somebody else still uses it: later it may work */
 };
 
 struct mp_error {

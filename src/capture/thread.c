@@ -15,6 +15,8 @@ static __thread struct mp_thread *self __attribute__((tls_model("initial-exec"))
 
 static pthread_key_t ending_thread;
 
+#define RING_WAIT_NS (100 * MP_NS_PER_MS)
+
 static void retire_ring(void *thread_pointer)
 {
     struct mp_thread *thread = thread_pointer;
@@ -49,11 +51,27 @@ static int find_ring(struct mp_spool_header *header)
     return -1;
 }
 
+/* The collector keeps rings ahead of the threads; one that starts faster than that waits for its own, once. */
+static int wait_for_ring(struct mp_thread *thread, struct mp_spool_header *header)
+{
+    int index = find_ring(header);
+    uint64_t give_up = mp_clock_monotonic_ns() + RING_WAIT_NS;
+    while (index < 0 && !thread->waited_for_ring && mp_spool_attended(header)) {
+        uint32_t drained = atomic_load(&header->drained);
+        index = find_ring(header);
+        uint64_t now = mp_clock_monotonic_ns();
+        if (index >= 0 || now >= give_up) break;
+        mp_session_ring_doorbell();
+        mp_futex_wait(&header->drained, drained, give_up - now);
+    }
+    thread->waited_for_ring = true;
+    return index;
+}
+
 static void claim_ring(struct mp_thread *thread)
 {
     struct mp_spool_header *header = mp_session.header;
-    int index = find_ring(header);
-    /* The collector keeps free rings ahead; let it know that they run low. */
+    int index = wait_for_ring(thread, header);
     if (atomic_load(&header->rings_used) + 1 >= atomic_load(&header->rings_committed)) mp_session_ring_doorbell();
     thread->ring = NULL;
     if (index < 0) return;
@@ -85,6 +103,7 @@ struct mp_thread *mp_thread_self(void)
         self = thread;
     }
     if (thread->inside) return thread; /* a nested hook: the caller turns back */
+    if (thread->generation != generation) thread->waited_for_ring = false;
     thread->generation = generation;
     claim_ring(thread);
     return thread;

@@ -12,10 +12,11 @@
 #include "wire/spool.h"
 
 struct mp_thread {
-    bool inside;         /* the recursion guard: a hook of this thread is running */
-    int saved_errno;     /* of the program, while inside */
-    bool full;           /* the ring stayed full for as long as may be waited: drop until its tail moves */
-    uint32_t generation; /* of the session that `ring` belongs to */
+    bool inside;          /* the recursion guard: a hook of this thread is running */
+    int saved_errno;      /* of the program, while inside */
+    bool full;            /* the ring stayed full for as long as may be waited: drop until its tail moves */
+    bool waited_for_ring; /* the wait for a ring of this session is spent */
+    uint32_t generation;  /* of the session that `ring` belongs to */
     uint32_t ring_index;
     struct mp_ring *ring; /* NULL: none could be had */
     uint64_t last_time_ns;

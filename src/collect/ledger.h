@@ -14,7 +14,7 @@
 struct mp_ledger_track {
     uint64_t bytes, blocks;
     uint64_t peak_bytes, peak_ns;    /* since the recording's start */
-    uint64_t peak_step;              /* steps begun before the peak: 0 is "before the first" */
+    uint64_t peak_step;              /* the step it was in, from 1; 0: before the first */
     uint64_t peak_since_reset_bytes; /* what statistics answer */
     uint64_t reserved_bytes;         /* last told by the allocator; MP_BYTES_UNKNOWN */
     /* The allocator's own total less ours, once both are known: must not move. See mp_ledger_check_total(). */

@@ -253,9 +253,8 @@ static enum mp_status open_spool(const struct mp_reader *reader, const char *pat
         if (status) return MP_NOT_FOUND;
     }
     if (!is_in_use(spool)) return MP_OK;
-    enum mp_status status =
-        mp_fail(error, MP_INVALID, "process %u is still running and recording; recover it when it has ended",
-                spool->header->pid);
+    enum mp_status status = mp_fail(
+        error, MP_BUSY, "process %u is still running and recording; recover it when it has ended", spool->header->pid);
     mp_spool_file_close(spool, false);
     return status;
 }

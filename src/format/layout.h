@@ -5,6 +5,7 @@
 #ifndef MP_FORMAT_LAYOUT_H
 #define MP_FORMAT_LAYOUT_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -67,7 +68,7 @@ struct mp_chunk_meta {
 
 static inline void mp_put_be32(unsigned char *to, uint32_t value)
 {
-    value = __builtin_bswap32(value);
+    value = htobe32(value);
     memcpy(to, &value, 4);
 }
 
@@ -75,12 +76,12 @@ static inline uint32_t mp_get_be32(const unsigned char *from)
 {
     uint32_t value;
     memcpy(&value, from, 4);
-    return __builtin_bswap32(value);
+    return be32toh(value);
 }
 
 static inline void mp_put_be64(unsigned char *to, uint64_t value)
 {
-    value = __builtin_bswap64(value);
+    value = htobe64(value);
     memcpy(to, &value, 8);
 }
 
@@ -88,7 +89,7 @@ static inline uint64_t mp_get_be64(const unsigned char *from)
 {
     uint64_t value;
     memcpy(&value, from, 8);
-    return __builtin_bswap64(value);
+    return be64toh(value);
 }
 
 #endif

@@ -32,6 +32,13 @@ static uint64_t count_stacks(const struct mp_model *model)
     return count;
 }
 
+/* What is known of the process's end, in words; NULL: nothing. */
+static const char *how_it_ended(const struct mp_model *model)
+{
+    const char *text = mp_model_text(model, model->how.text);
+    return *text ? text : NULL;
+}
+
 static void command_text(struct mp_buffer *out, const struct mp_model *model)
 {
     for (const char *const *word = model->start.command; word && *word; word++) {
@@ -55,7 +62,7 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
     mp_json_text(json, "host", model->start.host);
     mp_json_number(json, "start_unix_ns", model->start.realtime_ns);
     mp_json_number(json, "duration_ns", model->duration_ns);
-    mp_json_text(json, "exit", model->how.known ? mp_model_text(model, model->how.text) : NULL);
+    mp_json_text(json, "exit", how_it_ended(model));
     mp_json_end_object(json);
     if (command.failed) json->out->failed = true;
     mp_buffer_free(&command);
@@ -156,7 +163,8 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     mp_buffer_clear(&value);
     mp_buffer_printf(&value, "%u on %s, started %s, ran %s", model->start.pid, model->start.host, when,
                      mp_format_duration(number, model->duration_ns));
-    mp_buffer_printf(&value, ", %s", model->how.known ? mp_model_text(model, model->how.text) : "end not seen");
+    const char *end = how_it_ended(model);
+    mp_buffer_printf(&value, ", %s", end ? end : "end not seen");
     mp_buffer_append(&value, "", 1);
     if (!value.failed) put_row(&table, "process", (const char *)value.data);
     mp_buffer_clear(&value);

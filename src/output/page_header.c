@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "model/track.h"
-#include "base/json.h"
+#include "output/reports.h"
 
 unsigned mp_page_first_track(const struct mp_model *model, const struct mp_page_options *options)
 {
@@ -35,31 +35,6 @@ static void put_track(struct mp_json *json, const struct mp_model *model, const 
     mp_json_number(json, "events", counts->events);
     mp_json_number(json, "blocks", counts->blocks);
     mp_json_number(json, "base_blocks", counts->base_blocks);
-    mp_json_end_object(json);
-}
-
-static void put_strings(struct mp_json *json, const char *key, const struct mp_model *model, const uint32_t *ids,
-                        size_t count)
-{
-    mp_json_array(json, key);
-    for (size_t i = 0; i < count; i++)
-        mp_json_text(json, NULL, mp_model_text(model, ids[i]));
-    mp_json_end_array(json);
-}
-
-static void put_coverage(struct mp_json *json, const struct mp_model *model)
-{
-    const struct mp_coverage *coverage = &model->coverage;
-    mp_json_object(json, "coverage");
-    mp_json_bool(json, "complete", !mp_model_incomplete(model));
-    mp_json_bool(json, "cut", model->damage.cut);
-    mp_json_number(json, "dropped", coverage->dropped);
-    mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
-    mp_json_number(json, "truncated_stacks", coverage->truncated_stacks);
-    mp_json_number(json, "unknown_frees", coverage->unknown_frees);
-    mp_json_number(json, "missed_frees", coverage->missed_frees);
-    put_strings(json, "sources", model, coverage->sources, coverage->source_count);
-    put_strings(json, "notes", model, coverage->notes, coverage->note_count);
     mp_json_end_object(json);
 }
 
@@ -139,7 +114,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
     mp_json_text(&json, "view", options->view ? options->view : "");
     mp_json_number(&json, "track", mp_page_first_track(model, options));
     put_process(&json, model);
-    put_coverage(&json, model);
+    mp_coverage_json(&json, model);
     mp_json_array(&json, "tracks");
     for (size_t i = 0; i < model->tracks.count; i++)
         put_track(&json, model, data, i);

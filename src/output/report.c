@@ -61,7 +61,8 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
     if (story->leaks->step_count)
         mp_text_put(text, MP_PLAIN, ", %s steps (%s)", mp_format_count(number, story->leaks->step_count),
                     story->leaks->step_source);
-    if (model->how.known && (model->how.by_signal || model->how.status)) {
+    bool in_order = model->how.known && !model->how.by_signal && !model->how.status;
+    if (!in_order && *mp_model_text(model, model->how.text)) {
         mp_text_put(text, MP_PLAIN, ", ");
         mp_text_clean(text->out, mp_model_text(model, model->how.text));
     }

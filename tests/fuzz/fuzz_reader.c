@@ -98,9 +98,8 @@ static void use_chunk(const struct mp_chunk *chunk)
     if (chunk->kind == MP_CHUNK_STACKS) use(chunk->stacks, chunk->count * sizeof *chunk->stacks);
     if (chunk->kind == MP_CHUNK_BASE) use(chunk->base, chunk->count * sizeof *chunk->base);
     if (chunk->kind == MP_CHUNK_COVERAGE) {
-        const struct mp_coverage *coverage = (const void *)chunk->how;
-        use(coverage->sources, coverage->source_count * sizeof *coverage->sources);
-        use(coverage->notes, coverage->note_count * sizeof *coverage->notes);
+        use(chunk->coverage->sources, chunk->coverage->source_count * sizeof *chunk->coverage->sources);
+        use(chunk->coverage->notes, chunk->coverage->note_count * sizeof *chunk->coverage->notes);
     }
 }
 

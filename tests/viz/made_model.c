@@ -24,6 +24,7 @@ struct making {
     MP_VEC(struct mp_event) events;
     MP_VEC(struct mp_event) blocks; /* the alloc event of each */
     uint64_t now_ns;
+    uint64_t dropped;
     uint64_t random;
 };
 
@@ -247,7 +248,7 @@ static struct mp_model *finish(struct making *make, const char *const *command)
         size_t left = make->events.count - i;
         add_event_chunk(builder, make->events.at + i, left < CHUNK_EVENTS ? left : CHUNK_EVENTS);
     }
-    struct mp_coverage coverage = {.events = make->events.count};
+    struct mp_coverage coverage = {.events = make->events.count, .dropped = make->dropped, .truncated_stacks = 2};
     struct mp_exit how = {.known = true, .time_ns = make->now_ns + 1000000, .text = exit_text};
     struct mp_chunk last[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = &coverage},
                               {.kind = MP_CHUNK_EXIT, .count = 1, .how = &how}};
@@ -338,6 +339,7 @@ struct mp_model *made_small(void)
         if (step == 2) note(&make, MP_EVENT_MARK, "epoch 1", 0, 0);
         if (step == 5) note(&make, MP_EVENT_OOM, "", UINT64_C(64) << 20, 0);
     }
+    make.dropped = 12;
     return finish(&make, command);
 }
 

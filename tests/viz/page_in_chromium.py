@@ -166,7 +166,9 @@ class PageTest(unittest.TestCase):
         peak = self.truth["peaks"][0]
         self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), peak)
         self.assertIn(f"{peak / 2**20:.1f} MiB", self.text("#tiles"))
-        self.assertIn("complete", self.text("#tiles"))
+        self.assertIn("not complete", self.text("#tiles"))
+        self.assertIn("12 events were dropped", self.text("#notes"))
+        self.assertIn("stacks cut at the depth limit: 2", self.text("#notes"))
         self.assertIn("exit 0", self.text("#tiles"))
 
     def test_names_cannot_break_out(self):
@@ -325,6 +327,27 @@ class PageTest(unittest.TestCase):
         self.wait("return window.memprof.store.state.track === 1")
         self.settle()
         self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), self.truth["peaks"][1])
+
+    def test_copies_the_stack(self):
+        self.open()
+        x, y, block = self.places(9)[3]
+        self.pointer(x, y, click=True)
+        self.js("""window.copied = null;
+            Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (t) => { window.copied = t; } } });
+            document.getElementById('copy-stack').click()""")
+        self.wait("return window.copied !== null")
+        lines = self.js("return window.copied").split("\n")
+        self.assertEqual([line.split("  (")[0] for line in lines], [name or "0x2000" for name in block["stack"]])
+        self.wait("return document.getElementById('copy-stack').textContent === 'Copied'")
+
+    def test_arrows_walk_from_block_to_block(self):
+        self.open()
+        x, y, block = self.places(9)[3]
+        self.pointer(x, y, click=True)
+        self.press(Keys.ARROW_UP)
+        self.assertNotIn(block["address"], self.text("#block"))
+        self.press(Keys.ARROW_DOWN)
+        self.assertIn(block["address"], self.text("#block"))
 
     def test_light_and_dark(self):
         self.open()

@@ -37,25 +37,21 @@ export class Controls {
     this.moveTo(middle - (middle - start) * factor, middle + (end - middle) * factor);
   }
 
+  /** The time under the pointer; undefined where it is not over the plot. */
+  pointed() {
+    return this.pointerX === undefined ? undefined : this.timeline.timeAt(this.pointerX);
+  }
+
   panTime(share) {
     const { start, end } = this.store.state;
     this.moveTo(start + share * (end - start), end + share * (end - start));
   }
 
   moveBytes(low, high) {
-    const [, top] = [0, this.fullRange()];
+    const top = this.timeline.fullHeight();
     const span = Math.min(Math.max(high - low, 64), top);
     const from = Math.min(Math.max(low, 0), top - span);
     this.store.set(span >= top ? { low: 0, high: null } : { low: from, high: from + span });
-  }
-
-  /** Upper end of the byte axis when all of it is shown. */
-  fullRange() {
-    const { low, high } = this.store.state;
-    this.store.state.high = null;
-    const [, top] = this.timeline.range();
-    Object.assign(this.store.state, { low, high });
-    return top;
   }
 
   zoomBytes(factor, around) {
@@ -131,6 +127,7 @@ export class Controls {
 
   click(x, y) {
     const id = this.timeline.pick(x, y);
+    this.moment = this.timeline.stateUnder(x);
     this.store.set({ pinned: id === this.store.state.pinned ? -1 : id });
   }
 
@@ -151,30 +148,42 @@ export class Controls {
 
   hover(event) {
     if (this.dragging) return;
-    const id = this.timeline.pick(...this.place(event));
+    const [x, y] = this.place(event);
+    const id = this.timeline.pick(x, y);
+    this.pointerX = x;
     this.store.set({ hover: id });
     if (id >= 0) this.tip.show(this.timeline.track, id, event.clientX, event.clientY);
     else this.tip.hide();
   }
 
   leave() {
+    this.pointerX = undefined;
     this.tip.hide();
     this.store.set({ hover: -1 });
   }
 
-  /** The block above or below the pinned one, or the largest of the peak where none is pinned. */
+  /** The block above or below the pinned one at the moment that was clicked; the largest where none is pinned. */
   stepBlock(direction) {
     const { pinned } = this.store.state;
-    const { track, timeline } = { track: this.timeline.track, timeline: this.timeline };
-    const seen = pinned >= 0 ? Math.max(track.blocks.birth[pinned], timeline.chosen.first) : track.peak.event;
-    const ids = track.cursor.seek(seen).ids();
-    if (!ids.length) return;
+    const { track } = this.timeline;
+    const ids = track.cursor.seek(pinned >= 0 ? this.momentOf(pinned) : track.peak.event).ids();
     const at = ids.indexOf(pinned);
-    if (at < 0) {
+    if (at >= 0 && ids[at + direction] !== undefined) this.store.set({ pinned: ids[at + direction] });
+    else if (at < 0 && ids.length) {
       this.store.set({ pinned: ids.reduce((best, id) => track.bytesOf(id) > track.bytesOf(best) ? id : best) });
-    } else if (ids[at + direction] !== undefined) {
-      this.store.set({ pinned: ids[at + direction] });
     }
+  }
+
+  /** A state in which the block lives: the one clicked last, else one in the middle of its life. */
+  momentOf(id) {
+    const { track } = this.timeline;
+    const { birth, death } = track.blocks;
+    const lives = (state) => birth[id] <= state && (death[id] < 0 || state < death[id]);
+    if (this.moment === undefined || !lives(this.moment)) {
+      const last = death[id] < 0 ? track.count - 1 : death[id] - 1;
+      this.moment = Math.floor((birth[id] + last) / 2);
+    }
+    return this.moment;
   }
 
   key(event) {
@@ -183,7 +192,7 @@ export class Controls {
     const help = byId("help");
     if (help.open) return; // the dialog closes itself
     const actions = {
-      w: () => this.zoomTime(1 / ZOOM_STEP), s: () => this.zoomTime(ZOOM_STEP),
+      w: () => this.zoomTime(1 / ZOOM_STEP, this.pointed()), s: () => this.zoomTime(ZOOM_STEP, this.pointed()),
       a: () => this.panTime(-PAN_STEP), d: () => this.panTime(PAN_STEP),
       W: () => this.zoomBytes(1 / ZOOM_STEP), S: () => this.zoomBytes(ZOOM_STEP),
       A: () => this.panBytes(-PAN_STEP), D: () => this.panBytes(PAN_STEP),

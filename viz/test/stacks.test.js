@@ -51,6 +51,7 @@ test("a site's colour hangs on its source lines, not on addresses", () => {
 test("steps follow each other, regions nest per thread, an end closes what is inside", () => {
   const rows = [ // type, time, thread, name
     [5, 10, 0, 0], [6, 11, 0, 1], [6, 12, 0, 3], [6, 12, 1, 4], [7, 15, 0, 1], [7, 16, 1, 1], [5, 20, 0, 1], [8, 21, 0, 3],
+    [6, 22, 2, 1], [6, 23, 2, 3], [7, 24, 2, 0],
   ];
   const times = rows.map(([, time], i) => time - (i ? rows[i - 1][1] : 0));
   const columns = {
@@ -65,12 +66,12 @@ test("steps follow each other, regions nest per thread, an end closes what is in
   assert.equal(notes.stepAt(19).index, 1);
   assert.equal(notes.stepAt(20).name, "f");
   assert.deepEqual(notes.regions.map(({ start, end, name, depth }) => [start, end, name, depth]),
-    [[11, 15, "f", 0], [12, 15, "inner", 1], [12, 30, "outer", 0]]);
+    [[11, 15, "f", 0], [12, 15, "inner", 1], [12, 30, "outer", 0], [22, 30, "f", 0], [23, 24, "inner", 1]]);
   const namesAt = (time, thread) => notes.regionsAt(time, thread).map(({ name }) => name);
   assert.deepEqual([namesAt(13, 0), namesAt(13, 1), namesAt(13, 9)], [["f", "inner"], ["outer"], ["f", "inner"]]);
   assert.deepEqual([namesAt(15, 0), namesAt(10, 0)], [["outer"], []]);
   assert.deepEqual(notes.marks.map(({ kind, time, name }) => [kind, time, name]), [["mark", 21, "inner"]]);
-  assert.deepEqual(notes.lanes.map(({ thread, depth }) => [thread, depth]), [[0, 0], [0, 1], [1, 0]]);
+  assert.deepEqual(notes.lanes.map(({ thread, depth }) => [thread, depth]), [[0, 0], [0, 1], [2, 0], [2, 1], [1, 0]]);
 });
 
 test("an address reads back what it says, and ignores nonsense", () => {

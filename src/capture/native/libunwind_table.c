@@ -19,7 +19,6 @@ bool mp_libunwind_open(struct mp_libunwind *table)
         {SYMBOL(unw_init_local), &table->init_local},
         {SYMBOL(unw_step), &table->step},
         {SYMBOL(unw_get_reg), &table->get_reg},
-        {SYMBOL(unw_get_proc_info), &table->get_proc_info},
         {SYMBOL(unw_get_proc_info_by_ip), &table->get_proc_info_by_ip},
         {SYMBOL(unw_set_caching_policy), &table->set_caching_policy},
         {SYMBOL(unw_flush_cache), &table->flush_cache},

@@ -16,7 +16,6 @@ struct mp_libunwind {
     int (*init_local)(unw_cursor_t *cursor, unw_context_t *context);
     int (*step)(unw_cursor_t *cursor); /* slow: system calls at each frame */
     int (*get_reg)(unw_cursor_t *cursor, unw_regnum_t number, unw_word_t *value);
-    int (*get_proc_info)(unw_cursor_t *cursor, unw_proc_info_t *info);
     int (*get_proc_info_by_ip)(unw_addr_space_t space, unw_word_t address, unw_proc_info_t *info, void *argument);
     int (*set_caching_policy)(unw_addr_space_t space, unw_caching_policy_t policy);
     void (*flush_cache)(unw_addr_space_t space, unw_word_t low, unw_word_t high);

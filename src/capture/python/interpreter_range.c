@@ -4,59 +4,107 @@
 
 struct mp_interpreter_ranges mp_interpreter_ranges;
 
-static bool add_range(uintptr_t start, uintptr_t end)
+/* The C stack as one slow walk found it, innermost first; guarded by `learning`. A frame owns what lies from its own
+ * stack pointer up to its caller's. */
+enum { DEEPEST = 1024 };
+static struct c_frame {
+    uintptr_t address, low, high;
+} c_stack[DEEPEST];
+static atomic_flag learning = ATOMIC_FLAG_INIT;
+
+static bool is_call(const struct c_frame *frame)
 {
+    return mp_interpreter_range_contains(&mp_interpreter_ranges, frame->address);
+}
+
+/* Adds the range of the code around an address. */
+static bool add_range(const struct mp_libunwind *unwind, uintptr_t address)
+{
+    unw_proc_info_t info;
     uint32_t count = atomic_load(&mp_interpreter_ranges.count);
-    if (start >= end || count == MP_INTERPRETER_RANGES_MAX) return false;
-    if (mp_interpreter_range_contains(&mp_interpreter_ranges, start + 1)) return false;
-    mp_interpreter_ranges.range[count].start = start;
-    mp_interpreter_ranges.range[count].end = end;
+    if (count == MP_INTERPRETER_RANGES_MAX) return false;
+    if (unwind->get_proc_info_by_ip(*unwind->local_addr_space, address, &info, NULL) != 0) return false;
+    if (info.start_ip >= info.end_ip || mp_interpreter_range_contains(&mp_interpreter_ranges, info.start_ip + 1))
+        return false;
+    mp_interpreter_ranges.range[count].start = info.start_ip;
+    mp_interpreter_ranges.range[count].end = info.end_ip;
     atomic_store(&mp_interpreter_ranges.count, count + 1);
     return true;
 }
 
-/* 3.9 and 3.10 leave no marker on the C stack: there the exported function stands for the loop. */
-static bool learn_from_symbol(const struct mp_libunwind *unwind)
+static uint32_t walk_c_stack(const struct mp_libunwind *unwind)
 {
-    unw_proc_info_t info;
-    uintptr_t loop = mp_python_interpreter_loop();
-    if (!loop || unwind->get_proc_info_by_ip(*unwind->local_addr_space, loop, &info, NULL) != 0) return false;
-    return add_range(info.start_ip, info.end_ip);
+    unw_context_t context;
+    unw_cursor_t cursor;
+    unw_word_t address, low, high;
+    uint32_t count = 0;
+    if (MP_UNW_GETCONTEXT(unwind, &context) != 0 || unwind->init_local(&cursor, &context) != 0) return 0;
+    if (unwind->get_reg(&cursor, UNW_REG_SP, &low) != 0) return 0;
+    for (; count < DEEPEST; low = high) {
+        if (unwind->get_reg(&cursor, UNW_REG_IP, &address) != 0 || unwind->step(&cursor) <= 0) break;
+        if (unwind->get_reg(&cursor, UNW_REG_SP, &high) != 0) break;
+        c_stack[count++] = (struct c_frame){.address = address, .low = low, .high = high};
+    }
+    return count;
 }
 
-static bool returns_into_loop(const struct mp_libunwind *unwind, unw_cursor_t *frame)
-{
-    unw_word_t address;
-    return unwind->get_reg(frame, UNW_REG_IP, &address) == 0 &&
-           mp_interpreter_range_contains(&mp_interpreter_ranges, address);
-}
-
-/* Walks the C stack. A native frame owns what lies from its own stack pointer up to its caller's; one that owns a
- * marker is a call of the loop. */
+/* A C frame that owns a marker is a call of the loop. */
 static bool learn_from_markers(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
 {
-    enum { DEEPEST = 4 * MP_PYTHON_FRAMES_MAX };
-    unw_context_t context;
-    unw_cursor_t cursor, frame;
-    unw_word_t low, high;
     bool learned = false, inner = false, outer = false;
-    if (MP_UNW_GETCONTEXT(unwind, &context) != 0 || unwind->init_local(&cursor, &context) != 0) return false;
-    if (unwind->get_reg(&cursor, UNW_REG_SP, &low) != 0) return false;
-    uint32_t group = 0;
-    for (int depth = 0; depth < DEEPEST; depth++, low = high) {
-        frame = cursor;
-        if (unwind->step(&cursor) <= 0 || unwind->get_reg(&cursor, UNW_REG_SP, &high) != 0) break;
-        bool is_call = false;
-        for (; group < python->group_count && python->markers[group] < high; group++)
-            is_call = is_call || python->markers[group] >= low;
-        unw_proc_info_t info;
-        if (is_call && unwind->get_proc_info(&frame, &info) == 0) learned |= add_range(info.start_ip, info.end_ip);
-        if (is_call || !returns_into_loop(unwind, &frame)) continue;
-        inner = inner || group < python->group_count;
-        outer = outer || group == python->group_count;
+    uint32_t group = 0, count = walk_c_stack(unwind);
+    for (const struct c_frame *frame = c_stack; frame < c_stack + count; frame++) {
+        bool marked = false;
+        for (; group < python->group_count && python->markers[group] < frame->high; group++)
+            marked = marked || python->markers[group] >= frame->low;
+        if (marked)
+            learned |= add_range(unwind, frame->address - 1);
+        else if (is_call(frame))
+            *(group < python->group_count ? &inner : &outer) = true;
     }
     if (outer && !inner) learned |= !atomic_exchange(&mp_interpreter_ranges.outer_calls, true);
     return learned;
+}
+
+static uintptr_t function_start(const struct mp_libunwind *unwind, uintptr_t address)
+{
+    unw_proc_info_t info;
+    return unwind->get_proc_info_by_ip(*unwind->local_addr_space, address, &info, NULL) == 0 ? info.start_ip : address;
+}
+
+/* Whether a frame that is in no range known can be a call of the loop that runs code put apart: all calls have C frames
+ * of one size, and one of those known was made by the same function. */
+static bool looks_like_call(const struct mp_libunwind *unwind, const struct c_frame *frame, uint32_t count)
+{
+    enum { COMPARISONS = 8 };
+    if (is_call(frame)) return false;
+    uintptr_t caller = 0;
+    int left = COMPARISONS;
+    for (const struct c_frame *known = c_stack; known + 1 < c_stack + count && left > 0; known++) {
+        if (!is_call(known) || known->high - known->low != frame->high - frame->low) continue;
+        left--;
+        if (!caller) caller = function_start(unwind, frame[1].address - 1);
+        if (caller == function_start(unwind, known[1].address - 1)) return true;
+    }
+    return false;
+}
+
+/* 3.9 and 3.10 leave no marker on the C stack. There the exported function stands for the loop; its other parts are
+ * known by what they look like, where there are as many as are missed. */
+static bool learn_from_symbol(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
+{
+    uintptr_t loop = mp_python_interpreter_loop();
+    if (!loop) return false;
+    if (add_range(unwind, loop)) return true;
+    uint32_t calls = 0, alike = 0, count = walk_c_stack(unwind);
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        calls += is_call(&c_stack[i]);
+        alike += looks_like_call(unwind, &c_stack[i], count);
+    }
+    if (calls + alike != python->group_count) return false;
+    for (uint32_t i = 0; i + 1 < count; i++)
+        if (looks_like_call(unwind, &c_stack[i], count)) add_range(unwind, c_stack[i].address - 1);
+    return alike > 0;
 }
 
 /* The first few misses, then those whose number is a power of two: some 40 slow walks at most in the longest run. */
@@ -70,10 +118,9 @@ static bool worth_a_walk(void)
 
 bool mp_interpreter_range_learn(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
 {
-    static atomic_flag learning = ATOMIC_FLAG_INIT;
     if (python->group_count == 0 || !worth_a_walk() || atomic_flag_test_and_set(&learning)) return false;
     bool marked = python->markers[0] != 0;
-    bool learned = marked ? learn_from_markers(unwind, python) : learn_from_symbol(unwind);
+    bool learned = marked ? learn_from_markers(unwind, python) : learn_from_symbol(unwind, python);
     atomic_flag_clear(&learning);
     return learned;
 }

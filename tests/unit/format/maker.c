@@ -439,7 +439,7 @@ bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made)
     case MP_CHUNK_EVENTS_KIND:
         return same_events(&chunk->events, made);
     case MP_CHUNK_COVERAGE:
-        return same_coverage(chunk->how ? (const void *)chunk->how : NULL, made->rows);
+        return same_coverage(chunk->coverage, made->rows);
     default:
         return !memcmp(chunk->devices, made->rows, made->count * rows[made->kind]);
     }

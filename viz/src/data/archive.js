@@ -9,6 +9,9 @@ function decodeBase64(text) {
 }
 
 async function inflate(bytes, size) {
+  if (!window.DecompressionStream) {
+    throw new Error("This browser is too old: Chrome and Edge from 103, Firefox from 113 and Safari from 16.4 can open it.");
+  }
   const out = new Uint8Array(size);
   const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
   let at = 0;

@@ -51,9 +51,9 @@ export class Notes {
         break;
       }
       case REGION_END: {
-        // Ends the innermost region of that name and what was opened inside it.
+        // Ends the innermost region of that name, or of any where it bears none, and what was opened inside it.
         const stack = open.get(thread[i]) ?? [];
-        const at = stack.findLastIndex((region) => region.name === text);
+        const at = text ? stack.findLastIndex((region) => region.name === text) : stack.length - 1;
         if (at >= 0) for (const region of stack.splice(at)) region.end = now;
         break;
       }

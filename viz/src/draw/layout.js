@@ -44,18 +44,12 @@ function layOutColumn(live, from, low, high, height, pick, at) {
     const words = groupMask[group] & ahead;
     passed = 0;
     ahead = -1;
-    if (Math.round((groupEnd - low) * scale) <= row) {
-      below = groupEnd;
-      continue;
-    }
-    for (let mask = words; mask !== 0; mask &= mask - 1) {
+    const groupRow = Math.min(Math.round((groupEnd - low) * scale), height);
+    for (let mask = words; mask !== 0 && row < groupRow; mask &= mask - 1) {
       const word = (group << 5) + 31 - Math.clz32(mask & -mask);
       const wordEnd = below + wordBytes[word];
-      if (Math.round((wordEnd - low) * scale) <= row) {
-        below = wordEnd;
-        continue;
-      }
-      for (let rest = bits[word]; rest !== 0; rest &= rest - 1) {
+      const wordRow = Math.min(Math.round((wordEnd - low) * scale), height);
+      for (let rest = bits[word]; rest !== 0 && row < wordRow; rest &= rest - 1) {
         const id = (word << 5) + 31 - Math.clz32(rest & -rest);
         below += sizes[sizeIndex[id]];
         const end = Math.min(Math.round((below - low) * scale), height);
@@ -65,7 +59,9 @@ function layOutColumn(live, from, low, high, height, pick, at) {
           row = end;
         }
       }
+      below = wordEnd;
     }
+    below = groupEnd;
   }
   pick.fill(NOTHING, at, at + height - row);
 }

@@ -2,9 +2,9 @@
 
 import { byId, inNextFrame } from "../dom.js";
 import { chooseColumns } from "../draw/columns.js";
+import { inks, LEFT } from "../draw/overlay.js";
 
-const LEFT = 74; // as the plot's
-const RIGHT = 10;
+const RIGHT = 10; // as the plot
 const HANDLE = 6;
 
 export class Minimap {
@@ -41,24 +41,23 @@ export class Minimap {
     if (!this.columns || this.columns.state.length !== count) {
       this.columns = chooseColumns(this.track, 0, this.recording.duration, count);
     }
-    const style = getComputedStyle(document.documentElement);
-    const ink = (name) => style.getPropertyValue("--" + name).trim();
+    const ink = inks("area", "area-light", "veil", "accent", "peak");
     const context = this.canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const scale = (height - 2) / Math.max(this.track.peak.bytes, 1);
-    this.fill(context, this.columns.max, ratio, height, scale, ink("area-light"));
-    this.fill(context, this.columns.min, ratio, height, scale, ink("area"));
+    this.fill(context, this.columns.max, ratio, height, scale, ink["area-light"]);
+    this.fill(context, this.columns.min, ratio, height, scale, ink.area);
     const { start, end } = this.store.state;
     const from = this.x(start);
     const to = this.x(end);
-    context.fillStyle = ink("veil");
+    context.fillStyle = ink.veil;
     context.fillRect(LEFT, 0, from - LEFT, height);
     context.fillRect(to, 0, LEFT + this.width - to, height);
-    context.strokeStyle = ink("accent");
+    context.strokeStyle = ink.accent;
     context.lineWidth = 1.5;
     context.strokeRect(from + 0.75, 0.75, Math.max(to - from - 1.5, 1), height - 1.5);
     const peak = this.x(this.track.peak.event < 0 ? 0 : this.track.time[this.track.peak.event]);
-    context.fillStyle = ink("peak");
+    context.fillStyle = ink.peak;
     context.fillRect(peak - 0.75, 0, 1.5, height);
   }
 

@@ -1,8 +1,7 @@
 // Who held the memory at the peak: a table of sites.
 
 import { byId, element } from "../dom.js";
-import { css } from "../draw/palette.js";
-import { siteColour } from "../draw/palette.js";
+import { css, siteColour } from "../draw/palette.js";
 import { sitesAt } from "../data/sites.js";
 import { formatBytes, formatCount, formatDuration, formatShare } from "../format.js";
 

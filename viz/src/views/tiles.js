@@ -10,33 +10,32 @@ function tile(name, value, note, go) {
     : element("div", { class: "tile" }, ...inner);
 }
 
-/** What a recording could and could not see, in a few words and in full. */
-export function coverageWords(header) {
-  const { coverage } = header;
-  const facts = [];
-  if (coverage.cut) facts.push("the file is cut");
-  if (coverage.lost_file_bytes) facts.push(`${formatBytes(coverage.lost_file_bytes)} of the file are damaged`);
-  if (coverage.dropped) facts.push(`${formatCount(coverage.dropped)} events dropped`);
-  if (coverage.unknown_frees) facts.push(`${formatCount(coverage.unknown_frees)} frees of blocks never seen`);
-  if (coverage.missed_frees) facts.push(`${formatCount(coverage.missed_frees)} frees missed`);
-  if (coverage.truncated_stacks) facts.push(`${formatCount(coverage.truncated_stacks)} stacks cut`);
-  return { complete: coverage.complete, facts, notes: coverage.notes };
+/** What the recording could not see, in the words of the reports. */
+function drawNotes({ complete, notes }) {
+  const box = byId("notes");
+  box.hidden = !notes.length;
+  box.open = !complete;
+  box.classList.toggle("warn", !complete);
+  box.replaceChildren(
+    element("summary", {}, notes.length === 1 ? "1 note on this recording" : `${notes.length} notes on this recording`),
+    element("ul", {}, ...notes.map((note) => element("li", {}, note))));
 }
 
 export function drawTiles(recording, track, goToPeak, goToEnd) {
   const { header } = recording;
-  const { info } = track;
-  const coverage = coverageWords(header);
+  const { info, peak } = track;
   const reserved = info.reserved_peak_bytes;
+  const step = peak.event < 0 ? undefined : recording.notes.stepAt(track.time[peak.event]);
   byId("tiles").replaceChildren(...[
-    tile("peak", formatBytes(track.peak.bytes), `at ${formatDuration(info.peak_ns)}`, goToPeak),
+    tile("peak", formatBytes(peak.bytes),
+      `at ${formatDuration(info.peak_ns)}${step ? `, ${step.name || "step " + step.index}` : ""}`, goToPeak),
     tile("at the end", formatBytes(track.end.bytes), `${formatCount(track.end.blocks)} blocks`, goToEnd),
     reserved === null ? null : tile("reserved, peak", formatBytes(reserved),
-      `${formatBytes(Math.max(reserved - track.peak.bytes, 0))} over`),
+      `${formatBytes(Math.max(reserved - peak.bytes, 0))} over`),
     tile("duration", formatDuration(header.duration_ns), header.exit),
     tile("blocks", formatCount(info.blocks), `${formatCount(info.events)} events`),
-    tile("recording", coverage.complete ? "complete" : "not complete",
-      [...coverage.facts, ...coverage.notes].join("; ")),
+    tile("recording", header.coverage.complete ? "complete" : "not complete", ""),
   ].filter(Boolean));
-  byId("tiles").lastElementChild.classList.toggle("warn", !coverage.complete);
+  byId("tiles").lastElementChild.classList.toggle("warn", !header.coverage.complete);
+  drawNotes(header.coverage);
 }

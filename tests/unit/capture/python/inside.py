@@ -220,6 +220,101 @@ def called_from_c():
     HELD.harness_call(HELD_CALLBACK(lambda: compare("callback with the GIL") and None))
 
 
+def rare_instructions():
+    """Each of these calls from another place in the interpreter loop; compilers put the rarely run ones apart."""
+    class Meta(type):
+        def __new__(cls, name, bases, scope):
+            compare("metaclass")
+            return super().__new__(cls, name, bases, scope)
+
+    def answer(result):
+        def method(self, *arguments):
+            compare("special method")
+            return self if result is None else result
+        return method
+    names = """matmul imatmul pow ipow floordiv ifloordiv mod imod lshift ilshift rshift irshift and iand xor ixor or ior sub
+        isub mul imul truediv itruediv add iadd neg pos invert setitem delitem getitem setattr delattr""".split()
+    scope = {"__%s__" % name: answer(None) for name in names}
+    scope.update(__bool__=answer(False), __contains__=answer(False), __format__=answer("x"), __str__=answer("x"),
+                 __eq__=answer(True), __ne__=answer(True), __hash__=answer(1), __len__=answer(0),
+                 __iter__=lambda self: iter([compare("iter"), compare("iter")]), keys=answer(("a",)),
+                 __enter__=answer(None), __exit__=answer(True), __repr__=answer("x"), __index__=answer(1))
+    Thing = Meta("Thing", (), scope)
+    t = Thing()
+    t @ t, t ** t, t // t, t % t, t << t, t >> t, t & t, t ^ t, t | t, t - t, t * t, t / t, t + t, -t, +t, ~t
+    u = t
+    u @= t; u **= t; u //= t; u %= t; u <<= t; u >>= t; u &= t; u ^= t; u |= t; u -= t; u *= t; u /= t; u += t
+    t[0], t[0:1]
+    t[0] = t[0:1] = 1
+    del t[0]
+    t.x = 1
+    del t.x
+    1 in t, 1 not in t, not t, t == 1, t != 1, {t: 1}, {t}, f"{t}", f"{t!s}{t!r:>3}", [0, 1][t]
+    a, b = t
+    a, *b = t
+    [*t], (*t, 1), {**t}
+    (lambda *arguments: None)(*t)
+    (lambda **arguments: None)(**t)
+    while t:
+        pass
+    assert not t
+    with t:
+        raise ValueError
+    with t, t:
+        pass
+
+    class Error(Exception):
+        def __init__(self):
+            compare("exception")
+    for cause in (None, Error):
+        try:
+            raise Error from cause
+        except (KeyError, Error):
+            pass
+
+    class Wait:
+        def __await__(self):
+            compare("await")
+            yield from iter([])
+
+        async def __aenter__(self):
+            compare("aenter")
+
+        async def __aexit__(self, *_):
+            compare("aexit")
+
+        def __aiter__(self):
+            compare("aiter")
+            return self
+
+        async def __anext__(self):
+            compare("anext")
+            raise StopAsyncIteration
+
+    async def wait():
+        await Wait()
+        async with Wait():
+            pass
+        async for _ in Wait():
+            pass
+    asyncio.run(wait())
+
+    class Scope(dict):
+        def __getitem__(self, key):
+            compare("name")
+            return super().__getitem__(key)
+
+        def __setitem__(self, key, value):
+            compare("store name")
+            super().__setitem__(key, value)
+    exec("x = y\ndef f(a: y = y) -> y: pass\nclass C(object): z: int = 1", {}, Scope(y=object, int=int))
+
+    def importing(*_):
+        compare("import")
+        return types.SimpleNamespace(__all__=["z"], z=1, sub=1)
+    exec("import os\nfrom os import sub\nfrom os import *", {"__builtins__": {"__import__": importing}})
+
+
 def executed():
     exec("compare('exec')", globals())
     exec(compile("def f():\n\n  if 1: compare('exec function')\nf()", "<string>", "exec"), globals())
@@ -560,6 +655,7 @@ def main():
         asyncio.run(asynchronous())
         comprehensions()
         called_from_c()
+        rare_instructions()
         executed()
         non_ascii()
         decorated()

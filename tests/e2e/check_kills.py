@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Kills of the program and of the collector at random moments: nothing that was handed over is lost, nothing is there
+twice, and the file says who was killed. $MEMPROF_KILLS sets how many of each (12; the long form is 50)."""
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+
+import harness
+
+KILLS = int(os.environ.get("MEMPROF_KILLS", "12"))
+THREADS = 3
+TRACK = "cpu/app/churn"
+
+
+class Kills(harness.TestCase):
+    def start(self, events=-1, pause_us=0):
+        self.file = self.folder / "run.mp"
+        self.counters = self.folder / "counters"
+        for path in (self.file, self.counters):
+            path.unlink(missing_ok=True)
+        self.collector = subprocess.Popen(
+            [harness.MEMPROF, "snapshot", "-o", str(self.file), "--", harness.program("churn"), str(self.counters),
+             str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.collector.stderr.close)
+        deadline = time.monotonic() + 30
+        while sum(self.handed_over()) == 0:
+            self.assertLess(time.monotonic(), deadline, "the program did not start")
+            time.sleep(0.001)
+
+    def handed_over(self):
+        try:
+            data = self.counters.read_bytes()
+        except FileNotFoundError:
+            return 0, 0
+        rows = [struct.unpack_from("<QQ", data, 64 * i) for i in range(len(data) // 64)]
+        return sum(row[0] for row in rows), sum(row[1] for row in rows)
+
+    def program_pid(self):
+        children = subprocess.run(["pgrep", "-P", str(self.collector.pid)], capture_output=True, text=True).stdout
+        return int(children.split()[0])
+
+    def check_counts(self, path, in_flight, status=(0, 4)):
+        allocs, frees = self.handed_over()
+        info = harness.answer("info", path, status=status)
+        track = next(track for track in info["tracks"] if track["id"] == TRACK)
+        dropped = info["coverage"]["dropped"]
+        recorded = track["allocs"] + track["frees"]
+        self.assertGreaterEqual(recorded + dropped, allocs + frees)
+        self.assertLessEqual(recorded + dropped, allocs + frees + in_flight)
+        return info, dropped
+
+    def test_program_is_killed(self):
+        for seed in range(KILLS):
+            with self.subTest(seed=seed):
+                chance = random.Random(seed)
+                self.start(pause_us=chance.choice((0, 0, 50)))
+                time.sleep(chance.uniform(0, 0.4))
+                os.kill(self.program_pid(), signal.SIGKILL)
+                self.assertEqual(self.collector.wait(harness.TIMEOUT), 128 + signal.SIGKILL)
+                info, _ = self.check_counts(self.file, THREADS)
+                self.assertEqual(info["process"]["exit"], "killed by SIGKILL")
+
+    def test_collector_is_killed(self):
+        for seed in range(KILLS):
+            with self.subTest(seed=seed):
+                chance = random.Random(1000 + seed)
+                events, pause_us = chance.choice(((400000, 0), (10000, 20)))
+                self.start(events, pause_us)
+                program = self.program_pid()
+                time.sleep(chance.uniform(0, 0.15))
+                self.collector.kill()
+                if self.collector.wait() == 0:
+                    continue  # the program had ended, and the file was whole, before the kill
+                self.wait_until_gone(program)
+                whole = self.folder / "whole.mp"
+                whole.unlink(missing_ok=True)
+                result = harness.memprof("recover", self.file, "-o", whole)
+                self.assertIn(result.returncode, (0, 4), result.stderr)
+                info, dropped = self.check_counts(whole, 0)
+                self.assertIn("the collector was killed", info["process"]["exit"])
+                self.assertIn("the program ran to its end", info["process"]["exit"])
+                self.assertEqual(result.returncode, 4 if dropped else 0)
+
+    def test_both_are_killed(self):
+        for seed in range(KILLS):
+            with self.subTest(seed=seed):
+                chance = random.Random(2000 + seed)
+                self.start(pause_us=chance.choice((0, 50)))
+                program = self.program_pid()
+                time.sleep(chance.uniform(0, 0.3))
+                victims = [self.collector.pid, program]
+                chance.shuffle(victims)
+                for victim in victims:
+                    os.kill(victim, signal.SIGKILL)
+                self.collector.wait()
+                self.wait_until_gone(program)
+                whole = self.folder / "whole.mp"
+                whole.unlink(missing_ok=True)
+                result = harness.memprof("recover", self.file, "-o", whole)
+                self.assertIn(result.returncode, (0, 4), result.stderr)
+                self.check_counts(whole, THREADS)
+
+    def test_recover_waits_for_the_program(self):
+        self.start()
+        program = self.program_pid()
+        self.collector.kill()
+        self.collector.wait()
+        result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"process {program} is still running", result.stderr)
+        os.kill(program, signal.SIGKILL)
+        self.wait_until_gone(program)
+        result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
+        self.assertIn(result.returncode, (0, 4), result.stderr)
+        self.check_counts(self.folder / "whole.mp", THREADS)
+
+    def wait_until_gone(self, pid):
+        deadline = time.monotonic() + 60
+        while os.path.exists(f"/proc/{pid}/exe") and os.path.exists(f"/proc/{pid}"):
+            try:
+                with open(f"/proc/{pid}/stat") as stat:
+                    if stat.read().rsplit(")", 1)[1].split()[0] == "Z":
+                        return
+            except (FileNotFoundError, ProcessLookupError):
+                return
+            self.assertLess(time.monotonic(), deadline, "the program did not outlive its collector in time")
+            time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    harness.main()

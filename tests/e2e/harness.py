@@ -1,0 +1,60 @@
+"""What the end-to-end tests share: where the built program is, running it, reading its answers."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+MEMPROF = os.environ.get("MEMPROF", str(BUILD / "memprof"))
+TIMEOUT = 240
+
+
+def program(name):
+    return str(BUILD / "tests" / "e2e" / "programs" / name)
+
+
+def python_with_torch():
+    """The interpreter for PyTorch programs: $MEMPROF_TORCH_PYTHON, else the first of the usual ones that has torch."""
+    for candidate in (os.environ.get("MEMPROF_TORCH_PYTHON"), "/usr/bin/python3", shutil.which("python3")):
+        if candidate and subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def memprof(*arguments, **options):
+    options.setdefault("timeout", TIMEOUT)
+    return subprocess.run([MEMPROF, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+def answer(*arguments, status=0):
+    """A command's JSON. `status`: the exit status that is right, or a tuple of those."""
+    result = memprof(*arguments, "--json")
+    wanted = status if isinstance(status, tuple) else (status,)
+    if result.returncode not in wanted:
+        raise AssertionError(f"memprof {arguments}: status {result.returncode}: {result.stderr}")
+    return json.loads(result.stdout)
+
+
+class TestCase(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="memprof-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def track(self, path, track_id, status=0):
+        tracks = {track["id"]: track for track in answer("info", path, status=status)["tracks"]}
+        self.assertIn(track_id, tracks)
+        return tracks[track_id]
+
+
+def main():
+    """Runs the tests of the calling file; exit status 77 where all were skipped."""
+    result = unittest.main(module="__main__", exit=False, verbosity=1).result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)

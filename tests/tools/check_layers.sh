@@ -1,0 +1,44 @@
+#!/bin/sh
+# tools/check-layers passes on this tree, and finds every kind of forbidden include in a copy that has one.
+set -eu
+source=$(cd "$(dirname "$0")/../.." && pwd)
+check="${PYTHON3:-python3} $source/tools/check-layers"
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+echo "the tree itself:"
+$check "$source"
+
+# must_fail FILE INCLUDE REASON: the copy with `#include "INCLUDE"` in FILE is refused, for that reason alone.
+must_fail() {
+    rm -rf "$tree/src"
+    cp -r "$source/src" "$tree/src"
+    chmod -R u+w "$tree/src"
+    echo "$1 includes $2:"
+    printf '# include "%s"\n' "$2" >> "$tree/src/$1"
+    if said=$($check "$tree"); then
+        echo "  was not found"
+        exit 1
+    fi
+    echo "  $said"
+    if [ "$(printf '%s\n' "$said" | wc -l)" != 1 ]; then exit 1; fi
+    case $said in "src/$1:"*"\"$2\": "*"$3"*) ;; *) exit 1 ;; esac
+}
+
+must_fail base/units.h format/recording.h 'base may not include format'
+must_fail base/hash.h base/vec.h 'NEVER_ALLOCATING'
+must_fail base/words.c base/buffer.h 'NEVER_ALLOCATING'
+must_fail wire/new.c base/vec.h 'wire may include only'
+must_fail wire/new.c capture/recorder.h 'wire may not include capture'
+must_fail capture/new.c base/map.h 'capture may include only'
+must_fail capture/native/new.c collect/symbols.h 'capture may not include collect'
+must_fail format/new.c wire/spool.h 'format may not include wire'
+must_fail model/new.c analysis/peak.h 'model may not include analysis'
+must_fail analysis/new.c format/reader.h 'analysis may not include format'
+must_fail exchange/new.c output/page.h 'exchange may not include output'
+must_fail output/new.c exchange/chrome.h 'output may not include exchange'
+must_fail collect/new.c cli/command.h 'collect may not include cli'
+must_fail cli/new.c wire/spool.h 'cli may not include wire'
+must_fail cli/new.c capture/recorder.h 'cli may not include capture'
+must_fail model/new.c model.h 'does not begin with a layer'
+must_fail model/new.c memprof.h 'only capture'

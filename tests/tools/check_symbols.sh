@@ -1,0 +1,42 @@
+#!/bin/sh
+# tools/check-symbols passes on the recorder that was built, and finds what is wrong with others.
+set -eu
+source=$(cd "$(dirname "$0")/../.." && pwd)
+check=$source/tools/check-symbols
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+echo "the recorder:"
+"$check" "$PWD/libmemprof.so"
+
+# expect TEXT CODE [FLAG...]: a library of CODE is refused, and among what is said is TEXT.
+expect() {
+    text=$1
+    printf '%s\n' "$2" > "$folder/guest.c"
+    shift 2
+    ${CC:-cc} -O0 -fPIC -shared -o "$folder/guest.so" "$folder/guest.c" "$@"
+    if said=$("$check" "$folder/guest.so"); then
+        echo "not found: $text"
+        exit 1
+    fi
+    if ! printf '%s\n' "$said" | grep -qxF "guest.so $text"; then
+        printf 'expected: guest.so %s\nsaid:\n%s\n' "$text" "$said"
+        exit 1
+    fi
+    echo "found: $text"
+}
+
+expect 'exports helper, which is not in the list of tools/check-symbols' 'int helper(void) { return 1; }'
+expect 'does not export memprof_api_v1' 'static int unused;'
+expect 'imports malloc' '#include <stdlib.h>
+void *f(void) { return malloc(8); }'
+expect 'imports printf' '#include <stdio.h>
+void f(int n) { printf("%d", n); }'
+expect 'imports __printf_chk' 'int __printf_chk(int, const char *, ...); void f(int n) { __printf_chk(1, "%d", n); }'
+expect 'imports abort' '#include <stdlib.h>
+void f(void) { abort(); }'
+expect 'imports pthread_create' '#include <pthread.h>
+int f(pthread_t *t, void *(*g)(void *)) { return pthread_create(t, 0, g, 0); }'
+expect 'links libz.so.1' 'int compressBound(long); int f(void) { return compressBound(1); }' -Wl,--no-as-needed -lz
+expect 'is not linked with -z now' 'static int unused;' -Wl,-z,lazy
+expect 'is not linked with -z nodelete' 'static int unused;' -Wl,-z,now

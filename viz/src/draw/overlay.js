@@ -1,0 +1,295 @@
+// What lies over the picture: axes, steps, regions, levels, marks, the peak, and outlines of blocks.
+
+import { hashName } from "../data/stacks.js";
+import { formatBytes } from "../format.js";
+import { byteTicks, timeTicks } from "./axis.js";
+import { outlineOf } from "./layout.js";
+import { css, siteColour } from "./palette.js";
+
+export const LEFT = 74; // where the picture begins, in pixels
+export const STEP_LANE = 18;
+export const REGION_LANE = 17;
+const FONT = "12px system-ui, sans-serif";
+
+/** The page's colours, by the names that style.css gives them. */
+export function inks(...names) {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
+}
+
+export class Overlay {
+  /** @param {import("../views/timeline.js").Timeline} plot */
+  constructor(plot) {
+    this.plot = plot;
+  }
+
+  draw(context) {
+    const { top, width, height, store } = this.plot;
+    this.ink = inks("text", "soft", "line", "accent", "peak", "oom", "panel");
+    context.font = FONT;
+    this.drawAxes(context);
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, 0, width, top + height);
+    context.clip();
+    this.drawSteps(context);
+    this.drawRegions(context);
+    this.drawLevels(context);
+    this.drawMarks(context);
+    this.drawPeak(context);
+    const { hover, pinned } = store.state;
+    if (pinned >= 0) this.drawOutline(context, pinned, 2);
+    if (hover >= 0 && hover !== pinned) this.drawOutline(context, hover, 1.5);
+    context.restore();
+  }
+
+  drawAxes(context) {
+    const { start, end } = this.plot.store.state;
+    const unit = this.plot.recording.timeUnit;
+    const bottom = this.plot.top + this.plot.height;
+    context.strokeStyle = this.ink.line;
+    context.fillStyle = this.ink.soft;
+    context.lineWidth = 1;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    context.beginPath();
+    for (const { value, label } of byteTicks(this.plot.low, this.plot.high, Math.max(2, this.plot.height / 60))) {
+      const y = Math.round(this.plot.y(value)) + 0.5;
+      context.globalAlpha = 0.16;
+      context.fillRect(LEFT, y - 0.5, this.plot.width, 1);
+      context.globalAlpha = 1;
+      context.moveTo(LEFT - 4, y);
+      context.lineTo(LEFT, y);
+      context.fillText(label, LEFT - 8, Math.min(y, bottom - 2));
+    }
+    context.textAlign = "center";
+    context.textBaseline = "top";
+    const ticks = timeTicks(start * unit, end * unit, Math.max(2, this.plot.width / 110));
+    for (const { value, label } of ticks) {
+      const x = Math.round(this.plot.x(value / unit)) + 0.5;
+      context.moveTo(x, bottom);
+      context.lineTo(x, bottom + 5);
+      const half = context.measureText(label).width / 2;
+      context.fillText(label, Math.min(Math.max(x, LEFT + half), LEFT + this.plot.width - half), bottom + 8);
+    }
+    context.moveTo(LEFT, bottom + 0.5);
+    context.lineTo(LEFT + this.plot.width, bottom + 0.5);
+    context.stroke();
+  }
+
+  drawSteps(context) {
+    const { start, end } = this.plot.store.state;
+    let lineFrom = -Infinity;
+    let textFrom = -Infinity;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillStyle = this.ink.soft;
+    for (const step of this.plot.recording.notes.steps) {
+      if (step.end < start || step.time > end) continue;
+      const x = this.plot.x(step.time);
+      const room = this.plot.x(step.end) - Math.max(x, LEFT);
+      if (x > lineFrom) {
+        this.drawStepLine(context, Math.round(x), room > 24);
+        lineFrom = x + 2;
+      }
+      // Where steps are too narrow for their numbers, every tenth has one.
+      if (x + 4 > textFrom && (room > 20 || step.index % 10 === 0)) textFrom = this.drawStepName(context, step, x, room);
+    }
+  }
+
+  drawStepLine(context, x, wide) {
+    context.globalAlpha = wide ? 0.45 : 0.25;
+    context.fillRect(x, 4, 1, STEP_LANE - 4);
+    context.globalAlpha = 0.22;
+    if (wide) context.fillRect(x, STEP_LANE, 1, this.plot.top + this.plot.height - STEP_LANE);
+    context.globalAlpha = 1;
+  }
+
+  /** Returns where the next name may begin. */
+  drawStepName(context, step, x, room) {
+    const text = step.name || (x < LEFT ? `step ${step.index}` : String(step.index));
+    const at = Math.max(x, LEFT) + 4;
+    const width = context.measureText(text).width;
+    if (step.name && width + 6 > room) return at;
+    context.fillText(text, at, 4 + (STEP_LANE - 4) / 2);
+    return at + width + (width + 6 > room ? 24 : 8);
+  }
+
+  drawRegions(context) {
+    const { start, end } = this.plot.store.state;
+    const base = 4 + (this.plot.recording.notes.steps.length ? STEP_LANE : 0);
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    this.plot.lanes.forEach((lane, i) => {
+      const y = base + i * REGION_LANE;
+      let drawnTo = -Infinity;
+      for (const region of lane.regions) {
+        if (region.end < start) continue;
+        if (region.start > end) break;
+        const x = Math.max(this.plot.x(region.start), LEFT - 1);
+        const right = Math.min(this.plot.x(region.end), LEFT + this.plot.width + 1);
+        if (right - x < 1 && x < drawnTo + 0.5) continue;
+        const width = Math.max(right - x - (right - x > 3 ? 1 : 0), 0.7);
+        context.fillStyle = css(siteColour(hashName(region.name), this.plot.store.state.dark));
+        context.globalAlpha = 0.55;
+        context.fillRect(x, y, width, REGION_LANE - 3);
+        context.globalAlpha = 1;
+        drawnTo = x + width;
+        if (width > 30) {
+          context.save();
+          context.beginPath();
+          context.rect(x, y, width - 3, REGION_LANE);
+          context.clip();
+          context.fillStyle = this.ink.text;
+          context.fillText(region.name, x + 4, y + (REGION_LANE - 3) / 2 + 0.5);
+          context.restore();
+        }
+      }
+    });
+  }
+
+  /** Reserved bytes and the device's capacity. */
+  drawLevels(context) {
+    const line = this.plot.recording.notes.reserved.get(this.plot.store.state.track);
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, this.plot.top, this.plot.width, this.plot.height);
+    context.clip();
+    context.lineWidth = 1.5;
+    context.strokeStyle = this.ink.accent;
+    if (line) {
+      context.beginPath();
+      let y = this.plot.y(0);
+      context.moveTo(this.plot.x(0), y);
+      for (let i = 0; i < line.time.length; i++) {
+        const x = this.plot.x(line.time[i]);
+        context.lineTo(x, y);
+        y = this.plot.y(line.bytes[i]);
+        context.lineTo(x, y);
+      }
+      context.lineTo(LEFT + this.plot.width + 2, y);
+      context.setLineDash([5, 4]);
+      context.stroke();
+      this.label(context, "reserved", this.plot.y(line.bytes.at(-1)));
+    }
+    const capacity = this.plot.track.info.capacity_bytes;
+    if (capacity !== null && capacity < this.plot.high) {
+      context.beginPath();
+      context.moveTo(LEFT, this.plot.y(capacity));
+      context.lineTo(LEFT + this.plot.width, this.plot.y(capacity));
+      context.setLineDash([1, 3]);
+      context.strokeStyle = this.ink.text;
+      context.stroke();
+      this.label(context, "capacity " + formatBytes(capacity), this.plot.y(capacity));
+    }
+    context.restore();
+  }
+
+  label(context, text, y) {
+    const width = context.measureText(text).width;
+    const x = LEFT + 8;
+    const top = y - 18 < this.plot.top ? y + 3 : y - 18;
+    this.plate(context, x - 4, top, width + 8);
+    context.fillStyle = this.ink.text;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillText(text, x, top + 8);
+  }
+
+  plate(context, x, y, width) {
+    context.globalAlpha = 0.85;
+    context.fillStyle = this.ink.panel;
+    context.fillRect(x, y, width, 16);
+    context.globalAlpha = 1;
+  }
+
+  drawMarks(context) {
+    const { start, end } = this.plot.store.state;
+    for (const mark of this.plot.recording.notes.marks) {
+      if (mark.time < start || mark.time > end) continue;
+      const x = Math.round(this.plot.x(mark.time)) + 0.5;
+      const oom = mark.kind === "oom";
+      const text = oom ? `out of memory: ${formatBytes(mark.bytes)} asked for` : mark.name || mark.kind;
+      context.strokeStyle = oom ? this.ink.oom : this.ink.text;
+      context.lineWidth = oom ? 2 : 1;
+      context.setLineDash(oom ? [] : [2, 3]);
+      context.beginPath();
+      context.moveTo(x, this.plot.top);
+      context.lineTo(x, this.plot.top + this.plot.height);
+      context.stroke();
+      context.setLineDash([]);
+      const width = context.measureText(text).width;
+      const left = x + width + 12 > LEFT + this.plot.width ? x - width - 8 : x + 4;
+      this.plate(context, left - 2, this.plot.top + 4, width + 6);
+      context.fillStyle = oom ? this.ink.oom : this.ink.text;
+      context.textAlign = "left";
+      context.textBaseline = "middle";
+      context.fillText(text, left, this.plot.top + 12);
+    }
+  }
+
+  drawPeak(context) {
+    const { peak, time } = this.plot.track;
+    const x = this.plot.x(peak.event < 0 ? 0 : time[peak.event]);
+    const y = this.plot.y(peak.bytes);
+    context.strokeStyle = this.ink.peak;
+    context.lineWidth = 1;
+    context.setLineDash([4, 4]);
+    context.beginPath();
+    if (y >= this.plot.top) {
+      context.moveTo(LEFT, Math.round(y) + 0.5);
+      context.lineTo(LEFT + this.plot.width, Math.round(y) + 0.5);
+    }
+    context.stroke();
+    context.setLineDash([]);
+    if (x < LEFT || x > LEFT + this.plot.width || y < this.plot.top || y > this.plot.top + this.plot.height) return;
+    context.fillStyle = this.ink.peak;
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x - 5, y - 8);
+    context.lineTo(x + 5, y - 8);
+    context.fill();
+    const text = "peak " + formatBytes(peak.bytes);
+    const width = context.measureText(text).width;
+    const left = x + width + 14 > LEFT + this.plot.width ? x - width - 10 : x + 9;
+    const top = Math.max(y - 19, this.plot.top);
+    this.plate(context, left - 3, top, width + 6);
+    context.fillStyle = this.ink.peak;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillText(text, left, top + 8);
+  }
+
+  drawOutline(context, id, thickness) {
+    const from = Math.max(0, Math.floor((this.plot.x(this.plot.track.birthTime(id)) - LEFT) * this.plot.ratio) - 1);
+    const right = Math.min(this.plot.x(this.plot.track.deathTime(id)), LEFT + this.plot.width);
+    const to = Math.min(this.plot.columns, Math.ceil((right - LEFT) * this.plot.ratio) + 1);
+    const spans = outlineOf(this.plot.pickBuffer, this.plot.rows, id, from, to);
+    if (!spans.length) return;
+    // Around the block, so that a low one keeps its colour.
+    const place = (column, row, out) => [LEFT + column / this.plot.ratio, this.plot.top + row / this.plot.ratio + out];
+    const path = new Path2D();
+    for (let i = 0; i < spans.length;) {
+      let j = i;
+      while (j + 3 < spans.length && spans[j + 3] === spans[j] + 1) j += 3;
+      path.moveTo(...place(spans[i], spans[i + 1], -1));
+      for (let k = i; k <= j; k += 3) {
+        path.lineTo(...place(spans[k], spans[k + 1], -1));
+        path.lineTo(...place(spans[k] + 1, spans[k + 1], -1));
+      }
+      for (let k = j; k >= i; k -= 3) {
+        path.lineTo(...place(spans[k] + 1, spans[k + 2], 1));
+        path.lineTo(...place(spans[k], spans[k + 2], 1));
+      }
+      path.closePath();
+      i = j + 3;
+    }
+    context.lineJoin = "round";
+    context.strokeStyle = this.ink.panel;
+    context.lineWidth = thickness + 2;
+    context.stroke(path);
+    context.strokeStyle = this.ink.text;
+    context.lineWidth = thickness;
+    context.stroke(path);
+  }
+}
