@@ -32,7 +32,7 @@ struct mp_site {
     uint32_t group; /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
     uint16_t track;
     /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as
-     * none. */
+     * none. Of a group: the most of any of its sites. */
     uint32_t births, first_step, last_step; /* steps: 0 where there are none, or before the first */
 };
 

@@ -7,13 +7,17 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
     return id ? mp_model_text(model, id) : NULL;
 }
 
+/* Names in angle brackets are code that was made up (<frozen importlib>, <eval_with_key>), but for what was typed. */
 static bool is_user_file(const char *file)
 {
     static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3",
-                                         "<frozen "};
+                                         "/libmemprof.py"};
+    static const char *const typed[] = {"<string>", "<stdin>", "<ipython"};
+    for (size_t i = 0; *file == '<' && i < sizeof typed / sizeof *typed; i++)
+        if (!strncmp(file, typed[i], strlen(typed[i]))) return true;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(file, others[i])) return false;
-    return true;
+    return *file != '<';
 }
 
 static bool push_frame(const struct mp_model *model, const struct mp_model_frame *frame, struct mp_stack_lines *lines)

@@ -1,5 +1,5 @@
 /*
- * Result structs as text and as JSON (the keys are a promise: they are listed in the manual and other tools read them).
+ * Result structs as text and as JSON (the keys are a promise: other programs read them).
  * A JSON report goes under `key`, or stands alone with key NULL; each names its schema and ends with its coverage. Text
  * begins with the answer. Nothing here fails: a shortage of memory marks the buffer as failed.
  */

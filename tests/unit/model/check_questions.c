@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/builder.h"
 #include "model/filter.h"
 #include "model/stack.h"
 #include "model/track.h"
@@ -183,6 +184,47 @@ START_TEST(stacks_resolve_to_the_root)
 }
 END_TEST
 
+START_TEST(user_code_is_told_from_packages)
+{
+    static const struct {
+        const char *file;
+        bool user;
+    } files[] = {{"/home/a/train.py", true},
+                 {"train.py", true},
+                 {"<string>", true},
+                 {"<ipython-input-1-abc>", true},
+                 {"/tmp/ipykernel_1/2.py", true},
+                 {"<frozen importlib._bootstrap>", false},
+                 {"<eval_with_key>.1", false},
+                 {"/usr/lib/python3/dist-packages/torch/nn/functional.py", false},
+                 {"/home/a/.venv/lib/python3.11/site-packages/torch/nn/functional.py", false},
+                 {"/usr/lib/python3.11/contextlib.py", false},
+                 {"/usr/share/memprof/python/libmemprof.py", false}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct mp_recording_start start = {0};
+        struct mp_builder *builder;
+        struct mp_model *model;
+        struct mp_stack_lines lines = {0};
+        struct mp_string_entry strings[] = {{"", 0}, {files[i].file, strlen(files[i].file)}};
+        struct mp_frame frame = {MP_PYTHON, 0, 0, 0, 1, 7};
+        struct mp_stack_node nodes[] = {{0, 0}, {0, 0}};
+        ck_assert(!mp_builder_new(&start, &builder, NULL));
+        ck_assert(!mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .strings = strings},
+                                  NULL));
+        ck_assert(!mp_builder_add(
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .sequence = 1, .count = 1, .frames = &frame}, NULL));
+        ck_assert(!mp_builder_add(
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .sequence = 2, .count = 2, .stacks = nodes}, NULL));
+        ck_assert(!mp_builder_finish(builder, &(struct mp_damage){0}, 0, &model, NULL));
+        ck_assert(mp_stack_resolve(model, 1, &lines));
+        ck_assert_uint_eq(lines.count, 1);
+        ck_assert_msg(lines.at[0].user == files[i].user, "%s", files[i].file);
+        mp_stack_lines_free(&lines);
+        mp_model_free(model);
+    }
+}
+END_TEST
+
 START_TEST(headlines)
 {
     struct mp_stack_line lines[] = {
@@ -206,4 +248,4 @@ START_TEST(headlines)
 END_TEST
 
 MP_SUITE("questions", windows_by_time_and_part, windows_by_step, bad_windows_are_refused, filters_pick_what_they_say,
-         bad_filters_are_refused, stacks_resolve_to_the_root, headlines)
+         bad_filters_are_refused, stacks_resolve_to_the_root, user_code_is_told_from_packages, headlines)
