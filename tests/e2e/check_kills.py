@@ -4,6 +4,7 @@ twice, and the file says who was killed. $MEMPROF_KILLS sets how many of each (1
 
 import json
 import os
+import pathlib
 import random
 import signal
 import struct
@@ -25,12 +26,21 @@ class Kills(harness.TestCase):
             path.unlink(missing_ok=True)
         self.collector = subprocess.Popen(
             [harness.MEMPROF, "snapshot", "-o", str(self.file), "--", harness.program("churn"), str(self.counters),
-             str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.collector.stderr.close)
+             str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(self.end, self.collector)
         deadline = time.monotonic() + 30
         while sum(self.handed_over()) == 0:
             self.assertLess(time.monotonic(), deadline, "the program did not start")
             time.sleep(0.001)
+
+    def end(self, collector):
+        """Whatever a failed test left running."""
+        try:
+            os.killpg(collector.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        collector.wait()
+        collector.stderr.close()
 
     def handed_over(self):
         try:
@@ -41,8 +51,14 @@ class Kills(harness.TestCase):
         return sum(row[0] for row in rows), sum(row[1] for row in rows)
 
     def program_pid(self):
-        children = subprocess.run(["pgrep", "-P", str(self.collector.pid)], capture_output=True, text=True).stdout
-        return int(children.split()[0])
+        for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = status.read_text().rsplit(")", 1)[1].split()[1]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(parent) == self.collector.pid:
+                return int(status.parent.name)
+        self.fail("the collector has no child")
 
     def check_counts(self, path, in_flight, status=(0, 4)):
         allocs, frees = self.handed_over()
