@@ -4,7 +4,8 @@
  *
  *     churn COUNTERS THREADS EVENTS_PER_THREAD PAUSE_US
  *
- * Thread t allocates addresses (t + 1) << 40 | i * 64 and frees every second one; a negative EVENTS_PER_THREAD runs for ever.
+ * Thread t allocates addresses (t + 1) << 40 | i * 64 and frees every second one; a negative EVENTS_PER_THREAD runs on,
+ * for as long as a test may take: one that is itself killed leaves nothing behind for ever.
  */
 #include <fcntl.h>
 #include <memprof.h>
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define LONGEST_S 600
 
 struct counters {
     _Atomic uint64_t allocs, frees;
@@ -42,6 +45,7 @@ static void *churn(void *argument)
 int main(int argc, char **argv)
 {
     if (argc != 5) return 2;
+    alarm(LONGEST_S);
     int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
     uintptr_t threads = strtoul(argv[2], NULL, 10);
     events = strtol(argv[3], NULL, 10);

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Every path of this tree that the documents name is there."""
+
+import pathlib
+import re
+import sys
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "FORMAT.md", "NEWS", "examples/README.md",
+             "viz/FORMAT.md"]
+# Not what lies in another folder, as build/tests/...: a path begins at one of ours.
+NAMED = re.compile(r"(?<![\w/.-])(?:(?:src|tests|tools|examples|python|include|viz|m4|\.ci)/[\w*./-]*[\w*]"
+                   r"|Makefile\.am|configure\.ac|[A-Z]+\.md)")
+PLACEHOLDER = re.compile(r"NAME|FOLDER")
+
+
+def is_there(path):
+    """There, or built from a source that is."""
+    return any(TREE.glob(path)) or (TREE / f"{path}.c").is_file()
+
+
+def missing(text):
+    return [path for path in NAMED.findall(text) if not PLACEHOLDER.search(path) and not is_there(path)]
+
+
+def main():
+    assert missing("see `src/base/no_such.c`, tools/nothing and `NONE.md`") == [
+        "src/base/no_such.c", "tools/nothing", "NONE.md"]
+    assert missing("`src/base/vec.h`, src/*/Makefile.inc, build/tests/what, src/NAME.c, tests/fuzz/fuzz_reader.") == []
+    wrong = 0
+    for name in DOCUMENTS:
+        for path in missing((TREE / name).read_text(encoding="utf-8")):
+            print(f"{name}: there is no {path}")
+            wrong += 1
+    sys.exit(1 if wrong else 0)
+
+
+main()
