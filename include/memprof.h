@@ -29,6 +29,9 @@
 extern "C" {
 #endif
 
+/* No frames of these in the stacks that memprof shows. */
+#define MEMPROF_INLINE_ static inline __attribute__((always_inline))
+
 #define MEMPROF_HOST (-1) /* the device of a pool in host memory; 0, 1, ...: the CUDA device of that ordinal */
 
 /* Counters of one track, as of the call. */
@@ -55,7 +58,7 @@ struct memprof_api_v1 {
     void (*reset_peak)(const char *track);
 };
 
-static inline const struct memprof_api_v1 *memprof_api_(void)
+MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)
 {
     static const struct memprof_api_v1 *api;
     static int looked_up;
@@ -78,63 +81,63 @@ static inline const struct memprof_api_v1 *memprof_api_(void)
     } while (0)
 
 /* 1 while events of this process are being recorded. */
-static inline int memprof_active(void)
+MEMPROF_INLINE_ int memprof_active(void)
 {
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->active() : 0;
 }
 
 /* Record from here to there. Outside, live bytes are still followed, so that counts inside stay right. */
-static inline void memprof_start(void)
+MEMPROF_INLINE_ void memprof_start(void)
 {
     MEMPROF_CALL_(start);
 }
-static inline void memprof_stop(void)
+MEMPROF_INLINE_ void memprof_stop(void)
 {
     MEMPROF_CALL_(stop);
 }
 
 /* A step of the program's loop begins; the one before it ends. */
-static inline void memprof_step(void)
+MEMPROF_INLINE_ void memprof_step(void)
 {
     MEMPROF_CALL_(step);
 }
 
 /* Named spans, nested, per thread. The name is copied. */
-static inline void memprof_region_push(const char *name)
+MEMPROF_INLINE_ void memprof_region_push(const char *name)
 {
     MEMPROF_CALL_(region_push, name);
 }
-static inline void memprof_region_pop(void)
+MEMPROF_INLINE_ void memprof_region_pop(void)
 {
     MEMPROF_CALL_(region_pop);
 }
-static inline void memprof_mark(const char *name)
+MEMPROF_INLINE_ void memprof_mark(const char *name)
 {
     MEMPROF_CALL_(mark, name);
 }
 
 /* An allocator of the program's own: its blocks appear on a track of their own. The same name and device give the same
  * pool. 0 where the program is not being recorded; alloc and free then do nothing. */
-static inline uint32_t memprof_pool(const char *name, int device)
+MEMPROF_INLINE_ uint32_t memprof_pool(const char *name, int device)
 {
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->pool(name, device) : 0;
 }
 /* Call alloc after the block was handed out, free before it is taken back: then no other thread can be seen to get a
  * block that is still live. */
-static inline void memprof_alloc(uint32_t pool, const void *ptr, size_t bytes)
+MEMPROF_INLINE_ void memprof_alloc(uint32_t pool, const void *ptr, size_t bytes)
 {
     MEMPROF_CALL_(alloc, pool, ptr, bytes);
 }
-static inline void memprof_free(uint32_t pool, const void *ptr)
+MEMPROF_INLINE_ void memprof_free(uint32_t pool, const void *ptr)
 {
     MEMPROF_CALL_(free, pool, ptr);
 }
 
 /* A complete snapshot file of now, while the program keeps running; path NULL: a name of the recorder's choice.
  * 0: done; -1: not recorded, or this recorder cannot. */
-static inline int memprof_snapshot(const char *path)
+MEMPROF_INLINE_ int memprof_snapshot(const char *path)
 {
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->snapshot(path) : -1;
@@ -142,13 +145,13 @@ static inline int memprof_snapshot(const char *path)
 
 /* Counters of a track ("cpu/torch", "cuda:0/torch", "cuda:0/scratch"; NULL: the track with the highest peak).
  * 0: *stats is filled; -1: not recorded, no such track, or no answer in time. */
-static inline int memprof_stats(const char *track, struct memprof_stats *stats)
+MEMPROF_INLINE_ int memprof_stats(const char *track, struct memprof_stats *stats)
 {
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->stats(track, stats) : -1;
 }
 /* The peak that memprof_stats() answers starts anew from the live bytes (NULL: of every track). */
-static inline void memprof_reset_peak(const char *track)
+MEMPROF_INLINE_ void memprof_reset_peak(const char *track)
 {
     MEMPROF_CALL_(reset_peak, track);
 }

@@ -10,6 +10,12 @@
 
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
 
+/* Nothing that this hook may still record is older than what others do from now on. */
+static void settle(struct mp_thread *thread)
+{
+    if (thread->ring) atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
+}
+
 struct mp_thread *mp_hook_enter(void)
 {
     if (!mp_session_recording()) return NULL;
@@ -34,7 +40,7 @@ struct mp_thread *mp_hook_enter(void)
 
 void mp_hook_leave(struct mp_thread *thread)
 {
-    if (thread->ring) atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
+    settle(thread);
     thread->inside = false;
     errno = thread->saved_errno;
 }
@@ -159,6 +165,7 @@ void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint
     if (!record) return;
     *record = (struct mp_record){.time_ns = now, .bytes = number, .track = track, .type = (uint8_t)type};
     publish(thread);
+    settle(thread);
     mp_session_ring_doorbell();
 }
 

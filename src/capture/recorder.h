@@ -44,7 +44,7 @@ void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *reques
 
 /* Steps, regions and marks, start and stop: events with a name or none (NULL). */
 void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name);
-/* Questions to the collector. */
+/* A question to the collector, which hears of it at once. The hook's last record: what follows only waits. */
 void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number);
 
 #endif

@@ -34,6 +34,11 @@ static bool take_slot(struct mp_ledger *ledger, uint32_t *slot)
     return true;
 }
 
+static uint64_t new_number(struct mp_ledger *ledger)
+{
+    return ledger->paused ? MP_LEDGER_UNNUMBERED | ledger->next_unnumbered++ : ledger->next_block++;
+}
+
 static void subtract(struct mp_ledger_track *track, uint64_t bytes)
 {
     track->bytes -= bytes;
@@ -57,6 +62,8 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
         slot = (uint32_t)*value;
         const struct mp_base_block *before = &ledger->blocks.at[slot];
         subtract(track, before->bytes);
+        if (ledger->paused && !(before->block & MP_LEDGER_UNNUMBERED) && !mp_vec_push(&ledger->freed_unseen, *before))
+            return no_memory(error);
         ledger->missed_frees++;
         if (missed)
             *missed = (struct mp_event){.time_ns = event->time_ns,
@@ -67,7 +74,7 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
                                         .track = event->track,
                                         .type = MP_EVENT_FREE};
     }
-    event->block = ledger->next_block++;
+    event->block = new_number(ledger);
     ledger->blocks.at[slot] = (struct mp_base_block){.block = event->block,
                                                      .address = event->address,
                                                      .bytes = event->bytes,
@@ -93,7 +100,7 @@ enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, 
     if (!track) return no_memory(error);
     *known = mp_map_remove(&ledger->by_address, key_of(event->track, event->address), &slot);
     if (!*known) {
-        event->block = ledger->next_block++;
+        event->block = new_number(ledger);
         ledger->unknown_frees++;
         return MP_OK;
     }
@@ -101,6 +108,8 @@ enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, 
     event->block = block->block;
     event->bytes = block->bytes;
     subtract(track, block->bytes);
+    if (ledger->paused && !(block->block & MP_LEDGER_UNNUMBERED) && !mp_vec_push(&ledger->freed_unseen, *block))
+        return no_memory(error);
     block->track = MP_LEDGER_SLOT_FREE;
     return mp_vec_push(&ledger->free_slots, (uint32_t)slot) ? MP_OK : no_memory(error);
 }
@@ -155,6 +164,21 @@ enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_blo
     return MP_OK;
 }
 
+enum mp_status mp_ledger_resume(struct mp_ledger *ledger, struct mp_error *error)
+{
+    struct mp_base_block *blocks;
+    size_t count;
+    enum mp_status status = mp_ledger_copy(ledger, &blocks, &count, error);
+    for (size_t i = 0; !status && i < count; i++) {
+        if (!(blocks[i].block & MP_LEDGER_UNNUMBERED)) continue;
+        const uint64_t *slot = mp_map_find(&ledger->by_address, key_of(blocks[i].track, blocks[i].address));
+        ledger->blocks.at[*slot].block = ledger->next_block++;
+    }
+    if (!status) free(blocks);
+    ledger->paused = false;
+    return status;
+}
+
 enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_block *blocks, size_t count,
                                  struct mp_error *error)
 {
@@ -184,5 +208,6 @@ void mp_ledger_free_all(struct mp_ledger *ledger)
     mp_map_free(&ledger->by_address);
     mp_vec_free(&ledger->blocks);
     mp_vec_free(&ledger->free_slots);
+    mp_vec_free(&ledger->freed_unseen);
     mp_vec_free(&ledger->tracks);
 }

@@ -28,12 +28,17 @@ struct mp_ledger {
     MP_VEC(uint32_t) free_slots;
     MP_VEC(struct mp_ledger_track) tracks;
     uint64_t next_block; /* the number of the next new block */
+    /* While nothing is kept (paused), blocks are followed without a number of the file's. */
+    bool paused;
+    uint64_t next_unnumbered;                  /* order among those, with MP_LEDGER_UNNUMBERED set */
+    MP_VEC(struct mp_base_block) freed_unseen; /* numbered blocks that ended in the pause */
     uint64_t steps;
     uint64_t unknown_frees, missed_frees, totals_checked, totals_wrong;
 };
 
-#define MP_LEDGER_SLOT_FREE UINT16_MAX
-#define MP_LEDGER_TRACKS    255 /* a track number takes the top byte of a key */
+#define MP_LEDGER_SLOT_FREE  UINT16_MAX
+#define MP_LEDGER_UNNUMBERED (UINT64_C(1) << 63)
+#define MP_LEDGER_TRACKS     255 /* a track number takes the top byte of a key */
 
 /* A block begins at event->address: fills event->block. Where the address is still live on that track, its free was
  * missed: *missed (may be NULL) then holds the free event that must come before, with type MP_EVENT_NONE otherwise. */
@@ -52,6 +57,10 @@ struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track
 /* The live blocks in the order of their numbers, copied to *blocks (freed by the caller). */
 enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_block **blocks, size_t *count,
                               struct mp_error *error);
+/* Ends a pause: live blocks without a number get one, in the order of their births. What ledger->freed_unseen lists
+ * must then be told as free events; the caller empties it. */
+enum mp_status mp_ledger_resume(struct mp_ledger *ledger, struct mp_error *error);
+
 /* What is live becomes these blocks, whatever was before; the next new block's number follows on the highest. */
 enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_block *blocks, size_t count,
                                  struct mp_error *error);

@@ -26,6 +26,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     recording->spool = *spool;
     *spool = (struct mp_spool_file){.fd = -1};
     recording->window_open = !paused;
+    recording->ledger.paused = paused;
     recording->name = name;
     recording->name_context = name_context;
     snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
@@ -114,7 +115,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     bool something = recording->pending.count || (recording->writer && recording->samples.count);
     if (!(pressing || process_ended || first || (late && something))) return true;
     struct mp_error error;
-    return mp_recording_check(recording, mp_recording_write(recording, &error), &error);
+    return mp_recording_check(recording, mp_recording_write(recording, false, &error), &error);
 }
 
 static void summarise(struct mp_recording *recording, struct mp_recording_summary *summary)

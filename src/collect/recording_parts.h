@@ -15,9 +15,9 @@ bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *r
 
 /* Names and modules that the spool has and we have not. */
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error);
-/* Everything that was taken goes to the file; then the rings get their room back. */
-enum mp_status mp_recording_write(struct mp_recording *recording, struct mp_error *error);
-enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error);
+/* Everything that was taken goes to the file, followed by what is live where `with_base` or where it is time for it;
+ * then the rings get their room back. */
+enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error);
 /* Symbols, coverage, the process's end, the index. */
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_exit *how, const char *text,
                                       struct mp_error *error);

@@ -81,22 +81,40 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     return status;
 }
 
+/* What ended while nothing was kept ends now; what is live is written down; then the window begins. */
+static enum mp_status open_window(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    struct mp_ledger *ledger = &recording->ledger;
+    enum mp_status status = mp_ledger_resume(ledger, error);
+    recording->window_open = true;
+    for (size_t i = 0; !status && i < ledger->freed_unseen.count; i++) {
+        const struct mp_base_block *block = &ledger->freed_unseen.at[i];
+        struct mp_event end = {.time_ns = event->time_ns,
+                               .address = block->address,
+                               .bytes = block->bytes,
+                               .block = block->block,
+                               .thread = event->thread,
+                               .track = block->track,
+                               .type = MP_EVENT_FREE};
+        status = keep(recording, &end, error);
+        if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
+            status = mp_recording_write(recording, false, error);
+    }
+    ledger->freed_unseen.count = 0;
+    if (!status) status = mp_recording_write(recording, true, error);
+    if (!status && !remember_live(recording)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    return status ? status : keep(recording, event, error);
+}
+
 static enum mp_status take_window(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
     bool opens = event->type == MP_EVENT_START;
     if (opens == recording->window_open) return MP_OK;
-    enum mp_status status = MP_OK;
-    if (opens) {
-        recording->window_open = true;
-        recording->pending.count = 0;
-        if (!remember_live(recording)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
-        status = keep(recording, event, error);
-        if (!status) status = mp_recording_write(recording, error);
-        return status ? status : mp_recording_write_base(recording, error);
-    }
-    status = keep(recording, event, error);
-    if (!status) status = mp_recording_write(recording, error);
+    if (opens) return open_window(recording, event, error);
+    enum mp_status status = keep(recording, event, error);
+    if (!status) status = mp_recording_write(recording, false, error);
     recording->window_open = false;
+    recording->ledger.paused = true;
     return status;
 }
 
@@ -158,6 +176,6 @@ bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *rec
     struct mp_error error;
     enum mp_status status = take(recording, ring, record, &error);
     if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
-        status = mp_recording_write(recording, &error);
+        status = mp_recording_write(recording, false, &error);
     return mp_recording_check(recording, status, &error);
 }

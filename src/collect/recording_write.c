@@ -56,7 +56,7 @@ static enum mp_status open_file(struct mp_recording *recording, struct mp_error 
     return mp_writer_open(fd, &start, &recording->writer, error);
 }
 
-enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error)
+static enum mp_status write_base(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_base_block *blocks;
     size_t count;
@@ -88,19 +88,18 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
     return status;
 }
 
-enum mp_status mp_recording_write(struct mp_recording *recording, struct mp_error *error)
+enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error)
 {
     recording->last_write_ns = mp_clock_monotonic_ns();
     enum mp_status status = MP_OK;
-    if (!recording->writer && recording->pending.count) status = open_file(recording, error);
+    if (!recording->writer && (recording->pending.count || with_base)) status = open_file(recording, error);
     if (!status && recording->writer) {
         status = mp_recording_read_tables(recording, error);
         if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
         if (!status) status = write_samples(recording, error);
         if (!status && recording->pending.count) status = write_pending(recording, error);
-        if (!status &&
-            recording->events_since_base > BASE_FACTOR * recording->ledger.by_address.count + MP_CHUNK_EVENTS)
-            status = mp_recording_write_base(recording, error);
+        with_base |= recording->events_since_base > BASE_FACTOR * recording->ledger.by_address.count + MP_CHUNK_EVENTS;
+        if (!status && with_base) status = write_base(recording, error);
     }
     if (status) return status;
     mp_drain_release(&recording->drain, recording->spool.header);

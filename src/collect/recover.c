@@ -81,6 +81,7 @@ static enum mp_status restore_event(struct mp_recording *recording, struct mp_ev
     case MP_EVENT_START:
     case MP_EVENT_STOP:
         recording->window_open = event.type == MP_EVENT_START;
+        ledger->paused = !recording->window_open;
         return MP_OK;
     default:
         return MP_OK;

@@ -5,6 +5,9 @@
 #include "base/units.h"
 #include "output/reports.h"
 
+/* Blocks of fewer ages than this are what any program holds. */
+#define GROWING_BIRTHS 8
+
 static void frag_json(struct mp_json *json, const struct mp_model *model, uint16_t track)
 {
     char id[MP_TRACK_ID_MAX];
@@ -99,6 +102,7 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
     mp_table_start(&table, "rrrrl");
     for (size_t i = 0; i < sites->count && (!view->limit || i < view->limit); i++) {
         const struct mp_site *site = &sites->at[i];
+        if (births && site->births < GROWING_BIRTHS) break;
         mp_table_cell(&table, MP_DIM, "%zu.", i + 1);
         mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, site->bytes));
         mp_table_cell(&table, MP_PLAIN, "%s block%s", mp_format_count(number, site->blocks),
@@ -157,9 +161,6 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     if (table.cells.count) mp_text_put(text, MP_BOLD, "\nBESIDE IT, each at its highest\n");
     mp_table_finish(&table, text);
 }
-
-/* Blocks of fewer ages than this are what any program holds. */
-#define GROWING_BIRTHS 8
 
 static void put_leaks(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                       const struct mp_view *view)

@@ -18,7 +18,7 @@ class Torch(harness.TestCase):
         """Records `command` with the counter preloaded after the recorder, or before it."""
         snapshot, counts = self.folder / "run.mp", self.folder / "counts.json"
         counter = str(harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so")
-        environment = dict(os.environ, TORCH_COUNTER_OUT=str(counts), OMP_NUM_THREADS="2")
+        environment = dict(os.environ, TORCH_COUNTER_OUT=str(counts), OMP_NUM_THREADS="1")
         if order == "recorder-first":
             environment["LD_PRELOAD"] = counter
         else:
@@ -28,7 +28,7 @@ class Torch(harness.TestCase):
         return snapshot, json.loads(counts.read_text()), result
 
     def check_against(self, snapshot, counts):
-        device = counts["devices"]["cpu"]
+        device = next(device for device in counts["devices"] if device["type"] == 0)
         track = self.track(snapshot, "cpu/torch")
         self.assertEqual(track["peak_bytes"], device["peak_bytes"])
         self.assertEqual(track["allocs"], device["allocs"])
@@ -48,13 +48,13 @@ class Torch(harness.TestCase):
     def test_training_equals_the_counter(self):
         for order in ("recorder-first", "counter-first"):
             with self.subTest(order=order):
-                snapshot, counts, _ = self.record(PYTHON, EXAMPLES / "train.py", "--steps", "8", order=order)
+                snapshot, counts, _ = self.record(PYTHON, EXAMPLES / "train.py", "--steps", "8", order=order,
+                                                  options=("--force",))
                 self.check_against(snapshot, counts)
                 self.assertGreaterEqual(self.reaches(snapshot, "train.py", "main"), 0.99)
                 coverage = harness.answer("info", snapshot)["coverage"]
                 self.assertTrue(coverage["complete"], coverage)
                 self.assertEqual(coverage["dropped"], 0)
-                snapshot.unlink()
 
     def test_stacks_of_one_kind(self):
         for stacks, language in (("python", {"python"}), ("native", {"native"}), ("none", set())):
@@ -71,13 +71,13 @@ class Torch(harness.TestCase):
         leaks = harness.answer("leaks", snapshot)
         self.assertEqual(leaks["verdict"], "unknown")
         source = (EXAMPLES / "leak.py").read_text().splitlines()
-        keeps = [number for number, line in enumerate(source, 1) if "losses.append" in line]
-        self.assertEqual(len(keeps), 1)
-        frames = [frame for frame in leaks["outstanding"]["sites"][0]["stack"]
-                  if (frame["file"] or "").endswith("leak.py")]
-        self.assertTrue(frames, "the first site does not reach leak.py")
-        text = harness.memprof("leaks", snapshot).stdout
-        self.assertIn("leak.py:", text.split("\n\n")[1].splitlines()[1])
+        self.assertEqual(leaks["outstanding"]["bytes"], 0)  # Python frees everything at its end
+        calls = [number for number, line in enumerate(source, 1) if "validate(model, held_out)" in line]
+        kept = [frame["line"] for frame in leaks["held"]["sites"][0]["stack"] if (frame["file"] or "").endswith("leak.py")
+                and frame["function"] == "main"]
+        self.assertEqual(kept, calls)
+        first_row = harness.memprof("leaks", snapshot).stdout.split("\n\n")[1].splitlines()[1]
+        self.assertIn("leak.py:", first_row)
 
     def test_threads_workers_and_fork(self):
         script = self.folder / "workers.py"
@@ -166,8 +166,8 @@ def work():
     for _ in range(50): torch.randn(200, 200)
 threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()
+for thread in threads: thread.join()  # before the fork: a worker would inherit the generator's lock as it is held
 total = sum(batch.sum().item() for batch in DataLoader(Numbers(), batch_size=4, num_workers=2))
-for thread in threads: thread.join()
 assert total == 64 * sum(range(32)), total
 """
 
@@ -182,9 +182,9 @@ for step in range(3):
         y = x * 2
 del x, y
 kept = torch.zeros(4000)
-live = mp.stats()["live_bytes"]
+live = mp.stats().live_bytes
 mp.reset_peak()
-before = mp.stats()["live_bytes"]
+before = mp.stats().live_bytes
 torch.zeros(8000)
 folder = os.path.dirname(os.environ["TORCH_COUNTER_OUT"])
 with open(os.path.join(folder, "stats.json"), "w") as out:

@@ -201,6 +201,10 @@ class Commands(unittest.TestCase):
         sites = self.json_of("leaks train.mp --json")["outstanding"]["sites"]
         self.assertEqual(sites[0]["birth_periods"], 3)
         self.assertIn("remember", [frame["function"] for frame in sites[0]["stack"]])
+        self.assertNotIn(b"GROWING", self.run_in("report train.mp").stdout)  # three ages are nothing
+        subprocess.run([str(BUILD / "tests/unit/cli/make_recording"), str(self.folder / "grows.mp"), "big", "300000"],
+                       check=True)
+        self.assertIn(b"GROWING", self.run_in("report grows.mp").stdout)
         biggest = self.json_of("leaks train.mp --json --sort bytes")["outstanding"]["sites"][0]
         self.assertGreater(biggest["bytes"], sites[0]["bytes"])
 
