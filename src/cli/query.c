@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exchange/load.h"
+
 #define ROWS_OF_TEXT 10
 
 static int read_limit(const char *text, size_t *limit)
@@ -96,7 +98,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     int status = read_options(query, default_sort);
     if (status) return status;
     struct mp_error error;
-    if (mp_model_load(invocation->operands[0], &query->model, &error)) return mp_message_error(&error);
+    if (mp_exchange_load(invocation->operands[0], &query->model, &error)) return mp_message_error(&error);
     status = bind_options(query);
     if (status) free_query(query);
     return status;
