@@ -208,8 +208,8 @@ static bool tell_all(const struct mp_collector_result *result, bool quiet)
     if (!result->recordings.count) {
         whole = false;
         mp_message(
-            "nothing was recorded: the command made no allocation that memprof can see here (PyTorch tensors, or "
-            "blocks announced through memprof.h)");
+            "nothing was recorded and no file written: the command made no allocation that memprof can see (PyTorch "
+            "tensors, or blocks announced through memprof.h)");
     }
     return whole;
 }

@@ -353,3 +353,15 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     mp_reader_close(recovering.reader);
     return status;
 }
+
+enum mp_status mp_recover_look(const char *path, struct mp_error *error)
+{
+    struct mp_reader *reader = NULL;
+    struct mp_spool_file spool;
+    enum mp_status status = mp_reader_open(path, &reader, error);
+    if (status && !(status == MP_IO && error->sys_errno == ENOENT)) return MP_NOT_FOUND;
+    status = open_spool(reader, path, &spool, error);
+    if (!status) mp_spool_file_close(&spool, false);
+    mp_reader_close(reader);
+    return status;
+}

@@ -21,4 +21,8 @@ struct mp_recovery {
 enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_context, struct mp_recovery *recovery,
                           struct mp_error *error);
 
+/* What mp_recover() would find of the file at `path` besides what it holds: MP_OK, a spool that a killed collector left;
+ * MP_BUSY, one that its program still uses (the sentence says which); MP_NOT_FOUND. */
+enum mp_status mp_recover_look(const char *path, struct mp_error *error);
+
 #endif

@@ -129,11 +129,15 @@ class Kills(harness.TestCase):
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"process {program} is still running", result.stderr)
+        said = harness.memprof("report", self.file).stderr
+        self.assertIn(f"process {program} is still running", said)
         os.kill(program, signal.SIGKILL)
         self.wait_until_gone(program)
+        self.assertIn(f"memprof recover {self.file} -o", harness.memprof("report", self.file).stderr)
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertIn(result.returncode, (0, 4), result.stderr)
         self.check_counts(self.folder / "whole.mp", THREADS)
+        self.assertNotIn("memprof recover", harness.memprof("report", self.file).stderr)
 
     def wait_until_gone(self, pid):
         deadline = time.monotonic() + 60
