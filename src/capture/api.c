@@ -61,24 +61,62 @@ static void mark(const char *name)
     plain(MP_EVENT_MARK, name ? name : "");
 }
 
-/* A pool is its track's number + 1: 0 is "not recorded". */
+/* A pool's number is its index + 1: 0 is "not recorded". Numbers and names live in the process's own memory, so that a
+ * forked child, whose spool has tracks of its own, goes on with those that its parent got. */
+#define POOLS_MAX 254
+static struct pool {
+    char name[128];
+    int device;
+    _Atomic uint64_t known; /* the session's generation and the track's number in that session */
+} pools[POOLS_MAX];
+static _Atomic uint32_t pool_count; /* grows under the question lock */
+
+static uint32_t find_pool(const char *name, int device)
+{
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < atomic_load_explicit(&pool_count, memory_order_acquire) && !number; i++)
+        if (pools[i].device == device && !strncmp(pools[i].name, name, sizeof pools[i].name - 1)) number = i + 1;
+    return number;
+}
+
+static uint16_t track_of(struct pool *pool)
+{
+    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    uint64_t known = atomic_load_explicit(&pool->known, memory_order_relaxed);
+    if (known >> 32 == generation) return (uint16_t)known;
+    bool on_host = pool->device == MEMPROF_HOST;
+    uint16_t track = mp_record_track(on_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, pool->device, MP_LAYER_APP,
+                                     MP_BASIS_EXACT, pool->name);
+    atomic_store_explicit(&pool->known, generation << 32 | track, memory_order_relaxed);
+    return track;
+}
+
 static uint32_t pool(const char *name, int device)
 {
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return 0;
-    bool on_host = device < 0;
-    uint16_t track = mp_record_track(on_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, on_host ? -1 : device, MP_LAYER_APP,
-                                     MP_BASIS_EXACT, name && *name ? name : "pool");
+    if (!name || !*name) name = "pool";
+    if (device < 0) device = MEMPROF_HOST;
+    mp_lock_take(&mp_session.page->question_lock);
+    uint32_t number = find_pool(name, device), count = atomic_load(&pool_count);
+    if (!number && count < POOLS_MAX) {
+        strncpy(pools[count].name, name, sizeof pools[count].name - 1);
+        pools[count].device = device;
+        number = count + 1;
+        atomic_store_explicit(&pool_count, number, memory_order_release);
+    }
+    mp_lock_release(&mp_session.page->question_lock);
+    if (number) track_of(&pools[number - 1]); /* known to statistics before its first block */
     mp_hook_leave(thread);
-    return track == MP_TRACK_NONE ? 0 : track + 1u;
+    return number;
 }
 
-static struct mp_block_facts pool_block(uint32_t pool_number, const void *ptr, size_t bytes)
+static struct mp_block_facts pool_block(uint32_t number, const void *ptr, size_t bytes)
 {
-    const struct mp_wire_track *tracks = mp_spool_entries(mp_session.header, MP_TABLE_TRACKS);
+    struct pool *pool = &pools[number - 1];
     return (struct mp_block_facts){
-        .track = (uint16_t)(pool_number - 1),
-        .kind = tracks[pool_number - 1].device_type == MP_DEVICE_CPU ? MP_KIND_HOST : MP_KIND_DEVICE,
+        .track = track_of(pool),
+        .kind = pool->device == MEMPROF_HOST ? MP_KIND_HOST : MP_KIND_DEVICE,
         .address = (uint64_t)(uintptr_t)ptr,
         .bytes = bytes,
         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
@@ -94,13 +132,8 @@ static uint64_t track_count(void)
 
 static struct mp_thread *enter_with_pool(uint32_t pool_number, const void *ptr)
 {
-    if (!pool_number || !ptr) return NULL;
-    struct mp_thread *thread = mp_hook_enter();
-    if (thread && pool_number > track_count()) { /* of the parent's session, in a forked child */
-        mp_hook_leave(thread);
-        return NULL;
-    }
-    return thread;
+    if (!ptr || !pool_number || pool_number > atomic_load_explicit(&pool_count, memory_order_acquire)) return NULL;
+    return mp_hook_enter();
 }
 
 static void pool_alloc(uint32_t pool_number, const void *ptr, size_t bytes)
@@ -109,7 +142,7 @@ static void pool_alloc(uint32_t pool_number, const void *ptr, size_t bytes)
     if (!thread) return;
     mp_session_source(MP_SOURCE_C_API);
     struct mp_block_facts block = pool_block(pool_number, ptr, bytes);
-    mp_record_alloc(thread, &block);
+    if (block.track != MP_TRACK_NONE) mp_record_alloc(thread, &block);
     mp_hook_leave(thread);
 }
 
@@ -118,7 +151,7 @@ static void pool_free(uint32_t pool_number, const void *ptr)
     struct mp_thread *thread = enter_with_pool(pool_number, ptr);
     if (!thread) return;
     struct mp_block_facts block = pool_block(pool_number, ptr, MP_BYTES_UNKNOWN);
-    mp_record_free(thread, &block);
+    if (block.track != MP_TRACK_NONE) mp_record_free(thread, &block);
     mp_hook_leave(thread);
 }
 

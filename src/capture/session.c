@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "capture/stack.h"
 #include "capture/tables.h"
 
@@ -18,13 +19,42 @@ struct mp_session mp_session;
 static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
 static uint32_t generations; /* of this image's memory: survives a fork, unlike the page */
 
-#define ANSWER_TIMEOUT_S 2
+#define ANSWER_TIMEOUT_S 2 /* in all */
+
+/* Whether a system call that failed is to be made again: a socket with a timeout is interrupted by every signal, also
+ * by those whose handlers restart calls, and a program may have timers that never rest. */
+static bool again(uint64_t give_up)
+{
+    return errno == EINTR && mp_clock_monotonic_ns() < give_up;
+}
+
+/* The descriptors that came with a message; closed, however many they are, where they are not two. */
+static bool take_descriptors(struct msghdr *message, int descriptors[2])
+{
+    struct cmsghdr *rights = CMSG_FIRSTHDR(message);
+    if (!rights || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) return false;
+    size_t bytes = rights->cmsg_len - CMSG_LEN(0);
+    if (bytes == 2 * sizeof(int)) {
+        memcpy(descriptors, CMSG_DATA(rights), bytes);
+        return true;
+    }
+    for (size_t i = 0; i < bytes / sizeof(int); i++) {
+        int descriptor;
+        memcpy(&descriptor, CMSG_DATA(rights) + i * sizeof descriptor, sizeof descriptor);
+        close(descriptor);
+    }
+    return false;
+}
 
 /* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded. */
-static bool exchange_greeting(int connection, int descriptors[2], uint64_t *file_bytes)
+static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], uint64_t *file_bytes)
 {
     struct mp_greeting greeting = {.magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION};
-    if (send(connection, &greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) return false;
+    ssize_t moved;
+    do
+        moved = send(connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
+    while (moved < 0 && again(give_up));
+    if (moved != sizeof greeting) return false;
 
     struct mp_greeting_answer answer;
     union {
@@ -34,15 +64,15 @@ static bool exchange_greeting(int connection, int descriptors[2], uint64_t *file
     struct iovec part = {.iov_base = &answer, .iov_len = sizeof answer};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != sizeof answer) return false;
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-    if (!rights || rights->cmsg_type != SCM_RIGHTS || rights->cmsg_len != CMSG_LEN(2 * sizeof(int))) return false;
-    memcpy(descriptors, CMSG_DATA(rights), 2 * sizeof(int));
+    do
+        moved = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+    while (moved < 0 && again(give_up));
+    if (moved < 0 || !take_descriptors(&message, descriptors)) return false;
     *file_bytes = answer.file_bytes;
-    return answer.magic == MP_GREETING_MAGIC && answer.version == MP_SPOOL_VERSION;
+    return moved == sizeof answer && answer.magic == MP_GREETING_MAGIC && answer.version == MP_SPOOL_VERSION;
 }
 
-static int connect_to_collector(void)
+static int connect_to_collector(uint64_t give_up)
 {
     int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (connection < 0) return -1;
@@ -51,7 +81,11 @@ static int connect_to_collector(void)
     setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
-    if (connect(connection, (struct sockaddr *)&address, sizeof address) == 0) return connection;
+    int failed;
+    do
+        failed = connect(connection, (struct sockaddr *)&address, sizeof address);
+    while (failed && again(give_up));
+    if (!failed) return connection;
     close(connection);
     return -1;
 }
@@ -67,11 +101,12 @@ static void *map_private_in_children(int descriptor, uint64_t bytes)
 
 static bool attach(void)
 {
-    int connection = connect_to_collector();
+    uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_TIMEOUT_S * MP_NS_PER_SECOND;
+    int connection = connect_to_collector(give_up);
     if (connection < 0) return false;
     int descriptors[2] = {-1, -1};
     uint64_t file_bytes = 0;
-    bool answered = exchange_greeting(connection, descriptors, &file_bytes);
+    bool answered = exchange_greeting(connection, give_up, descriptors, &file_bytes);
     close(connection);
     if (descriptors[0] < 0) return false;
     struct mp_spool_header *header = answered ? map_private_in_children(descriptors[0], file_bytes) : NULL;
@@ -80,6 +115,7 @@ static bool attach(void)
     close(descriptors[1]);
     if (!doorbell || !mp_spool_usable(header)) {
         if (header) munmap(header, file_bytes);
+        if (doorbell) munmap(doorbell, MP_DOORBELL_BYTES);
         return false;
     }
     mp_session.header = header;
@@ -92,7 +128,9 @@ static bool attach(void)
 bool mp_session_attach(void)
 {
     struct mp_session_page *page = mp_session.page;
-    int saved = errno;
+    int saved = errno, cancellable;
+    /* A thread must not end in here, with the lock held: the calls below are points at which it could be cancelled. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
     mp_lock_take(&page->attach_lock);
     if (atomic_load(&mp_session.pending)) {
         if (attach()) {
@@ -104,6 +142,7 @@ bool mp_session_attach(void)
         atomic_store(&mp_session.pending, false);
     }
     mp_lock_release(&page->attach_lock);
+    pthread_setcancelstate(cancellable, NULL);
     errno = saved;
     return atomic_load_explicit(&page->recording, memory_order_acquire);
 }

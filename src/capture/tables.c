@@ -54,6 +54,28 @@ static struct mp_spool_table *table_of(enum mp_spool_table_id id)
     return &mp_session.header->tables[id];
 }
 
+/* Waits for the collector to commit what is needed, once: where that was in vain, later calls do not wait until it has
+ * committed something (a full file system, a stopped collector). A new path makes hundreds of calls. */
+static bool wait_for_space(enum mp_spool_table_id id, uint64_t need)
+{
+    static uint64_t in_vain[MP_TABLES]; /* what was committed then; under the table lock */
+    struct mp_spool_header *header = mp_session.header;
+    struct mp_spool_table *table = table_of(id);
+    uint64_t give_up = mp_clock_monotonic_ns() + WAIT_FOR_SPACE_NS, committed;
+    for (;;) {
+        uint32_t drained = atomic_load(&header->drained);
+        committed = atomic_load_explicit(&table->committed, memory_order_acquire);
+        if (need <= committed) return true;
+        uint64_t now = mp_clock_monotonic_ns();
+        if (committed == in_vain[id] || atomic_load(&header->cannot_grow) || now >= give_up ||
+            !mp_spool_attended(header))
+            break;
+        mp_futex_wait(&header->drained, drained, give_up - now);
+    }
+    in_vain[id] = committed;
+    return false;
+}
+
 /* True where `more` entries may be touched past the end; asks the collector for space and waits a little if need be. */
 static bool have_space(enum mp_spool_table_id id, uint64_t more)
 {
@@ -62,15 +84,7 @@ static bool have_space(enum mp_spool_table_id id, uint64_t more)
     uint64_t need = atomic_load_explicit(&table->count, memory_order_relaxed) + more;
     uint64_t committed = atomic_load_explicit(&table->committed, memory_order_acquire);
     if (need > committed / 2 && committed < table->room) mp_session_ring_doorbell();
-    if (need <= committed) return true;
-    uint64_t give_up = mp_clock_monotonic_ns() + WAIT_FOR_SPACE_NS;
-    while (need <= table->room && mp_spool_attended(header)) {
-        uint32_t drained = atomic_load(&header->drained);
-        if (need <= atomic_load_explicit(&table->committed, memory_order_acquire)) return true;
-        uint64_t now = mp_clock_monotonic_ns();
-        if (now >= give_up) break;
-        mp_futex_wait(&header->drained, drained, give_up - now);
-    }
+    if (need <= committed || (need <= table->room && wait_for_space(id, need))) return true;
     atomic_fetch_add(&header->lost_stacks, 1);
     return false;
 }

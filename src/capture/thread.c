@@ -45,8 +45,10 @@ static int find_ring(struct mp_spool_header *header)
     for (uint32_t i = 0; i < used; i++)
         if (own(&header->rings[i])) return (int)i;
     while (used < atomic_load_explicit(&header->rings_committed, memory_order_acquire)) {
-        if (atomic_compare_exchange_weak(&header->rings_used, &used, used + 1))
-            return own(&header->rings[used]) ? (int)used : -1;
+        uint32_t fresh = used;
+        if (!atomic_compare_exchange_weak(&header->rings_used, &used, fresh + 1)) continue;
+        if (own(&header->rings[fresh])) return (int)fresh;
+        used = atomic_load(&header->rings_used); /* another thread found it in between */
     }
     return -1;
 }
@@ -55,8 +57,10 @@ static int find_ring(struct mp_spool_header *header)
 static int wait_for_ring(struct mp_thread *thread, struct mp_spool_header *header)
 {
     int index = find_ring(header);
+    if (index >= 0 || thread->waited_for_ring) return index;
+    atomic_fetch_add(&header->ring_waiters, 1);
     uint64_t give_up = mp_clock_monotonic_ns() + RING_WAIT_NS;
-    while (index < 0 && !thread->waited_for_ring && mp_spool_attended(header)) {
+    while (mp_spool_attended(header)) {
         uint32_t drained = atomic_load(&header->drained);
         index = find_ring(header);
         uint64_t now = mp_clock_monotonic_ns();
@@ -64,6 +68,7 @@ static int wait_for_ring(struct mp_thread *thread, struct mp_spool_header *heade
         mp_session_ring_doorbell();
         mp_futex_wait(&header->drained, drained, give_up - now);
     }
+    atomic_fetch_sub(&header->ring_waiters, 1);
     thread->waited_for_ring = true;
     return index;
 }

@@ -6,6 +6,8 @@
  * left without its end (a longjmp out of a signal handler, a stopped thread): it no longer holds the others back. */
 #define HOOK_MAX_NS (MP_NS_PER_SECOND)
 
+#define RETIRED_MANY 8 /* rings of ended threads: a program that starts many should not need many */
+
 /* The part of a ring that is to be taken: [next, end). */
 struct cursor {
     uint32_t ring;
@@ -89,12 +91,13 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
 
 bool mp_drain_is_pressing(const struct mp_spool_header *spool)
 {
-    uint32_t rings = atomic_load_explicit(&spool->rings_used, memory_order_acquire);
-    for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++)
-        if (atomic_load_explicit(&spool->rings[i].head, memory_order_relaxed) - spool->rings[i].tail >=
-            MP_RING_RECORDS / 2)
-            return true;
-    return false;
+    uint32_t rings = atomic_load_explicit(&spool->rings_used, memory_order_acquire), retired = 0;
+    for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++) {
+        const struct mp_ring *ring = &spool->rings[i];
+        if (atomic_load_explicit(&ring->head, memory_order_relaxed) - ring->tail >= MP_RING_RECORDS / 2) return true;
+        retired += atomic_load_explicit(&ring->state, memory_order_relaxed) == MP_RING_RETIRED;
+    }
+    return retired >= RETIRED_MANY || (retired && atomic_load(&spool->ring_waiters));
 }
 
 size_t mp_drain_marks(const struct mp_drain *drain, struct mp_ring_mark *marks)

@@ -22,7 +22,8 @@ typedef bool mp_drain_visit(void *context, uint32_t ring, const struct mp_record
 uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bool process_ended, mp_drain_visit *visit,
                        void *context);
 
-/* True where a ring is at least half full of records not yet released. */
+/* True where a ring is at least half full of records not yet released, or rings of ended threads wait to be released
+ * and new threads for them. */
 bool mp_drain_is_pressing(const struct mp_spool_header *spool);
 
 /* How far each ring was taken; returns the number of marks, at most MP_SPOOL_RINGS_MAX. */

@@ -15,10 +15,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define NAME_PREFIX      "memprof-"
-#define NAME_SUFFIX      ".spool"
-#define FIRST_RINGS      2
-#define ROOM_LEFT_BYTES  (UINT64_C(48) << 20) /* a folder with less free space is left to others (64 MB /dev/shm) */
+#define NAME_PREFIX     "memprof-"
+#define NAME_SUFFIX     ".spool"
+#define FIRST_RINGS     2
+#define ROOM_LEFT_BYTES (UINT64_C(48) << 20) /* a folder with less free space is left to others (64 MB /dev/shm) */
+#define KEPT_FREE_BYTES                                                                                                \
+    (UINT64_C(24) << 20) /* and growing stops here: whoever shares the folder gets SIGBUS at its end */
 #define GROW_BYTES_LEAST (UINT64_C(256) << 10)
 
 static const uint64_t first_entries[MP_TABLES] = {
@@ -26,16 +28,24 @@ static const uint64_t first_entries[MP_TABLES] = {
     [MP_TABLE_TRACKS] = 255,  [MP_TABLE_STRINGS] = 131072,
 };
 
+/* Space for [offset, offset + bytes); false where the file system has none to spare. */
+static bool allocate(struct mp_spool_file *spool, uint64_t offset, uint64_t bytes)
+{
+    struct statfs facts;
+    bool has_bounds = *spool->path && fstatfs(spool->fd, &facts) == 0 && facts.f_blocks;
+    bool spare = !has_bounds || (uint64_t)facts.f_bavail * (uint64_t)facts.f_bsize >= KEPT_FREE_BYTES + bytes;
+    bool done = spare && fallocate(spool->fd, 0, (off_t)offset, (off_t)bytes) == 0;
+    atomic_store(&spool->header->cannot_grow, !done);
+    return done;
+}
+
 static bool commit_entries(struct mp_spool_file *spool, enum mp_spool_table_id id, uint64_t entries)
 {
     struct mp_spool_table *table = &spool->header->tables[id];
     uint64_t have = atomic_load(&table->committed), each = mp_spool_entry_bytes(id);
     if (entries > table->room) entries = table->room;
     if (entries <= have) return false;
-    if (fallocate(spool->fd, 0, (off_t)(table->offset + have * each), (off_t)((entries - have) * each))) {
-        spool->cannot_grow = true;
-        return false;
-    }
+    if (!allocate(spool, table->offset + have * each, (entries - have) * each)) return false;
     atomic_store_explicit(&table->committed, entries, memory_order_release);
     return true;
 }
@@ -45,21 +55,19 @@ static bool commit_rings(struct mp_spool_file *spool, uint32_t rings)
     uint32_t have = atomic_load(&spool->header->rings_committed);
     if (rings > MP_SPOOL_RINGS_MAX) rings = MP_SPOOL_RINGS_MAX;
     if (rings <= have) return false;
-    if (fallocate(spool->fd, 0, (off_t)mp_ring_offset(have), (off_t)((rings - have) * MP_RING_BYTES))) {
-        spool->cannot_grow = true;
-        return false;
-    }
+    if (!allocate(spool, mp_ring_offset(have), (rings - have) * MP_RING_BYTES)) return false;
     atomic_store_explicit(&spool->header->rings_committed, rings, memory_order_release);
     return true;
 }
 
 bool mp_spool_file_grow(struct mp_spool_file *spool)
 {
-    if (spool->cannot_grow) return false;
     struct mp_spool_header *header = spool->header;
     bool grown = false;
     uint32_t used = atomic_load(&header->rings_used);
-    if (used + 1 >= atomic_load(&header->rings_committed)) grown |= commit_rings(spool, used + 2);
+    uint32_t waiting = atomic_load(&header->ring_waiters);
+    if (waiting > MP_SPOOL_RINGS_MAX) waiting = MP_SPOOL_RINGS_MAX;
+    if (used + 1 >= atomic_load(&header->rings_committed)) grown |= commit_rings(spool, used + waiting + 2);
     for (int id = 0; id < MP_TABLES; id++) {
         uint64_t count = atomic_load(&header->tables[id].count), have = atomic_load(&header->tables[id].committed);
         if (count * 2 < have) continue;
@@ -111,7 +119,8 @@ static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *fact
     atomic_store(&spool->header->tables[MP_TABLE_STRINGS].count, sizeof(uint32_t));
     struct mp_wire_node *root = mp_spool_entries(spool->header, MP_TABLE_NODES);
     root->frame = MP_WIRE_FRAME_CUT; /* so that no real node equals it */
-    return hold_collector_mutex(spool->header);
+    spool->held = hold_collector_mutex(spool->header);
+    return spool->held;
 }
 
 static bool has_room(const char *folder)
@@ -228,6 +237,8 @@ char *mp_spool_file_find(const char *output, const char *output_folder)
 
 void mp_spool_file_close(struct mp_spool_file *spool, bool remove)
 {
+    /* A held robust mutex hangs in a list of its thread that runs through the spools: it must not be unmapped. */
+    if (spool->held) pthread_mutex_unlock(&spool->header->collector);
     if (spool->header) munmap(spool->header, spool->bytes);
     if (remove && spool->path && *spool->path) unlink(spool->path);
     if (spool->fd >= 0) close(spool->fd);

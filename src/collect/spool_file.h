@@ -16,7 +16,7 @@ struct mp_spool_file {
     char *path;                     /* "" for a memfd */
     struct mp_spool_header *header; /* base of the mapping */
     uint64_t bytes;
-    bool cannot_grow; /* the file system is full: what is committed is all there will be */
+    bool held; /* its collector mutex is locked by us */
 };
 
 /* A fresh spool in the first folder that takes it: $XDG_RUNTIME_DIR, /dev/shm, `output_folder` on a local file system;
@@ -33,7 +33,7 @@ enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool,
 /* The path of a left spool whose output was `output` (absolute), in the folders above; freed by the caller; NULL. */
 char *mp_spool_file_find(const char *output, const char *output_folder);
 
-/* Unmaps and closes; `remove` also deletes the file. */
+/* Unmaps and closes, on the thread that created the spool; `remove` also deletes the file. */
 void mp_spool_file_close(struct mp_spool_file *spool, bool remove);
 
 #endif

@@ -129,12 +129,14 @@ struct mp_spool_header {
     _Atomic uint32_t collector_left; /* 1: it finished the file in order; nothing will be read any more */
     _Atomic uint32_t drained;        /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
+    _Atomic uint32_t cannot_grow; /* 1: no more space is to be had now; nobody should wait for it */
     struct mp_spool_answer answer;
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;
     _Atomic uint32_t program_left; /* 1: the program ran its exit handlers */
-    _Atomic uint32_t rung; /* 1: the doorbell was rung and not yet heard */
+    _Atomic uint32_t rung;         /* 1: the doorbell was rung and not yet heard */
+    _Atomic uint32_t ring_waiters; /* threads that wait for a ring now */
     _Atomic uint64_t dropped_no_ring;
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
     _Atomic uint32_t sources;                                         /* bits: enum mp_source */

@@ -2,9 +2,7 @@
 """Kills of the program and of the collector at random moments: nothing that was handed over is lost, nothing is there
 twice, and the file says who was killed. $MEMPROF_KILLS sets how many of each (12; the long form is 50)."""
 
-import json
 import os
-import pathlib
 import random
 import signal
 import struct
@@ -26,21 +24,22 @@ class Kills(harness.TestCase):
             path.unlink(missing_ok=True)
         self.collector = subprocess.Popen(
             [harness.MEMPROF, "snapshot", "-o", str(self.file), "--", harness.program("churn"), str(self.counters),
-             str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True, start_new_session=True)
+             str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, self.collector)
         deadline = time.monotonic() + 30
         while sum(self.handed_over()) == 0:
             self.assertLess(time.monotonic(), deadline, "the program did not start")
             time.sleep(0.001)
+        self.program = self.program_pid()
 
     def end(self, collector):
-        """Whatever a failed test left running."""
+        """Leaves nothing running, whatever a test came to."""
+        collector.kill()
+        collector.communicate()
         try:
-            os.killpg(collector.pid, signal.SIGKILL)
-        except ProcessLookupError:
+            os.kill(self.program, signal.SIGKILL)
+        except (ProcessLookupError, AttributeError):
             pass
-        collector.wait()
-        collector.stderr.close()
 
     def handed_over(self):
         try:
@@ -51,14 +50,8 @@ class Kills(harness.TestCase):
         return sum(row[0] for row in rows), sum(row[1] for row in rows)
 
     def program_pid(self):
-        for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
-            try:
-                parent = status.read_text().rsplit(")", 1)[1].split()[1]
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(parent) == self.collector.pid:
-                return int(status.parent.name)
-        self.fail("the collector has no child")
+        with open(f"/proc/{self.collector.pid}/task/{self.collector.pid}/children") as children:
+            return int(children.read().split()[0])
 
     def check_counts(self, path, in_flight, status=(0, 4)):
         allocs, frees = self.handed_over()
@@ -76,7 +69,7 @@ class Kills(harness.TestCase):
                 chance = random.Random(seed)
                 self.start(pause_us=chance.choice((0, 0, 50)))
                 time.sleep(chance.uniform(0, 0.4))
-                os.kill(self.program_pid(), signal.SIGKILL)
+                os.kill(self.program, signal.SIGKILL)
                 self.assertEqual(self.collector.wait(harness.TIMEOUT), 128 + signal.SIGKILL)
                 info, _ = self.check_counts(self.file, THREADS)
                 self.assertEqual(info["process"]["exit"], "killed by SIGKILL")
@@ -87,12 +80,11 @@ class Kills(harness.TestCase):
                 chance = random.Random(1000 + seed)
                 events, pause_us = chance.choice(((400000, 0), (10000, 20)))
                 self.start(events, pause_us)
-                program = self.program_pid()
                 time.sleep(chance.uniform(0, 0.15))
                 self.collector.kill()
                 if self.collector.wait() == 0:
                     continue  # the program had ended, and the file was whole, before the kill
-                self.wait_until_gone(program)
+                self.wait_until_gone(self.program)
                 whole = self.folder / "whole.mp"
                 whole.unlink(missing_ok=True)
                 result = harness.memprof("recover", self.file, "-o", whole)
@@ -107,14 +99,13 @@ class Kills(harness.TestCase):
             with self.subTest(seed=seed):
                 chance = random.Random(2000 + seed)
                 self.start(pause_us=chance.choice((0, 50)))
-                program = self.program_pid()
                 time.sleep(chance.uniform(0, 0.3))
-                victims = [self.collector.pid, program]
+                victims = [self.collector.pid, self.program]
                 chance.shuffle(victims)
                 for victim in victims:
                     os.kill(victim, signal.SIGKILL)
                 self.collector.wait()
-                self.wait_until_gone(program)
+                self.wait_until_gone(self.program)
                 whole = self.folder / "whole.mp"
                 whole.unlink(missing_ok=True)
                 result = harness.memprof("recover", self.file, "-o", whole)
@@ -123,16 +114,15 @@ class Kills(harness.TestCase):
 
     def test_recover_waits_for_the_program(self):
         self.start()
-        program = self.program_pid()
         self.collector.kill()
         self.collector.wait()
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(f"process {program} is still running", result.stderr)
+        self.assertIn(f"process {self.program} is still running", result.stderr)
         said = harness.memprof("report", self.file).stderr
-        self.assertIn(f"process {program} is still running", said)
-        os.kill(program, signal.SIGKILL)
-        self.wait_until_gone(program)
+        self.assertIn(f"process {self.program} is still running", said)
+        os.kill(self.program, signal.SIGKILL)
+        self.wait_until_gone(self.program)
         self.assertIn(f"memprof recover {self.file} -o", harness.memprof("report", self.file).stderr)
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertIn(result.returncode, (0, 4), result.stderr)

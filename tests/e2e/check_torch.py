@@ -167,7 +167,7 @@ def work():
 threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()  # before the fork: a worker would inherit the generator's lock as it is held
-total = sum(batch.sum().item() for batch in DataLoader(Numbers(), batch_size=4, num_workers=2))
+total = sum(batch.sum().item() for batch in DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context="fork"))
 assert total == 64 * sum(range(32)), total
 """
 
