@@ -1,6 +1,7 @@
 /* The C API's functions, as include/memprof.h hands them to programs. */
 #include <memprof.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,10 +92,11 @@ static uint16_t track_of(struct pool *pool)
     return track;
 }
 
+/* Needs no ring: a thread that cannot have one yet must not take its pool for one that is not recorded. */
 static uint32_t pool(const char *name, int device)
 {
-    struct mp_thread *thread = mp_hook_enter();
-    if (!thread) return 0;
+    if (!mp_session_recording()) return 0;
+    int saved = errno;
     if (!name || !*name) name = "pool";
     if (device < 0) device = MEMPROF_HOST;
     mp_lock_take(&mp_session.page->question_lock);
@@ -106,8 +108,7 @@ static uint32_t pool(const char *name, int device)
         atomic_store_explicit(&pool_count, number, memory_order_release);
     }
     mp_lock_release(&mp_session.page->question_lock);
-    if (number) track_of(&pools[number - 1]); /* known to statistics before its first block */
-    mp_hook_leave(thread);
+    errno = saved;
     return number;
 }
 
