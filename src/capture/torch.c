@@ -23,17 +23,20 @@ struct c10_device {
 
 #define EXPORTED(name) __asm__(name) __attribute__((visibility("default")))
 
+static void *definition_in(const char *library_name, const char *name)
+{
+    void *library = library_name ? dlopen(library_name, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+    return library ? dlsym(library, name) : NULL;
+}
+
 /* The definition after ours: that of another preloaded library, else libc10's own. libc10 is mostly loaded with local
- * scope, where RTLD_NEXT does not reach; the caller is libc10 or links it, so its handle does. */
+ * scope, where RTLD_NEXT does not reach; the caller mostly is libc10 or links it, so its handle does. */
 static void *next_definition(const char *name, void *caller)
 {
-    void *found = dlsym(RTLD_NEXT, name);
     Dl_info info;
-    if (!found && dladdr(caller, &info) && info.dli_fname) {
-        void *library = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-        if (library) found = dlsym(library, name);
-    }
-    return found;
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found && dladdr(caller, &info)) found = definition_in(info.dli_fname, name);
+    return found ? found : definition_in("libc10.so", name);
 }
 
 #define NOT_THERE ((void *)-1)

@@ -19,7 +19,7 @@ struct mp_ledger_track {
     uint64_t reserved_bytes;         /* last told by the allocator; MP_BYTES_UNKNOWN */
     /* The allocator's own total less ours, once both are known: must not move. See mp_ledger_check_total(). */
     bool total_known;
-    uint64_t total_seen, total_drift, total_streak;
+    uint64_t total_seen, total_streak; /* streak: how many events in a row disagreed, up to now */
 };
 
 struct mp_ledger {
@@ -52,6 +52,8 @@ bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t addr
 
 /* A total that the allocator told with an event of `bytes` (signed) that was just applied. */
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t track, int64_t bytes, uint64_t total);
+/* How many events disagreed for good: single ones among threads that report out of order do not count. */
+uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger);
 
 struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track); /* NULL: no such number */
 /* The live blocks in the order of their numbers, copied to *blocks (freed by the caller). */

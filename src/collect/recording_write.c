@@ -175,7 +175,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         .truncated_stacks = atomic_load(&spool->truncated_stacks),
         .unmatched_stacks = atomic_load(&spool->unmatched_stacks),
         .totals_checked = recording->ledger.totals_checked,
-        .totals_wrong = recording->ledger.totals_wrong,
+        .totals_wrong = mp_ledger_totals_wrong(&recording->ledger),
         .unknown_frees = recording->ledger.unknown_frees,
         .missed_frees = recording->ledger.missed_frees,
         .sources = sources,
