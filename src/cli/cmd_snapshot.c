@@ -200,12 +200,17 @@ static bool tell_all(const struct mp_collector_result *result, bool quiet)
         const struct mp_recording_summary *summary = &result->recordings.at[i];
         whole &= !summary->failed && !summary->dropped;
         if (summary->failed)
-            mp_message("%s: the recording stopped early: %s. What was written before is readable",
+            mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
+                       "memprof recover",
                        summary->path ? shown_path(summary->path) : "snapshot", summary->failure.text);
         else if (!quiet)
             tell(summary);
     }
-    if (!result->recordings.count) {
+    if (result->refused) {
+        whole = false;
+        mp_message("%s%s", result->refusal.text,
+                   result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
+    } else if (!result->recordings.count) {
         whole = false;
         mp_message(
             "nothing was recorded: the command made no allocation that memprof can see here (PyTorch tensors, or "

@@ -298,7 +298,9 @@ static enum mp_status recover_with_spool(struct recovering *recovering, struct m
     restore_ring_threads(recording);
     const char *text = what_happened(recording->spool.header);
     mp_recording_note(recording, "recovered from what a killed collector left");
-    mp_recording_finish(recording, (struct mp_exit){.known = false}, text, &recovering->result->summary);
+    mp_recording_end(recording, (struct mp_exit){.known = false}, text);
+    mp_recording_finish(recording, &recovering->result->summary);
+    mp_recording_free(recording, !recovering->result->summary.failed);
     if (!recovering->result->summary.failed) return MP_OK;
     *error = recovering->result->summary.failure;
     return recovering->result->summary.failed;
