@@ -104,7 +104,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     atomic_store(&spool->rung, 0);
     if (!process_ended) {
         if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
-        sample_memory(recording);
+        if (recording->writer) sample_memory(recording); /* samples without a file would only pile up */
     }
     bool pressing = mp_drain_is_pressing(spool);
     mp_drain_take(&recording->drain, spool, process_ended, mp_recording_take, recording);
