@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "wire/config.h"
+
 struct recovering {
     struct mp_reader *reader;       /* NULL: there is no file */
     struct mp_recording *recording; /* NULL: there is no spool */
@@ -81,7 +83,6 @@ static enum mp_status restore_event(struct mp_recording *recording, struct mp_ev
     case MP_EVENT_START:
     case MP_EVENT_STOP:
         recording->window_open = event.type == MP_EVENT_START;
-        ledger->paused = !recording->window_open;
         return MP_OK;
     default:
         return MP_OK;
@@ -287,6 +288,7 @@ static enum mp_status recover_with_spool(struct recovering *recovering, struct m
     enum mp_status status = MP_OK;
     if (recovering->reader) {
         int fd;
+        recording->ledger.paused = false; /* until the file is read: what it has was numbered and told */
         status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
         if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
         if (!status) status = copy_file(recovering, recording->writer, error);
@@ -296,9 +298,12 @@ static enum mp_status recover_with_spool(struct recovering *recovering, struct m
         return status;
     }
     restore_ring_threads(recording);
+    recording->ledger.paused = !recording->window_open;
     const char *text = what_happened(recording->spool.header);
     mp_recording_note(recording, "recovered from what a killed collector left");
-    mp_recording_finish(recording, (struct mp_exit){.known = false}, text, &recovering->result->summary);
+    mp_recording_end(recording, (struct mp_exit){.known = false}, text);
+    mp_recording_finish(recording, &recovering->result->summary);
+    mp_recording_free(recording, !recovering->result->summary.failed);
     if (!recovering->result->summary.failed) return MP_OK;
     *error = recovering->result->summary.failure;
     return recovering->result->summary.failed;
@@ -329,6 +334,15 @@ static enum mp_status recover_alone(struct recovering *recovering, mp_recording_
     return mp_writer_finish(recovering->writer, error);
 }
 
+/* Without a file, the program had not said start; a file says it itself. */
+static bool began_paused(const struct mp_spool_file *spool)
+{
+    struct mp_record_config config;
+    mp_record_config_defaults(&config);
+    mp_record_config_parse(spool->header->configuration, &config);
+    return config.paused;
+}
+
 enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_context, struct mp_recovery *recovery,
                           struct mp_error *error)
 {
@@ -342,7 +356,7 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     enum mp_status found = open_spool(recovering.reader, path, &spool, &spool_error);
     recovery->had_spool = !found;
     if (!found) {
-        recovering.recording = mp_recording_new(&spool, true, false, name, name_context, error);
+        recovering.recording = mp_recording_new(&spool, true, began_paused(&spool), name, name_context, error);
         status = recovering.recording ? recover_with_spool(&recovering, error) : error->status;
     } else if (found != MP_NOT_FOUND) {
         *error = spool_error;
