@@ -44,6 +44,11 @@ static int tell(const char *input, const char *output, const struct mp_recovery 
         mp_message("%s was whole; %s is a copy of it", input, output);
     else
         mp_message("%s  %s events: what could be read of %s; no spool was found", output, total, input);
+    if (recovery->summary.dropped) {
+        char dropped[MP_UNIT_TEXT];
+        mp_message("%s events were dropped while nobody read them",
+                   mp_format_count(dropped, recovery->summary.dropped));
+    }
     if (damage->lost_chunks || damage->lost_bytes) {
         char lost[MP_UNIT_TEXT], chunks[64] = "";
         if (damage->lost_chunks)

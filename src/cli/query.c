@@ -1,6 +1,5 @@
 #include "cli/query.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,7 +111,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     struct mp_error error;
     if (mp_model_load(query->view.path, &query->model, &error)) {
         status = mp_message_error(&error);
-        if (error.sys_errno == ENOENT) tell_of_spool(query->view.path);
+        tell_of_spool(query->view.path);
         return status;
     }
     status = bind_options(query);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "wire/config.h"
@@ -23,6 +24,13 @@ struct recovering {
 static enum mp_status no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
+}
+
+/* A file that is not there, or into which nothing was written before the kill. */
+static bool holds_nothing(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) ? errno == ENOENT : S_ISREG(facts.st_mode) && !facts.st_size;
 }
 
 /* ---- what the file holds, into the new one and into the recording's state -------------------------------------- */
@@ -351,7 +359,7 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     *recovery = (struct mp_recovery){0};
     enum mp_status status = mp_reader_open(path, &recovering.reader, error);
     recovery->had_file = !status;
-    if (status && !(status == MP_IO && error->sys_errno == ENOENT)) return status;
+    if (status && !holds_nothing(path)) return status;
     struct mp_error spool_error;
     enum mp_status found = open_spool(recovering.reader, path, &spool, &spool_error);
     recovery->had_spool = !found;
@@ -373,7 +381,7 @@ enum mp_status mp_recover_look(const char *path, struct mp_error *error)
     struct mp_reader *reader = NULL;
     struct mp_spool_file spool;
     enum mp_status status = mp_reader_open(path, &reader, error);
-    if (status && !(status == MP_IO && error->sys_errno == ENOENT)) return MP_NOT_FOUND;
+    if (status && !holds_nothing(path)) return MP_NOT_FOUND;
     status = open_spool(reader, path, &spool, error);
     if (!status) mp_spool_file_close(&spool, false);
     mp_reader_close(reader);

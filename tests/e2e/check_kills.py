@@ -112,6 +112,31 @@ class Kills(harness.TestCase):
                 self.assertIn(result.returncode, (0, 4), result.stderr)
                 self.check_counts(whole, THREADS)
 
+    def test_killed_before_the_first_write(self):
+        early = 0
+        for _ in range(20):
+            self.start(1000)
+            self.collector.kill()
+            self.collector.wait()
+            self.wait_until_gone(self.program)
+            if self.file.exists() and self.file.stat().st_size:
+                continue
+            for make_file in (False, True):  # killed before the file was made, and between that and its first byte
+                if self.file.exists() and not make_file:
+                    continue
+                if make_file:
+                    self.file.touch()
+                self.assertIn("memprof recover", harness.memprof("report", self.file).stderr)
+            whole = self.folder / "whole.mp"
+            whole.unlink(missing_ok=True)
+            result = harness.memprof("recover", self.file, "-o", whole)
+            _, dropped = self.check_counts(whole, 0)
+            self.assertEqual(result.returncode, 4 if dropped else 0, result.stderr)
+            self.assertEqual("were dropped" in result.stderr, dropped > 0)
+            early += 1
+        if not early:
+            self.skipTest("the collector was always faster than the kill")
+
     def test_recover_waits_for_the_program(self):
         self.start()
         self.collector.kill()
