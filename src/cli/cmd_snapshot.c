@@ -137,6 +137,7 @@ static char *output_pattern(const struct mp_invocation *invocation)
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
+    if (!folder[1]) folder[0] = '\0'; /* the root ends with the slash that comes next */
     if (given) {
         made = asprintf(&pattern, "%s/%s", folder, given);
     } else {
