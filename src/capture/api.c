@@ -92,11 +92,18 @@ static uint16_t track_of(struct pool *pool)
     return track;
 }
 
-/* Needs no ring: a thread that cannot have one yet must not take its pool for one that is not recorded. */
+/* Not a hook: a pool is no event, and one asked for by a thread that has no ring must serve the other threads, and this
+ * one when it gets a ring; until then its blocks are counted as dropped. */
 static uint32_t pool(const char *name, int device)
 {
     if (!mp_session_recording()) return 0;
     int saved = errno;
+    struct mp_thread *thread = mp_thread_self();
+    if (!thread || thread->inside) {
+        errno = saved;
+        return 0;
+    }
+    thread->inside = true;
     if (!name || !*name) name = "pool";
     if (device < 0) device = MEMPROF_HOST;
     mp_lock_take(&mp_session.page->question_lock);
@@ -108,6 +115,8 @@ static uint32_t pool(const char *name, int device)
         atomic_store_explicit(&pool_count, number, memory_order_release);
     }
     mp_lock_release(&mp_session.page->question_lock);
+    if (number) track_of(&pools[number - 1]); /* known to statistics before its first block */
+    thread->inside = false;
     errno = saved;
     return number;
 }
