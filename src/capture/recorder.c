@@ -101,7 +101,9 @@ static void publish(struct mp_thread *thread)
     atomic_store_explicit(&ring->head, head, memory_order_release);
     if (__builtin_expect(head - thread->tail_seen >= MP_RING_RECORDS / 2, 0)) {
         thread->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
-        if (head - thread->tail_seen >= MP_RING_RECORDS / 2) mp_session_ring_doorbell();
+        if (head - thread->tail_seen >= MP_RING_RECORDS / 2 &&
+            !atomic_load_explicit(&mp_session.header->rung, memory_order_relaxed))
+            mp_session_ring_doorbell();
     }
 }
 

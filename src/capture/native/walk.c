@@ -1,0 +1,101 @@
+#include "capture/native/walk.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/hash.h"
+#include "capture/native/frame_rule.h"
+
+#if defined(__x86_64__)
+
+/* A path's hash is a polynomial of its addresses' hashes: cheap enough to vanish behind the loads. */
+#    define HASH_FACTOR UINT64_C(0xd6e8feb86659fd93)
+
+enum { PROBES = 8, WORD = sizeof(uintptr_t) };
+
+static uintptr_t load(uintptr_t address)
+{
+    uintptr_t value;
+    memcpy(&value, (const void *)address, sizeof value);
+    return value;
+}
+
+static __attribute__((noinline)) struct mp_known_frame *find(struct mp_known_frames *known, uintptr_t address)
+{
+    uint64_t home = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    struct mp_known_frame *slot = NULL;
+    for (uint64_t probe = 0; probe < PROBES; probe++) {
+        slot = &known->slots[(home + probe) % MP_KNOWN_FRAMES];
+        if (slot->address == address) return slot;
+        if (!slot->address) break;
+    }
+    if (slot->address) slot = &known->slots[home % MP_KNOWN_FRAMES]; /* all taken: the first gives way */
+    struct mp_frame_rule rule = mp_frame_rule_find(address);
+    *slot = (struct mp_known_frame){
+        .address = address,
+        .hash = mp_hash_mix(address),
+        .base_offset = rule.base_offset,
+        .bp_offset = rule.bp_offset,
+        .base = rule.base,
+    };
+    return slot;
+}
+
+static struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
+                                          uintptr_t address)
+{
+    struct mp_known_frame *caller = (struct mp_known_frame *)((char *)known->slots + frame->caller);
+    if (__builtin_expect(caller->address == address, 1)) return caller;
+    caller = find(known, address);
+    frame->caller = (uint32_t)((char *)caller - (char *)known->slots);
+    return caller;
+}
+
+int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
+                   uint64_t *hash)
+{
+    if (__builtin_expect(known->generation != generation, 0)) {
+        madvise(known->slots, sizeof known->slots, MADV_DONTNEED);
+        known->generation = generation;
+    }
+    uintptr_t bp = load((uintptr_t)frame), address = load((uintptr_t)frame + WORD), sp = (uintptr_t)frame + 2 * WORD;
+    struct mp_known_frame *at = find_caller(known, &known->start, address);
+    uint64_t sum = generation;
+    int count = 0;
+    while (address && count < room) {
+        addresses[count++] = (void *)address;
+        sum = sum * HASH_FACTOR + at->hash;
+        uintptr_t base, offset = (uintptr_t)(intptr_t)at->base_offset;
+        if (__builtin_expect(at->base == MP_FRAME_BY_SP, 1)) {
+            base = sp + offset;
+        } else if (at->base == MP_FRAME_BY_BP) {
+            base = bp + offset;
+        } else if (at->base == MP_FRAME_AT_BP) {
+            base = load(bp + offset);
+            bp = load(bp);
+        } else if (at->base == MP_FRAME_OUTERMOST) {
+            break;
+        } else {
+            return -1;
+        }
+        /* Stacks grow downwards: anything else is a rule that is wrong here. */
+        if (__builtin_expect(base <= sp || base % WORD, 0)) return -1;
+        if (at->bp_offset) bp = load(base + (uintptr_t)(intptr_t)at->bp_offset);
+        sp = base;
+        address = load(base - WORD);
+        at = find_caller(known, at, address);
+    }
+    *hash = sum;
+    return count;
+}
+
+#else
+
+int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
+                   uint64_t *hash)
+{
+    (void)known, (void)generation, (void)frame, (void)addresses, (void)room, (void)hash;
+    return -1;
+}
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * The return addresses of a thread's native stack, for frames that compilers make: some 2 ns a frame. x86-64 only;
+ * other frames and other machines are libunwind's, which needs 5 ns or, where it has to think, microseconds.
+ *
+ * Each thread remembers the rule of each return address, and which caller it had last: where that is so again, the
+ * processor need not wait for one frame's memory before it goes on to the next. Never allocates; one thread's memory.
+ */
+#ifndef MP_CAPTURE_NATIVE_WALK_H
+#define MP_CAPTURE_NATIVE_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MP_KNOWN_FRAMES 16384
+
+struct mp_known_frame {
+    uintptr_t address; /* 0: none */
+    uint64_t hash;     /* of the address */
+    int32_t base_offset, bp_offset;
+    uint32_t caller; /* the frame that was its caller's at the last walk: bytes from the first */
+    uint32_t base;
+};
+
+/* Zero-initialised is empty. In mapped memory, of which only those pages are touched that hold frames. */
+struct mp_known_frames {
+    _Alignas(4096) struct mp_known_frame slots[MP_KNOWN_FRAMES];
+    struct mp_known_frame start; /* its caller is where the last walk began */
+    uint64_t generation;         /* of the program's code */
+};
+
+/* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
+ * the stack) and writes at most `room` return addresses, innermost first, and a hash of them. `generation` changes
+ * whenever code may have been unloaded. Returns how many; -1: a frame on the way has no rule here. */
+int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
+                   uint64_t *hash);
+
+#endif
