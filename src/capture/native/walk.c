@@ -1,7 +1,11 @@
 #include "capture/native/walk.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "capture/native/frame_rule.h"
@@ -51,6 +55,31 @@ static struct mp_known_frame *find_caller(struct mp_known_frames *known, struct 
     return caller;
 }
 
+enum { PAGE = 4096, FRAME_MAX = 1 << 20 };
+
+/* Asks the kernel, which reads eight bytes there before it finds that it was asked for nothing it knows. */
+static bool is_readable(uintptr_t address)
+{
+    return syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) == -1 && errno == EINVAL;
+}
+
+/* True where all from sp up to `end` may be read. */
+static __attribute__((noinline)) bool reach(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
+{
+    if (end < sp || end - sp > FRAME_MAX) return false;
+    if (sp < known->readable_from || sp > known->readable_to) /* another stack, or more of this one */
+        known->readable_from = known->readable_to = sp & ~(uintptr_t)(PAGE - 1);
+    for (; known->readable_to < end; known->readable_to += PAGE)
+        if (!is_readable(known->readable_to)) return false;
+    return true;
+}
+
+static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
+{
+    return __builtin_expect(sp >= known->readable_from && end <= known->readable_to && sp <= end, 1) ||
+           reach(known, sp, end);
+}
+
 int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
                    uint64_t *hash)
 {
@@ -71,6 +100,7 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
         } else if (at->base == MP_FRAME_BY_BP) {
             base = bp + offset;
         } else if (at->base == MP_FRAME_AT_BP) {
+            if (bp + offset < sp || !may_read(known, sp, bp + WORD)) return -1;
             base = load(bp + offset);
             bp = load(bp);
         } else if (at->base == MP_FRAME_OUTERMOST) {
@@ -79,8 +109,10 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
             return -1;
         }
         /* Stacks grow downwards: anything else is a rule that is wrong here. */
-        if (__builtin_expect(base <= sp || base % WORD, 0)) return -1;
-        if (at->bp_offset) bp = load(base + (uintptr_t)(intptr_t)at->bp_offset);
+        if (__builtin_expect(base <= sp || base % WORD, 0) || !may_read(known, sp, base)) return -1;
+        uintptr_t saved_bp = base + (uintptr_t)(intptr_t)at->bp_offset;
+        if (at->bp_offset && saved_bp - sp > base - sp - WORD) return -1;
+        if (at->bp_offset) bp = load(saved_bp);
         sp = base;
         address = load(base - WORD);
         at = find_caller(known, at, address);

@@ -4,6 +4,9 @@
  *
  * Each thread remembers the rule of each return address, and which caller it had last: where that is so again, the
  * processor need not wait for one frame's memory before it goes on to the next. Never allocates; one thread's memory.
+ *
+ * A rule may be wrong (hand-written assembly), and must not make the program fault: nothing is read beyond the part of
+ * the stack that the kernel was asked about once.
  */
 #ifndef MP_CAPTURE_NATIVE_WALK_H
 #define MP_CAPTURE_NATIVE_WALK_H
@@ -26,6 +29,7 @@ struct mp_known_frames {
     _Alignas(4096) struct mp_known_frame slots[MP_KNOWN_FRAMES];
     struct mp_known_frame start; /* its caller is where the last walk began */
     uint64_t generation;         /* of the program's code */
+    uintptr_t readable_from, readable_to; /* the part of a stack that is known to be there */
 };
 
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
