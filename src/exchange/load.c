@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "exchange/input.h"
+#include "exchange/kineto.h"
 
 /* A recording is read by position, so a compressed one is unwrapped into memory first. */
 static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **model, struct mp_error *error)
@@ -47,6 +48,8 @@ static enum mp_status load_input(struct mp_input *input, struct mp_model **model
 {
     enum mp_status status = mp_input_fill(input, MP_INPUT_WINDOW, error);
     if (status) return status;
+    if (looks_like_json(input) && mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
+        return mp_kineto_load(input->path, model, error);
     if (looks_like_json(input))
         return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
     return input->wrapped ? load_wrapped(input, model, error) : mp_model_load(input->path, model, error);
