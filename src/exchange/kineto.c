@@ -312,19 +312,20 @@ static void note_all(struct notes *notes, struct importer *importer)
     note_base(notes, kineto);
     if (kineto->without_address)
         note(notes, kineto,
-             "the trace has no addresses: each free was taken as that of the newest live block of its size; for %s "
-             "frees others would have fitted, too",
+             "the trace has no addresses: each free was taken as that of the newest live block of its size; frees that "
+             "others would have fitted, too: %s",
              mp_format_count(number, kineto->ambiguous));
     if (kineto->corrections)
         note(notes, kineto,
-             "%s times the allocator's total had changed without an event (a thread that was not profiled?); the "
+             "times the allocator's total had changed without an event (a thread that was not profiled?): %s; the "
              "difference is in the block of unknown origin",
              mp_format_count(number, kineto->corrections));
     if (without_stack)
-        note(notes, kineto, "%s of %s allocations lie in no operator that the trace has",
+        note(notes, kineto, "allocations in no operator that the trace has: %s of %s",
              mp_format_count(number, without_stack), mp_format_count(other, without_stack + with_stack));
     if (kineto->spans_left)
-        note(notes, kineto, "%s operators were left out: more than 256 around an event on average, or 1024 around one",
+        note(notes, kineto,
+             "operators left out, as there were more than 256 around an event on average or 1024 around one: %s",
              mp_format_count(number, kineto->spans_left));
     if (!kineto->has_base && importer->start_ns < INT64_C(1000000000000000000))
         note(notes, kineto, "the trace does not say when it was recorded");

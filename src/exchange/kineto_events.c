@@ -136,14 +136,16 @@ static bool to_integer(const char *text, size_t length, unsigned shift, int64_t 
     return true;
 }
 
+/* Addresses are written with or without a sign. */
 static bool to_address(const char *text, size_t length, int64_t *number)
 {
     char copy[24], *end;
-    if (length >= sizeof copy) return false;
+    if (length >= sizeof copy) return to_integer(text, length, 0, number);
     memcpy(copy, text, length);
     copy[length] = '\0';
+    if (copy[strspn(copy, "-0123456789")]) return to_integer(text, length, 0, number);
     errno = 0;
-    unsigned long long value = strtoull(copy, &end, 10); /* takes a sign, too */
+    unsigned long long value = strtoull(copy, &end, 10);
     *number = (int64_t)value;
     return !errno && !*end && (*copy != '-' || *number < 0 || !value);
 }
