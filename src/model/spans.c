@@ -39,9 +39,15 @@ uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
     return (uint32_t)low;
 }
 
-const char *mp_steps_source(const struct mp_steps *steps)
+/* In what PyTorch itself recorded, its profiler marked them. */
+const char *mp_steps_source(const struct mp_model *model, size_t count)
 {
-    return steps->count ? "api" : "none";
+    if (!count) return "none";
+    for (uint32_t i = 0; i < model->coverage.source_count; i++) {
+        const char *source = mp_model_text(model, model->coverage.sources[i]);
+        if (!strcmp(source, "kineto") || !strcmp(source, "pytorch")) return "torch";
+    }
+    return "api";
 }
 
 void mp_steps_free(struct mp_steps *steps)

@@ -4,6 +4,7 @@
 #include "analysis/samples.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "model/spans.h"
 #include "output/reports.h"
 
 static uint64_t count_steps(const struct mp_model *model)
@@ -59,8 +60,8 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
     mp_json_object(json, "process");
     mp_json_number(json, "pid", model->start.pid);
     mp_json_bytes_of_text(json, "command", (const char *)command.data, command.size);
-    mp_json_text(json, "host", model->start.host);
-    mp_json_number(json, "start_unix_ns", model->start.realtime_ns);
+    mp_json_text(json, "host", *model->start.host ? model->start.host : NULL);
+    mp_json_known(json, "start_unix_ns", model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX);
     mp_json_number(json, "duration_ns", model->duration_ns);
     mp_json_text(json, "exit", how_it_ended(model));
     mp_json_end_object(json);
@@ -135,7 +136,7 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "stacks", count_stacks(model));
     mp_json_object(json, "steps");
     mp_json_number(json, "count", steps);
-    mp_json_text(json, "source", steps ? "api" : "none");
+    mp_json_text(json, "source", mp_steps_source(model, steps));
     mp_json_end_object(json);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
@@ -153,15 +154,16 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     struct mp_table table;
     struct mp_buffer value = {0};
     char number[MP_UNIT_TEXT], when[32] = "?";
+    const char *host = model->start.host;
     time_t seconds = (time_t)(model->start.realtime_ns / MP_NS_PER_SECOND);
     struct tm moment;
-    if (gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
+    if (seconds && gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
     mp_table_start(&table, "ll");
     command_text(&value, model);
     mp_buffer_append(&value, "", 1);
     if (!value.failed) put_row(&table, "command", (const char *)value.data);
     mp_buffer_clear(&value);
-    mp_buffer_printf(&value, "%u on %s, started %s, ran %s", model->start.pid, model->start.host, when,
+    mp_buffer_printf(&value, "%u%s%s, started %s, ran %s", model->start.pid, *host ? " on " : "", host, when,
                      mp_format_duration(number, model->duration_ns));
     const char *end = how_it_ended(model);
     mp_buffer_printf(&value, ", %s", end ? end : "end not seen");

@@ -59,8 +59,11 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
         mp_text_clean(text->out, *word);
     }
     mp_text_put(text, MP_PLAIN, "   ");
-    mp_text_clean(text->out, model->start.host);
-    mp_text_put(text, MP_PLAIN, ", %s", mp_format_duration(number, model->duration_ns));
+    if (*model->start.host) {
+        mp_text_clean(text->out, model->start.host);
+        mp_text_put(text, MP_PLAIN, ", ");
+    }
+    mp_text_put(text, MP_PLAIN, "%s", mp_format_duration(number, model->duration_ns));
     if (story->leaks->step_count)
         mp_text_put(text, MP_PLAIN, ", %s steps (%s)", mp_format_count(number, story->leaks->step_count),
                     story->leaks->step_source);
