@@ -29,9 +29,7 @@ struct mp_known_frames {
     uint16_t index[2 * MP_KNOWN_FRAMES];                          /* by hash of the address; 0: none */
     uint32_t count;                                               /* of frames, less the first */
     uint64_t generation;                                          /* of the program's code */
- *
- * A rule may be wrong (hand-written assembly), and must not make the program fault: nothing is read beyond the part of
- * the stack that the kernel was asked about once.
+    uintptr_t readable_from, readable_to;                         /* the part of a stack that is known to be there */
 };
 
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
