@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "exchange/input.h"
+#include "exchange/kineto.h"
 #include "exchange/pickle.h"
 #include "exchange/pytorch_snapshot.h"
 
@@ -72,6 +73,8 @@ static enum mp_status load_input(struct mp_input *input, struct mp_model **model
 {
     enum mp_status status = mp_input_fill(input, MP_INPUT_WINDOW, error);
     if (status) return status;
+    if (looks_like_json(input) && mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
+        return mp_kineto_load(input->path, model, error);
     if (looks_like_json(input))
         return first_key_is_snapshot(input)
                    ? mp_pytorch_load_json(input, model, error)
