@@ -64,9 +64,8 @@ class Programs(Recording):
     def test_fork_among_threads_that_unwind(self):
         self.snapshot(GUEST, "fork-among-threads", 200)
         self.assertEqual(len(self.files()), 201)
-        for path in self.files()[:20]:
-            if path != self.file:
-                self.assertEqual(self.counts(path)[::2], (4, 0))
+        counts = sorted(self.counts(path)[::2] for path in self.files())
+        self.assertEqual(counts[:200], [(4, 0)] * 200)  # the children; whichever process was first has the plain name
 
     def test_threads_on_the_smallest_stacks(self):
         self.snapshot(GUEST, "small-stacks", 2000, 0)

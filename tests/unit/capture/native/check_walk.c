@@ -174,6 +174,44 @@ START_TEST(code_without_a_description_is_left_to_others)
 }
 END_TEST
 
+static __attribute__((noinline)) void walk_only(void)
+{
+    static void *ours[ROOM];
+    walked = mp_native_walk(known, generation, __builtin_frame_address(0), ours, ROOM, &last_hash);
+    KEEP_APART("walked");
+}
+
+#if defined(__x86_64__)
+/* Code whose description says that the caller's frame is `distance` away: past the end of the stack. */
+#    define WITH_A_WRONG_RULE(name, distance)                                                                          \
+        __asm__(".text\n.type " #name ", @function\n" #name                                                            \
+                ":\n.cfi_startproc\npush %rbp\n.cfi_def_cfa_offset " #distance                                         \
+                "\ncall walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n.size " #name ", . - " #name "\n");        \
+        void name(void)
+__attribute__((used)) void walk_for_a_wrong_rule(void);
+void walk_for_a_wrong_rule(void)
+{
+    walk_only();
+    KEEP_APART("end");
+}
+WITH_A_WRONG_RULE(beyond_the_stack, 0xf0000);
+WITH_A_WRONG_RULE(far_beyond_the_stack, 0x7f0000000000);
+
+START_TEST(a_wrong_rule_is_not_followed_off_the_stack)
+{
+    prepare();
+    walk_only();
+    ck_assert_int_gt(walked, 0);
+    beyond_the_stack();
+    ck_assert_int_eq(walked, -1);
+    far_beyond_the_stack();
+    ck_assert_int_eq(walked, -1);
+    recurse(50, 0x1555);
+    ck_assert_int_eq(compared, 1);
+}
+END_TEST
+#endif
+
 static uint64_t hash_of(unsigned depth, unsigned path)
 {
     recurse(depth, path);
@@ -197,26 +235,28 @@ END_TEST
 
 START_TEST(a_full_memory_forgets_and_finds_again)
 {
+    enum { FEW = 4, MANY = 30 };
     prepare();
-    for (size_t i = 0; i < MP_KNOWN_FRAMES; i++)
-        known->slots[i].address = 8 * i + 8; /* of no code */
     recurse(50, 0x1555);
-    ck_assert_int_eq(compared, 1);
-    generation++;
-    recurse(50, 0x1555);
-    ck_assert_int_eq(compared, 2);
-    size_t used = 0;
-    for (size_t i = 0; i < MP_KNOWN_FRAMES; i++)
-        used += known->slots[i].address != 0;
-    ck_assert_uint_lt(used, 50);
+    uint32_t all = known->count;
+    ck_assert_uint_lt(all, MANY);
+    ck_assert_uint_gt(all, FEW);
+    for (uint32_t room = 1; room <= all; room++) {
+        generation++;
+        compare();
+        known->count = MP_KNOWN_FRAMES - room;
+        recurse(50, 0x1555);
+        ck_assert_uint_eq(compared, 2 * room + 1);
+        if (room <= FEW) ck_assert_uint_lt(known->count, MANY);
+    }
 }
 END_TEST
 
 #if defined(__x86_64__)
 MP_SUITE("walk", plain_calls_are_followed, frames_of_moving_size_are_followed, other_libraries_are_passed_through,
          a_thread_ends_where_it_began, an_interrupted_frame_is_left_to_others,
-         code_without_a_description_is_left_to_others, a_path_has_a_hash_of_its_own,
-         a_full_memory_forgets_and_finds_again)
+         code_without_a_description_is_left_to_others, a_wrong_rule_is_not_followed_off_the_stack,
+         a_path_has_a_hash_of_its_own, a_full_memory_forgets_and_finds_again)
 #else
 int main(void)
 {
