@@ -37,6 +37,7 @@ export class Overlay {
     this.drawLevels(context);
     this.drawMarks(context);
     this.drawPeak(context);
+    this.drawSelection(context);
     const { hover, pinned } = store.state;
     if (pinned >= 0) this.drawOutline(context, pinned, 2);
     if (hover >= 0 && hover !== pinned) this.drawOutline(context, hover, 1.5);
@@ -135,7 +136,7 @@ export class Overlay {
         context.fillRect(x, y, width, REGION_LANE - 3);
         context.globalAlpha = 1;
         drawnTo = x + width;
-        if (width > 30) {
+        if (width > 60 || (width > 24 && context.measureText(region.name).width + 8 < width)) {
           context.save();
           context.beginPath();
           context.rect(x, y, width - 3, REGION_LANE);
@@ -258,6 +259,30 @@ export class Overlay {
     context.textAlign = "left";
     context.textBaseline = "middle";
     context.fillText(text, left, top + 8);
+  }
+
+  /** The selected window of time, and the moment that was clicked. */
+  drawSelection(context) {
+    const { window: selected, moment } = this.plot.store.state;
+    const { track, top, height } = this.plot;
+    context.fillStyle = this.ink.accent;
+    context.strokeStyle = this.ink.accent;
+    if (selected) {
+      const [from, to] = selected.map((time) => this.plot.x(time));
+      context.globalAlpha = 0.14;
+      context.fillRect(from, 0, to - from, top + height);
+      context.globalAlpha = 1;
+      context.fillRect(from, 0, 1.5, top + height);
+      context.fillRect(to - 1.5, 0, 1.5, top + height);
+    }
+    if (moment >= -1 && !selected) {
+      const x = this.plot.x(moment < 0 ? 0 : track.time[Math.min(moment, track.count - 1)]);
+      context.lineWidth = 1;
+      context.beginPath();
+      context.moveTo(Math.round(x) + 0.5, top);
+      context.lineTo(Math.round(x) + 0.5, top + height);
+      context.stroke();
+    }
   }
 
   drawOutline(context, id, thickness) {
