@@ -35,6 +35,7 @@ export class SegmentsView {
     this.track = track;
     this.lower = null;
     this.map = null;
+    this.pointed = false;
     const below = trackBelow(this.recording.header, this.store.state.track);
     if (below < 0) return;
     this.recording.track(below).then((lower) => {
@@ -45,7 +46,12 @@ export class SegmentsView {
   }
 
   draw(scope) {
-    if (!this.lower) return;
+    if (!this.lower) {
+      if (!SegmentsView.fits(this.recording, this.store.state.track)) this.tip.textContent = SegmentsView.absent + ".";
+      this.canvas.hidden = true;
+      return;
+    }
+    this.canvas.hidden = false;
     if (this.of !== scope) {
       this.of = scope;
       this.time = scope.at ?? scope.to;
@@ -95,7 +101,7 @@ export class SegmentsView {
       }
     });
     this.canvas.setAttribute("aria-label", this.caption());
-    if (!this.tip.textContent) {
+    if (!this.pointed) {
       this.tip.textContent = "One line per segment, in order of address; grey is free. Point at a block to see whose it is.";
     }
   }
@@ -113,6 +119,7 @@ export class SegmentsView {
     const found = this.at(event);
     if (!found) return;
     const { segment, block } = found;
+    this.pointed = true;
     this.store.set({ hover: block ? block.id : -1 });
     const whose = block ? this.recording.stacks.describe(this.track.blocks.site[block.id]) : null;
     this.tip.textContent = `Segment 0x${segment.address.toString(16)}: ${formatBytes(segment.bytes)}, ` +
