@@ -126,6 +126,10 @@ void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t by
     enum { STREAK = 64 };
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
+    if (total == MP_BYTES_UNKNOWN) {
+        track->total_known = false;
+        return;
+    }
     ledger->totals_checked++;
     if (!track->total_known) {
         track->total_known = true;

@@ -39,9 +39,11 @@ uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
     return (uint32_t)low;
 }
 
-const char *mp_steps_source(const struct mp_steps *steps)
+const char *mp_steps_source(const struct mp_model *model, const struct mp_steps *steps)
 {
-    return steps->count ? "api" : "none";
+    static const char profiler[] = "ProfilerStep#";
+    if (!steps->count) return "none";
+    return strncmp(mp_model_text(model, steps->at[0].name), profiler, sizeof profiler - 1) ? "api" : "torch";
 }
 
 void mp_steps_free(struct mp_steps *steps)
