@@ -160,18 +160,20 @@ export class Overlay {
     context.strokeStyle = this.ink.accent;
     if (line) {
       context.beginPath();
-      let y = this.plot.y(0);
+      let y = this.plot.y(line.time[0] > 0 ? 0 : line.bytes[0]);
+      let last = y; // where the line leaves the window
       context.moveTo(this.plot.x(0), y);
       for (let i = 0; i < line.time.length; i++) {
         const x = this.plot.x(line.time[i]);
         context.lineTo(x, y);
         y = this.plot.y(line.bytes[i]);
         context.lineTo(x, y);
+        if (x <= LEFT + this.plot.width) last = y;
       }
       context.lineTo(LEFT + this.plot.width + 2, y);
       context.setLineDash([5, 4]);
       context.stroke();
-      this.label(context, "reserved", this.plot.y(line.bytes.at(-1)));
+      this.label(context, "reserved", last, true);
     }
     const capacity = this.plot.track.info.capacity_bytes;
     if (capacity !== null && capacity < this.plot.high) {
@@ -186,9 +188,9 @@ export class Overlay {
     context.restore();
   }
 
-  label(context, text, y) {
+  label(context, text, y, right = false) {
     const width = context.measureText(text).width;
-    const x = LEFT + 8;
+    const x = right ? LEFT + this.plot.width - width - 8 : LEFT + 8;
     const top = y - 18 < this.plot.top ? y + 3 : y - 18;
     this.plate(context, x - 4, top, width + 8);
     context.fillStyle = this.ink.text;

@@ -19,7 +19,9 @@ export class BlockPanel {
 
   show(track) {
     this.track = track;
-    this.heaviest = sitesAt(track, track.peak.event).rows[0];
+    const { rows } = sitesAt(track, track.peak.event);
+    this.heaviest = rows.find(({ site }) => this.recording.stacks.headline[site]) ?? rows[0];
+    this.isMost = this.heaviest === rows[0];
     this.redraw();
   }
 
@@ -51,7 +53,8 @@ export class BlockPanel {
     const words = chosen >= 0 ? `${formatCounted(blocks, "block")}, ${formatBytes(bytes)} in all`
       : `${formatBytes(this.heaviest.bytes)} of ${formatBytes(this.track.peak.bytes)} in ${formatCounted(this.heaviest.blocks, "block")}`;
     return [
-      element("div", { class: "soft" }, chosen >= 0 ? "This site's blocks alone; Esc shows all" : "Holds most at the peak"),
+      element("div", { class: "soft" }, chosen >= 0 ? "This site's blocks alone; Esc shows all" : this.isMost ? "Holds most at the peak" :
+        "Holds most at the peak, of what has a stack"),
       element("div", { class: "block-site headline" }, element("strong", {}, description.name), " ",
         element("span", { class: "place" }, description.place)),
       element("div", {}, words),

@@ -97,8 +97,8 @@ export class Pane {
     if (!this.track) return;
     const view = this.view();
     this.scope ??= scopeOf(this.track, this.store.state, this.context.recording.duration);
-    this.drawScope(view);
     view.draw(this.scope);
+    this.drawScope(view);
   }
 
   drawScope(view) {
