@@ -121,11 +121,12 @@ bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t addr
     return mp_map_find(&ledger->by_address, key_of(track, address)) != NULL;
 }
 
+enum { FIRST = 8, LATER = 64 }; /* so many events say what an allocator's total is, and that it is another now */
+
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t bytes, uint64_t total)
 {
     /* Threads may report out of order where the allocator does not hold its lock: then single events disagree, also the
      * first ones, and later ones agree again. What most events say counts: a difference that holds for a while. */
-    enum { FIRST = 8, LATER = 64 };
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
     if (total == MP_BYTES_UNKNOWN) {
@@ -161,7 +162,7 @@ uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger)
 {
     uint64_t wrong = ledger->totals_wrong;
     for (size_t i = 0; i < ledger->tracks.count; i++)
-        wrong += ledger->tracks.at[i].total_off;
+        if (ledger->tracks.at[i].total_off >= FIRST) wrong += ledger->tracks.at[i].total_off;
     return wrong;
 }
 
