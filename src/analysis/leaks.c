@@ -33,7 +33,7 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     enum mp_status status = MP_OK;
     if (!mp_steps_find(model, &steps)) status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
     leaks->step_count = (uint32_t)steps.count;
-    leaks->step_source = mp_steps_source(model, steps.count);
+    leaks->step_source = mp_steps_source(model, &steps);
     if (status == MP_OK) status = sites_at(model, query, query->window.last, &steps, &leaks->outstanding, error);
     if (status == MP_OK) status = find_held(model, query, &steps, leaks, error);
     mp_steps_free(&steps);

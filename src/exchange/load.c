@@ -10,6 +10,8 @@
 
 #include "exchange/input.h"
 #include "exchange/kineto.h"
+#include "exchange/pickle.h"
+#include "exchange/pytorch_snapshot.h"
 
 /* A recording is read by position, so a compressed one is unwrapped into memory first. */
 static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **model, struct mp_error *error)
@@ -34,24 +36,54 @@ static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **mod
     return status;
 }
 
+static bool starts_with(const struct mp_input *input, const void *start, size_t length)
+{
+    return (size_t)(input->end - input->at) >= length && !memcmp(input->at, start, length);
+}
+
+static bool is_blank(unsigned char byte)
+{
+    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
 /* JSON begins with a brace or bracket, maybe after a byte order mark. */
 static bool looks_like_json(struct mp_input *input)
 {
-    if (input->end - input->at >= 3 && !memcmp(input->at, "\xef\xbb\xbf", 3)) input->at += 3;
+    if (starts_with(input, "\xef\xbb\xbf", 3)) input->at += 3;
     const unsigned char *at = input->at;
-    while (at < input->end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+    while (at < input->end && is_blank(*at))
         at++;
     return at < input->end && (*at == '{' || *at == '[');
+}
+
+/* A snapshot's first key is one of its own. */
+static bool first_key_is_snapshot(const struct mp_input *input)
+{
+    static const char *const keys[] = {
+        "segments", "device_traces", "allocator_settings", "external_annotations", "host_segments", "host_traces",
+        "device",   "address",       "total_size",         "allocated_size",       "active_size",   "blocks"};
+    const unsigned char *at = memchr(input->at, '"', (size_t)(input->end - input->at));
+    const unsigned char *end = at ? memchr(at + 1, '"', (size_t)(input->end - at - 1)) : NULL;
+    for (size_t i = 0; end && i < sizeof keys / sizeof *keys; i++)
+        if ((size_t)(end - at - 1) == strlen(keys[i]) && !memcmp(at + 1, keys[i], strlen(keys[i]))) return true;
+    return false;
+}
+
+static enum mp_status load_json(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    if (first_key_is_snapshot(input)) return mp_pytorch_load_json(input, model, error);
+    if (mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
+        return mp_kineto_load(input->path, model, error);
+    return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
 }
 
 static enum mp_status load_input(struct mp_input *input, struct mp_model **model, struct mp_error *error)
 {
     enum mp_status status = mp_input_fill(input, MP_INPUT_WINDOW, error);
     if (status) return status;
-    if (looks_like_json(input) && mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
-        return mp_kineto_load(input->path, model, error);
-    if (looks_like_json(input))
-        return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
+    if (looks_like_json(input)) return load_json(input, model, error);
+    if (mp_pickle_begins(input->at, (size_t)(input->end - input->at)))
+        return mp_pytorch_load_pickle(input, model, error);
     return input->wrapped ? load_wrapped(input, model, error) : mp_model_load(input->path, model, error);
 }
 

@@ -39,15 +39,11 @@ uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
     return (uint32_t)low;
 }
 
-/* In what PyTorch itself recorded, its profiler marked them. */
-const char *mp_steps_source(const struct mp_model *model, size_t count)
+const char *mp_steps_source(const struct mp_model *model, const struct mp_steps *steps)
 {
-    if (!count) return "none";
-    for (uint32_t i = 0; i < model->coverage.source_count; i++) {
-        const char *source = mp_model_text(model, model->coverage.sources[i]);
-        if (!strcmp(source, "kineto") || !strcmp(source, "pytorch")) return "torch";
-    }
-    return "api";
+    static const char profiler[] = "ProfilerStep#";
+    if (!steps->count) return "none";
+    return strncmp(mp_model_text(model, steps->at[0].name), profiler, sizeof profiler - 1) ? "api" : "torch";
 }
 
 void mp_steps_free(struct mp_steps *steps)

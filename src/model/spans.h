@@ -24,8 +24,9 @@ bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
 /* The number of the step that an event belongs to; 0 before the first. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
-/* Who marked `count` steps: the words of `source` in JSON ("api", "torch", "none"). */
-const char *mp_steps_source(const struct mp_model *model, size_t count);
+/* Who marked the steps: the words of `source` in JSON ("api", "torch", "none"). PyTorch's profiler names them so that
+ * they can be told. */
+const char *mp_steps_source(const struct mp_model *model, const struct mp_steps *steps);
 
 /* A region that is open. */
 struct mp_open_region {
