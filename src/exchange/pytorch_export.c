@@ -115,10 +115,12 @@ static void put_frame(struct writer *writer, uint32_t *memo, const char *name, c
     mp_value_end_dict(value);
 }
 
-/* Where there is no name or file PyTorch says "??". */
-static const char *or_unknown(const struct mp_model *model, uint32_t text)
+/* PyTorch's name for a function that it does not know; a file that it does not know is "". */
+#define NAMELESS "??"
+
+static const char *function_name(const struct mp_model *model, uint32_t text)
 {
-    return text ? mp_model_text(model, text) : "??";
+    return text ? mp_model_text(model, text) : NAMELESS;
 }
 
 static void put_frames_of(struct writer *writer, uint32_t index)
@@ -128,13 +130,13 @@ static void put_frames_of(struct writer *writer, uint32_t index)
     const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
     for (uint32_t i = 0; i < frame->line_count; i++) {
         const struct mp_model_line *line = &model->lines.at[frame->first_line + i];
-        put_frame(writer, &writer->line_memos[frame->first_line + i], or_unknown(model, line->function),
-                  !line->file && *module ? module : or_unknown(model, line->file), line->line);
+        put_frame(writer, &writer->line_memos[frame->first_line + i], function_name(model, line->function),
+                  line->file ? mp_model_text(model, line->file) : module, line->line);
     }
     if (frame->line_count) return;
     char name[32];
     snprintf(name, sizeof name, "0x%llx", (unsigned long long)frame->raw.address);
-    put_frame(writer, &writer->frame_memos[index], frame->raw.address ? name : "??", *module ? module : "??", 0);
+    put_frame(writer, &writer->frame_memos[index], frame->raw.address ? name : NAMELESS, module, 0);
 }
 
 /* Innermost first, as stacks go from their id to the root. */
@@ -146,7 +148,7 @@ static void put_stack(struct writer *writer, uint32_t stack)
     for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
         uint32_t frame = model->stacks.at[stack].frame;
         if (frame == MP_FRAME_CUT)
-            put_frame(writer, &writer->cut_memo, "(frames left out)", "??", 0);
+            put_frame(writer, &writer->cut_memo, "(frames left out)", "", 0);
         else
             put_frames_of(writer, frame);
     }
