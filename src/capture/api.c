@@ -1,6 +1,7 @@
 /* The C API's functions, as include/memprof.h hands them to programs. */
 #include <memprof.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,10 +92,18 @@ static uint16_t track_of(struct pool *pool)
     return track;
 }
 
+/* Not a hook: a pool is no event, and one asked for by a thread that has no ring must serve the other threads, and this
+ * one when it gets a ring; until then its blocks are counted as dropped. */
 static uint32_t pool(const char *name, int device)
 {
-    struct mp_thread *thread = mp_hook_enter();
-    if (!thread) return 0;
+    if (!mp_session_recording()) return 0;
+    int saved = errno;
+    struct mp_thread *thread = mp_thread_self();
+    if (!thread || thread->inside) {
+        errno = saved;
+        return 0;
+    }
+    thread->inside = true;
     if (!name || !*name) name = "pool";
     if (device < 0) device = MEMPROF_HOST;
     mp_lock_take(&mp_session.page->question_lock);
@@ -107,7 +116,8 @@ static uint32_t pool(const char *name, int device)
     }
     mp_lock_release(&mp_session.page->question_lock);
     if (number) track_of(&pools[number - 1]); /* known to statistics before its first block */
-    mp_hook_leave(thread);
+    thread->inside = false;
+    errno = saved;
     return number;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "capture/fork.h"
 #include "capture/session.h"
 #include "capture/stack.h"
 #include "capture/tables.h"
@@ -35,6 +36,7 @@ struct mp_thread *mp_hook_enter(void)
     /* A full barrier, and a time that is surely not later than the record's: the collector that reads 0 here knows that
      * the clock of whatever comes was read after its own. */
     atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
+    mp_fork_pass(thread);
     return thread;
 }
 
@@ -101,7 +103,9 @@ static void publish(struct mp_thread *thread)
     atomic_store_explicit(&ring->head, head, memory_order_release);
     if (__builtin_expect(head - thread->tail_seen >= MP_RING_RECORDS / 2, 0)) {
         thread->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
-        if (head - thread->tail_seen >= MP_RING_RECORDS / 2) mp_session_ring_doorbell();
+        if (head - thread->tail_seen >= MP_RING_RECORDS / 2 &&
+            !atomic_load_explicit(&mp_session.header->rung, memory_order_relaxed))
+            mp_session_ring_doorbell();
     }
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "capture/fork.h"
 #include "capture/native/libunwind_table.h"
 #include "capture/native/module.h"
 #include "capture/python/merge.h"
@@ -34,7 +35,10 @@ void mp_stack_reset(void)
 void mp_stack_code_unloaded(void)
 {
     atomic_fetch_add(&code_generation, 1);
-    if (has_libunwind) libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
+    if (!has_libunwind) return;
+    mp_fork_hold();
+    libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
+    mp_fork_release();
 }
 
 static uint32_t module_id(uintptr_t address, uint64_t *bias)
@@ -115,11 +119,18 @@ static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool 
     return node;
 }
 
-static struct mp_native_stack walk_native(struct mp_stack_room *room)
+/* `frame`: of a function that stays on the stack. */
+static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, uint64_t *hash)
 {
     struct mp_native_stack native = {.addresses = room->native};
-    if (!has_libunwind || !mp_session.config.native_stacks) return native;
-    int count = libunwind.backtrace(room->native, MP_WALK_MAX), own = 0;
+    *hash = 0;
+    if (!mp_session.config.native_stacks) return native;
+    uint64_t generation = atomic_load_explicit(&code_generation, memory_order_relaxed);
+    int count = mp_native_walk(&room->known, generation, frame, room->native, MP_WALK_MAX, hash), own = 0;
+    if (__builtin_expect(count < 0, 0)) {
+        count = has_libunwind ? libunwind.backtrace(room->native, MP_WALK_MAX) : 0;
+        *hash = mp_hash_words((const uint64_t *)room->native, (size_t)(count > 0 ? count : 0), generation);
+    }
     while (own < count && (uint64_t)(uintptr_t)room->native[own] - own_module.start < own_module.end - own_module.start)
         own++;
     native.addresses += own;
@@ -149,14 +160,17 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_native_s
 uint32_t mp_stack_capture(struct mp_thread *thread, bool may_call_python)
 {
     struct mp_stack_room *room = &thread->stack;
-    struct mp_native_stack native = walk_native(room);
+    uint64_t hash;
+    struct mp_native_stack native = walk_native(room, __builtin_frame_address(0), &hash);
     struct mp_python_stack python = {.frames = room->python, .markers = room->markers, .room = MP_PYTHON_FRAMES_MAX};
     bool python_known = mp_session.config.python_stacks && mp_python_walk(&python, may_call_python);
     if (!python_known) python.hash = 0;
 
-    uint64_t hash = mp_hash_words((const uint64_t *)native.addresses, native.count,
-                                  python.hash ^ atomic_load_explicit(&code_generation, memory_order_relaxed));
+    hash = mp_hash_mix(mp_hash_step(hash, python.hash + thread->generation));
+    struct mp_recent_stack *recent = &room->recent[hash % MP_RECENT_STACKS];
+    if (__builtin_expect(recent->hash == hash, 1)) return recent->id;
     uint32_t id = mp_tag_cache_find(&stacks, hash);
-    if (__builtin_expect(id != MP_TAG_NONE, 1)) return id;
-    return enter_stack(room, &native, python_known ? &python : NULL, hash);
+    if (id == MP_TAG_NONE) id = enter_stack(room, &native, python_known ? &python : NULL, hash);
+    *recent = (struct mp_recent_stack){.hash = hash, .id = id};
+    return id;
 }

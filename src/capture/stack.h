@@ -10,10 +10,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/native/walk.h"
 #include "capture/python/merge.h"
 
 #define MP_WALK_MAX   4096 /* native frames walked at most */
 #define MP_MERGED_MAX (MP_WALK_MAX + MP_PYTHON_FRAMES_MAX)
+
+/* What the thread's recent paths were, before the cache that all threads share: it lies near. */
+#define MP_RECENT_STACKS 4096
+struct mp_recent_stack {
+    uint64_t hash; /* also of the session; 0: none */
+    uint32_t id;
+};
 
 /* A thread's room for one walk. Mapped, so that only what a deep stack needs is ever touched. */
 struct mp_stack_room {
@@ -21,6 +29,8 @@ struct mp_stack_room {
     struct mp_python_frame python[MP_PYTHON_FRAMES_MAX];
     uintptr_t markers[MP_PYTHON_FRAMES_MAX];
     struct mp_merged_frame merged[MP_MERGED_MAX];
+    struct mp_known_frames known;
+    struct mp_recent_stack recent[MP_RECENT_STACKS];
 };
 
 struct mp_thread;

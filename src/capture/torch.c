@@ -23,31 +23,75 @@ struct c10_device {
 
 #define EXPORTED(name) __asm__(name) __attribute__((visibility("default")))
 
-/* The definition after ours: that of another preloaded library, else libc10's own. libc10 is mostly loaded with local
- * scope, where RTLD_NEXT does not reach; the caller is libc10 or links it, so its handle does. */
-static void *next_definition(const char *name, void *caller)
+static void *definition_in(const char *library_name, const char *name)
 {
-    void *found = dlsym(RTLD_NEXT, name);
-    Dl_info info;
-    if (!found && dladdr(caller, &info) && info.dli_fname) {
-        void *library = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-        if (library) found = dlsym(library, name);
-    }
-    return found;
+    void *library = library_name ? dlopen(library_name, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+    return library ? dlsym(library, name) : NULL;
 }
 
-#define NOT_THERE ((void *)-1)
+/* The definition after ours: that of another preloaded library, else libc10's own. libc10 is mostly loaded with local
+ * scope, where RTLD_NEXT does not reach; the caller mostly is libc10 or links it, so its handle does. */
+static void *next_definition(const char *name, void *caller)
+{
+    Dl_info info;
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found && dladdr(caller, &info)) found = definition_in(info.dli_fname, name);
+    return found ? found : definition_in("libc10.so", name);
+}
 
-/* `function` becomes the next definition of `name`, looked up at the first call; NULL where there is none. */
-#define NEXT(function, name)                                                                                           \
+#define PROFILING_ENABLED      "_ZN3c1022memoryProfilingEnabledEv"
+#define USAGE_UNSIGNED         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+#define USAGE_SIGNED           "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
+#define USAGE_OLD              "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE"
+#define OUT_OF_MEMORY_UNSIGNED "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+#define OUT_OF_MEMORY_SIGNED   "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"
+
+#define NOT_THERE ((void *)-1)
+enum which {
+    WHICH_PROFILING_ENABLED,
+    WHICH_USAGE_UNSIGNED,
+    WHICH_USAGE_SIGNED,
+    WHICH_USAGE_OLD,
+    WHICH_OUT_OF_MEMORY_UNSIGNED,
+    WHICH_OUT_OF_MEMORY_SIGNED,
+};
+static struct next {
+    const char *name;
+    _Atomic(void *) known; /* NOT_THERE; NULL: not looked up */
+} nexts[] = {
+    [WHICH_PROFILING_ENABLED] = {PROFILING_ENABLED, NULL},
+    [WHICH_USAGE_UNSIGNED] = {USAGE_UNSIGNED, NULL},
+    [WHICH_USAGE_SIGNED] = {USAGE_SIGNED, NULL},
+    [WHICH_USAGE_OLD] = {USAGE_OLD, NULL},
+    [WHICH_OUT_OF_MEMORY_UNSIGNED] = {OUT_OF_MEMORY_UNSIGNED, NULL},
+    [WHICH_OUT_OF_MEMORY_SIGNED] = {OUT_OF_MEMORY_SIGNED, NULL},
+};
+
+static void look_up(struct next *next, void *caller)
+{
+    void *found = next_definition(next->name, caller);
+    atomic_store_explicit(&next->known, found ? found : NOT_THERE, memory_order_relaxed);
+}
+
+/* The look-up takes the loader's lock, under which a constructor of another thread's library may wait for an allocator:
+ * it must not come first in a report under that allocator's lock. The CPU allocator asks without any before that. */
+static void look_up_all(void *caller)
+{
+    for (size_t i = 0; i < sizeof nexts / sizeof *nexts; i++)
+        look_up(&nexts[i], caller);
+}
+
+static void *next_of(struct next *next, void *caller)
+{
+    if (!atomic_load_explicit(&next->known, memory_order_relaxed)) look_up(next, caller);
+    void *known = atomic_load_explicit(&next->known, memory_order_relaxed);
+    return known == NOT_THERE ? NULL : known;
+}
+
+/* `function` becomes the next definition of its name (WHICH_...); NULL where there is none. */
+#define NEXT(function, which)                                                                                          \
     do {                                                                                                               \
-        static _Atomic(void *) known;                                                                                  \
-        void *at = atomic_load_explicit(&known, memory_order_relaxed);                                                 \
-        if (__builtin_expect(!at, 0)) {                                                                                \
-            at = next_definition(name, __builtin_return_address(0));                                                   \
-            atomic_store_explicit(&known, at ? at : NOT_THERE, memory_order_relaxed);                                  \
-        }                                                                                                              \
-        if (at == NOT_THERE) at = NULL;                                                                                \
+        void *at = next_of(&nexts[which], __builtin_return_address(0));                                                \
         memcpy(&(function), &at, sizeof at);                                                                           \
     } while (0)
 
@@ -125,7 +169,7 @@ static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t res
 
 /* bool c10::memoryProfilingEnabled(): asked by the CPU allocator at every alloc and free. One answer for the whole life
  * of the process: an allocator that saw "yes" at the alloc must see it at the free. */
-bool memory_profiling_enabled(void) EXPORTED("_ZN3c1022memoryProfilingEnabledEv");
+bool memory_profiling_enabled(void) EXPORTED(PROFILING_ENABLED);
 bool memory_profiling_enabled(void)
 {
     enum { UNDECIDED, NO, YES };
@@ -133,48 +177,48 @@ bool memory_profiling_enabled(void)
     if (__builtin_expect(atomic_load_explicit(&answer, memory_order_relaxed) == UNDECIDED, 0)) {
         bool wanted = mp_session_recording() && mp_session.config.torch && mp_session.config.cpu_tensors;
         atomic_store_explicit(&answer, wanted ? YES : NO, memory_order_relaxed);
+        look_up_all(__builtin_return_address(0));
     }
     if (atomic_load_explicit(&answer, memory_order_relaxed) == YES) return true;
     bool (*next)(void);
-    NEXT(next, "_ZN3c1022memoryProfilingEnabledEv");
+    NEXT(next, WHICH_PROFILING_ENABLED);
     return next && next();
 }
 
 /* 2.x. The totals of 1.10-1.13 are signed, which is the same on this ABI. */
-#define USAGE(suffix, name)                                                                                            \
+#define USAGE(suffix, symbol)                                                                                          \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
-                               struct c10_device device) EXPORTED(name);                                               \
+                               struct c10_device device) EXPORTED(symbol);                                             \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
                                struct c10_device device)                                                               \
     {                                                                                                                  \
         record_usage(address, bytes, allocated, reserved, device);                                                     \
         void (*next)(void *, int64_t, size_t, size_t, struct c10_device);                                              \
-        NEXT(next, name);                                                                                              \
+        NEXT(next, WHICH_##symbol);                                                                                    \
         if (next) next(address, bytes, allocated, reserved, device);                                                   \
     }
-USAGE(unsigned, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
-USAGE(signed, "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE")
+USAGE(unsigned, USAGE_UNSIGNED)
+USAGE(signed, USAGE_SIGNED)
 
 /* 1.9 and before; CUDA passed its Block's address there, which names a block as well. */
-void report_usage_old(void *address, int64_t bytes, struct c10_device device)
-    EXPORTED("_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE");
+void report_usage_old(void *address, int64_t bytes, struct c10_device device) EXPORTED(USAGE_OLD);
 void report_usage_old(void *address, int64_t bytes, struct c10_device device)
 {
     record_usage(address, bytes, MP_RECORD_TOTAL_UNKNOWN, MP_RECORD_TOTAL_UNKNOWN, device);
     void (*next)(void *, int64_t, struct c10_device);
-    NEXT(next, "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE");
+    NEXT(next, WHICH_USAGE_OLD);
     if (next) next(address, bytes, device);
 }
 
-#define OUT_OF_MEMORY(suffix, name)                                                                                    \
+#define OUT_OF_MEMORY(suffix, symbol)                                                                                  \
     void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
-        EXPORTED(name);                                                                                                \
+        EXPORTED(symbol);                                                                                              \
     void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
     {                                                                                                                  \
         record_out_of_memory(bytes, allocated, reserved, device);                                                      \
         void (*next)(int64_t, size_t, size_t, struct c10_device);                                                      \
-        NEXT(next, name);                                                                                              \
+        NEXT(next, WHICH_##symbol);                                                                                    \
         if (next) next(bytes, allocated, reserved, device);                                                            \
     }
-OUT_OF_MEMORY(unsigned, "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")
-OUT_OF_MEMORY(signed, "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE")
+OUT_OF_MEMORY(unsigned, OUT_OF_MEMORY_UNSIGNED)
+OUT_OF_MEMORY(signed, OUT_OF_MEMORY_SIGNED)

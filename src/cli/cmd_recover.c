@@ -44,10 +44,17 @@ static int tell(const char *input, const char *output, const struct mp_recovery 
         mp_message("%s was whole; %s is a copy of it", input, output);
     else
         mp_message("%s  %s events: what could be read of %s; no spool was found", output, total, input);
+    if (recovery->summary.dropped) {
+        char dropped[MP_UNIT_TEXT];
+        mp_message("%s events were dropped while nobody read them",
+                   mp_format_count(dropped, recovery->summary.dropped));
+    }
     if (damage->lost_chunks || damage->lost_bytes) {
-        char lost[MP_UNIT_TEXT];
-        mp_message("%s in %s could not be read: at least %llu chunks are missing",
-                   mp_format_bytes(lost, damage->lost_bytes), input, (unsigned long long)damage->lost_chunks);
+        char lost[MP_UNIT_TEXT], chunks[64] = "";
+        if (damage->lost_chunks)
+            snprintf(chunks, sizeof chunks, ": at least %llu chunks are missing",
+                     (unsigned long long)damage->lost_chunks);
+        mp_message("%s in %s could not be read%s", mp_format_bytes(lost, damage->lost_bytes), input, chunks);
         return MP_EXIT_INCOMPLETE;
     }
     return recovery->summary.dropped || (damage->cut && !recovery->had_spool) ? MP_EXIT_INCOMPLETE : MP_EXIT_DONE;

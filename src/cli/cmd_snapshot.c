@@ -110,6 +110,18 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
 
 /* ---- where it goes -------------------------------------------------------------------------------------------- */
 
+/* The name with each % doubled, freed by the caller; NULL. */
+static char *escaped(const char *name)
+{
+    char *result = malloc(2 * strlen(name) + 1), *to = result;
+    for (; result && *name; name++) {
+        if (*name == '%') *to++ = '%';
+        *to++ = *name;
+    }
+    if (result) *to = '\0';
+    return result;
+}
+
 /* The naming pattern as an absolute path, freed by the caller; NULL after a message. */
 static char *output_pattern(const struct mp_invocation *invocation)
 {
@@ -125,11 +137,12 @@ static char *output_pattern(const struct mp_invocation *invocation)
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
+    if (!folder[1]) folder[0] = '\0'; /* the root ends with the slash that comes next */
     if (given) {
         made = asprintf(&pattern, "%s/%s", folder, given);
     } else {
-        char *command = strdup(invocation->operands[0]);
-        made = command ? asprintf(&pattern, "%s/%s.%%p.mp", folder, basename(command)) : -1;
+        char *command = escaped(basename(invocation->operands[0]));
+        made = command ? asprintf(&pattern, "%s/%s.%%p.mp", folder, command) : -1;
         free(command);
     }
     if (made >= 0) return pattern;
@@ -150,7 +163,7 @@ static int check_output(const struct mp_invocation *invocation, const char *patt
     } else if (access(folder, W_OK)) {
         mp_message("cannot write in %s: %s; the command was not started", folder, strerror(errno));
         status = MP_EXIT_COULD_NOT;
-    } else if (!strchr(pattern, '%') && stat(pattern, &facts) == 0) {
+    } else if (!strchr(strrchr(pattern, '/'), '%') && stat(pattern, &facts) == 0) {
         if (S_ISDIR(facts.st_mode)) {
             mp_message("%s is a folder; the command was not started", pattern);
             status = MP_EXIT_COULD_NOT;
@@ -192,24 +205,39 @@ static void tell(const struct mp_recording_summary *summary)
         mp_message("complete; 0 dropped.   Next: memprof report %s", path);
 }
 
+#define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
+
 /* Returns true where every recording is whole. */
 static bool tell_all(const struct mp_collector_result *result, bool quiet)
 {
     bool whole = true;
+    size_t told = 0, biggest = 0;
+    for (size_t i = 1; i < result->recordings.count; i++)
+        if (result->recordings.at[i].events > result->recordings.at[biggest].events) biggest = i;
     for (size_t i = 0; i < result->recordings.count; i++) {
         const struct mp_recording_summary *summary = &result->recordings.at[i];
-        whole &= !summary->failed && !summary->dropped;
+        bool is_whole = !summary->failed && !summary->dropped;
+        whole &= is_whole;
+        if (is_whole && i != biggest && told++ >= TOLD_MAX) continue;
         if (summary->failed)
-            mp_message("%s: the recording stopped early: %s. What was written before is readable",
+            mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
+                       "memprof recover",
                        summary->path ? shown_path(summary->path) : "snapshot", summary->failure.text);
         else if (!quiet)
             tell(summary);
     }
-    if (!result->recordings.count) {
+    if (told > TOLD_MAX && !quiet)
+        mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", told - TOLD_MAX,
+                   result->recordings.count);
+    if (result->refused) {
+        whole = false;
+        mp_message("%s%s", result->refusal.text,
+                   result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
+    } else if (!result->recordings.count) {
         whole = false;
         mp_message(
-            "nothing was recorded: the command made no allocation that memprof can see here (PyTorch tensors, or "
-            "blocks announced through memprof.h)");
+            "nothing was recorded and no file written: the command made no allocation that memprof can see (PyTorch "
+            "tensors, or blocks announced through memprof.h)");
     }
     return whole;
 }

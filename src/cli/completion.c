@@ -23,7 +23,7 @@ void mp_completion_write(struct mp_buffer *out)
     mp_buffer_append_text(out, "--help --version' -- \"$word\"))\n"
                                "        return\n"
                                "    fi\n"
-                               "    [[ $word == -* ]] || return\n"
+                               "    [[ $word == -* && \" ${COMP_WORDS[*]:2:COMP_CWORD-2} \" != *' -- '* ]] || return\n"
                                "    case ${COMP_WORDS[1]} in\n");
     for (size_t i = 0; mp_commands[i]; i++) {
         if (mp_commands[i]->hidden) continue;

@@ -6,12 +6,16 @@
 static void roff(struct mp_buffer *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '\\')
+        if (text[0] == '\n' && text[1] == '\n') {
+            mp_buffer_append_text(out, "\n.PP\n\\&");
+            text++;
+        } else if (*text == '\\') {
             mp_buffer_append_text(out, "\\e");
-        else if (*text == '-')
+        } else if (*text == '-') {
             mp_buffer_append_text(out, "\\-");
-        else
+        } else {
             mp_buffer_append(out, text, 1);
+        }
     }
 }
 

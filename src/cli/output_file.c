@@ -75,7 +75,7 @@ static int open_named(const char *path, bool force, struct mp_output_file *outpu
     struct stat info;
     bool exists = !stat(path, &info);
     if (exists && S_ISDIR(info.st_mode)) {
-        mp_message("cannot write %s: it is a directory; give the name of a file", path);
+        mp_message("cannot write %s: it is a folder; give the name of a file", path);
         return MP_EXIT_COULD_NOT;
     }
     if (exists && S_ISREG(info.st_mode) && !force && is_recording(path)) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collect/recover.h"
 #include "exchange/load.h"
 
 #define ROWS_OF_TEXT 10
@@ -83,6 +84,17 @@ static int bind_options(struct mp_query *query)
     return MP_EXIT_DONE;
 }
 
+/* Of a file that is not there or ends too early: where the rest is. */
+static void tell_of_spool(const char *path)
+{
+    struct mp_error error;
+    enum mp_status status = mp_recover_look(path, &error);
+    if (status == MP_OK)
+        mp_message("what a killed memprof had not written is in shared memory: memprof recover %s -o whole.mp", path);
+    else if (status == MP_BUSY)
+        mp_message("%s", error.text);
+}
+
 static void free_query(struct mp_query *query)
 {
     mp_filter_free(query->filter);
@@ -98,7 +110,11 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     int status = read_options(query, default_sort);
     if (status) return status;
     struct mp_error error;
-    if (mp_exchange_load(invocation->operands[0], &query->model, &error)) return mp_message_error(&error);
+    if (mp_exchange_load(query->view.path, &query->model, &error)) {
+        status = mp_message_error(&error);
+        tell_of_spool(query->view.path);
+        return status;
+    }
     status = bind_options(query);
     if (status) free_query(query);
     return status;
@@ -117,6 +133,7 @@ int mp_query_end(struct mp_query *query, int status)
         mp_coverage_sentence(&missing, query->model);
         mp_message("%s: %.*s; what it holds was used", query->view.path, (int)missing.size, (const char *)missing.data);
         mp_buffer_free(&missing);
+        if (query->model->damage.cut) tell_of_spool(query->view.path);
         status = MP_EXIT_INCOMPLETE;
     }
     free_query(query);

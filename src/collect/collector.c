@@ -2,15 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,10 +18,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/doorbell.h"
+#include "collect/finisher.h"
 #include "collect/launch.h"
 #include "collect/naming.h"
 
-#define ROUND_MS 20 /* at least so often; a ring that is half full rings the doorbell */
+#define ROUND_MS         20 /* at least so often; a ring that is half full rings the doorbell */
+#define ACCEPTED_AT_ONCE 16
 
 struct process {
     struct mp_recording *recording;
@@ -38,27 +39,24 @@ struct collector {
     char host[256];
     char *output_folder;
     char socket_folder[64], socket_path[96];
-    int listener, signals, doorbell_memory, doorbell_heard;
-    _Atomic uint32_t *doorbell;
+    int listener, signals;
+    struct mp_doorbell doorbell;
+    struct mp_finisher finisher;
     sigset_t newly_ignored; /* signals that were not ignored before: the command gets their default back */
+    sigset_t mask;          /* of blocked signals before, which the command gets */
     pid_t command;
     bool command_ended;
     int wait_status;
     MP_VEC(struct process) processes;
+    MP_VEC(char *) paths; /* of every file made so far */
 };
 
 /* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
 
 static bool is_taken(const struct collector *collector, const char *path)
 {
-    for (size_t i = 0; i < collector->result->recordings.count; i++) {
-        const char *known = collector->result->recordings.at[i].path;
-        if (known && !strcmp(known, path)) return true;
-    }
-    for (size_t i = 0; i < collector->processes.count; i++) {
-        const char *known = collector->processes.at[i].recording->path;
-        if (known && !strcmp(known, path)) return true;
-    }
+    for (size_t i = 0; i < collector->paths.count; i++)
+        if (!strcmp(collector->paths.at[i], path)) return true;
     return false;
 }
 
@@ -73,6 +71,8 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
             int how = collector->options->force ? O_TRUNC : O_EXCL;
             *fd = open(candidate, O_RDWR | O_CREAT | O_CLOEXEC | how, 0666);
             if (*fd >= 0) {
+                char *known = strdup(candidate);
+                if (!known || !mp_vec_push(&collector->paths, known)) free(known);
                 *path = candidate;
                 return MP_OK;
             }
@@ -147,7 +147,7 @@ static void send_answer(int connection, const struct collector *collector, const
         rights->cmsg_level = SOL_SOCKET;
         rights->cmsg_type = SCM_RIGHTS;
         rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
-        int descriptors[2] = {recording->spool.fd, collector->doorbell_memory};
+        int descriptors[2] = {recording->spool.fd, collector->doorbell.memory};
         memcpy(CMSG_DATA(rights), descriptors, sizeof descriptors);
     }
     sendmsg(connection, &message, MSG_NOSIGNAL);
@@ -155,73 +155,68 @@ static void send_answer(int connection, const struct collector *collector, const
 
 static void end_process(struct collector *collector, size_t index, struct mp_exit how, const char *text);
 
-static void accept_process(struct collector *collector)
+static void refuse(struct collector *collector, const struct mp_error *why)
 {
+    if (!collector->result->refused++) collector->result->refusal = *why;
+}
+
+static bool is_ours(const struct collector *collector, int connection, struct ucred *who)
+{
+    struct mp_greeting greeting = {0};
+    socklen_t size = sizeof *who;
+    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, who, &size) && who->pid > 0 && who->uid == geteuid() &&
+           recv(connection, &greeting, sizeof greeting, 0) == sizeof greeting && greeting.magic == MP_GREETING_MAGIC &&
+           greeting.version == MP_SPOOL_VERSION &&
+           (collector->options->record.follow || who->pid == collector->command);
+}
+
+/* One process that wants to be recorded. False: none was waiting. */
+static bool accept_process(struct collector *collector)
+{
+    struct mp_error error;
     int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (connection < 0) return;
+    if (connection < 0) {
+        if (errno != EMFILE && errno != ENFILE) return false;
+        mp_fail_errno(&error, "a process could not be recorded");
+        refuse(collector, &error);
+        usleep(ROUND_MS * 1000); /* it stays in the queue: do not spin */
+        return false;
+    }
     struct timeval limit = {.tv_usec = 200000};
     setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     struct ucred who;
-    socklen_t size = sizeof who;
-    struct mp_greeting greeting = {0};
-    bool greeted = !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) &&
-                   recv(connection, &greeting, sizeof greeting, 0) == sizeof greeting &&
-                   greeting.magic == MP_GREETING_MAGIC && greeting.version == MP_SPOOL_VERSION && who.pid > 0 &&
-                   (collector->options->record.follow || who.pid == collector->command);
     const struct mp_recording *recording = NULL;
-    struct mp_error error;
-    if (greeted) {
+    if (is_ours(collector, connection, &who)) {
         /* The same pid again: exec() replaced the program that had it. */
         for (size_t i = collector->processes.count; i-- > 0;)
             if (collector->processes.at[i].pid == (uint32_t)who.pid)
                 end_process(collector, i, (struct mp_exit){.known = false}, "replaced by exec");
-        if (!new_process(collector, (uint32_t)who.pid, &error))
+        if (new_process(collector, (uint32_t)who.pid, &error))
+            refuse(collector, &error);
+        else
             recording = collector->processes.at[collector->processes.count - 1].recording;
     }
     send_answer(connection, collector, recording);
     close(connection);
+    return true;
+}
+
+static void take_finished(struct collector *collector, struct mp_finished *finished)
+{
+    /* What a full disk did not take stays in the spool for `memprof recover`. */
+    mp_recording_free(finished->recording, !finished->summary.failed);
+    bool worth_telling = finished->summary.path || finished->summary.failed;
+    if (!worth_telling || !mp_vec_push(&collector->result->recordings, finished->summary)) free(finished->summary.path);
 }
 
 static void end_process(struct collector *collector, size_t index, struct mp_exit how, const char *text)
 {
     struct process process = collector->processes.at[index];
-    struct mp_recording_summary summary;
-    mp_recording_finish(process.recording, how, text, &summary);
+    struct mp_finished finished;
     collector->processes.at[index] = collector->processes.at[--collector->processes.count];
     if (process.pidfd >= 0) close(process.pidfd);
-    bool worth_telling = summary.path || summary.failed;
-    if (!worth_telling || !mp_vec_push(&collector->result->recordings, summary)) free(summary.path);
-}
-
-/* ---- the doorbell: a thread that turns futex wakes into something poll() sees ---------------------------------- */
-
-static void *listen_for_doorbell(void *context)
-{
-    struct collector *collector = context;
-    for (;;) {
-        uint32_t seen = atomic_load(collector->doorbell);
-        syscall(SYS_futex, collector->doorbell, FUTEX_WAIT, seen, NULL, NULL, 0);
-        eventfd_write(collector->doorbell_heard, 1);
-    }
-    return NULL;
-}
-
-static enum mp_status hang_doorbell(struct collector *collector, struct mp_error *error)
-{
-    collector->doorbell_memory = memfd_create("memprof-doorbell", MFD_CLOEXEC);
-    collector->doorbell_heard = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (collector->doorbell_memory < 0 || collector->doorbell_heard < 0 ||
-        ftruncate(collector->doorbell_memory, MP_DOORBELL_BYTES) ||
-        fallocate(collector->doorbell_memory, 0, 0, MP_DOORBELL_BYTES))
-        return mp_fail_errno(error, "cannot make shared memory");
-    void *page = mmap(NULL, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, collector->doorbell_memory, 0);
-    if (page == MAP_FAILED) return mp_fail_errno(error, "cannot map shared memory");
-    collector->doorbell = page;
-    pthread_t thread;
-    errno = pthread_create(&thread, NULL, listen_for_doorbell, collector);
-    if (errno) return mp_fail_errno(error, "cannot start a thread");
-    pthread_detach(thread);
-    return MP_OK;
+    mp_recording_end(process.recording, how, text);
+    if (mp_finisher_add(&collector->finisher, process.recording, &finished)) take_finished(collector, &finished);
 }
 
 /* ---- setting up ----------------------------------------------------------------------------------------------- */
@@ -235,7 +230,7 @@ static enum mp_status open_socket(struct collector *collector, struct mp_error *
     snprintf(collector->socket_path, sizeof collector->socket_path, "%s/socket", collector->socket_folder);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
-    collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (collector->listener < 0 || bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
         listen(collector->listener, 64))
         return mp_fail_errno(error, "cannot listen on %s", collector->socket_path);
@@ -255,7 +250,8 @@ static enum mp_status catch_signals(struct collector *collector, struct mp_error
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
         sigaddset(&set, passed_on[i]);
-    sigprocmask(SIG_BLOCK, &set, NULL);
+    sigprocmask(SIG_BLOCK, &set, &collector->mask);
+    signal(SIGCHLD, SIG_DFL); /* ignored by our parent, it would leave no exit status to wait for */
     collector->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return collector->signals < 0 ? mp_fail_errno(error, "cannot watch signals") : MP_OK;
 }
@@ -270,9 +266,10 @@ static enum mp_status set_up(struct collector *collector, struct mp_error *error
     collector->output_folder = strdup(collector->options->output);
     if (!collector->output_folder) return mp_fail(error, MP_NO_MEMORY, "out of memory");
     *strrchr(collector->output_folder, '/') = '\0';
+    mp_finisher_open(&collector->finisher);
     enum mp_status status = catch_signals(collector, error);
     if (!status) status = open_socket(collector, error);
-    return status ? status : hang_doorbell(collector, error);
+    return status ? status : mp_doorbell_open(&collector->doorbell, error);
 }
 
 static void tear_down(struct collector *collector)
@@ -281,8 +278,22 @@ static void tear_down(struct collector *collector)
     if (*collector->socket_path) unlink(collector->socket_path);
     if (*collector->socket_folder) rmdir(collector->socket_folder);
     if (collector->signals >= 0) close(collector->signals);
+    mp_doorbell_close(&collector->doorbell);
+    mp_finisher_close(&collector->finisher);
     mp_vec_free(&collector->processes);
+    for (size_t i = 0; i < collector->paths.count; i++)
+        free(collector->paths.at[i]);
+    mp_vec_free(&collector->paths);
     free(collector->output_folder);
+}
+
+/* Each process takes a few descriptors, and its modules one each. Only for us: the command has been started. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
@@ -296,8 +307,7 @@ static void pass_on_signals(struct collector *collector)
         kill(collector->command, number);
         if (number == SIGTSTP) raise(SIGSTOP);
     }
-    if (!collector->command_ended &&
-        waitpid(collector->command, &collector->wait_status, WNOHANG) == collector->command)
+    if (!collector->command_ended && waitpid(collector->command, &collector->wait_status, WNOHANG))
         collector->command_ended = true;
 }
 
@@ -311,15 +321,18 @@ static void watch(struct collector *collector)
     }
     set[0] = (struct pollfd){.fd = collector->listener, .events = POLLIN};
     set[1] = (struct pollfd){.fd = collector->signals, .events = POLLIN};
-    set[2] = (struct pollfd){.fd = collector->doorbell_heard, .events = POLLIN};
+    set[2] = (struct pollfd){.fd = collector->doorbell.heard, .events = POLLIN};
     for (size_t i = 0; i < collector->processes.count; i++)
         set[count++] = (struct pollfd){.fd = collector->processes.at[i].pidfd, .events = POLLIN};
     poll(set, count, ROUND_MS);
-    eventfd_t heard;
-    (void)eventfd_read(collector->doorbell_heard, &heard);
+    mp_doorbell_hear(&collector->doorbell);
     for (size_t i = count; i-- > fixed;)
         if (set[i].revents) end_process(collector, i - fixed, (struct mp_exit){.known = false}, "ended");
-    if (set[0].revents) accept_process(collector);
+    for (int i = 0; set[0].revents && i < ACCEPTED_AT_ONCE; i++)
+        if (!accept_process(collector)) break;
+    struct mp_finished finished;
+    while (mp_finisher_take(&collector->finisher, false, &finished))
+        take_finished(collector, &finished);
     free(set);
     pass_on_signals(collector);
 }
@@ -346,6 +359,9 @@ static void end_all(struct collector *collector)
         end_process(collector, last, is_command ? how : (struct mp_exit){.known = false},
                     is_command ? text : "still running when the command ended");
     }
+    struct mp_finished finished;
+    while (mp_finisher_take(&collector->finisher, true, &finished))
+        take_finished(collector, &finished);
     collector->result->exit_status = how.by_signal ? 128 + (int)how.status : (int)how.status;
 }
 
@@ -363,10 +379,12 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
         launch.python_folder = python_folder;
         launch.socket_path = collector.socket_path;
         launch.default_signals = collector.newly_ignored;
+        launch.mask = collector.mask;
         status = mp_launch_command(&launch, &collector.command, &exec_errno, error);
         if (exec_errno) result->exit_status = exec_errno == ENOENT ? 127 : 126;
     }
     if (!status) {
+        allow_many_files();
         while (!collector.command_ended) {
             watch(&collector);
             for (size_t i = 0; i < collector.processes.count; i++)

@@ -21,6 +21,8 @@ struct mp_collector_options {
 struct mp_collector_result {
     int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
     MP_VEC(struct mp_recording_summary) recordings;
+    unsigned refused; /* processes that could not be recorded, and why the first could not */
+    struct mp_error refusal;
 };
 
 /* A status other than MP_OK: the command was not started. What goes wrong later stands in the summaries. */

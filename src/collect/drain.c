@@ -4,7 +4,8 @@
 
 /* A hook takes microseconds, and a tenth of a second at most where its ring is full. One that is open for longer was
  * left without its end (a longjmp out of a signal handler, a stopped thread): it no longer holds the others back. */
-#define HOOK_MAX_NS (MP_NS_PER_SECOND)
+#define HOOK_MAX_NS     (MP_NS_PER_SECOND)
+#define CLOCK_MARGIN_NS 1000
 
 #define RETIRED_MANY 8 /* rings of ended threads: a program that starts many should not need many */
 
@@ -15,18 +16,42 @@ struct cursor {
     uint64_t order; /* of the record at next: its time, with frees first among equals */
 };
 
+static uint32_t rings_of(const struct mp_spool_header *spool)
+{
+    uint32_t rings = atomic_load(&spool->rings_used);
+    return rings < MP_SPOOL_RINGS_MAX ? rings : MP_SPOOL_RINGS_MAX;
+}
+
 static uint64_t order_of(const struct mp_record *record)
 {
     return record->time_ns << 1 | (record->type != MP_EVENT_FREE);
 }
 
-/* The moment before which everything that will ever be recorded is already in the rings. */
-static uint64_t horizon(const struct mp_spool_header *spool, uint32_t rings)
+/* A hook that was seen running without any change for longer than a hook can take. */
+static bool is_abandoned(struct mp_drain *drain, uint32_t ring, uint64_t open, uint64_t head, uint64_t now)
 {
-    uint64_t now = mp_clock_monotonic_ns(), oldest = now;
-    for (uint32_t i = 0; i < rings; i++) {
+    if (drain->hooks[ring].open != open || drain->hooks[ring].head != head) {
+        drain->hooks[ring].open = open;
+        drain->hooks[ring].head = head;
+        drain->hooks[ring].first_ns = now;
+    }
+    return now - drain->hooks[ring].first_ns >= HOOK_MAX_NS;
+}
+
+/* The moment before which everything that will ever be recorded is already in the rings; *rings says how many there
+ * are. The clock comes before the looks: a ring or a hook that is not seen began later. The processor may read the
+ * clock a little late, hence the margin. */
+static uint64_t horizon(struct mp_drain *drain, const struct mp_spool_header *spool, uint32_t *rings)
+{
+    uint64_t now = mp_clock_monotonic_ns(), oldest = now - CLOCK_MARGIN_NS;
+    atomic_thread_fence(memory_order_seq_cst);
+    *rings = rings_of(spool);
+    for (uint32_t i = 0; i < *rings; i++) {
         uint64_t open = atomic_load(&spool->rings[i].open_since);
-        if (open && open < oldest && now - open < HOOK_MAX_NS) oldest = open;
+        if (!open) drain->hooks[i].open = 0;
+        if (!open || open >= oldest) continue;
+        uint64_t head = atomic_load_explicit(&spool->rings[i].head, memory_order_relaxed);
+        if (!is_abandoned(drain, i, open, head, now)) oldest = open;
     }
     return oldest;
 }
@@ -57,9 +82,8 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
                        void *context)
 {
     struct cursor heap[MP_SPOOL_RINGS_MAX];
-    uint32_t rings = atomic_load_explicit(&spool->rings_used, memory_order_acquire);
-    if (rings > MP_SPOOL_RINGS_MAX) rings = MP_SPOOL_RINGS_MAX;
-    uint64_t until = process_ended ? UINT64_MAX : horizon(spool, rings) << 1;
+    uint32_t rings = rings_of(spool);
+    uint64_t until = process_ended ? UINT64_MAX : horizon(drain, spool, &rings) << 1;
     size_t count = 0;
     uint64_t taken = 0;
     for (uint32_t i = 0; i < rings; i++) {
@@ -91,8 +115,8 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
 
 bool mp_drain_is_pressing(const struct mp_spool_header *spool)
 {
-    uint32_t rings = atomic_load_explicit(&spool->rings_used, memory_order_acquire), retired = 0;
-    for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++) {
+    uint32_t rings = rings_of(spool), retired = 0;
+    for (uint32_t i = 0; i < rings; i++) {
         const struct mp_ring *ring = &spool->rings[i];
         if (atomic_load_explicit(&ring->head, memory_order_relaxed) - ring->tail >= MP_RING_RECORDS / 2) return true;
         retired += atomic_load_explicit(&ring->state, memory_order_relaxed) == MP_RING_RETIRED;
@@ -110,8 +134,8 @@ size_t mp_drain_marks(const struct mp_drain *drain, struct mp_ring_mark *marks)
 
 void mp_drain_release(const struct mp_drain *drain, struct mp_spool_header *spool)
 {
-    uint32_t rings = atomic_load_explicit(&spool->rings_used, memory_order_acquire);
-    for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++) {
+    uint32_t rings = rings_of(spool);
+    for (uint32_t i = 0; i < rings; i++) {
         struct mp_ring *ring = &spool->rings[i];
         bool retired = atomic_load_explicit(&ring->state, memory_order_acquire) == MP_RING_RETIRED;
         atomic_store_explicit(&ring->tail, drain->next[i], memory_order_release);

@@ -12,6 +12,9 @@
 
 struct mp_drain {
     uint64_t next[MP_SPOOL_RINGS_MAX]; /* per ring: the first sequence number not yet taken */
+    struct {
+        uint64_t open, head, first_ns; /* a running hook as it was seen, and when it was first seen so */
+    } hooks[MP_SPOOL_RINGS_MAX];
 };
 
 /* Called for each record, oldest first. `ring` and its header tell the thread. False stops the taking. */

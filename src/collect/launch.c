@@ -41,9 +41,12 @@ enum mp_status mp_launch_find_library(char **library, char **python_folder, stru
     *library = first_there(self, libraries, sizeof libraries / sizeof *libraries);
     *python_folder = first_there(self, modules, sizeof modules / sizeof *modules);
     if (*python_folder) *strrchr(*python_folder, '/') = '\0';
-    if (*library) return MP_OK;
+    if (*library && !strpbrk(*library, ": \t\n")) return MP_OK;
     free(*python_folder);
     *python_folder = NULL;
+    if (*library)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the loader cannot preload %s: a colon or a space in the path ends a name there", *library);
     return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither beside %s/memprof nor in " PKGLIBDIR, self);
 }
 
@@ -83,6 +86,22 @@ static char **environment_with(char *const *added)
     return result;
 }
 
+/* A script without its first line: /bin/sh runs it, as it would under a shell and execvp(). */
+static int spawn_script(pid_t *pid, const posix_spawnattr_t *attributes, char *const *command, char **environment)
+{
+    static char shell[] = "/bin/sh";
+    size_t count = 0;
+    while (command[count])
+        count++;
+    char **with_shell = malloc((count + 2) * sizeof *with_shell);
+    if (!with_shell) return ENOMEM;
+    with_shell[0] = shell;
+    memcpy(with_shell + 1, command, (count + 1) * sizeof *with_shell);
+    int failed = posix_spawn(pid, shell, NULL, attributes, with_shell, environment);
+    free(with_shell);
+    return failed;
+}
+
 enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error)
 {
     char *added[4] = {prepended("LD_PRELOAD", launch->library), NULL};
@@ -98,13 +117,13 @@ enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int
         status = mp_fail(error, MP_NO_MEMORY, "out of memory for the command's environment");
     } else {
         posix_spawnattr_t attributes;
-        sigset_t none;
-        sigemptyset(&none);
         posix_spawnattr_init(&attributes);
-        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setsigmask(&attributes, &launch->mask);
         posix_spawnattr_setsigdefault(&attributes, &launch->default_signals);
         posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
         *exec_errno = posix_spawnp(pid, launch->command[0], NULL, &attributes, launch->command, environment);
+        if (*exec_errno == ENOEXEC && strchr(launch->command[0], '/'))
+            *exec_errno = spawn_script(pid, &attributes, launch->command, environment);
         posix_spawnattr_destroy(&attributes);
         errno = *exec_errno;
         if (*exec_errno) status = mp_fail_errno(error, "cannot run %s", launch->command[0]);

@@ -15,9 +15,10 @@ struct mp_launch {
     char *const *command; /* NULL-terminated */
     const char *library, *python_folder, *socket_path;
     sigset_t default_signals; /* those that the caller ignores and the command must not */
+    sigset_t mask;            /* those that the command has blocked */
 };
 
-/* Starts the command with no signal blocked. On failure *exec_errno says why it could not be executed. */
+/* Starts the command. On failure *exec_errno says why it could not be executed. */
 enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error);
 
 #endif

@@ -126,6 +126,10 @@ void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t by
     enum { STREAK = 64 };
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
+    if (total == MP_BYTES_UNKNOWN) {
+        track->total_known = false;
+        return;
+    }
     ledger->totals_checked++;
     if (!track->total_known) {
         track->total_known = true;
@@ -133,17 +137,19 @@ void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t by
         return;
     }
     track->total_seen += (uint64_t)bytes;
-    uint64_t drift = total - track->total_seen;
-    if (!drift) {
-        track->total_streak = 0;
-        return;
-    }
-    track->total_streak = drift == track->total_drift ? track->total_streak + 1 : 1;
-    track->total_drift = drift;
+    track->total_streak = total == track->total_seen ? 0 : track->total_streak + 1;
     if (track->total_streak < STREAK) return;
     ledger->totals_wrong += track->total_streak;
     track->total_seen = total;
     track->total_streak = 0;
+}
+
+uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger)
+{
+    uint64_t wrong = ledger->totals_wrong;
+    for (size_t i = 0; i < ledger->tracks.count; i++)
+        wrong += ledger->tracks.at[i].total_streak;
+    return wrong;
 }
 
 static int by_number(const void *left, const void *right)

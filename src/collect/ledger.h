@@ -19,7 +19,7 @@ struct mp_ledger_track {
     uint64_t reserved_bytes;         /* last told by the allocator; MP_BYTES_UNKNOWN */
     /* The allocator's own total less ours, once both are known: must not move. See mp_ledger_check_total(). */
     bool total_known;
-    uint64_t total_seen, total_drift, total_streak;
+    uint64_t total_seen, total_streak; /* streak: how many events in a row disagreed, up to now */
 };
 
 struct mp_ledger {
@@ -50,8 +50,11 @@ enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, 
 /* True where a block of that track begins at that address. */
 bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t address);
 
-/* A total that the allocator told with an event of `bytes` (signed) that was just applied. */
+/* A total that the allocator told with an event of `bytes` (signed) that was just applied; where it told none,
+ * MP_BYTES_UNKNOWN: then the next one is where the comparison starts anew. */
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t track, int64_t bytes, uint64_t total);
+/* How many events disagreed for good: single ones among threads that report out of order do not count. */
+uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger);
 
 struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track); /* NULL: no such number */
 /* The live blocks in the order of their numbers, copied to *blocks (freed by the caller). */

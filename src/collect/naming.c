@@ -9,9 +9,16 @@
 
 #include "base/buffer.h"
 
+/* Folders are taken as they are: their names may hold a percent sign that nobody meant. */
+static const char *file_part(const char *pattern)
+{
+    const char *slash = strrchr(pattern, '/');
+    return slash ? slash + 1 : pattern;
+}
+
 bool mp_naming_tells_processes_apart(const char *pattern)
 {
-    for (const char *at = strchr(pattern, '%'); at && at[1]; at = strchr(at + 2, '%'))
+    for (const char *at = strchr(file_part(pattern), '%'); at && at[1]; at = strchr(at + 2, '%'))
         if (at[1] == 'p' || at[1] == 'r') return true;
     return false;
 }
@@ -69,8 +76,9 @@ static void expand(struct mp_buffer *to, const struct mp_naming *naming, char wh
 char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned number)
 {
     struct mp_buffer path = {0};
+    const char *file = file_part(naming->pattern);
     for (const char *at = naming->pattern; *at; at++) {
-        if (*at == '%' && at[1])
+        if (*at == '%' && at >= file && at[1])
             expand(&path, naming, *++at, pid);
         else
             mp_buffer_append(&path, at, 1);

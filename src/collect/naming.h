@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct mp_naming {
-    const char *pattern; /* absolute; %p pid, %r rank, %h host, %t time, %c cycle, %% */
+    const char *pattern; /* absolute; in its last part %p pid, %r rank, %h host, %t time, %c cycle, %% */
     const char *host;
     uint64_t start_unix_s;
 };

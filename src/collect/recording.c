@@ -104,7 +104,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     atomic_store(&spool->rung, 0);
     if (!process_ended) {
         if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
-        sample_memory(recording);
+        if (recording->writer) sample_memory(recording); /* samples without a file would only pile up */
     }
     bool pressing = mp_drain_is_pressing(spool);
     mp_drain_take(&recording->drain, spool, process_ended, mp_recording_take, recording);
@@ -135,16 +135,24 @@ static void summarise(struct mp_recording *recording, struct mp_recording_summar
     }
 }
 
-void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, const char *text,
-                         struct mp_recording_summary *summary)
+void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text)
+{
+    recording->how = how;
+    recording->how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
+    snprintf(recording->how_text, sizeof recording->how_text, "%s", text);
+    mp_recording_round(recording, true);
+    /* Whoever of that process goes on all the same needs no longer wait for us. */
+    atomic_store(&recording->spool.header->collector_left, 1);
+    mp_spool_file_wake(&recording->spool);
+}
+
+void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary)
 {
     *summary = (struct mp_recording_summary){0};
-    how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
-    mp_recording_round(recording, true);
     struct mp_error error;
     if (recording->writer && !recording->failed) {
-        mp_recording_check(recording, mp_recording_write_end(recording, &how, text, &error), &error);
-        summary->duration_ns = how.time_ns;
+        mp_recording_check(recording, mp_recording_write_end(recording, &error), &error);
+        summary->duration_ns = recording->how.time_ns;
     }
     struct stat facts;
     if (recording->path && stat(recording->path, &facts) == 0) summary->file_bytes = (uint64_t)facts.st_size;
@@ -153,8 +161,6 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, con
     recording->path = NULL;
     summary->failed = recording->failed;
     summary->failure = recording->failure;
-    /* What a full disk did not take stays in the spool for `memprof recover`. */
-    mp_recording_free(recording, !recording->failed);
 }
 
 void mp_recording_free(struct mp_recording *recording, bool remove_spool)

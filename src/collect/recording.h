@@ -42,6 +42,8 @@ struct mp_recording {
     uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     bool window_open;                      /* events go to the file; else only what is live is followed */
+    struct mp_exit how;                    /* how the process ended, and that in words */
+    char how_text[96];
 };
 
 /* How a finished recording reads in one line. */
@@ -54,7 +56,7 @@ struct mp_recording_summary {
     struct mp_error failure;
 };
 
-/* Takes over the spool. `paused`: the window opens with the first start event. */
+/* Takes over the spool; frees it where that fails. `paused`: the window opens with the first start event. */
 struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
 
@@ -62,15 +64,17 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
  * writes where it is time. False where the file can no longer be written (recording->failure). */
 bool mp_recording_round(struct mp_recording *recording, bool process_ended);
 
-/* Everything that is still in the spool, symbols, coverage, the end; closes the file and removes the spool. `how`
- * without its text and time; `text` says it in words. */
-void mp_recording_finish(struct mp_recording *recording, struct mp_exit how, const char *text,
-                         struct mp_recording_summary *summary);
+/* The process has ended: takes everything that is still in the spool. `how` without its text and time; `text` says it
+ * in words. */
+void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text);
+/* After mp_recording_end, and on any thread: symbols, coverage, the end; closes the file. May take seconds. The spool
+ * is then no longer of use where !summary->failed. */
+void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary);
 
 /* Pushes a sentence to the file's notes. */
 void mp_recording_note(struct mp_recording *recording, const char *text);
 
-/* Frees everything; a file not finished stays as it is (cut). */
+/* Frees everything, on the thread that made the spool; a file not finished stays as it is (cut). */
 void mp_recording_free(struct mp_recording *recording, bool remove_spool);
 
 #endif

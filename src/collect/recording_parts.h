@@ -19,8 +19,7 @@ enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct m
  * then the rings get their room back. */
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error);
 /* Symbols, coverage, the process's end, the index. */
-enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_exit *how, const char *text,
-                                      struct mp_error *error);
+enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error);
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool);
 
 #endif

@@ -75,17 +75,22 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     if (!status && missed.type) status = keep(recording, &missed, error);
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
-    if (!status && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN && event->bytes != MP_BYTES_UNKNOWN)
+    if (!status) {
+        bool known_bytes = event->bytes != MP_BYTES_UNKNOWN && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN;
         mp_ledger_check_total(ledger, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
-                              record->total_allocated);
+                              known_bytes ? record->total_allocated : MP_BYTES_UNKNOWN);
+    }
     return status;
 }
 
 /* What ended while nothing was kept ends now; what is live is written down; then the window begins. */
-static enum mp_status open_window(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+static enum mp_status open_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
+                                  struct mp_error *error)
 {
     struct mp_ledger *ledger = &recording->ledger;
+    uint64_t *taken = &recording->drain.next[ring];
     enum mp_status status = mp_ledger_resume(ledger, error);
+    --*taken; /* what is written here must not say that the start was: a kill in between would lose it */
     recording->window_open = true;
     for (size_t i = 0; !status && i < ledger->freed_unseen.count; i++) {
         const struct mp_base_block *block = &ledger->freed_unseen.at[i];
@@ -102,15 +107,17 @@ static enum mp_status open_window(struct mp_recording *recording, const struct m
     }
     ledger->freed_unseen.count = 0;
     if (!status) status = mp_recording_write(recording, true, error);
+    ++*taken;
     if (!status && !remember_live(recording)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     return status ? status : keep(recording, event, error);
 }
 
-static enum mp_status take_window(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+static enum mp_status take_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
+                                  struct mp_error *error)
 {
     bool opens = event->type == MP_EVENT_START;
     if (opens == recording->window_open) return MP_OK;
-    if (opens) return open_window(recording, event, error);
+    if (opens) return open_window(recording, ring, event, error);
     enum mp_status status = keep(recording, event, error);
     if (!status) status = mp_recording_write(recording, false, error);
     recording->window_open = false;
@@ -158,7 +165,7 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
         return keep(recording, &event, error);
     case MP_EVENT_START:
     case MP_EVENT_STOP:
-        return take_window(recording, &event, error);
+        return take_window(recording, ring, &event, error);
     case MP_RECORD_STATS:
         answer(recording, record);
         return MP_OK;

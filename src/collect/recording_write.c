@@ -146,8 +146,7 @@ uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
     return dropped;
 }
 
-static enum mp_status write_coverage(struct mp_recording *recording, struct mp_exit *how, const char *text,
-                                     struct mp_error *error)
+static enum mp_status write_coverage(struct mp_recording *recording, struct mp_error *error)
 {
     static const struct {
         enum mp_source bit;
@@ -160,6 +159,12 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     const struct mp_spool_header *spool = recording->spool.header;
     if (atomic_load(&spool->lost_stacks))
         mp_recording_note(recording, "the tables of stacks were full: some events have no stack");
+    if (atomic_load(&spool->dropped_no_ring)) {
+        char text[128];
+        snprintf(text, sizeof text, "%llu events were dropped because more than %d threads allocated at once",
+                 (unsigned long long)atomic_load(&spool->dropped_no_ring), MP_SPOOL_RINGS_MAX);
+        if (atomic_load(&spool->rings_used) == MP_SPOOL_RINGS_MAX) mp_recording_note(recording, text);
+    }
     if (!*recording->spool.path)
         mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
     uint32_t sources[sizeof names / sizeof *names], source_count = 0;
@@ -167,7 +172,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
         if (atomic_load(&spool->sources) & names[i].bit)
             status = mp_tables_text(&recording->tables, names[i].name, &sources[source_count++], error);
-    if (!status) status = mp_tables_text(&recording->tables, text, &how->text, error);
+    if (!status) status = mp_tables_text(&recording->tables, recording->how_text, &recording->how.text, error);
     if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
     struct mp_coverage coverage = {
         .events = recording->events,
@@ -175,7 +180,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         .truncated_stacks = atomic_load(&spool->truncated_stacks),
         .unmatched_stacks = atomic_load(&spool->unmatched_stacks),
         .totals_checked = recording->ledger.totals_checked,
-        .totals_wrong = recording->ledger.totals_wrong,
+        .totals_wrong = mp_ledger_totals_wrong(&recording->ledger),
         .unknown_frees = recording->ledger.unknown_frees,
         .missed_frees = recording->ledger.missed_frees,
         .sources = sources,
@@ -186,13 +191,12 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     return status ? status : mp_writer_coverage(recording->writer, &coverage, error);
 }
 
-enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_exit *how, const char *text,
-                                      struct mp_error *error)
+enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error)
 {
     enum mp_status status = write_symbols(recording, error);
-    if (!status) status = write_coverage(recording, how, text, error);
+    if (!status) status = write_coverage(recording, error);
     if (!status) status = write_samples(recording, error);
-    if (!status) status = mp_writer_exit(recording->writer, how, error);
+    if (!status) status = mp_writer_exit(recording->writer, &recording->how, error);
     if (status) return status;
     status = mp_writer_finish(recording->writer, error);
     recording->writer = NULL;

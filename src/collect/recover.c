@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "wire/config.h"
 
 struct recovering {
     struct mp_reader *reader;       /* NULL: there is no file */
@@ -21,6 +24,13 @@ struct recovering {
 static enum mp_status no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
+}
+
+/* A file that is not there, or into which nothing was written before the kill. */
+static bool holds_nothing(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) ? errno == ENOENT : S_ISREG(facts.st_mode) && !facts.st_size;
 }
 
 /* ---- what the file holds, into the new one and into the recording's state -------------------------------------- */
@@ -81,7 +91,6 @@ static enum mp_status restore_event(struct mp_recording *recording, struct mp_ev
     case MP_EVENT_START:
     case MP_EVENT_STOP:
         recording->window_open = event.type == MP_EVENT_START;
-        ledger->paused = !recording->window_open;
         return MP_OK;
     default:
         return MP_OK;
@@ -287,6 +296,7 @@ static enum mp_status recover_with_spool(struct recovering *recovering, struct m
     enum mp_status status = MP_OK;
     if (recovering->reader) {
         int fd;
+        recording->ledger.paused = false; /* until the file is read: what it has was numbered and told */
         status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
         if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
         if (!status) status = copy_file(recovering, recording->writer, error);
@@ -296,9 +306,12 @@ static enum mp_status recover_with_spool(struct recovering *recovering, struct m
         return status;
     }
     restore_ring_threads(recording);
+    recording->ledger.paused = !recording->window_open;
     const char *text = what_happened(recording->spool.header);
     mp_recording_note(recording, "recovered from what a killed collector left");
-    mp_recording_finish(recording, (struct mp_exit){.known = false}, text, &recovering->result->summary);
+    mp_recording_end(recording, (struct mp_exit){.known = false}, text);
+    mp_recording_finish(recording, &recovering->result->summary);
+    mp_recording_free(recording, !recovering->result->summary.failed);
     if (!recovering->result->summary.failed) return MP_OK;
     *error = recovering->result->summary.failure;
     return recovering->result->summary.failed;
@@ -329,6 +342,15 @@ static enum mp_status recover_alone(struct recovering *recovering, mp_recording_
     return mp_writer_finish(recovering->writer, error);
 }
 
+/* Without a file, the program had not said start; a file says it itself. */
+static bool began_paused(const struct mp_spool_file *spool)
+{
+    struct mp_record_config config;
+    mp_record_config_defaults(&config);
+    mp_record_config_parse(spool->header->configuration, &config);
+    return config.paused;
+}
+
 enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_context, struct mp_recovery *recovery,
                           struct mp_error *error)
 {
@@ -337,12 +359,12 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     *recovery = (struct mp_recovery){0};
     enum mp_status status = mp_reader_open(path, &recovering.reader, error);
     recovery->had_file = !status;
-    if (status && !(status == MP_IO && error->sys_errno == ENOENT)) return status;
+    if (status && !holds_nothing(path)) return status;
     struct mp_error spool_error;
     enum mp_status found = open_spool(recovering.reader, path, &spool, &spool_error);
     recovery->had_spool = !found;
     if (!found) {
-        recovering.recording = mp_recording_new(&spool, true, false, name, name_context, error);
+        recovering.recording = mp_recording_new(&spool, true, began_paused(&spool), name, name_context, error);
         status = recovering.recording ? recover_with_spool(&recovering, error) : error->status;
     } else if (found != MP_NOT_FOUND) {
         *error = spool_error;
@@ -351,5 +373,17 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
         status = recover_alone(&recovering, name, name_context, error);
     }
     mp_reader_close(recovering.reader);
+    return status;
+}
+
+enum mp_status mp_recover_look(const char *path, struct mp_error *error)
+{
+    struct mp_reader *reader = NULL;
+    struct mp_spool_file spool;
+    enum mp_status status = mp_reader_open(path, &reader, error);
+    if (status && !holds_nothing(path)) return MP_NOT_FOUND;
+    status = open_spool(reader, path, &spool, error);
+    if (!status) mp_spool_file_close(&spool, false);
+    mp_reader_close(reader);
     return status;
 }

@@ -169,8 +169,8 @@ enum mp_status mp_spool_file_create(const struct mp_spool_header *facts, const c
 enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error)
 {
     struct mp_spool_table layout[MP_TABLES];
-    *spool =
-        (struct mp_spool_file){.fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), .bytes = mp_spool_layout(layout)};
+    *spool = (struct mp_spool_file){.fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK),
+                                    .bytes = mp_spool_layout(layout)};
     spool->path = strdup(path);
     struct stat facts;
     if (spool->fd < 0 || !spool->path || fstat(spool->fd, &facts)) {
@@ -178,7 +178,8 @@ enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool,
         mp_spool_file_close(spool, false);
         return MP_IO;
     }
-    bool sized = (uint64_t)facts.st_size == spool->bytes;
+    bool ours = S_ISREG(facts.st_mode) && (facts.st_uid == geteuid() || !geteuid());
+    bool sized = ours && (uint64_t)facts.st_size == spool->bytes;
     if (!sized || !map(spool) || !mp_spool_usable(spool->header)) {
         mp_spool_file_close(spool, false);
         return mp_fail(error, MP_NOT_A_RECORDING, "%s is not a spool of this version of memprof", path);
@@ -189,7 +190,8 @@ enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool,
         same &= table->offset == layout[id].offset && table->room == layout[id].room &&
                 table->committed <= table->room && table->count <= table->committed;
     }
-    if (!same || spool->header->rings_used > MP_SPOOL_RINGS_MAX) {
+    if (!same || spool->header->rings_used > spool->header->rings_committed ||
+        spool->header->rings_committed > MP_SPOOL_RINGS_MAX) {
         mp_spool_file_close(spool, false);
         return mp_fail(error, MP_DAMAGED, "the spool %s is damaged", path);
     }

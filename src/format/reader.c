@@ -37,7 +37,7 @@ static enum mp_status open_file(struct mp_reader *reader, const char *path, stru
     struct stat info;
     reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (reader->fd < 0 || fstat(reader->fd, &info)) return mp_fail_errno(error, "cannot open %s", path);
-    if (S_ISDIR(info.st_mode)) return mp_fail(error, MP_NOT_A_RECORDING, "%s is a directory, not a recording", path);
+    if (S_ISDIR(info.st_mode)) return mp_fail(error, MP_NOT_A_RECORDING, "%s is a folder, not a recording", path);
     if (!S_ISREG(info.st_mode))
         return mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file, and a recording is one", path);
     if (!info.st_size) return mp_fail(error, MP_NOT_A_RECORDING, "%s is empty: nothing was recorded", path);

@@ -157,7 +157,7 @@ static void process_text(struct mp_buffer *out, const struct mp_model *model)
     char number[MP_UNIT_TEXT], when[32] = "?";
     time_t seconds = (time_t)(model->start.realtime_ns / MP_NS_PER_SECOND);
     struct tm moment;
-    if (gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
+    if (seconds && gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
     mp_format_duration(number, model->duration_ns);
     if (!model->start.pid && !model->start.realtime_ns) {
         mp_buffer_append_text(out, "one moment: the file has no times");
@@ -167,7 +167,8 @@ static void process_text(struct mp_buffer *out, const struct mp_model *model)
         mp_buffer_printf(out, "%s from %s", number, when);
         return;
     }
-    mp_buffer_printf(out, "%u on %s, started %s, ran %s", model->start.pid, model->start.host, when, number);
+    const char *host = model->start.host;
+    mp_buffer_printf(out, "%u%s%s, started %s, ran %s", model->start.pid, *host ? " on " : "", host, when, number);
     const char *end = how_it_ended(model);
     mp_buffer_printf(out, ", %s", end ? end : "end not seen");
 }

@@ -60,7 +60,7 @@ void mp_record_config_parse(const char *text, struct mp_record_config *config)
             if (fields[i].type == FIELD_BOOL)
                 *(bool *)to = value != 0;
             else
-                *(uint32_t *)to = (uint32_t)value;
+                *(uint32_t *)to = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
         }
     }
     if (config->depth < 8) config->depth = 8;

@@ -20,34 +20,37 @@ enum { WINDOW = 4096, PATH_BITS = 10, LEVELS = 20 /* and a leaf, main, and three
 static void *blocks[WINDOW];
 static uint32_t pool;
 
-/* The empty statement after each call keeps it from becoming a jump, which would leave no frame. */
-#define NO_TAIL_CALL __asm__ volatile("")
+/* Around a call: keeps it from becoming a jump, and from being merged with one between other texts. */
+#define KEEP_APART(text) __asm__ volatile("# " text ::: "memory")
 
-static __attribute__((noipa)) void announce(uint64_t number)
+static __attribute__((noinline)) void announce(uint64_t number)
 {
     void *block = (void *)(uintptr_t)((UINT64_C(1) << 40) + number % (2 * WINDOW) * 4096);
     blocks[number % WINDOW] = block;
     memprof_alloc(pool, block, 16 * (1 + number * 7 % 64));
-    NO_TAIL_CALL;
+    KEEP_APART("leaf");
 }
 
-static __attribute__((noipa)) void allocate(uint64_t number)
+static __attribute__((noinline)) void allocate(uint64_t number)
 {
     blocks[number % WINDOW] = malloc(16 * (1 + number * 7 % 64));
-    NO_TAIL_CALL;
+    KEEP_APART("leaf");
 }
 
-static __attribute__((noipa)) void descend(unsigned level, void (*leaf)(uint64_t), uint64_t number)
+static __attribute__((noinline)) void descend(unsigned level, void (*leaf)(uint64_t), uint64_t number)
 {
     if (level == LEVELS) {
         leaf(number);
-    } else if (level <= PATH_BITS && number >> (level - 1) & 1) { /* another return address: a path for each number */
+        KEEP_APART("leaf");
+    } else if (level <= PATH_BITS && number >> (level - 1) & 1) {
+        KEEP_APART("odd");
         descend(level + 1, leaf, number);
+        KEEP_APART("odd");
     } else {
+        KEEP_APART("even");
         descend(level + 1, leaf, number);
-        NO_TAIL_CALL;
+        KEEP_APART("even");
     }
-    NO_TAIL_CALL;
 }
 
 static void run(bool real, uint64_t from, uint64_t to)

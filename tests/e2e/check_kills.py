@@ -112,6 +112,31 @@ class Kills(harness.TestCase):
                 self.assertIn(result.returncode, (0, 4), result.stderr)
                 self.check_counts(whole, THREADS)
 
+    def test_killed_before_the_first_write(self):
+        early = 0
+        for _ in range(20):
+            self.start(pause_us=50)
+            self.collector.kill()
+            os.kill(self.program, signal.SIGKILL)
+            self.collector.wait()
+            self.wait_until_gone(self.program)
+            is_early = not self.file.exists() or not self.file.stat().st_size
+            early += is_early
+            for make_file in (False, True):  # killed before the file was made, and between that and its first byte
+                if not is_early or (self.file.exists() and not make_file):
+                    continue
+                if make_file:
+                    self.file.touch()
+                self.assertIn("memprof recover", harness.memprof("report", self.file).stderr)
+            whole = self.folder / "whole.mp"
+            whole.unlink(missing_ok=True)
+            result = harness.memprof("recover", self.file, "-o", whole)
+            _, dropped = self.check_counts(whole, THREADS)
+            self.assertEqual(result.returncode, 4 if dropped else 0, result.stderr)
+            self.assertEqual("were dropped" in result.stderr, dropped > 0)
+        if not early:
+            self.skipTest("the collector was always faster than the kill")
+
     def test_recover_waits_for_the_program(self):
         self.start()
         self.collector.kill()
@@ -119,11 +144,15 @@ class Kills(harness.TestCase):
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"process {self.program} is still running", result.stderr)
+        said = harness.memprof("report", self.file).stderr
+        self.assertIn(f"process {self.program} is still running", said)
         os.kill(self.program, signal.SIGKILL)
         self.wait_until_gone(self.program)
+        self.assertIn(f"memprof recover {self.file} -o", harness.memprof("report", self.file).stderr)
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertIn(result.returncode, (0, 4), result.stderr)
         self.check_counts(self.folder / "whole.mp", THREADS)
+        self.assertNotIn("memprof recover", harness.memprof("report", self.file).stderr)
 
     def wait_until_gone(self, pid):
         deadline = time.monotonic() + 60

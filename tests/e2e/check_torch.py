@@ -79,6 +79,18 @@ class Torch(harness.TestCase):
         first_row = harness.memprof("leaks", snapshot).stdout.split("\n\n")[1].splitlines()[1]
         self.assertIn("leak.py:", first_row)
 
+    def test_totals_agree_also_when_everything_is_freed(self):
+        script = self.folder / "empties.py"
+        script.write_text("import torch\n"
+                          "for _ in range(50):\n"
+                          "    kept = [torch.empty(16) for _ in range(100)]\n"
+                          "    kept.clear()\n")
+        snapshot, counts, _ = self.record(PYTHON, script)
+        self.check_against(snapshot, counts)
+        coverage = harness.answer("info", snapshot)["coverage"]
+        self.assertEqual(coverage["totals_wrong"], 0)
+        self.assertGreater(coverage["totals_checked"], 9000)
+
     def test_threads_workers_and_fork(self):
         script = self.folder / "workers.py"
         script.write_text(WORKERS)

@@ -53,6 +53,7 @@ static void fill_from_link_map(const struct dl_find_object *found, struct mp_mod
     facts->end = (uint64_t)found->dlfo_map_end;
     facts->bias = found->dlfo_link_map->l_addr;
     facts->path = path_of(found->dlfo_link_map->l_name);
+    facts->eh_frame_header = found->dlfo_eh_frame;
     const ElfW(Ehdr) *header = found->dlfo_map_start;
     if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return;
     read_notes(facts->bias, (const ElfW(Phdr) *)((const char *)header + header->e_phoff), header->e_phnum,
@@ -80,6 +81,9 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     search->facts->end = end;
     search->facts->bias = info->dlpi_addr;
     search->facts->path = path_of(info->dlpi_name);
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME)
+            search->facts->eh_frame_header = (const unsigned char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     read_notes(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &search->facts->file);
     return 1;
 }

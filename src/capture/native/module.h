@@ -9,8 +9,9 @@
 
 struct mp_module_facts {
     uint64_t start, end, bias;
-    const char *path;       /* the loader's own text: valid while the module stays loaded */
-    struct mp_file_id file; /* build-id only, read from the mapped notes */
+    const char *path;                     /* the loader's own text: valid while the module stays loaded */
+    struct mp_file_id file;               /* build-id only, read from the mapped notes */
+    const unsigned char *eh_frame_header; /* NULL: it has none */
 };
 
 /* For the constructor: finds the loader's own look-up (glibc 2.35 on, takes no lock) and the program's path. */

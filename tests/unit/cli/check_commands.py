@@ -247,7 +247,7 @@ class Commands(unittest.TestCase):
 
     def test_wrong_files(self):
         self.check_fails("peak nosuch.mp", 1, "nosuch.mp", "No such file")
-        self.check_fails("peak folder.mp", 1, "directory")
+        self.check_fails("peak folder.mp", 1, "is a folder")
         self.check_fails("peak empty.mp", 1, "empty")
         self.check_fails("peak foreign.mp", 1, "foreign.mp", "recording")
         self.check_fails("peak nothing.mp", 1, "no track")
@@ -353,7 +353,7 @@ class Commands(unittest.TestCase):
         recording = (self.folder / "cut.mp").read_bytes()
         before = set(os.listdir(self.folder))
         self.check_fails("peak train.mp -o nosuch/out", 1, "nosuch/out")
-        self.check_fails("peak train.mp -o folder.mp", 1, "directory")
+        self.check_fails("peak train.mp -o folder.mp", 1, "folder")
         self.check_fails("peak train.mp -o cut.mp", 1, "recording", "--force")
         self.check_fails("chrome_trace train.mp -o cut.mp", 1, "recording")
         self.check_fails("peak train.mp -o /dev/full", 1, "No space left")

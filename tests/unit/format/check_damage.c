@@ -280,7 +280,7 @@ START_TEST(what_is_no_recording_is_refused_with_a_sentence)
 {
     struct sample sample;
     make_sample(&sample, 1, 10);
-    check_refused("/", MP_NOT_A_RECORDING, "directory");
+    check_refused("/", MP_NOT_A_RECORDING, "folder");
     check_refused("/dev/null", MP_NOT_A_RECORDING, "not a regular file");
     check_refused("/nowhere/to/be/found.mp", MP_IO, "No such file");
     check_refused(sample.path, MP_NOT_A_RECORDING, "empty");

@@ -1,0 +1,360 @@
+/* The format: Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4; System V ABI for AMD64, figure 3.36. */
+#include "capture/native/frame_rule.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "capture/native/module.h"
+
+enum { REGISTER_BP = 6, REGISTER_SP = 7, REGISTER_RETURN = 16, RETURN_OFFSET = -8, REMEMBERED_MAX = 8 };
+enum { ABSOLUTE = 0x00, U4 = 0x03, U8 = 0x04, S4 = 0x0b, S8 = 0x0c, PC_RELATIVE = 0x10, SORTED_TABLE = 0x3b };
+
+struct cursor {
+    const unsigned char *at, *end;
+    bool bad; /* read past the end: all that was read is 0 from there on */
+};
+
+static const unsigned char *take(struct cursor *cursor, uint64_t bytes)
+{
+    if (bytes > (uint64_t)(cursor->end - cursor->at)) {
+        cursor->bad = true;
+        cursor->at = cursor->end;
+        return NULL;
+    }
+    cursor->at += bytes;
+    return cursor->at - bytes;
+}
+
+static uint64_t take_number(struct cursor *cursor, size_t bytes)
+{
+    uint64_t value = 0;
+    const unsigned char *from = take(cursor, bytes);
+    if (from) memcpy(&value, from, bytes);
+    return value;
+}
+
+static uint64_t take_leb(struct cursor *cursor, bool is_signed)
+{
+    uint64_t value = 0;
+    unsigned shift = 0;
+    for (const unsigned char *byte; (byte = take(cursor, 1)); shift += 7) {
+        if (shift < 64) value |= (uint64_t)(*byte & 0x7f) << shift;
+        if (*byte & 0x80) continue;
+        if (is_signed && *byte & 0x40 && shift + 7 < 64) value |= UINT64_MAX << (shift + 7);
+        break;
+    }
+    return value;
+}
+
+/* An address in one of the usual encodings; others make the cursor bad. */
+static uintptr_t take_pointer(struct cursor *cursor, unsigned encoding)
+{
+    uintptr_t base = (encoding & 0x70) == PC_RELATIVE ? (uintptr_t)cursor->at : 0;
+    if (encoding & 0x80 || (encoding & 0x70 && (encoding & 0x70) != PC_RELATIVE)) cursor->bad = true;
+    switch (encoding & 0x0f) {
+    case ABSOLUTE:
+    case U8:
+    case S8:
+        return base + take_number(cursor, 8);
+    case U4:
+        return base + take_number(cursor, 4);
+    case S4:
+        return base + (uintptr_t)(int64_t)(int32_t)take_number(cursor, 4);
+    default:
+        cursor->bad = true;
+        return 0;
+    }
+}
+
+/* The frame description that the sorted table of a .eh_frame_hdr names for an address; NULL: it names none. */
+static const unsigned char *search(const unsigned char *header, uintptr_t address)
+{
+    struct entry {
+        int32_t start, description;
+    };
+    enum { HEADER_BYTES = 4 };
+    if (!header || header[0] != 1 || header[3] != SORTED_TABLE || header[2] != U4) return NULL;
+    struct cursor cursor = {header + HEADER_BYTES, header + HEADER_BYTES + 16, false};
+    take_pointer(&cursor, header[1]);
+    uint64_t count = take_number(&cursor, 4), low = 0;
+    if (cursor.bad || !count) return NULL;
+    int64_t wanted = (int64_t)(address - (uintptr_t)header);
+    struct entry entry;
+    for (uint64_t high = count; high - low > 1;) {
+        uint64_t middle = low + (high - low) / 2;
+        memcpy(&entry, cursor.at + middle * sizeof entry, sizeof entry);
+        if (entry.start <= wanted)
+            low = middle;
+        else
+            high = middle;
+    }
+    memcpy(&entry, cursor.at + low * sizeof entry, sizeof entry);
+    return entry.start <= wanted ? header + entry.description : NULL;
+}
+
+/* What all frame descriptions of one kind share (DWARF's CIE). */
+struct shared {
+    struct cursor instructions;
+    uint64_t code_unit;
+    int64_t data_unit;
+    unsigned encoding;
+    bool has_augmentation, is_signal;
+};
+
+static struct cursor open_entry(const unsigned char *at)
+{
+    uint32_t length;
+    memcpy(&length, at, sizeof length);
+    at += sizeof length;
+    return (struct cursor){at, length < UINT32_MAX ? at + length : at, false};
+}
+
+static bool read_shared(const unsigned char *at, struct shared *shared)
+{
+    struct cursor cursor = open_entry(at);
+    *shared = (struct shared){.encoding = ABSOLUTE};
+    uint64_t id = take_number(&cursor, 4), version = take_number(&cursor, 1);
+    if (id || (version != 1 && version != 3)) return false;
+    const char *augmentation = (const char *)cursor.at;
+    while (take_number(&cursor, 1)) {
+    }
+    shared->code_unit = take_leb(&cursor, false);
+    shared->data_unit = (int64_t)take_leb(&cursor, true);
+    uint64_t return_register = version == 1 ? take_number(&cursor, 1) : take_leb(&cursor, false);
+    if (cursor.bad || return_register != REGISTER_RETURN || (*augmentation && *augmentation != 'z')) return false;
+    shared->has_augmentation = *augmentation == 'z';
+    const unsigned char *end = cursor.at;
+    if (shared->has_augmentation) {
+        uint64_t length = take_leb(&cursor, false);
+        if (length > (uint64_t)(cursor.end - cursor.at)) return false;
+        end = cursor.at + length;
+        while (*++augmentation) {
+            if (*augmentation == 'L')
+                take_number(&cursor, 1);
+            else if (*augmentation == 'P')
+                take_pointer(&cursor, (unsigned)take_number(&cursor, 1) & 0x7f);
+            else if (*augmentation == 'R')
+                shared->encoding = (unsigned)take_number(&cursor, 1);
+            else if (*augmentation == 'S')
+                shared->is_signal = true;
+            else
+                return false;
+        }
+    }
+    shared->instructions = (struct cursor){end, cursor.end, false};
+    return !cursor.bad;
+}
+
+/* A row of the table that the instructions describe, as far as it matters here. */
+enum saved { SAME, AT_OFFSET, AT_BP, UNDEFINED, ELSEWHERE };
+struct row {
+    uint64_t base_register;
+    int64_t base_offset;
+    bool base_is_expression, base_is_known_expression;
+    enum saved bp, address; /* the caller's frame pointer; the return address */
+    int64_t bp_offset, address_offset;
+};
+
+struct machine {
+    const struct shared *shared;
+    struct row row, initial, remembered[REMEMBERED_MAX];
+    unsigned depth;
+    uintptr_t location;
+};
+
+static void set_saved(struct row *row, uint64_t number, enum saved how, int64_t offset)
+{
+    if (number == REGISTER_BP) {
+        row->bp = how;
+        row->bp_offset = offset;
+    } else if (number == REGISTER_RETURN) {
+        row->address = how;
+        row->address_offset = offset;
+    }
+}
+
+static void restore(struct machine *machine, uint64_t number)
+{
+    if (number == REGISTER_BP) set_saved(&machine->row, number, machine->initial.bp, machine->initial.bp_offset);
+    if (number == REGISTER_RETURN)
+        set_saved(&machine->row, number, machine->initial.address, machine->initial.address_offset);
+}
+
+enum { BREG_BP = 0x76, DEREF = 0x06 };
+
+/* Where compilers save the frame pointer in a function that aligns its stack: DW_OP_breg6 0. */
+static bool is_at_bp(struct cursor expression)
+{
+    return take_number(&expression, 1) == BREG_BP && !take_leb(&expression, true) && expression.at == expression.end &&
+           !expression.bad;
+}
+
+/* A base that is read from memory beside the frame pointer: DW_OP_breg6 offset, DW_OP_deref. */
+static void set_base_expression(struct row *row, struct cursor expression)
+{
+    uint64_t first = take_number(&expression, 1);
+    row->base_offset = (int64_t)take_leb(&expression, true);
+    uint64_t second = take_number(&expression, 1);
+    row->base_is_expression = true;
+    row->base_is_known_expression =
+        first == BREG_BP && second == DEREF && expression.at == expression.end && !expression.bad;
+}
+
+static struct cursor take_block(struct cursor *cursor)
+{
+    uint64_t length = take_leb(cursor, false);
+    const unsigned char *from = take(cursor, length);
+    return (struct cursor){from, from ? from + length : NULL, !from};
+}
+
+/* The instructions whose opcode fills a byte. False: not known. */
+static bool step_long(struct machine *machine, unsigned opcode, struct cursor *cursor)
+{
+    struct row *row = &machine->row;
+    int64_t unit = machine->shared->data_unit;
+    uint64_t number;
+    switch (opcode) {
+    case 0x00: /* nop */
+        return true;
+    case 0x01: /* set_loc */
+        machine->location = take_pointer(cursor, machine->shared->encoding);
+        return true;
+    case 0x02: /* advance_loc1, 2, 4 */
+    case 0x03:
+    case 0x04:
+        machine->location += take_number(cursor, (size_t)1 << (opcode - 2)) * machine->shared->code_unit;
+        return true;
+    case 0x05: /* offset_extended */
+    case 0x11: /* offset_extended_sf */
+        number = take_leb(cursor, false);
+        set_saved(row, number, AT_OFFSET, (int64_t)take_leb(cursor, opcode == 0x11) * unit);
+        return true;
+    case 0x06: /* restore_extended */
+        restore(machine, take_leb(cursor, false));
+        return true;
+    case 0x07: /* undefined */
+    case 0x08: /* same_value */
+        set_saved(row, take_leb(cursor, false), opcode == 0x07 ? UNDEFINED : SAME, 0);
+        return true;
+    case 0x09: /* register */
+        number = take_leb(cursor, false);
+        take_leb(cursor, false);
+        set_saved(row, number, ELSEWHERE, 0);
+        return true;
+    case 0x0a: /* remember_state */
+        if (machine->depth == REMEMBERED_MAX) return false;
+        machine->remembered[machine->depth++] = *row;
+        return true;
+    case 0x0b: /* restore_state */
+        if (!machine->depth) return false;
+        *row = machine->remembered[--machine->depth];
+        return true;
+    case 0x0c: /* def_cfa */
+    case 0x12: /* def_cfa_sf */
+        row->base_register = take_leb(cursor, false);
+        row->base_offset = (int64_t)take_leb(cursor, opcode == 0x12) * (opcode == 0x12 ? unit : 1);
+        row->base_is_expression = false;
+        return true;
+    case 0x0d: /* def_cfa_register */
+        row->base_register = take_leb(cursor, false);
+        return !row->base_is_expression;
+    case 0x0e: /* def_cfa_offset */
+    case 0x13: /* def_cfa_offset_sf */
+        row->base_offset = (int64_t)take_leb(cursor, opcode == 0x13) * (opcode == 0x13 ? unit : 1);
+        return !row->base_is_expression;
+    case 0x0f: /* def_cfa_expression */
+        set_base_expression(row, take_block(cursor));
+        return true;
+    case 0x10: /* expression */
+    case 0x16: /* val_expression */
+        number = take_leb(cursor, false);
+        set_saved(row, number, is_at_bp(take_block(cursor)) && opcode == 0x10 ? AT_BP : ELSEWHERE, 0);
+        return true;
+    case 0x14: /* val_offset */
+    case 0x15: /* val_offset_sf */
+        number = take_leb(cursor, false);
+        take_leb(cursor, false);
+        set_saved(row, number, ELSEWHERE, 0);
+        return true;
+    case 0x2e: /* GNU_args_size */
+        take_leb(cursor, false);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Runs instructions up to the row that `address` is in. False: something in them is not known. */
+static bool run(struct machine *machine, struct cursor cursor, uintptr_t address)
+{
+    enum { ADVANCE = 1, OFFSET = 2, RESTORE = 3 };
+    while (cursor.at < cursor.end) {
+        unsigned opcode = (unsigned)take_number(&cursor, 1), operand = opcode & 0x3f;
+        struct row before = machine->row;
+        bool known = true;
+        if (opcode >> 6 == ADVANCE)
+            machine->location += operand * machine->shared->code_unit;
+        else if (opcode >> 6 == OFFSET)
+            set_saved(&machine->row, operand, AT_OFFSET,
+                      (int64_t)take_leb(&cursor, false) * machine->shared->data_unit);
+        else if (opcode >> 6 == RESTORE)
+            restore(machine, operand);
+        else
+            known = step_long(machine, opcode, &cursor);
+        if (!known || cursor.bad) return false;
+        if (machine->location > address) {
+            machine->row = before;
+            break;
+        }
+    }
+    return true;
+}
+
+static struct mp_frame_rule rule_of(const struct row *row)
+{
+    struct mp_frame_rule rule = {.base = MP_FRAME_UNKNOWN};
+    if (row->address == UNDEFINED) {
+        rule.base = MP_FRAME_OUTERMOST;
+        return rule;
+    }
+    bool bp_is_known = row->base_is_expression ? row->bp == AT_BP : row->bp != AT_BP && row->bp != ELSEWHERE;
+    bool usual = row->address == AT_OFFSET && row->address_offset == RETURN_OFFSET && bp_is_known;
+    if (!usual || row->base_offset != (int32_t)row->base_offset || row->bp_offset != (int32_t)row->bp_offset)
+        return rule;
+    rule.base_offset = (int32_t)row->base_offset;
+    rule.bp_offset = row->bp == AT_OFFSET ? (int32_t)row->bp_offset : 0;
+    if (row->base_is_expression)
+        rule.base = row->base_is_known_expression ? MP_FRAME_AT_BP : MP_FRAME_UNKNOWN;
+    else if (row->base_register == REGISTER_SP)
+        rule.base = MP_FRAME_BY_SP;
+    else if (row->base_register == REGISTER_BP)
+        rule.base = MP_FRAME_BY_BP;
+    return rule;
+}
+
+struct mp_frame_rule mp_frame_rule_find(uintptr_t return_address)
+{
+    const struct mp_frame_rule unknown = {.base = MP_FRAME_UNKNOWN};
+    uintptr_t address = return_address - 1; /* in the call itself: what follows it may belong to another row */
+    struct mp_module_facts module;
+    if (!mp_module_of(address, &module)) return unknown;
+    const unsigned char *description = search(module.eh_frame_header, address);
+    if (!description) return unknown;
+
+    struct cursor cursor = open_entry(description);
+    const unsigned char *back = cursor.at;
+    uint64_t distance = take_number(&cursor, 4);
+    struct shared shared;
+    if (cursor.bad || !distance || !read_shared(back - distance, &shared) || shared.is_signal) return unknown;
+    struct machine machine = {.shared = &shared};
+    machine.location = take_pointer(&cursor, shared.encoding);
+    uintptr_t length = take_pointer(&cursor, shared.encoding & 0x0f);
+    if (cursor.bad || address < machine.location || address - machine.location >= length) return unknown;
+    if (shared.has_augmentation) take_block(&cursor);
+    uintptr_t start = machine.location;
+    if (cursor.bad || !run(&machine, shared.instructions, UINTPTR_MAX)) return unknown;
+    machine.initial = machine.row;
+    machine.location = start;
+    return run(&machine, cursor, address) ? rule_of(&machine.row) : unknown;
+}

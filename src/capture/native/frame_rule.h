@@ -1,0 +1,30 @@
+/*
+ * How to get from a frame to its caller's, out of the .eh_frame section of the module that holds its code: for the
+ * frames that compilers make. x86-64 only. Never allocates; may be called in hooks; any thread.
+ */
+#ifndef MP_CAPTURE_NATIVE_FRAME_RULE_H
+#define MP_CAPTURE_NATIVE_FRAME_RULE_H
+
+#include <stdint.h>
+
+/* Where the frame's base (DWARF's CFA: the stack pointer's value in the caller) is. The return address lies below it.
+ */
+enum mp_frame_base {
+    MP_FRAME_UNKNOWN, /* no rule was found, or not one of these */
+    MP_FRAME_BY_SP,   /* stack pointer + base_offset */
+    MP_FRAME_BY_BP,   /* frame pointer + base_offset */
+    MP_FRAME_AT_BP,   /* in memory at frame pointer + base_offset, the caller's frame pointer at the frame pointer:
+                       * functions that align their stack */
+    MP_FRAME_OUTERMOST
+};
+
+struct mp_frame_rule {
+    int32_t base_offset;
+    int32_t bp_offset; /* where the caller's frame pointer is saved, from the base; 0: it is still in its register */
+    uint8_t base;      /* enum mp_frame_base */
+};
+
+/* The rule at the call that returns to `address`. */
+struct mp_frame_rule mp_frame_rule_find(uintptr_t address);
+
+#endif

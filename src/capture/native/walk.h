@@ -1,0 +1,41 @@
+/*
+ * The return addresses of a thread's native stack, for frames that compilers make: some 2 ns a frame. x86-64 only;
+ * other frames and other machines are libunwind's, which needs 5 ns or, where it has to think, microseconds.
+ *
+ * Each thread remembers the rule of each return address, and which caller it had last: where that is so again, the
+ * processor need not wait for one frame's memory before it goes on to the next. Frames lie in the order in which they
+ * were first seen, so that those of one stack share cache lines. Never allocates; one thread's memory.
+ *
+ * A rule may be wrong (hand-written assembly), and must not make the program fault: nothing is read beyond the part of
+ * the stack that the kernel was asked about once.
+ */
+#ifndef MP_CAPTURE_NATIVE_WALK_H
+#define MP_CAPTURE_NATIVE_WALK_H
+
+#include <stdint.h>
+
+#define MP_KNOWN_FRAMES (1 << 14) /* when all are taken, all are forgotten */
+
+struct mp_known_frame {
+    uintptr_t address;
+    int32_t base;      /* the rule's base_offset, a multiple of 8, and its base in the three lowest bits */
+    int16_t bp_offset; /* the rule's */
+    uint16_t caller;   /* what was its caller's at the last walk: index, 0 at first */
+};
+
+/* Zero-initialised is empty. In mapped memory, of which only those pages are touched that hold frames. */
+struct mp_known_frames {
+    _Alignas(4096) struct mp_known_frame frames[MP_KNOWN_FRAMES]; /* 0: its caller is where the last walk began */
+    uint16_t index[2 * MP_KNOWN_FRAMES];                          /* by hash of the address; 0: none */
+    uint32_t count;                                               /* of frames, less the first */
+    uint64_t generation;                                          /* of the program's code */
+    uintptr_t readable_from, readable_to;                         /* the part of a stack that is known to be there */
+};
+
+/* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
+ * the stack) and writes at most `room` return addresses, innermost first, and a hash of them. `generation` changes
+ * whenever code may have been unloaded. Returns how many; -1: a frame on the way has no rule here. */
+int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
+                   uint64_t *hash);
+
+#endif

@@ -1,0 +1,265 @@
+/* The native walk against the C library's own, on stacks of many shapes. */
+#include "capture/native/walk.h"
+
+#include <alloca.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdalign.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "unit/suite.h"
+
+enum { ROOM = 4096 };
+
+static struct mp_known_frames *known;
+static uint64_t generation;
+static int walked, compared; /* of the last call: frames, -1 where there was no rule; calls that were compared */
+static uint64_t last_hash;
+
+static void prepare(void)
+{
+    known = mmap(NULL, sizeof *known, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(known, MAP_FAILED);
+    walked = compared = 0;
+    generation = 1;
+}
+
+/* Both see the same stack, from this function's caller outwards. */
+static __attribute__((noinline)) void compare(void)
+{
+    static void *ours[ROOM], *theirs[ROOM];
+    walked = mp_native_walk(known, generation, __builtin_frame_address(0), ours, ROOM, &last_hash);
+    int count = backtrace(theirs, ROOM), skip = 0;
+    if (walked < 0) return;
+    while (skip < count && theirs[skip] != ours[0])
+        skip++;
+    ck_assert_int_eq(walked, count - skip);
+    ck_assert_mem_eq(ours, theirs + skip, (size_t)walked * sizeof *ours);
+    compared++;
+}
+
+/* Around a call: keeps it from becoming a jump, and from being merged with one between other texts. */
+#define KEEP_APART(text) __asm__ volatile("# " text ::: "memory")
+
+static __attribute__((noinline)) void recurse(unsigned depth, unsigned path)
+{
+    if (!depth) {
+        compare();
+        KEEP_APART("leaf");
+    } else if (path & 1) {
+        KEEP_APART("odd");
+        recurse(depth - 1, path >> 1);
+        KEEP_APART("odd");
+    } else {
+        KEEP_APART("even");
+        recurse(depth - 1, path >> 1);
+        KEEP_APART("even");
+    }
+}
+
+/* Its frame is found by the frame pointer. */
+static __attribute__((noinline)) void with_alloca(unsigned depth, size_t bytes)
+{
+    char *room = alloca(bytes);
+    memset(room, 0, bytes);
+    __asm__ volatile("" ::"r"(room) : "memory");
+    if (depth)
+        with_alloca(depth - 1, bytes * 2 + depth);
+    else
+        compare();
+    KEEP_APART("end");
+}
+
+/* Its frame is found by an expression, where the compiler realigns the stack. */
+static __attribute__((noinline)) void with_aligned_stack(unsigned depth, int more, int than, int six, int registers,
+                                                         int so, int on_the_stack)
+{
+    alignas(128) char room[128];
+    memset(room, more + than + six + registers + so + on_the_stack, sizeof room);
+    char *moving = alloca((size_t)more);
+    __asm__ volatile("" ::"r"(room), "r"(moving) : "memory");
+    ck_assert_uint_eq((uintptr_t)room % 128, 0);
+    if (depth)
+        with_aligned_stack(depth - 1, more + 1, than, six, registers, so, on_the_stack);
+    else
+        compare();
+    KEEP_APART("end");
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+    compare();
+    return *(const int *)left - *(const int *)right;
+}
+
+START_TEST(plain_calls_are_followed)
+{
+    prepare();
+    for (unsigned depth = 0; depth < 200; depth += 7)
+        for (unsigned path = 0; path < 16; path++)
+            recurse(depth, path);
+    ck_assert_int_eq(compared, 29 * 16);
+}
+END_TEST
+
+START_TEST(frames_of_moving_size_are_followed)
+{
+    prepare();
+    for (unsigned depth = 0; depth < 9; depth++)
+        with_alloca(depth, 16 * depth);
+    for (int more = 1; more < 200; more += 3)
+        with_aligned_stack(4, more, 2, 3, 4, 5, 6);
+    ck_assert_int_eq(compared, 9 + 67);
+}
+END_TEST
+
+START_TEST(other_libraries_are_passed_through)
+{
+    prepare();
+    int numbers[] = {5, 3, 9, 1};
+    qsort(numbers, 4, sizeof *numbers, compare_numbers);
+    ck_assert_int_ge(compared, 4);
+}
+END_TEST
+
+static void *run_thread(void *unused)
+{
+    (void)unused;
+    recurse(5, 3);
+    return NULL;
+}
+
+START_TEST(a_thread_ends_where_it_began)
+{
+    prepare();
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, run_thread, NULL), 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(compared, 1);
+}
+END_TEST
+
+static void on_signal(int number)
+{
+    (void)number;
+    compare();
+}
+
+START_TEST(an_interrupted_frame_is_left_to_others)
+{
+    prepare();
+    signal(SIGUSR1, on_signal);
+    raise(SIGUSR1);
+    ck_assert_int_eq(walked, -1);
+    signal(SIGUSR1, SIG_DFL);
+}
+END_TEST
+
+/* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret, with nothing that describes it. */
+START_TEST(code_without_a_description_is_left_to_others)
+{
+    prepare();
+    static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, sizeof code);
+    mprotect(page, 4096, PROT_READ | PROT_EXEC);
+    void (*call)(void (*)(void));
+    memcpy(&call, &page, sizeof page);
+    call(compare);
+    ck_assert_int_eq(walked, -1);
+    munmap(page, 4096);
+}
+END_TEST
+
+static __attribute__((noinline)) void walk_only(void)
+{
+    static void *ours[ROOM];
+    walked = mp_native_walk(known, generation, __builtin_frame_address(0), ours, ROOM, &last_hash);
+    KEEP_APART("walked");
+}
+
+#if defined(__x86_64__)
+/* Code whose description says that the caller's frame is `distance` away: past the end of the stack. */
+#    define WITH_A_WRONG_RULE(name, distance)                                                                          \
+        __asm__(".text\n.type " #name ", @function\n" #name                                                            \
+                ":\n.cfi_startproc\npush %rbp\n.cfi_def_cfa_offset " #distance                                         \
+                "\ncall walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n.size " #name ", . - " #name "\n");        \
+        void name(void)
+__attribute__((used)) void walk_for_a_wrong_rule(void);
+void walk_for_a_wrong_rule(void)
+{
+    walk_only();
+    KEEP_APART("end");
+}
+WITH_A_WRONG_RULE(beyond_the_stack, 0xf0000);
+WITH_A_WRONG_RULE(far_beyond_the_stack, 0x7f0000000000);
+
+START_TEST(a_wrong_rule_is_not_followed_off_the_stack)
+{
+    prepare();
+    walk_only();
+    ck_assert_int_gt(walked, 0);
+    beyond_the_stack();
+    ck_assert_int_eq(walked, -1);
+    far_beyond_the_stack();
+    ck_assert_int_eq(walked, -1);
+    recurse(50, 0x1555);
+    ck_assert_int_eq(compared, 1);
+}
+END_TEST
+#endif
+
+static uint64_t hash_of(unsigned depth, unsigned path)
+{
+    recurse(depth, path);
+    return last_hash;
+}
+
+START_TEST(a_path_has_a_hash_of_its_own)
+{
+    enum { PATHS = 1024 };
+    prepare();
+    static uint64_t hashes[2 * PATHS];
+    for (unsigned i = 0; i < 2 * PATHS; i++)
+        hashes[i] = hash_of(12, i % PATHS);
+    for (unsigned i = 0; i < PATHS; i++) {
+        ck_assert_uint_eq(hashes[i], hashes[i + PATHS]);
+        for (unsigned other = 0; other < i; other++)
+            ck_assert_uint_ne(hashes[i], hashes[other]);
+    }
+}
+END_TEST
+
+START_TEST(a_full_memory_forgets_and_finds_again)
+{
+    enum { FEW = 4, MANY = 30 };
+    prepare();
+    recurse(50, 0x1555);
+    uint32_t all = known->count;
+    ck_assert_uint_lt(all, MANY);
+    ck_assert_uint_gt(all, FEW);
+    for (uint32_t room = 1; room <= all; room++) {
+        generation++;
+        compare();
+        known->count = MP_KNOWN_FRAMES - room;
+        recurse(50, 0x1555);
+        ck_assert_uint_eq(compared, 2 * room + 1);
+        if (room <= FEW) ck_assert_uint_lt(known->count, MANY);
+    }
+}
+END_TEST
+
+#if defined(__x86_64__)
+MP_SUITE("walk", plain_calls_are_followed, frames_of_moving_size_are_followed, other_libraries_are_passed_through,
+         a_thread_ends_where_it_began, an_interrupted_frame_is_left_to_others,
+         code_without_a_description_is_left_to_others, a_wrong_rule_is_not_followed_off_the_stack,
+         a_path_has_a_hash_of_its_own, a_full_memory_forgets_and_finds_again)
+#else
+int main(void)
+{
+    return 77; /* libunwind walks here */
+}
+#endif
