@@ -112,6 +112,13 @@ const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines
     return python ? python : backward ? backward : native ? native : any;
 }
 
+const char *mp_stack_library(const struct mp_stack_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        if (lines->at[i].module && !mp_stack_is_allocator(&lines->at[i])) return lines->at[i].module;
+    return NULL;
+}
+
 void mp_stack_lines_free(struct mp_stack_lines *lines)
 {
     mp_vec_free(lines);
