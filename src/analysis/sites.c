@@ -108,13 +108,6 @@ static void append_frames(struct mp_buffer *text, const struct mp_stack_lines *l
     }
 }
 
-static const char *library_of(const struct mp_stack_lines *lines)
-{
-    for (size_t i = 0; i < lines->count; i++)
-        if (lines->at[i].module && !mp_stack_is_allocator(&lines->at[i])) return lines->at[i].module;
-    return NULL;
-}
-
 /* Writes the name of a stack's group to `text`; nothing where it is unknown. */
 static void name_group(const struct mp_stack_lines *lines, const struct mp_grouping *grouping, struct mp_buffer *text)
 {
@@ -124,7 +117,7 @@ static void name_group(const struct mp_stack_lines *lines, const struct mp_group
     if (grouping->by == MP_GROUP_FRAMES)
         append_frames(text, lines, grouping->frames);
     else if (grouping->by == MP_GROUP_LIBRARY)
-        name = library_of(lines);
+        name = mp_stack_library(lines);
     else if (headline)
         name = grouping->by == MP_GROUP_FILE ? headline->file : headline->function;
     if (name) mp_buffer_append_text(text, name);

@@ -1,9 +1,9 @@
 /* The library's way into a program: its constructor, what happens at fork, and the one libc function it wraps. */
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "capture/fork.h"
 #include "capture/python/python_stack.h"
 #include "capture/session.h"
 #include "capture/stack.h"
@@ -34,8 +34,7 @@ __attribute__((constructor)) static void enter_program(void)
     if (first && atomic_exchange(first, 1)) return;
     mp_session_start();
     if (!mp_session.page) return;
-    if (mp_tables_start() && mp_stack_start() && mp_thread_start() &&
-        pthread_atfork(NULL, NULL, mp_session_after_fork) == 0)
+    if (mp_tables_start() && mp_stack_start() && mp_thread_start() && mp_fork_start())
         mp_python_probe();
     else
         mp_session.page = NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "capture/fork.h"
 #include "capture/session.h"
 #include "capture/stack.h"
 #include "capture/tables.h"
@@ -35,6 +36,7 @@ struct mp_thread *mp_hook_enter(void)
     /* A full barrier, and a time that is surely not later than the record's: the collector that reads 0 here knows that
      * the clock of whatever comes was read after its own. */
     atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
+    mp_fork_pass(thread);
     return thread;
 }
 

@@ -119,6 +119,7 @@ static bool attach(void)
         return false;
     }
     mp_session.header = header;
+    mp_session.file_bytes = file_bytes;
     mp_session.doorbell = doorbell;
     mp_record_config_defaults(&mp_session.config);
     mp_record_config_parse(header->configuration, &mp_session.config);
@@ -193,9 +194,23 @@ void mp_session_start(void)
     atomic_store(&mp_session.pending, true);
 }
 
-void mp_session_after_fork(void)
+/* Memory of no meaning in place of a mapping that is not here. */
+static void put_blank(uintptr_t at, uint64_t bytes)
+{
+    if (at)
+        mmap((void *)at, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+void mp_session_after_fork(bool inside_hook)
 {
     /* The parent's mappings are not here (MADV_DONTFORK); nothing must touch the old addresses. */
+    if (inside_hook) {
+        put_blank((uintptr_t)mp_session.header, mp_session.file_bytes);
+        put_blank((uintptr_t)mp_session.doorbell, MP_DOORBELL_BYTES);
+        atomic_store(&mp_session.pending, false);
+        return;
+    }
     bool follow = mp_session.page && (mp_session.header ? mp_session.config.follow : atomic_load(&mp_session.pending));
     mp_session.header = NULL;
     mp_session.doorbell = NULL;

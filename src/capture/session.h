@@ -21,12 +21,14 @@ struct mp_session_page {
     _Atomic uint32_t recording;  /* 1: the spool is mapped and attended at last look */
     _Atomic uint32_t generation; /* counts attaches of this process image's memory; threads compare it with theirs */
     mp_lock attach_lock, table_lock, question_lock;
+    _Atomic uint32_t forking, holding; /* capture/fork.h */
 };
 
 struct mp_session {
     struct mp_session_page *page;
     struct mp_spool_header *header; /* also the base of the mapping; NULL until attached */
     _Atomic uint32_t *doorbell;
+    uint64_t file_bytes; /* of the mapping */
     struct mp_record_config config;
     _Atomic bool pending; /* an attach is worth trying */
 };
@@ -50,8 +52,9 @@ void mp_session_ring_doorbell(void);
 void mp_session_note(const char *text);
 void mp_session_source(enum mp_source source);
 
-/* Called by the library's constructor (reads the environment) and in a forked child. */
+/* Called by the library's constructor (reads the environment) and in a forked child. `inside_hook`: the fork came from
+ * within a hook, out of a signal handler, and that hook will go on in the child too. */
 void mp_session_start(void);
-void mp_session_after_fork(void);
+void mp_session_after_fork(bool inside_hook);
 
 #endif

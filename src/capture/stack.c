@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "capture/fork.h"
 #include "capture/native/libunwind_table.h"
 #include "capture/native/module.h"
 #include "capture/python/merge.h"
@@ -34,7 +35,10 @@ void mp_stack_reset(void)
 void mp_stack_code_unloaded(void)
 {
     atomic_fetch_add(&code_generation, 1);
-    if (has_libunwind) libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
+    if (!has_libunwind) return;
+    mp_fork_hold();
+    libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
+    mp_fork_release();
 }
 
 static uint32_t module_id(uintptr_t address, uint64_t *bias)

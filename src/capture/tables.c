@@ -9,34 +9,47 @@
 
 #define WAIT_FOR_SPACE_NS (20 * MP_NS_PER_MS)
 
-/* Open addressing from content to id + 1; the content itself lies in the spool. Sparse: twice the table's room. */
+/* Open addressing from content to id + 1; the content itself lies in the spool. It begins small and doubles when it is
+ * half full, up to twice the table's room: spread over all of that from the start, it would take every page at once.
+ * With n slots it lies at slot n of the mapping, so that the old and the new one never overlap. */
+#define FIRST_SLOTS (UINT64_C(1) << 12)
 static struct lookup {
-    uint32_t *slots;
-    uint64_t mask;
+    uint32_t *memory, *slots;
+    uint64_t mask, used, most; /* `most`: slots that it may ever have */
 } lookups[MP_TABLES] = {
-    [MP_TABLE_NODES] = {.mask = (UINT64_C(1) << 24) - 1},
-    [MP_TABLE_FRAMES] = {.mask = (UINT64_C(1) << 21) - 1},
-    [MP_TABLE_STRINGS] = {.mask = (UINT64_C(1) << 21) - 1},
+    [MP_TABLE_NODES] = {.most = UINT64_C(1) << 24},
+    [MP_TABLE_FRAMES] = {.most = UINT64_C(1) << 21},
+    [MP_TABLE_STRINGS] = {.most = UINT64_C(1) << 21},
 };
+
+static void use_slots(struct lookup *lookup, uint64_t slots)
+{
+    lookup->slots = lookup->memory + slots;
+    lookup->mask = slots - 1;
+}
 
 bool mp_tables_start(void)
 {
     for (int i = 0; i < MP_TABLES; i++) {
-        if (!lookups[i].mask) continue;
-        size_t bytes = (lookups[i].mask + 1) * sizeof *lookups[i].slots;
-        void *slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (slots == MAP_FAILED) return false;
-        madvise(slots, bytes, MADV_DONTDUMP);
-        lookups[i].slots = slots;
+        if (!lookups[i].most) continue;
+        size_t bytes = 2 * lookups[i].most * sizeof *lookups[i].slots;
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) return false;
+        madvise(memory, bytes, MADV_DONTDUMP);
+        lookups[i].memory = memory;
+        use_slots(&lookups[i], FIRST_SLOTS);
     }
     return true;
 }
 
 void mp_tables_reset(void)
 {
-    for (int i = 0; i < MP_TABLES; i++)
-        if (lookups[i].slots)
-            madvise(lookups[i].slots, (lookups[i].mask + 1) * sizeof *lookups[i].slots, MADV_DONTNEED);
+    for (int i = 0; i < MP_TABLES; i++) {
+        if (!lookups[i].memory) continue;
+        madvise(lookups[i].memory, 2 * lookups[i].most * sizeof *lookups[i].slots, MADV_DONTNEED);
+        use_slots(&lookups[i], FIRST_SLOTS);
+        lookups[i].used = 0;
+    }
 }
 
 void mp_tables_lock(void)
@@ -94,6 +107,34 @@ static void publish(enum mp_spool_table_id id, uint64_t count)
     atomic_store_explicit(&table_of(id)->count, count, memory_order_release);
 }
 
+static uint64_t hash_of_entry(enum mp_spool_table_id table, uint32_t id)
+{
+    const char *entries = mp_spool_entries(mp_session.header, table);
+    size_t bytes = mp_spool_entry_bytes(table);
+    if (table != MP_TABLE_STRINGS) return mp_hash_bytes(entries + id * bytes, bytes);
+    uint32_t length;
+    memcpy(&length, entries + (size_t)id * 4, sizeof length);
+    return mp_hash_bytes(entries + (size_t)id * 4 + sizeof length, length);
+}
+
+static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
+{
+    struct lookup *lookup = &lookups[table];
+    *slot = id + 1;
+    if (2 * ++lookup->used <= lookup->mask || lookup->mask + 1 == lookup->most) return;
+    uint32_t *old = lookup->slots;
+    uint64_t old_slots = lookup->mask + 1;
+    use_slots(lookup, 2 * old_slots);
+    for (uint64_t i = 0; i < old_slots; i++) {
+        if (!old[i]) continue;
+        uint64_t at = hash_of_entry(table, old[i] - 1);
+        while (lookup->slots[at & lookup->mask])
+            at++;
+        lookup->slots[at & lookup->mask] = old[i];
+    }
+    madvise(old, old_slots * sizeof *old, MADV_DONTNEED);
+}
+
 /* The slot of the entry that equals the `bytes` at entry, or the empty slot where it belongs. NULL: the look-up is
  * full. */
 static uint32_t *find_slot(enum mp_spool_table_id id, const void *entry, size_t bytes)
@@ -119,7 +160,7 @@ static uint32_t find_or_add(enum mp_spool_table_id id, const void *entry, uint32
     uint64_t count = atomic_load_explicit(&table_of(id)->count, memory_order_relaxed);
     memcpy((char *)mp_spool_entries(mp_session.header, id) + count * bytes, entry, bytes);
     publish(id, count + 1);
-    *slot = (uint32_t)count + 1;
+    fill_slot(id, slot, (uint32_t)count);
     return (uint32_t)count;
 }
 
@@ -172,7 +213,7 @@ uint32_t mp_table_string_locked(const char *text, size_t length)
     memcpy(strings + end, &stored, sizeof stored);
     memcpy(strings + end + sizeof stored, text, length);
     publish(MP_TABLE_STRINGS, end + bytes);
-    *slot = (uint32_t)(end / 4) + 1;
+    fill_slot(MP_TABLE_STRINGS, slot, (uint32_t)(end / 4));
     return (uint32_t)(end / 4);
 }
 

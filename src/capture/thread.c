@@ -91,6 +91,11 @@ static void claim_ring(struct mp_thread *thread)
     thread->last_time_ns = mp_clock_monotonic_ns();
 }
 
+struct mp_thread *mp_thread_present(void)
+{
+    return self;
+}
+
 struct mp_thread *mp_thread_self(void)
 {
     struct mp_thread *thread = self;

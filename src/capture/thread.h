@@ -28,6 +28,9 @@ struct mp_thread {
  * the session recording. */
 struct mp_thread *mp_thread_self(void);
 
+/* The same, if it was made before, whatever session it is of; else NULL. */
+struct mp_thread *mp_thread_present(void);
+
 /* Before the first mp_thread_self(): makes the key whose destructor retires the ring of an ending thread. */
 bool mp_thread_start(void);
 

@@ -205,13 +205,20 @@ static void tell(const struct mp_recording_summary *summary)
         mp_message("complete; 0 dropped.   Next: memprof report %s", path);
 }
 
+#define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
+
 /* Returns true where every recording is whole. */
 static bool tell_all(const struct mp_collector_result *result, bool quiet)
 {
     bool whole = true;
+    size_t told = 0, biggest = 0;
+    for (size_t i = 1; i < result->recordings.count; i++)
+        if (result->recordings.at[i].events > result->recordings.at[biggest].events) biggest = i;
     for (size_t i = 0; i < result->recordings.count; i++) {
         const struct mp_recording_summary *summary = &result->recordings.at[i];
-        whole &= !summary->failed && !summary->dropped;
+        bool is_whole = !summary->failed && !summary->dropped;
+        whole &= is_whole;
+        if (is_whole && i != biggest && told++ >= TOLD_MAX) continue;
         if (summary->failed)
             mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
                        "memprof recover",
@@ -219,6 +226,9 @@ static bool tell_all(const struct mp_collector_result *result, bool quiet)
         else if (!quiet)
             tell(summary);
     }
+    if (told > TOLD_MAX && !quiet)
+        mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", told - TOLD_MAX,
+                   result->recordings.count);
     if (result->refused) {
         whole = false;
         mp_message("%s%s", result->refusal.text,

@@ -1,30 +1,41 @@
 #include "cli/query.h"
 #include "output/page.h"
 
-static int write_page(struct mp_query *query, const char *path)
+static int write_page(struct mp_query *query, const char *view, const char *path)
 {
     struct mp_error error;
     struct mp_output_file output;
     int status = mp_output_open(path, mp_given(query->invocation, MP_OPT_FORCE), &output);
     if (status) return status;
     struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
-                                      .title = mp_path_short(query->view.path)};
+                                      .title = mp_path_short(query->view.path),
+                                      .view = view};
     bool written = !mp_page_write(query->model, &options, output.file, &error);
     if (!written) status = mp_message_error(&error);
     int closed = mp_output_close(&output, written);
     return status ? status : closed;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run(const struct mp_invocation *invocation, const char *command, const char *view)
 {
     struct mp_query query;
     const char *path = invocation->value[MP_OPT_OUTPUT];
     if (!path) {
-        mp_message("trace_plot needs -o FILE, as in memprof trace_plot %s -o trace.html", invocation->operands[0]);
+        mp_message("%s needs -o FILE, as in memprof %s %s -o page.html", command, command, invocation->operands[0]);
         return MP_EXIT_USAGE;
     }
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_end(&query, write_page(&query, path));
+    return status ? status : mp_query_end(&query, write_page(&query, view, path));
+}
+
+static int run_trace(const struct mp_invocation *invocation)
+{
+    return run(invocation, "trace_plot", NULL);
+}
+
+static int run_segments(const struct mp_invocation *invocation)
+{
+    return run(invocation, "segment_plot", "segments");
 }
 
 extern const struct mp_command mp_command_trace_plot;
@@ -38,5 +49,20 @@ const struct mp_command mp_command_trace_plot = {
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_TRACK},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_trace,
+};
+
+extern const struct mp_command mp_command_segment_plot;
+const struct mp_command mp_command_segment_plot = {
+    .name = "segment_plot",
+    .summary = "what lies where in memory, as one HTML page",
+    .usage = "FILE",
+    .about =
+        "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with the "
+        "blocks in it and the holes between them, at the peak or at any moment that is clicked.",
+    .example = "memprof segment_plot run.mp -o segments.html",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_TRACK},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_segments,
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "collect/recover.h"
+#include "exchange/load.h"
 
 #define ROWS_OF_TEXT 10
 
@@ -109,7 +110,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     int status = read_options(query, default_sort);
     if (status) return status;
     struct mp_error error;
-    if (mp_model_load(query->view.path, &query->model, &error)) {
+    if (mp_exchange_load(query->view.path, &query->model, &error)) {
         status = mp_message_error(&error);
         tell_of_spool(query->view.path);
         return status;

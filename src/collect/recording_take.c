@@ -75,9 +75,11 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     if (!status && missed.type) status = keep(recording, &missed, error);
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
-    if (!status && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN && event->bytes != MP_BYTES_UNKNOWN)
+    if (!status) {
+        bool known_bytes = event->bytes != MP_BYTES_UNKNOWN && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN;
         mp_ledger_check_total(ledger, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
-                              record->total_allocated);
+                              known_bytes ? record->total_allocated : MP_BYTES_UNKNOWN);
+    }
     return status;
 }
 

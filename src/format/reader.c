@@ -203,8 +203,10 @@ static enum mp_status decode_coverage(struct mp_reader *reader, struct mp_chunk 
     reader->ids.count = 0;
     status = decode_ids(reader, "sources", &coverage->source_count);
     if (!status) status = decode_ids(reader, "notes", &coverage->note_count);
+    if (!status) status = decode_ids(reader, "limits", &coverage->limit_count);
     coverage->sources = reader->ids.at;
     coverage->notes = coverage->note_count ? reader->ids.at + coverage->source_count : NULL;
+    coverage->limits = coverage->limit_count ? reader->ids.at + coverage->source_count + coverage->note_count : NULL;
     return status;
 }
 

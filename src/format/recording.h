@@ -63,7 +63,8 @@ struct mp_frame {
 };
 
 /* A stack is a path from a node to the root: node 0 is the empty stack, each other node adds one frame *inside*
- * (called by) its parent. The id of a stack is the id of its innermost node. A cut stack has MP_FRAME_CUT as a frame. */
+ * (called by) its parent. The id of a stack is the id of its innermost node. A cut stack has MP_FRAME_CUT as a frame.
+ */
 struct mp_stack_node {
     uint32_t parent;
     uint32_t frame;
@@ -82,14 +83,14 @@ struct mp_event {
     uint64_t time_ns;
     uint64_t address; /* alloc, free, resize */
     uint64_t bytes;   /* alloc, resize, oom, reserved; a free repeats its block's bytes, MP_BYTES_UNKNOWN if unknown */
-    uint64_t block;   /* alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
-                       * appearance, base blocks and blocks known only by their free included */
-    uint32_t stack;   /* alloc, oom, mark; free where free stacks are recorded */
-    uint32_t name;    /* region_begin, region_end, mark, step: a string id, 0 where unnamed */
+    uint64_t block; /* alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
+                     * appearance, base blocks and blocks known only by their free included */
+    uint32_t stack; /* alloc, oom, mark; free where free stacks are recorded */
+    uint32_t name;  /* region_begin, region_end, mark, step: a string id, 0 where unnamed */
     uint32_t thread;
-    uint16_t track;   /* alloc, free, resize, oom, reserved */
-    uint8_t type;     /* enum mp_event_type */
-    uint8_t kind;     /* enum mp_kind: alloc */
+    uint16_t track; /* alloc, free, resize, oom, reserved */
+    uint8_t type;   /* enum mp_event_type */
+    uint8_t kind;   /* enum mp_kind: alloc */
 };
 
 /* A block that was live when a chunk of type base was written. */
@@ -116,12 +117,14 @@ struct mp_ring_mark {
 
 /* Coverage. Written again and again, the last one counts. */
 struct mp_coverage {
-    uint64_t events, dropped; /* kept in this file; lost because a ring was full */
+    uint64_t events, dropped;                    /* kept in this file; lost because a ring was full */
     uint64_t truncated_stacks, unmatched_stacks; /* cut at the depth limit; Python and native frames did not pair */
     uint64_t totals_checked, totals_wrong;       /* the allocator's own totals against ours */
     uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address still live */
     uint32_t *sources, source_count;             /* string ids: "torch", "c-api", ... */
     uint32_t *notes, note_count;                 /* string ids: sentences */
+    uint32_t *limits, limit_count; /* string ids: sentences: what is missing because of a limit that was set (a ring, a
+                                    * schedule). Such a recording is not complete, and not damaged either */
 };
 
 /* How the process ended. */
@@ -130,7 +133,7 @@ struct mp_exit {
     bool by_signal;
     uint32_t status; /* exit status or signal number */
     uint64_t time_ns;
-    uint32_t text;   /* string id: "exit 0", "killed by SIGKILL", "replaced by exec", "collector was killed" */
+    uint32_t text; /* string id: "exit 0", "killed by SIGKILL", "replaced by exec", "collector was killed" */
 };
 
 #endif

@@ -278,6 +278,7 @@ enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_cove
     if (!status) status = add_rows(writer, mp_table_of(MP_CHUNK_COVERAGE), coverage, 1, 0, error);
     if (!status) status = add_ids(writer, "sources", coverage->sources, coverage->source_count, error);
     if (!status) status = add_ids(writer, "notes", coverage->notes, coverage->note_count, error);
+    if (!status) status = add_ids(writer, "limits", coverage->limits, coverage->limit_count, error);
     struct mp_chunk_meta meta = {.count = 1};
     return status ? status : emit(writer, MP_CHUNK_COVERAGE, &meta, error);
 }

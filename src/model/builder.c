@@ -180,9 +180,12 @@ static bool add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
     struct mp_coverage next = *chunk->coverage;
     next.sources = b->model->coverage.sources;
     next.notes = b->model->coverage.notes;
+    next.limits = b->model->coverage.limits;
     if (!copy_ids(b, &next.sources, chunk->coverage->sources, next.source_count)) return false;
     b->model->coverage.sources = next.sources;
     if (!copy_ids(b, &next.notes, chunk->coverage->notes, next.note_count)) return false;
+    b->model->coverage.notes = next.notes;
+    if (!copy_ids(b, &next.limits, chunk->coverage->limits, next.limit_count)) return false;
     b->model->coverage = next;
     return true;
 }

@@ -35,6 +35,7 @@ void mp_model_free(struct mp_model *model)
     free(model->blocks.kind);
     free(model->coverage.sources);
     free(model->coverage.notes);
+    free(model->coverage.limits);
     free(model);
 }
 

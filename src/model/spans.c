@@ -34,12 +34,13 @@ bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name,
 
 bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
 {
+    static const char profiler[] = "ProfilerStep#"; /* how PyTorch's profiler names its steps */
     steps->count = 0;
-    steps->source = "api";
-    if (!find_marked(model, MP_EVENT_STEP, "", steps)) return false;
-    if (steps->count) return true;
     steps->source = "torch";
-    return find_marked(model, MP_EVENT_REGION_BEGIN, "ProfilerStep#", steps);
+    if (!find_marked(model, MP_EVENT_STEP, "", steps)) return false;
+    if (!steps->count) return find_marked(model, MP_EVENT_REGION_BEGIN, profiler, steps);
+    if (strncmp(mp_model_text(model, steps->at[0].name), profiler, sizeof profiler - 1)) steps->source = "api";
+    return true;
 }
 
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)

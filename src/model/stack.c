@@ -7,7 +7,8 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
     return id ? mp_model_text(model, id) : NULL;
 }
 
-/* Names in angle brackets are code that was made up (<frozen importlib>, <eval_with_key>), but for what was typed. */
+/* Names in angle brackets are code that was made up (<frozen importlib>, <eval_with_key>), but for what was typed.
+ * PyTorch's profiler leaves out the folder in which a package lies: its own is known by its name. */
 static bool is_user_file(const char *file)
 {
     static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3",
@@ -17,7 +18,7 @@ static bool is_user_file(const char *file)
         if (!strncmp(file, typed[i], strlen(typed[i]))) return true;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(file, others[i])) return false;
-    return *file != '<';
+    return *file != '<' && strncmp(file, "torch/", strlen("torch/"));
 }
 
 static bool push_frame(const struct mp_model *model, const struct mp_model_frame *frame, struct mp_stack_lines *lines)
@@ -66,8 +67,10 @@ const char *mp_path_short(const char *path)
 bool mp_stack_is_allocator(const struct mp_stack_line *line)
 {
     static const char *const modules[] = {"libmemprof", "libc10", "libc.so", "libc-2", "libstdc++"};
+    static const char *const functions[] = {"memprof_", "aten::empty", "aten::new_empty", "aten::resize_"};
     if (line->language != MP_NATIVE) return false;
-    if (line->function && !strncmp(line->function, "memprof_", strlen("memprof_"))) return true;
+    for (size_t i = 0; line->function && i < sizeof functions / sizeof *functions; i++)
+        if (!strncmp(line->function, functions[i], strlen(functions[i]))) return true;
     if (!line->module) return false;
     const char *name = mp_path_short(line->module);
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
@@ -87,6 +90,13 @@ const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines
         if (!native && line->language == MP_NATIVE && line->function && !mp_stack_is_allocator(line)) native = line;
     }
     return python ? python : native ? native : any;
+}
+
+const char *mp_stack_library(const struct mp_stack_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        if (lines->at[i].module && !mp_stack_is_allocator(&lines->at[i])) return lines->at[i].module;
+    return NULL;
 }
 
 void mp_stack_lines_free(struct mp_stack_lines *lines)

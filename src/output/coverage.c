@@ -75,6 +75,8 @@ static void put_notes(const struct note_sink *sink, const struct mp_model *model
     put_counted(sink, coverage->totals_wrong, "times the allocator's own total differed from this recording's: %s");
     put_counted(sink, coverage->truncated_stacks, "stacks cut at the depth limit: %s");
     put_counted(sink, coverage->unmatched_stacks, "stacks in which Python and native frames could not be paired: %s");
+    for (uint32_t i = 0; i < coverage->limit_count; i++)
+        put_note(sink, mp_model_text(model, coverage->limits[i]));
     for (uint32_t i = 0; i < coverage->note_count; i++)
         put_note(sink, mp_model_text(model, coverage->notes[i]));
 }
@@ -83,7 +85,7 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
 {
     const struct mp_coverage *coverage = &model->coverage;
     mp_json_object(json, "coverage");
-    mp_json_bool(json, "complete", !mp_model_incomplete(model));
+    mp_json_bool(json, "complete", !mp_model_incomplete(model) && !coverage->limit_count);
     mp_json_number(json, "events", model->events.count);
     mp_json_number(json, "dropped", coverage->dropped);
     mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
@@ -113,6 +115,8 @@ void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
     if (missing.size)
         mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s events)\n", (int)missing.size, (const char *)missing.data,
                     events);
+    else if (model->coverage.limit_count)
+        mp_text_put(text, MP_BOLD, "PARTIAL: %s events, none dropped; the recording had limits\n", events);
     else
         mp_text_put(text, MP_DIM, "complete: %s events, none dropped\n", events);
     mp_buffer_free(&missing);

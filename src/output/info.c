@@ -4,15 +4,8 @@
 #include "analysis/samples.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "model/spans.h"
 #include "output/reports.h"
-
-static uint64_t count_steps(const struct mp_model *model)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < model->noted.count; i++)
-        count += model->events.type[model->noted.at[i]] == MP_EVENT_STEP;
-    return count;
-}
 
 static uint64_t base_bytes(const struct mp_model_track_sum *sum)
 {
@@ -52,15 +45,24 @@ static const char *device_of(const struct mp_model *model, uint32_t text)
     return text ? mp_model_text(model, text) : NULL;
 }
 
+/* An imported file does not say of what process it is. */
+static uint64_t known_or_none(uint64_t number)
+{
+    return number ? number : MP_BYTES_UNKNOWN;
+}
+
 static void process_json(struct mp_json *json, const struct mp_model *model)
 {
     struct mp_buffer command = {0};
     command_text(&command, model);
     mp_json_object(json, "process");
-    mp_json_number(json, "pid", model->start.pid);
-    mp_json_bytes_of_text(json, "command", (const char *)command.data, command.size);
-    mp_json_text(json, "host", model->start.host);
-    mp_json_number(json, "start_unix_ns", model->start.realtime_ns);
+    mp_json_known(json, "pid", known_or_none(model->start.pid));
+    if (command.size)
+        mp_json_bytes_of_text(json, "command", (const char *)command.data, command.size);
+    else
+        mp_json_null(json, "command");
+    mp_json_text(json, "host", *model->start.host ? model->start.host : NULL);
+    mp_json_known(json, "start_unix_ns", known_or_none(model->start.realtime_ns));
     mp_json_number(json, "duration_ns", model->duration_ns);
     mp_json_text(json, "exit", how_it_ended(model));
     mp_json_end_object(json);
@@ -131,14 +133,16 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_end_array(json);
     tracks_json(json, model);
     samples_json(json, model);
-    uint64_t steps = count_steps(model);
+    struct mp_steps steps = {0};
+    if (!mp_steps_find(model, &steps)) json->out->failed = true;
     mp_json_number(json, "stacks", count_stacks(model));
     mp_json_object(json, "steps");
-    mp_json_number(json, "count", steps);
-    mp_json_text(json, "source", steps ? "api" : "none");
+    mp_json_number(json, "count", steps.count);
+    mp_json_text(json, "source", mp_steps_source(&steps));
     mp_json_end_object(json);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
+    mp_steps_free(&steps);
 }
 
 static void put_row(struct mp_table *table, const char *name, const char *value)
@@ -148,29 +152,48 @@ static void put_row(struct mp_table *table, const char *name, const char *value)
     mp_table_end_row(table);
 }
 
+static void process_text(struct mp_buffer *out, const struct mp_model *model)
+{
+    char number[MP_UNIT_TEXT], when[32] = "?";
+    time_t seconds = (time_t)(model->start.realtime_ns / MP_NS_PER_SECOND);
+    struct tm moment;
+    if (seconds && gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
+    mp_format_duration(number, model->duration_ns);
+    if (!model->start.pid && !model->start.realtime_ns) {
+        mp_buffer_append_text(out, "one moment: the file has no times");
+        return;
+    }
+    if (!model->start.pid) {
+        mp_buffer_printf(out, "%s from %s", number, when);
+        return;
+    }
+    const char *host = model->start.host;
+    mp_buffer_printf(out, "%u%s%s, started %s, ran %s", model->start.pid, *host ? " on " : "", host, when, number);
+    const char *end = how_it_ended(model);
+    mp_buffer_printf(out, ", %s", end ? end : "end not seen");
+}
+
 static void process_table(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_table table;
     struct mp_buffer value = {0};
-    char number[MP_UNIT_TEXT], when[32] = "?";
-    time_t seconds = (time_t)(model->start.realtime_ns / MP_NS_PER_SECOND);
-    struct tm moment;
-    if (gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
+    struct mp_steps steps = {0};
+    char number[MP_UNIT_TEXT];
     mp_table_start(&table, "ll");
     command_text(&value, model);
+    bool has_command = value.size;
     mp_buffer_append(&value, "", 1);
-    if (!value.failed) put_row(&table, "command", (const char *)value.data);
+    if (has_command && !value.failed) put_row(&table, "command", (const char *)value.data);
     mp_buffer_clear(&value);
-    mp_buffer_printf(&value, "%u on %s, started %s, ran %s", model->start.pid, model->start.host, when,
-                     mp_format_duration(number, model->duration_ns));
-    const char *end = how_it_ended(model);
-    mp_buffer_printf(&value, ", %s", end ? end : "end not seen");
+    process_text(&value, model);
     mp_buffer_append(&value, "", 1);
-    if (!value.failed) put_row(&table, "process", (const char *)value.data);
+    if (!value.failed) put_row(&table, model->start.pid ? "process" : "covers", (const char *)value.data);
     mp_buffer_clear(&value);
     mp_buffer_printf(&value, "%s events", mp_format_count(number, model->events.count));
     mp_buffer_printf(&value, ", %s stacks", mp_format_count(number, count_stacks(model)));
-    mp_buffer_printf(&value, ", %s steps", mp_format_count(number, count_steps(model)));
+    if (!mp_steps_find(model, &steps)) value.failed = true;
+    mp_buffer_printf(&value, ", %s steps", mp_format_count(number, steps.count));
+    mp_steps_free(&steps);
     for (uint32_t i = 0; i < model->coverage.source_count; i++)
         mp_buffer_printf(&value, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));
     mp_buffer_append(&value, "", 1);

@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/growth.h"
 #include "base/map.h"
 #include "base/varint.h"
+#include "model/spans.h"
+#include "model/track.h"
 #include "output/page_stacks.h"
 
 /* Recordings with more events than this have their times in microseconds: nanoseconds would be most of the page, and
@@ -12,9 +15,9 @@
 #define EXACT_TIMES     100000
 #define COARSE_NS       1000
 #define ADDRESS_LIMIT   (UINT64_C(1) << 53) /* what a number in the page can hold */
-#define COLUMNS_A_TRACK 10
+#define COLUMNS_A_TRACK 11
 #define NOTE_COLUMNS    7
-#define STACK_COLUMNS   12
+#define STACK_COLUMNS   13
 
 enum page_op { OP_ALLOC = 0, OP_FREE = 1 };
 
@@ -27,10 +30,11 @@ struct runs {
 struct track_columns {
     struct mp_page_track count;
     uint64_t frees, resizes, last_resized;
+    uint64_t last_note; /* events when the latest note was met */
     uint64_t last_time; /* in units */
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
-    struct mp_buffer op, free, time, size, site, reuse, address, resized;
+    struct mp_buffer op, free, time, size, site, reuse, address, resized, note;
     struct runs thread, kind;
 };
 
@@ -189,6 +193,11 @@ static void add_note(struct maker *make, size_t event)
     mp_varint_append(&to->name, mp_page_stacks_string(&make->stacks, note->name));
     mp_varint_append(&to->bytes, has_bytes && note->bytes != MP_BYTES_UNKNOWN ? note->bytes : 0);
     mp_varint_append(&to->site, has_stack ? mp_page_stacks_site(&make->stacks, note->stack) + UINT64_C(1) : 0);
+    for (size_t i = 0; i < make->model->tracks.count; i++) {
+        struct track_columns *at = &make->tracks[i];
+        mp_varint_append(&at->note, at->count.events - at->last_note);
+        at->last_note = at->count.events;
+    }
     to->count++;
 }
 
@@ -247,7 +256,7 @@ static enum mp_status add_columns(struct mp_page_data *data, const char *prefix,
     return MP_OK;
 }
 
-static void track_rows(struct track_columns *track, struct column_row rows[COLUMNS_A_TRACK])
+static void track_rows(struct track_columns *track, uint64_t notes, struct column_row rows[COLUMNS_A_TRACK])
 {
     uint64_t events = track->count.events, blocks = track->count.blocks;
     const struct column_row made[COLUMNS_A_TRACK] = {
@@ -261,6 +270,7 @@ static void track_rows(struct track_columns *track, struct column_row rows[COLUM
         {"thread", &track->thread.to, track->thread.count},
         {"kind", &track->kind.to, track->kind.count},
         {"resized", &track->resized, track->resizes},
+        {"note", &track->note, notes},
     };
     memcpy(rows, made, sizeof made);
 }
@@ -282,6 +292,7 @@ static void stack_rows(struct maker *make, struct column_row rows[STACK_COLUMNS]
     const struct column_row made[STACK_COLUMNS] = {
         {"site", &tree->site, make->stacks.sites.count},
         {"headline", &tree->headline, make->stacks.sites.count},
+        {"library", &tree->library, make->stacks.sites.count},
         {"parent", &tree->parent, tree->nodes},
         {"frame", &tree->frame, tree->nodes},
         {"language", &tree->language, tree->frames},
@@ -307,7 +318,7 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         if (!mp_vec_push(&make->data->tracks, track->count)) return no_memory(error);
         runs_end(&track->thread);
         runs_end(&track->kind);
-        track_rows(track, rows);
+        track_rows(track, make->notes.count, rows);
         status = add_columns(make->data, prefix, rows, COLUMNS_A_TRACK, error);
     }
     note_rows(&make->notes, rows);
@@ -329,7 +340,7 @@ static void maker_free(struct maker *make)
 {
     struct column_row rows[STACK_COLUMNS];
     for (size_t i = 0; make->tracks && i < make->model->tracks.count; i++) {
-        track_rows(&make->tracks[i], rows);
+        track_rows(&make->tracks[i], 0, rows);
         free_rows(rows, COLUMNS_A_TRACK);
         mp_map_free(&make->tracks[i].latest);
     }
@@ -344,6 +355,24 @@ static void maker_free(struct maker *make)
     free(make->local);
 }
 
+static void note_growth_moment(struct maker *make)
+{
+    for (size_t i = 0; i < make->model->tracks.count; i++)
+        make->tracks[i].count.growth_events = make->tracks[i].count.events;
+}
+
+/* Where `memprof leaks` looks. */
+static enum mp_status find_growth(struct maker *make, struct mp_error *error)
+{
+    const struct mp_model *model = make->model;
+    struct mp_steps steps = {0};
+    struct mp_window window = {.last = (uint32_t)model->events.count, .to_ns = model->duration_ns, .whole = true};
+    bool done = mp_steps_find(model, &steps) &&
+                mp_growth_moment(model, MP_TRACK_NONE, &window, &steps, NULL, &make->data->growth_moment);
+    mp_steps_free(&steps);
+    return done ? MP_OK : no_memory(error);
+}
+
 /* Events first: they say which sites and strings the tables must hold. */
 static enum mp_status make_all(struct maker *make, struct mp_error *error)
 {
@@ -352,10 +381,13 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     make->local = calloc(model->blocks.count + 1, sizeof *make->local);
     if (!make->tracks || !make->local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
+    if (!status) status = find_growth(make, error);
     if (status) return status;
     add_base(make);
-    for (size_t i = 0; i < model->events.count; i++)
+    for (size_t i = 0; i < model->events.count; i++) {
         add_event(make, i);
+        if (i + 1 == make->data->growth_moment) note_growth_moment(make);
+    }
     if (make->failed) return no_memory(error);
     status = mp_page_stacks_columns(&make->stacks, &make->tree, error);
     return status ? status : pack_all(make, error);

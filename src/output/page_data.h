@@ -18,14 +18,16 @@ struct mp_page_column {
 
 /* What a track's columns hold. */
 struct mp_page_track {
-    uint64_t events;      /* of blocks; a resize counts two */
-    uint64_t blocks;      /* a block that is resized counts once for each of its sizes */
-    uint64_t base_blocks; /* the first ones */
+    uint64_t events;        /* of blocks; a resize counts two */
+    uint64_t blocks;        /* a block that is resized counts once for each of its sizes */
+    uint64_t base_blocks;   /* the first ones */
+    uint64_t growth_events; /* that had happened at the moment that tells most of growth (analysis/growth.h) */
 };
 
 struct mp_page_data {
     uint64_t time_unit_ns;
     unsigned address_shift;
+    uint32_t growth_moment;              /* a number of events of the model */
     MP_VEC(struct mp_page_track) tracks; /* one per track of the model */
     MP_VEC(struct mp_page_column) columns;
 };

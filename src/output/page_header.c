@@ -1,5 +1,6 @@
 #include "output/page_header.h"
 
+#include "analysis/growth.h"
 #include "base/clock.h"
 #include "model/track.h"
 #include "output/reports.h"
@@ -35,6 +36,7 @@ static void put_track(struct mp_json *json, const struct mp_model *model, const 
     mp_json_number(json, "events", counts->events);
     mp_json_number(json, "blocks", counts->blocks);
     mp_json_number(json, "base_blocks", counts->base_blocks);
+    mp_json_number(json, "growth_events", counts->growth_events);
     mp_json_end_object(json);
 }
 
@@ -58,6 +60,17 @@ static void put_process(struct mp_json *json, const struct mp_model *model)
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
+}
+
+/* How births are told apart where there are no steps, as mp_birth_period() does. */
+static void put_periods(struct mp_json *json, const struct mp_model *model)
+{
+    size_t count = model->events.count;
+    uint64_t first = count ? model->events.time_ns[0] : 0, last = count ? model->events.time_ns[count - 1] : 0;
+    mp_json_object(json, "births");
+    mp_json_number(json, "first_ns", first);
+    mp_json_number(json, "part_ns", (last - first) / MP_TIME_PARTS + 1);
+    mp_json_end_object(json);
 }
 
 static void put_data(struct mp_json *json, const struct mp_page_data *data)
@@ -119,6 +132,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
     for (size_t i = 0; i < model->tracks.count; i++)
         put_track(&json, model, data, i);
     mp_json_end_array(&json);
+    put_periods(&json, model);
     put_data(&json, data);
     mp_json_end_object(&json);
     append_for_script(to, &text);

@@ -122,6 +122,16 @@ static void write_nodes(struct mp_page_stacks *stacks, uint32_t *node_of_stack, 
     }
 }
 
+/* The page's string + 1 of a library that a line of a stack names; texts of modules are each there once. */
+static uint64_t library_string(struct mp_page_stacks *stacks, const char *library)
+{
+    const struct mp_model *model = stacks->model;
+    for (size_t i = 0; library && i < model->modules.count; i++)
+        if (mp_model_text(model, model->modules.at[i].path) == library)
+            return mp_page_stacks_string(stacks, model->modules.at[i].path) + UINT64_C(1);
+    return 0;
+}
+
 static void write_sites(struct mp_page_stacks *stacks, const uint32_t *node_of_stack, struct mp_stack_lines *lines,
                         struct mp_page_stack_columns *columns)
 {
@@ -134,6 +144,7 @@ static void write_sites(struct mp_page_stacks *stacks, const uint32_t *node_of_s
         const struct mp_stack_line *headline = mp_stack_headline(lines);
         mp_varint_append(&columns->site, node_of_stack[stack]);
         mp_varint_append(&columns->headline, headline ? (uint64_t)(headline - lines->at) + 1 : 0);
+        mp_varint_append(&columns->library, library_string(stacks, mp_stack_library(lines)));
     }
 }
 

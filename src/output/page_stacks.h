@@ -23,6 +23,7 @@ struct mp_page_stacks {
 struct mp_page_stack_columns {
     struct mp_buffer site;     /* node of each site */
     struct mp_buffer headline; /* by site: which line of its stack names it, counted from 1; 0: none */
+    struct mp_buffer library;  /* by site: string + 1 of the shared object that allocated; 0: unknown */
     struct mp_buffer parent;   /* by node, from 1: how far back its parent is */
     struct mp_buffer frame;    /* by node, from 1: frame + 1, or 0 where the stack was cut */
     struct mp_buffer language; /* by frame, one byte: enum mp_language */

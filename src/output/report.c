@@ -60,7 +60,7 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
     }
     mp_text_put(text, MP_PLAIN, "   ");
     mp_text_clean(text->out, model->start.host);
-    mp_text_put(text, MP_PLAIN, ", %s", mp_format_duration(number, model->duration_ns));
+    mp_text_put(text, MP_PLAIN, "%s%s", *model->start.host ? ", " : "", mp_format_duration(number, model->duration_ns));
     if (story->leaks->step_count)
         mp_text_put(text, MP_PLAIN, ", %s steps (%s)", mp_format_count(number, story->leaks->step_count),
                     story->leaks->step_source);
@@ -69,7 +69,10 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
         mp_text_put(text, MP_PLAIN, ", ");
         mp_text_clean(text->out, mp_model_text(model, model->how.text));
     }
-    mp_text_put(text, MP_PLAIN, "   %s\n", mp_model_incomplete(model) ? "INCOMPLETE" : "complete");
+    mp_text_put(text, MP_PLAIN, "   %s\n",
+                mp_model_incomplete(model)    ? "INCOMPLETE"
+                : model->coverage.limit_count ? "partial"
+                                              : "complete");
 }
 
 /* "model.py:88 attention ← train.py:58 train_step": the headline and the user's line that called it. */

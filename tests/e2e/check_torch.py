@@ -80,6 +80,18 @@ class Torch(harness.TestCase):
         first_row = harness.memprof("leaks", snapshot).stdout.split("\n\n")[1].splitlines()[1]
         self.assertIn("leak.py:", first_row)
 
+    def test_totals_agree_also_when_everything_is_freed(self):
+        script = self.folder / "empties.py"
+        script.write_text("import torch\n"
+                          "for _ in range(50):\n"
+                          "    kept = [torch.empty(16) for _ in range(100)]\n"
+                          "    kept.clear()\n")
+        snapshot, counts, _ = self.record(PYTHON, script)
+        self.check_against(snapshot, counts)
+        coverage = harness.answer("info", snapshot)["coverage"]
+        self.assertEqual(coverage["totals_wrong"], 0)
+        self.assertGreater(coverage["totals_checked"], 9000)
+
     def test_the_mended_leak_is_clean(self):
         snapshot, _, _ = self.record(PYTHON, EXAMPLES / "leak.py", "--fixed")
         self.assertEqual(harness.answer("leaks", snapshot)["verdict"], "clean")

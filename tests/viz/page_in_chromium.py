@@ -29,7 +29,7 @@ if not CHROMIUM or not CHROMEDRIVER:
 
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND",
-         "--window-size=1500,900"]
+         "--window-size=1500,1200"]
 MAKE_PAGE = os.path.abspath("tests/viz/make_page")
 GEOMETRY = """
 const { page } = window.memprof, t = page.timeline, box = document.getElementById('over').getBoundingClientRect();
@@ -174,8 +174,8 @@ class PageTest(unittest.TestCase):
     def test_names_cannot_break_out(self):
         self.open()
         self.assertNotEqual(self.driver.title, "broken")
-        self.assertIn("</script><script>document.title='broken'</script><!--", self.text("#sites"))
-        self.assertIn("<b>&amp;.py:100", self.text("#sites"))
+        self.assertIn("</script><script>document.title='broken'</script><!--", self.text(".view.sites"))
+        self.assertIn("<b>&amp;.py:100", self.text(".view.sites"))
 
     def test_draws_every_site(self):
         self.open()
@@ -292,7 +292,7 @@ class PageTest(unittest.TestCase):
         for block in live:
             name = next(name for name in block["stack"] if name and ("made_" in name or "<" in name))
             by_name[name] = by_name.get(name, 0) + block["bytes"]
-        rows = self.js("""return [...document.querySelectorAll('#sites-body tr')].map((row) =>
+        rows = self.js("""return [...document.querySelectorAll('.view.sites tbody tr:not(.space)')].map((row) =>
             [row.querySelector('.link').textContent, row.cells[0].textContent, row.cells[2].textContent])""")
         self.assertEqual(sorted(row[0] for row in rows), sorted(by_name))
         name, size, _ = rows[0]
@@ -300,7 +300,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(size, f"{by_name[name] / 2**20:.{1 if by_name[name] >= 9.995 * 2**20 else 2}f} MiB")
         picture = "return document.getElementById('picture').toDataURL()"
         before = self.js(picture)
-        self.driver.find_element(By.CSS_SELECTOR, "#sites-body .link").click()
+        self.driver.find_element(By.CSS_SELECTOR, ".view.sites tbody .link").click()
         self.settle()
         self.assertGreaterEqual(self.state()["site"], 0)
         self.assertNotEqual(self.js(picture), before)

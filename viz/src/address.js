@@ -1,22 +1,47 @@
-// The page's address holds what is shown, so that copying it gives a link: #track=cpu/torch&t=START-END&y=..&b=BLOCK&s=SITE
+// The page's address holds what is shown, so that copying it gives a link: #track=cpu/torch&t=START-END&b=BLOCK&v=flame
 // Times are in nanoseconds, bytes in bytes.
+
+import { FRAMES } from "./data/flame.js";
+import { GROUPS } from "./data/group.js";
+import { MEASURES, SCOPES } from "./data/scope.js";
+import { COLOURS } from "./draw/colour_by.js";
+
+// By id, as views/pane.js has them.
+const VIEWS = { flame: 1, sites: 1, steps: 1, growth: 1, segments: 1, summary: 1 };
+
+/** What is one of a few words: its name in the state and in the address, the words, and the one that need not be said. */
+const WORDS = [
+  ["view", "v", VIEWS, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"], ["group", "g", GROUPS, "stack"],
+  ["measure", "m", MEASURES, "bytes"], ["frames", "f", FRAMES, "user"],
+];
+
+/** What is shown where the address says nothing. */
+export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false, query: "" };
 
 export function readAddress(hash, recording) {
   const values = new URLSearchParams(hash.replace(/^#/, ""));
   const out = {};
   const track = recording.header.tracks.findIndex((info) => info.id === values.get("track"));
   if (track >= 0) out.track = track;
-  const window = pair(values.get("t"));
-  if (window) {
-    out.start = window[0] / recording.timeUnit;
-    out.end = window[1] / recording.timeUnit;
-  }
+  const times = (name) => pair(values.get(name))?.map((ns) => ns / recording.timeUnit);
+  const shown = times("t");
+  if (shown) [out.start, out.end] = shown;
+  const window = times("w");
+  if (window) out.window = window;
   const bytes = pair(values.get("y"));
   if (bytes) [out.low, out.high] = bytes;
   const block = whole(values.get("b"));
   if (block !== null) out.pinned = block;
+  const moment = whole(values.get("at"));
+  if (moment !== null) out.moment = moment - 1;
   const site = whole(values.get("s"));
   if (site !== null && site < recording.stacks.count) out.site = site;
+  for (const [key, name, words] of WORDS) {
+    const value = values.get(name);
+    if (value !== null && Object.hasOwn(words, value)) out[key] = value;
+  }
+  if (values.has("i")) out.inverted = true;
+  if (values.get("q")) out.query = values.get("q");
   return out;
 }
 
@@ -30,12 +55,16 @@ function whole(text) {
 }
 
 export function writeAddress(state, recording) {
-  const parts = ["track=" + recording.header.tracks[state.track].id];
-  if (state.start > 0 || state.end < recording.duration) {
-    parts.push(`t=${Math.round(state.start * recording.timeUnit)}-${Math.round(state.end * recording.timeUnit)}`);
-  }
+  const parts = ["track=" + encodeURIComponent(recording.header.tracks[state.track].id).replaceAll("%3A", ":").replaceAll("%2F", "/")];
+  const times = (from, to) => `${Math.round(from * recording.timeUnit)}-${Math.round(to * recording.timeUnit)}`;
+  if (state.start > 0 || state.end < recording.duration) parts.push("t=" + times(state.start, state.end));
+  if (state.window) parts.push("w=" + times(...state.window));
   if (state.high !== null) parts.push(`y=${Math.round(state.low)}-${Math.round(state.high)}`);
   if (state.pinned >= 0) parts.push("b=" + state.pinned);
+  if (state.moment >= -1) parts.push("at=" + (state.moment + 1));
   if (state.site >= 0) parts.push("s=" + state.site);
+  for (const [key, name, , usual] of WORDS) if (state[key] !== usual) parts.push(`${name}=${state[key]}`);
+  if (state.inverted) parts.push("i");
+  if (state.query) parts.push("q=" + encodeURIComponent(state.query));
   return "#" + parts.join("&");
 }

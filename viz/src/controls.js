@@ -1,9 +1,11 @@
 // Pointer and keyboard: what each does to the state.
 
+import { SCOPES } from "./data/scope.js";
 import { byId } from "./dom.js";
 
 const ZOOM_STEP = 1.3;
 const PAN_STEP = 0.12;
+export const NO_MOMENT = -2;
 const CLICK_SLOP = 4; // pixels that a click may wander
 
 export class Controls {
@@ -83,7 +85,52 @@ export class Controls {
   }
 
   clear() {
-    this.store.set({ pinned: -1, site: -1, hover: -1 });
+    this.store.set({ pinned: -1, site: -1, hover: -1, window: null, moment: NO_MOMENT, of: "peak" });
+  }
+
+  /** Selects a window of time, which every view follows; its fullest moment where they were not at a window before. */
+  select(from, to) {
+    const { duration } = this.recording;
+    const window = [Math.max(Math.min(from, to), 0), Math.min(Math.max(from, to), duration)];
+    const { of } = this.store.state;
+    this.store.set({ window, of: SCOPES[of].needs === "window" ? of : "window" });
+  }
+
+  /** Shows a span of time with some room around it, selected. */
+  goToSpan(start, end) {
+    this.select(start, end);
+    const margin = Math.max(end - start, this.recording.duration / 200);
+    this.moveTo(start - margin, end + margin);
+  }
+
+  /** Pins a block, and moves the window to it where it is not in sight. */
+  pin(id) {
+    const { track } = this.timeline;
+    const { start, end } = this.store.state;
+    const birth = Math.max(track.birthTime(id), 0);
+    const death = Math.min(track.deathTime(id), this.recording.duration);
+    if (death < start || birth > end) this.moveTo((birth + death - end + start) / 2, (birth + death + end - start) / 2);
+    this.store.set({ pinned: id });
+  }
+
+  /** The next or previous block of the pinned one's site. */
+  sameSite(step) {
+    const { pinned } = this.store.state;
+    if (pinned < 0) return;
+    const { site, count } = this.timeline.track.blocks;
+    for (let id = pinned + step; id >= 0 && id < count; id += step) {
+      if (site[id] === site[pinned]) {
+        this.pin(id);
+        return;
+      }
+    }
+  }
+
+  /** The moment at which the pinned block was allocated. */
+  momentOfBirth() {
+    const { pinned } = this.store.state;
+    if (pinned < 0) return;
+    this.store.set({ moment: this.timeline.track.blocks.birth[pinned], of: "moment", window: null });
   }
 
   wheel(event) {
@@ -102,6 +149,8 @@ export class Controls {
     const { start, end } = this.store.state;
     const [low, high] = this.timeline.range();
     const zoomed = this.store.state.high !== null;
+    const from = this.timeline.timeAt(x);
+    const selects = event.shiftKey || this.timeline.onAxis(y);
     let moved = false;
     this.dragging = true;
     this.over.setPointerCapture(event.pointerId);
@@ -110,6 +159,10 @@ export class Controls {
       if (!moved && Math.hypot(dx, dy) < CLICK_SLOP) return;
       moved = true;
       this.tip.hide();
+      if (selects) {
+        this.select(from, this.timeline.timeAt(x + dx));
+        return;
+      }
       const shift = dx / this.timeline.width * (end - start);
       this.moveTo(start - shift, end - shift);
       const rise = dy / this.timeline.height * (high - low);
@@ -127,8 +180,9 @@ export class Controls {
 
   click(x, y) {
     const id = this.timeline.pick(x, y);
+    if (!this.timeline.inside(x, y)) return;
     this.moment = this.timeline.stateUnder(x);
-    this.store.set({ pinned: id === this.store.state.pinned ? -1 : id });
+    this.store.set({ pinned: id === this.store.state.pinned ? -1 : id, moment: this.moment, window: null, of: "moment" });
   }
 
   /** A block fills the window with its life; empty ground shows everything. */
@@ -174,6 +228,11 @@ export class Controls {
     }
   }
 
+  nextColour() {
+    const names = [...byId("colour").options].map((option) => option.value);
+    this.store.set({ colour: names[(names.indexOf(this.store.state.colour) + 1) % names.length] });
+  }
+
   /** A state in which the block lives: the one clicked last, else one in the middle of its life. */
   momentOf(id) {
     const { track } = this.timeline;
@@ -199,7 +258,11 @@ export class Controls {
       ArrowLeft: () => this.panTime(-PAN_STEP), ArrowRight: () => this.panTime(PAN_STEP),
       ArrowUp: () => this.stepBlock(1), ArrowDown: () => this.stepBlock(-1),
       f: () => this.fit(), p: () => this.goToPeak(), Escape: () => this.clear(), "?": () => help.showModal(),
+      ".": () => this.sameSite(1), ",": () => this.sameSite(-1), m: () => this.momentOfBirth(),
+      x: () => this.select(this.store.state.start, this.store.state.end), c: () => this.nextColour(),
+      "/": () => byId("search").select(), n: () => this.search.next(1), N: () => this.search.next(-1),
     };
+    for (let i = 1; i <= 6; i++) actions[i] = () => this.pane.choose(i - 1);
     const action = actions[event.key] ?? (event.shiftKey ? undefined : actions[event.key.toLowerCase()]);
     const scrolls = event.key.startsWith("Arrow") && event.target !== document.body && event.target !== this.over;
     if (!action || scrolls) return;

@@ -12,6 +12,10 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
+export function option(value, text) {
+  return element("option", { value }, text);
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

@@ -25,6 +25,11 @@ export function formatCount(count) {
   return String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
+/** "1 block", "1 224 blocks" */
+export function formatCounted(count, noun) {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Exact bytes beside the rounded ones where the two differ. */
 export function formatExact(bytes) {
   return bytes < 1024 ? formatBytes(bytes) : `${formatBytes(bytes)} (${formatCount(bytes)} B)`;
@@ -49,4 +54,10 @@ export function formatShare(part, whole) {
   if (!whole) return "";
   const share = 100 * part / whole;
   return (share >= 9.95 ? share.toFixed(0) : share.toFixed(1)) + " %";
+}
+
+/** Bytes held for a time: "3.20 GiB·s". */
+export function formatByteTime(byteNs) {
+  const value = byteNs / 1e9;
+  return formatBytes(value < 1024 ? Math.round(value) : value) + "·s";
 }

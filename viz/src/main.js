@@ -1,16 +1,19 @@
 // Opens the recording in the page and joins data, views and controls.
 
-import { readAddress, writeAddress } from "./address.js";
+import { DEFAULTS, readAddress, writeAddress } from "./address.js";
 import { Archive } from "./data/archive.js";
 import { Recording } from "./data/recording.js";
-import { Controls } from "./controls.js";
+import { Controls, NO_MOMENT } from "./controls.js";
 import { byId, element } from "./dom.js";
+import { Exports } from "./export.js";
 import { formatBytes, formatCount } from "./format.js";
+import { Search } from "./search.js";
 import { Store } from "./store.js";
 import { Theme } from "./theme.js";
 import { BlockPanel } from "./views/block.js";
 import { Minimap } from "./views/minimap.js";
-import { SiteTable } from "./views/sites.js";
+import { Legend } from "./views/legend.js";
+import { Pane } from "./views/pane.js";
 import { drawTiles } from "./views/tiles.js";
 import { Timeline } from "./views/timeline.js";
 import { Tip } from "./views/tip.js";
@@ -44,19 +47,31 @@ class Page {
     this.store = store;
     this.timeline = new Timeline(recording, store);
     this.tip = new Tip(recording);
-    this.controls = new Controls(recording, store, this.timeline, this.tip);
-    this.minimap = new Minimap(recording, store, (start, end) => this.controls.moveTo(start, end));
-    this.panel = new BlockPanel(recording, store);
-    this.table = new SiteTable(recording, store);
+    const controls = new Controls(recording, store, this.timeline, this.tip);
+    this.controls = controls;
+    this.minimap = new Minimap(recording, store, (start, end) => controls.moveTo(start, end));
+    const context = {
+      recording, store,
+      goToPeak: () => controls.goToPeak(), goToEnd: () => controls.goTo(recording.duration),
+      goToSpan: (start, end) => controls.goToSpan(start, end), changeTrack: (index) => this.changeTrack(index),
+    };
+    this.context = context;
+    this.panel = new BlockPanel(recording, store, controls);
+    this.pane = new Pane(context);
+    this.search = new Search(context, controls);
+    this.legend = new Legend(context, this.timeline);
+    this.exports = new Exports(context, this.pane, this.timeline);
+    controls.pane = this.pane;
+    controls.search = this.search;
     byId("theme").addEventListener("click", () => theme.toggle());
-    byId("fit").addEventListener("click", () => this.controls.fit());
+    byId("fit").addEventListener("click", () => controls.fit());
     byId("help-open").addEventListener("click", () => byId("help").showModal());
     byId("tracks").addEventListener("change", (event) => this.changeTrack(Number(event.target.value)));
     store.subscribe((state, changed) => this.changed(state, changed));
   }
 
   async changeTrack(index) {
-    this.store.set({ hover: -1, pinned: -1, site: -1, low: 0, high: null });
+    this.store.set({ hover: -1, pinned: -1, site: -1, low: 0, high: null, moment: NO_MOMENT, of: "peak", found: null });
     await this.showTrack(index);
   }
 
@@ -66,8 +81,9 @@ class Page {
     this.store.set({ track: index });
     byId("tracks").value = String(index);
     if (this.store.state.pinned >= track.blocks.count) this.store.set({ pinned: -1 });
-    drawTiles(this.recording, track, () => this.controls.goToPeak(), () => this.controls.goTo(this.recording.duration));
-    for (const view of [this.timeline, this.minimap, this.panel, this.table]) view.show(track);
+    if (this.store.state.moment >= track.count) this.store.set({ moment: NO_MOMENT });
+    drawTiles(this.recording, track, this.context);
+    for (const part of [this.timeline, this.minimap, this.panel, this.pane, this.search]) part.show(track);
   }
 
   changed(state, changed) {
@@ -75,7 +91,7 @@ class Page {
       this.drawn();
       return;
     }
-    if (["start", "end", "low", "high", "pinned", "site", "track"].some((key) => changed.has(key))) {
+    if (["hover", "dark", "found", "lower"].every((key) => !changed.has(key))) {
       clearTimeout(this.addressTimer);
       this.addressTimer = setTimeout(() =>
         history.replaceState(null, "", writeAddress(this.store.state, this.recording)), 150);
@@ -103,12 +119,14 @@ async function start() {
   }
   const store = new Store({
     track: header.track, start: 0, end: 1, low: 0, high: null, hover: -1, pinned: -1, site: -1, dark: false, frame: 0,
+    window: null, moment: NO_MOMENT, found: null, lower: -1, ...DEFAULTS,
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);
-  store.set({ end: recording.duration, ...readAddress(location.hash, recording) });
+  store.set({ end: recording.duration, ...(header.view ? { view: header.view } : {}), ...readAddress(location.hash, recording) });
   const page = new Page(recording, store, theme);
   await page.showTrack(store.state.track);
+  window.addEventListener("hashchange", () => location.reload());
   window.memprof = {
     recording, store, page,
     /** The block at a place of the viewport, or -1. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { readAddress, writeAddress } from "../src/address.js";
+import { DEFAULTS, readAddress, writeAddress } from "../src/address.js";
 import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";
 import { STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
 import { formatBytes, formatCount, formatDuration, formatShare } from "../src/format.js";
@@ -20,6 +20,7 @@ function makeStacks({ line = 7, address = 64 } = {}) {
     language: raw([1, 0, 0]), module: column([0, 5, 5]), address: column([0, 32, address]),
     lines: column([1, 2, 0]), line: column([1, 2, line, 3, 0, 0, 4, 6, 12], 3), user: raw([1, 0, 0]),
     length: column(texts.map((text) => text.length)), text: raw(texts.flatMap((text) => [...text])),
+    library: column([0, 6, 6, 0, 6]),
   };
   assert.deepEqual(Object.keys(columns), STACK_COLUMNS);
   return new Stacks(columns);
@@ -78,11 +79,13 @@ test("an address reads back what it says, and ignores nonsense", () => {
   const recording = {
     timeUnit: 1000, duration: 5000, header: { tracks: [{ id: "cpu/torch" }, { id: "cuda:0/torch" }] }, stacks: { count: 9 },
   };
-  const state = { track: 1, start: 100, end: 250, low: 10, high: 4096, pinned: 77, site: 3 };
+  const state = { track: 1, start: 100, end: 250, low: 10, high: 4096, pinned: 77, site: 3, window: [120, 200],
+    moment: -1, view: "flame", of: "born", colour: "life", group: "library", measure: "time", frames: "all", inverted: true,
+    query: "a&b=c #<i>" };
   assert.deepEqual(readAddress(writeAddress(state, recording), recording), state);
-  const whole = { track: 0, start: 0, end: 5000, low: 0, high: null, pinned: -1, site: -1 };
+  const whole = { track: 0, start: 0, end: 5000, low: 0, high: null, pinned: -1, site: -1, window: null, moment: -2, ...DEFAULTS };
   assert.deepEqual(readAddress(writeAddress(whole, recording), recording), { track: 0 });
-  assert.deepEqual(readAddress("#t=9-1&b=x&s=99&track=no&y=", recording), {});
+  assert.deepEqual(readAddress("#t=9-1&b=x&s=99&track=no&y=&v=toString&of=__proto__&w=1", recording), {});
 });
 
 test("numbers as people read them", () => {

@@ -7,15 +7,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "capture/native/frame_rule.h"
 
 #if defined(__x86_64__)
 
-/* A path's hash is a polynomial of its addresses' hashes: cheap enough to vanish behind the loads. */
+/* A path's hash is a polynomial of its addresses: cheap enough to vanish behind the loads. */
 #    define HASH_FACTOR UINT64_C(0xd6e8feb86659fd93)
 
-enum { PROBES = 8, WORD = sizeof(uintptr_t) };
+enum { WORD = sizeof(uintptr_t), BASE_BITS = 7 };
 
 static uintptr_t load(uintptr_t address)
 {
@@ -24,35 +23,41 @@ static uintptr_t load(uintptr_t address)
     return value;
 }
 
-static __attribute__((noinline)) struct mp_known_frame *find(struct mp_known_frames *known, uintptr_t address)
+static void forget_all(struct mp_known_frames *known)
 {
-    uint64_t home = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    struct mp_known_frame *slot = NULL;
-    for (uint64_t probe = 0; probe < PROBES; probe++) {
-        slot = &known->slots[(home + probe) % MP_KNOWN_FRAMES];
-        if (slot->address == address) return slot;
-        if (!slot->address) break;
-    }
-    if (slot->address) slot = &known->slots[home % MP_KNOWN_FRAMES]; /* all taken: the first gives way */
-    struct mp_frame_rule rule = mp_frame_rule_find(address);
-    *slot = (struct mp_known_frame){
-        .address = address,
-        .hash = mp_hash_mix(address),
-        .base_offset = rule.base_offset,
-        .bp_offset = rule.bp_offset,
-        .base = rule.base,
-    };
-    return slot;
+    madvise(known->frames, sizeof known->frames, MADV_DONTNEED);
+    memset(known->index, 0, sizeof known->index);
+    known->count = 0;
 }
 
-static struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
-                                          uintptr_t address)
+static void remember(struct mp_known_frame *frame, uintptr_t address)
 {
-    struct mp_known_frame *caller = (struct mp_known_frame *)((char *)known->slots + frame->caller);
+    struct mp_frame_rule rule = mp_frame_rule_find(address);
+    if (rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset) rule.base = MP_FRAME_UNKNOWN;
+    *frame = (struct mp_known_frame){
+        .address = address, .base = rule.base_offset | rule.base, .bp_offset = (int16_t)rule.bp_offset};
+}
+
+static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address)
+{
+    const uint64_t mask = sizeof known->index / sizeof *known->index - 1;
+    if (known->count == MP_KNOWN_FRAMES - 1) forget_all(known);
+    uint64_t at = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    for (; known->index[at & mask]; at++)
+        if (known->frames[known->index[at & mask]].address == address) return known->index[at & mask];
+    uint16_t found = known->index[at & mask] = (uint16_t)++known->count;
+    remember(&known->frames[found], address);
+    return found;
+}
+
+/* A `frame` that was forgotten meanwhile takes no harm: a caller is checked before it is believed. */
+static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
+                                                 uintptr_t address)
+{
+    struct mp_known_frame *caller = &known->frames[frame->caller];
     if (__builtin_expect(caller->address == address, 1)) return caller;
-    caller = find(known, address);
-    frame->caller = (uint32_t)((char *)caller - (char *)known->slots);
-    return caller;
+    frame->caller = find(known, address);
+    return &known->frames[frame->caller];
 }
 
 enum { PAGE = 4096, FRAME_MAX = 1 << 20 };
@@ -84,26 +89,27 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
                    uint64_t *hash)
 {
     if (__builtin_expect(known->generation != generation, 0)) {
-        madvise(known->slots, sizeof known->slots, MADV_DONTNEED);
+        forget_all(known);
         known->generation = generation;
     }
     uintptr_t bp = load((uintptr_t)frame), address = load((uintptr_t)frame + WORD), sp = (uintptr_t)frame + 2 * WORD;
-    struct mp_known_frame *at = find_caller(known, &known->start, address);
+    struct mp_known_frame *at = find_caller(known, &known->frames[0], address);
     uint64_t sum = generation;
     int count = 0;
     while (address && count < room) {
         addresses[count++] = (void *)address;
-        sum = sum * HASH_FACTOR + at->hash;
-        uintptr_t base, offset = (uintptr_t)(intptr_t)at->base_offset;
-        if (__builtin_expect(at->base == MP_FRAME_BY_SP, 1)) {
+        sum = sum * HASH_FACTOR + address;
+        uintptr_t base, offset = (uintptr_t)(intptr_t)(at->base & ~BASE_BITS);
+        unsigned how = (unsigned)at->base & BASE_BITS;
+        if (__builtin_expect(how == MP_FRAME_BY_SP, 1)) {
             base = sp + offset;
-        } else if (at->base == MP_FRAME_BY_BP) {
+        } else if (how == MP_FRAME_BY_BP) {
             base = bp + offset;
-        } else if (at->base == MP_FRAME_AT_BP) {
+        } else if (how == MP_FRAME_AT_BP) {
             if (bp + offset < sp || !may_read(known, sp, bp + WORD)) return -1;
             base = load(bp + offset);
             bp = load(bp);
-        } else if (at->base == MP_FRAME_OUTERMOST) {
+        } else if (how == MP_FRAME_OUTERMOST) {
             break;
         } else {
             return -1;

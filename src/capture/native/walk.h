@@ -3,7 +3,8 @@
  * other frames and other machines are libunwind's, which needs 5 ns or, where it has to think, microseconds.
  *
  * Each thread remembers the rule of each return address, and which caller it had last: where that is so again, the
- * processor need not wait for one frame's memory before it goes on to the next. Never allocates; one thread's memory.
+ * processor need not wait for one frame's memory before it goes on to the next. Frames lie in the order in which they
+ * were first seen, so that those of one stack share cache lines. Never allocates; one thread's memory.
  *
  * A rule may be wrong (hand-written assembly), and must not make the program fault: nothing is read beyond the part of
  * the stack that the kernel was asked about once.
@@ -11,25 +12,24 @@
 #ifndef MP_CAPTURE_NATIVE_WALK_H
 #define MP_CAPTURE_NATIVE_WALK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-#define MP_KNOWN_FRAMES 16384
+#define MP_KNOWN_FRAMES (1 << 14) /* when all are taken, all are forgotten */
 
 struct mp_known_frame {
-    uintptr_t address; /* 0: none */
-    uint64_t hash;     /* of the address */
-    int32_t base_offset, bp_offset;
-    uint32_t caller; /* the frame that was its caller's at the last walk: bytes from the first */
-    uint32_t base;
+    uintptr_t address;
+    int32_t base;      /* the rule's base_offset, a multiple of 8, and its base in the three lowest bits */
+    int16_t bp_offset; /* the rule's */
+    uint16_t caller;   /* what was its caller's at the last walk: index, 0 at first */
 };
 
 /* Zero-initialised is empty. In mapped memory, of which only those pages are touched that hold frames. */
 struct mp_known_frames {
-    _Alignas(4096) struct mp_known_frame slots[MP_KNOWN_FRAMES];
-    struct mp_known_frame start; /* its caller is where the last walk began */
-    uint64_t generation;         /* of the program's code */
-    uintptr_t readable_from, readable_to; /* the part of a stack that is known to be there */
+    _Alignas(4096) struct mp_known_frame frames[MP_KNOWN_FRAMES]; /* 0: its caller is where the last walk began */
+    uint16_t index[2 * MP_KNOWN_FRAMES];                          /* by hash of the address; 0: none */
+    uint32_t count;                                               /* of frames, less the first */
+    uint64_t generation;                                          /* of the program's code */
+    uintptr_t readable_from, readable_to;                         /* the part of a stack that is known to be there */
 };
 
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on

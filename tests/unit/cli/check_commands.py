@@ -277,6 +277,7 @@ class Commands(unittest.TestCase):
             "peak train.mp --color mauve": "mauve",
             "chrome_trace train.mp": "-o FILE",
             "trace_plot train.mp": "-o FILE",
+            "segment_plot train.mp": "-o FILE",
             "help frobnicate": "no command",
         }.items():
             with self.subTest(line):
@@ -454,7 +455,12 @@ class Commands(unittest.TestCase):
         self.run_in("trace_plot train.mp -o page.html").check_returncode()
         page = (self.folder / "page.html").read_text()
         self.assertTrue(page.lower().startswith("<!doctype html>"))
+        self.assertNotIn('"view": "segments"', page)
         self.assertEqual(self.run_in("trace_plot cut.mp -o page.html").returncode, 4)
+
+    def test_segment_plot_opens_on_its_view(self):
+        self.run_in("segment_plot train.mp -o segments.html").check_returncode()
+        self.assertIn('"view": "segments"', (self.folder / "segments.html").read_text())
 
     def test_every_command_helps(self):
         listed = re.findall(r"^  (\w+) ", self.run_in("help").stdout.decode(), re.M)

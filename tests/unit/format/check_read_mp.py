@@ -39,7 +39,7 @@ def rows_of(kind, meta, columns):
             yield " ".join(str(event.get(member, 0)) for member in EVENT)
     elif kind == "coverage":
         yield " ".join(str(columns[member][0]) for member in MEMBERS[kind]) + "".join(
-            f" {identity}" for name in ("sources", "notes") for identity in columns.get(name, []))
+            f" {identity}" for name in ("sources", "notes", "limits") for identity in columns.get(name, []))
     else:
         for i in range(count):
             yield " ".join("x" + columns[member][32 * i:32 * i + 32].hex() if member == "build_id"

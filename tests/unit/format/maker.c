@@ -300,7 +300,7 @@ static void put_events(struct maker *maker, size_t count)
 
 static void put_coverage(struct maker *maker)
 {
-    uint32_t sources[2] = {1, 3}, notes[3] = {(uint32_t)below(maker, maker->strings), 2, 5};
+    uint32_t sources[2] = {1, 3}, notes[3] = {(uint32_t)below(maker, maker->strings), 2, 5}, limits[1] = {4};
     struct mp_coverage coverage = {.events = maker->now,
                                    .dropped = maker->random,
                                    .truncated_stacks = 3,
@@ -312,12 +312,15 @@ static void put_coverage(struct maker *maker)
                                    .sources = sources,
                                    .source_count = 2,
                                    .notes = notes,
-                                   .note_count = 3};
+                                   .note_count = 3,
+                                   .limits = limits,
+                                   .limit_count = 1};
     struct mp_error error = {0};
     struct made_chunk *made = keep(maker, MP_CHUNK_COVERAGE, &coverage, 1, sizeof coverage);
     struct mp_coverage *copy = made->rows;
     copy->sources = memcpy(malloc(sizeof sources), sources, sizeof sources);
     copy->notes = memcpy(malloc(sizeof notes), notes, sizeof notes);
+    copy->limits = memcpy(malloc(sizeof limits), limits, sizeof limits);
     check_put(maker, mp_writer_coverage(maker->writer, &coverage, &error), &error);
 }
 
@@ -369,6 +372,7 @@ void free_made(struct maker *maker)
         if (made->kind == MP_CHUNK_COVERAGE) {
             free(((struct mp_coverage *)made->rows)->sources);
             free(((struct mp_coverage *)made->rows)->notes);
+            free(((struct mp_coverage *)made->rows)->limits);
         }
         free(made->rows);
     }
@@ -403,9 +407,10 @@ static bool same_events(const struct mp_event_columns *columns, const struct mad
 static bool same_coverage(const struct mp_coverage *got, const struct mp_coverage *made)
 {
     return !memcmp(got, made, offsetof(struct mp_coverage, sources)) && got->source_count == made->source_count &&
-           got->note_count == made->note_count &&
+           got->note_count == made->note_count && got->limit_count == made->limit_count &&
            !memcmp(got->sources, made->sources, made->source_count * sizeof *made->sources) &&
-           !memcmp(got->notes, made->notes, made->note_count * sizeof *made->notes);
+           !memcmp(got->notes, made->notes, made->note_count * sizeof *made->notes) &&
+           !memcmp(got->limits, made->limits, made->limit_count * sizeof *made->limits);
 }
 
 static bool same_marks(const struct mp_chunk *chunk, const struct made_chunk *made)

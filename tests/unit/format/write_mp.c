@@ -46,6 +46,8 @@ static void print_coverage(const struct mp_coverage *row)
         print_number(row->sources[i]);
     for (uint32_t i = 0; i < row->note_count; i++)
         print_number(row->notes[i]);
+    for (uint32_t i = 0; i < row->limit_count; i++)
+        print_number(row->limits[i]);
 }
 
 #define ROW(type) const struct type *row = (const struct type *)made->rows + i

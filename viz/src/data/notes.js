@@ -14,6 +14,10 @@ const RESERVED = 9;
 const START = 10;
 const STOP = 11;
 
+function pathAt(list, time) {
+  return list ? list.paths[upperBound(list.times, time) - 1] ?? "" : "";
+}
+
 export class Notes {
   /**
    * @param {object} columns by name: {bytes, count}
@@ -29,7 +33,7 @@ export class Notes {
     const name = readUint32s(columns.name.bytes, count);
     const bytes = readNumbers(columns.bytes.bytes, count);
     const site = readUint32s(columns.site.bytes, count);
-    this.steps = []; // {time, end, name, index}
+    this.steps = []; // {time, end, name, index, note}
     this.marks = []; // {time, name, kind: "mark" | "oom" | "start" | "stop", bytes, track, site}
     this.regions = []; // {start, end, name, thread, depth}, by start
     this.reserved = new Map(); // by track: {time: [], bytes: []}
@@ -40,7 +44,7 @@ export class Notes {
       switch (type[i]) {
       case STEP:
         if (this.steps.length) this.steps.at(-1).end = now;
-        this.steps.push({ time: now, end, name: text, index: this.steps.length + 1 });
+        this.steps.push({ time: now, end, name: text, index: this.steps.length + 1, note: i });
         break;
       case REGION_BEGIN: {
         const stack = open.get(thread[i]) ?? [];
@@ -86,12 +90,67 @@ export class Notes {
     return this.steps[upperBound(this.stepTimes, time) - 1];
   }
 
+  /** Per step, the first event of a track in it. */
+  stepEvents(track) {
+    if (!this.eventsOf) this.eventsOf = new Map();
+    if (!this.eventsOf.has(track)) {
+      const positions = track.notePositions();
+      this.eventsOf.set(track, Uint32Array.from(this.steps, (step) => positions[step.note]));
+    }
+    return this.eventsOf.get(track);
+  }
+
   /** The regions open at a time, outermost first, on one thread; where it has none, on the first that has (an autograd
    * thread works for the one in backward()). */
   regionsAt(time, thread) {
     const open = this.regions.filter((region) => region.start <= time && time < region.end);
     const on = open.some((region) => region.thread === thread) ? thread : open[0]?.thread;
     return open.filter((region) => region.thread === on);
+  }
+
+  /** The regions open at a time as "outer › inner", like regionsAt() but fast enough for every block; "" for none. */
+  regionPath(time, thread) {
+    this.paths ??= this.makePaths();
+    const own = pathAt(this.paths.get(thread), time);
+    if (own) return own;
+    for (const other of this.paths.values()) {
+      const path = pathAt(other, time);
+      if (path) return path;
+    }
+    return "";
+  }
+
+  /** By thread: {times, paths}, the path from each time on. */
+  makePaths() {
+    const out = new Map();
+    const threads = new Map();
+    for (const region of this.regions) {
+      if (!threads.has(region.thread)) threads.set(region.thread, []);
+      threads.get(region.thread).push(region);
+    }
+    for (const [thread, regions] of threads) {
+      const times = [];
+      const paths = [];
+      const open = [];
+      const put = (time) => {
+        times.push(time);
+        paths.push(open.map((region) => region.name).join(" › "));
+      };
+      const close = (until) => {
+        while (open.length && open.at(-1).end <= until) {
+          const { end } = open.pop();
+          put(end);
+        }
+      };
+      for (const region of regions) {
+        close(region.start);
+        open.push(region);
+        put(region.start);
+      }
+      close(Infinity);
+      out.set(thread, { times: Float64Array.from(times), paths });
+    }
+    return out;
   }
 
   /** A lane for every (thread, depth) that has regions, the busiest thread first. */

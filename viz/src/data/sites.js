@@ -5,7 +5,7 @@
  * @param {import("./track.js").Track} track
  */
 export function sitesAt(track, event) {
-  const live = track.cursor.seek(event);
+  const live = track.side.seek(event);
   const bytes = new Float64Array(track.siteCount);
   const blocks = new Uint32Array(track.siteCount);
   for (const id of live.ids()) {

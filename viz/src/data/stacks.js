@@ -3,7 +3,7 @@
 import { readNumbers, readUint32s } from "./varint.js";
 
 export const STACK_COLUMNS = ["site", "headline", "parent", "frame", "language", "module", "address", "lines", "line",
-  "user", "length", "text"];
+  "user", "length", "text", "library"];
 
 const PYTHON = 1;
 
@@ -27,9 +27,11 @@ export function baseName(path) {
 
 export class Stacks {
   constructor(columns) {
-    const { site, headline, parent, frame, language, module, address, lines, line, user, length, text } = columns;
+    const { site, headline, parent, frame, language, module, address, lines, line, user, length, text,
+      library } = columns;
     this.node = readUint32s(site.bytes, site.count);
     this.headline = readUint32s(headline.bytes, headline.count);
+    this.libraries = readUint32s(library.bytes, library.count);
     this.parent = new Uint32Array(parent.count + 1);
     this.frame = new Uint32Array(parent.count + 1);
     const back = readUint32s(parent.bytes, parent.count);
@@ -93,6 +95,36 @@ export class Stacks {
       }
     }
     return out;
+  }
+
+  /** The line that names a site; undefined where its stack has none. */
+  head(site) {
+    return this.stack(site)[this.headline[site] - 1];
+  }
+
+  /** The shared object that a site's innermost native frame beyond the allocator's belongs to; "" unknown. */
+  library(site) {
+    const string = this.libraries[site];
+    return string ? this.string(string - 1) : "";
+  }
+
+  /** Per frame, 1 where a function, a file or a library of it has `word` in it; in any case of letters. */
+  framesWith(word) {
+    const hit = new Int8Array(this.strings.length); // 0: not looked at, 1: has it, -1: has it not
+    const has = (string) => {
+      if (!hit[string]) hit[string] = this.string(string).toLowerCase().includes(word) ? 1 : -1;
+      return hit[string] > 0;
+    };
+    const found = new Uint8Array(this.module.length);
+    for (let frame = 0; frame < found.length; frame++) {
+      let any = has(this.module[frame]);
+      for (let i = this.firstLine[frame]; i < this.firstLine[frame + 1] && !any; i++) {
+        any = has(this.lines[3 * i]) || has(this.lines[3 * i + 1]) ||
+          `${baseName(this.string(this.lines[3 * i + 1]))}:${this.lines[3 * i + 2]}`.toLowerCase() === word;
+      }
+      if (any) found[frame] = 1;
+    }
+    return found;
   }
 
   /** What a site is called in a line, and where in a library it was when that is elsewhere. */

@@ -5,7 +5,8 @@
 import { LiveSet } from "./live.js";
 import { arrayFor, readNumbers, readUint32s, unzigzag } from "./varint.js";
 
-export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "reuse", "address", "thread", "kind", "resized"];
+export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "reuse", "address", "thread", "kind", "resized",
+  "note"];
 
 const SUMMARY_SHIFT = 6; // events in a summary
 const UPPER_SHIFT = 6; // summaries in an upper summary
@@ -66,6 +67,20 @@ export class Track {
     this.readEvents();
     this.summarise();
     this.cursor = new Cursor(this);
+  }
+
+  /** A second cursor, so that a look at one moment does not send the picture's back and forth. */
+  get side() {
+    return this.sideCursor ??= new Cursor(this);
+  }
+
+  /** Per note of the recording: how many of this track's events came before it. */
+  notePositions() {
+    if (!this.notes) {
+      this.notes = readUint32s(this.columns.note.bytes, this.columns.note.count);
+      for (let i = 1; i < this.notes.length; i++) this.notes[i] += this.notes[i - 1];
+    }
+    return this.notes;
   }
 
   readBlocks(sizes) {

@@ -37,6 +37,7 @@ export class Overlay {
     this.drawLevels(context);
     this.drawMarks(context);
     this.drawPeak(context);
+    this.drawSelection(context);
     const { hover, pinned } = store.state;
     if (pinned >= 0) this.drawOutline(context, pinned, 2);
     if (hover >= 0 && hover !== pinned) this.drawOutline(context, hover, 1.5);
@@ -135,7 +136,7 @@ export class Overlay {
         context.fillRect(x, y, width, REGION_LANE - 3);
         context.globalAlpha = 1;
         drawnTo = x + width;
-        if (width > 30) {
+        if (width > 60 || (width > 24 && context.measureText(region.name).width + 8 < width)) {
           context.save();
           context.beginPath();
           context.rect(x, y, width - 3, REGION_LANE);
@@ -159,18 +160,20 @@ export class Overlay {
     context.strokeStyle = this.ink.accent;
     if (line) {
       context.beginPath();
-      let y = this.plot.y(0);
+      let y = this.plot.y(line.time[0] > 0 ? 0 : line.bytes[0]);
+      let last = y; // where the line leaves the window
       context.moveTo(this.plot.x(0), y);
       for (let i = 0; i < line.time.length; i++) {
         const x = this.plot.x(line.time[i]);
         context.lineTo(x, y);
         y = this.plot.y(line.bytes[i]);
         context.lineTo(x, y);
+        if (x <= LEFT + this.plot.width) last = y;
       }
       context.lineTo(LEFT + this.plot.width + 2, y);
       context.setLineDash([5, 4]);
       context.stroke();
-      this.label(context, "reserved", this.plot.y(line.bytes.at(-1)));
+      this.label(context, "reserved", last, true);
     }
     const capacity = this.plot.track.info.capacity_bytes;
     if (capacity !== null && capacity < this.plot.high) {
@@ -185,9 +188,9 @@ export class Overlay {
     context.restore();
   }
 
-  label(context, text, y) {
+  label(context, text, y, right = false) {
     const width = context.measureText(text).width;
-    const x = LEFT + 8;
+    const x = right ? LEFT + this.plot.width - width - 8 : LEFT + 8;
     const top = y - 18 < this.plot.top ? y + 3 : y - 18;
     this.plate(context, x - 4, top, width + 8);
     context.fillStyle = this.ink.text;
@@ -258,6 +261,30 @@ export class Overlay {
     context.textAlign = "left";
     context.textBaseline = "middle";
     context.fillText(text, left, top + 8);
+  }
+
+  /** The selected window of time, and the moment that was clicked. */
+  drawSelection(context) {
+    const { window: selected, moment } = this.plot.store.state;
+    const { track, top, height } = this.plot;
+    context.fillStyle = this.ink.accent;
+    context.strokeStyle = this.ink.accent;
+    if (selected) {
+      const [from, to] = selected.map((time) => this.plot.x(time));
+      context.globalAlpha = 0.14;
+      context.fillRect(from, 0, to - from, top + height);
+      context.globalAlpha = 1;
+      context.fillRect(from, 0, 1.5, top + height);
+      context.fillRect(to - 1.5, 0, 1.5, top + height);
+    }
+    if (moment >= -1 && !selected) {
+      const x = this.plot.x(moment < 0 ? 0 : track.time[Math.min(moment, track.count - 1)]);
+      context.lineWidth = 1;
+      context.beginPath();
+      context.moveTo(Math.round(x) + 0.5, top);
+      context.lineTo(Math.round(x) + 0.5, top + height);
+      context.stroke();
+    }
   }
 
   drawOutline(context, id, thickness) {

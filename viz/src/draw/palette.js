@@ -22,6 +22,15 @@ export function siteColour(hash, dark) {
   return share >= 0 ? mix(hue, [255, 255, 255], share) : mix(hue, [0, 0, 0], -share);
 }
 
+/** Black or white, whichever can be read better on a colour (WCAG's relative luminance). */
+export function textOn(colour) {
+  const [r, g, b] = colour.map((value) => {
+    const part = value / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? [12, 14, 18] : [255, 255, 255];
+}
+
 export function css([red, green, blue]) {
   return `rgb(${red} ${green} ${blue})`;
 }

@@ -2,23 +2,27 @@
 
 import { byId, copyText, element } from "../dom.js";
 import { frameName, framePlace, stackText } from "../data/stacks.js";
-import { formatBytes, formatCount, formatDuration, formatExact, formatMoment } from "../format.js";
-import { siteTotals } from "../data/sites.js";
+import { formatBytes, formatCounted, formatDuration, formatExact, formatMoment } from "../format.js";
+import { sitesAt, siteTotals } from "../data/sites.js";
 
 export class BlockPanel {
-  constructor(recording, store) {
+  constructor(recording, store, controls) {
+    this.controls = controls;
     this.recording = recording;
     this.store = store;
     this.box = byId("block");
     store.subscribe((state, changed) => {
       if (changed.has("hover") || changed.has("pinned")) this.draw();
+      else if (changed.has("site")) this.redraw();
     });
   }
 
   show(track) {
     this.track = track;
-    this.shown = undefined;
-    this.draw();
+    const { rows } = sitesAt(track, track.peak.event);
+    this.heaviest = rows.find(({ site }) => this.recording.stacks.headline[site]) ?? rows[0];
+    this.isMost = this.heaviest === rows[0];
+    this.redraw();
   }
 
   draw() {
@@ -28,32 +32,47 @@ export class BlockPanel {
     if (this.shown === id && this.wasPinned === pinned) return;
     this.shown = id;
     this.wasPinned = pinned;
-    if (id < 0) this.box.replaceChildren(this.hint());
-    else this.box.replaceChildren(...this.content(id, pinned === id));
+    this.box.replaceChildren(...(id >= 0 ? this.content(id, pinned === id) : this.siteContent()));
   }
 
-  clear() {
+  redraw() {
     this.shown = undefined;
     this.draw();
   }
 
-  hint() {
-    return element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here. " +
-      "Wheel or W/S zooms, drag or A/D moves, F shows everything, P goes to the peak, ? lists the keys.");
+  /** Without a block: the site that is shown alone, else the one that holds most at the peak. */
+  siteContent() {
+    const { site: chosen } = this.store.state;
+    const site = chosen >= 0 ? chosen : this.heaviest?.site;
+    const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here. " +
+      "Wheel or W/S zooms, drag or A/D moves, Shift + drag selects a window of time, F shows everything, P goes to the " +
+      "peak, ? lists all keys.");
+    if (site === undefined) return [hint];
+    const description = this.recording.stacks.describe(site);
+    const { bytes, blocks } = siteTotals(this.track, site);
+    const words = chosen >= 0 ? `${formatCounted(blocks, "block")}, ${formatBytes(bytes)} in all`
+      : `${formatBytes(this.heaviest.bytes)} of ${formatBytes(this.track.peak.bytes)} in ${formatCounted(this.heaviest.blocks, "block")}`;
+    return [
+      element("div", { class: "soft" }, chosen >= 0 ? "This site's blocks alone; Esc shows all" : this.isMost ? "Holds most at the peak" :
+        "Holds most at the peak, of what has a stack"),
+      element("div", { class: "block-site headline" }, element("strong", {}, description.name), " ",
+        element("span", { class: "place" }, description.place)),
+      element("div", {}, words),
+      ...this.stackParts(site, []),
+      ...(chosen >= 0 ? [] : [element("h3", {}, "The others"), hint]),
+    ];
   }
 
   content(id, pinned) {
     const { track, recording } = this;
     const site = track.blocks.site[id];
     const description = recording.stacks.describe(site);
-    const stack = recording.stacks.stack(site);
-    const copy = element("button", { type: "button", id: "copy-stack", onclick: async () => {
-      copy.textContent = await copyText(stackText(stack)) ? "Copied" : "Could not copy";
-      setTimeout(() => { copy.textContent = "Copy stack"; }, 1500);
-    } }, "Copy stack");
-    const same = element("button", { type: "button", onclick: () => {
+    const same = element("button", { type: "button", "aria-pressed": String(this.store.state.site === site), onclick: () => {
       this.store.set({ site: this.store.state.site === site ? -1 : site });
     } }, "Show its site");
+    const walk = (text, title, step) => element("button", { type: "button", title, "aria-label": title,
+      onclick: () => this.controls.sameSite(step) }, text);
+    const walks = pinned ? [walk("‹", "The block of this site before (,)", -1), walk("›", "The next block of this site (.)", 1)] : [];
     return [
       element("div", { class: "block-head" },
         element("strong", { class: "block-bytes" }, track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
@@ -61,10 +80,18 @@ export class BlockPanel {
       element("div", { class: "block-site" }, description.name, " ",
         element("span", { class: "soft" }, description.place)),
       this.facts(id, site),
-      element("div", { class: "buttons" }, copy, same),
-      element("h3", {}, "Stack, innermost first"),
-      this.stackList(stack),
+      ...this.stackParts(site, [same, ...walks]),
     ];
+  }
+
+  /** The stack, above it the button that copies it and other buttons. */
+  stackParts(site, buttons) {
+    const stack = this.recording.stacks.stack(site);
+    const copy = element("button", { type: "button", id: "copy-stack", onclick: async () => {
+      copy.textContent = await copyText(stackText(stack)) ? "Copied" : "Could not copy";
+      setTimeout(() => { copy.textContent = "Copy stack"; }, 1500);
+    } }, "Copy stack");
+    return [element("div", { class: "buttons" }, copy, ...buttons), element("h3", {}, "Stack, innermost first"), this.stackList(stack)];
   }
 
   facts(id, site) {
@@ -113,7 +140,7 @@ export class BlockPanel {
 
   siteText(site) {
     const { blocks, bytes } = siteTotals(this.track, site);
-    return blocks === 1 ? "this block alone" : `${formatCount(blocks)} blocks like it, ${formatBytes(bytes)} in all`;
+    return blocks === 1 ? "this block alone" : `${formatCounted(blocks, "block")} like it, ${formatBytes(bytes)} in all`;
   }
 
   /** Python frames stand out; runs of native frames fold away where there are Python frames. */

@@ -1,6 +1,7 @@
 // All of the recording in a strip, with the window that the plot shows; the window can be dragged and sized.
 
 import { byId, inNextFrame } from "../dom.js";
+import { matchCurve } from "../data/search.js";
 import { chooseColumns } from "../draw/columns.js";
 import { inks, LEFT } from "../draw/overlay.js";
 
@@ -16,7 +17,7 @@ export class Minimap {
     this.draw = inNextFrame(() => this.drawNow());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     store.subscribe((state, changed) => {
-      if (["start", "end", "dark"].some((key) => changed.has(key))) this.draw();
+      if (["start", "end", "dark", "found", "window"].some((key) => changed.has(key))) this.draw();
     });
     this.canvas.addEventListener("pointerdown", (event) => this.grab(event));
   }
@@ -47,6 +48,7 @@ export class Minimap {
     const scale = (height - 2) / Math.max(this.track.peak.bytes, 1);
     this.fill(context, this.columns.max, ratio, height, scale, ink["area-light"]);
     this.fill(context, this.columns.min, ratio, height, scale, ink.area);
+    this.drawFound(context, ratio, height, scale, ink.accent);
     const { start, end } = this.store.state;
     const from = this.x(start);
     const to = this.x(end);
@@ -56,9 +58,28 @@ export class Minimap {
     context.strokeStyle = ink.accent;
     context.lineWidth = 1.5;
     context.strokeRect(from + 0.75, 0.75, Math.max(to - from - 1.5, 1), height - 1.5);
+    const selected = this.store.state.window;
+    if (selected) {
+      context.globalAlpha = 0.3;
+      context.fillStyle = ink.accent;
+      context.fillRect(this.x(selected[0]), 0, Math.max(this.x(selected[1]) - this.x(selected[0]), 1), height);
+      context.globalAlpha = 1;
+    }
     const peak = this.x(this.track.peak.event < 0 ? 0 : this.track.time[this.track.peak.event]);
     context.fillStyle = ink.peak;
     context.fillRect(peak - 0.75, 0, 1.5, height);
+  }
+
+  /** What was searched for: its bytes, and a mark along the upper edge wherever any of it is live. */
+  drawFound(context, ratio, height, scale, colour) {
+    const { found } = this.store.state;
+    if (!found) return;
+    if (this.curveOf !== found || this.curve.length !== this.columns.max.length) {
+      this.curve = matchCurve(this.track, found.mask, this.columns.max.length, this.recording.duration);
+      this.curveOf = found;
+    }
+    this.fill(context, this.curve, ratio, height, scale, colour);
+    for (let i = 0; i < this.curve.length; i++) if (this.curve[i]) context.fillRect(LEFT + i / ratio, 0, 1 / ratio, 3);
   }
 
   fill(context, values, ratio, height, scale, colour) {

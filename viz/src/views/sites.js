@@ -1,82 +1,101 @@
-// Who held the memory at the peak: a table of sites.
+// Who holds the memory: blocks summed by site, or by what the user groups by.
 
-import { byId, element } from "../dom.js";
+import { element, option } from "../dom.js";
 import { css, siteColour } from "../draw/palette.js";
-import { sitesAt } from "../data/sites.js";
-import { formatBytes, formatCount, formatDuration, formatShare } from "../format.js";
+import { GROUPS, groupsFor, groupText } from "../data/group.js";
+import { sumBy } from "../data/scope.js";
+import { formatBytes, formatByteTime, formatCount, formatShare } from "../format.js";
+import { Table } from "./table.js";
 
-const ROWS = 20;
+export class SitesView {
+  static id = "sites";
+  static title = "Sites";
+  static about = "Who holds the memory, as a table";
+  scoped = true;
+  needs = ["group"];
 
-export class SiteTable {
-  constructor(recording, store) {
-    this.recording = recording;
-    this.store = store;
-    this.head = byId("sites-title");
-    this.body = byId("sites-body");
-    this.more = byId("sites-more");
-    this.order = "bytes";
-    this.rows = ROWS;
-    this.more.addEventListener("click", () => {
-      this.rows *= 5;
-      this.draw();
+  constructor({ recording, store }, box) {
+    Object.assign(this, { recording, store, box });
+    this.group = element("select", { id: "group", title: "What one row is", onchange: () =>
+      store.set({ group: this.group.value }) }, ...groupsFor(recording).map((name) => option(name, "by " + GROUPS[name].name)));
+    this.table = new Table(box, {
+      label: "Sites", sort: "bytes", columns: this.columns(),
+      choose: (row) => {
+        if (store.state.group === "stack") store.set({ site: store.state.site === row.key ? -1 : row.key });
+        else this.search(row);
+      },
+      chosen: (row) => store.state.group === "stack" && store.state.site === row.key,
     });
-    for (const button of document.querySelectorAll("#sites th button")) {
-      button.addEventListener("click", () => this.sort(button.dataset.key));
-    }
-    store.subscribe((state, changed) => {
-      if (changed.has("site") || changed.has("dark")) this.draw();
-    });
+  }
+
+  columns() {
+    return [
+      { key: "bytes", title: "bytes", number: true, value: (row) => row.bytes, cell: (row) => [this.bar(row), formatBytes(row.bytes)] },
+      { key: "share", title: "share", number: true, about: "of all bytes in this table", value: (row) => row.bytes / (this.bytes || 1),
+        cell: (row) => [formatShare(row.bytes, this.bytes)] },
+      { key: "blocks", title: "blocks", number: true, value: (row) => row.blocks, cell: (row) => [formatCount(row.blocks)] },
+      { key: "time", title: "bytes × time", number: true, about: "each block's bytes times how long it lives",
+        value: (row) => row.time * this.recording.timeUnit / 1e9, cell: (row) => [formatByteTime(row.time * this.recording.timeUnit)] },
+      { key: "site", title: "site", value: (row) => this.nameOf(row), cell: (row) => this.siteCell(row) },
+    ];
+  }
+
+  bar(row) {
+    const bar = element("span", { class: "bar" });
+    bar.style.width = 100 * row.bytes / this.most + "%";
+    return element("span", { class: "bar-box" }, bar);
+  }
+
+  nameOf(row) {
+    const { group } = this.store.state;
+    if (group !== "stack") return groupText(group, row.key);
+    const { name, place } = this.recording.stacks.describe(row.key);
+    return place ? `${name} ${place}` : name;
+  }
+
+  siteCell(row) {
+    const { group, dark } = this.store.state;
+    if (group !== "stack") return [this.table.button(row, this.nameOf(row), "Search for it")];
+    const { stacks } = this.recording;
+    const { name, place, inside } = stacks.describe(row.key);
+    const swatch = element("span", { class: "swatch" });
+    swatch.style.background = css(siteColour(stacks.hash(row.key), dark));
+    return [swatch, this.table.button(row, name, "Show this site's blocks only"), " ",
+      element("span", { class: "place" }, place), inside ? element("span", { class: "soft inside" }, inside) : ""];
+  }
+
+  /** A group that is not a site is looked for where search can find it. */
+  search(row) {
+    const { group } = this.store.state;
+    const text = { size: "=" + row.key, function: row.key, file: row.key, library: row.key }[group];
+    if (text && !/\s/.test(text)) this.store.set({ query: this.store.state.query === text ? "" : text });
+  }
+
+  controls() {
+    return [this.group];
   }
 
   show(track) {
     this.track = track;
-    this.found = sitesAt(track, track.peak.event);
-    this.rows = ROWS;
-    this.draw();
+    this.box.scrollTop = 0;
   }
 
-  sort(key) {
-    this.order = key;
-    const less = { bytes: (a, b) => b.bytes - a.bytes, blocks: (a, b) => b.blocks - a.blocks }[key];
-    this.found.rows.sort((a, b) => less(a, b) || a.site - b.site);
-    this.draw();
-  }
-
-  draw() {
-    if (!this.found) return;
-    const { rows, bytes, blocks } = this.found;
-    this.head.textContent = `At the peak: ${formatBytes(bytes)} in ${formatCount(blocks)} blocks of ` +
-      `${formatCount(rows.length)} sites, at ${formatDuration(this.track.info.peak_ns)}`;
-    for (const button of document.querySelectorAll("#sites th button")) {
-      button.closest("th").setAttribute("aria-sort", button.dataset.key === this.order ? "descending" : "none");
+  draw(scope) {
+    const { group } = this.store.state;
+    this.group.value = group;
+    const key = `${group} ${this.track.info.id}`;
+    if (this.of !== scope || this.by !== key) {
+      const rows = sumBy(this.track, scope, GROUPS[group].key(this.track, this.recording));
+      for (const row of rows) row.order = Number(row.key) || 0;
+      [this.of, this.by, this.bytes] = [scope, key, scope.bytes];
+      this.most = rows.reduce((most, row) => Math.max(most, row.bytes), 1);
+      this.table.set(rows);
+    } else {
+      this.table.draw(true);
     }
-    const most = rows.reduce((max, row) => Math.max(max, row.bytes), 1);
-    this.body.replaceChildren(...rows.slice(0, this.rows).map((row) => this.row(row, bytes, most)));
-    const rest = rows.slice(this.rows);
-    this.more.hidden = !rest.length;
-    const restBytes = rest.reduce((sum, row) => sum + row.bytes, 0);
-    this.more.textContent = `Show more: ${formatCount(rest.length)} sites hold another ${formatBytes(restBytes)}`;
   }
 
-  row(row, total, most) {
-    const { stacks } = this.recording;
-    const { site, dark } = this.store.state;
-    const { name, place, inside } = stacks.describe(row.site);
-    const swatch = element("span", { class: "swatch" });
-    swatch.style.background = css(siteColour(stacks.hash(row.site), dark));
-    const bar = element("span", { class: "bar" });
-    bar.style.width = 100 * row.bytes / most + "%";
-    const chosen = site === row.site;
-    const toggle = () => this.store.set({ site: this.store.state.site === row.site ? -1 : row.site });
-    return element("tr", { class: chosen ? "chosen" : null, onclick: toggle, "data-site": row.site },
-      element("td", { class: "number" }, element("span", { class: "bar-box" }, bar), formatBytes(row.bytes)),
-      element("td", { class: "number" }, formatShare(row.bytes, total)),
-      element("td", { class: "number" }, formatCount(row.blocks)),
-      element("td", { class: "site" }, swatch,
-        element("button", {
-          type: "button", class: "link", "aria-pressed": String(chosen), title: "Show this site's blocks only",
-          onclick: (event) => { event.stopPropagation(); toggle(); },
-        }, name), " ", element("span", { class: "place" }, place),
-        inside ? element("span", { class: "soft inside" }, inside) : null));
+  values() {
+    return this.table.values();
   }
 }

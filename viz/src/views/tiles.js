@@ -1,7 +1,7 @@
 // The line of figures under the title.
 
 import { byId, element } from "../dom.js";
-import { formatBytes, formatCount, formatDuration } from "../format.js";
+import { formatBytes, formatCount, formatCounted, formatDuration } from "../format.js";
 
 function tile(name, value, note, go) {
   const inner = [element("span", { class: "tile-name" }, name), element("strong", {}, value),
@@ -21,7 +21,7 @@ function drawNotes({ complete, notes }) {
     element("ul", {}, ...notes.map((note) => element("li", {}, note))));
 }
 
-export function drawTiles(recording, track, goToPeak, goToEnd) {
+export function drawTiles(recording, track, { store, goToPeak, goToEnd }) {
   const { header } = recording;
   const { info, peak } = track;
   const reserved = info.reserved_peak_bytes;
@@ -29,12 +29,12 @@ export function drawTiles(recording, track, goToPeak, goToEnd) {
   byId("tiles").replaceChildren(...[
     tile("peak", formatBytes(peak.bytes),
       `at ${formatDuration(info.peak_ns)}${step ? `, ${step.name || "step " + step.index}` : ""}`, goToPeak),
-    tile("at the end", formatBytes(track.end.bytes), `${formatCount(track.end.blocks)} blocks`, goToEnd),
+    tile("at the end", formatBytes(track.end.bytes), `${formatCounted(track.end.blocks, "block")}`, goToEnd),
     reserved === null ? null : tile("reserved, peak", formatBytes(reserved),
       `${formatBytes(Math.max(reserved - peak.bytes, 0))} over`),
     tile("duration", formatDuration(header.duration_ns), header.exit),
-    tile("blocks", formatCount(info.blocks), `${formatCount(info.events)} events`),
-    tile("recording", header.coverage.complete ? "complete" : "not complete", ""),
+    tile("blocks", formatCount(info.blocks), `${formatCounted(info.events, "event")}`),
+    tile("recording", header.coverage.complete ? "complete" : "not complete", "", () => store.set({ view: "summary" })),
   ].filter(Boolean));
   byId("tiles").lastElementChild.classList.toggle("warn", !header.coverage.complete);
   drawNotes(header.coverage);

@@ -5,6 +5,7 @@ import { axisTop } from "../draw/axis.js";
 import { chooseColumns } from "../draw/columns.js";
 import { layOut, NOTHING } from "../draw/layout.js";
 import { LEFT, Overlay, REGION_LANE, STEP_LANE } from "../draw/overlay.js";
+import { COLOURS } from "../draw/colour_by.js";
 import { Colours, paint } from "../draw/paint.js";
 import { formatBytes, formatCount, formatDuration } from "../format.js";
 
@@ -38,8 +39,8 @@ export class Timeline {
 
   changed(changed) {
     if (["start", "end", "low", "high"].some((key) => changed.has(key))) this.invalidate("layout");
-    else if (changed.has("site") || changed.has("dark")) this.invalidate("colours");
-    else if (changed.has("hover") || changed.has("pinned")) this.draw();
+    else if (["site", "dark", "found", "colour"].some((key) => changed.has(key))) this.invalidate("colours");
+    else if (["hover", "pinned", "window", "moment"].some((key) => changed.has(key))) this.draw();
   }
 
   invalidate(what) {
@@ -97,21 +98,36 @@ export class Timeline {
   }
 
   paint() {
-    const { dark, site } = this.store.state;
+    const { dark, site, colour, found } = this.store.state;
     const background = dark ? [24, 26, 31] : [255, 255, 255];
-    const key = `${dark} ${site}`;
+    const bySite = colour === "site";
+    const key = `${dark} ${bySite ? site : -1}`;
+    const classesKey = `${dark} ${colour} ${this.track.info.id}`;
+    if (this.classesFor !== classesKey) {
+      this.classes = COLOURS[colour].make(this.track, this.recording, dark);
+      this.classesFor = classesKey;
+      this.coloursFor = null;
+    }
     if (this.coloursFor !== key) {
-      this.colours = new Colours(this.recording.stacks, { dark, background, site });
+      const isDim = (one) => bySite && site >= 0 && one !== site;
+      this.colours = new Colours(this.classes.colours, { dark, background, isDim });
       this.coloursFor = key;
     }
+    const mask = bySite || site < 0 ? found?.mask ?? null : this.maskOf(site, found);
     const faintTo = new Int32Array(this.columns);
     const scale = this.rows / (this.high - this.low);
     for (let x = 0; x < this.columns; x++) {
       faintTo[x] = this.rows - Math.round((this.chosen.min[x] - this.low) * scale);
     }
     const pixels = new Uint32Array(this.image.data.buffer);
-    paint(pixels, this.pickBuffer, faintTo, this.columns, this.rows, this.track.blocks.site, this.colours);
+    paint(pixels, this.pickBuffer, faintTo, this.columns, this.rows, this.classes.of, mask, this.colours);
     this.picture.getContext("2d").putImageData(this.image, 0, 0);
+  }
+
+  /** Blocks of one site, of those that were searched for: what is not dimmed where colours do not mean sites. */
+  maskOf(site, found) {
+    const { site: sites } = this.track.blocks;
+    return Uint8Array.from(sites, (one, id) => one === site && (!found || found.mask[id]) ? 1 : 0);
   }
 
   x(time) {
@@ -134,6 +150,11 @@ export class Timeline {
 
   inside(x, y) {
     return x >= LEFT && x < LEFT + this.width && y >= this.top && y < this.top + this.height;
+  }
+
+  /** Whether a place is above or below the picture, where a drag selects time. */
+  onAxis(y) {
+    return y < this.top || y >= this.top + this.height;
   }
 
   /** The block at a place of the box, or -1. */

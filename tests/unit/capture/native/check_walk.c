@@ -235,18 +235,20 @@ END_TEST
 
 START_TEST(a_full_memory_forgets_and_finds_again)
 {
+    enum { FEW = 4, MANY = 30 };
     prepare();
-    for (size_t i = 0; i < MP_KNOWN_FRAMES; i++)
-        known->slots[i].address = 8 * i + 8; /* of no code */
     recurse(50, 0x1555);
-    ck_assert_int_eq(compared, 1);
-    generation++;
-    recurse(50, 0x1555);
-    ck_assert_int_eq(compared, 2);
-    size_t used = 0;
-    for (size_t i = 0; i < MP_KNOWN_FRAMES; i++)
-        used += known->slots[i].address != 0;
-    ck_assert_uint_lt(used, 50);
+    uint32_t all = known->count;
+    ck_assert_uint_lt(all, MANY);
+    ck_assert_uint_gt(all, FEW);
+    for (uint32_t room = 1; room <= all; room++) {
+        generation++;
+        compare();
+        known->count = MP_KNOWN_FRAMES - room;
+        recurse(50, 0x1555);
+        ck_assert_uint_eq(compared, 2 * room + 1);
+        if (room <= FEW) ck_assert_uint_lt(known->count, MANY);
+    }
 }
 END_TEST
 

@@ -1,0 +1,31 @@
+/*
+ * fork() in a program with threads. The unwinder has locks of its own; a child made while another thread holds one
+ * would wait for it for ever, with all signals blocked, at its first event. So a fork waits until no hook runs, and
+ * hooks that begin meanwhile wait for the fork: both for a bounded time, and mostly not at all.
+ *
+ * Left open: the end of a thread takes a lock of libunwind's for some instructions, outside any hook.
+ */
+#ifndef MP_CAPTURE_FORK_H
+#define MP_CAPTURE_FORK_H
+
+#include <stdbool.h>
+
+#include "capture/session.h"
+#include "capture/thread.h"
+
+/* For the constructor. */
+bool mp_fork_start(void);
+
+/* A hook has opened its ring: waits outside where a fork is under way. */
+void mp_fork_wait(struct mp_thread *thread);
+static inline void mp_fork_pass(struct mp_thread *thread)
+{
+    if (__builtin_expect(atomic_load_explicit(&mp_session.page->forking, memory_order_relaxed), 0))
+        mp_fork_wait(thread);
+}
+
+/* Around use of the unwinder outside any hook. */
+void mp_fork_hold(void);
+void mp_fork_release(void);
+
+#endif

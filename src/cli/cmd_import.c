@@ -1,0 +1,82 @@
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "exchange/load.h"
+#include "exchange/save.h"
+
+static int check_output(const struct mp_invocation *invocation, const char *output)
+{
+    struct stat facts;
+    if (!output || !*output || !strcmp(output, "-")) {
+        mp_message("import writes a new file: name it with -o, as snap.mp");
+        return MP_EXIT_USAGE;
+    }
+    if (stat(output, &facts)) return MP_EXIT_DONE;
+    if (!S_ISDIR(facts.st_mode) && mp_given(invocation, MP_OPT_FORCE)) return MP_EXIT_DONE;
+    mp_message("%s is already there; choose another name%s", output,
+               S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
+    return MP_EXIT_COULD_NOT;
+}
+
+static int save(const struct mp_invocation *invocation, const struct mp_model *model, const char *path)
+{
+    struct mp_output_file output;
+    struct mp_error error;
+    int status = mp_output_open(path, mp_given(invocation, MP_OPT_FORCE), &output);
+    if (status) return status;
+    int fd = dup(fileno(output.file));
+    enum mp_status saved =
+        fd < 0 ? mp_fail_errno(&error, "cannot write %s", path) : mp_exchange_save(model, fd, &error);
+    if (saved) status = mp_message_error(&error);
+    int closed = mp_output_close(&output, !saved);
+    return status ? status : closed;
+}
+
+static void tell(const struct mp_model *model, const char *path)
+{
+    char events[MP_UNIT_TEXT], blocks[MP_UNIT_TEXT];
+    mp_message("%s  %s events, %s blocks; format %s", path, mp_format_count(events, model->events.count),
+               mp_format_count(blocks, model->blocks.count), model->format);
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
+    struct mp_model *model;
+    struct mp_error error;
+    int status = check_output(invocation, output);
+    if (status) return status;
+    if (mp_exchange_load(input, &model, &error)) return mp_message_error(&error);
+    if (!strcmp(model->format, "mp")) {
+        mp_message("%s is a recording already; copy it%s", input,
+                   mp_model_incomplete(model) ? ", or make a whole one of it with memprof recover" : "");
+        status = MP_EXIT_COULD_NOT;
+    } else {
+        status = save(invocation, model, output);
+    }
+    if (!status) tell(model, output);
+    mp_model_free(model);
+    return status;
+}
+
+extern const struct mp_command mp_command_import;
+const struct mp_command mp_command_import = {
+    .name = "import",
+    .summary = "make a recording of a PyTorch snapshot",
+    .usage = "FILE",
+    .about =
+        "FILE is a memory snapshot that PyTorch wrote (torch.cuda.memory._dump_snapshot), as a pickle or as JSON, "
+        "gzip-compressed or not. Nothing in it is executed: a pickle that would import or call anything is refused. "
+        "Every command that reads a recording takes such a file as it is; a recording is smaller and is read "
+        "faster. Blocks have the sizes that were asked for; segments are the driver's track; annotations are steps "
+        "and regions; what the file leaves out is told as coverage.",
+    .example = "memprof import memory_snapshot.pickle -o snap.mp",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

@@ -1,0 +1,38 @@
+/*
+ * The tables of a recording that is made from another program's file: each text, frame and stack gets its number at
+ * first sight, and all of them go to a builder at once. Zero-initialised is ready for use. One thread at a time.
+ *
+ * Where memory is short, `failed` is set, numbers are 0, and mp_import_tables_put() says so.
+ */
+#ifndef MP_EXCHANGE_IMPORT_TABLES_H
+#define MP_EXCHANGE_IMPORT_TABLES_H
+
+#include "base/intern.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "model/builder.h"
+
+struct mp_import_tables {
+    struct mp_intern strings, frame_keys;
+    struct mp_map node_ids;
+    MP_VEC(struct mp_frame) frames;
+    MP_VEC(struct mp_stack_node) nodes;
+    MP_VEC(struct mp_device) devices;
+    MP_VEC(struct mp_track) tracks;
+    MP_VEC(struct mp_thread_info) threads;
+    bool failed;
+};
+
+uint32_t mp_import_text(struct mp_import_tables *tables, const char *text, size_t length);
+/* A frame of source: texts are string ids, 0 where unknown; line 0 where unknown. */
+uint32_t mp_import_frame(struct mp_import_tables *tables, enum mp_language language, uint32_t function, uint32_t file,
+                         uint32_t line);
+/* The stack of `parent` (0: the empty one) with a frame (or MP_FRAME_CUT) called by it. */
+uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint32_t frame);
+
+/* Adds all tables to a builder that has none yet. */
+enum mp_status mp_import_tables_put(struct mp_import_tables *tables, struct mp_builder *builder,
+                                    struct mp_error *error);
+void mp_import_tables_free(struct mp_import_tables *tables);
+
+#endif

@@ -1,0 +1,85 @@
+#include "exchange/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+struct mp_input_state {
+    gzFile file;
+    unsigned char window[2 * MP_INPUT_WINDOW];
+};
+
+enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp_error *error)
+{
+    *input = (struct mp_input){.path = path};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat facts;
+    if (fd < 0 || fstat(fd, &facts)) {
+        enum mp_status status = mp_fail_errno(error, "cannot open %s", path);
+        if (fd >= 0) close(fd);
+        return status;
+    }
+    input->file_bytes = (uint64_t)facts.st_size;
+    struct mp_input_state *state = malloc(sizeof *state);
+    gzFile file = state ? gzdopen(fd, "r") : NULL;
+    if (!file) {
+        free(state);
+        close(fd);
+        return mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
+    }
+    gzbuffer(file, MP_INPUT_WINDOW);
+    state->file = file;
+    input->state = state;
+    input->at = input->end = state->window;
+    enum mp_status status = mp_input_fill(input, 1, error);
+    input->wrapped = !gzdirect(file);
+    if (status) mp_input_close(input);
+    return status;
+}
+
+static enum mp_status cannot_read(struct mp_input *input, struct mp_error *error)
+{
+    int code;
+    const char *why = gzerror(input->state->file, &code);
+    if (code == Z_ERRNO) return mp_fail_errno(error, "cannot read %s", input->path);
+    if (code == Z_BUF_ERROR)
+        return mp_fail(error, MP_DAMAGED, "%s is cut: its gzip stream ends at byte %llu of what it holds", input->path,
+                       (unsigned long long)input->offset);
+    return mp_fail(error, MP_DAMAGED, "%s cannot be unwrapped after byte %llu of what it holds (gzip: %s)", input->path,
+                   (unsigned long long)input->offset, why);
+}
+
+enum mp_status mp_input_fill(struct mp_input *input, size_t want, struct mp_error *error)
+{
+    struct mp_input_state *state = input->state;
+    size_t left = (size_t)(input->end - input->at);
+    if (left >= want) return MP_OK;
+    memmove(state->window, input->at, left);
+    input->at = state->window;
+    while (left < want) {
+        int got = gzread(state->file, state->window + left, (unsigned)(sizeof state->window - left));
+        int code = Z_OK;
+        if (got <= 0) gzerror(state->file, &code);
+        if (got < 0 || code == Z_BUF_ERROR) {
+            input->end = input->at + left;
+            return cannot_read(input, error);
+        }
+        if (!got) break;
+        left += (size_t)got;
+        input->offset += (uint64_t)got;
+    }
+    input->end = input->at + left;
+    return MP_OK;
+}
+
+void mp_input_close(struct mp_input *input)
+{
+    if (!input->state) return;
+    gzclose(input->state->file);
+    free(input->state);
+    *input = (struct mp_input){0};
+}

@@ -1,0 +1,38 @@
+/*
+ * A file of someone else's as a stream of bytes, unwrapped where it is gzip-compressed. What is not yet read can be
+ * looked at. Offsets count unwrapped bytes. One thread at a time.
+ */
+#ifndef MP_EXCHANGE_INPUT_H
+#define MP_EXCHANGE_INPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define MP_INPUT_WINDOW 262144 /* so many bytes can be looked at ahead, unless the file ends before */
+
+struct mp_input {
+    const unsigned char *at, *end; /* read and not yet taken: a reader may move `at` up to `end` */
+    uint64_t offset;               /* of `end` */
+    bool wrapped;                  /* gzip */
+    uint64_t file_bytes;           /* on disk */
+    const char *path;              /* as given to mp_input_open(), which the caller keeps */
+    struct mp_input_state *state;
+};
+
+/* MP_IO, MP_NO_MEMORY; the sentence names path. */
+enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp_error *error);
+/* Reads on, keeping what was not taken, until `want` bytes (at most MP_INPUT_WINDOW) lie between `at` and `end` or the
+ * file ends: there it returns MP_OK with fewer. MP_IO, also for a gzip file that is cut or damaged. */
+enum mp_status mp_input_fill(struct mp_input *input, size_t want, struct mp_error *error);
+void mp_input_close(struct mp_input *input);
+
+/* The offset of `at`. */
+static inline uint64_t mp_input_offset(const struct mp_input *input)
+{
+    return input->offset - (uint64_t)(input->end - input->at);
+}
+
+#endif

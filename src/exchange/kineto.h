@@ -1,0 +1,26 @@
+/*
+ * Kineto's Chrome traces, as torch.profiler writes them, into a model: what the caching allocator and the CPU
+ * allocators told the profiler ("[memory]" events) as blocks and totals; the operators, and the Python functions where
+ * they were recorded, that enclose an allocation on its thread as its stack; record_function and ProfilerStep spans as
+ * regions and steps.
+ *
+ * What was live before the trace began follows from the allocator's totals: one block a device, of unknown identity,
+ * which also takes up what changed without an event. Without totals its size is MP_BYTES_UNKNOWN. In traces without
+ * addresses (PyTorch before 1.10) a free ends the newest live block of its size; how many others would have fitted is
+ * noted.
+ */
+#ifndef MP_EXCHANGE_KINETO_H
+#define MP_EXCHANGE_KINETO_H
+
+#include "base/error.h"
+#include "model/model.h"
+
+/* Whether the beginning of a JSON file looks like such a trace. */
+bool mp_kineto_looks_like(const unsigned char *text, size_t size);
+
+/* Reads the file twice, so that memory is bounded by the memory events; gzip or not. The model is the caller's.
+ * MP_NOT_A_RECORDING: no trace, or one without memory events; MP_DAMAGED, MP_LIMIT, MP_IO, MP_NO_MEMORY. The sentence
+ * names path and, where one byte is to blame, its offset. */
+enum mp_status mp_kineto_load(const char *path, struct mp_model **model, struct mp_error *error);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * A Kineto trace as a stream of its events, each with the few facts that memory needs. Lenient where traces are known
+ * to be wrong (control characters and bytes that are not UTF-8 in names), bounded in depth and in the length of every
+ * text, in constant memory. One thread at a time.
+ */
+#ifndef MP_EXCHANGE_KINETO_EVENTS_H
+#define MP_EXCHANGE_KINETO_EVENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum mp_kineto_fact { /* numbers of an event, of a device, of the whole trace */
+                      MP_KINETO_PID,
+                      MP_KINETO_TID,
+                      MP_KINETO_START_NS, /* "ts" */
+                      MP_KINETO_DURATION_NS,
+                      MP_KINETO_BYTES,
+                      MP_KINETO_ADDRESS,
+                      MP_KINETO_ALLOCATED,
+                      MP_KINETO_RESERVED,
+                      MP_KINETO_DEVICE_ID,
+                      MP_KINETO_DEVICE_TYPE,
+                      MP_KINETO_ID,           /* of a device */
+                      MP_KINETO_TOTAL_MEMORY, /* of a device */
+                      MP_KINETO_BASE_NS,      /* of the trace: what times count from */
+                      MP_KINETO_FACTS
+};
+
+enum mp_kineto_text {
+    MP_KINETO_PHASE,
+    MP_KINETO_CATEGORY,
+    MP_KINETO_NAME,
+    MP_KINETO_ARGUMENT_NAME, /* what an event of phase M names */
+    MP_KINETO_SHAPES,        /* "Input Dims" as they stand there */
+    MP_KINETO_CALL_STACK,
+    MP_KINETO_TEXTS
+};
+
+/* One event, or one device, or the trace itself. Texts are NUL-terminated, "" where absent, and last until the
+ * callback returns. */
+struct mp_kineto_event {
+    uint32_t known; /* bit N: fact N is there */
+    int64_t facts[MP_KINETO_FACTS];
+    const char *texts[MP_KINETO_TEXTS];
+    size_t lengths[MP_KINETO_TEXTS];
+};
+
+static inline bool mp_kineto_has(const struct mp_kineto_event *event, enum mp_kineto_fact fact)
+{
+    return event->known >> fact & 1;
+}
+
+/* False stops the reading; the sentence is then the sink's to know. Any may be NULL. */
+struct mp_kineto_sink {
+    bool (*event)(void *context, const struct mp_kineto_event *event);
+    bool (*device)(void *context, const struct mp_kineto_event *device);
+    bool (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end */
+    void *context;
+};
+
+/* Reads all of it. MP_DAMAGED: cut or not JSON; MP_LIMIT: nested too deep, a text too long; MP_NOT_A_RECORDING: JSON
+ * without traceEvents; MP_BUSY: the sink stopped it; MP_IO, MP_NO_MEMORY. Sentences name path and, where one byte is to
+ * blame, its offset in the (unwrapped) trace. */
+enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sink, struct mp_error *error);
+
+#endif

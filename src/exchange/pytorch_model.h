@@ -1,0 +1,34 @@
+/* A snapshot that was read and replayed, and how it becomes a model. Private to the snapshot's loader. */
+#ifndef MP_EXCHANGE_PYTORCH_MODEL_H
+#define MP_EXCHANGE_PYTORCH_MODEL_H
+
+#include "exchange/pytorch_regions.h"
+#include "exchange/pytorch_replay.h"
+#include "model/model.h"
+
+struct mp_pytorch_snapshot {
+    struct mp_pytorch_records records;
+    MP_VEC(struct mp_pytorch_device) devices;
+    struct mp_pytorch_marks marks;
+    uint64_t settings; /* value: a dictionary, or 0 */
+    uint64_t strange;  /* items of lists that are not what belongs there */
+    bool any_segments;
+    bool says_overflow, overflowed; /* whether the settings tell of the ring at all; what they say */
+};
+
+/* MP_NO_MEMORY, MP_LIMIT. Uses the records up. */
+enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
+                                struct mp_error *error);
+
+/* Sentences, as text ids of the records' values: what the file leaves out (`limits`) and what else is to be known of it
+ * (`notes`). `has_times`: the trace has. False where memory is short. */
+struct mp_pytorch_sentences {
+    MP_VEC(uint32_t) limits, notes;
+};
+bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
+                               struct mp_pytorch_sentences *sentences);
+
+/* The allocator's settings as key=value,key=value; the caller frees it. NULL where memory is short. */
+char *mp_pytorch_settings(struct mp_pytorch_snapshot *snapshot);
+
+#endif

@@ -1,0 +1,188 @@
+#include "exchange/save.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/writer.h"
+
+struct saver {
+    const struct mp_model *model;
+    struct mp_writer *writer;
+    struct mp_error *error;
+    uint64_t *numbers; /* by block: numbers in order of appearance, those of the base first */
+    uint64_t *live;    /* by track: bytes */
+    uint64_t next_number;
+    uint32_t unknown_thread; /* stands for MP_NONE */
+};
+
+static enum mp_status no_memory(struct saver *s)
+{
+    return mp_fail(s->error, MP_NO_MEMORY, "not enough memory to write the recording");
+}
+
+static uint64_t known(uint64_t bytes)
+{
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
+
+static enum mp_status save_strings(struct saver *s)
+{
+    const struct mp_intern *texts = &s->model->strings;
+    struct mp_string *strings = malloc((texts->count + 1) * sizeof *strings);
+    if (!strings) return no_memory(s);
+    for (uint32_t i = 0; i < texts->count; i++)
+        strings[i].text = mp_intern_get(texts, i, &strings[i].length);
+    enum mp_status status = mp_writer_strings(s->writer, strings, texts->count, s->error);
+    free(strings);
+    return status;
+}
+
+/* Events that a lost part of a file held have no thread; a recording's have. */
+static enum mp_status save_threads(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    static const struct mp_thread_info unknown;
+    bool any_unknown = false;
+    s->unknown_thread = (uint32_t)model->threads.count;
+    for (size_t i = 0; i < model->events.count; i++)
+        any_unknown |= model->events.thread[i] == MP_NONE;
+    enum mp_status status = mp_writer_threads(s->writer, model->threads.at, model->threads.count, s->error);
+    return status || !any_unknown ? status : mp_writer_threads(s->writer, &unknown, 1, s->error);
+}
+
+static enum mp_status save_frames(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_symbol) symbols = {0};
+    struct mp_frame *frames = malloc((model->frames.count + 1) * sizeof *frames);
+    bool done = frames;
+    for (size_t i = 0; done && i < model->frames.count; i++) {
+        const struct mp_model_frame *frame = &model->frames.at[i];
+        frames[i] = frame->raw;
+        for (uint32_t k = 0; done && frame->raw.language == MP_NATIVE && k < frame->line_count; k++) {
+            const struct mp_model_line *line = &model->lines.at[frame->first_line + k];
+            struct mp_symbol symbol = {(uint32_t)i, line->function, line->file, line->line};
+            done = mp_vec_push(&symbols, symbol);
+        }
+    }
+    enum mp_status status = done ? mp_writer_frames(s->writer, frames, model->frames.count, s->error) : no_memory(s);
+    if (!status) status = mp_writer_symbols(s->writer, symbols.at, symbols.count, s->error);
+    mp_vec_free(&symbols);
+    free(frames);
+    return status;
+}
+
+static enum mp_status save_tables(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    enum mp_status status = save_strings(s);
+    if (!status) status = mp_writer_devices(s->writer, model->devices.at, model->devices.count, s->error);
+    if (!status) status = mp_writer_tracks(s->writer, model->tracks.at, model->tracks.count, s->error);
+    if (!status) status = save_threads(s);
+    if (!status) status = mp_writer_modules(s->writer, model->modules.at, model->modules.count, s->error);
+    if (!status) status = save_frames(s);
+    return status ? status : mp_writer_stacks(s->writer, model->stacks.at, model->stacks.count, s->error);
+}
+
+static enum mp_status save_base(struct saver *s)
+{
+    const struct mp_model_blocks *blocks = &s->model->blocks;
+    MP_VEC(struct mp_base_block) base = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < blocks->count; i++) {
+        if (blocks->alloc_event[i] != MP_NONE) continue;
+        struct mp_base_block block = {.block = s->numbers[i] = s->next_number++,
+                                      .address = blocks->address[i],
+                                      .bytes = blocks->bytes[i],
+                                      .stack = blocks->stack[i],
+                                      .track = blocks->track[i],
+                                      .kind = blocks->kind[i]};
+        s->live[block.track] += known(block.bytes);
+        done = mp_vec_push(&base, block);
+    }
+    enum mp_status status = !done        ? no_memory(s)
+                            : base.count ? mp_writer_base(s->writer, 0, base.at, base.count, s->error)
+                                         : MP_OK;
+    mp_vec_free(&base);
+    return status;
+}
+
+/* One event, with its effect on what is live. */
+static struct mp_event make_event(struct saver *s, uint32_t at)
+{
+    const struct mp_model *model = s->model;
+    const struct mp_model_events *events = &model->events;
+    uint32_t subject = events->subject[at];
+    struct mp_event event = {.time_ns = events->time_ns[at],
+                             .thread = events->thread[at] == MP_NONE ? s->unknown_thread : events->thread[at],
+                             .track = events->track[at],
+                             .type = events->type[at]};
+    if (event.type != MP_EVENT_ALLOC && event.type != MP_EVENT_FREE && event.type != MP_EVENT_RESIZE) {
+        event.bytes = model->notes.at[subject].bytes;
+        event.stack = model->notes.at[subject].stack;
+        event.name = model->notes.at[subject].name;
+        return event;
+    }
+    uint64_t before = at ? mp_model_bytes_at(model, subject, at - 1) : model->blocks.bytes[subject];
+    event.address = model->blocks.address[subject];
+    event.kind = model->blocks.kind[subject];
+    event.bytes = event.type == MP_EVENT_RESIZE ? mp_model_bytes_at(model, subject, at) : before;
+    if (event.type == MP_EVENT_ALLOC) {
+        event.stack = model->blocks.stack[subject];
+        s->numbers[subject] = s->next_number++;
+    } else {
+        s->live[event.track] -= known(before);
+    }
+    if (event.type != MP_EVENT_FREE) s->live[event.track] += known(event.bytes);
+    event.block = s->numbers[subject];
+    return event;
+}
+
+static enum mp_status save_events(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    size_t tracks = model->tracks.count;
+    struct mp_event *batch = malloc(MP_CHUNK_EVENTS * sizeof *batch);
+    uint64_t *live = malloc((tracks + 1) * sizeof *live);
+    enum mp_status status = batch && live ? MP_OK : no_memory(s);
+    for (size_t done = 0; !status && done < model->events.count;) {
+        size_t count = 0;
+        memcpy(live, s->live, tracks * sizeof *live);
+        for (; count < MP_CHUNK_EVENTS && done < model->events.count; count++)
+            batch[count] = make_event(s, (uint32_t)done++);
+        status = mp_writer_events(s->writer, batch, count, live, tracks, NULL, 0, s->error);
+    }
+    free(batch);
+    free(live);
+    return status;
+}
+
+static enum mp_status save_all(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    s->numbers = calloc(model->blocks.count + 1, sizeof *s->numbers);
+    s->live = calloc(model->tracks.count + 1, sizeof *s->live);
+    enum mp_status status = s->numbers && s->live ? save_tables(s) : no_memory(s);
+    if (!status) status = save_base(s);
+    if (!status) status = save_events(s);
+    if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);
+    if (!status) status = mp_writer_coverage(s->writer, &model->coverage, s->error);
+    if (!status) status = mp_writer_exit(s->writer, &model->how, s->error);
+    free(s->numbers);
+    free(s->live);
+    return status;
+}
+
+enum mp_status mp_exchange_save(const struct mp_model *model, int fd, struct mp_error *error)
+{
+    struct saver s = {.model = model, .error = error};
+    struct mp_recording_start start = model->start;
+    start.spool = "";
+    start.spool_id = 0;
+    enum mp_status status = mp_writer_open(fd, &start, &s.writer, error);
+    if (status) return status;
+    status = save_all(&s);
+    if (!status) return mp_writer_finish(s.writer, error);
+    mp_writer_abandon(s.writer);
+    return status;
+}

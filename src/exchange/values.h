@@ -1,0 +1,126 @@
+/*
+ * The values that a pickle or a JSON text builds up, kept small: a stack of words, lists and dictionaries as ranges of
+ * one array, each text once. A dictionary that its reader knows (a trace entry, a frame) becomes a record of the reader
+ * as soon as it is complete and takes no room here any more. Nothing is ever copied for being referred to twice, and
+ * nothing recurses. One thread at a time.
+ *
+ * Functions that return bool are false where memory is short or where what was asked makes no sense; `fault` then says
+ * what, and is NULL for memory.
+ */
+#ifndef MP_EXCHANGE_VALUES_H
+#define MP_EXCHANGE_VALUES_H
+
+#include "base/intern.h"
+#include "base/vec.h"
+
+/* A value is one word: a tag in the low eight bits, above it what the tag says. 0 is None. */
+enum mp_value_tag {
+    MP_VALUE_NONE = 0,
+    MP_VALUE_FALSE,
+    MP_VALUE_TRUE,
+    MP_VALUE_INT,    /* signed, 56 bits */
+    MP_VALUE_WIDE,   /* index into wide: a signed integer of 64 bits */
+    MP_VALUE_WIDER,  /* index into wide: an unsigned one that does not fit a signed one */
+    MP_VALUE_BIG,    /* an integer beyond 64 bits: the offset where it stood */
+    MP_VALUE_FLOAT,  /* index into wide: the bits of a double */
+    MP_VALUE_TEXT,   /* id in texts */
+    MP_VALUE_OBJECT, /* index into objects */
+    MP_VALUE_RECORD, /* and above: the reader's own records */
+};
+
+#define MP_VALUES_DEPTH 1000 /* containers inside containers */
+
+enum mp_object_kind {
+    MP_OBJECT_LIST,   /* also tuples */
+    MP_OBJECT_DICT,   /* items are keys and values by turns */
+    MP_OBJECT_SETTLED /* replaced by a record: start is its word */
+};
+
+struct mp_value_object {
+    uint64_t start; /* in items */
+    uint32_t count, room;
+    uint8_t kind; /* enum mp_object_kind */
+    bool used;    /* somebody has read it: it can no longer change */
+};
+
+struct mp_values;
+
+/* Makes a record of a complete dictionary of `count` pairs, or leaves *record 0 where it is none of his. */
+typedef bool mp_make_record(void *context, struct mp_values *values, const uint64_t *pairs, size_t count,
+                            uint64_t *record);
+
+struct mp_values {
+    struct mp_intern texts;
+    MP_VEC(uint64_t) stack;
+    MP_VEC(size_t) marks; /* heights of the stack */
+    MP_VEC(uint64_t) items;
+    MP_VEC(struct mp_value_object) objects;
+    MP_VEC(uint64_t) wide;
+    mp_make_record *make_record;
+    void *context;
+    bool shared; /* objects may be referred to again: a pickle's memo */
+    const char *fault;
+};
+
+static inline unsigned mp_value_tag(uint64_t value)
+{
+    return value & 0xff;
+}
+
+static inline uint64_t mp_value_payload(uint64_t value)
+{
+    return value >> 8;
+}
+
+static inline uint64_t mp_value_make(unsigned tag, uint64_t payload)
+{
+    return payload << 8 | tag;
+}
+
+void mp_values_free(struct mp_values *values);
+
+static inline bool mp_values_push(struct mp_values *values, uint64_t value)
+{
+    return mp_vec_push(&values->stack, value);
+}
+
+bool mp_values_push_signed(struct mp_values *values, int64_t number);
+bool mp_values_push_unsigned(struct mp_values *values, uint64_t number);
+bool mp_values_push_float(struct mp_values *values, double number);
+bool mp_values_push_text(struct mp_values *values, const char *text, size_t length);
+bool mp_values_push_object(struct mp_values *values, enum mp_object_kind kind);
+bool mp_values_mark(struct mp_values *values);
+
+/* The values above the last mark, or above the bottom. */
+static inline size_t mp_values_above(const struct mp_values *values)
+{
+    return values->stack.count - (values->marks.count ? values->marks.at[values->marks.count - 1] : 0);
+}
+
+/* Takes the last mark away; *count values lie above it. */
+bool mp_values_unmark(struct mp_values *values, size_t *count);
+/* Pops `count` values into the list, or `count` (an even number) as pairs into the dictionary, that lies below them. */
+bool mp_values_append(struct mp_values *values, size_t count);
+bool mp_values_set(struct mp_values *values, size_t count);
+/* Replaces the top `count` values by a list (LIST) or a dictionary (DICT) of them. */
+bool mp_values_gather(struct mp_values *values, enum mp_object_kind kind, size_t count);
+
+/* The record in whose place an object stands, or the value itself. */
+static inline uint64_t mp_values_resolve(const struct mp_values *values, uint64_t value)
+{
+    if (mp_value_tag(value) != MP_VALUE_OBJECT) return value;
+    const struct mp_value_object *object = &values->objects.at[mp_value_payload(value)];
+    return object->kind == MP_OBJECT_SETTLED ? object->start : value;
+}
+
+/* The items of a list or dictionary, which from then on cannot change; NULL where value is of another kind. Valid until
+ * something is appended. *count is the number of items: twice the pairs of a dictionary. */
+const uint64_t *mp_values_items(struct mp_values *values, uint64_t value, enum mp_object_kind kind, size_t *count);
+/* Lets a record stand in place of an object, whose items go. */
+void mp_values_settle(struct mp_values *values, uint64_t object, uint64_t record);
+
+/* An integer that is not negative (a number with a fraction is cut); false for all else. */
+bool mp_values_unsigned(const struct mp_values *values, uint64_t value, uint64_t *number);
+bool mp_values_signed(const struct mp_values *values, uint64_t value, int64_t *number);
+
+#endif

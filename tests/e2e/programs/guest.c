@@ -1,0 +1,286 @@
+/*
+ * A program for fault tests: does one odd thing that real programs do, announces blocks through the C API around it,
+ * and says at the end how many. `guest MODE [NUMBER...]`; exit status 0 where everything went as it does unrecorded.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <memprof.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static long numbers[4];
+static uint32_t pool;
+static _Atomic uintptr_t next_block = 1;
+
+static void blocks(long count, bool keep)
+{
+    for (long i = 0; i < count; i++) {
+        const void *block = (const void *)(atomic_fetch_add(&next_block, 1) << 12);
+        memprof_alloc(pool, block, 100);
+        if (!keep) memprof_free(pool, block);
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int wait_for(pid_t child)
+{
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return 1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int plain(void)
+{
+    blocks(numbers[0], true);
+    return 0;
+}
+
+/* Asks for statistics after each block; the answers are exact. */
+static int statistics(void)
+{
+    struct memprof_stats stats;
+    int wrong = 0;
+    for (long i = 1; i <= numbers[0]; i++) {
+        blocks(1, true);
+        if (memprof_stats("cpu/app/guest", &stats) || stats.live_bytes != 100 * (uint64_t)i ||
+            stats.live_blocks != (uint64_t)i)
+            wrong++;
+    }
+    return wrong != 0;
+}
+
+/* NUMBER children one after the other, of which a few live at the same time, each with its own events. */
+static int children(void)
+{
+    enum { AT_ONCE = 7 };
+    pid_t alive[AT_ONCE] = {0};
+    int failed = 0;
+    blocks(10, true);
+    for (long i = 0; i < numbers[0] + AT_ONCE; i++) {
+        /* Not in the order of their births. */
+        size_t slot = (size_t)(i * 3 % AT_ONCE);
+        if (alive[slot]) failed |= wait_for(alive[slot]);
+        alive[slot] = 0;
+        if (i >= numbers[0]) continue;
+        alive[slot] = fork();
+        if (alive[slot] < 0) return 1;
+        if (!alive[slot]) {
+            blocks(numbers[1], true);
+            usleep((useconds_t)(i * 7919 % 20000));
+            _exit(0);
+        }
+        blocks(10, true);
+    }
+    return failed;
+}
+
+static _Atomic bool stop;
+
+static void *one_event(void *argument)
+{
+    blocks(1, false);
+    return argument;
+}
+
+static void *start_threads(void *argument)
+{
+    pthread_t thread;
+    while (!stop) {
+        /* An unload makes the unwinder forget: it looks everything up again, under its lock. */
+        void *library = dlopen("libm.so.6", RTLD_NOW);
+        if (library) dlclose(library);
+        if (!pthread_create(&thread, NULL, one_event, NULL)) pthread_join(thread, NULL);
+    }
+    return argument;
+}
+
+/* Forks while other threads walk stacks for the first time; each child walks too. */
+static int fork_among_threads(void)
+{
+    pthread_t threads[4];
+    int failed = 0;
+    for (int i = 0; i < 4; i++)
+        if (pthread_create(&threads[i], NULL, start_threads, NULL)) return 1;
+    for (long i = 0; i < numbers[0] && !failed; i++) {
+        pid_t child = fork();
+        if (child < 0) return 1;
+        if (!child) {
+            pthread_t thread;
+            blocks(3, true);
+            if (!pthread_create(&thread, NULL, one_event, NULL)) pthread_join(thread, NULL);
+            _exit(0);
+        }
+        failed = wait_for(child);
+    }
+    stop = true;
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    return failed;
+}
+
+/* Threads one after the other, on the smallest stacks that pthreads allow and NUMBER bytes more. */
+static int small_stacks(void)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN) + (size_t)numbers[1])) return 1;
+    for (long i = 0; i < numbers[0]; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, &attributes, one_event, NULL) || pthread_join(thread, NULL)) return 1;
+    }
+    return 0;
+}
+
+static pthread_barrier_t together;
+
+static void *many_events(void *argument)
+{
+    pthread_barrier_wait(&together);
+    blocks(numbers[1], false);
+    pthread_barrier_wait(&together);
+    return argument;
+}
+
+static int many_threads(void)
+{
+    pthread_t *threads = calloc((size_t)numbers[0], sizeof *threads);
+    pthread_barrier_init(&together, NULL, (unsigned)numbers[0]);
+    for (long i = 0; i < numbers[0]; i++)
+        if (pthread_create(&threads[i], NULL, many_events, NULL)) return 1;
+    for (long i = 0; i < numbers[0]; i++)
+        pthread_join(threads[i], NULL);
+    free(threads);
+    return 0;
+}
+
+static int close_all(void)
+{
+    blocks(10, true);
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    blocks(numbers[0] - 10, true);
+    /* What is opened now gets the numbers that were closed: nobody else may write there. */
+    int fd = open("/dev/null", O_WRONLY);
+    blocks(10, false);
+    return fd != 3;
+}
+
+static int clear_environment(void)
+{
+    clearenv();
+    blocks(numbers[0], true);
+    pid_t child = fork();
+    if (!child) {
+        blocks(numbers[0], true);
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    return wait_for(child);
+}
+
+/* A child that goes on when the command has ended; its time of waiting is bounded. */
+static int outlive(void)
+{
+    blocks(10, true);
+    if (fork()) return 0;
+    for (int i = 0; i < 400; i++) {
+        blocks(numbers[0], false);
+        usleep(5000);
+    }
+    _exit(0);
+}
+
+static void nothing(int number)
+{
+    (void)number;
+}
+
+/* A timer that interrupts every system call, from the first event on. */
+static int interrupted(void)
+{
+    struct sigaction action = {.sa_handler = nothing};
+    sigaction(SIGALRM, &action, NULL);
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    struct itimerspec often = {.it_value.tv_nsec = 20000, .it_interval.tv_nsec = 20000};
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &often, NULL)) return 1;
+    pool = memprof_pool("guest", MEMPROF_HOST);
+    blocks(numbers[0], true);
+    return 0;
+}
+
+/* Many short and long paths, so that the tables grow. Prints the seconds it took. */
+static int deeper(long level, long path)
+{
+    static volatile int sink;
+    if (!level) {
+        blocks(1, false);
+        return 0;
+    }
+    switch (path & 3) { /* four return addresses a level */
+    case 0:
+        sink = deeper(level - 1, path >> 2);
+        break;
+    case 1:
+        sink = deeper(level - 1, path >> 2) + 1;
+        break;
+    case 2:
+        sink = deeper(level - 1, path >> 2) + 2;
+        break;
+    default:
+        sink = deeper(level - 1, path >> 2) + 3;
+    }
+    return sink;
+}
+
+static int paths(void)
+{
+    double begin = seconds();
+    for (long path = 0; path < numbers[0]; path++)
+        deeper(20, path);
+    printf("%.3f\n", seconds() - begin);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } modes[] = {
+        {"plain", plain},
+        {"statistics", statistics},
+        {"children", children},
+        {"fork-among-threads", fork_among_threads},
+        {"small-stacks", small_stacks},
+        {"many-threads", many_threads},
+        {"close-all", close_all},
+        {"clear-environment", clear_environment},
+        {"outlive", outlive},
+        {"interrupted", interrupted},
+        {"paths", paths},
+    };
+    for (int i = 2; i < argc && i < 6; i++)
+        numbers[i - 2] = strtol(argv[i], NULL, 10);
+    for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; i++) {
+        if (strcmp(argv[1], modes[i].name)) continue;
+        if (strcmp(argv[1], "interrupted")) pool = memprof_pool("guest", MEMPROF_HOST);
+        return modes[i].run();
+    }
+    return 2;
+}

@@ -1,0 +1,61 @@
+// What blocks can be grouped by. Function, file and library are those that the reports group by.
+
+import { formatBytes } from "../format.js";
+
+const UNKNOWN = "(unknown)";
+
+/** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
+export const GROUPS = {
+  stack: { name: "stack", siteOf: true, key: ({ blocks }) => (id) => blocks.site[id] },
+  function: { name: "function", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.function) },
+  file: { name: "file", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.file) },
+  library: { name: "library", siteOf: true, key: bySite((stacks, site) => stacks.library(site)) },
+  size: {
+    name: "size",
+    key: (track) => (id) => track.sizeKnown(id) ? track.bytesOf(id) : -1,
+    text: (bytes) => bytes < 0 ? "size unknown" : formatBytes(bytes),
+  },
+  step: {
+    name: "step of birth",
+    key: (track, { notes }) => (id) => {
+      const birth = track.birthTime(id);
+      return birth < 0 ? -1 : notes.stepAt(birth)?.index ?? 0;
+    },
+    text: (step) => step < 0 ? "before the recording" : step ? `step ${step}` : "before the first step",
+  },
+  region: {
+    name: "region of birth",
+    key: (track, { notes }) => (id) => {
+      const birth = track.birthTime(id);
+      return (birth < 0 ? "" : notes.regionPath(birth, track.thread(id))) || "(no region)";
+    },
+  },
+  thread: {
+    name: "thread",
+    key: (track, { header }) => (id) => {
+      const thread = track.birthTime(id) < 0 ? null : header.threads[track.thread(id)];
+      return thread ? `${thread.tid} ${thread.name}`.trim() : UNKNOWN;
+    },
+  },
+  kind: { name: "kind", key: (track, { header }) => (id) => header.kinds[track.kind(id)] ?? UNKNOWN },
+};
+
+function bySite(nameOf) {
+  return (track, { stacks }) => {
+    const names = [];
+    return (id) => {
+      const site = track.blocks.site[id];
+      return names[site] ??= nameOf(stacks, site) || UNKNOWN;
+    };
+  };
+}
+
+/** The groups that say something of a recording. */
+export function groupsFor({ notes }) {
+  return Object.keys(GROUPS).filter((name) =>
+    (name !== "step" || notes.steps.length) && (name !== "region" || notes.regions.length));
+}
+
+export function groupText(group, key) {
+  return GROUPS[group].text ? GROUPS[group].text(key) : String(key);
+}

@@ -1,0 +1,96 @@
+// What a colour can mean: every block is of a class, every class has a colour.
+
+import { arrayFor } from "../data/varint.js";
+import { hashName } from "../data/stacks.js";
+import { formatBytes, formatDuration } from "../format.js";
+import { siteColour } from "./palette.js";
+
+// From low to high, dark to light and with rising red: told apart without colour vision, too (after "viridis").
+const SCALE = [[68, 57, 131], [59, 82, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50],
+  [236, 210, 40]];
+
+function scaled(count) {
+  return Array.from({ length: count }, (_, i) => SCALE[Math.round(i / Math.max(count - 1, 1) * (SCALE.length - 1))]);
+}
+
+/** Classes 0.. by limits: class i is of values below limits[i]. */
+function ranges(track, limits, valueOf, names) {
+  const of = new Uint8Array(track.blocks.count);
+  for (let id = 0; id < of.length; id++) {
+    const value = valueOf(id);
+    let at = 0;
+    while (at < limits.length && value >= limits[at]) at++;
+    of[id] = at;
+  }
+  return { of, colours: scaled(limits.length + 1), names };
+}
+
+function rangeNames(limits, format) {
+  return limits.map((limit, i) => i ? `${format(limits[i - 1])} – ${format(limit)}` : `below ${format(limit)}`)
+    .concat(`${format(limits.at(-1))} and more`);
+}
+
+/** Classes by a name, in order of first use. */
+function named(track, dark, nameOf) {
+  const classes = new Map();
+  const of = arrayFor(track.blocks.count, track.blocks.count);
+  for (let id = 0; id < of.length; id++) {
+    const name = nameOf(id);
+    let at = classes.get(name);
+    if (at === undefined) classes.set(name, at = classes.size);
+    of[id] = at;
+  }
+  const names = [...classes.keys()];
+  return { of, colours: names.map((name) => siteColour(hashName(name), dark)), names };
+}
+
+const SIZES = [512, 4096, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 27, 2 ** 30];
+const LIVES = [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+
+export const COLOURS = {
+  site: {
+    name: "site",
+    make: (track, { stacks }, dark) => ({
+      of: track.blocks.site, colours: Array.from({ length: track.siteCount }, (_, site) => siteColour(stacks.hash(site), dark)),
+    }),
+  },
+  size: {
+    name: "size",
+    make: (track) => ranges(track, SIZES, (id) => track.bytesOf(id), rangeNames(SIZES, formatBytes)),
+  },
+  life: {
+    name: "how long it lives",
+    make: (track, { timeUnit, duration }) => ranges(track, LIVES,
+      (id) => (Math.min(track.deathTime(id), duration) - Math.max(track.birthTime(id), 0)) * timeUnit,
+      rangeNames(LIVES, formatDuration)),
+  },
+  age: {
+    name: "age",
+    make: (track, { timeUnit, duration }) => {
+      const limits = [0, 1, 2, 3, 4, 5, 6, 7].map((part) => part / 8 * duration);
+      const names = ["before the recording", ...limits.map((limit) => `born from ${formatDuration(limit * timeUnit)}`)];
+      return ranges(track, limits, (id) => track.birthTime(id), names);
+    },
+  },
+  region: {
+    name: "region of birth",
+    fits: ({ notes }) => notes.regions.length > 0,
+    make: (track, { notes }, dark) => named(track, dark, (id) =>
+      notes.regionPath(track.birthTime(id), track.thread(id)).split(" › ").at(-1) || "(no region)"),
+  },
+  step: {
+    name: "step of birth",
+    fits: ({ notes }) => notes.steps.length > 0,
+    make: (track, { notes }, dark) => named(track, dark, (id) => {
+      const birth = track.birthTime(id);
+      return birth < 0 ? "before the recording" : `step ${notes.stepAt(birth)?.index ?? 0}`;
+    }),
+  },
+  thread: {
+    name: "thread",
+    make: (track, { header }, dark) => named(track, dark, (id) => {
+      const thread = header.threads[track.thread(id)];
+      return thread ? `${thread.tid} ${thread.name}`.trim() : "(unknown)";
+    }),
+  },
+};

@@ -1,0 +1,37 @@
+// What the colours mean.
+
+import { byId, element, option } from "../dom.js";
+import { COLOURS } from "../draw/colour_by.js";
+import { css } from "../draw/palette.js";
+
+const MOST = 12; // names
+
+export class Legend {
+  constructor({ recording, store }, timeline) {
+    Object.assign(this, { store, timeline, box: byId("legend") });
+    const select = byId("colour");
+    select.replaceChildren(...Object.entries(COLOURS).filter(([, { fits }]) => !fits || fits(recording))
+      .map(([value, { name }]) => option(value, "colour: " + name)));
+    select.addEventListener("change", () => store.set({ colour: select.value }));
+    store.subscribe((state, changed) => {
+      if (changed.has("frame")) this.draw();
+    });
+  }
+
+  draw() {
+    const { colour } = this.store.state;
+    const { classes, classesFor } = this.timeline;
+    byId("colour").value = colour;
+    if (this.of === classesFor) return;
+    this.of = classesFor;
+    this.box.replaceChildren();
+    if (!classes?.names) return;
+    const used = classes.names.map((name, i) => [name, classes.colours[i]]);
+    for (const [name, rgb] of used.slice(0, MOST)) {
+      const swatch = element("span", { class: "swatch" });
+      swatch.style.background = css(rgb);
+      this.box.append(element("span", { class: "entry" }, swatch, name));
+    }
+    if (used.length > MOST) this.box.append(element("span", {}, `and ${used.length - MOST} more`));
+  }
+}

@@ -1,0 +1,124 @@
+// The lower part of the page: one of several views at a time, all of them of the same blocks.
+//
+// A view is a class with `static id, title`, `static fits(recording, trackIndex)`, a constructor that takes what every
+// view gets (`context`: recording, store, goTo...) and its own element, and
+//   show(track)     another track is shown
+//   draw(scope)     the blocks that it is about, or colours, have changed; only called while it is in sight
+//   needs           names of the state's parts, beside the scope, after which it must be drawn again
+//   controls()      elements that stand beside the tabs
+//   caption(scope)  what it says above itself; null: nothing
+//   values()        {columns, rows}: itself as a table, for CSV
+
+import { byId, element, inNextFrame } from "../dom.js";
+import { SCOPES, scopeName, scopeOf } from "../data/scope.js";
+import { formatBytes, formatCount, formatCounted, formatDuration } from "../format.js";
+import { FlameView } from "./flame.js";
+import { GrowthView } from "./growth.js";
+import { SegmentsView } from "./segments.js";
+import { SitesView } from "./sites.js";
+import { StepsView } from "./steps.js";
+import { SummaryView } from "./summary.js";
+
+export const VIEWS = [FlameView, SitesView, StepsView, GrowthView, SegmentsView, SummaryView];
+const OF_SCOPE = ["of", "moment", "window", "track"];
+
+export class Pane {
+  constructor(context) {
+    this.context = context;
+    this.store = context.store;
+    this.tabs = byId("tabs");
+    this.body = byId("view");
+    this.views = new Map(VIEWS.map((View) => {
+      const box = element("div", { class: "view " + View.id, hidden: true });
+      this.body.append(box);
+      return [View.id, new View(context, box)];
+    }));
+    byId("scope").addEventListener("change", (event) => this.store.set({ of: event.target.value }));
+    this.draw = inNextFrame(() => this.drawNow());
+    this.tabs.addEventListener("keydown", (event) => this.tabKey(event));
+    new ResizeObserver(() => this.draw()).observe(this.body);
+    this.store.subscribe((state, changed) => {
+      const view = this.view();
+      if (OF_SCOPE.some((key) => changed.has(key))) this.scope = null;
+      else if (changed.has("view")) this.drawTabs();
+      else if (!["dark", "site", "query", ...view.needs].some((key) => changed.has(key))) return;
+      this.draw();
+    });
+  }
+
+  /** The view in sight. */
+  view() {
+    return this.views.get(this.store.state.view) ?? this.views.get(SitesView.id);
+  }
+
+  show(track) {
+    this.track = track;
+    this.scope = null;
+    for (const view of this.views.values()) view.show(track);
+    this.drawTabs();
+    this.draw();
+  }
+
+  fits(View) {
+    return !View.fits || View.fits(this.context.recording, this.store.state.track);
+  }
+
+  drawTabs() {
+    const shown = this.view().constructor;
+    this.tabs.replaceChildren(...VIEWS.map((View, i) => element("button", {
+      type: "button", role: "tab", id: "tab-" + View.id, "aria-selected": String(View === shown), "aria-controls": "view",
+      tabindex: View === shown ? "0" : "-1", disabled: !this.fits(View),
+      title: this.fits(View) ? `${View.about} (${i + 1})` : View.absent,
+      onclick: () => this.choose(i),
+    }, View.title, element("kbd", {}, String(i + 1)))));
+    for (const [id, view] of this.views) view.box.hidden = id !== shown.id;
+    this.body.setAttribute("aria-labelledby", "tab-" + shown.id);
+    byId("view-controls").replaceChildren(...(this.view().controls?.() ?? []));
+  }
+
+  /** @param {number} index as the tabs are counted */
+  choose(index) {
+    if (VIEWS[index] && this.fits(VIEWS[index])) this.store.set({ view: VIEWS[index].id });
+  }
+
+  tabKey(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const fitting = VIEWS.filter((View) => this.fits(View));
+    const at = fitting.indexOf(this.view().constructor);
+    const next = fitting[(at + step + fitting.length) % fitting.length];
+    this.store.set({ view: next.id });
+    byId("tab-" + next.id).focus();
+  }
+
+  drawNow() {
+    if (!this.track) return;
+    const view = this.view();
+    this.scope ??= scopeOf(this.track, this.store.state, this.context.recording.duration);
+    view.draw(this.scope);
+    this.drawScope(view);
+  }
+
+  drawScope(view) {
+    const { state } = this.store;
+    const select = byId("scope");
+    const of = scopeName(state);
+    select.hidden = !view.scoped;
+    const offered = Object.entries(SCOPES).filter(([, { needs }]) =>
+      !needs || (needs === "moment" ? state.moment >= -1 : state.window));
+    select.replaceChildren(...offered.map(([name, { name: text }]) =>
+      element("option", { value: name, selected: name === of }, text)));
+    select.value = of;
+    byId("caption").textContent = view.caption ? view.caption(this.scope) : this.describe(this.scope);
+  }
+
+  /** "61.4 GiB in 1 224 blocks, at 12.7 s" */
+  describe({ bytes, ids, unknown, at }) {
+    const unit = this.context.recording.timeUnit;
+    return `${formatBytes(bytes)} in ${formatCounted(ids.length, "block")}` +
+      (at === undefined ? "" : `, at ${formatDuration(at * unit)}`) +
+      (unknown ? `; ${formatCount(unknown)} of unknown size` : "");
+  }
+}

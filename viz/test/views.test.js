@@ -1,0 +1,248 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { csvText } from "../src/export.js";
+import { flameBoxes, flameTree, foldedText, frameKey } from "../src/data/flame.js";
+import { GROUPS } from "../src/data/group.js";
+import { growthRows, liveCurves } from "../src/data/growth.js";
+import { MEASURES, scopeName, scopeOf, sumBy } from "../src/data/scope.js";
+import { findBlocks, matchCurve, parseQuery } from "../src/data/search.js";
+import { addressMap, trackBelow } from "../src/data/segments.js";
+import { stepRows } from "../src/data/steps.js";
+import { liveAfter, makeLife, randomFrom, totalAfter, trackOf } from "./make.js";
+
+const NO_CHOICE = { of: "peak", moment: -2, window: null };
+
+function isLive({ birth, death }, event) {
+  return birth <= event && (death < 0 || death > event);
+}
+
+/** Stacks as the views use them: site i has the i-th list of function names, innermost first. */
+function stacksOf(lists) {
+  const frame = (name) => ({
+    function: name, file: name + ".py", line: 1, module: "", address: 0, cut: name === "cut",
+    python: name < "n", user: name < "g",
+  });
+  return { stack: (site) => lists[site].map(frame), head: (site) => frame(lists[site][0]), library: () => "" };
+}
+
+test("a scope holds the blocks of its moment or window", () => {
+  const life = makeLife(randomFrom(3), { events: 900 });
+  const track = trackOf(life);
+  const duration = life.events.at(-1).time + 1;
+  const states = Array.from({ length: life.events.length + 1 }, (_, i) => i - 1);
+  const totals = states.map((event) => totalAfter(life, event));
+  const peak = totals.indexOf(Math.max(...totals)) - 1;
+  const of = (state) => [...scopeOf(track, { ...NO_CHOICE, ...state }, duration).ids];
+  assert.deepEqual(of({}), liveAfter(life, peak));
+  assert.deepEqual(of({ of: "end" }), liveAfter(life, life.events.length - 1));
+  assert.deepEqual(of({ of: "moment", moment: 333 }), liveAfter(life, 333));
+  for (const [from, to] of [[0, duration], [duration / 3, duration / 2], [duration / 4, duration / 4]]) {
+    const window = [from, to];
+    // What stands when the window begins, and every state reached in it.
+    const first = life.events.filter((event) => event.time < from).length - 1;
+    const last = life.events.filter((event) => event.time <= to).length - 1;
+    const inside = states.filter((event) => event >= first && event <= last);
+    const most = inside.reduce((best, event) => totals[event + 1] > totals[best + 1] ? event : best);
+    assert.deepEqual(of({ of: "window", window }), liveAfter(life, most));
+    assert.deepEqual(of({ of: "across", window }),
+      life.blocks.flatMap((block, id) => isLive(block, first) && isLive(block, last) ? [id] : []));
+    assert.deepEqual(of({ of: "born", window }),
+      life.blocks.flatMap(({ birth }, id) => birth > first && birth <= last ? [id] : []));
+  }
+  assert.equal(scopeName({ ...NO_CHOICE, of: "window" }), "peak");
+});
+
+test("sums over any grouping add up to the scope, and are those of its blocks", () => {
+  const life = makeLife(randomFrom(5));
+  const track = trackOf(life);
+  const duration = life.events.at(-1).time + 1;
+  const window = [duration * 0.2, duration * 0.7];
+  for (const of of ["peak", "window", "across", "born"]) {
+    const scope = scopeOf(track, { ...NO_CHOICE, of, window }, duration);
+    const [from, to] = of === "peak" ? [0, duration] : window;
+    const recording = { notes: { steps: [], stepAt: () => undefined }, header: { threads: [], kinds: ["device"] } };
+    for (const group of ["size", "kind", "step"]) {
+      const rows = sumBy(track, scope, GROUPS[group].key(track, recording));
+      assert.equal(rows.reduce((sum, row) => sum + row.bytes, 0), scope.bytes);
+      assert.equal(rows.reduce((sum, row) => sum + row.blocks, 0), scope.ids.length);
+    }
+    const time = (id) => {
+      const { birth, death, bytes } = life.blocks[id];
+      const start = birth < 0 ? -1 : life.events[birth].time;
+      const end = death < 0 ? Infinity : life.events[death].time;
+      return bytes * Math.max(Math.min(end, to) - Math.max(start, from), 0);
+    };
+    for (const row of sumBy(track, scope, (id) => track.blocks.site[id])) {
+      const ids = [...scope.ids].filter((id) => life.blocks[id].site === row.key);
+      assert.equal(row.bytes, ids.reduce((sum, id) => sum + life.blocks[id].bytes, 0));
+      assert.equal(row.blocks, ids.length);
+      assert.equal(row.time, ids.reduce((sum, id) => sum + time(id), 0));
+    }
+    assert.equal(MEASURES.blocks.of(track, 0, scope), 1);
+  }
+});
+
+test("a flame graph's calls hold what the stacks through them hold", () => {
+  const random = randomFrom(9);
+  const names = ["a", "b", "c", "h", "i", "p", "q"];
+  const lists = Array.from({ length: 60 }, () => Array.from({ length: random(7) }, () => names[random(names.length)]));
+  const stacks = stacksOf(lists);
+  const rows = lists.map((_, site) => ({ site, value: random(50) + 1 }));
+  const shownOf = (list, frames) => {
+    for (const limit of { user: ["g", "n", "z"], python: ["n", "z"], all: ["z"] }[frames]) {
+      const kept = list.filter((name) => name < limit);
+      if (kept.length) return kept;
+    }
+    return list;
+  };
+  for (const frames of ["all", "python", "user"]) {
+    for (const inverted of [false, true]) {
+      const expected = new Map(); // path to value
+      for (const { site, value } of rows) {
+        const path = shownOf(lists[site], frames).slice();
+        if (!inverted) path.reverse();
+        for (let i = 0; i <= path.length; i++) {
+          const key = path.slice(0, i).join("/");
+          expected.set(key, (expected.get(key) ?? 0) + value);
+        }
+      }
+      const found = new Map();
+      const walk = (node, path) => {
+        found.set(path.join("/"), node.value);
+        assert.equal(node.value, node.own + [...node.children.values()].reduce((sum, child) => sum + child.value, 0));
+        for (const child of node.children.values()) walk(child, [...path, child.frame.function]);
+      };
+      const tree = flameTree(stacks, rows, { frames, inverted });
+      walk(tree, []);
+      assert.deepEqual(new Map([...found].sort()), new Map([...expected].sort()));
+      const { boxes, hidden } = flameBoxes(tree, 0);
+      assert.equal(boxes.length, expected.size);
+      assert.equal(hidden, 0);
+      for (const { node, left, width } of boxes) {
+        if (node.parent) {
+          const outer = boxes.find((box) => box.node === node.parent);
+          assert.ok(left >= outer.left - 1e-9 && left + width <= outer.left + outer.width + 1e-9);
+        }
+      }
+    }
+  }
+  const folded = new Map();
+  for (const line of foldedText(stacks, rows, (frame) => frame.function).trimEnd().split("\n")) {
+    folded.set(line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ") + 1)));
+  }
+  for (const [line, value] of folded) {
+    const same = rows.filter(({ site }) => (lists[site].slice().reverse().join(";") || "no stack") === line);
+    assert.equal(value, same.reduce((sum, row) => sum + row.value, 0));
+  }
+  assert.notEqual(frameKey(stacks.stack(lists.findIndex((list) => list.length))[0]), frameKey({ cut: true }));
+});
+
+test("search finds what its words, sizes and addresses say", () => {
+  assert.deepEqual(parseQuery("attn >1MiB <= 2.5k =512 0x7f00 Model.py"), {
+    words: ["attn", "model.py"], addresses: [0x7f00],
+    sizes: [{ sign: ">", bytes: 2 ** 20 }, { sign: "<=", bytes: 2560 }, { sign: "=", bytes: 512 }],
+  });
+  const life = makeLife(randomFrom(13));
+  const track = trackOf(life);
+  // Site i is a node of its own under node 9; the word is in the frames of sites 2 and 5, or in the root's.
+  const stacks = (hits) => ({
+    count: 9, node: Uint32Array.from({ length: 9 }, (_, i) => i + 2), frame: Uint32Array.from({ length: 11 }, (_, i) => i),
+    parent: Uint32Array.from({ length: 11 }, (_, i) => i < 2 ? 0 : 1),
+    framesWith: () => Uint8Array.from({ length: 10 }, (_, frame) => hits.includes(frame - 1) ? 1 : 0),
+  });
+  const check = (text, hits, fits) => {
+    const { mask, blocks, bytes } = findBlocks(track, stacks(hits), parseQuery(text));
+    const expected = life.blocks.map((block, id) => fits(block, id) ? 1 : 0);
+    assert.deepEqual([...mask], expected);
+    assert.equal(blocks, expected.reduce((sum, one) => sum + one, 0));
+    assert.equal(bytes, life.blocks.reduce((sum, block, id) => sum + expected[id] * block.bytes, 0));
+    const duration = life.events.at(-1).time + 1;
+    const curve = matchCurve(track, mask, 50, duration);
+    curve.forEach((most, column) => {
+      const now = (event) => liveAfter(life, event).reduce((sum, id) => sum + expected[id] * life.blocks[id].bytes, 0);
+      const first = life.events.filter(({ time }) => Math.floor(time / duration * 50) < column).length - 1;
+      const last = life.events.filter(({ time }) => Math.floor(time / duration * 50) <= column).length - 1;
+      let highest = now(first);
+      for (let event = first + 1; event <= last; event++) highest = Math.max(highest, now(event));
+      assert.equal(most, highest);
+    });
+  };
+  check("word", [2, 5], (block) => block.site === 2 || block.site === 5);
+  check("word", [-1], () => true);
+  check("word >2k", [3], (block) => block.site === 3 && block.bytes > 2048);
+  check("=1200", [], (block) => block.bytes === 1200);
+  const { address, bytes } = life.blocks.find((block) => block.bytes > 1);
+  check("0x" + (address + 1).toString(16), [], (block) =>
+    block.address <= address + 1 && address + 1 < block.address + Math.max(block.bytes, 1));
+  assert.ok(bytes > 1);
+});
+
+test("growth counts distinct periods of birth, and curves end at the live bytes", () => {
+  const life = makeLife(randomFrom(17), { events: 1500 });
+  const notes = Array.from({ length: 20 }, (_, i) => i * 70 + 5);
+  const track = trackOf(life, { notes });
+  const steps = notes.map((at, i) => ({ time: life.events[at].time, note: i }));
+  const recording = { notes: { steps, stepEvents: () => Uint32Array.from(notes) }, header: {}, timeUnit: 1 };
+  const rows = growthRows(track, recording, 1200);
+  const expected = new Map();
+  for (const id of liveAfter(life, 1200)) {
+    const { site, bytes, birth } = life.blocks[id];
+    const row = expected.get(site) ?? { bytes: 0, blocks: 0, born: new Set() };
+    expected.set(site, row);
+    row.bytes += bytes;
+    row.blocks++;
+    if (birth >= 0) row.born.add(notes.filter((at) => at <= birth).length);
+  }
+  assert.deepEqual(rows.map(({ site, bytes, blocks, births }) => ({ site, bytes, blocks, births })),
+    [...expected].map(([site, { bytes, blocks, born }]) => ({ site, bytes, blocks, births: born.size }))
+      .sort((a, b) => b.births - a.births || b.bytes - a.bytes || a.site - b.site));
+  const duration = life.events.at(-1).time + 1;
+  const curves = liveCurves(track, [0, 4, 8], 30, duration);
+  for (const [site, curve] of curves) {
+    curve.forEach((bytes, part) => {
+      const last = life.events.filter(({ time }) => time <= (part + 1) / 30 * duration).length - 1;
+      assert.equal(bytes, liveAfter(life, last).filter((id) => life.blocks[id].site === site)
+        .reduce((sum, id) => sum + life.blocks[id].bytes, 0));
+    });
+  }
+});
+
+test("a step has the peak, the sums and the rest of its events", () => {
+  const life = makeLife(randomFrom(19), { events: 700 });
+  const at = [0, 10, 10, 200, 650];
+  const track = trackOf(life, { notes: at });
+  const notes = { steps: at.map((_, i) => ({ index: i + 1, time: 0, end: 0, note: i })), stepEvents: () => Uint32Array.from(at) };
+  stepRows(track, notes).forEach((row, i) => {
+    const [from, to] = [at[i], at[i + 1] ?? life.events.length];
+    const events = life.events.slice(from, to);
+    const sum = (free) => events.filter((event) => event.free === free)
+      .reduce((bytes, event) => bytes + life.blocks[event.block].bytes, 0);
+    assert.equal(row.allocated, sum(false));
+    assert.equal(row.freed, sum(true));
+    let peak = 0;
+    for (let event = from - 1; event < to; event++) peak = Math.max(peak, totalAfter(life, event));
+    assert.equal(row.peak, peak);
+    assert.equal(row.endBytes, totalAfter(life, to - 1));
+  });
+});
+
+test("the address map puts blocks into segments and finds the largest hole", () => {
+  const track = (blocks) => ({
+    stateAt: () => 0, side: { seek: () => ({ ids: () => Uint32Array.from(blocks.keys()) }) },
+    address: (id) => blocks[id][0], bytesOf: (id) => blocks[id][1],
+  });
+  const lower = track([[1000, 100], [5000, 1000], [3000, 10]]);
+  const upper = track([[5200, 300], [1000, 40], [5000, 100], [9000, 5], [0, 7]]);
+  const map = addressMap(lower, upper, 0);
+  assert.deepEqual(map.map(({ address, bytes, used, largest, blocks }) => [address, bytes, used, largest, blocks.length]),
+    [[1000, 100, 40, 60, 1], [3000, 10, 0, 10, 0], [5000, 1000, 400, 500, 2]]);
+  const header = { tracks: [{ id: "cuda:0/torch" }, { id: "cuda:1/driver", blocks: 4 }, { id: "cuda:0/driver", blocks: 2 }] };
+  assert.equal(trackBelow(header, 0), 2);
+  assert.equal(trackBelow(header, 2), -1);
+});
+
+test("CSV quotes what must be, and no name becomes a formula", () => {
+  assert.equal(csvText({ columns: ["a", "b"], rows: [[1, "x,\"y\""], [-2.5, "=1+1"], [3, "@cmd"]] }),
+    "a,b\r\n1,\"x,\"\"y\"\"\"\r\n-2.5,'=1+1\r\n3,'@cmd\r\n");
+});
