@@ -304,7 +304,7 @@ static void small_base(struct making *make, const uint32_t stacks[7])
 struct mp_model *made_small(void)
 {
     static const char *const command[] = {"python3", "train.py", "--tag=</title>",
-                                          "<img src=x onerror=document.title='broken'>", NULL};
+                                          "<img src =x onerror=document.title='broken'>", NULL};
     struct making make;
     uint32_t stacks[7];
     uint64_t live[400], lives = 0;

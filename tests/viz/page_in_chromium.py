@@ -84,7 +84,7 @@ class PageTest(BrowserTest):
     def test_says_what_it_is(self):
         self.open()
         title = self.driver.title
-        self.assertIn("made.mp: python3 train.py --tag=</title> <img src=x onerror=document.title='broken'>, cuda:0/torch, peak ", title)
+        self.assertIn("made.mp: python3 train.py --tag=</title> <img src =x onerror=document.title='broken'>, cuda:0/torch, peak ", title)
         self.assertTrue(self.js("return document.getElementById('error').hidden"))
         peak = self.truth["peaks"][0]
         self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), peak)
@@ -111,7 +111,7 @@ class PageTest(BrowserTest):
         self.open(fragment="#g=region")
         self.assertIn("<svg onload=document.title='broken'>", self.text(".view.sites"))
         self.open(fragment="#v=summary")
-        self.assertIn("<img src=x onerror=document.title='broken'>", self.text(".view.summary"))
+        self.assertIn("<img src =x onerror=document.title='broken'>", self.text(".view.summary"))
         self.open()
         self.assertIn("</script><script>document.title='broken'</script><!--", self.text(".view.sites"))
         self.assertIn("<b>&amp;.py:100", self.text(".view.sites"))
