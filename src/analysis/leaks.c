@@ -1,6 +1,28 @@
 #include "analysis/leaks.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "analysis/growth.h"
+#include "analysis/leak_class.h"
+#include "analysis/leak_places.h"
+#include "analysis/steps_infer.h"
+#include "model/track.h"
+
+#define CERTAIN_BIRTHS 16
+#define CERTAIN_Z      5.0        /* one chance in three million */
+#define TOLD_BYTES     (1u << 20) /* what is retained once and smaller is not worth a word */
+
+/* What judging needs. */
+struct judge {
+    const struct mp_model *model;
+    const struct mp_leaks_query *query;
+    const struct mp_steps *steps;
+    struct mp_leak_places places;
+    uint32_t teardown; /* the event from which on the program only ends */
+    size_t suspects;   /* places that grew too few times */
+    struct mp_leaks *leaks;
+};
 
 static enum mp_status sites_at(const struct mp_model *model, const struct mp_leaks_query *query, uint32_t moment,
                                const struct mp_steps *steps, struct mp_sites *sites, struct mp_error *error)
@@ -25,20 +47,203 @@ static enum mp_status find_held(const struct mp_model *model, const struct mp_le
     return sites_at(model, query, moment, steps, &leaks->held, error);
 }
 
+/* From where on less than half of what a step allocates was still to come. */
+static uint32_t find_teardown(const struct judge *judge)
+{
+    const struct mp_model_events *events = &judge->model->events;
+    const struct mp_step *steps = judge->steps->at + judge->places.first_step;
+    uint32_t last = judge->places.last, event = judge->query->window.last;
+    uint64_t allocs = 0, after = 0;
+    if (event < events->count) return event; /* it went on */
+    for (uint32_t i = steps[0].first; i < steps[last].first; i++)
+        allocs += events->type[i] == MP_EVENT_ALLOC;
+    while (event > steps[last].first && after * 2 * last < allocs)
+        after += events->type[--event] == MP_EVENT_ALLOC;
+    return event;
+}
+
+/* Whether most of what stayed to the last boundary was freed while the program still worked. */
+static bool was_cleared(const struct judge *judge, const struct mp_leak_place *place, uint32_t births)
+{
+    const struct mp_model_blocks *blocks = &judge->model->blocks;
+    uint32_t kept = 0, last_birth = MP_NONE;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        const struct mp_leak_life *life = &judge->places.lives[i];
+        if (life->death < judge->places.last || blocks->free_event[judge->places.blocks[i]] < judge->teardown) continue;
+        kept += life->birth != last_birth;
+        last_birth = life->birth;
+    }
+    return kept * 2 < births;
+}
+
+/* Steps until the device is full; its highest level so far, on any track, is what it needs anyway. */
+static uint64_t steps_to_full(const struct mp_model *model, uint16_t track, double bytes_per_step)
+{
+    uint32_t device = model->tracks.at[track].device;
+    uint64_t total = model->devices.at[device].total_bytes, highest = 0;
+    if (!total || total == MP_BYTES_UNKNOWN || bytes_per_step <= 0) return UINT64_MAX;
+    for (size_t i = 0; i < model->tracks.count; i++)
+        if (model->tracks.at[i].device == device && model->sums.at[i].peak_bytes > highest)
+            highest = model->sums.at[i].peak_bytes;
+    return highest >= total ? 0 : (uint64_t)((double)(total - highest) / bytes_per_step);
+}
+
+static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
+                         const struct mp_leak_evidence *evidence)
+{
+    struct mp_leak_finding finding = {
+        .track = place->track,
+        .stack = place->stack,
+        .bytes = evidence->bytes,
+        .blocks = evidence->blocks,
+        .births = evidence->births,
+        .first_step = judge->places.first_step + evidence->first + 1,
+        .bytes_per_step = evidence->bytes_per_step,
+        .blocks_per_step = evidence->blocks_per_step,
+        .eta_oom_steps = UINT64_MAX,
+        .certain = evidence->births >= CERTAIN_BIRTHS && evidence->z > CERTAIN_Z && evidence->none_freed,
+        .class = MP_LEAK_RETAINED_ONCE,
+    };
+    if (evidence->growth == MP_GROWTH_LEAK) {
+        if (!mp_leak_classify(judge->model, &judge->places, place, evidence, &finding.class)) return false;
+        finding.eta_oom_steps = steps_to_full(judge->model, place->track, finding.bytes_per_step);
+    }
+    struct mp_suppression *suppression = mp_suppressions_find(judge->query->suppressions, judge->model, place->stack);
+    if (!suppression) return mp_vec_push(&judge->leaks->findings, finding);
+    suppression->findings++;
+    suppression->bytes += finding.bytes;
+    judge->leaks->suppressed_findings++;
+    judge->leaks->suppressed_bytes += finding.bytes;
+    return true;
+}
+
+static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
+{
+    struct mp_leak_evidence evidence;
+    if (!mp_leak_judge(judge->places.lives + place->first, place->count, judge->places.last, &evidence)) return false;
+    if (evidence.growth == MP_GROWTH_NONE || was_cleared(judge, place, evidence.births)) return true;
+    if (evidence.growth == MP_GROWTH_ONCE && evidence.bytes < TOLD_BYTES) return true;
+    judge->suspects += evidence.growth == MP_GROWTH_FEW;
+    return evidence.growth == MP_GROWTH_FEW || take_finding(judge, place, &evidence);
+}
+
+static int by_rate(const void *left, const void *right)
+{
+    const struct mp_leak_finding *a = left, *b = right;
+    if (mp_leak_is_leak(a) != mp_leak_is_leak(b)) return mp_leak_is_leak(a) ? -1 : 1;
+    if (a->bytes_per_step != b->bytes_per_step) return a->bytes_per_step > b->bytes_per_step ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    if (a->track != b->track) return a->track < b->track ? -1 : 1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+/* A leak's own segments are no fragmentation: where blocks that fill them leak, what is below them goes. */
+static void drop_consequences(const struct mp_model *model, struct mp_leaks *leaks)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        bool drop = false;
+        for (size_t k = 0; k < leaks->findings.count && finding->class == MP_LEAK_FRAGMENTATION; k++) {
+            const struct mp_leak_finding *other = &leaks->findings.at[k];
+            drop |= mp_leak_is_leak(other) &&
+                    model->tracks.at[other->track].device == model->tracks.at[finding->track].device &&
+                    model->tracks.at[other->track].layer != MP_LAYER_DRIVER;
+        }
+        if (!drop) leaks->findings.at[kept++] = *finding;
+    }
+    leaks->findings.count = kept;
+}
+
+static void give_verdict(const struct judge *judge)
+{
+    struct mp_leaks *leaks = judge->leaks;
+    uint32_t steps = judge->places.enough ? judge->places.last + 1 : 0;
+    for (size_t i = 0; i < leaks->findings.count; i++)
+        leaks->leaks += mp_leak_is_leak(&leaks->findings.at[i]);
+    leaks->verdict = leaks->leaks ? MP_VERDICT_LEAK : MP_VERDICT_UNKNOWN;
+    if (leaks->leaks) return;
+    if (!judge->steps->count)
+        snprintf(leaks->reason, sizeof leaks->reason, "no steps are marked and no rhythm shows in what is allocated");
+    else if (steps < MP_LEAK_STEPS)
+        snprintf(leaks->reason, sizeof leaks->reason, "too few steps to tell: %u, and at least %d must be seen", steps,
+                 MP_LEAK_STEPS);
+    else if (judge->suspects)
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "%zu place%s grew, but fewer than %d times; a longer recording tells", judge->suspects,
+                 judge->suspects == 1 ? "" : "s", MP_LEAK_BIRTHS);
+    else
+        leaks->verdict = MP_VERDICT_CLEAN;
+}
+
+static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
+{
+    const struct mp_leaks_query *query = judge->query;
+    enum mp_status status = mp_leak_places_find(judge->model, judge->steps, query->track, &query->window, query->filter,
+                                                &judge->places, error);
+    if (status != MP_OK) return status;
+    bool done = true;
+    if (judge->places.enough) judge->teardown = find_teardown(judge);
+    for (size_t i = 0; done && i < judge->places.at.count; i++)
+        done = judge_place(judge, &judge->places.at.at[i]);
+    if (done && !query->filter)
+        done = mp_leak_find_fragmentation(judge->model, judge->steps, query->track, &judge->places, judge->leaks);
+    judge->leaks->places = judge->places.at.count;
+    if (done) {
+        drop_consequences(judge->model, judge->leaks);
+        if (judge->leaks->findings.count)
+            qsort(judge->leaks->findings.at, judge->leaks->findings.count, sizeof *judge->leaks->findings.at, by_rate);
+        give_verdict(judge);
+    }
+    mp_leak_places_free(&judge->places);
+    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for leaks");
+}
+
 enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,
                              struct mp_error *error)
 {
     *leaks = (struct mp_leaks){.verdict = MP_VERDICT_UNKNOWN};
     struct mp_steps steps = {0};
+    struct judge judge = {.model = model, .query = query, .steps = &steps, .leaks = leaks};
     enum mp_status status = MP_OK;
-    if (!mp_steps_find(model, &steps)) status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
+    if (!mp_steps_find_or_infer(model, &steps))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
     leaks->step_count = (uint32_t)steps.count;
-    leaks->step_source = mp_steps_source(model, &steps);
+    leaks->step_source = mp_steps_source(&steps);
+    if (status == MP_OK) status = find_growing(&judge, error);
     if (status == MP_OK) status = sites_at(model, query, query->window.last, &steps, &leaks->outstanding, error);
     if (status == MP_OK) status = find_held(model, query, &steps, leaks, error);
     mp_steps_free(&steps);
     if (status != MP_OK) mp_leaks_free(leaks);
     return status;
+}
+
+static const struct {
+    const char *name, *advice;
+} classes[MP_LEAK_CLASSES] = {
+    [MP_LEAK_RETENTION] = {"retention",
+                           "something keeps these: a list, a cache, a hook, or a loss with its graph; keep "
+                           "numbers (.item(), .detach()) or clear it"},
+    [MP_LEAK_NATIVE] = {"native",
+                        "allocated outside Python and not freed: look for a free that is missing on some path"},
+    [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
+    [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
+    [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
+    [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
+    [MP_LEAK_CYCLE] = {"cycle", "freed only now and then: a reference cycle; break it, or gc.collect() more often"},
+    [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made once and kept; no leak as it does not grow"},
+    [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
+                                                "fewer sizes help"},
+};
+
+const char *mp_leak_class_name(enum mp_leak_class class)
+{
+    return classes[class].name;
+}
+
+const char *mp_leak_advice(enum mp_leak_class class)
+{
+    return classes[class].advice;
 }
 
 const char *mp_verdict_name(enum mp_verdict verdict)
@@ -49,6 +254,7 @@ const char *mp_verdict_name(enum mp_verdict verdict)
 
 void mp_leaks_free(struct mp_leaks *leaks)
 {
+    mp_vec_free(&leaks->findings);
     mp_sites_free(&leaks->outstanding);
     mp_sites_free(&leaks->held);
 }

@@ -321,7 +321,7 @@ enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, con
     struct sweep sweep = {.model = model, .report = report, .window = window};
     sweep.level = mp_level_start(model, track);
     bool done = mp_steps_find(model, &sweep.steps) && find_spans(&sweep) && run_sweep(&sweep);
-    report->source = mp_steps_source(sweep.model, &sweep.steps);
+    report->source = mp_steps_source(&sweep.steps);
     if (done) {
         keep_steps_inside(&sweep);
         for (size_t i = 0; i < report->regions.count; i++)

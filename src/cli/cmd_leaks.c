@@ -1,15 +1,58 @@
 #include "cli/query.h"
 
-static int find_leaks(struct mp_query *query)
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+
+static int read_suppressions(const char *path, struct mp_suppressions *suppressions)
+{
+    struct mp_error error;
+    struct mp_buffer text = {0};
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        mp_message("%s: %s", path, strerror(errno));
+        return MP_EXIT_COULD_NOT;
+    }
+    char part[4096];
+    for (size_t got; (got = fread(part, 1, sizeof part, file));)
+        mp_buffer_append(&text, part, got);
+    mp_buffer_append(&text, "", 1);
+    bool failed = ferror(file) || text.failed;
+    fclose(file);
+    int status = MP_EXIT_DONE;
+    if (failed) {
+        mp_message("%s cannot be read", path);
+        status = MP_EXIT_COULD_NOT;
+    } else if (mp_suppressions_parse((const char *)text.data, path, suppressions, &error)) {
+        status = mp_message_error(&error);
+    }
+    mp_buffer_free(&text);
+    return status;
+}
+
+static void tell_uses(const struct mp_suppressions *suppressions)
+{
+    char number[MP_UNIT_TEXT];
+    for (size_t i = 0; i < suppressions->at.count; i++) {
+        const struct mp_suppression *used = &suppressions->at.at[i];
+        mp_message("leak:%s suppressed %llu finding%s, %s", used->pattern, (unsigned long long)used->findings,
+                   used->findings == 1 ? "" : "s", mp_format_bytes(number, used->bytes));
+    }
+}
+
+static int find_leaks(struct mp_query *query, struct mp_suppressions *suppressions, bool *found)
 {
     struct mp_error error;
     struct mp_leaks leaks;
-    struct mp_leaks_query ask = {query->track, query->view.window, query->view.grouping, query->filter};
+    struct mp_leaks_query ask = {query->track, query->view.window, query->view.grouping, query->filter, suppressions};
     if (mp_leaks_find(query->model, &ask, &leaks, &error)) return mp_message_error(&error);
     if (query->as_json)
         mp_leaks_json(&query->json, NULL, query->model, &leaks, &query->view);
     else
         mp_leaks_text(&query->text, query->model, &leaks, &query->view);
+    *found = leaks.verdict == MP_VERDICT_LEAK;
     mp_leaks_free(&leaks);
     return MP_EXIT_DONE;
 }
@@ -17,8 +60,19 @@ static int find_leaks(struct mp_query *query)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    int status = mp_query_open(invocation, MP_SORT_GROWTH, &query);
-    return status ? status : mp_query_finish(&query, find_leaks(&query));
+    struct mp_suppressions suppressions = {0};
+    const char *path = invocation->value[MP_OPT_SUPPRESSIONS];
+    bool found = false;
+    int status = path ? read_suppressions(path, &suppressions) : MP_EXIT_DONE;
+    if (!status) status = mp_query_open(invocation, MP_SORT_GROWTH, &query);
+    if (!status) {
+        query.view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
+        status = mp_query_finish(&query, find_leaks(&query, &suppressions, &found));
+        tell_uses(&suppressions);
+    }
+    mp_suppressions_free(&suppressions);
+    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
+    return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
 }
 
 extern const struct mp_command mp_command_leaks;
@@ -27,12 +81,18 @@ const struct mp_command mp_command_leaks = {
     .summary = "what keeps growing, what is outstanding",
     .usage = "FILE",
     .about =
-        "Says how much was never freed, and lists what the program held when blocks of most ages were live: at its "
-        "end, or earlier where it freed its leaks before it ended. All tracks are looked at. First come the places "
-        "in the program whose blocks were born in the largest number of distinct steps (or, in a recording without "
-        "steps, of 64 equal parts of it), then those with most bytes.",
+        "Says which places in the program keep growing: where blocks of ever more steps stay live, with no end in "
+        "sight "
+        "and no free later on. The verdict is leak, clean or, where too little was seen, unknown. Steps are those that "
+        "the program marked; where it marked none, the rhythm of its allocations gives them. All tracks are looked at. "
+        "A leak is listed with what it takes a step, the step it began in and the lines that allocate what stays. What "
+        "was never freed is no leak by itself: --outstanding lists it. Where the verdict is unknown, the table shows "
+        "what was held when blocks of most ages were live. "
+        "--suppressions takes LeakSanitizer's syntax: leak:PATTERN, found in the function, file or module of any "
+        "frame.",
     .example = "memprof leaks run.mp -n 3",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
+                MP_OPT_SUPPRESSIONS},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

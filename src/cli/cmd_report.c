@@ -31,7 +31,7 @@ static int tell(struct mp_query *query)
     struct mp_error error;
     struct mp_leaks leaks;
     struct mp_leaks_query ask = {
-        query->track, query->view.window, {.by = MP_GROUP_STACK, .sort = MP_SORT_GROWTH}, query->filter};
+        query->track, query->view.window, {.by = MP_GROUP_STACK, .sort = MP_SORT_GROWTH}, query->filter, NULL};
     if (mp_leaks_find(query->model, &ask, &leaks, &error)) return mp_message_error(&error);
     int status = write_story(query, &leaks);
     mp_leaks_free(&leaks);

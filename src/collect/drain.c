@@ -44,7 +44,6 @@ static bool is_abandoned(struct mp_drain *drain, uint32_t ring, uint64_t open, u
 static uint64_t horizon(struct mp_drain *drain, const struct mp_spool_header *spool, uint32_t *rings)
 {
     uint64_t now = mp_clock_monotonic_ns(), oldest = now - CLOCK_MARGIN_NS;
-    atomic_thread_fence(memory_order_seq_cst);
     *rings = rings_of(spool);
     for (uint32_t i = 0; i < *rings; i++) {
         uint64_t open = atomic_load(&spool->rings[i].open_since);

@@ -4,7 +4,9 @@
 
 static uint64_t key_of(uint16_t track, uint64_t address)
 {
-    return address ^ (uint64_t)(track + 1) << 56;
+    /* Spread over all bits: an application may call anything an address. */
+    uint64_t key = address ^ (track + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return key ? key : UINT64_MAX;
 }
 
 struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track)
@@ -121,9 +123,9 @@ bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t addr
 
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t bytes, uint64_t total)
 {
-    /* Threads may report out of order where the allocator does not hold its lock: then single events disagree and later
-     * ones agree again. Only a difference that stays for many events in a row is one. */
-    enum { STREAK = 64 };
+    /* Threads may report out of order where the allocator does not hold its lock: then single events disagree, also the
+     * first ones, and later ones agree again. What most events say counts: a difference that holds for a while. */
+    enum { FIRST = 8, LATER = 64 };
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
     if (total == MP_BYTES_UNKNOWN) {
@@ -131,25 +133,24 @@ void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t by
         return;
     }
     ledger->totals_checked++;
+    track->total_seen += (uint64_t)bytes;
+    uint64_t difference = total - track->total_seen;
+    if (difference == track->total_candidate)
+        track->total_weight += track->total_weight < LATER;
+    else if (track->total_weight)
+        track->total_weight--;
+    else
+        track->total_candidate = difference, track->total_weight = 1;
     if (!track->total_known) {
-        track->total_known = true;
-        track->total_seen = total;
+        track->total_known = track->total_weight == FIRST;
+        track->total_difference = track->total_candidate;
         return;
     }
-    track->total_seen += (uint64_t)bytes;
-    track->total_streak = total == track->total_seen ? 0 : track->total_streak + 1;
-    if (track->total_streak < STREAK) return;
-    ledger->totals_wrong += track->total_streak;
-    track->total_seen = total;
-    track->total_streak = 0;
-}
-
-uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger)
-{
-    uint64_t wrong = ledger->totals_wrong;
-    for (size_t i = 0; i < ledger->tracks.count; i++)
-        wrong += ledger->tracks.at[i].total_streak;
-    return wrong;
+    track->total_off = difference == track->total_difference ? 0 : track->total_off + 1;
+    if (track->total_candidate == track->total_difference || track->total_weight < LATER) return;
+    ledger->totals_wrong += track->total_off;
+    track->total_difference = track->total_candidate;
+    track->total_off = 0;
 }
 
 static int by_number(const void *left, const void *right)

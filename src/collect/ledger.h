@@ -17,9 +17,11 @@ struct mp_ledger_track {
     uint64_t peak_step;              /* the step it was in, from 1; 0: before the first */
     uint64_t peak_since_reset_bytes; /* what statistics answer */
     uint64_t reserved_bytes;         /* last told by the allocator; MP_BYTES_UNKNOWN */
-    /* The allocator's own total less ours, once both are known: must not move. See mp_ledger_check_total(). */
+    /* The allocator's own total less what its events add up to must not move: the difference that is taken for right,
+     * once known, and the one that most of the last events have. See mp_ledger_check_total(). */
     bool total_known;
-    uint64_t total_seen, total_streak; /* streak: how many events in a row disagreed, up to now */
+    uint64_t total_seen, total_difference, total_candidate, total_weight;
+    uint64_t total_off; /* events in a row with another difference */
 };
 
 struct mp_ledger {
@@ -38,7 +40,7 @@ struct mp_ledger {
 
 #define MP_LEDGER_SLOT_FREE  UINT16_MAX
 #define MP_LEDGER_UNNUMBERED (UINT64_C(1) << 63)
-#define MP_LEDGER_TRACKS     255 /* a track number takes the top byte of a key */
+#define MP_LEDGER_TRACKS     255 /* more than a spool can name */
 
 /* A block begins at event->address: fills event->block. Where the address is still live on that track, its free was
  * missed: *missed (may be NULL) then holds the free event that must come before, with type MP_EVENT_NONE otherwise. */

@@ -1,5 +1,7 @@
 #include "exchange/pytorch_snapshot.h"
 
+#include <string.h>
+
 #include "exchange/pickle.h"
 #include "exchange/pytorch_model.h"
 #include "exchange/values_json.h"
@@ -32,6 +34,18 @@ static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, b
     return NULL;
 }
 
+/* For a while in 2024 annotations were entries of the trace: a frame of its own has stage and name. */
+static bool take_annotation(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry)
+{
+    if (entry->action != MP_ACTION_USER_DEFINED || !entry->stack) return true;
+    const struct mp_symbol *frame = &records->stacks.frames.at[records->stacks.nodes.at[entry->stack].frame];
+    struct mp_pytorch_annotation annotation = {
+        .time_us = entry->time_us,
+        .name = frame->file,
+        .begins = !strcmp(mp_intern_get(&records->values.texts, frame->function, NULL), "START")};
+    return mp_vec_push(&records->annotations, annotation);
+}
+
 /* A trace is gone through once: a file in which two devices share one would cost more than it says. */
 static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index, bool host)
 {
@@ -44,10 +58,13 @@ static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index
     if (!mp_vec_reserve(&device->trace, count)) return no_memory(l);
     for (size_t i = 0; i < count; i++) {
         uint64_t entry = mp_values_resolve(&records->values, items[i]);
-        if (mp_value_tag(entry) == MP_PYTORCH_ENTRY)
-            device->trace.at[device->trace.count++] = (uint32_t)mp_value_payload(entry);
-        else
+        if (mp_value_tag(entry) != MP_PYTORCH_ENTRY) {
             l->snapshot.strange++;
+            continue;
+        }
+        uint32_t id = (uint32_t)mp_value_payload(entry);
+        device->trace.at[device->trace.count++] = id;
+        if (!take_annotation(records, &records->entries.at[id])) return no_memory(l);
     }
     mp_values_settle(&records->values, list, MP_VALUE_NONE);
     return MP_OK;

@@ -5,24 +5,41 @@
 /* More than this open at once is no program's nesting; further ones are left out. */
 #define OPEN_MAX 4096
 
-bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
+/* The events of a type, and of names that begin so, each begin a step. */
+static bool find_marked(const struct mp_model *model, unsigned type, const char *prefix, struct mp_steps *steps)
 {
     const struct mp_model_events *events = &model->events;
-    steps->count = 0;
     for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
-        if (events->type[event] != MP_EVENT_STEP) continue;
-        struct mp_step step = {.first = event,
-                               .end = (uint32_t)events->count,
-                               .start_ns = events->time_ns[event],
-                               .end_ns = model->duration_ns,
-                               .name = model->notes.at[i].name};
-        if (steps->count) {
-            steps->at[steps->count - 1].end = step.first;
-            steps->at[steps->count - 1].end_ns = step.start_ns;
-        }
-        if (!mp_vec_push(steps, step)) return false;
+        if (events->type[event] != type) continue;
+        if (strncmp(mp_model_text(model, model->notes.at[i].name), prefix, strlen(prefix))) continue;
+        if (!mp_steps_begin(model, event, model->notes.at[i].name, steps)) return false;
     }
+    return true;
+}
+
+bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps)
+{
+    struct mp_step step = {.first = event,
+                           .end = (uint32_t)model->events.count,
+                           .start_ns = model->events.time_ns[event],
+                           .end_ns = model->duration_ns,
+                           .name = name};
+    if (steps->count) {
+        steps->at[steps->count - 1].end = step.first;
+        steps->at[steps->count - 1].end_ns = step.start_ns;
+    }
+    return mp_vec_push(steps, step);
+}
+
+bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
+{
+    static const char profiler[] = "ProfilerStep#"; /* how PyTorch's profiler names its steps */
+    steps->count = 0;
+    steps->source = "torch";
+    if (!find_marked(model, MP_EVENT_STEP, "", steps)) return false;
+    if (!steps->count) return find_marked(model, MP_EVENT_REGION_BEGIN, profiler, steps);
+    if (strncmp(mp_model_text(model, steps->at[0].name), profiler, sizeof profiler - 1)) steps->source = "api";
     return true;
 }
 
@@ -39,11 +56,9 @@ uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
     return (uint32_t)low;
 }
 
-const char *mp_steps_source(const struct mp_model *model, const struct mp_steps *steps)
+const char *mp_steps_source(const struct mp_steps *steps)
 {
-    static const char profiler[] = "ProfilerStep#";
-    if (!steps->count) return "none";
-    return strncmp(mp_model_text(model, steps->at[0].name), profiler, sizeof profiler - 1) ? "api" : "torch";
+    return steps->count ? steps->source : "none";
 }
 
 void mp_steps_free(struct mp_steps *steps)

@@ -18,15 +18,18 @@ struct mp_step {
 struct mp_steps {
     struct mp_step *at; /* step N is at[N - 1] */
     size_t count, room;
+    const char *source; /* who marked them, NULL where there are none; analysis/steps_infer.h adds one */
 };
 
+/* Those that the program marked; where it marked none, the steps of PyTorch's profiler ("ProfilerStep#N" regions). */
 bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
+/* Adds a step that begins at an event, which is after those already there; it ends the one before. */
+bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
 /* The number of the step that an event belongs to; 0 before the first. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
-/* Who marked the steps: the words of `source` in JSON ("api", "torch", "none"). PyTorch's profiler names them so that
- * they can be told. */
-const char *mp_steps_source(const struct mp_model *model, const struct mp_steps *steps);
+/* Who marked the steps: the words of `source` in JSON ("api", "torch", "inferred", "none"). */
+const char *mp_steps_source(const struct mp_steps *steps);
 
 /* A region that is open. */
 struct mp_open_region {

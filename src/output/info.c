@@ -138,7 +138,7 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "stacks", count_stacks(model));
     mp_json_object(json, "steps");
     mp_json_number(json, "count", steps.count);
-    mp_json_text(json, "source", mp_steps_source(model, &steps));
+    mp_json_text(json, "source", mp_steps_source(&steps));
     mp_json_end_object(json);
     mp_coverage_json(json, model);
     mp_json_end_object(json);

@@ -169,13 +169,26 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
                       const struct mp_view *view)
 {
     char number[MP_UNIT_TEXT];
+    if (leaks->leaks) {
+        mp_text_put(text, MP_BOLD, "\nLEAKS  %u", leaks->leaks);
+        mp_text_put(text, MP_PLAIN, " place%s growing; see memprof leaks ", leaks->leaks == 1 ? " keeps" : "s keep");
+        mp_text_clean(text->out, view->path);
+        mp_text_put(text, MP_PLAIN, "\n");
+        mp_findings_text(text, model, leaks, view->limit, false);
+    } else {
+        mp_text_put(text, MP_BOLD, "\nLEAKS  ");
+        mp_text_put(text, MP_PLAIN, "%s%s%s\n", mp_verdict_name(leaks->verdict), *leaks->reason ? ": " : "",
+                    leaks->reason);
+    }
     mp_text_put(text, MP_BOLD, "\nOUTSTANDING  %s", mp_format_bytes(number, leaks->outstanding.bytes));
     mp_text_put(text, MP_PLAIN, " at the end in ");
     mp_text_count(text, leaks->outstanding.blocks, "block");
     mp_text_put(text, MP_PLAIN, ", ");
     mp_text_count(text, leaks->outstanding.count, "site");
     mp_text_put(text, MP_PLAIN, "\n");
-    if (leaks->held.count && leaks->held.at[0].births >= GROWING_BIRTHS) {
+    if (leaks->leaks) return;
+    bool unsure = leaks->verdict == MP_VERDICT_UNKNOWN;
+    if (unsure && leaks->held.count && leaks->held.at[0].births >= GROWING_BIRTHS) {
         mp_text_put(text, MP_BOLD, "\nGROWING?");
         mp_text_put(text, MP_PLAIN, "  live at %s and born in many distinct %s; see memprof leaks ",
                     mp_format_duration(number, leaks->held_ns),

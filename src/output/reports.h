@@ -22,6 +22,7 @@ struct mp_view {
     const char *filter; /* as the user wrote it; NULL: none */
     struct mp_grouping grouping;
     struct mp_window window;
+    bool outstanding; /* leaks: list what was never freed */
 };
 
 void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
@@ -42,6 +43,10 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
                    const struct mp_view *view);
 void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view);
+
+/* The leaks alone, as a table: the places that keep growing. */
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
+                      bool full_stacks);
 
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
                    const struct mp_step_report *report, const struct mp_view *view);

@@ -177,8 +177,8 @@ const char *mp_no_stack_text(const struct mp_site *site)
     return site->births ? "(no stack)" : "(no stack: live before the recording began)";
 }
 
-static void stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model,
-                       const struct mp_site *site, bool full)
+void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_site *site,
+                   bool full)
 {
     struct mp_stack_lines lines = {0};
     if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
@@ -235,7 +235,7 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
         const struct mp_site *site = &sites->at[i];
         unsigned used = number_cells(&table, model, site, view);
         if (!view->grouped) {
-            stack_rows(&table, used, model, site, view->full_stacks);
+            mp_stack_rows(&table, used, model, site, view->full_stacks);
             continue;
         }
         const char *group = site->group == MP_NONE ? "(unknown)" : mp_intern_get(&sites->groups, site->group, NULL);
@@ -259,7 +259,7 @@ static void frame_json(struct mp_json *json, const struct mp_stack_line *line)
     json->flat = false;
 }
 
-static void stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack)
+void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack)
 {
     struct mp_stack_lines lines = {0};
     if (!mp_stack_resolve(model, stack, &lines)) json->out->failed = true;
@@ -284,7 +284,7 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
         if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
         if (view->births) mp_json_number(json, "birth_periods", site->births);
         if (!view->grouped)
-            stack_json(json, model, site->stack);
+            mp_stack_json(json, model, site->stack);
         else if (site->group == MP_NONE)
             mp_json_null(json, "group");
         else

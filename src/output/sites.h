@@ -20,6 +20,11 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
 /* An array of sites under `key`. */
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
+/* The rows of one stack: function and place in two cells each. The first row has `columns` cells already. */
+void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_site *site,
+                   bool full);
+/* Its frames as an array under "stack". */
+void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
 /* What stands in place of an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
 /* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */

@@ -69,11 +69,12 @@ class Torch(harness.TestCase):
         snapshot, counts, _ = self.record(PYTHON, EXAMPLES / "leak.py")
         self.check_against(snapshot, counts)
         leaks = harness.answer("leaks", snapshot)
-        self.assertEqual(leaks["verdict"], "unknown")
+        self.assertEqual(leaks["verdict"], "leak")
+        self.assertEqual(leaks["steps"], {"count": 60, "source": "inferred"})
         source = (EXAMPLES / "leak.py").read_text().splitlines()
         self.assertEqual(leaks["outstanding"]["bytes"], 0)  # Python frees everything at its end
         calls = [number for number, line in enumerate(source, 1) if "validate(model, held_out)" in line]
-        kept = [frame["line"] for frame in leaks["held"]["sites"][0]["stack"] if (frame["file"] or "").endswith("leak.py")
+        kept = [frame["line"] for frame in leaks["findings"][0]["stack"] if (frame["file"] or "").endswith("leak.py")
                 and frame["function"] == "main"]
         self.assertEqual(kept, calls)
         first_row = harness.memprof("leaks", snapshot).stdout.split("\n\n")[1].splitlines()[1]
@@ -90,6 +91,10 @@ class Torch(harness.TestCase):
         coverage = harness.answer("info", snapshot)["coverage"]
         self.assertEqual(coverage["totals_wrong"], 0)
         self.assertGreater(coverage["totals_checked"], 9000)
+
+    def test_the_mended_leak_is_clean(self):
+        snapshot, _, _ = self.record(PYTHON, EXAMPLES / "leak.py", "--fixed")
+        self.assertEqual(harness.answer("leaks", snapshot)["verdict"], "clean")
 
     def test_threads_workers_and_fork(self):
         script = self.folder / "workers.py"

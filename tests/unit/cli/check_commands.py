@@ -19,7 +19,7 @@ EXPECTED = HERE / "expected"
 BUILD = pathlib.Path(os.getcwd())
 MEMPROF = str(BUILD / "memprof")
 SOURCE = HERE.parents[2]
-KINDS = ("train", "cut", "dropped", "nothing", "hostile")
+KINDS = ("train", "leaking", "cut", "dropped", "nothing", "hostile")
 
 COVERAGE = ["complete", "events", "dropped", "lost_file_bytes", "truncated_stacks", "unattributed_bytes", "sources",
             "notes"]
@@ -43,6 +43,8 @@ KEYS = {
         "steps": ["count", "source"],
         "outstanding": ["bytes", "blocks", "sites"],
         "outstanding.sites[]": ["bytes", "blocks", "share", "stack"],
+        "findings[]": ["track", "class", "confidence", "bytes", "blocks", "bytes_per_step", "first_step",
+                       "eta_oom_steps", "stack"],
         "held": ["at_ns", "bytes", "blocks", "sites"],
         "suppressed": ["bytes", "findings"],
     },
@@ -80,6 +82,9 @@ TEXTS = {
     "peak-hostile": "peak hostile.mp",
     "leaks": "leaks train.mp",
     "leaks-driver": "leaks --track cuda:0/driver train.mp",
+    "leaks-found": "leaks leaking.mp",
+    "leaks-outstanding": "leaks leaking.mp --outstanding --sort bytes -n 2",
+    "report-leaking": "report leaking.mp",
     "steps": "steps train.mp",
     "steps-last": "steps train.mp -n 1 --track cpu/torch",
     "peak-json": "peak train.mp --json",
@@ -157,7 +162,7 @@ class Commands(unittest.TestCase):
 
     def test_promised_keys(self):
         for command, paths in KEYS.items():
-            value = self.json_of(f"{command} train.mp --json")
+            value = self.json_of(f"{command} {'leaking' if command == 'leaks' else 'train'}.mp --json")
             self.assertEqual(value["schema"], f"memprof.{command}/1")
             for path, keys in paths.items():
                 found = lookup(value, path)
@@ -201,12 +206,44 @@ class Commands(unittest.TestCase):
         sites = self.json_of("leaks train.mp --json")["outstanding"]["sites"]
         self.assertEqual(sites[0]["birth_periods"], 3)
         self.assertIn("remember", [frame["function"] for frame in sites[0]["stack"]])
-        self.assertNotIn(b"GROWING", self.run_in("report train.mp").stdout)  # three ages are nothing
-        subprocess.run([str(BUILD / "tests/unit/cli/make_recording"), str(self.folder / "grows.mp"), "big", "300000"],
-                       check=True)
-        self.assertIn(b"GROWING", self.run_in("report grows.mp").stdout)
         biggest = self.json_of("leaks train.mp --json --sort bytes")["outstanding"]["sites"][0]
         self.assertGreater(biggest["bytes"], sites[0]["bytes"])
+
+    def test_leaks_are_judged(self):
+        self.assertEqual(self.json_of("leaks train.mp --json")["verdict"], "unknown")  # three steps are nothing
+        self.assertEqual(self.run_in("leaks train.mp --fail").returncode, 0)
+        long = self.json_of("leaks leaking.mp --json")
+        self.assertEqual(long["verdict"], "leak")
+        first, = long["findings"]
+        self.assertEqual((first["class"], first["confidence"], first["track"]), ("retention", "certain", "cuda:0/torch"))
+        self.assertEqual((first["bytes_per_step"], first["first_step"]), (1024 * 1024, 1))
+        self.assertEqual((first["bytes"], first["blocks"]), (39 * 1024 * 1024, 39))  # at the beginning of the last step
+        self.assertIn("remember", [frame["function"] for frame in first["stack"]])
+        self.assertEqual(self.run_in("leaks leaking.mp --fail").returncode, 3)
+        self.assertEqual(self.run_in("leaks leaking.mp").returncode, 0)
+        # At the end of step 8 there are eight births, at that of step 7 one too few.
+        self.assertEqual(self.json_of("leaks leaking.mp --to step:8 --json")["verdict"], "leak")
+        self.assertEqual(self.json_of("leaks leaking.mp --to step:7 --json")["verdict"], "unknown")
+
+    def test_suppressions(self):
+        subprocess.run([str(BUILD / "tests/unit/cli/make_recording"), str(self.folder / "grows.mp"), "big", "300000"],
+                       check=True)
+        self.assertEqual(self.json_of("leaks grows.mp --json")["verdict"], "leak")
+        for patterns, left in (("leak:remember\n", 0), ("# ours\n\nleak:^/home/*/train.py$\n", 0), ("leak:rem*er$", 0),
+                               ("leak:^ember", 1), ("leak:nothing", 1)):
+            (self.folder / "known.txt").write_text(patterns)
+            result = self.run_in("leaks leaking.mp --fail --json --suppressions known.txt")
+            self.assertEqual(result.returncode, 3 if left else 0, patterns)
+            value = json.loads(result.stdout)
+            self.assertEqual(value["verdict"], "leak" if left else "clean")
+            self.assertEqual(len(value["findings"]), left)
+            self.assertEqual(value["suppressed"], {"bytes": (1 - left) * 39 * 1024 * 1024, "findings": 1 - left})
+            self.assertIn(f"suppressed {1 - left} finding".encode(), result.stderr)
+        (self.folder / "known.txt").write_text("leak:this\nrace:that\n")
+        result = self.run_in("leaks leaking.mp --suppressions known.txt")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"known.txt: line 2", result.stderr)
+        self.assertEqual(self.run_in("leaks leaking.mp --suppressions none.txt").returncode, 1)
 
     def test_unknown_is_null(self):
         tracks = {track["id"]: track for track in self.json_of("info train.mp --json")["tracks"]}

@@ -2,6 +2,7 @@
  * Writes small recordings of a made-up training, with the writer of the format: what the tests of the commands read.
  *
  *   make_recording FILE train          one whole recording: 3 steps, regions, a leak, two tracks, a base, a mixed stack
+ *   make_recording FILE leaking        the same with 40 steps
  *   make_recording FILE cut            the same, ended by no clean mark
  *   make_recording FILE dropped        the same; its coverage says that events were lost
  *   make_recording FILE nothing        whole, without a track
@@ -302,7 +303,7 @@ static void put_events(void)
     MUST(mp_writer_events(writer, events.at, events.count, live, 3, NULL, 0, &error));
 }
 
-static void training(void)
+static void training(size_t steps)
 {
     uint64_t base_bytes = 512 * 1024;
     struct mp_base_block base = {
@@ -316,7 +317,7 @@ static void training(void)
     for (size_t i = 0; i < 4; i++)
         allocate(1, 4 * MIB + i * 512, S_PARAMETERS, 0);
     release(cpu, 0);
-    for (size_t step = 0; step < 3; step++)
+    for (size_t step = 0; step < steps; step++)
         one_step();
     note(MP_EVENT_RESERVED, 1, 48 * MIB, 0);
     note(MP_EVENT_OOM, 1, 1024 * MIB, 0);
@@ -426,7 +427,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "big"))
         big(strtoul(argv[3], NULL, 10));
     else
-        training();
+        training(strcmp(what, "leaking") ? 3 : 40);
     if (!strcmp(what, "cut")) {
         mp_writer_abandon(writer);
     } else {

@@ -1,0 +1,16 @@
+/* What kind of leak a place is, by what its blocks and stacks show. Pure. */
+#ifndef MP_ANALYSIS_LEAK_CLASS_H
+#define MP_ANALYSIS_LEAK_CLASS_H
+
+#include "analysis/leak_places.h"
+#include "analysis/leaks.h"
+
+/* False where memory is short. */
+bool mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
+                      const struct mp_leak_place *place, const struct mp_leak_evidence *evidence,
+                      enum mp_leak_class *class);
+/* Fragmentation of every track whose allocator reports what it holds: adds findings. False where memory is short. */
+bool mp_leak_find_fragmentation(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,
+                                const struct mp_leak_places *places, struct mp_leaks *leaks);
+
+#endif

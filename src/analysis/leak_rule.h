@@ -1,0 +1,42 @@
+/*
+ * The rule by which the blocks of one place in a program are a leak or not. Time is counted in boundaries between steps
+ * (boundary N is where step N+1 begins, from 0), all at the same phase of a step. Pure.
+ */
+#ifndef MP_ANALYSIS_LEAK_RULE_H
+#define MP_ANALYSIS_LEAK_RULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Fewer births than this are no proof. */
+#define MP_LEAK_BIRTHS 8
+
+/* A block that lived at a boundary: at those after `birth`, up to `death`. */
+struct mp_leak_life {
+    uint32_t birth, death; /* steps, from 0; a death in the last step or never is at least the last boundary */
+    uint64_t bytes;
+};
+
+enum mp_leak_growth {
+    MP_GROWTH_NONE, /* nothing of it stays, or what stays is bounded as far as can be seen */
+    MP_GROWTH_ONCE, /* what stays came at once, after the warm-up */
+    MP_GROWTH_FEW,  /* keeps growing, but on fewer than MP_LEAK_BIRTHS births */
+    MP_GROWTH_LEAK,
+};
+
+struct mp_leak_evidence {
+    enum mp_leak_growth growth;
+    uint32_t births;        /* distinct steps in which the blocks that stay were born */
+    uint32_t first, last;   /* the first and last of them, warm-up left out */
+    uint64_t bytes, blocks; /* what stays */
+    double bytes_per_step, blocks_per_step;
+    double z;        /* Mann-Kendall's, of the live count over the steps since the first */
+    bool sawtooth;   /* most of it was freed now and then, but never for good */
+    bool none_freed; /* no block of it that grew old was ever freed */
+};
+
+/* Lives in order of birth. `last` is the last boundary, at which the rule judges. False where memory is short. */
+bool mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence);
+
+#endif

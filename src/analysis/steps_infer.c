@@ -1,0 +1,256 @@
+#include "analysis/steps_infer.h"
+
+#include <stdlib.h>
+
+#include "analysis/level.h"
+
+#define STEPS_MIN    8   /* fewer rounds show no rhythm */
+#define PARTS_MAX    16  /* of a site's span: some occurrence must lie in most of them */
+#define ANCHORS_MAX  64  /* candidates that are looked at closely */
+#define IN_GROUP_MAX 8   /* of one group */
+#define ODD          2.5 /* times as long or as short as usual is no usual round */
+#define RESTLESS     0.1 /* blocks by which the level differs from its usual change, for each alloc of a round */
+
+/* A stack on the busiest track. Positions are numbers of that track's alloc events. */
+struct beat {
+    uint32_t stack, count, first, last, parts; /* parts: a bit for each part of the span that has an occurrence */
+};
+
+struct occurrence {
+    uint32_t event, position, live; /* position: number of its alloc event; blocks live before it */
+};
+
+struct anchor {
+    uint32_t stack, allocs; /* allocs: per round, in the mean */
+    size_t group;           /* sites that come as often */
+    MP_VEC(struct occurrence) at;
+};
+
+struct inference {
+    const struct mp_model *model;
+    uint16_t track;
+    uint32_t allocs; /* of the track */
+    MP_VEC(struct beat) beats;
+    MP_VEC(struct anchor) anchors;
+};
+
+static uint16_t busiest_track(const struct mp_model *model)
+{
+    uint16_t best = 0;
+    for (uint16_t track = 1; track < model->tracks.count; track++)
+        if (model->sums.at[track].allocs > model->sums.at[best].allocs) best = track;
+    return best;
+}
+
+static bool is_alloc(const struct inference *inference, uint32_t event)
+{
+    const struct mp_model_events *events = &inference->model->events;
+    return events->type[event] == MP_EVENT_ALLOC && events->track[event] == inference->track;
+}
+
+static uint32_t stack_of(const struct inference *inference, uint32_t event)
+{
+    return inference->model->blocks.stack[inference->model->events.subject[event]];
+}
+
+static uint32_t parts_of(const struct beat *beat)
+{
+    return beat->count / 2 < PARTS_MAX ? beat->count / 2 : PARTS_MAX;
+}
+
+static bool count_beats(struct inference *inference)
+{
+    uint32_t position = 0, events = (uint32_t)inference->model->events.count;
+    if (!mp_vec_extend(&inference->beats, inference->model->stacks.count)) return false;
+    for (uint32_t event = 0; event < events; event++) {
+        if (!is_alloc(inference, event)) continue;
+        uint32_t stack = stack_of(inference, event);
+        struct beat *beat = &inference->beats.at[stack];
+        if (!beat->count++) *beat = (struct beat){.stack = stack, .count = 1, .first = position};
+        beat->last = position++;
+    }
+    inference->allocs = position;
+    position = 0;
+    for (uint32_t event = 0; event < events; event++) {
+        if (!is_alloc(inference, event)) continue;
+        struct beat *beat = &inference->beats.at[stack_of(inference, event)];
+        uint64_t span = beat->last - beat->first + 1;
+        if (beat->count >= STEPS_MIN) beat->parts |= 1u << (uint64_t)(position - beat->first) * parts_of(beat) / span;
+        position++;
+    }
+    return true;
+}
+
+/* Comes often enough, over at least half of the recording, in nearly every part of that. */
+static bool is_even(const struct inference *inference, const struct beat *beat)
+{
+    if (beat->count < STEPS_MIN || !beat->stack) return false;
+    if ((uint64_t)(beat->last - beat->first) * 2 < inference->allocs) return false;
+    return (uint32_t)__builtin_popcount(beat->parts) * 5 >= parts_of(beat) * 4;
+}
+
+static int by_count(const void *left, const void *right)
+{
+    const struct beat *a = left, *b = right;
+    if (a->count != b->count) return a->count < b->count ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+static void keep_even(struct inference *inference)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < inference->beats.count; i++)
+        if (is_even(inference, &inference->beats.at[i])) inference->beats.at[kept++] = inference->beats.at[i];
+    inference->beats.count = kept;
+    if (kept) qsort(inference->beats.at, kept, sizeof *inference->beats.at, by_count);
+}
+
+/* The end of the group of sites that come about as often as the one at `from`. */
+static size_t group_end(const struct inference *inference, size_t from)
+{
+    uint32_t count = inference->beats.at[from].count, most = count + (count / 32 > 1 ? count / 32 : 1);
+    size_t end = from;
+    while (end < inference->beats.count && inference->beats.at[end].count <= most)
+        end++;
+    return end;
+}
+
+/* Groups that are large beside the largest, each by the sites that begin first. */
+static bool choose_anchors(struct inference *inference)
+{
+    size_t largest = 0;
+    for (size_t from = 0, end; from < inference->beats.count; from = end) {
+        end = group_end(inference, from);
+        if (end - from > largest) largest = end - from;
+    }
+    for (size_t from = 0, end; from < inference->beats.count; from = end) {
+        end = group_end(inference, from);
+        if ((end - from) * 8 < largest) continue;
+        for (size_t i = from; i < end && i < from + IN_GROUP_MAX && inference->anchors.count < ANCHORS_MAX; i++) {
+            const struct beat *beat = &inference->beats.at[i];
+            struct anchor anchor = {
+                .stack = beat->stack, .allocs = (beat->last - beat->first) / (beat->count - 1), .group = end - from};
+            if (!mp_vec_push(&inference->anchors, anchor)) return false;
+        }
+    }
+    return true;
+}
+
+static bool follow_anchors(struct inference *inference)
+{
+    const struct mp_model *model = inference->model;
+    uint32_t live = (uint32_t)mp_level_start(model, inference->track).blocks;
+    uint8_t *which = calloc(model->stacks.count, 1); /* index in anchors + 1 */
+    if (!which) return false;
+    for (size_t i = 0; i < inference->anchors.count; i++)
+        which[inference->anchors.at[i].stack] = (uint8_t)(i + 1);
+    bool done = true;
+    uint32_t position = 0;
+    for (uint32_t event = 0; event < model->events.count && done; event++) {
+        if (model->events.track[event] != inference->track) continue;
+        live -= model->events.type[event] == MP_EVENT_FREE;
+        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        struct occurrence occurrence = {event, position++, live++};
+        unsigned at = which[stack_of(inference, event)];
+        done = !at || mp_vec_push(&inference->anchors.at[at - 1].at, occurrence);
+    }
+    free(which);
+    return done;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The rounds are about as long as each other. What comes in bursts (once for each layer, each parameter) is no round;
+ * a long pause now and then (an evaluation) is allowed. Gaps are sorted. */
+static bool is_regular(const int32_t *gaps, size_t count)
+{
+    double usual = gaps[count / 2], span = 0, pauses = 0;
+    size_t odd = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool pause = gaps[i] > usual * ODD;
+        odd += pause || gaps[i] * ODD < usual;
+        pauses += pause ? gaps[i] : 0;
+        span += gaps[i];
+    }
+    return odd * 4 <= count && pauses * 2 <= span;
+}
+
+/* How far, in the mean, the change of the level from one occurrence to the next is from the usual one. */
+static double restlessness(const struct anchor *anchor, const int32_t *changes, size_t count)
+{
+    double sum = 0;
+    size_t outer = count / 20; /* what comes rarely (an evaluation, a warm-up) is no part of the rhythm */
+    for (size_t i = outer; i < count - outer; i++)
+        sum += abs(changes[i] - changes[count / 2]);
+    return sum / (double)(count - 2 * outer) / (anchor->allocs ? anchor->allocs : 1);
+}
+
+/* Whether the anchor can be where a round begins; false in *done where memory is short. */
+static bool is_rhythm(const struct anchor *anchor, bool *done)
+{
+    size_t count = anchor->at.count - 1;
+    int32_t *changes = malloc(count * sizeof *changes), *gaps = malloc(count * sizeof *gaps);
+    *done = changes && gaps;
+    for (size_t i = 0; *done && i < count; i++) {
+        changes[i] = (int32_t)(anchor->at.at[i + 1].live - anchor->at.at[i].live);
+        gaps[i] = (int32_t)(anchor->at.at[i + 1].position - anchor->at.at[i].position);
+    }
+    bool rhythm = false;
+    if (*done) {
+        qsort(changes, count, sizeof *changes, ascending);
+        qsort(gaps, count, sizeof *gaps, ascending);
+        rhythm = is_regular(gaps, count) && restlessness(anchor, changes, count) <= RESTLESS;
+    }
+    free(changes);
+    free(gaps);
+    return rhythm;
+}
+
+static double mean_live(const struct anchor *anchor)
+{
+    double sum = 0;
+    for (size_t i = 0; i < anchor->at.count; i++)
+        sum += anchor->at.at[i].live;
+    return sum / (double)anchor->at.count;
+}
+
+/* The rhythm that most sites keep, of those that can be one; within it, where least is live. *chosen: NULL for none. */
+static bool choose(const struct inference *inference, const struct anchor **chosen)
+{
+    *chosen = NULL;
+    for (size_t i = 0; i < inference->anchors.count; i++) {
+        const struct anchor *anchor = &inference->anchors.at[i];
+        bool done, rhythm = is_rhythm(anchor, &done);
+        if (!done) return false;
+        if (!rhythm || (*chosen && anchor->group < (*chosen)->group)) continue;
+        if (!*chosen || anchor->group > (*chosen)->group || mean_live(anchor) < mean_live(*chosen)) *chosen = anchor;
+    }
+    return true;
+}
+
+static bool infer(const struct mp_model *model, struct mp_steps *steps)
+{
+    struct inference inference = {.model = model, .track = busiest_track(model)};
+    const struct anchor *chosen = NULL;
+    bool done = count_beats(&inference);
+    if (done) keep_even(&inference);
+    done = done && choose_anchors(&inference) && follow_anchors(&inference) && choose(&inference, &chosen);
+    steps->source = "inferred";
+    for (size_t i = 0; done && chosen && i < chosen->at.count; i++)
+        done = mp_steps_begin(model, chosen->at.at[i].event, 0, steps);
+    for (size_t i = 0; i < inference.anchors.count; i++)
+        mp_vec_free(&inference.anchors.at[i].at);
+    mp_vec_free(&inference.anchors);
+    mp_vec_free(&inference.beats);
+    return done;
+}
+
+bool mp_steps_find_or_infer(const struct mp_model *model, struct mp_steps *steps)
+{
+    if (!mp_steps_find(model, steps)) return false;
+    return steps->count || !model->tracks.count || infer(model, steps);
+}

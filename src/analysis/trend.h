@@ -1,0 +1,17 @@
+/* Trends of short series, robust against outliers: Mann-Kendall's test and Theil and Sen's slope. Pure. */
+#ifndef MP_ANALYSIS_TREND_H
+#define MP_ANALYSIS_TREND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mp_trend {
+    double z;     /* Mann-Kendall's, corrected for ties; above 3.09 no chance of 1 in 1000 explains the rise */
+    double slope; /* the median of the slopes between any two points: change per point of the series */
+};
+
+/* Of at[0..count); of a long series, evenly spaced points of it. False where memory is short. */
+bool mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend);
+
+#endif

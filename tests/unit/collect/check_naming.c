@@ -1,0 +1,123 @@
+#include "collect/naming.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "unit/suite.h"
+
+#define START 1700000000u
+
+static void check(const char *pattern, unsigned number, const char *wanted)
+{
+    struct mp_naming naming = {.pattern = pattern, .host = "node-7", .start_unix_s = START};
+    char *path = mp_naming_path(&naming, 4711, number);
+    ck_assert_str_eq(path, wanted);
+    free(path);
+}
+
+START_TEST(what_a_pattern_becomes)
+{
+    check("/a/run.mp", 0, "/a/run.mp");
+    check("/a/run.%p.mp", 0, "/a/run.4711.mp");
+    check("/a/%h-%p%%.mp", 0, "/a/node-7-4711%.mp");
+    check("/a/%c%x%", 0, "/a/0x%");
+    char time_text[64], wanted[96];
+    time_t start = START;
+    strftime(time_text, sizeof time_text, "%Y%m%d-%H%M%S", localtime(&start));
+    snprintf(wanted, sizeof wanted, "/%s.mp", time_text);
+    check("/%t.mp", 0, wanted);
+}
+END_TEST
+
+START_TEST(folders_are_taken_as_they_are)
+{
+    check("/50% of %p/%%/run.mp", 0, "/50% of %p/%%/run.mp");
+    check("/%p/run-%p.mp", 0, "/%p/run-4711.mp");
+    ck_assert(!mp_naming_tells_processes_apart("/%p/run.mp"));
+}
+END_TEST
+
+START_TEST(later_files_differ)
+{
+    check("/a/run.mp", 1, "/a/run.4711.mp");
+    check("/a/run.mp", 2, "/a/run.4711.2.mp");
+    check("/a/run.mp", 12, "/a/run.4711.12.mp");
+    /* A pid in the name is not told again. */
+    check("/a/run.%p.mp", 1, "/a/run.4711.2.mp");
+    check("/a/run.%p.mp", 2, "/a/run.4711.3.mp");
+}
+END_TEST
+
+START_TEST(extensions)
+{
+    check("/a.b/run", 1, "/a.b/run.4711");
+    check("/a/.hidden", 1, "/a/.hidden.4711");
+    check("/a/.hidden.mp", 1, "/a/.hidden.4711.mp");
+    check("/a/run.tar.mp", 1, "/a/run.tar.4711.mp");
+    check("/a/run.", 1, "/a/run.4711.");
+    check("/run", 2, "/run.4711.2");
+}
+END_TEST
+
+START_TEST(names_tell_processes_apart)
+{
+    ck_assert(mp_naming_tells_processes_apart("/run.%p.mp"));
+    ck_assert(mp_naming_tells_processes_apart("/run.%h-%r.mp"));
+    ck_assert(!mp_naming_tells_processes_apart("/run.mp"));
+    ck_assert(!mp_naming_tells_processes_apart("/run.%h%t%c.mp"));
+    ck_assert(!mp_naming_tells_processes_apart("/run.%%p.mp"));
+    ck_assert(!mp_naming_tells_processes_apart("/run%"));
+}
+END_TEST
+
+/* The path that a process with this environment gets for /%r. */
+static char *path_of_process_with(char *const *environment, pid_t *pid)
+{
+    int ready[2], hold[2];
+    ck_assert(!pipe(ready) && !pipe(hold));
+    *pid = fork();
+    if (!*pid) {
+        dup2(ready[1], STDOUT_FILENO);
+        dup2(hold[0], STDIN_FILENO);
+        close(hold[1]);
+        char *const command[] = {(char[]){"sh"}, (char[]){"-c"}, (char[]){"echo; read line"}, NULL};
+        execve("/bin/sh", command, environment);
+        _exit(1);
+    }
+    char byte;
+    close(ready[1]);
+    close(hold[0]);
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    struct mp_naming naming = {.pattern = "/%r", .host = "h"};
+    char *path = mp_naming_path(&naming, (uint32_t)*pid, 0);
+    close(hold[1]);
+    close(ready[0]);
+    waitpid(*pid, NULL, 0);
+    return path;
+}
+
+START_TEST(ranks_come_from_launchers)
+{
+    static char rank[] = "RANK=3", slurm[] = "SLURM_PROCID=5", mpi[] = "OMPI_COMM_WORLD_RANK=7", other[] = "XRANK=9",
+                slash[] = "RANK=../../etc/x", empty[] = "RANK=";
+    const struct {
+        char *environment[4];
+        const char *wanted; /* NULL: the pid */
+    } cases[] = {{{rank, NULL}, "/3"},       {{slurm, rank, NULL}, "/3"}, {{mpi, slurm, other, NULL}, "/5"},
+                 {{other, mpi, NULL}, "/7"}, {{other, NULL}, NULL},       {{NULL}, NULL},
+                 {{slash, NULL}, NULL},      {{empty, NULL}, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pid_t pid;
+        char pid_path[32], *path = path_of_process_with(cases[i].environment, &pid);
+        snprintf(pid_path, sizeof pid_path, "/%d", (int)pid);
+        ck_assert_str_eq(path, cases[i].wanted ? cases[i].wanted : pid_path);
+        free(path);
+    }
+}
+END_TEST
+
+MP_SUITE("naming", what_a_pattern_becomes, folders_are_taken_as_they_are, later_files_differ, extensions,
+         names_tell_processes_apart, ranks_come_from_launchers)

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Snapshots made to do harm: each ends memprof with one sentence and status 1. No crash, no half an answer, nothing
+executed, bounded time and memory."""
+import gzip
+import json
+import os
+import pickle
+import random
+import struct
+import unittest
+
+from snapshots import START, Case, Made, frame
+
+
+class Hostile(Case):
+    def check_refused(self, data, *words):
+        path = self.put("hostile", data)
+        run = self.memprof("info", "--json", path)
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertEqual(run.stdout, "")
+        self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+
+    def test_code_is_refused_by_name(self):
+        proof = self.folder / "executed"
+
+        class Evil:
+            def __reduce__(self):
+                return os.system, (f"touch {proof}",)
+
+        for protocol in (2, 3, 4, 5):
+            self.check_refused(pickle.dumps({"segments": [Evil()]}, protocol), "STACK_GLOBAL" if protocol > 3 else
+                               "GLOBAL", "at byte")
+        self.assertFalse(proof.exists())
+        for code, name in ((b"cos\nsystem\n", "GLOBAL"), (b"NR", "REDUCE"), (b"Nb", "BUILD"), (b"Px\n", "PERSID"),
+                           (b"NQ", "BINPERSID"), (b"(ios\nsystem\n", "INST"), (b"(o", "OBJ"), (b"\x81", "NEWOBJ"),
+                           (b"\x92", "NEWOBJ_EX"), (b"\x82\x01", "EXT1"), (b"\x97", "NEXT_BUFFER")):
+            self.check_refused(b"\x80\x04}" + code + b".", name, "at byte ")
+        self.check_refused(b"\x80\x04\xff.", "byte 2", "0xff")
+        self.check_refused(b"\x80\x06N.", "protocol 6")
+        self.check_refused(b"\x80\x01N.", "protocol 1")
+
+    def test_cut_anywhere(self):
+        snapshot = Made(1, before=1, length=0).snapshot
+        del snapshot["segments"][0]["blocks"][2:]
+        snapshot["device_traces"] = [[{"action": "alloc", "addr": 1 << 40, "size": 70000, "frames": [frame(1)]}]]
+        for protocol in (2, 4):
+            data = pickle.dumps(snapshot, protocol)
+            for end in range(2, len(data)):
+                self.check_refused(data[:end], "cut", f"byte {end}")
+        text = json.dumps(snapshot).encode()
+        for end in range(13, len(text), 5):
+            self.check_refused(text[:end], f"byte {end}")
+        for end in range(1, 13):
+            self.check_refused(text[:end])
+        whole = gzip.compress(pickle.dumps(snapshot, 4))
+        for end in range(20, len(whole) - 1, 7):
+            self.check_refused(whole[:end], "gzip")
+        self.check_refused(whole[:-8] + b"\0" * 8, "gzip")
+
+    def test_damage_never_crashes(self):
+        data = bytearray(pickle.dumps(Made(2, before=3, length=10).snapshot, 4))
+        r = random.Random(4)
+        for _ in range(150):
+            broken = bytearray(data)
+            for _ in range(r.randrange(1, 6)):
+                broken[r.randrange(2, len(broken))] = r.randrange(256)
+            run = self.memprof("info", self.put("broken", bytes(broken)))
+            self.assertIn(run.returncode, (0, 1), run.stderr)
+            self.assertEqual(run.stderr.count("\n"), run.returncode)
+
+    def test_sizes_that_lie(self):
+        for code in (b"\x8d" + struct.pack("<Q", 1 << 62), b"X" + struct.pack("<I", 1 << 31) + b"abc",
+                     b"\x8b" + struct.pack("<I", 1 << 30), b"\x8b" + struct.pack("<i", -1),
+                     b"\x95" + struct.pack("<Q", 1 << 60), b"Nr" + struct.pack("<I", 1 << 31) + b".",
+                     b"j" + struct.pack("<I", 7) + b".", b"u.", b"a.", b"0.", b"\x86.", b"(.", b"NN.", b"}(Nu.", b"\x94."):
+            self.check_refused(b"\x80\x04" + code, "byte ")
+
+    def test_nesting_and_loops(self):
+        self.check_refused(b"\x80\x04" + b"](" * 100000, "1000 deep")
+        self.check_refused(b'{"segments": ' + b"[" * 100000, "1000 deep")
+        self.check_refused(b"{\"segments\":" * 100000, "1000 deep")
+        self.check_refused(b"\x80\x04]\x94h\x00a.", "neither segments")  # a list in itself
+        loop = []
+        loop.append(loop)
+        self.check_refused(pickle.dumps({"trace": loop}), "neither segments")
+
+    def test_bombs(self):
+        """What a memo refers to a million times is neither copied nor gone through a million times."""
+        bomb = b"\x80\x04]\x94"
+        for i in range(200):
+            bomb += b"](" + b"h" + bytes([i]) + (b"h" + bytes([i])) * 40 + b"e\x94"
+        self.check_refused(bomb, "cut")
+        blocks = [{"address": i, "size": 1, "requested_size": 1, "state": "active_allocated", "frames": []}
+                  for i in range(20000)]
+        segments = [{"device": 0, "address": 0, "total_size": 4096, "blocks": blocks} for _ in range(20000)]
+        info = self.answer("info", self.dump({"segments": segments, "device_traces": []}))
+        self.assertEqual(info["tracks"][0]["end_bytes"], 20000)
+        trace = [{"action": "alloc", "addr": i + 1, "size": 1, "stream": 0, "time_us": START} for i in range(20000)]
+        info = self.answer("info", self.dump({"segments": [], "device_traces": [trace] * 20000}))
+        self.assertEqual(sum(track["allocs"] for track in info["tracks"]), 20000)
+
+    def test_numbers_and_texts(self):
+        entry = {"action": "alloc", "addr": 1 << 80, "size": 1, "stream": 0, "time_us": START}
+        self.check_refused(pickle.dumps({"segments": [], "device_traces": [[entry]]}), "beyond 64 bits", "byte ")
+        self.check_refused(json.dumps({"segments": [], "device_traces": [[entry]]}).encode(), "beyond 64 bits", "byte ")
+        self.check_refused(b'{"segments": ["\xff\xfe"]}', "byte ", "JSON")
+        self.check_refused(b'{"segments": [}', "byte ")
+        for nothing in (b"{}", b"[]", b'{"a": [1, 2]}', b"\x80\x04N.", pickle.dumps({"a": 1}), b"plain text", b"\x80\x04]."):
+            self.check_refused(nothing)
+        odd = {"action": "alloc", "addr": (1 << 64) - 1, "size": (1 << 64) - 1, "stream": -1, "time_us": -5}
+        info = self.answer("info", self.dump({"segments": [{"address": (1 << 64) - 1, "total_size": 1 << 63,
+                                                           "device": 0, "blocks": []}], "device_traces": [[odd, odd]]}))
+        self.assertTrue(any("without a usable address" in note for note in info["coverage"]["notes"]))
+        self.check_refused(pickle.dumps({"segments": [{"device": i, "address": 0, "total_size": 0, "blocks": []}
+                                                      for i in range(5000)]}), "devices")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""PyTorch's memory snapshots as memprof reads them: what Python's own pickle writes at protocols 2 to 5, JSON and gzip
+of it, answers against a replay that shares no code with memprof."""
+import gzip
+import json
+import pickle
+import random
+import unittest
+
+from snapshots import MIB, START, Case, Made, frame, without_file
+
+PAGE = 2 * MIB
+
+
+class Snapshots(Case):
+    def test_truth(self):
+        for seed in range(12):
+            made = Made(seed, devices=1 + seed % 3, before=(seed % 4) * 30, frames=seed % 2 == 0, host=seed % 5 == 0)
+            self.check_truth(self.answer("info", self.dump(made.snapshot)), made.truth)
+
+    def test_every_form_answers_the_same(self):
+        made = Made(99, devices=2)
+        made.snapshot["external_annotations"] = [
+            {"stage": stage, "name": f"ProfilerStep#{i}", "device": 0, "time_us": START + i * 20000 + (stage == "END")}
+            for i in range(5) for stage in ("START", "END")]
+        text = json.dumps(made.snapshot).encode()
+        forms = {f"{protocol}.pickle": pickle.dumps(made.snapshot, protocol) for protocol in (2, 3, 4, 5)}
+        forms.update({"s.json": text, "pretty.json": b"\xef\xbb\xbf\n " + json.dumps(made.snapshot, indent=1).encode(),
+                      "s.json.gz": gzip.compress(text), "no-suffix": gzip.compress(forms["4.pickle"])})
+        for command in ("info", "report", "leaks", "steps"):
+            answers = {name: without_file(self.answer(command, self.put(name, data))) for name, data in forms.items()}
+            for name in forms:
+                self.assertEqual(answers[name], answers["4.pickle"], (command, name))
+        self.assertEqual(answers["4.pickle"]["source"], "torch")
+        self.assertEqual(len(answers["4.pickle"]["steps"]), 5)
+
+    def test_import_answers_the_same(self):
+        path = self.dump(Made(7, devices=2, host=True).snapshot)
+        kept = self.folder / "kept.mp"
+        self.assertEqual(self.memprof("import", path, "-o", kept).returncode, 0)
+        for command in ("info", "report", "peak", "leaks", "steps"):
+            self.assertEqual(without_file(self.answer(command, kept)), without_file(self.answer(command, path)))
+        self.assertEqual(self.answer("info", kept)["file"]["format"], "mp")
+        (self.folder / "kept.mp.gz").write_bytes(gzip.compress(kept.read_bytes()))
+        self.assertEqual(without_file(self.answer("info", self.folder / "kept.mp.gz")),
+                         without_file(self.answer("info", path)))
+        again = self.memprof("import", path, "-o", kept)
+        self.assertEqual(again.returncode, 1)
+        self.assertIn("already there", again.stderr)
+        self.assertEqual(self.memprof("import", path).returncode, 2)
+        self.assertEqual(self.memprof("import", kept, "-o", self.folder / "k2.mp").returncode, 1)
+        self.assertFalse((self.folder / "k2.mp").exists())
+
+    def test_python_and_native_frames(self):
+        made = Made(3, before=0)
+        sites = self.answer("peak", self.dump(made.snapshot))["sites"]
+        seen = {(f["language"], f["function"], f["file"], f["line"]) for site in sites for f in site["stack"]}
+        self.assertIn(("python", "function_1", "/home/u/model_1.py", 1), seen)
+        self.assertIn(("native", "at::native::op_5(at::Tensor const&)", None, None), {
+            (language, function, file, line or None) for language, function, file, line in seen})
+        longest = max((site["stack"] for site in sites), key=len)
+        names = [f["function"] for f in longest]
+        self.assertIn(names, [[f["name"] for f in stack] for stack in made.stacks])
+
+    def test_blocks_that_wait_for_a_stream(self):
+        """Between free_requested and free_completed a block is still taken."""
+        trace = [{"action": "alloc", "addr": 4096, "size": 1000, "stream": 0, "time_us": START},
+                 {"action": "free_requested", "addr": 4096, "size": 1000, "stream": 0, "time_us": START + 1},
+                 {"action": "alloc", "addr": 8192, "size": 500, "stream": 0, "time_us": START + 2},
+                 {"action": "free_completed", "addr": 4096, "size": 1000, "stream": 0, "time_us": START + 3}]
+        track = self.answer("info", self.dump({"segments": [], "device_traces": [trace]}))["tracks"][0]
+        self.assertEqual((track["peak_bytes"], track["end_bytes"], track["peak_ns"]), (1500, 500, 2000))
+        without = [entry for entry in trace if entry["action"] != "free_completed"]
+        info = self.answer("info", self.dump({"segments": [], "device_traces": [without]}))
+        self.assertEqual((info["tracks"][0]["peak_bytes"], info["tracks"][0]["end_bytes"]), (1000, 500))
+        self.assertTrue(any("free_completed" in note for note in info["coverage"]["notes"]))
+
+    def test_expandable_segments(self):
+        """Ranges are mapped and unmapped in other pieces than they came; a page map here is the truth."""
+        for seed in range(6):
+            r, pages, base, trace, peak = random.Random(seed), set(range(8)), 8, [], 8
+            for i in range(120):
+                first = r.randrange(60)
+                span = set(range(first, first + r.randrange(1, 8)))
+                maps = not span & pages
+                if not maps and not span <= pages:
+                    continue
+                pages = pages | span if maps else pages - span
+                peak = max(peak, len(pages))
+                trace.append({"action": "segment_map" if maps else "segment_unmap", "addr": (1 << 40) + min(span) * PAGE,
+                              "size": len(span) * PAGE, "stream": 0, "time_us": START + i})
+            segments = [{"device": 0, "address": (1 << 40) + page * PAGE, "total_size": PAGE, "stream": 0,
+                         "is_expandable": True, "blocks": []} for page in pages]
+            info = self.answer("info", self.dump({"segments": segments, "device_traces": [trace]}))
+            driver = {track["id"]: track for track in info["tracks"]}["cuda:0/driver"]
+            self.assertEqual([driver["base_bytes"], driver["peak_bytes"], driver["end_bytes"]],
+                             [base * PAGE, peak * PAGE, len(pages) * PAGE])
+
+    def test_odd_entries_and_their_notes(self):
+        trace = [{"action": "alloc", "addr": 1 << 20, "size": 512, "stream": 0, "time_us": START, "frames": None},
+                 {"action": "teleport", "addr": 5, "size": 5, "stream": 0, "time_us": START},
+                 {"action": "alloc", "size": 512, "stream": 0, "time_us": START},
+                 {"action": "oom", "device_free": 3 * MIB, "size": 5 * MIB, "stream": 0, "time_us": START + 5},
+                 {"action": "user_defined", "frames": [{"name": "START", "filename": "forward", "line": 0}],
+                  "addr": 0, "size": 0, "stream": 0, "time_us": START + 6},
+                 {"action": "user_defined", "frames": [{"name": "END", "filename": "forward", "line": 0}],
+                  "addr": 0, "size": 0, "stream": 0, "time_us": START + 8},
+                 {"action": "alloc", "addr": 2 << 20, "size": 1, "stream": 0, "user_metadata": {"k": 1 << 200}},
+                 "what is this"]
+        info = self.answer("info", self.dump({"segments": [], "device_traces": [[], trace]}))
+        self.assertEqual([track["id"] for track in info["tracks"]], ["cuda:1/torch"])
+        track = info["tracks"][0]
+        self.assertEqual((track["allocs"], track["end_bytes"], track["ooms"], track["reserved_peak_bytes"]),
+                         (2, 513, 1, None))
+        notes = "\n".join(info["coverage"]["notes"])
+        for words in ("teleport", "without a usable address", "3.00 MiB free", "no segments", "user_metadata",
+                      "no entries or segments"):
+            self.assertIn(words, notes)
+        self.assertFalse(info["coverage"]["complete"])
+        regions = self.answer("steps", self.dump({"segments": [], "device_traces": [[], trace]}))["regions"]
+        self.assertEqual([(region["name"], region["count"]) for region in regions], [("forward", 1)])
+
+    def test_regions_that_do_not_nest(self):
+        spans = [("a", 0, 50), ("b", 10, 70), ("inner", 20, 30), ("open", 60, None), ("old", -50, -20),
+                 ("reaches in", -10, 5)]
+        notes = sorted([(START + at, stage, name) for name, start, end in spans
+                        for at, stage in ((start, "START"), (end, "END")) if at is not None])
+        snapshot = {"segments": [], "external_annotations": [
+            {"stage": stage, "name": name, "device": 0, "time_us": at} for at, stage, name in notes],
+            "device_traces": [[{"action": "alloc", "addr": 4096 * (i + 1), "size": 1 << i % 20, "stream": 0,
+                                "time_us": START + i} for i in range(100)]]}
+        rows = {row["name"]: row for row in self.answer("steps", self.dump(snapshot))["regions"]}
+        self.assertEqual(set(rows), {"a", "b", "inner", "open", "reaches in"})
+        for name, start, end in spans[:3]:
+            want = sum(1 << i % 20 for i in range(start, end + 1))
+            self.assertEqual(rows[name]["total_allocated_bytes"], want, name)
+
+    def test_old_formats(self):
+        blocks = [{"size": 1024, "state": "active_allocated", "history": [
+                      {"addr": 4096, "real_size": 1000, "frames": [frame(1)]}]},
+                  {"size": 512, "state": "inactive"}, {"size": 2048, "requested_size": 2000, "state": "active_pending_free"}]
+        segment = {"device": 0, "address": 4096, "total_size": 3584, "allocated_size": 3072, "stream": 0,
+                   "segment_type": "small", "blocks": blocks}
+        for snapshot in ([segment], {"segments": [segment], "device_traces": [[]]}):
+            info = self.answer("info", self.dump(snapshot))
+            track = info["tracks"][0]
+            self.assertEqual((track["base_bytes"], track["end_bytes"], track["reserved_peak_bytes"]), (3000, 3000, 3584))
+            self.assertIsNone(info["process"]["start_unix_ns"])
+            self.assertFalse(info["coverage"]["complete"])
+            self.assertTrue(any("no times" in note for note in info["coverage"]["notes"]))
+            stacks = [site["stack"] for site in self.answer("peak", self.dump(snapshot))["sites"]]
+            self.assertIn("function_1", [frames[0]["function"] for frames in stacks if frames])
+
+    def test_ring(self):
+        made = Made(5)
+        for key, says, complete in (("trace_alloc_overflowed", True, False), ("trace_alloc_overflowed", False, True),
+                                    ("other", True, False)):
+            made.snapshot["allocator_settings"] = {key: says}
+            self.assertEqual(self.answer("info", self.dump(made.snapshot))["coverage"]["complete"], complete, key)
+
+    def test_disagreement_is_said(self):
+        made = Made(6)
+        for segment in made.snapshot["segments"]:
+            segment["blocks"] = []
+        info = self.answer("info", self.dump(made.snapshot))
+        self.assertTrue(any("disagree" in note for note in info["coverage"]["notes"]))
+        self.assertFalse(info["coverage"]["complete"])
+
+
+if __name__ == "__main__":
+    unittest.main()

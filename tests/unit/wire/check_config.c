@@ -1,0 +1,101 @@
+#include "wire/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "unit/suite.h"
+
+static void same(const struct mp_record_config *a, const struct mp_record_config *b)
+{
+    ck_assert_int_eq(a->native_stacks, b->native_stacks);
+    ck_assert_int_eq(a->python_stacks, b->python_stacks);
+    ck_assert_int_eq(a->free_stacks, b->free_stacks);
+    ck_assert_int_eq(a->torch, b->torch);
+    ck_assert_int_eq(a->cpu_tensors, b->cpu_tensors);
+    ck_assert_int_eq(a->cpu_throughout, b->cpu_throughout);
+    ck_assert_int_eq(a->wait_when_full, b->wait_when_full);
+    ck_assert_int_eq(a->follow, b->follow);
+    ck_assert_int_eq(a->paused, b->paused);
+    ck_assert_uint_eq(a->depth, b->depth);
+}
+
+START_TEST(every_configuration_survives_the_way)
+{
+    for (unsigned bits = 0; bits < 512; bits++) {
+        struct mp_record_config there = {.native_stacks = bits & 1,
+                                         .python_stacks = bits & 2,
+                                         .free_stacks = bits & 4,
+                                         .torch = bits & 8,
+                                         .cpu_tensors = bits & 16,
+                                         .cpu_throughout = bits & 32,
+                                         .wait_when_full = bits & 64,
+                                         .follow = bits & 128,
+                                         .paused = bits & 256,
+                                         .depth = 8 + bits * 7};
+        /* Whatever was there before is overwritten. */
+        struct mp_record_config here;
+        memset(&here, bits & 1 ? 0 : 1, sizeof here);
+        char text[1024];
+        ck_assert(mp_record_config_format(&there, text, sizeof text));
+        mp_record_config_parse(text, &here);
+        same(&there, &here);
+    }
+}
+END_TEST
+
+START_TEST(what_is_not_told_stays)
+{
+    struct mp_record_config defaults, config;
+    mp_record_config_defaults(&defaults);
+    config = defaults;
+    mp_record_config_parse("", &config);
+    same(&defaults, &config);
+    mp_record_config_parse(";;;unknown=1;native;=;pythonic=0;xpython=0;;", &config);
+    same(&defaults, &config);
+    mp_record_config_parse("later=some thing;python=0;depths=9", &config);
+    ck_assert(!config.python_stacks);
+    config.python_stacks = true;
+    same(&defaults, &config);
+}
+END_TEST
+
+START_TEST(depth_keeps_its_bounds)
+{
+    static const struct {
+        const char *text;
+        uint32_t depth;
+    } cases[] = {{"depth=0", 8},
+                 {"depth=7", 8},
+                 {"depth=8", 8},
+                 {"depth=4096", 4096},
+                 {"depth=4097", 4096},
+                 {"depth=4294967304", 4096},
+                 {"depth=99999999999999999999999", 4096},
+                 {"depth=-1", 4096},
+                 {"depth=many", 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_record_config config;
+        mp_record_config_defaults(&config);
+        mp_record_config_parse(cases[i].text, &config);
+        ck_assert_uint_eq(config.depth, cases[i].depth);
+    }
+}
+END_TEST
+
+START_TEST(too_little_room_is_said)
+{
+    struct mp_record_config config;
+    char whole[1024];
+    mp_record_config_defaults(&config);
+    ck_assert(mp_record_config_format(&config, whole, sizeof whole));
+    size_t length = strlen(whole);
+    for (size_t room = 1; room <= length + 1; room++) {
+        char *text = malloc(room);
+        ck_assert_int_eq(mp_record_config_format(&config, text, room), room == length + 1);
+        free(text);
+    }
+}
+END_TEST
+
+MP_SUITE("config", every_configuration_survives_the_way, what_is_not_told_stays, depth_keeps_its_bounds,
+         too_little_room_is_said)
