@@ -92,8 +92,8 @@ static void tell_rounding(struct teller *t, const struct mp_pytorch_device *devi
     mp_format_bytes(requested, device->live_requested);
     mp_format_bytes(rounded, device->live_rounded);
     if (strcmp(requested, rounded))
-        tell(t, false, "sizes are those asked for: the blocks live at the end on %s are %s so, and take %s",
-             name_of(device, name), requested, rounded);
+        tell(t, false, "sizes are what was asked for: the %s live at the end on %s take %s in the allocator's blocks",
+             requested, name_of(device, name), rounded);
 }
 
 static void tell_ooms(struct teller *t, const struct mp_pytorch_device *device)

@@ -98,6 +98,7 @@ static bool make_room(struct mp_values *values, struct mp_value_object *object, 
 static bool add_items(struct mp_values *values, struct mp_value_object *object, size_t count)
 {
     if (object->used) return fault(values, "changes a list or dictionary after it was used");
+    if (!count) return true;
     if (!make_room(values, object, count)) return false;
     memcpy(values->items.at + object->start + object->count, values->stack.at + values->stack.count - count,
            count * sizeof *values->items.at);
