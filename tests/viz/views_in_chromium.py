@@ -155,6 +155,13 @@ class TrainingTest(ViewTest):
                          sorted([site["birth_periods"], site["bytes"], site["blocks"]] for site in held["sites"]))
         self.assertEqual([row[0] for row in found], [site["birth_periods"] for site in held["sites"]])
         self.assertGreaterEqual(found[0][0], 8)
+        leaks = answer(self.recording, "leaks", "-n", "0")
+        told = self.js("return window.memprof.recording.header.leaks")
+        self.assertEqual(told["verdict"], leaks["verdict"])
+        keys = ("class", "bytes", "blocks", "bytes_per_step", "first_step", "eta_oom_steps")
+        self.assertEqual([[one[key] for key in keys] for one in told["findings"]],
+                         [[one[key] for key in keys] for one in leaks["findings"]])
+        self.assertEqual(len(self.driver.find_elements(By.CSS_SELECTOR, ".finding")), len(leaks["findings"]))
         self.assertIn("marked_training.py", self.text(".view.growth tbody tr:not(.space)"))
 
     def test_outstanding_is_that_of_the_report(self):
