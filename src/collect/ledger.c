@@ -121,15 +121,17 @@ bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t addr
     return mp_map_find(&ledger->by_address, key_of(track, address)) != NULL;
 }
 
+enum { FIRST = 8, LATER = 64 };
+
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t bytes, uint64_t total)
 {
     /* Threads may report out of order where the allocator does not hold its lock: then single events disagree, also the
      * first ones, and later ones agree again. What most events say counts: a difference that holds for a while. */
-    enum { FIRST = 8, LATER = 64 };
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
     if (total == MP_BYTES_UNKNOWN) {
         track->total_known = false;
+        track->total_weight = track->total_off = 0;
         return;
     }
     ledger->totals_checked++;
@@ -151,6 +153,15 @@ void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t by
     ledger->totals_wrong += track->total_off;
     track->total_difference = track->total_candidate;
     track->total_off = 0;
+}
+
+uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger)
+{
+    /* A difference that grows with every event never settles on one value. */
+    uint64_t wrong = ledger->totals_wrong;
+    for (size_t i = 0; i < ledger->tracks.count; i++)
+        if (ledger->tracks.at[i].total_off >= LATER) wrong += ledger->tracks.at[i].total_off;
+    return wrong;
 }
 
 static int by_number(const void *left, const void *right)
