@@ -209,7 +209,7 @@ static double part(uint32_t some, uint32_t all)
 
 static void print_score(const char *name, const struct score *score)
 {
-    printf("| %-24s | %6.3f | %9.3f | %6.3f | %6.1f |\n", name, part(score->found, score->positive),
+    printf("| %-24s | %6.3f | %9.3f | %6.3f | %6.3f |\n", name, part(score->found, score->positive),
            part(score->found, score->found + score->accused), part(score->right_first, score->first),
            score->clean_steps ? 1000.0 * score->accused / (double)score->clean_steps : 0);
 }
