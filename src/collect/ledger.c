@@ -121,47 +121,46 @@ bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t addr
     return mp_map_find(&ledger->by_address, key_of(track, address)) != NULL;
 }
 
+enum { FIRST = 8, LATER = 64 };
+
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t bytes, uint64_t total)
 {
     /* Threads may report out of order where the allocator does not hold its lock: then single events disagree, also the
      * first ones, and later ones agree again. What most events say counts: a difference that holds for a while. */
-    enum { FIRST = 8, LATER = 64 };
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
     if (total == MP_BYTES_UNKNOWN) {
-        track->total_known = track->total_settled = false;
-        track->total_weight = 0;
+        track->total_known = false;
+        track->total_weight = track->total_off = 0;
         return;
     }
     ledger->totals_checked++;
     track->total_seen += (uint64_t)bytes;
     uint64_t difference = total - track->total_seen;
-    if (!track->total_known) {
-        track->total_known = true;
-        track->total_difference = difference;
-        track->total_off = 0;
-    }
     if (difference == track->total_candidate)
         track->total_weight += track->total_weight < LATER;
     else if (track->total_weight)
         track->total_weight--;
     else
         track->total_candidate = difference, track->total_weight = 1;
-    track->total_off = difference == track->total_difference ? 0 : track->total_off + 1;
-    if (track->total_weight < (track->total_settled ? LATER : FIRST)) return;
-    if (track->total_candidate != track->total_difference) {
-        if (track->total_settled) ledger->totals_wrong += track->total_off;
+    if (!track->total_known) {
+        track->total_known = track->total_weight == FIRST;
         track->total_difference = track->total_candidate;
-        track->total_off = 0;
+        return;
     }
-    track->total_settled = true;
+    track->total_off = difference == track->total_difference ? 0 : track->total_off + 1;
+    if (track->total_candidate == track->total_difference || track->total_weight < LATER) return;
+    ledger->totals_wrong += track->total_off;
+    track->total_difference = track->total_candidate;
+    track->total_off = 0;
 }
 
 uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger)
 {
+    /* A difference that grows with every event never settles on one value. */
     uint64_t wrong = ledger->totals_wrong;
     for (size_t i = 0; i < ledger->tracks.count; i++)
-        wrong += ledger->tracks.at[i].total_off;
+        if (ledger->tracks.at[i].total_off >= LATER) wrong += ledger->tracks.at[i].total_off;
     return wrong;
 }
 

@@ -19,7 +19,7 @@ struct mp_ledger_track {
     uint64_t reserved_bytes;         /* last told by the allocator; MP_BYTES_UNKNOWN */
     /* The allocator's own total less what its events add up to must not move: the difference that is taken for right,
      * once known, and the one that most of the last events have. See mp_ledger_check_total(). */
-    bool total_known, total_settled; /* settled: no longer only what the first event said */
+    bool total_known;
     uint64_t total_seen, total_difference, total_candidate, total_weight;
     uint64_t total_off; /* events in a row with another difference */
 };
