@@ -107,7 +107,8 @@ bool mp_growth_moment(const struct mp_model *model, uint16_t track, const struct
     search.spacing = (window->last - window->first) / (MOMENTS + 1);
     *moment = window->last;
     if (!search.spacing) return true;
-    bool done = true;
+    unsigned char *meant = mp_tracks_meant(model, track);
+    bool done = meant;
     int next = 0; /* the first moment after the birth of the present block */
     for (uint32_t block = 0; block < blocks->count && done; block++) {
         if (blocks->alloc_event[block] == MP_NONE) continue;
@@ -115,11 +116,12 @@ bool mp_growth_moment(const struct mp_model *model, uint16_t track, const struct
             next++;
         if (next > MOMENTS) break;
         if (blocks->free_event[block] < moment_of(&search, next)) continue; /* as most */
-        if (track != MP_TRACK_NONE && blocks->track[block] != track) continue;
+        if (!meant[blocks->track[block]]) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
         done = meet_block(&search, steps, block, next, first_after(&search, blocks->free_event[block]));
     }
     if (done) *moment = best_moment(&search);
+    free(meant);
     mp_map_free(&search.index);
     mp_vec_free(&search.sites);
     return done;

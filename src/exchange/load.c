@@ -69,16 +69,19 @@ static bool first_key_is_snapshot(const struct mp_input *input)
     return false;
 }
 
+static enum mp_status load_json(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    if (first_key_is_snapshot(input)) return mp_pytorch_load_json(input, model, error);
+    if (mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
+        return mp_kineto_load(input->path, model, error);
+    return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
+}
+
 static enum mp_status load_input(struct mp_input *input, struct mp_model **model, struct mp_error *error)
 {
     enum mp_status status = mp_input_fill(input, MP_INPUT_WINDOW, error);
     if (status) return status;
-    if (looks_like_json(input) && mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
-        return mp_kineto_load(input->path, model, error);
-    if (looks_like_json(input))
-        return first_key_is_snapshot(input)
-                   ? mp_pytorch_load_json(input, model, error)
-                   : mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
+    if (looks_like_json(input)) return load_json(input, model, error);
     if (mp_pickle_begins(input->at, (size_t)(input->end - input->at)))
         return mp_pytorch_load_pickle(input, model, error);
     return input->wrapped ? load_wrapped(input, model, error) : mp_model_load(input->path, model, error);

@@ -133,6 +133,7 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
+    if (!chunk->count) return true;
     return mp_vec_reserve(&b->model->stacks, chunk->count) &&
            (memcpy(b->model->stacks.at + b->model->stacks.count, chunk->stacks, chunk->count * sizeof *chunk->stacks),
             b->model->stacks.count += chunk->count, true);

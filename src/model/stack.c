@@ -64,10 +64,21 @@ const char *mp_path_short(const char *path)
     return before ? before + 1 : path;
 }
 
+/* PyTorch's own history has functions without their libraries. */
 bool mp_stack_is_allocator(const struct mp_stack_line *line)
 {
     static const char *const modules[] = {"libmemprof", "libc10", "libc.so", "libc-2", "libstdc++"};
-    static const char *const functions[] = {"memprof_", "aten::empty", "aten::new_empty", "aten::resize_"};
+    static const char *const functions[] = {"memprof_",
+                                            "aten::empty",
+                                            "aten::new_empty",
+                                            "aten::resize_",
+                                            "c10::cuda::",
+                                            "torch::unwind::",
+                                            "torch::CapturedTraceback::",
+                                            "torch::cuda::(anonymous namespace)::gather",
+                                            "std::shared_ptr<c10::GatheredContext>",
+                                            "at::detail::empty",
+                                            "at::TensorBase at::detail::_empty"};
     if (line->language != MP_NATIVE) return false;
     for (size_t i = 0; line->function && i < sizeof functions / sizeof *functions; i++)
         if (!strncmp(line->function, functions[i], strlen(functions[i]))) return true;
@@ -78,18 +89,27 @@ bool mp_stack_is_allocator(const struct mp_stack_line *line)
     return false;
 }
 
+/* On a thread of backward() there is no Python: whose gradient it works out tells most. */
+static bool is_backward(const struct mp_stack_line *line)
+{
+    static const char generated[] = "torch::autograd::generated::", sum[] = "torch::autograd::AccumulateGrad";
+    return line->language == MP_NATIVE && line->function &&
+           (!strncmp(line->function, generated, sizeof generated - 1) || !strncmp(line->function, sum, sizeof sum - 1));
+}
+
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines)
 {
-    const struct mp_stack_line *python = NULL, *native = NULL, *any = NULL;
+    const struct mp_stack_line *python = NULL, *native = NULL, *backward = NULL, *any = NULL;
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
         if (line->user) return line;
         if (line->cut) continue;
         if (!any) any = line;
         if (!python && line->language == MP_PYTHON) python = line;
+        if (!backward && is_backward(line)) backward = line;
         if (!native && line->language == MP_NATIVE && line->function && !mp_stack_is_allocator(line)) native = line;
     }
-    return python ? python : native ? native : any;
+    return python ? python : backward ? backward : native ? native : any;
 }
 
 const char *mp_stack_library(const struct mp_stack_lines *lines)

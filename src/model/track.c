@@ -1,6 +1,7 @@
 #include "model/track.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *mp_track_device(const struct mp_model *model, uint16_t track)
@@ -37,4 +38,35 @@ uint16_t mp_track_default(const struct mp_model *model)
             (model->tracks.at[track].layer > model->tracks.at[upper].layer || !model->sums.at[upper].events))
             upper = track;
     return (uint16_t)upper;
+}
+
+/* The last that the track's allocator said it holds; MP_BYTES_UNKNOWN: it never did. */
+static uint64_t reserved_at_end(const struct mp_model *model, size_t track)
+{
+    for (size_t i = model->noted.count; i--;) {
+        uint32_t event = model->noted.at[i];
+        if (model->events.type[event] == MP_EVENT_RESERVED && model->events.track[event] == track)
+            return model->notes.at[i].bytes;
+    }
+    return MP_BYTES_UNKNOWN;
+}
+
+static bool only_backs(const struct mp_model *model, size_t track)
+{
+    const struct mp_track *below = &model->tracks.at[track];
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_track *above = &model->tracks.at[i];
+        if (above->device == below->device && above->layer > below->layer &&
+            reserved_at_end(model, i) == model->sums.at[track].end_bytes)
+            return true;
+    }
+    return false;
+}
+
+unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track)
+{
+    unsigned char *meant = malloc(model->tracks.count + 1);
+    for (size_t i = 0; meant && i < model->tracks.count; i++)
+        meant[i] = track == MP_TRACK_NONE ? !only_backs(model, i) : i == track;
+    return meant;
 }

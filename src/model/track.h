@@ -17,4 +17,9 @@ uint16_t mp_track_find(const struct mp_model *model, const char *id);
  * where there are no tracks. */
 uint16_t mp_track_default(const struct mp_model *model);
 
+/* The tracks that a question means: one byte each, 1 for `track`; for MP_TRACK_NONE all but those whose memory another
+ * track tells too: where an allocator on the same device holds (by its reserved total at the end) just what a layer
+ * below handed out, the blocks there are its segments. The caller frees it; NULL where memory is short. */
+unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track);
+
 #endif

@@ -1,0 +1,413 @@
+#include "exchange/pytorch_export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exchange/pytorch_layout.h"
+#include "exchange/value_out.h"
+#include "model/spans.h"
+
+#define DEVICES_MAX 1024
+#define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
+#define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
+
+struct writer {
+    const struct mp_model *model;
+    struct mp_value_out value;
+    struct mp_layout layouts[DEVICES_MAX];
+    uint16_t tracks[DEVICES_MAX], below[DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
+    size_t device_count;
+    uint32_t *line_memos, *frame_memos, *stack_memos; /* numbers of what was written, by line, frame, stack */
+    uint32_t cut_memo;
+    struct mp_pytorch_exported *exported;
+};
+
+/* The track that tells most: of the uppermost layer with events, the one with the highest peak. */
+static uint16_t main_track(const struct mp_model *model, uint32_t device)
+{
+    uint16_t best = MP_TRACK_NONE;
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        if (model->tracks.at[i].device != device || (!sum->events && !sum->peak_bytes)) continue;
+        bool higher = best != MP_TRACK_NONE && model->tracks.at[i].layer == model->tracks.at[best].layer
+                          ? sum->peak_bytes > model->sums.at[best].peak_bytes
+                          : best == MP_TRACK_NONE || model->tracks.at[i].layer > model->tracks.at[best].layer;
+        if (higher) best = (uint16_t)i;
+    }
+    return best;
+}
+
+static uint16_t track_below(const struct mp_model *model, uint16_t track)
+{
+    if (model->tracks.at[track].layer == MP_LAYER_DRIVER) return MP_TRACK_NONE;
+    for (size_t i = 0; i < model->tracks.count; i++)
+        if (model->tracks.at[i].device == model->tracks.at[track].device &&
+            model->tracks.at[i].layer == MP_LAYER_DRIVER)
+            return (uint16_t)i;
+    return MP_TRACK_NONE;
+}
+
+/* "cuda:3" is 3; -1 for the CPU. */
+static int ordinal(const char *device)
+{
+    const char *colon = strchr(device, ':');
+    if (!colon || !strncmp(device, "cpu", 3)) return -1;
+    long number = strtol(colon + 1, NULL, 10);
+    return number >= 0 && number < DEVICES_MAX ? (int)number : -1;
+}
+
+static void put_device(struct writer *writer, size_t at, uint16_t track)
+{
+    writer->tracks[at] = track;
+    writer->below[at] = track_below(writer->model, track);
+    if (at >= writer->device_count) writer->device_count = at + 1;
+}
+
+static bool choose_tracks(struct writer *writer)
+{
+    const struct mp_model *model = writer->model;
+    memset(writer->tracks, 0xff, sizeof writer->tracks);
+    for (uint32_t i = 0; i < model->devices.count; i++) {
+        uint16_t track = main_track(model, i);
+        int at = ordinal(mp_model_text(model, model->devices.at[i].name));
+        if (track != MP_TRACK_NONE && at >= 0 && writer->tracks[at] == MP_TRACK_NONE)
+            put_device(writer, (size_t)at, track);
+    }
+    if (writer->device_count) return true;
+    uint16_t track = mp_track_default(model);
+    writer->exported->moved = track;
+    if (track != MP_TRACK_NONE) put_device(writer, 0, track);
+    return track != MP_TRACK_NONE;
+}
+
+static void count_left_out(struct writer *writer)
+{
+    const struct mp_model *model = writer->model;
+    for (size_t track = 0; track < model->tracks.count; track++) {
+        bool shown = !model->sums.at[track].events && !model->sums.at[track].peak_bytes;
+        for (size_t i = 0; !shown && i < writer->device_count; i++)
+            shown = writer->tracks[i] == track || (writer->below[i] == track && writer->layouts[i].ranges.all.count);
+        writer->exported->left_out += !shown;
+    }
+}
+
+static bool make_layouts(struct writer *writer)
+{
+    for (size_t i = 0; i < writer->device_count; i++) {
+        struct mp_layout *layout = &writer->layouts[i];
+        if (writer->tracks[i] == MP_TRACK_NONE) continue;
+        if (!mp_layout_make(writer->model, writer->tracks[i], writer->below[i], layout)) return false;
+        writer->exported->unknown_sizes += layout->lives.unknown_sizes;
+        writer->exported->moved_blocks += layout->moved_blocks;
+    }
+    count_left_out(writer);
+    return true;
+}
+
+static void put_frame(struct writer *writer, uint32_t *memo, const char *name, const char *file, uint32_t line)
+{
+    struct mp_value_out *value = &writer->value;
+    if (mp_value_again(value, NULL, memo)) return;
+    mp_value_dict(value, NULL);
+    mp_value_text(value, "name", name);
+    mp_value_text(value, "filename", file);
+    mp_value_number(value, "line", line);
+    mp_value_end_dict(value);
+}
+
+/* PyTorch's name for a function that it does not know; a file that it does not know is "". */
+#define NAMELESS "??"
+
+static const char *function_name(const struct mp_model *model, uint32_t text)
+{
+    return text ? mp_model_text(model, text) : NAMELESS;
+}
+
+static void put_frames_of(struct writer *writer, uint32_t index)
+{
+    const struct mp_model *model = writer->model;
+    const struct mp_model_frame *frame = &model->frames.at[index];
+    const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
+    for (uint32_t i = 0; i < frame->line_count; i++) {
+        const struct mp_model_line *line = &model->lines.at[frame->first_line + i];
+        put_frame(writer, &writer->line_memos[frame->first_line + i], function_name(model, line->function),
+                  line->file ? mp_model_text(model, line->file) : module, line->line);
+    }
+    if (frame->line_count) return;
+    char name[32];
+    snprintf(name, sizeof name, "0x%llx", (unsigned long long)frame->raw.address);
+    put_frame(writer, &writer->frame_memos[index], frame->raw.address ? name : NAMELESS, module, 0);
+}
+
+/* Innermost first, as stacks go from their id to the root. */
+static void put_stack(struct writer *writer, uint32_t stack)
+{
+    const struct mp_model *model = writer->model;
+    if (mp_value_again(&writer->value, "frames", &writer->stack_memos[stack])) return;
+    mp_value_list(&writer->value, "frames");
+    for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT)
+            put_frame(writer, &writer->cut_memo, "(frames left out)", "", 0);
+        else
+            put_frames_of(writer, frame);
+    }
+    mp_value_end_list(&writer->value);
+}
+
+static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
+{
+    return (model->start.realtime_ns + ns) / 1000;
+}
+
+static void put_entry(struct writer *writer, const char *action, const char *address_key, uint64_t address,
+                      uint64_t bytes, uint32_t stack, uint32_t event)
+{
+    struct mp_value_out *value = &writer->value;
+    mp_value_dict(value, NULL);
+    mp_value_text(value, "action", action);
+    mp_value_number(value, address_key, address);
+    mp_value_number(value, "size", bytes);
+    mp_value_number(value, "stream", 0);
+    mp_value_number(value, "time_us", unix_us(writer->model, writer->model->events.time_ns[event]));
+    if (stack) put_stack(writer, stack);
+    mp_value_end_dict(value);
+}
+
+/* Freed at once: the viewer takes the two entries for one where they follow one another. */
+static void put_lives(struct writer *writer, const struct mp_lives *lives, uint32_t ended, uint32_t begun,
+                      uint32_t event)
+{
+    if (ended != MP_NONE) {
+        const struct mp_life *life = &lives->all.at[ended];
+        put_entry(writer, "free_requested", "addr", life->address, life->bytes, life->stack, event);
+        put_entry(writer, "free_completed", "addr", life->address, life->bytes, life->stack, event);
+    }
+    if (begun != MP_NONE) {
+        const struct mp_life *life = &lives->all.at[begun];
+        put_entry(writer, "alloc", "addr", life->address, life->bytes, life->stack, event);
+    }
+}
+
+static void put_ranges(struct writer *writer, const struct mp_lives *ranges, uint32_t ended, uint32_t begun,
+                       uint32_t event)
+{
+    const struct mp_model *model = writer->model;
+    for (int begins = 0; begins < 2; begins++) {
+        uint32_t index = begins ? begun : ended;
+        if (index == MP_NONE) continue;
+        const struct mp_life *range = &ranges->all.at[index];
+        bool expandable = model->blocks.kind[range->block] == MP_KIND_VMM;
+        const char *const actions[] = {"segment_free", "segment_alloc", "segment_unmap", "segment_map"};
+        put_entry(writer, actions[2 * expandable + begins], "addr", range->address, range->bytes, range->stack, event);
+    }
+}
+
+static uint64_t free_of(const struct mp_model *model, uint16_t track, uint64_t reserved)
+{
+    const struct mp_device *device = &model->devices.at[model->tracks.at[track].device];
+    bool known = device->total_bytes != MP_BYTES_UNKNOWN && reserved && device->total_bytes > reserved;
+    return known ? device->total_bytes - reserved : 0;
+}
+
+static void put_trace(struct writer *writer, size_t device)
+{
+    const struct mp_model *model = writer->model;
+    const struct mp_model_events *events = &model->events;
+    struct mp_layout *layout = &writer->layouts[device];
+    uint16_t track = writer->tracks[device], below = writer->below[device];
+    uint64_t reserved = 0;
+    uint32_t ended, begun;
+    for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
+        unsigned type = events->type[event];
+        uint16_t of = events->track[event];
+        bool about_block = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
+        if (about_block && of == track) {
+            mp_lives_follow(&layout->lives, events->subject[event], event, &ended, &begun);
+            put_lives(writer, &layout->lives, ended, begun, event);
+        } else if (about_block && of == below && layout->ranges.all.count) {
+            mp_lives_follow(&layout->ranges, events->subject[event], event, &ended, &begun);
+            put_ranges(writer, &layout->ranges, ended, begun, event);
+        } else if (type == MP_EVENT_RESERVED && of == track) {
+            reserved = model->notes.at[events->subject[event]].bytes;
+        } else if (type == MP_EVENT_OOM && of == track) {
+            const struct mp_model_note *note = &model->notes.at[events->subject[event]];
+            put_entry(writer, "oom", "device_free", free_of(model, track, reserved), note->bytes, note->stack, event);
+        }
+    }
+}
+
+static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, uint64_t requested, const char *state,
+                      uint32_t stack)
+{
+    struct mp_value_out *value = &writer->value;
+    mp_value_dict(value, NULL);
+    mp_value_number(value, "address", address);
+    mp_value_number(value, "size", bytes);
+    mp_value_number(value, "requested_size", requested);
+    mp_value_text(value, "state", state);
+    put_stack(writer, stack);
+    mp_value_end_dict(value);
+}
+
+struct tally {
+    uint64_t allocated, requested;
+};
+
+static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t end)
+{
+    const struct mp_life *life = &layout->lives.all.at[layout->held.at[held]];
+    const struct mp_life *next =
+        held + 1 < layout->held.count ? &layout->lives.all.at[layout->held.at[held + 1]] : NULL;
+    uint64_t room = (life->bytes + ROUNDING - 1) / ROUNDING * ROUNDING;
+    uint64_t most = next && next->address < end ? next->address - life->address : end - life->address;
+    return room < most ? room : most;
+}
+
+/* The blocks from *held on that lie in the segment, and what is between them: together they are the segment. With
+ * `write` false they are only counted. */
+static struct tally put_blocks(struct writer *writer, const struct mp_layout *layout,
+                               const struct mp_layout_segment *segment, size_t *held, bool write)
+{
+    uint64_t at = segment->address, end = segment->address + segment->bytes;
+    struct tally tally = {0};
+    for (; *held < layout->held.count; ++*held) {
+        const struct mp_life *life = &layout->lives.all.at[layout->held.at[*held]];
+        if (life->address >= end) break;
+        uint64_t room = room_of(layout, *held, end);
+        tally.allocated += room;
+        tally.requested += life->bytes;
+        if (write && life->address > at) put_block(writer, at, life->address - at, 0, "inactive", 0);
+        if (write) put_block(writer, life->address, room, life->bytes, "active_allocated", life->stack);
+        at = life->address + room;
+    }
+    if (write && at < end) put_block(writer, at, end - at, 0, "inactive", 0);
+    return tally;
+}
+
+static void put_segments(struct writer *writer, size_t device)
+{
+    const struct mp_layout *layout = &writer->layouts[device];
+    struct mp_value_out *value = &writer->value;
+    size_t held = 0;
+    for (size_t i = 0; i < layout->segments.count; i++) {
+        const struct mp_layout_segment *segment = &layout->segments.at[i];
+        size_t counted = held;
+        struct tally tally = put_blocks(writer, layout, segment, &counted, false);
+        mp_value_dict(value, NULL);
+        mp_value_number(value, "device", device);
+        mp_value_number(value, "address", segment->address);
+        mp_value_number(value, "total_size", segment->bytes);
+        mp_value_number(value, "allocated_size", tally.allocated);
+        mp_value_number(value, "active_size", tally.allocated);
+        mp_value_number(value, "requested_size", tally.requested);
+        mp_value_number(value, "stream", 0);
+        mp_value_text(value, "segment_type", segment->bytes > SMALL_BYTES ? "large" : "small");
+        mp_value_zero_pair(value, "segment_pool_id");
+        mp_value_bool(value, "is_expandable", segment->expandable);
+        put_stack(writer, segment->stack);
+        mp_value_list(value, "blocks");
+        put_blocks(writer, layout, segment, &held, true);
+        mp_value_end_list(value);
+        mp_value_end_dict(value);
+    }
+}
+
+static void put_annotation(struct writer *writer, const char *stage, const char *name, uint64_t ns)
+{
+    size_t device = 0;
+    while (writer->tracks[device] == MP_TRACK_NONE)
+        device++;
+    mp_value_dict(&writer->value, NULL);
+    mp_value_text(&writer->value, "stage", stage);
+    mp_value_text(&writer->value, "name", name);
+    mp_value_number(&writer->value, "device", device);
+    mp_value_number(&writer->value, "time_us", unix_us(writer->model, ns));
+    mp_value_end_dict(&writer->value);
+}
+
+/* Steps get the profiler's name, by which others know them. */
+static void put_annotations(struct writer *writer)
+{
+    const struct mp_model *model = writer->model;
+    char step[64] = "";
+    uint64_t steps = 0;
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        unsigned type = model->events.type[event];
+        const char *name = mp_model_text(model, model->notes.at[i].name);
+        uint64_t ns = model->events.time_ns[event];
+        if (type == MP_EVENT_REGION_BEGIN || type == MP_EVENT_REGION_END)
+            put_annotation(writer, type == MP_EVENT_REGION_BEGIN ? "START" : "END", name, ns);
+        if (type != MP_EVENT_STEP) continue;
+        if (*step) put_annotation(writer, "END", step, ns);
+        bool profiler = !strncmp(name, "ProfilerStep#", strlen("ProfilerStep#"));
+        if (profiler)
+            snprintf(step, sizeof step, "%s", name);
+        else
+            snprintf(step, sizeof step, "ProfilerStep#%llu", (unsigned long long)++steps);
+        put_annotation(writer, "START", step, ns);
+    }
+    if (*step) put_annotation(writer, "END", step, model->duration_ns);
+}
+
+static void put_snapshot(struct writer *writer)
+{
+    struct mp_value_out *value = &writer->value;
+    mp_value_dict(value, NULL);
+    mp_value_list(value, "segments");
+    for (size_t i = 0; i < writer->device_count; i++)
+        put_segments(writer, i);
+    mp_value_end_list(value);
+    mp_value_list(value, "device_traces");
+    for (size_t i = 0; i < writer->device_count; i++) {
+        mp_value_list(value, NULL);
+        put_trace(writer, i);
+        mp_value_end_list(value);
+    }
+    mp_value_end_list(value);
+    mp_value_list(value, "external_annotations");
+    put_annotations(writer);
+    mp_value_end_list(value);
+    mp_value_end_dict(value);
+}
+
+static bool make_memos(struct writer *writer)
+{
+    writer->line_memos = calloc(writer->model->lines.count + 1, sizeof *writer->line_memos);
+    writer->frame_memos = calloc(writer->model->frames.count + 1, sizeof *writer->frame_memos);
+    writer->stack_memos = calloc(writer->model->stacks.count + 1, sizeof *writer->stack_memos);
+    return writer->line_memos && writer->frame_memos && writer->stack_memos;
+}
+
+static void free_writer(struct writer *writer)
+{
+    for (size_t i = 0; i < writer->device_count; i++)
+        mp_layout_free(&writer->layouts[i]);
+    free(writer->line_memos);
+    free(writer->frame_memos);
+    free(writer->stack_memos);
+    free(writer);
+}
+
+enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FILE *out,
+                                 struct mp_pytorch_exported *exported, struct mp_error *error)
+{
+    struct writer *writer = calloc(1, sizeof *writer);
+    *exported = (struct mp_pytorch_exported){.moved = MP_TRACK_NONE};
+    if (!writer) return mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
+    writer->model = model;
+    writer->exported = exported;
+    enum mp_status status = MP_OK;
+    if (!choose_tracks(writer))
+        status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
+    else if (!make_layouts(writer) || !make_memos(writer))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
+    if (!status) {
+        mp_value_out_start(&writer->value, out, as_json);
+        put_snapshot(writer);
+        status = mp_value_out_finish(&writer->value, error);
+    }
+    free_writer(writer);
+    return status;
+}
