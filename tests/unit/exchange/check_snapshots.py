@@ -5,11 +5,53 @@ import gzip
 import json
 import pickle
 import random
+import struct
 import unittest
 
 from snapshots import MIB, START, Case, Made, frame, without_file
 
 PAGE = 2 * MIB
+
+
+class CppPickler:
+    """Writes as PyTorch's own C++ pickler does: protocol 2, lists in one go, integers of 8 bytes, all texts stored."""
+
+    def __init__(self):
+        self.out, self.stored = [b"\x80\x02"], {}
+
+    def store(self, key):
+        number = self.stored[key] = len(self.stored)
+        self.out.append(b"q" + bytes([number]) if number < 256 else b"r" + struct.pack("<I", number))
+
+    def put(self, value):
+        key = value if isinstance(value, str) else id(value)
+        if isinstance(value, (str, dict, list)) and key in self.stored:
+            number = self.stored[key]
+            self.out.append(b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number))
+        elif isinstance(value, str):
+            self.out.append(b"X" + struct.pack("<I", len(value.encode())) + value.encode())
+            self.store(key)
+        elif isinstance(value, bool):
+            self.out.append(b"\x88" if value else b"\x89")
+        elif isinstance(value, int):
+            self.out.append(b"\x8a\x08" + struct.pack("<q", value) if abs(value) >> 31 else
+                            b"J" + struct.pack("<i", value))
+        elif isinstance(value, tuple):
+            self.out.append(b"(")
+            for item in value:
+                self.put(item)
+            self.out.append(b"t")
+        else:
+            self.out.append(b"}" if isinstance(value, dict) else b"]")
+            self.store(key)
+            self.out.append(b"(")
+            for item in (word for pair in value.items() for word in pair) if isinstance(value, dict) else value:
+                self.put(item)
+            self.out.append(b"u" if isinstance(value, dict) else b"e")
+
+    def dumps(self, value):
+        self.put(value)
+        return b"".join(self.out) + b"."
 
 
 class Snapshots(Case):
@@ -25,7 +67,7 @@ class Snapshots(Case):
             for i in range(5) for stage in ("START", "END")]
         text = json.dumps(made.snapshot).encode()
         forms = {f"{protocol}.pickle": pickle.dumps(made.snapshot, protocol) for protocol in (2, 3, 4, 5)}
-        forms.update({"s.json": text, "pretty.json": b"\xef\xbb\xbf\n " + json.dumps(made.snapshot, indent=1).encode(),
+        forms.update({"cpp.pickle": CppPickler().dumps(made.snapshot), "s.json": text, "pretty.json": b"\xef\xbb\xbf\n " + json.dumps(made.snapshot, indent=1).encode(),
                       "s.json.gz": gzip.compress(text), "no-suffix": gzip.compress(forms["4.pickle"])})
         for command in ("info", "report", "leaks", "steps"):
             answers = {name: without_file(self.answer(command, self.put(name, data))) for name, data in forms.items()}
@@ -61,6 +103,13 @@ class Snapshots(Case):
         longest = max((site["stack"] for site in sites), key=len)
         names = [f["function"] for f in longest]
         self.assertIn(names, [[f["name"] for f in stack] for stack in made.stacks])
+
+    def test_paths_of_windows(self):
+        frames = [{"name": "f", "filename": "D:\\venv\\Lib\\site-packages\\torch\\nn.py", "line": 4},
+                  {"name": "main", "filename": "D:\\Dev\\train.py", "line": 7}]
+        trace = [{"action": "alloc", "addr": 4096, "size": 1, "stream": 0, "time_us": START, "frames": frames}]
+        sites = self.answer("peak", self.dump({"segments": [], "device_traces": [trace]}), "--group", "file")["sites"]
+        self.assertEqual([site["group"] for site in sites], ["D:/Dev/train.py"])
 
     def test_blocks_that_wait_for_a_stream(self):
         """Between free_requested and free_completed a block is still taken."""
