@@ -18,10 +18,12 @@ struct series {
     uint32_t *births; /* distinct steps in which they were born */
 };
 
-/* What stays: the distinct birth steps of the blocks that live at the last boundary. */
+/* What stays: the distinct birth steps of the blocks that live at the last boundary and are older than blocks of the
+ * place usually get. */
 struct stay {
     MP_VEC(uint32_t) births;
     uint32_t first; /* index in births; those before it are the warm-up's */
+    uint32_t end;   /* births before it count */
 };
 
 static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
@@ -29,9 +31,31 @@ static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
     return life->birth < boundary && life->death >= boundary;
 }
 
+/* The age, in steps, that nine in ten blocks of it that outlived a step and were freed did not exceed; 0 where too few
+ * were freed to say. */
+static bool usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t *age)
+{
+    uint32_t *ages = calloc((size_t)last + 2, sizeof *ages);
+    if (!ages) return false;
+    size_t freed = 0, seen = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (lives[i].death >= last) continue;
+        ages[lives[i].death - lives[i].birth]++;
+        freed++;
+    }
+    *age = 0;
+    while (freed >= OLD && *age < last && (seen += ages[*age]) * 10 < freed * 9)
+        *age += 1;
+    free(ages);
+    return true;
+}
+
 static bool find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
 {
-    for (size_t i = 0; i < count; i++) {
+    uint32_t age;
+    if (!usual_age(lives, count, last, &age)) return false;
+    stay->end = age < last ? last - age : 0;
+    for (size_t i = 0; i < count && lives[i].birth < stay->end; i++) {
         if (!lives_at(&lives[i], last)) continue;
         if (stay->births.count && stay->births.at[stay->births.count - 1] == lives[i].birth) continue;
         if (!mp_vec_push(&stay->births, lives[i].birth)) return false;
@@ -92,7 +116,7 @@ static bool only_refills(const struct series *series, bool *sawtooth)
 }
 
 /* The time since the last birth is out of line with the time between births. */
-static bool has_stopped(const struct stay *stay, uint32_t last)
+static bool has_stopped(const struct stay *stay)
 {
     const uint32_t *at = stay->births.at;
     size_t count = stay->births.count;
@@ -100,8 +124,8 @@ static bool has_stopped(const struct stay *stay, uint32_t last)
     for (size_t i = stay->first + 1; i < count; i++)
         if (at[i] - at[i - 1] > widest) widest = at[i] - at[i - 1];
     double usual = (double)(at[count - 1] - at[stay->first]) / (double)(count - 1 - stay->first);
-    double pause = last - at[count - 1];
-    return pause > 2.0 * widest + 1 || pause > 5 * usual + 1;
+    double pause = stay->end - at[count - 1];
+    return pause > 3.0 * widest + 1 || pause > 6 * usual + 1;
 }
 
 /* The later half brought less than half of what the earlier one did, by more than chance gives. */
@@ -110,7 +134,7 @@ static bool slows_down(const struct series *series, const struct stay *stay)
     uint32_t first = stay->births.at[stay->first], middle = first + (series->last - first) / 2;
     double earlier = (double)series->births[middle] - series->births[first];
     double later = (double)series->births[series->last] - series->births[middle];
-    return later + 1.5 * sqrt(fmax(later, 0) + 1) < 0.5 * earlier + 1 || later <= 0;
+    return later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier;
 }
 
 /* Of late, as many old ones went as new ones came: a ring, a queue. */
@@ -122,24 +146,6 @@ static bool is_balanced(const struct series *series, const struct stay *stay)
         came++;
     int64_t grew = (int64_t)series->births[series->last] - series->births[series->last - window];
     return came >= 4 && grew * 2 < came;
-}
-
-/* How old, in steps, blocks of it grew that were freed: nine in ten of those that lived over a boundary no older. */
-static bool usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t *age, size_t *freed)
-{
-    uint32_t *ages = calloc((size_t)last + 2, sizeof *ages);
-    if (!ages) return false;
-    *freed = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (lives[i].death >= last) continue;
-        ages[lives[i].death - lives[i].birth]++;
-        *freed += 1;
-    }
-    size_t seen = 0;
-    for (*age = 0; *age < last && (seen += ages[*age]) * 10 < *freed * 9; *age += 1)
-        ;
-    free(ages);
-    return true;
 }
 
 static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32_t last)
@@ -160,7 +166,7 @@ static void measure(const struct mp_leak_life *lives, size_t count, uint32_t las
         if (!lives_at(&lives[i], last)) continue;
         evidence->bytes += lives[i].bytes;
         evidence->blocks++;
-        if (lives[i].birth < evidence->first || lives[i].birth == evidence->last) continue;
+        if (lives[i].birth < evidence->first || lives[i].birth >= evidence->last) continue;
         bytes += (double)lives[i].bytes;
         blocks++;
     }
@@ -174,26 +180,22 @@ static bool is_bounded(const struct series *series, const struct stay *stay)
     uint32_t highest = 0;
     for (uint32_t k = 0; k <= series->last; k++)
         if (series->births[k] > highest) highest = series->births[k];
-    return series->births[series->last] * 10ull < highest * 9ull || has_stopped(stay, series->last) ||
-           slows_down(series, stay) || is_balanced(series, stay);
+    return series->births[series->last] * 10ull < highest * 9ull || has_stopped(stay) || slows_down(series, stay) ||
+           is_balanced(series, stay);
 }
 
 static bool judge_growth(const struct mp_leak_life *lives, size_t count, const struct series *series,
                          const struct stay *stay, struct mp_leak_evidence *evidence)
 {
-    uint32_t age, first = evidence->first;
-    size_t freed;
+    uint32_t first = evidence->first;
     struct mp_trend trend;
-    if (!usual_age(lives, count, series->last, &age, &freed) ||
-        !mp_trend_find(series->live + first, series->last - first + 1, &trend))
-        return false;
+    if (!mp_trend_find(series->live + first, series->last - first + 1, &trend)) return false;
     evidence->z = trend.z;
     evidence->none_freed = !any_old_freed(lives, count, series->last);
     bool refills = only_refills(series, &evidence->sawtooth);
-    bool ordinary = freed >= OLD && (series->last - first) * 2 <= age * 3;
     bool rises = trend.slope > 0 && trend.z > SIGNIFICANT;
     size_t births = stay->births.count - stay->first;
-    if (refills || ordinary || is_bounded(series, stay)) return true;
+    if (refills || is_bounded(series, stay)) return true;
     if (births >= MP_LEAK_BIRTHS && rises)
         evidence->growth = MP_GROWTH_LEAK;
     else if (births < MP_LEAK_BIRTHS && trend.slope > 0 && (series->last - first) * 2 >= series->last)

@@ -2,16 +2,21 @@
 
 #include <stdlib.h>
 
-#include "analysis/level.h"
+#define STEPS_MIN    8  /* fewer rounds show no rhythm */
+#define MANY         40 /* rounds: no rarer rhythm is taken where one has so many */
+#define PARTS_MAX    16 /* of a site's span: some occurrence must lie in most of them */
+#define ANCHORS_MAX  64 /* candidates that are looked at closely */
+#define IN_GROUP_MAX 8  /* of one group */
+/* How even a rhythm must be; the later sets are for programs in which nothing meets the first. */
+static const struct evenness {
+    double odd, pauses; /* the most rounds of unusual length, and the most of the time that pauses may take */
+    double restless;    /* blocks by which the level differs from its usual change, for each alloc of a round */
+    size_t rounds;      /* the fewest */
+} evenness[] = {{0.25, 0.5, 0.1, MANY}, {0.34, 0.7, 0.6, MANY}, {0.34, 0.7, 0.6, STEPS_MIN}};
 
-#define STEPS_MIN    8   /* fewer rounds show no rhythm */
-#define PARTS_MAX    16  /* of a site's span: some occurrence must lie in most of them */
-#define ANCHORS_MAX  64  /* candidates that are looked at closely */
-#define IN_GROUP_MAX 8   /* of one group */
-#define ODD          2.5 /* times as long or as short as usual is no usual round */
-#define RESTLESS     0.1 /* blocks by which the level differs from its usual change, for each alloc of a round */
+#define ODD 2.5 /* times as long or as short as usual is no usual round */
 
-/* A stack on the busiest track. Positions are numbers of that track's alloc events. */
+/* A stack. Positions are numbers of alloc events. */
 struct beat {
     uint32_t stack, count, first, last, parts; /* parts: a bit for each part of the span that has an occurrence */
 };
@@ -28,24 +33,14 @@ struct anchor {
 
 struct inference {
     const struct mp_model *model;
-    uint16_t track;
-    uint32_t allocs; /* of the track */
+    uint32_t allocs;
     MP_VEC(struct beat) beats;
     MP_VEC(struct anchor) anchors;
 };
 
-static uint16_t busiest_track(const struct mp_model *model)
-{
-    uint16_t best = 0;
-    for (uint16_t track = 1; track < model->tracks.count; track++)
-        if (model->sums.at[track].allocs > model->sums.at[best].allocs) best = track;
-    return best;
-}
-
 static bool is_alloc(const struct inference *inference, uint32_t event)
 {
-    const struct mp_model_events *events = &inference->model->events;
-    return events->type[event] == MP_EVENT_ALLOC && events->track[event] == inference->track;
+    return inference->model->events.type[event] == MP_EVENT_ALLOC;
 }
 
 static uint32_t stack_of(const struct inference *inference, uint32_t event)
@@ -139,15 +134,16 @@ static bool choose_anchors(struct inference *inference)
 static bool follow_anchors(struct inference *inference)
 {
     const struct mp_model *model = inference->model;
-    uint32_t live = (uint32_t)mp_level_start(model, inference->track).blocks;
+    uint32_t live = 0;
     uint8_t *which = calloc(model->stacks.count, 1); /* index in anchors + 1 */
     if (!which) return false;
     for (size_t i = 0; i < inference->anchors.count; i++)
         which[inference->anchors.at[i].stack] = (uint8_t)(i + 1);
     bool done = true;
     uint32_t position = 0;
+    while (live < model->blocks.count && model->blocks.alloc_event[live] == MP_NONE)
+        live++;
     for (uint32_t event = 0; event < model->events.count && done; event++) {
-        if (model->events.track[event] != inference->track) continue;
         live -= model->events.type[event] == MP_EVENT_FREE;
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         struct occurrence occurrence = {event, position++, live++};
@@ -166,7 +162,7 @@ static int ascending(const void *left, const void *right)
 
 /* The rounds are about as long as each other. What comes in bursts (once for each layer, each parameter) is no round;
  * a long pause now and then (an evaluation) is allowed. Gaps are sorted. */
-static bool is_regular(const int32_t *gaps, size_t count)
+static bool is_regular(const int32_t *gaps, size_t count, const struct evenness *most)
 {
     double usual = gaps[count / 2], span = 0, pauses = 0;
     size_t odd = 0;
@@ -176,7 +172,7 @@ static bool is_regular(const int32_t *gaps, size_t count)
         pauses += pause ? gaps[i] : 0;
         span += gaps[i];
     }
-    return odd * 4 <= count && pauses * 2 <= span;
+    return (double)odd <= most->odd * (double)count && pauses <= most->pauses * span;
 }
 
 /* How far, in the mean, the change of the level from one occurrence to the next is from the usual one. */
@@ -190,7 +186,7 @@ static double restlessness(const struct anchor *anchor, const int32_t *changes, 
 }
 
 /* Whether the anchor can be where a round begins; false in *done where memory is short. */
-static bool is_rhythm(const struct anchor *anchor, bool *done)
+static bool is_rhythm(const struct anchor *anchor, const struct evenness *most, bool *done)
 {
     size_t count = anchor->at.count - 1;
     int32_t *changes = malloc(count * sizeof *changes), *gaps = malloc(count * sizeof *gaps);
@@ -203,7 +199,7 @@ static bool is_rhythm(const struct anchor *anchor, bool *done)
     if (*done) {
         qsort(changes, count, sizeof *changes, ascending);
         qsort(gaps, count, sizeof *gaps, ascending);
-        rhythm = is_regular(gaps, count) && restlessness(anchor, changes, count) <= RESTLESS;
+        rhythm = is_regular(gaps, count, most) && restlessness(anchor, changes, count) <= most->restless;
     }
     free(changes);
     free(gaps);
@@ -219,12 +215,13 @@ static double mean_live(const struct anchor *anchor)
 }
 
 /* The rhythm that most sites keep, of those that can be one; within it, where least is live. *chosen: NULL for none. */
-static bool choose(const struct inference *inference, const struct anchor **chosen)
+static bool choose(const struct inference *inference, const struct evenness *most, const struct anchor **chosen)
 {
     *chosen = NULL;
     for (size_t i = 0; i < inference->anchors.count; i++) {
         const struct anchor *anchor = &inference->anchors.at[i];
-        bool done, rhythm = is_rhythm(anchor, &done);
+        if (anchor->at.count < most->rounds) continue;
+        bool done, rhythm = is_rhythm(anchor, most, &done);
         if (!done) return false;
         if (!rhythm || (*chosen && anchor->group < (*chosen)->group)) continue;
         if (!*chosen || anchor->group > (*chosen)->group || mean_live(anchor) < mean_live(*chosen)) *chosen = anchor;
@@ -232,13 +229,30 @@ static bool choose(const struct inference *inference, const struct anchor **chos
     return true;
 }
 
+/* Whether an eighth of what came in the rounds also went: what only makes things is no loop that works. */
+static bool frees(const struct mp_model *model, const struct anchor *anchor)
+{
+    uint32_t first = anchor->at.at[0].event, end = anchor->at.at[anchor->at.count - 1].event;
+    size_t born = 0, freed = 0;
+    for (size_t block = 0; block < model->blocks.count; block++) {
+        uint32_t birth = model->blocks.alloc_event[block];
+        if (birth == MP_NONE || birth < first || birth >= end) continue;
+        born++;
+        freed += model->blocks.free_event[block] < end;
+    }
+    return freed * 8 >= born;
+}
+
 static bool infer(const struct mp_model *model, struct mp_steps *steps)
 {
-    struct inference inference = {.model = model, .track = busiest_track(model)};
+    struct inference inference = {.model = model};
     const struct anchor *chosen = NULL;
     bool done = count_beats(&inference);
     if (done) keep_even(&inference);
-    done = done && choose_anchors(&inference) && follow_anchors(&inference) && choose(&inference, &chosen);
+    done = done && choose_anchors(&inference) && follow_anchors(&inference);
+    for (size_t i = 0; done && !chosen && i < sizeof evenness / sizeof *evenness; i++)
+        done = choose(&inference, &evenness[i], &chosen);
+    if (done && chosen && !frees(model, chosen)) chosen = NULL;
     steps->source = "inferred";
     for (size_t i = 0; done && chosen && i < chosen->at.count; i++)
         done = mp_steps_begin(model, chosen->at.at[i].event, 0, steps);

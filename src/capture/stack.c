@@ -149,8 +149,11 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_native_s
     if (pairing.unequal && native->count) count_in_header(&mp_session.header->unmatched_stacks);
     uint32_t count = mp_merge(&mp_interpreter_ranges, native, python, &pairing, room->merged, MP_MERGED_MAX);
     mp_tables_lock();
+    uint64_t lost = atomic_load_explicit(&mp_session.header->lost_stacks, memory_order_relaxed);
     uint32_t id = enter_path(room, count, native->cut || (python && python->cut));
-    mp_tag_cache_put(&stacks, hash, id);
+    /* One that found no room may find it the next time. */
+    if (lost == atomic_load_explicit(&mp_session.header->lost_stacks, memory_order_relaxed))
+        mp_tag_cache_put(&stacks, hash, id);
     mp_tables_unlock();
     const char *note = mp_session.config.python_stacks ? mp_python_note() : NULL;
     if (note) mp_session_note(note);

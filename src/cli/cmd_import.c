@@ -66,16 +66,15 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_import;
 const struct mp_command mp_command_import = {
     .name = "import",
-    .summary = "make a recording of a PyTorch snapshot or Kineto trace",
+    .summary = "make a recording of a PyTorch snapshot or a profiler's trace",
     .usage = "FILE",
     .about =
-        "FILE is a memory snapshot that PyTorch wrote (torch.cuda.memory._dump_snapshot), as a pickle or as JSON, or a "
-        "trace of torch.profiler with memory events (profile_memory=True); gzip-compressed or not. Nothing in it is "
-        "executed: a pickle that would import or call anything is refused. Every command that reads a recording takes "
-        "such a file as it is; a recording is smaller and is read faster. From a snapshot blocks have the sizes that "
-        "were asked for, and segments are the driver's track; from a trace blocks have the allocator's sizes, and the "
-        "operators around an allocation are its stack. Annotations are steps and regions; what the file leaves out is "
-        "told as coverage.",
+        "FILE is a memory snapshot that PyTorch wrote (torch.cuda.memory._dump_snapshot), a pickle or JSON, or a trace "
+        "of PyTorch's profiler with memory events (.pt.trace.json), each gzip-compressed or not; its content says "
+        "which, not its name. Nothing in it is executed: a pickle that would import or call anything is refused. "
+        "Every command that reads a recording takes such a file as it is; a recording is smaller and is read "
+        "faster. A snapshot's blocks have the sizes that were asked for, its segments are the track of the driver, "
+        "its annotations are steps and regions. What the file leaves out or contradicts is told as coverage.",
     .example = "memprof import memory_snapshot.pickle -o snap.mp",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE},
     .operands_min = 1,

@@ -367,12 +367,13 @@ static size_t operand_bytes(unsigned opcode)
 static enum mp_status run(struct unpickler *u)
 {
     for (;;) {
-        enum mp_status status = need(u, 1);
-        if (status) return status;
+        enum mp_status status = MP_OK;
+        bool near_end = u->input->end - u->at <= OPCODE_BYTES;
+        if (near_end && (status = need(u, 1))) return status;
         u->opcode_offset = u->input->offset - (uint64_t)(u->input->end - u->at);
         unsigned opcode = *u->at++;
         if (opcode == OP_STOP) return MP_OK;
-        if (u->input->end - u->at < OPCODE_BYTES) status = need(u, operand_bytes(opcode));
+        if (near_end) status = need(u, operand_bytes(opcode));
         if (!status) status = step(u, opcode);
         if (status) return status;
     }

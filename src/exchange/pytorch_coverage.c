@@ -177,12 +177,11 @@ static void put_setting(struct mp_buffer *out, const struct mp_values *values, u
 }
 
 /* Those with one value; what is off or empty by default is told too, as it says that it was so. */
-char *mp_pytorch_settings(struct mp_pytorch_snapshot *snapshot)
+char *mp_pytorch_settings(struct mp_values *values, uint64_t settings)
 {
-    struct mp_values *values = &snapshot->records.values;
     struct mp_buffer out = {0};
     size_t count = 0;
-    const uint64_t *items = mp_values_items(values, snapshot->settings, MP_OBJECT_DICT, &count);
+    const uint64_t *items = mp_values_items(values, settings, MP_OBJECT_DICT, &count);
     for (size_t i = 0; items && i + 1 < count && out.size < 65536; i += 2) {
         bool plain = mp_value_tag(items[i + 1]) < MP_VALUE_OBJECT && items[i + 1] != MP_VALUE_NONE;
         if (mp_value_tag(items[i]) != MP_VALUE_TEXT || !plain) continue;

@@ -421,26 +421,24 @@ static enum mp_status build(struct maker *m, uint64_t file_bytes, struct mp_mode
     int64_t start = find_start(m->snapshot);
     bool has_times = start != MP_PYTORCH_NO_TIME;
     m->start_us = has_times ? start : 0;
-    char *settings = mp_pytorch_settings(m->snapshot);
     m->courses = calloc(m->snapshot->devices.count + 1, sizeof *m->courses);
     m->batch = malloc(sizeof *m->batch);
     if (m->batch) m->batch->count = 0;
     struct mp_recording_start begin = {.realtime_ns = (uint64_t)m->start_us * 1000,
                                        .host = "",
                                        .command = no_command,
-                                       .configuration = settings,
+                                       .configuration = m->snapshot->settings,
                                        .spool = ""};
-    enum mp_status status = settings && m->courses && m->batch &&
-                                    mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks)
-                                ? MP_OK
-                                : no_memory(m);
+    enum mp_status status =
+        m->courses && m->batch && mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks)
+            ? MP_OK
+            : no_memory(m);
     if (!status) status = mp_builder_new(&begin, &m->builder, m->error);
     if (!status) status = add_all(m, has_times);
     for (size_t i = 0; m->courses && i < m->snapshot->devices.count; i++)
         free(m->courses[i].range_blocks);
     free(m->courses);
     free(m->batch);
-    free(settings);
     mp_pytorch_marks_free(&m->snapshot->marks);
     if (status) {
         mp_builder_free(m->builder);

@@ -10,7 +10,7 @@ struct mp_pytorch_snapshot {
     struct mp_pytorch_records records;
     MP_VEC(struct mp_pytorch_device) devices;
     struct mp_pytorch_marks marks;
-    uint64_t settings; /* value: a dictionary, or 0 */
+    char *settings; /* the allocator's, as key=value,key=value */
     uint64_t strange;  /* items of lists that are not what belongs there */
     bool any_segments;
     bool says_overflow, overflowed; /* whether the settings tell of the ring at all; what they say */
@@ -28,7 +28,8 @@ struct mp_pytorch_sentences {
 bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
                                struct mp_pytorch_sentences *sentences);
 
-/* The allocator's settings as key=value,key=value; the caller frees it. NULL where memory is short. */
-char *mp_pytorch_settings(struct mp_pytorch_snapshot *snapshot);
+/* The allocator's settings (a dictionary; another value has none) as key=value,key=value; the caller frees it. NULL
+ * where memory is short. */
+char *mp_pytorch_settings(struct mp_values *values, uint64_t settings);
 
 #endif

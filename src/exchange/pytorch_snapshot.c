@@ -1,5 +1,6 @@
 #include "exchange/pytorch_snapshot.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "exchange/pickle.h"
@@ -102,17 +103,19 @@ static enum mp_status take_segments(struct loader *l, uint64_t list, bool host)
     return MP_OK;
 }
 
-static void take_settings(struct loader *l, uint64_t dict)
+static enum mp_status take_settings(struct loader *l, uint64_t dict)
 {
     struct mp_pytorch_snapshot *s = &l->snapshot;
     size_t count;
     const uint64_t *items = mp_values_items(&s->records.values, dict, MP_OBJECT_DICT, &count);
-    s->settings = dict;
     for (size_t i = 0; items && i + 1 < count; i += 2) {
         if (items[i] != mp_value_make(MP_VALUE_TEXT, MP_KEY_OVERFLOWED)) continue;
         s->says_overflow = true;
         s->overflowed = items[i + 1] == MP_VALUE_TRUE;
     }
+    free(s->settings);
+    s->settings = mp_pytorch_settings(&s->records.values, dict);
+    return s->settings ? MP_OK : no_memory(l);
 }
 
 static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, bool *known)
@@ -126,8 +129,7 @@ static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, 
     case MP_KEY_HOST_TRACES:
         return take_traces(l, value, mp_value_payload(key) == MP_KEY_HOST_TRACES);
     case MP_KEY_SETTINGS:
-        take_settings(l, value);
-        return MP_OK;
+        return take_settings(l, value);
     default:
         *known = false;
         return MP_OK;
@@ -168,10 +170,12 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
         l.snapshot.devices.at[i].lists_segments = l.snapshot.any_segments;
         if (!mp_pytorch_replay(&l.snapshot.records, &l.snapshot.devices.at[i])) status = no_memory(&l);
     }
+    mp_values_keep_texts(&l.snapshot.records.values);
     if (!status) status = mp_pytorch_model(&l.snapshot, input->file_bytes, model, error);
     for (size_t i = 0; i < l.snapshot.devices.count; i++)
         mp_pytorch_device_free(&l.snapshot.devices.at[i]);
     mp_vec_free(&l.snapshot.devices);
+    free(l.snapshot.settings);
     mp_pytorch_records_free(&l.snapshot.records);
     return status;
 }

@@ -10,14 +10,19 @@ static bool fault(struct mp_values *values, const char *what)
     return false;
 }
 
-void mp_values_free(struct mp_values *values)
+void mp_values_keep_texts(struct mp_values *values)
 {
-    mp_intern_free(&values->texts);
     mp_vec_free(&values->stack);
     mp_vec_free(&values->marks);
     mp_vec_free(&values->items);
     mp_vec_free(&values->objects);
     mp_vec_free(&values->wide);
+}
+
+void mp_values_free(struct mp_values *values)
+{
+    mp_intern_free(&values->texts);
+    mp_values_keep_texts(values);
 }
 
 static bool push_wide(struct mp_values *values, unsigned tag, uint64_t bits)

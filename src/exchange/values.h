@@ -78,6 +78,8 @@ static inline uint64_t mp_value_make(unsigned tag, uint64_t payload)
 }
 
 void mp_values_free(struct mp_values *values);
+/* Frees all but the texts; values other than texts can no longer be looked at. */
+void mp_values_keep_texts(struct mp_values *values);
 
 static inline bool mp_values_push(struct mp_values *values, uint64_t value)
 {

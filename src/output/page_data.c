@@ -3,10 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/growth.h"
 #include "base/map.h"
 #include "base/varint.h"
-#include "model/spans.h"
 #include "model/track.h"
 #include "output/page_stacks.h"
 
@@ -361,16 +359,21 @@ static void note_growth_moment(struct maker *make)
         make->tracks[i].count.growth_events = make->tracks[i].count.events;
 }
 
-/* Where `memprof leaks` looks. */
-static enum mp_status find_growth(struct maker *make, struct mp_error *error)
+/* As `memprof leaks` finds them, with the sites that the page knows them by. */
+static enum mp_status find_leaks(struct maker *make, struct mp_error *error)
 {
     const struct mp_model *model = make->model;
-    struct mp_steps steps = {0};
-    struct mp_window window = {.last = (uint32_t)model->events.count, .to_ns = model->duration_ns, .whole = true};
-    bool done = mp_steps_find(model, &steps) &&
-                mp_growth_moment(model, MP_TRACK_NONE, &window, &steps, NULL, &make->data->growth_moment);
-    mp_steps_free(&steps);
-    return done ? MP_OK : no_memory(error);
+    struct mp_leaks_query query = {
+        .track = MP_TRACK_NONE,
+        .window = {.last = (uint32_t)model->events.count, .to_ns = model->duration_ns, .whole = true},
+        .grouping = {.sort = MP_SORT_GROWTH},
+    };
+    enum mp_status status = mp_leaks_find(model, &query, &make->data->leaks, error);
+    for (size_t i = 0; !status && i < make->data->leaks.findings.count; i++) {
+        uint32_t site = mp_page_stacks_site(&make->stacks, make->data->leaks.findings.at[i].stack);
+        if (!mp_vec_push(&make->data->leak_sites, site)) status = no_memory(error);
+    }
+    return status;
 }
 
 /* Events first: they say which sites and strings the tables must hold. */
@@ -381,12 +384,12 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     make->local = calloc(model->blocks.count + 1, sizeof *make->local);
     if (!make->tracks || !make->local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
-    if (!status) status = find_growth(make, error);
+    if (!status) status = find_leaks(make, error);
     if (status) return status;
     add_base(make);
     for (size_t i = 0; i < model->events.count; i++) {
         add_event(make, i);
-        if (i + 1 == make->data->growth_moment) note_growth_moment(make);
+        if (i + 1 == make->data->leaks.held_moment) note_growth_moment(make);
     }
     if (make->failed) return no_memory(error);
     status = mp_page_stacks_columns(&make->stacks, &make->tree, error);
@@ -412,4 +415,6 @@ void mp_page_data_free(struct mp_page_data *data)
         mp_packed_free(&data->columns.at[i].packed);
     mp_vec_free(&data->columns);
     mp_vec_free(&data->tracks);
+    mp_vec_free(&data->leak_sites);
+    mp_leaks_free(&data->leaks);
 }

@@ -4,6 +4,7 @@
 #ifndef MP_OUTPUT_PAGE_DATA_H
 #define MP_OUTPUT_PAGE_DATA_H
 
+#include "analysis/leaks.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/vec.h"
@@ -21,13 +22,14 @@ struct mp_page_track {
     uint64_t events;        /* of blocks; a resize counts two */
     uint64_t blocks;        /* a block that is resized counts once for each of its sizes */
     uint64_t base_blocks;   /* the first ones */
-    uint64_t growth_events; /* that had happened at the moment that tells most of growth (analysis/growth.h) */
+    uint64_t growth_events; /* that had happened when the leaks' `held` was taken */
 };
 
 struct mp_page_data {
     uint64_t time_unit_ns;
     unsigned address_shift;
-    uint32_t growth_moment;              /* a number of events of the model */
+    struct mp_leaks leaks;
+    MP_VEC(uint32_t) leak_sites;         /* by finding: its site in the page */
     MP_VEC(struct mp_page_track) tracks; /* one per track of the model */
     MP_VEC(struct mp_page_column) columns;
 };

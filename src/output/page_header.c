@@ -73,6 +73,34 @@ static void put_periods(struct mp_json *json, const struct mp_model *model)
     mp_json_end_object(json);
 }
 
+static void put_leaks(struct mp_json *json, const struct mp_page_data *data)
+{
+    const struct mp_leaks *leaks = &data->leaks;
+    mp_json_object(json, "leaks");
+    mp_json_text(json, "verdict", mp_verdict_name(leaks->verdict));
+    mp_json_text(json, "reason", leaks->reason);
+    mp_json_number(json, "count", leaks->leaks);
+    mp_json_array(json, "findings");
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        mp_json_object(json, NULL);
+        mp_json_number(json, "track", finding->track);
+        mp_json_number(json, "site", data->leak_sites.at[i]);
+        mp_json_text(json, "class", mp_leak_class_name(finding->class));
+        mp_json_text(json, "advice", mp_leak_advice(finding->class));
+        mp_json_bool(json, "leak", mp_leak_is_leak(finding));
+        mp_json_bool(json, "certain", finding->certain);
+        mp_json_number(json, "bytes", finding->bytes);
+        mp_json_number(json, "blocks", finding->blocks);
+        mp_json_number(json, "bytes_per_step", (uint64_t)(finding->bytes_per_step + 0.5));
+        mp_json_number(json, "first_step", finding->first_step);
+        mp_json_known(json, "eta_oom_steps", finding->eta_oom_steps);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_json_end_object(json);
+}
+
 static void put_data(struct mp_json *json, const struct mp_page_data *data)
 {
     size_t bytes = 0;
@@ -133,6 +161,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
         put_track(&json, model, data, i);
     mp_json_end_array(&json);
     put_periods(&json, model);
+    put_leaks(&json, data);
     put_data(&json, data);
     mp_json_end_object(&json);
     append_for_script(to, &text);

@@ -303,7 +303,8 @@ static void small_base(struct making *make, const uint32_t stacks[7])
 
 struct mp_model *made_small(void)
 {
-    static const char *const command[] = {"python3", "train.py", "--tag=</title>", NULL};
+    static const char *const command[] = {"python3", "train.py", "--tag=</title>",
+                                          "<img src =x onerror=document.title='broken'>", NULL};
     struct making make;
     uint32_t stacks[7];
     uint64_t live[400], lives = 0;
@@ -328,6 +329,7 @@ struct mp_model *made_small(void)
         }
         note(&make, MP_EVENT_RESERVED, "", UINT64_C(80) << 20, 0);
         note(&make, MP_EVENT_REGION_END, "forward", 0, 0);
+        note(&make, MP_EVENT_REGION_BEGIN, "<svg onload=document.title='broken'>", 0, 0);
         note(&make, MP_EVENT_REGION_BEGIN, "backward", 0, 0);
         for (unsigned i = 0; i < 39; i++) {
             make.now_ns += 300000 + random_number(&make, 500000);
@@ -336,7 +338,8 @@ struct mp_model *made_small(void)
             live[at] = live[--lives];
         }
         note(&make, MP_EVENT_REGION_END, "backward", 0, 0);
-        if (step == 2) note(&make, MP_EVENT_MARK, "epoch 1", 0, 0);
+        note(&make, MP_EVENT_REGION_END, "<svg onload=document.title='broken'>", 0, 0);
+        if (step == 2) note(&make, MP_EVENT_MARK, "<script>document.title='broken'</script>", 0, 0);
         if (step == 5) note(&make, MP_EVENT_OOM, "", UINT64_C(64) << 20, 0);
     }
     make.dropped = 12;

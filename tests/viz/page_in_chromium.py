@@ -4,32 +4,11 @@
 import json
 import os
 import pathlib
-import shutil
 import subprocess
-import sys
-import tempfile
-import time
 import unittest
 
-try:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-except ImportError:
-    print("needs python3-selenium")
-    sys.exit(77)
+from browser import ActionChains, BrowserTest, By, Keys
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CHROMEDRIVER = shutil.which("chromedriver")
-if not CHROMIUM or not CHROMEDRIVER:
-    print("needs chromium and chromedriver")
-    sys.exit(77)
-
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND",
-         "--window-size=1500,1200"]
 MAKE_PAGE = os.path.abspath("tests/viz/make_page")
 GEOMETRY = """
 const { page } = window.memprof, t = page.timeline, box = document.getElementById('over').getBoundingClientRect();
@@ -66,67 +45,11 @@ class Truth:
         return max(moments, key=total)
 
 
-class PageTest(unittest.TestCase):
+class PageTest(BrowserTest):
     @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp())
-        cls.page, cls.truth = make_page(cls.folder, "small")
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM
-        for flag in FLAGS + [f"--user-data-dir={cls.folder / 'profile'}"]:
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        cls.driver = webdriver.Chrome(service=Service(CHROMEDRIVER), options=options)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.driver.quit()
-        shutil.rmtree(cls.folder, ignore_errors=True)
-
-    def tearDown(self):
-        problems = [entry for entry in self.driver.get_log("browser")
-                    if entry["level"] in ("SEVERE", "WARNING") and "favicon" not in entry["message"]]
-        self.assertEqual(problems if self.quiet else [], [])
-
-    def setUp(self):
-        self.quiet = True
-
-    def open(self, page=None, fragment="", ready="true"):
-        self.driver.get("about:blank")
-        self.driver.get((page or self.page).as_uri() + fragment)
-        self.wait("return document.documentElement.dataset.ready === arguments[0]", ready)
-
-    def js(self, code, *arguments):
-        return self.driver.execute_script(code, *arguments)
-
-    def wait(self, code, *arguments):
-        deadline = time.monotonic() + 60
-        while not self.js(code, *arguments):
-            self.assertLess(time.monotonic(), deadline, code)
-            time.sleep(0.02)
-
-    def settle(self):
-        """Until what was asked for is drawn."""
-        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
-
-    def text(self, selector):
-        return self.js("return document.querySelector(arguments[0]).textContent", selector)
-
-    def press(self, keys):
-        ActionChains(self.driver).send_keys(keys).perform()
-        self.settle()
-
-    def pointer(self, x, y, click=False):
-        """Moves the mouse to a place of the viewport."""
-        chain = ActionChains(self.driver, duration=0)
-        chain.w3c_actions.pointer_action.move_to_location(int(x), int(y))
-        if click:
-            chain.w3c_actions.pointer_action.click()
-        chain.perform()
-        self.settle()
-
-    def state(self):
-        return self.js("const s = window.memprof.store.state; return { ...s }")
+    def make_page(cls):
+        page, cls.truth = make_page(cls.folder, "small")
+        return page
 
     def truth_of_track(self, index):
         return Truth([block for block in self.truth["blocks"] if block["track"] == index])
@@ -161,7 +84,7 @@ class PageTest(unittest.TestCase):
     def test_says_what_it_is(self):
         self.open()
         title = self.driver.title
-        self.assertIn("made.mp: python3 train.py --tag=</title>, cuda:0/torch, peak ", title)
+        self.assertIn("made.mp: python3 train.py --tag=</title> <img src =x onerror=document.title='broken'>, cuda:0/torch, peak ", title)
         self.assertTrue(self.js("return document.getElementById('error').hidden"))
         peak = self.truth["peaks"][0]
         self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), peak)
@@ -172,8 +95,24 @@ class PageTest(unittest.TestCase):
         self.assertIn("exit 0", self.text("#tiles"))
 
     def test_names_cannot_break_out(self):
+        """Markup in names of functions, files, regions, marks and the command stays text in every view."""
         self.open()
-        self.assertNotEqual(self.driver.title, "broken")
+        looks = [f"v={view}&g={group}&c={colour}&f=all" for view in ("flame", "sites", "steps", "growth", "segments", "summary")
+                 for group, colour in (("stack", "site"), ("function", "region"), ("file", "step"), ("region", "thread"))]
+        elements = "return document.querySelectorAll('img, svg[onload], script:not([id]), iframe, b').length"
+        expected = self.js(elements)
+        for look in looks + ["q=%3Cimg%20src=x%20onerror=document.title='broken'%3E"]:
+            self.open(fragment="#" + look)
+            self.press(Keys.ARROW_UP)
+            for x, y, _ in self.places(4):
+                self.pointer(x, y)
+            self.assertEqual(self.js(elements), expected, look)
+            self.assertNotEqual(self.driver.title, "broken")
+        self.open(fragment="#g=region")
+        self.assertIn("<svg onload=document.title='broken'>", self.text(".view.sites"))
+        self.open(fragment="#v=summary")
+        self.assertIn("<img src =x onerror=document.title='broken'>", self.text(".view.summary"))
+        self.open()
         self.assertIn("</script><script>document.title='broken'</script><!--", self.text(".view.sites"))
         self.assertIn("<b>&amp;.py:100", self.text(".view.sites"))
 

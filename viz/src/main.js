@@ -37,8 +37,13 @@ function drawHead(header) {
   const when = new Date(header.start_unix_ms);
   byId("origin").textContent = [header.host, header.start_unix_ms ? when.toLocaleString() : "", "memprof " +
     header.version].filter(Boolean).join(" · ");
+  byId("in-view").textContent = `reading ${formatCount(header.coverage.events)} events …`;
   byId("tracks").replaceChildren(...header.tracks.map((track, i) =>
     element("option", { value: i }, `${track.id}  ${formatBytes(track.peak_bytes)}`)));
+}
+
+function afterPaint() {
+  return new Promise((go) => { requestAnimationFrame(() => setTimeout(go)); });
 }
 
 class Page {
@@ -83,7 +88,11 @@ class Page {
     if (this.store.state.pinned >= track.blocks.count) this.store.set({ pinned: -1 });
     if (this.store.state.moment >= track.count) this.store.set({ moment: NO_MOMENT });
     drawTiles(this.recording, track, this.context);
-    for (const part of [this.timeline, this.minimap, this.panel, this.pane, this.search]) part.show(track);
+    this.timeline.show(track);
+    await afterPaint(); // the picture first
+    if (this.track !== track) return;
+    for (const part of [this.minimap, this.panel, this.pane, this.search]) part.show(track);
+    requestAnimationFrame(() => { document.documentElement.dataset.ready ??= "true"; });
   }
 
   changed(state, changed) {
@@ -104,7 +113,6 @@ class Page {
     const { blocks } = timeline.track.info;
     byId("in-view").textContent = `${formatCount(timeline.inView)} of ${formatCount(blocks)} blocks in view, all drawn`;
     byId("over").setAttribute("aria-label", timeline.describe());
-    document.documentElement.dataset.ready ??= "true";
     this.firstFrame ??= performance.now();
   }
 }

@@ -42,6 +42,7 @@ export class Search {
   look() {
     const { query } = this.store.state;
     if (this.field.value.trim() !== query) this.field.value = query;
+    if (!this.track) return;
     if (!query) {
       this.said.textContent = "";
       this.store.set({ found: null });

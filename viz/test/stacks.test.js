@@ -68,7 +68,7 @@ test("steps follow each other, regions nest per thread, an end closes what is in
   assert.equal(notes.stepAt(20).name, "f");
   assert.deepEqual(notes.regions.map(({ start, end, name, depth }) => [start, end, name, depth]),
     [[11, 15, "f", 0], [12, 15, "inner", 1], [12, 30, "outer", 0], [22, 30, "f", 0], [23, 24, "inner", 1]]);
-  const namesAt = (time, thread) => notes.regionsAt(time, thread).map(({ name }) => name);
+  const namesAt = (time, thread) => notes.regionPath(time, thread).split(" › ").filter(Boolean);
   assert.deepEqual([namesAt(13, 0), namesAt(13, 1), namesAt(13, 9)], [["f", "inner"], ["outer"], ["f", "inner"]]);
   assert.deepEqual([namesAt(15, 0), namesAt(10, 0)], [["outer"], []]);
   assert.deepEqual(notes.marks.map(({ kind, time, name }) => [kind, time, name]), [["mark", 21, "inner"]]);

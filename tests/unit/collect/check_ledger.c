@@ -250,7 +250,7 @@ static uint64_t wrong_totals(bool miss_one, bool miss_two)
         mp_ledger_check_total(&ledger, 0, (int64_t)told[i].event.bytes, told[i].total);
     }
     ck_assert_uint_eq(ledger.totals_checked, 4000u - miss_one - miss_two);
-    uint64_t wrong = ledger.totals_wrong;
+    uint64_t wrong = mp_ledger_totals_wrong(&ledger);
     mp_ledger_free_all(&ledger);
     return wrong;
 }

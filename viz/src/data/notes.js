@@ -100,15 +100,8 @@ export class Notes {
     return this.eventsOf.get(track);
   }
 
-  /** The regions open at a time, outermost first, on one thread; where it has none, on the first that has (an autograd
-   * thread works for the one in backward()). */
-  regionsAt(time, thread) {
-    const open = this.regions.filter((region) => region.start <= time && time < region.end);
-    const on = open.some((region) => region.thread === thread) ? thread : open[0]?.thread;
-    return open.filter((region) => region.thread === on);
-  }
-
-  /** The regions open at a time as "outer › inner", like regionsAt() but fast enough for every block; "" for none. */
+  /** The regions open at a time on one thread as "outer › inner"; where it has none, on the first that has (an autograd
+   * thread works for the one in backward()). "" for none. */
   regionPath(time, thread) {
     this.paths ??= this.makePaths();
     const own = pathAt(this.paths.get(thread), time);

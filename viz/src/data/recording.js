@@ -29,7 +29,7 @@ export class Recording {
   async track(index) {
     if (!this.tracks.has(index)) {
       const columns = await this.archive.group("t" + index, TRACK_COLUMNS);
-      const units = { timeUnit: this.timeUnit, addressShift: this.header.address_shift };
+      const units = { timeUnit: this.timeUnit, addressShift: this.header.address_shift, duration: this.duration };
       this.tracks.set(index, new Track(this.header.tracks[index], columns, this.sizes, units));
     }
     return this.tracks.get(index);

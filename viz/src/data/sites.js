@@ -23,12 +23,16 @@ export function sitesAt(track, event) {
 
 /** How many blocks of a site there are in all, and what they hold while they live. */
 export function siteTotals(track, site) {
-  const out = { blocks: 0, bytes: 0 };
-  const { site: sites } = track.blocks;
-  for (let id = 0; id < sites.length; id++) {
-    if (sites[id] !== site) continue;
-    out.blocks++;
-    out.bytes += track.bytesOf(id);
+  const totals = track.siteTotals ??= sumSites(track);
+  return { blocks: totals.blocks[site] ?? 0, bytes: totals.bytes[site] ?? 0 };
+}
+
+function sumSites(track) {
+  const { site, sizeIndex, sizes, count } = track.blocks;
+  const totals = { blocks: new Uint32Array(track.siteCount), bytes: new Float64Array(track.siteCount) };
+  for (let id = 0; id < count; id++) {
+    totals.blocks[site[id]]++;
+    totals.bytes[site[id]] += sizes[sizeIndex[id]];
   }
-  return out;
+  return totals;
 }

@@ -54,11 +54,12 @@ export class Track {
    * @param {object} info the header's entry of this track
    * @param {object} columns by name: {bytes, count}
    * @param {Float64Array} sizes the page's dictionary of sizes; entry 0 stands for "not known"
-   * @param {{timeUnit: number, addressShift: number}} units
+   * @param {{timeUnit: number, addressShift: number, duration: number}} units no event is later than `duration`
    */
   constructor(info, columns, sizes, units) {
     this.info = info;
     this.timeUnit = units.timeUnit;
+    this.duration = units.duration;
     this.addressScale = 2 ** units.addressShift;
     this.count = info.events;
     this.baseCount = info.base_blocks;
@@ -107,7 +108,7 @@ export class Track {
     const deltas = time.bytes;
     const ops = op.bytes;
     this.subject = new Int32Array(this.count); // block, or ~block where the event frees it
-    const times = new Float64Array(this.count);
+    const times = this.duration < 2 ** 32 ? new Uint32Array(this.count) : new Float64Array(this.count);
     let next = this.baseCount;
     let nextFree = 0;
     let now = 0;
@@ -129,7 +130,7 @@ export class Track {
         this.subject[i] = ~block;
       }
     }
-    this.time = now < 2 ** 32 ? Uint32Array.from(times) : times;
+    this.time = times;
     for (const name of ["op", "free", "time", "size", "site"]) delete this.columns[name];
   }
 

@@ -19,13 +19,12 @@ export class BlockPanel {
 
   show(track) {
     this.track = track;
-    const { rows } = sitesAt(track, track.peak.event);
-    this.heaviest = rows.find(({ site }) => this.recording.stacks.headline[site]) ?? rows[0];
-    this.isMost = this.heaviest === rows[0];
+    this.heaviest = null;
     this.redraw();
   }
 
   draw() {
+    if (!this.track) return;
     const { hover, pinned } = this.store.state;
     const id = pinned >= 0 ? pinned : hover;
     if (id < 0 && this.shown >= 0 && pinned < 0) return; // what was looked at last stays readable
@@ -43,10 +42,13 @@ export class BlockPanel {
   /** Without a block: the site that is shown alone, else the one that holds most at the peak. */
   siteContent() {
     const { site: chosen } = this.store.state;
+    if (!this.heaviest) {
+      const { rows } = sitesAt(this.track, this.track.peak.event);
+      this.heaviest = rows.find(({ site }) => this.recording.stacks.headline[site]) ?? rows[0];
+      this.isMost = this.heaviest === rows[0];
+    }
     const site = chosen >= 0 ? chosen : this.heaviest?.site;
-    const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here. " +
-      "Wheel or W/S zooms, drag or A/D moves, Shift + drag selects a window of time, F shows everything, P goes to the " +
-      "peak, ? lists all keys.");
+    const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here.");
     if (site === undefined) return [hint];
     const description = this.recording.stacks.describe(site);
     const { bytes, blocks } = siteTotals(this.track, site);
@@ -58,8 +60,8 @@ export class BlockPanel {
       element("div", { class: "block-site headline" }, element("strong", {}, description.name), " ",
         element("span", { class: "place" }, description.place)),
       element("div", {}, words),
+      chosen >= 0 ? "" : hint,
       ...this.stackParts(site, []),
-      ...(chosen >= 0 ? [] : [element("h3", {}, "The others"), hint]),
     ];
   }
 
@@ -131,10 +133,10 @@ export class BlockPanel {
   momentText(time, thread) {
     if (time < 0) return null;
     const step = this.recording.notes.stepAt(time);
-    const regions = this.recording.notes.regionsAt(time, thread).map((region) => region.name);
+    const regions = this.recording.notes.regionPath(time, thread);
     const parts = [];
     if (step) parts.push(step.name || `step ${step.index}`);
-    if (regions.length) parts.push(regions.join(" › "));
+    if (regions) parts.push(regions);
     return parts.join(", ") || null;
   }
 

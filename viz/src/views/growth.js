@@ -11,13 +11,16 @@ const CURVES = 200; // sites that have a chart
 
 export class GrowthView {
   static id = "growth";
-  static title = "Growth";
+  static title = "Leaks";
   static about = "What keeps growing, and what was never freed";
   needs = [];
 
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
-    this.table = new Table(box, {
+    this.findings = element("div", { class: "findings" });
+    this.rest = element("div", { class: "under" });
+    box.append(this.findings, this.rest);
+    this.table = new Table(this.rest, {
       label: "Growth", sort: "",
       columns: [
         { key: "births", title: "born in", number: true, value: (row) => row.births, cell: (row) => [formatCount(row.births)],
@@ -46,6 +49,7 @@ export class GrowthView {
 
   draw() {
     if (!this.made) {
+      this.drawFindings();
       this.made = growthRows(this.track, this.recording, this.track.info.growth_events - 1);
       this.made.forEach((row, i) => { row.order = i; });
       this.curves = liveCurves(this.track, this.made.slice(0, CURVES).map((row) => row.site), POINTS, this.recording.duration);
@@ -53,6 +57,27 @@ export class GrowthView {
     } else {
       this.table.draw(true);
     }
+  }
+
+  /** What the rule of `memprof leaks` says, every track included. */
+  drawFindings() {
+    const { verdict, reason, findings } = this.recording.header.leaks;
+    const words = { clean: "Clean: no site keeps growing", leak: "", unknown: `Not known: ${reason}` }[verdict] ?? "";
+    this.findings.replaceChildren(...(words ? [element("p", {}, words)] : []), ...findings.map((one) => this.finding(one)));
+  }
+
+  finding({ track, site, class: kind, advice, leak, certain, bytes, blocks, bytes_per_step: perStep, first_step: first,
+    eta_oom_steps: eta }) {
+    const { stacks, header } = this.recording;
+    const { name, place } = stacks.describe(site);
+    const here = track === this.store.state.track;
+    const verdict = leak ? (certain ? "certain leak" : "probable leak") : "no leak";
+    return element("div", { class: leak ? "finding leak" : "finding" },
+      element("strong", {}, `+${formatBytes(perStep)} a step`), ` since step ${first}, ${formatBytes(bytes)} in ` +
+        `${formatCounted(blocks, "block")} now` + (eta === null ? "" : `; out of memory in about ${formatCount(eta)} steps`) + "  ",
+      element("button", { type: "button", class: "link inline", disabled: !here, onclick: () => this.store.set({ site }) },
+        `${name} ${place}`), here ? "" : ` on ${header.tracks[track].id}`,
+      element("div", { class: "soft" }, `${verdict}, ${kind.replaceAll("_", " ")}: ${advice}`));
   }
 
   siteCell(row) {
@@ -82,8 +107,7 @@ export class GrowthView {
     const bytes = this.made.reduce((sum, row) => sum + row.bytes, 0);
     const blocks = this.made.reduce((sum, row) => sum + row.blocks, 0);
     return `${formatBytes(bytes)} in ${formatCounted(blocks, "block")} held at ${formatDuration(at * recording.timeUnit)}, ` +
-      `when blocks of most ages were live; ${formatBytes(track.end.bytes)} outstanding at the end. Not judged: memory that ` +
-      "was born in many steps and is still held may be a leak.";
+      `when blocks of most ages were live; ${formatBytes(track.end.bytes)} outstanding at the end`;
   }
 
   values() {

@@ -7,7 +7,7 @@ const SPARE = 8; // rows above and below
 
 /**
  * @typedef {object} Column
- * @property {string} key @property {string} title @property {boolean} [number] @property {string} [about]
+ * @property {string} key @property {string} title "" where it cannot be sorted by @property {boolean} [number] @property {string} [about]
  * @property {function(object): (number|string)} value what it sorts by, and CSV holds
  * @property {function(object): (Node|string)[]} cell
  */
@@ -33,8 +33,9 @@ export class Table {
       const sorted = column.key === this.sort;
       return element("th", {
         scope: "col", class: column.number ? "number" : null, title: column.about,
-        "aria-sort": sorted ? (this.down ? "descending" : "ascending") : "none",
-      }, element("button", { type: "button", "data-key": column.key, onclick: () => this.sortBy(column.key) }, column.title));
+        "aria-sort": !column.title ? null : sorted ? (this.down ? "descending" : "ascending") : "none",
+      }, column.title && element("button", { type: "button", "data-key": column.key, onclick: () => this.sortBy(column.key) },
+        column.title));
     }));
   }
 

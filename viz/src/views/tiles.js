@@ -3,11 +3,12 @@
 import { byId, element } from "../dom.js";
 import { formatBytes, formatCount, formatCounted, formatDuration } from "../format.js";
 
-function tile(name, value, note, go) {
+function tile(name, value, note, go, warn = false) {
   const inner = [element("span", { class: "tile-name" }, name), element("strong", {}, value),
     element("span", { class: "soft" }, note)];
-  return go ? element("button", { type: "button", class: "tile", onclick: go }, ...inner)
-    : element("div", { class: "tile" }, ...inner);
+  const look = warn ? "tile warn" : "tile";
+  return go ? element("button", { type: "button", class: look, onclick: go }, ...inner)
+    : element("div", { class: look }, ...inner);
 }
 
 /** What the recording could not see, in the words of the reports. */
@@ -32,10 +33,12 @@ export function drawTiles(recording, track, { store, goToPeak, goToEnd }) {
     tile("at the end", formatBytes(track.end.bytes), `${formatCounted(track.end.blocks, "block")}`, goToEnd),
     reserved === null ? null : tile("reserved, peak", formatBytes(reserved),
       `${formatBytes(Math.max(reserved - peak.bytes, 0))} over`),
+    header.leaks.verdict === "unknown" ? null : tile("leaks", String(header.leaks.count), "",
+      () => store.set({ view: "growth" }), header.leaks.count > 0),
     tile("duration", formatDuration(header.duration_ns), header.exit),
     tile("blocks", formatCount(info.blocks), `${formatCounted(info.events, "event")}`),
-    tile("recording", header.coverage.complete ? "complete" : "not complete", "", () => store.set({ view: "summary" })),
+    tile("recording", header.coverage.complete ? "complete" : "not complete", "", () => store.set({ view: "summary" }),
+      !header.coverage.complete),
   ].filter(Boolean));
-  byId("tiles").lastElementChild.classList.toggle("warn", !header.coverage.complete);
   drawNotes(header.coverage);
 }

@@ -1,0 +1,260 @@
+/*
+ * leakbench [--short] [--test-only] [--seed N] [-v]: every pattern in every program, varied; how well the rule finds
+ * the leaks, and only the leaks, beside the rules of others. Exit status 1 where the goals of the test set are not met.
+ *
+ * A trace whose leak has fewer than eight births is no test of finding it: it is counted apart.
+ */
+#include "leakbench/bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/steps_infer.h"
+
+struct score {
+    uint32_t positive, found, negative, accused; /* traces */
+    uint32_t right_first, first;                 /* the heaviest finding is a leaking place; traces with a finding */
+    uint32_t places, places_right;               /* findings; those that leak */
+    uint32_t class_right, class_asked, told_right, told_asked;
+    uint32_t rate_asked, rate_right;
+    double rate_worst;
+    uint32_t few, few_unknown, few_leak;
+    uint64_t clean_steps;
+    uint32_t late_worst, late_asked;
+    double late_sum;
+};
+
+struct middle {
+    struct world *world;
+    struct state *state;
+    const struct pattern *pattern;
+    const struct variant *variant;
+};
+
+static bool verbose, brief, test_only;
+
+static void in_the_middle(void *context)
+{
+    struct middle *middle = context;
+    middle->pattern->step(middle->world, middle->state, middle->pattern, middle->variant);
+}
+
+static struct variant vary(struct world *world)
+{
+    static const uint64_t sizes[] = {512, 4096, 1 << 20, 64 << 20};
+    static const uint32_t cadences[] = {1, 1, 7, 0}, runs[] = {60, 200, 200, 2000};
+    struct variant variant = {.bytes = sizes[world_random(world, 4)], .every = cadences[world_random(world, 4)]};
+    variant.warm_up = 1 + world_random(world, 20);
+    variant.steps = runs[world_random(world, brief ? 3 : 4)];
+    world->marked = world_random(world, 2);
+    world->threads = world_random(world, 2) ? 4 : 1;
+    world->frees_all = world_random(world, 3);
+    return variant;
+}
+
+static struct mp_model *make(struct world *world, const struct program *program, const struct pattern *pattern,
+                             uint64_t seed, struct variant *variant)
+{
+    static struct state work, more;
+    struct middle middle = {world, &more, pattern, variant};
+    work = more = (struct state){0};
+    world_start(world, seed, 0);
+    *variant = vary(world);
+    world->steps = variant->steps;
+    program->start(world, &work);
+    pattern->start(world, &more, pattern);
+    for (uint32_t step = 0; step < variant->steps; step++) {
+        world_begin_step(world);
+        program->step(world, &work, in_the_middle, &middle);
+    }
+    return world_build(world);
+}
+
+static enum mp_status ask(const struct mp_model *model, uint32_t until, struct mp_leaks *leaks)
+{
+    struct mp_leaks_query query = {.track = UINT16_MAX,
+                                   .window = {.last = until, .whole = until == model->events.count}};
+    return mp_leaks_find(model, &query, leaks, NULL);
+}
+
+/* Births of leaking blocks that the last boundary has seen, of the place with most. */
+static uint32_t most_births(const struct world *world)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < world->places.count; i++)
+        if (world->places.at[i].births > most) most = world->places.at[i].births;
+    return most;
+}
+
+/* Steps from the first leaking one until the verdict is there; 0: never. */
+static uint32_t latency(const struct mp_model *model, const struct mp_steps *steps, uint32_t first)
+{
+    for (uint32_t step = first + 1; step < steps->count && step < first + 60; step++) {
+        struct mp_leaks leaks;
+        if (ask(model, steps->at[step].first, &leaks)) exit(99);
+        bool found = leaks.verdict == MP_VERDICT_LEAK;
+        mp_leaks_free(&leaks);
+        if (found) return step - first;
+    }
+    return 0;
+}
+
+static void score_findings(const struct world *world, const struct pattern *pattern, const struct mp_leaks *leaks,
+                           struct score *score)
+{
+    double got = 0, want = 0, scale = (double)leaks->step_count / world->steps;
+    for (size_t i = 0; i < world->places.count; i++) {
+        const struct world_place *place = &world->places.at[i];
+        if (place->last_step > place->first_step) want += (double)place->bytes / (place->last_step - place->first_step);
+    }
+    for (size_t i = 0; i < leaks->leaks; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        bool right = world->places.at[world_place_of(world, finding->stack)].leaks;
+        score->places++;
+        score->places_right += right;
+        if (!i) score->first++, score->right_first += right;
+        if (!right) continue;
+        score->class_asked++;
+        score->class_right += finding->class == pattern->class;
+        got += finding->bytes_per_step * scale;
+    }
+    if (!leaks->leaks || pattern->class == MP_LEAK_CYCLE || !want) return;
+    double wrong = fabs(got - want) / want;
+    score->rate_asked++;
+    score->rate_right += wrong <= 0.01;
+    if (wrong > score->rate_worst) score->rate_worst = wrong;
+}
+
+static void score_told(const struct pattern *pattern, const struct mp_leaks *leaks, struct score *score)
+{
+    if (pattern->class == MP_LEAK_CLASSES) return;
+    score->told_asked++;
+    for (size_t i = leaks->leaks; i < leaks->findings.count; i++) {
+        if (leaks->findings.at[i].class != pattern->class) continue;
+        score->told_right++;
+        return;
+    }
+}
+
+static void score_trace(const struct world *world, const struct pattern *pattern, bool said, struct score *score)
+{
+    if (pattern->truth == T_LEAK) {
+        score->positive++;
+        score->found += said;
+    } else {
+        score->negative++;
+        score->accused += said;
+        score->clean_steps += world->steps;
+    }
+}
+
+static const char *source(const struct world *world)
+{
+    return world->marked ? "marked" : "unmarked";
+}
+
+/* Judges one trace. scores[0] is ours, then the rivals'. */
+static void run_trace(const struct program *program, const struct pattern *pattern, uint64_t seed, struct score *scores)
+{
+    struct world world;
+    struct variant variant;
+    struct mp_leaks leaks;
+    struct mp_steps steps = {0};
+    struct mp_model *model = make(&world, program, pattern, seed, &variant);
+    if (ask(model, (uint32_t)model->events.count, &leaks) || !mp_steps_find_or_infer(model, &steps)) exit(99);
+    bool said = leaks.verdict == MP_VERDICT_LEAK, cycle = pattern->class == MP_LEAK_CYCLE;
+    if (pattern->truth == T_LEAK && !cycle && most_births(&world) < MP_LEAK_BIRTHS) {
+        scores->few++;
+        scores->few_leak += said;
+        scores->few_unknown += leaks.verdict == MP_VERDICT_UNKNOWN;
+    } else {
+        score_trace(&world, pattern, said, scores);
+        score_findings(&world, pattern, &leaks, scores);
+        if (pattern->truth == T_CLEAN) score_told(pattern, &leaks, scores);
+        for (size_t i = 0; i < rival_count; i++) {
+            uint32_t place;
+            bool rival = rivals[i].judge(model, &world, &steps, &place);
+            score_trace(&world, pattern, rival, &scores[i + 1]);
+            if (rival && pattern->truth == T_LEAK) {
+                scores[i + 1].first++;
+                scores[i + 1].right_first += place != MP_NONE && world.places.at[place].leaks;
+            }
+        }
+        bool wrong = said != (pattern->truth == T_LEAK);
+        if (wrong || verbose)
+            printf("%s %s in %s, seed %llu: %u steps (%s, %u %s), every %u, %llu B, warm-up %u: %s %s\n",
+                   wrong ? "MISS" : "    ", pattern->id, program->name, (unsigned long long)seed, variant.steps,
+                   source(&world), leaks.step_count, leaks.step_source, pattern->every ? pattern->every : variant.every,
+                   (unsigned long long)variant.bytes, variant.warm_up, mp_verdict_name(leaks.verdict), leaks.reason);
+        bool each_step = (pattern->every ? pattern->every : variant.every) == 1 && world.marked && !cycle;
+        if (pattern->truth == T_LEAK && each_step && said && variant.steps <= 200) {
+            uint32_t first = variant.warm_up, late = latency(model, &steps, first);
+            scores->late_asked++;
+            scores->late_sum += late;
+            if (late > scores->late_worst || !late) scores->late_worst = late ? late : 999;
+        }
+    }
+    mp_steps_free(&steps);
+    mp_leaks_free(&leaks);
+    mp_model_free(model);
+    world_free(&world);
+}
+
+static double part(uint32_t some, uint32_t all)
+{
+    return all ? (double)some / all : 1;
+}
+
+static void print_score(const char *name, const struct score *score)
+{
+    printf("| %-24s | %6.3f | %9.3f | %6.3f | %6.3f |\n", name, part(score->found, score->positive),
+           part(score->found, score->found + score->accused), part(score->right_first, score->first),
+           score->clean_steps ? 1000.0 * score->accused / (double)score->clean_steps : 0);
+}
+
+static void print_set(const char *name, const struct score *scores)
+{
+    printf("\n%s set: %u traces with a leak, %u without, %llu steps of those; %u with fewer than %d leaking births "
+           "(%u called unknown, %u leak)\n\n",
+           name, scores->positive, scores->negative, (unsigned long long)scores->clean_steps, scores->few,
+           MP_LEAK_BIRTHS, scores->few_unknown, scores->few_leak);
+    printf("| rule                     | recall | precision | site 1 | false / 1000 steps |\n");
+    printf("|--------------------------|--------|-----------|--------|--------|\n");
+    print_score("memprof", scores);
+    for (size_t i = 0; i < rival_count; i++)
+        print_score(rivals[i].name, &scores[i + 1]);
+    printf("\nmemprof: places %u of %u right; class %.3f, told %.3f; rate within 1 %%: %.3f, worst "
+           "%.1f %%; "
+           "latency mean %.1f, worst %u steps (of %u)\n",
+           scores->places_right, scores->places, part(scores->class_right, scores->class_asked),
+           part(scores->told_right, scores->told_asked), part(scores->rate_right, scores->rate_asked),
+           100 * scores->rate_worst, scores->late_asked ? scores->late_sum / scores->late_asked : 0, scores->late_worst,
+           scores->late_asked);
+}
+
+int main(int argc, char **argv)
+{
+    static struct score scores[2][8];
+    uint64_t seed = 1;
+    for (int i = 1; i < argc; i++) {
+        brief |= !strcmp(argv[i], "--short");
+        test_only |= !strcmp(argv[i], "--test-only");
+        verbose |= !strcmp(argv[i], "-v");
+        if (!strcmp(argv[i], "--seed") && argv[i + 1]) seed = strtoull(argv[i + 1], NULL, 10);
+    }
+    uint32_t repeats = brief ? 1 : 3, traces = 0;
+    for (size_t p = 0; p < program_count; p++) {
+        if (test_only && !programs[p].test) continue;
+        for (size_t i = 0; i < pattern_count; i++)
+            for (uint32_t k = 0; k < repeats; k++, traces++)
+                run_trace(&programs[p], &patterns[i], seed + traces, scores[programs[p].test]);
+    }
+    printf("%u traces\n", traces);
+    if (!test_only) print_set("tuning", scores[0]);
+    print_set("test", scores[1]);
+    const struct score *test = scores[1];
+    bool met = part(test->found, test->positive) >= 0.99 && part(test->found, test->found + test->accused) >= 0.99;
+    return met ? EXIT_SUCCESS : EXIT_FAILURE;
+}

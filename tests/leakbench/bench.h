@@ -1,0 +1,61 @@
+/* The parts of the bench: programs that work, patterns that leak or do not, the rules of others. */
+#ifndef MP_LEAKBENCH_BENCH_H
+#define MP_LEAKBENCH_BENCH_H
+
+#include "leakbench/world.h"
+
+/* How a pattern is varied. */
+struct variant {
+    uint64_t bytes;
+    uint32_t every; /* steps between occurrences; 0: at random, in one step of 20 */
+    uint32_t warm_up, steps;
+};
+
+/* What a program or a pattern keeps between steps. */
+struct state {
+    uint32_t site[16];
+    uint32_t held[4096]; /* blocks */
+    size_t count, more;
+    uint64_t size;
+};
+
+struct program {
+    const char *name;
+    bool test; /* of the test set; else of the set that the rule was tuned on */
+    void (*start)(struct world *world, struct state *state);
+    /* One step's work; `middle` is called where something else may happen inside it. */
+    void (*step)(struct world *world, struct state *state, void (*middle)(void *), void *context);
+};
+
+/* What the answer should be. */
+enum truth { T_LEAK, T_CLEAN };
+
+struct pattern {
+    const char *id;
+    enum truth truth;
+    enum mp_leak_class class; /* of a leak; of what is told besides: MP_LEAK_RETAINED_ONCE or _FRAGMENTATION */
+    void (*start)(struct world *world, struct state *state, const struct pattern *pattern);
+    void (*step)(struct world *world, struct state *state, const struct pattern *pattern,
+                 const struct variant *variant);
+    /* Parameters of `step`. */
+    uint8_t track, kind;
+    bool native;
+    uint8_t sites, blocks; /* distinct stacks; blocks of each, each time */
+    uint32_t every;        /* 0: as the variant says */
+};
+
+extern const struct program programs[];
+extern const size_t program_count;
+extern const struct pattern patterns[];
+extern const size_t pattern_count;
+
+struct rival {
+    const char *name;
+    /* Whether it would say "leak", and which place first (MP_NONE: it names none). */
+    bool (*judge)(const struct mp_model *model, const struct world *world, const struct mp_steps *steps,
+                  uint32_t *place);
+};
+extern const struct rival rivals[];
+extern const size_t rival_count;
+
+#endif

@@ -1,0 +1,113 @@
+#!/usr/bin/python3
+"""measure_page.py PAGE...: opens pages from disk in a Chromium without a GPU and prints what that costs, one JSON object
+a page: milliseconds to the first picture, of a redraw while zooming (p50, p95) and of a hover, the processor time of the page's
+thread for opening and for a redraw (for machines that are busy), and the JavaScript heap.
+
+For `tools/bench viz`. Each page is opened in a fresh browser, as a user would."""
+
+import json
+import pathlib
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1600,1000",
+         "--enable-precise-memory-info"]
+
+# From the navigation's start until the frame that holds the picture was handed on.
+FIRST = "return window.memprof && window.memprof.page.firstFrame"
+
+ZOOM = """
+const done = arguments[0], { page, store } = window.memprof, { timeline, controls } = page;
+const frame = () => new Promise((go) => requestAnimationFrame(go));
+const work = [];
+(async () => {
+  for (let i = 0; i < 60; i++) {
+    const factor = i % 20 < 10 ? 1 / 1.4 : 1.4;
+    controls.zoomTime(factor, page.track.time[Math.floor(page.track.count * (0.2 + 0.01 * i))]);
+    await frame(); await frame();
+    const { layout, paint, over } = timeline.timings;
+    work.push(layout + paint + over);
+  }
+  controls.fit();
+  await frame(); await frame();
+  done(work);
+})();
+"""
+
+HOVER = """
+const done = arguments[0], over = document.getElementById('over'), box = over.getBoundingClientRect();
+const frame = () => new Promise((go) => requestAnimationFrame(go));
+const work = [];
+(async () => {
+  for (let i = 0; i < 40; i++) {
+    const at = { clientX: box.left + box.width * (0.1 + 0.02 * i), clientY: box.bottom - 60 - i, bubbles: true };
+    const before = performance.now();
+    over.dispatchEvent(new PointerEvent('pointermove', at));
+    work.push(performance.now() - before);
+    await frame();
+  }
+  done(work);
+})();
+"""
+
+
+def thread_ms(driver):
+    """Processor time of the page's own thread since it was opened."""
+    metrics = {one["name"]: one["value"] for one in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+    return metrics["TaskDuration"] * 1000
+
+
+def measure(page):
+    profile = tempfile.mkdtemp()
+    options = webdriver.ChromeOptions()
+    options.binary_location = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    for flag in FLAGS + [f"--user-data-dir={profile}"]:
+        options.add_argument(flag)
+    driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
+    try:
+        driver.set_script_timeout(120)
+        driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+        firsts = []
+        for _ in range(3):
+            driver.get("about:blank")
+            driver.get(pathlib.Path(page).resolve().as_uri())
+            deadline = time.monotonic() + 120
+            while not driver.execute_script(FIRST):
+                if time.monotonic() > deadline:
+                    return {"page": page, "error": driver.execute_script("return document.body.innerText.slice(0, 300)")}
+                time.sleep(0.01)
+            firsts.append(driver.execute_script(FIRST))
+            time.sleep(0.3)
+        opening = thread_ms(driver)
+        driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        usage = driver.execute_cdp_cmd("Runtime.getHeapUsage", {})
+        heap = usage["usedSize"] + usage.get("backingStorageSize", 0)
+        before = thread_ms(driver)
+        zoom = sorted(driver.execute_async_script(ZOOM))
+        zooming = thread_ms(driver) - before
+        hover = sorted(driver.execute_async_script(HOVER))
+        track = driver.execute_script("const { track } = window.memprof.page; return [track.info.events, track.info.blocks, "
+                                      "window.memprof.page.timeline.inView]")
+    finally:
+        driver.quit()
+        shutil.rmtree(profile, ignore_errors=True)
+    return {"page": page, "events": track[0], "blocks": track[1], "drawn_blocks": track[2],
+            "bytes": pathlib.Path(page).stat().st_size, "first_ms": statistics.median(firsts),
+            "open_cpu_ms": opening, "redraw_cpu_ms": zooming / len(zoom), "redraw_p50_ms": zoom[len(zoom) // 2], "redraw_p95_ms": zoom[int(len(zoom) * 0.95)],
+            "hover_ms": hover[int(len(hover) * 0.95)], "heap_bytes": heap}
+
+
+def main():
+    for page in sys.argv[1:]:
+        print(json.dumps(measure(page)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,376 @@
+#!/usr/bin/python3
+"""The page's views and keys on a real recording of PyTorch, held against what memprof's reports say of the same file."""
+
+import collections
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+from browser import ActionChains, BrowserTest, By, Keys
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+MEMPROF = os.path.abspath("memprof")
+DATA = os.environ.get("MEMPROF_TEST_DATA")
+
+ROWS = """
+const { table } = window.memprof.page.pane.view();
+return table.rows.map((row) => table.columns.map((column) => column.value(row)));"""
+FLAME = """
+const { tree } = window.memprof.page.pane.view();
+const out = {};
+const walk = (node, path) => {
+  const key = path.join('\\n'); // calls of one name from different lines are two nodes
+  out[key] = (out[key] ?? 0) + node.value;
+  for (const child of node.children.values()) walk(child, [...path, child.frame.function]);
+};
+walk(tree, []);
+return out;"""
+SAVED = """
+window.saved = [];
+const old = URL.createObjectURL;
+URL.createObjectURL = (blob) => { window.saved.push(blob); return old.call(URL, blob); };
+HTMLAnchorElement.prototype.click = function () {};"""
+
+
+def python_with_torch():
+    for candidate in (os.environ.get("MEMPROF_TORCH_PYTHON"), "/usr/bin/python3", shutil.which("python3")):
+        if candidate and subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+PYTHON = python_with_torch()
+
+
+def answer(recording, command, *options):
+    result = subprocess.run([MEMPROF, command, recording, "--json", *options], capture_output=True, text=True, check=False)
+    if result.returncode not in (0, 4):
+        raise AssertionError(result.stderr)
+    return json.loads(result.stdout)
+
+
+class ViewTest(BrowserTest):
+    def view(self, fragment, page=None):
+        self.open(page=page, fragment="#" + fragment)
+        self.settle()
+
+    def rows(self):
+        return self.js(ROWS)
+
+    def amount(self):
+        return self.js("const { scope } = window.memprof.page.pane; return [scope.bytes, scope.ids.length]")
+
+
+@unittest.skipUnless(PYTHON, "no Python here has torch")
+class TrainingTest(ViewTest):
+    @classmethod
+    def make_page(cls):
+        cls.recording = cls.folder / "train.mp"
+        subprocess.run([MEMPROF, "snapshot", "--quiet", "-o", cls.recording, "--", PYTHON,
+                        SOURCE / "tests/viz/marked_training.py", SOURCE / "examples"], check=True, timeout=240,
+                       stdout=subprocess.DEVNULL, env=dict(os.environ, PYTHONPATH=str(SOURCE / "python")))
+        page = cls.folder / "train.html"
+        subprocess.run([MEMPROF, "trace_plot", cls.recording, "-o", page], check=True)
+        cls.peak = answer(cls.recording, "peak", "-n", "0")
+        return page
+
+    def test_sites_are_those_of_the_report(self):
+        self.view("v=sites")
+        expected = [[site["bytes"], site["blocks"]] for site in self.peak["sites"]]
+        found = self.rows()
+        self.assertEqual(sorted([row[0], row[2]] for row in found), sorted(expected))
+        self.assertEqual([row[0] for row in found], [site[0] for site in expected])
+        self.assertEqual(self.amount(), [self.peak["peak_bytes"], self.peak["blocks"]])
+        # A newcomer's question: the line that holds most is the first row, and in the panel beside it.
+        top = next(frame for frame in self.peak["sites"][0]["stack"] if frame["file"] and frame["file"].endswith("train.py"))
+        line = f"train.py:{top['line']}"
+        self.assertIn(line, self.text(".view.sites tbody tr:not(.space)"))
+        self.assertIn(line, self.text("#block"))
+
+    def test_groups_are_those_of_the_report(self):
+        for group in ("function", "file", "library"):
+            self.view("g=" + group)
+            expected = answer(self.recording, "peak", "-n", "0", "--group", group)["sites"]
+            found = {row[4]: (row[0], row[2]) for row in self.rows()}
+            self.assertEqual(found, {site["group"] or "(unknown)": (site["bytes"], site["blocks"]) for site in expected})
+        for group in ("size", "step", "region", "thread", "kind"):
+            self.view("g=" + group)
+            self.assertEqual(sum(row[0] for row in self.rows()), self.peak["peak_bytes"])
+            self.assertEqual(sum(row[2] for row in self.rows()), self.peak["blocks"])
+
+    def test_flame_graph_holds_the_peak_in_its_stacks(self):
+        for frames in ("user", "python", "all"):
+            self.view("v=flame&f=" + frames)
+            tree = self.js(FLAME)
+            self.assertEqual(tree[""], self.peak["peak_bytes"])
+            expected = collections.Counter()
+            for site in self.peak["sites"]:
+                if any(frame["function"] == "Block.forward" for frame in site["stack"]):
+                    expected["Block.forward"] += site["bytes"]
+            under = sum(value for path, value in tree.items() if path.split("\n")[-1] == "Block.forward")
+            self.assertEqual(under, expected["Block.forward"])
+        self.view("v=flame&m=blocks&i")
+        self.assertEqual(self.js(FLAME)[""], self.peak["blocks"])
+
+    def test_flame_graph_by_keyboard_and_click(self):
+        self.view("v=flame")
+        boxes = "return document.querySelectorAll('.call').length"
+        self.assertGreater(self.js(boxes), 5)
+        self.js("document.querySelector('.call').focus()")
+        self.press(Keys.ARROW_DOWN)
+        self.assertEqual(self.js("return document.activeElement.style.top"), "21px")
+        name = self.js("return document.activeElement.textContent")
+        self.press(Keys.ENTER)
+        wide = self.js("return [...document.querySelectorAll('.call:not(.outer)')][0]")
+        self.assertEqual(wide.text, name)
+        self.assertEqual(self.js("return arguments[0].style.width", wide), "100%")
+
+    def test_steps_are_those_of_the_report(self):
+        self.view("v=steps")
+        steps = answer(self.recording, "steps")["steps"]
+        found = self.rows()
+        self.assertEqual(len(found), 12)
+        for row, step in zip(found, steps):
+            index, _, _, peak, allocated, freed, kept, end = row[:8]
+            self.assertEqual((index, peak, allocated, freed, end), (step["step"], step["peak_bytes"], step["allocated_bytes"],
+                                                                   step["freed_bytes"], step["end_bytes"]))
+            self.assertEqual(kept, step["allocated_bytes"] - step["freed_bytes"])
+        self.driver.find_elements(By.CSS_SELECTOR, ".view.steps tbody .link")[2].click()
+        self.settle()
+        window = self.state()["window"]
+        unit = self.js("return window.memprof.recording.timeUnit")
+        self.assertEqual([round(time * unit) for time in window], [steps[2]["start_ns"], steps[2]["end_ns"]])
+        self.press("2")
+        self.assertEqual(self.amount()[0], steps[2]["peak_bytes"])
+
+    def test_growth_is_in_the_order_of_the_report(self):
+        self.view("v=growth")
+        held = answer(self.recording, "leaks", "-n", "0", "--sort", "growth")["held"]
+        found = self.rows()
+        self.assertEqual(sorted(row[:3] for row in found),
+                         sorted([site["birth_periods"], site["bytes"], site["blocks"]] for site in held["sites"]))
+        self.assertEqual([row[0] for row in found], [site["birth_periods"] for site in held["sites"]])
+        self.assertGreaterEqual(found[0][0], 8)
+        leaks = answer(self.recording, "leaks", "-n", "0")
+        told = self.js("return window.memprof.recording.header.leaks")
+        self.assertEqual(told["verdict"], leaks["verdict"])
+        keys = ("class", "bytes", "blocks", "bytes_per_step", "first_step", "eta_oom_steps")
+        self.assertEqual([[one[key] for key in keys] for one in told["findings"]],
+                         [[one[key] for key in keys] for one in leaks["findings"]])
+        self.assertEqual(len(self.driver.find_elements(By.CSS_SELECTOR, ".finding")), len(leaks["findings"]))
+        self.assertIn("marked_training.py", self.text(".view.growth tbody tr:not(.space)"))
+
+    def test_outstanding_is_that_of_the_report(self):
+        self.view("of=end")
+        outstanding = answer(self.recording, "leaks", "-n", "0")["outstanding"]
+        self.assertEqual(self.amount(), [outstanding["bytes"], outstanding["blocks"]])
+
+    def test_every_view_follows_a_selection(self):
+        self.view("v=sites")
+        over = self.driver.find_element(By.ID, "over")
+        ActionChains(self.driver).move_to_element(over).key_down(Keys.SHIFT).click_and_hold().move_by_offset(
+            150, 0).release().key_up(Keys.SHIFT).perform()
+        self.settle()
+        window = self.state()["window"]
+        unit = self.js("return window.memprof.recording.timeUnit")
+        ends = [f"{time * unit / 1e9:.9f}s" for time in window]
+        report = answer(self.recording, "peak", "-n", "0", "--from", ends[0], "--to", ends[1])
+        self.assertEqual(self.amount(), [report["peak_bytes"], report["blocks"]])
+        self.assertEqual(sum(row[0] for row in self.rows()), report["peak_bytes"])
+        self.press("1")
+        self.assertEqual(self.js(FLAME)[""], report["peak_bytes"])
+        self.press(Keys.ESCAPE)
+        self.assertIsNone(self.state()["window"])
+        self.assertEqual(self.js(FLAME)[""], self.peak["peak_bytes"])
+        # By keyboard, and by a drag along the axis.
+        self.press("x")
+        self.assertEqual(self.state()["window"], [self.state()["start"], self.state()["end"]])
+        self.assertEqual(self.js(FLAME)[""], self.peak["peak_bytes"])
+        self.press(Keys.ESCAPE)
+        height = over.size["height"]
+        ActionChains(self.driver).move_to_element_with_offset(over, 0, height // 2 - 8).click_and_hold().move_by_offset(
+            80, 0).release().perform()
+        self.settle()
+        self.assertIsNotNone(self.state()["window"])
+
+    def test_a_click_shows_its_moment(self):
+        self.view("v=sites")
+        shape = self.js("const b = document.getElementById('over').getBoundingClientRect(); return [b.left, b.top, b.width, b.height]")
+        self.pointer(shape[0] + shape[2] * 0.4, shape[1] + shape[3] - 60, click=True)
+        state = self.state()
+        self.assertGreaterEqual(state["moment"], 0)
+        total = self.js("const { track } = window.memprof.page; return track.totalAt(window.memprof.store.state.moment)")
+        self.assertEqual(self.amount()[0], total)
+        self.press("m")
+        birth = self.js("const { track } = window.memprof.page; return track.blocks.birth[window.memprof.store.state.pinned]")
+        self.assertEqual(self.state()["moment"], birth)
+
+    def test_number_keys_and_tabs(self):
+        self.view("")
+        for i, name in enumerate(["flame", "sites", "steps", "growth", None, "summary"], 1):
+            self.press(str(i))
+            chosen = self.js("return document.querySelector('[role=tab][aria-selected=true]').id")
+            if name:  # this recording has no segments
+                self.assertEqual(chosen, "tab-" + name)
+                self.assertEqual(len(self.driver.find_elements(By.CSS_SELECTOR, ".view:not([hidden])")), 1)
+        self.driver.find_element(By.ID, "tab-summary").send_keys(Keys.ARROW_LEFT)
+        self.assertEqual(self.js("return document.activeElement.id"), "tab-growth")
+
+    def test_search_counts_what_the_filter_picks(self):
+        self.view("")
+        self.press("/")
+        self.assertEqual(self.js("return document.activeElement.id"), "search")
+        self.press("attention.forward" + Keys.ENTER)
+        report = answer(self.recording, "peak", "-n", "0", "--filter", "fn~Attention\\.forward")
+        found = self.js("""const { found } = window.memprof.store.state, { track } = window.memprof.page;
+            let bytes = 0;
+            for (const id of track.side.seek(track.peak.event).ids()) if (found.mask[id]) bytes += track.bytesOf(id);
+            return [bytes, found.blocks]""")
+        self.assertEqual(found[0], report["picked_bytes"])
+        self.assertIn("at the peak", self.text("#search-said"))
+        first = self.state()["pinned"]
+        mask = "return window.memprof.store.state.found.mask[window.memprof.store.state.pinned]"
+        self.assertEqual(self.js(mask), 1)
+        self.press(Keys.ENTER)
+        second = self.state()["pinned"]
+        self.assertGreater(second, first)
+        self.assertEqual(self.js(mask), 1)
+        ActionChains(self.driver).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+        self.assertEqual(self.state()["pinned"], first)
+        self.press(Keys.ESCAPE)
+        self.assertEqual(self.state()["query"], "")
+        self.view("q=%3E100KiB")
+        sizes = answer(self.recording, "peak", "-n", "0", "--filter", "size>100KiB")
+        self.assertEqual(self.js("""const { found } = window.memprof.store.state, { track } = window.memprof.page;
+            return [...track.side.seek(track.peak.event).ids()].filter((id) => found.mask[id]).length"""),
+            sum(site["blocks"] for site in sizes["sites"]))
+
+    def test_search_dims_the_rest(self):
+        self.view("")
+        picture = "return document.getElementById('picture').toDataURL()"
+        minimap = "return document.getElementById('minimap').toDataURL()"
+        before = self.js(picture), self.js(minimap)
+        self.view("q=attention")
+        self.assertNotEqual(self.js(picture), before[0])
+        self.assertNotEqual(self.js(minimap), before[1])
+
+    def test_next_block_of_the_site(self):
+        self.view("")
+        self.press(Keys.ARROW_UP)
+        first = self.state()["pinned"]
+        site = "const { track } = window.memprof.page; return track.blocks.site[window.memprof.store.state.pinned]"
+        before = self.js(site)
+        self.press(".")
+        self.assertNotEqual(self.state()["pinned"], first)
+        self.assertEqual(self.js(site), before)
+        self.press(",")
+        self.assertEqual(self.state()["pinned"], first)
+
+    def test_colours(self):
+        self.view("")
+        pictures = {self.js("return document.getElementById('picture').toDataURL()")}
+        count = self.js("return document.getElementById('colour').options.length")
+        for _ in range(count - 1):
+            self.press("c")
+            pictures.add(self.js("return document.getElementById('picture').toDataURL()"))
+            self.assertTrue(self.text("#legend"))
+        self.assertGreaterEqual(len(pictures), count - 1)  # all on one thread may look like one more
+        self.assertGreaterEqual(count, 6)
+
+    def test_a_link_brings_everything_back(self):
+        self.view("v=flame&c=life&m=blocks&f=all&q=forward")
+        self.press("wwx")
+        state = self.state()
+        self.wait("return location.hash.includes('w=')")
+        self.view(self.js("return location.hash").lstrip("#"))
+        again = self.state()
+        for key in ("view", "colour", "measure", "frames", "query", "of", "track"):
+            self.assertEqual(again[key], state[key])
+        for key in ("start", "end"):
+            self.assertAlmostEqual(again[key], state[key], delta=1)
+
+    def test_exports_add_up(self):
+        self.view("v=sites")
+        self.js(SAVED)
+        for name in ("csv", "folded", "png"):
+            self.js("document.getElementById('export-' + arguments[0]).click()", name)
+        self.wait("return window.saved.length === 3")
+        csv, folded = (self.driver.execute_async_script("window.saved[arguments[0]].text().then(arguments[1])", i) for i in (0, 1))
+        self.assertEqual(sum(int(line.split(",")[0]) for line in csv.splitlines()[1:]), self.peak["peak_bytes"])
+        self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()), self.peak["peak_bytes"])
+        self.assertEqual(self.js("return window.saved[2].type"), "image/png")
+
+    def test_tables_say_how_they_are_sorted(self):
+        self.view("v=sites")
+        sort = "return [...document.querySelectorAll('.view.sites th')].map((cell) => cell.getAttribute('aria-sort'))"
+        self.assertEqual(self.js(sort)[0], "descending")
+        self.driver.find_element(By.CSS_SELECTOR, '.view.sites [data-key="blocks"]').click()
+        self.assertEqual(self.js(sort), ["none", "none", "descending", "none", "none"])
+        blocks = [row[2] for row in self.rows()]
+        self.assertEqual(blocks, sorted(blocks, reverse=True))
+        self.js("document.querySelector('.view.sites tbody .link').focus()")
+        self.press(Keys.END)
+        self.assertEqual(self.js("return Number(document.activeElement.closest('tr').dataset.index)"), len(blocks) - 1)
+        self.press(Keys.HOME + Keys.ENTER)
+        self.assertGreaterEqual(self.state()["site"], 0)
+
+    def test_everything_that_can_be_pressed_has_a_name(self):
+        for view in ("flame", "sites", "steps", "growth", "summary"):
+            self.view("v=" + view)
+            nameless = self.js("""return [...document.querySelectorAll('button, select, input, [role=img], canvas:not([aria-hidden])')]
+                .filter((one) => one.offsetParent && !(one.getAttribute('aria-label') || one.textContent.trim() || one.title ||
+                  one.labels?.length)).map((one) => one.outerHTML)""")
+            self.assertEqual([one for one in nameless if "picture" not in one], [])
+
+    def test_keys_are_listed(self):
+        self.view("")
+        self.press("?")
+        self.assertTrue(self.js("return document.getElementById('help').open"))
+        for key in ("1 … 6", "/", "Shift + drag", ". ,", "Esc"):
+            self.assertIn(key, self.text("#help"))
+        self.press(Keys.ESCAPE)
+        self.assertFalse(self.js("return document.getElementById('help').open"))
+
+
+@unittest.skipUnless(DATA, "MEMPROF_TEST_DATA names no recordings")
+class SnapshotTest(ViewTest):
+    """PyTorch's own snapshots of GPU programs."""
+
+    @classmethod
+    def make_page(cls):
+        cls.recording = pathlib.Path(DATA) / "niu_fb_200_mixed.pickle"
+        page = cls.folder / "segments.html"
+        subprocess.run([MEMPROF, "segment_plot", cls.recording, "-o", page], check=True)
+        return page
+
+    def test_segments_hold_what_is_allocated_and_reserved(self):
+        self.view("")
+        self.assertEqual(self.state()["view"], "segments")
+        self.wait("return window.memprof.page.pane.view().map !== null")
+        sums = self.js("""const { map } = window.memprof.page.pane.view();
+            const sum = (of) => map.reduce((total, segment) => total + of(segment), 0);
+            return [sum((one) => one.bytes), sum((one) => one.used), sum((one) => one.blocks.length)]""")
+        peak = answer(self.recording, "peak")
+        self.assertEqual(peak["track"], "cuda:0/torch")
+        self.assertEqual(sums[1:], [peak["peak_bytes"], peak["blocks"]])
+        driver = answer(self.recording, "peak", "--track", "cuda:0/driver", "--from", "0s", "--to", f"{peak['peak_ns'] / 1e9:.9f}s")
+        self.assertEqual(sums[0], driver["peak_bytes"])
+
+    def test_each_track_has_its_peak(self):
+        self.view("v=sites")
+        for i, track in enumerate(answer(self.recording, "info")["tracks"]):
+            self.js("const s = document.getElementById('tracks'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))", str(i))
+            self.wait("return window.memprof.page.pane.track?.info.id === arguments[0]", track["id"])
+            self.settle()
+            self.assertEqual(self.amount()[0], track["peak_bytes"])
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False).result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)
