@@ -9,7 +9,8 @@
 
 #define DEVICES_MAX 1024
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
-#define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
+#define PLACE_TEXT  4096
+#define SMALL_BYTES (2u << 20) /* the size of the segments that it makes for small blocks */
 
 struct writer {
     const struct mp_model *model;
@@ -123,8 +124,17 @@ static const char *function_name(const struct mp_model *model, uint32_t text)
     return text ? mp_model_text(model, text) : NAMELESS;
 }
 
+/* "libc10.so+0x1b1f8", as far as it is known. `to` has PLACE_TEXT bytes. */
+static const char *place_in(const char *module, uint64_t address, char *to)
+{
+    if (!address) return module;
+    snprintf(to, PLACE_TEXT, "%s%s0x%llx", module, *module ? "+" : "", (unsigned long long)address);
+    return to;
+}
+
 static void put_frames_of(struct writer *writer, uint32_t index)
 {
+    char place[PLACE_TEXT];
     const struct mp_model *model = writer->model;
     const struct mp_model_frame *frame = &model->frames.at[index];
     const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
@@ -134,9 +144,7 @@ static void put_frames_of(struct writer *writer, uint32_t index)
                   line->file ? mp_model_text(model, line->file) : module, line->line);
     }
     if (frame->line_count) return;
-    char name[32];
-    snprintf(name, sizeof name, "0x%llx", (unsigned long long)frame->raw.address);
-    put_frame(writer, &writer->frame_memos[index], frame->raw.address ? name : NAMELESS, module, 0);
+    put_frame(writer, &writer->frame_memos[index], NAMELESS, place_in(module, frame->raw.address, place), 0);
 }
 
 /* Innermost first, as stacks go from their id to the root. */
