@@ -48,9 +48,7 @@ export class BlockPanel {
       this.isMost = this.heaviest === rows[0];
     }
     const site = chosen >= 0 ? chosen : this.heaviest?.site;
-    const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here. " +
-      "Wheel or W/S zooms, drag or A/D moves, Shift + drag selects a window of time, F shows everything, P goes to the " +
-      "peak, ? lists all keys.");
+    const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here.");
     if (site === undefined) return [hint];
     const description = this.recording.stacks.describe(site);
     const { bytes, blocks } = siteTotals(this.track, site);
@@ -62,8 +60,8 @@ export class BlockPanel {
       element("div", { class: "block-site headline" }, element("strong", {}, description.name), " ",
         element("span", { class: "place" }, description.place)),
       element("div", {}, words),
+      chosen >= 0 ? "" : hint,
       ...this.stackParts(site, []),
-      ...(chosen >= 0 ? [] : [element("h3", {}, "The others"), hint]),
     ];
   }
 

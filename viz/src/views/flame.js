@@ -110,7 +110,7 @@ export class FlameView {
       onclick: () => this.choose(node, path),
     }, element("span", {}, name), place ? " " : "", place ? element("span", { class: "place" }, place) : "");
     if (node.frame) {
-      const colour = siteColour(hashName(node.frame.file || node.frame.module || name), this.store.state.dark);
+      const colour = siteColour(hashName(name + node.frame.file + node.frame.module), this.store.state.dark);
       box.style.background = css(colour);
       box.style.color = css(textOn(colour));
     }
