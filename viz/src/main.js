@@ -131,7 +131,8 @@ async function start() {
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);
-  store.set({ end: recording.duration, ...(header.view ? { view: header.view } : {}), ...readAddress(location.hash, recording) });
+  store.set({ end: recording.duration, ...(header.view ? { view: header.view } : {}),
+    ...readAddress(location.hash, recording) });
   const page = new Page(recording, store, theme);
   await page.showTrack(store.state.track);
   window.addEventListener("hashchange", () => location.reload());
