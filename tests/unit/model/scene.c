@@ -222,7 +222,7 @@ static void feed_later_base(struct mp_builder *builder, const struct scene *scen
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .count = half, .base = base.at, .base_total = base.count});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE,
                                      .count = base.count - half,
-                                     .base = base.at + half,
+                                     .base = half ? base.at + half : base.at,
                                      .base_total = base.count,
                                      .base_before = half});
     mp_vec_free(&base);

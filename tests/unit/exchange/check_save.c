@@ -1,0 +1,179 @@
+/* A model that is saved and loaded again is the same: every event, block, stack and sum. */
+#include "exchange/save.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "exchange/load.h"
+#include "format/events.h"
+#include "unit/model/scene.h"
+#include "unit/suite.h"
+
+static struct mp_model *saved_and_loaded(const struct mp_model *model)
+{
+    char path[64];
+    struct mp_error error = {0};
+    struct mp_model *again;
+    int fd = memfd_create("saved", MFD_CLOEXEC), kept = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    ck_assert_int_ge(kept, 0);
+    ck_assert_msg(!mp_exchange_save(model, fd, &error), "%s", error.text);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", kept);
+    ck_assert_msg(!mp_exchange_load(path, &again, &error), "%s", error.text);
+    close(kept);
+    return again;
+}
+
+static void same_text(const struct mp_model *a, uint32_t left, const struct mp_model *b, uint32_t right)
+{
+    ck_assert_str_eq(mp_model_text(a, left), mp_model_text(b, right));
+}
+
+static void same_tables(const struct mp_model *a, const struct mp_model *b)
+{
+    ck_assert_uint_eq(a->devices.count, b->devices.count);
+    ck_assert_uint_eq(a->tracks.count, b->tracks.count);
+    ck_assert_uint_eq(a->threads.count, b->threads.count);
+    ck_assert_uint_eq(a->modules.count, b->modules.count);
+    ck_assert_uint_eq(a->frames.count, b->frames.count);
+    ck_assert_uint_eq(a->stacks.count, b->stacks.count);
+    ck_assert_uint_eq(a->samples.count, b->samples.count);
+    for (size_t i = 0; i < a->devices.count; i++)
+        same_text(a, a->devices.at[i].name, b, b->devices.at[i].name);
+    ck_assert_mem_eq(a->stacks.at, b->stacks.at, a->stacks.count * sizeof *a->stacks.at);
+    for (size_t i = 0; i < a->frames.count; i++) {
+        const struct mp_model_frame *left = &a->frames.at[i], *right = &b->frames.at[i];
+        ck_assert_uint_eq(left->raw.address, right->raw.address);
+        ck_assert_uint_eq(left->raw.language, right->raw.language);
+        ck_assert_uint_eq(left->line_count, right->line_count);
+        for (uint32_t k = 0; k < left->line_count; k++) {
+            const struct mp_model_line *x = &a->lines.at[left->first_line + k],
+                                       *y = &b->lines.at[right->first_line + k];
+            same_text(a, x->function, b, y->function);
+            same_text(a, x->file, b, y->file);
+            ck_assert_uint_eq(x->line, y->line);
+        }
+    }
+}
+
+static void same_block(const struct mp_model *a, uint32_t left, const struct mp_model *b, uint32_t right)
+{
+    ck_assert_uint_eq(a->blocks.address[left], b->blocks.address[right]);
+    ck_assert_uint_eq(a->blocks.bytes[left], b->blocks.bytes[right]);
+    ck_assert_uint_eq(a->blocks.stack[left], b->blocks.stack[right]);
+    ck_assert_uint_eq(a->blocks.alloc_event[left], b->blocks.alloc_event[right]);
+    ck_assert_uint_eq(a->blocks.free_event[left], b->blocks.free_event[right]);
+    ck_assert_uint_eq(a->blocks.track[left], b->blocks.track[right]);
+    ck_assert_uint_eq(a->blocks.kind[left], b->blocks.kind[right]);
+    ck_assert_uint_eq(mp_model_bytes_at(a, left, MP_NONE), mp_model_bytes_at(b, right, MP_NONE));
+}
+
+static void same_events(const struct mp_model *a, const struct mp_model *b)
+{
+    ck_assert_uint_eq(a->events.count, b->events.count);
+    ck_assert_uint_eq(a->blocks.count, b->blocks.count);
+    for (uint32_t i = 0; i < a->events.count; i++) {
+        uint32_t left = a->events.subject[i], right = b->events.subject[i];
+        ck_assert_uint_eq(a->events.time_ns[i], b->events.time_ns[i]);
+        ck_assert_uint_eq(a->events.type[i], b->events.type[i]);
+        ck_assert_uint_eq(a->events.track[i], b->events.track[i]);
+        ck_assert_uint_eq(a->events.thread[i], b->events.thread[i]);
+        if (a->events.type[i] == MP_EVENT_ALLOC || a->events.type[i] == MP_EVENT_FREE ||
+            a->events.type[i] == MP_EVENT_RESIZE) {
+            same_block(a, left, b, right);
+            ck_assert_uint_eq(mp_model_bytes_at(a, left, i), mp_model_bytes_at(b, right, i));
+        } else {
+            unsigned parts = mp_event_parts(a->events.type[i]); /* what a file keeps of it */
+            const struct mp_model_note *x = &a->notes.at[left], *y = &b->notes.at[right];
+            if (parts & MP_PART_NOTE) ck_assert_uint_eq(x->bytes, y->bytes);
+            if (parts & MP_PART_STACK) ck_assert_uint_eq(x->stack, y->stack);
+            if (parts & MP_PART_NAME) same_text(a, x->name, b, y->name);
+        }
+    }
+}
+
+/* Blocks that no event tells of: the base's that are never freed. */
+static int by_address_then_bytes(const void *left, const void *right)
+{
+    return memcmp(left, right, 4 * sizeof(uint64_t));
+}
+
+static size_t silent_blocks(const struct mp_model *model, uint64_t (**rows)[4])
+{
+    size_t count = 0;
+    *rows = calloc(model->blocks.count + 1, sizeof **rows);
+    for (size_t i = 0; i < model->blocks.count; i++) {
+        if (model->blocks.alloc_event[i] != MP_NONE || model->blocks.free_event[i] != MP_NONE) continue;
+        uint64_t row[4] = {model->blocks.address[i], model->blocks.bytes[i], model->blocks.stack[i],
+                           model->blocks.track[i]};
+        memcpy((*rows)[count++], row, sizeof row);
+    }
+    qsort(*rows, count, sizeof **rows, by_address_then_bytes);
+    return count;
+}
+
+static void same_base(const struct mp_model *a, const struct mp_model *b)
+{
+    uint64_t(*left)[4], (*right)[4];
+    size_t count = silent_blocks(a, &left);
+    ck_assert_uint_eq(count, silent_blocks(b, &right));
+    ck_assert_int_eq(memcmp(left, right, count * sizeof *left), 0);
+    free(left);
+    free(right);
+}
+
+static void same_sums(const struct mp_model_track_sum *a, const struct mp_model_track_sum *b)
+{
+    ck_assert_uint_eq(a->events, b->events);
+    ck_assert_uint_eq(a->allocs, b->allocs);
+    ck_assert_uint_eq(a->frees, b->frees);
+    ck_assert_uint_eq(a->ooms, b->ooms);
+    ck_assert_uint_eq(a->base_bytes, b->base_bytes);
+    ck_assert_uint_eq(a->peak_bytes, b->peak_bytes);
+    ck_assert_uint_eq(a->end_bytes, b->end_bytes);
+    ck_assert_uint_eq(a->peak_blocks, b->peak_blocks);
+    ck_assert_uint_eq(a->end_blocks, b->end_blocks);
+    ck_assert_uint_eq(a->unknown_blocks, b->unknown_blocks);
+    ck_assert_uint_eq(a->peak_event, b->peak_event);
+    ck_assert_uint_eq(a->peak_ns, b->peak_ns);
+    ck_assert_uint_eq(a->reserved_peak_bytes, b->reserved_peak_bytes);
+}
+
+START_TEST(test_saved_and_loaded)
+{
+    for (uint64_t seed = 0; seed < 25; seed++) {
+        struct scene scene;
+        scene_make(&scene, seed, seed < 24 ? 600 : 150000); /* the last takes several chunks */
+        struct mp_model *again = saved_and_loaded(scene.model);
+        same_tables(scene.model, again);
+        same_events(scene.model, again);
+        same_base(scene.model, again);
+        for (size_t i = 0; i < scene.model->sums.count; i++)
+            same_sums(&scene.model->sums.at[i], &again->sums.at[i]);
+        ck_assert_uint_eq(scene.model->start.realtime_ns, again->start.realtime_ns);
+        ck_assert_uint_eq(scene.model->duration_ns, again->duration_ns);
+        ck_assert_uint_eq(scene.model->coverage.note_count, again->coverage.note_count);
+        ck_assert(!mp_model_incomplete(again));
+        mp_model_free(again);
+        scene_free(&scene);
+    }
+}
+END_TEST
+
+START_TEST(test_full_disk)
+{
+    struct scene scene;
+    struct mp_error error = {0};
+    scene_make(&scene, 1, 600);
+    int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(mp_exchange_save(scene.model, fd, &error), MP_IO);
+    ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* closed */
+    scene_free(&scene);
+}
+END_TEST
+
+MP_SUITE("save", test_saved_and_loaded, test_full_disk)
