@@ -323,6 +323,16 @@ class PageTest(BrowserTest):
                 asked.append(message["params"]["request"]["url"])
         self.assertEqual({url.split("#")[0] for url in asked} - {"about:blank"}, {self.page.as_uri()})
 
+    def test_says_that_memory_is_short(self):
+        short = "window.Int32Array = class { constructor() { throw new RangeError('Array buffer allocation failed'); } }"
+        script = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": short})["identifier"]
+        try:
+            self.quiet = False
+            self.open(ready="error")
+        finally:
+            self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+        self.assertIn("too large for this browser's memory", self.text("#error"))
+
     def test_says_that_data_is_missing(self):
         whole = self.page.read_text(errors="surrogateescape")
         start = whole.index('<script type="text/plain" id="d0">') + len('<script type="text/plain" id="d0">')
