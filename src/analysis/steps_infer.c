@@ -53,10 +53,11 @@ static uint32_t parts_of(const struct beat *beat)
     return beat->count / 2 < PARTS_MAX ? beat->count / 2 : PARTS_MAX;
 }
 
+/* By stack. The empty one, which is never even, is in the table of stacks or not. */
 static bool count_beats(struct inference *inference)
 {
     uint32_t position = 0, events = (uint32_t)inference->model->events.count;
-    if (!mp_vec_extend(&inference->beats, inference->model->stacks.count)) return false;
+    if (!mp_vec_extend(&inference->beats, inference->model->stacks.count + 1)) return false;
     for (uint32_t event = 0; event < events; event++) {
         if (!is_alloc(inference, event)) continue;
         uint32_t stack = stack_of(inference, event);
@@ -135,7 +136,7 @@ static bool follow_anchors(struct inference *inference)
 {
     const struct mp_model *model = inference->model;
     uint32_t live = 0;
-    uint8_t *which = calloc(model->stacks.count, 1); /* index in anchors + 1 */
+    uint8_t *which = calloc(model->stacks.count + 1, 1); /* index in anchors + 1 */
     if (!which) return false;
     for (size_t i = 0; i < inference->anchors.count; i++)
         which[inference->anchors.at[i].stack] = (uint8_t)(i + 1);
