@@ -187,6 +187,7 @@ static enum mp_status decode_ids(struct mp_reader *reader, const char *name, uin
     size_t have = mp_chunk_in_count(&reader->chunk, name), before = reader->ids.count;
     *count = (uint32_t)have;
     if (have > MP_CHUNK_ENTRIES) return MP_DAMAGED;
+    if (!have) return MP_OK;
     if (!mp_vec_extend(&reader->ids, before + have)) return MP_NO_MEMORY;
     if (!mp_chunk_in_decode(&reader->chunk, name, have, reader->ids.at + before, 32)) return MP_DAMAGED;
     for (size_t i = before; i < before + have; i++)
