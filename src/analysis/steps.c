@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/level.h"
+#include "analysis/steps_infer.h"
 #include "base/map.h"
 
 /*
@@ -248,16 +249,26 @@ static bool run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
     return !any_open || note_maximum(sweep, first, highest);
 }
 
+static uint32_t next_step(const struct sweep *sweep)
+{
+    size_t begun = sweep->report->steps.count;
+    return begun < sweep->steps.count ? sweep->steps.at[begun].first : MP_NONE;
+}
+
 static bool run_sweep(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
     uint32_t count = (uint32_t)model->events.count, next = 0;
     if (!sweep->steps.count && !sweep->spans.count) return true;
-    for (size_t i = 0; i < model->noted.count; i++) {
-        uint32_t event = model->noted.at[i];
-        if (!run_stretch(sweep, next, event) || !close_due(sweep, event) || !open_due(sweep, event)) return false;
-        if (model->events.type[event] == MP_EVENT_STEP && !begin_step(sweep)) return false;
-        next = event + 1;
+    for (size_t i = 0;;) {
+        uint32_t step = next_step(sweep), note = i < model->noted.count ? model->noted.at[i] : MP_NONE;
+        uint32_t event = step < note ? step : note;
+        if (event == MP_NONE) break;
+        if (!run_stretch(sweep, next, event)) return false;
+        if (event == note && (!close_due(sweep, event) || !open_due(sweep, event))) return false;
+        if (event == step && !begin_step(sweep)) return false;
+        next = event + (event == note); /* an inferred step begins with an event that counts */
+        i += event == note;
     }
     if (!run_stretch(sweep, next, count)) return false;
     end_step(sweep);
@@ -320,7 +331,7 @@ enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, con
     *report = (struct mp_step_report){.track = track};
     struct sweep sweep = {.model = model, .report = report, .window = window};
     sweep.level = mp_level_start(model, track);
-    bool done = mp_steps_find(model, &sweep.steps) && find_spans(&sweep) && run_sweep(&sweep);
+    bool done = mp_steps_find_or_infer(model, &sweep.steps) && find_spans(&sweep) && run_sweep(&sweep);
     report->source = mp_steps_source(&sweep.steps);
     if (done) {
         keep_steps_inside(&sweep);

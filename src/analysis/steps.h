@@ -35,7 +35,7 @@ struct mp_step_report {
     MP_VEC(struct mp_region_row) regions; /* in order of first appearance */
 };
 
-/* Steps and regions that begin inside the window. */
+/* Steps (marked or inferred: `source` says) and regions that begin inside the window. */
 enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
                                struct mp_step_report *report, struct mp_error *error);
 void mp_step_report_free(struct mp_step_report *report);

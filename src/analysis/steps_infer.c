@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #define STEPS_MIN    8  /* fewer rounds show no rhythm */
+#define MANY         40 /* rounds: no rarer rhythm is taken where one has so many */
 #define PARTS_MAX    16 /* of a site's span: some occurrence must lie in most of them */
 #define ANCHORS_MAX  64 /* candidates that are looked at closely */
 #define IN_GROUP_MAX 8  /* of one group */
@@ -11,7 +12,7 @@ static const struct evenness {
     double odd, pauses; /* the most rounds of unusual length, and the most of the time that pauses may take */
     double restless;    /* blocks by which the level differs from its usual change, for each alloc of a round */
     size_t rounds;      /* the fewest */
-} evenness[] = {{0.25, 0.5, 0.1, 24}, {0.34, 0.7, 0.6, 24}, {0.34, 0.7, 0.6, STEPS_MIN}};
+} evenness[] = {{0.25, 0.5, 0.1, MANY}, {0.34, 0.7, 0.6, MANY}, {0.34, 0.7, 0.6, STEPS_MIN}};
 
 #define ODD 2.5 /* times as long or as short as usual is no usual round */
 
@@ -52,10 +53,11 @@ static uint32_t parts_of(const struct beat *beat)
     return beat->count / 2 < PARTS_MAX ? beat->count / 2 : PARTS_MAX;
 }
 
+/* By stack. The empty one, which is never even, is in the table of stacks or not. */
 static bool count_beats(struct inference *inference)
 {
     uint32_t position = 0, events = (uint32_t)inference->model->events.count;
-    if (!mp_vec_extend(&inference->beats, inference->model->stacks.count)) return false;
+    if (!mp_vec_extend(&inference->beats, inference->model->stacks.count + 1)) return false;
     for (uint32_t event = 0; event < events; event++) {
         if (!is_alloc(inference, event)) continue;
         uint32_t stack = stack_of(inference, event);
@@ -134,7 +136,7 @@ static bool follow_anchors(struct inference *inference)
 {
     const struct mp_model *model = inference->model;
     uint32_t live = 0;
-    uint8_t *which = calloc(model->stacks.count, 1); /* index in anchors + 1 */
+    uint8_t *which = calloc(model->stacks.count + 1, 1); /* index in anchors + 1 */
     if (!which) return false;
     for (size_t i = 0; i < inference->anchors.count; i++)
         which[inference->anchors.at[i].stack] = (uint8_t)(i + 1);
@@ -228,6 +230,20 @@ static bool choose(const struct inference *inference, const struct evenness *mos
     return true;
 }
 
+/* Whether an eighth of what came in the rounds also went: what only makes things is no loop that works. */
+static bool frees(const struct mp_model *model, const struct anchor *anchor)
+{
+    uint32_t first = anchor->at.at[0].event, end = anchor->at.at[anchor->at.count - 1].event;
+    size_t born = 0, freed = 0;
+    for (size_t block = 0; block < model->blocks.count; block++) {
+        uint32_t birth = model->blocks.alloc_event[block];
+        if (birth == MP_NONE || birth < first || birth >= end) continue;
+        born++;
+        freed += model->blocks.free_event[block] < end;
+    }
+    return freed * 8 >= born;
+}
+
 static bool infer(const struct mp_model *model, struct mp_steps *steps)
 {
     struct inference inference = {.model = model};
@@ -237,6 +253,7 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
     done = done && choose_anchors(&inference) && follow_anchors(&inference);
     for (size_t i = 0; done && !chosen && i < sizeof evenness / sizeof *evenness; i++)
         done = choose(&inference, &evenness[i], &chosen);
+    if (done && chosen && !frees(model, chosen)) chosen = NULL;
     steps->source = "inferred";
     for (size_t i = 0; done && chosen && i < chosen->at.count; i++)
         done = mp_steps_begin(model, chosen->at.at[i].event, 0, steps);

@@ -1,13 +1,10 @@
 #include "exchange/kineto.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/buffer.h"
-#include "base/units.h"
 #include "exchange/kineto_parts.h"
 
 #define PIECE 65536 /* events that the builder gets at once */
@@ -265,73 +262,7 @@ static bool make_tracks(struct mp_kineto *kineto)
     return true;
 }
 
-struct notes {
-    MP_VEC(uint32_t) ids;
-    bool failed;
-};
-
-static void note(struct notes *notes, struct mp_kineto *kineto, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void note(struct notes *notes, struct mp_kineto *kineto, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    uint32_t id = mp_import_text(&kineto->tables, text, strlen(text));
-    notes->failed |= !mp_vec_push(&notes->ids, id);
-}
-
-static void note_base(struct notes *notes, struct mp_kineto *kineto)
-{
-    char bytes[MP_UNIT_TEXT];
-    for (size_t i = 0; i < kineto->devices.count; i++) {
-        const struct mp_kineto_device *device = &kineto->devices.at[i];
-        char name[64];
-        mp_format_device_id(name, sizeof name, (unsigned)device->type, (int)device->id);
-        if (device->rest_bytes == MP_BYTES_UNKNOWN)
-            note(notes, kineto, "%s: the trace has no totals, so what was live before it began is not known", name);
-        else if (device->rest_bytes)
-            note(notes, kineto, "%s: %s were live before the trace began; it does not say whose they are", name,
-                 mp_format_bytes(bytes, device->rest_bytes));
-    }
-}
-
-static void note_all(struct notes *notes, struct importer *importer)
-{
-    struct mp_kineto *kineto = importer->kineto;
-    char number[MP_UNIT_TEXT], other[MP_UNIT_TEXT];
-    size_t without_stack = 0, with_stack = 0;
-    for (size_t i = 0; i < kineto->memory.count; i++) {
-        bool alloc = kineto->memory.at[i].type == MP_EVENT_ALLOC;
-        with_stack += alloc && kineto->memory.at[i].stack;
-        without_stack += alloc && !kineto->memory.at[i].stack;
-    }
-    note_base(notes, kineto);
-    if (kineto->without_address)
-        note(notes, kineto,
-             "the trace has no addresses: each free was taken as that of the newest live block of its size; frees that "
-             "others would have fitted, too: %s",
-             mp_format_count(number, kineto->ambiguous));
-    if (kineto->corrections)
-        note(notes, kineto,
-             "times the allocator's total had changed without an event (a thread that was not profiled?): %s; the "
-             "difference is in the block of unknown origin",
-             mp_format_count(number, kineto->corrections));
-    if (without_stack)
-        note(notes, kineto, "allocations in no operator that the trace has: %s of %s",
-             mp_format_count(number, without_stack), mp_format_count(other, without_stack + with_stack));
-    if (kineto->spans_left)
-        note(notes, kineto,
-             "operators left out, as there were more than 256 around an event on average or 1024 around one: %s",
-             mp_format_count(number, kineto->spans_left));
-    if (!kineto->has_base && importer->start_ns < INT64_C(1000000000000000000))
-        note(notes, kineto, "the trace does not say when it was recorded");
-}
-
-static enum mp_status put_coverage(struct importer *importer, struct notes *notes, uint32_t source)
+static enum mp_status put_coverage(struct importer *importer, struct mp_kineto_notes *notes, uint32_t source)
 {
     struct mp_kineto *kineto = importer->kineto;
     struct mp_coverage coverage = {.events = kineto->memory.count,
@@ -351,10 +282,10 @@ static enum mp_status put_coverage(struct importer *importer, struct notes *note
 static enum mp_status fill(struct importer *importer)
 {
     struct mp_kineto *kineto = importer->kineto;
-    struct notes notes = {0};
-    note_all(&notes, importer);
+    struct mp_kineto_notes notes = {0};
+    bool noted = mp_kineto_note(kineto, importer->start_ns, &notes);
     uint32_t source = mp_import_text(&kineto->tables, "kineto", strlen("kineto"));
-    enum mp_status status = !notes.failed && make_tracks(kineto)
+    enum mp_status status = noted && make_tracks(kineto)
                                 ? mp_import_tables_put(&kineto->tables, importer->builder, importer->error)
                                 : mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the trace");
     if (!status) status = put_base(importer);
@@ -377,7 +308,7 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
                                        .command = command,
                                        .configuration = "",
                                        .spool = ""};
-    if (kineto->has_base || importer->start_ns >= INT64_C(1000000000000000000))
+    if (kineto->has_base || importer->start_ns >= MP_KINETO_UNIX_MIN)
         start.realtime_ns = (uint64_t)kineto->base_ns + (uint64_t)importer->start_ns;
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;

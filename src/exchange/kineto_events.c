@@ -1,11 +1,11 @@
 #include "exchange/kineto_events.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yajl_parse.h>
 
 #include "base/buffer.h"
+#include "exchange/decimal.h"
 #include "exchange/input.h"
 
 #define DEPTH_MAX 128
@@ -102,62 +102,14 @@ static void keep_raw(struct trace_reader *reader, const void *text, size_t lengt
     reader->raw_follows = value || *(const char *)text == ']';
 }
 
-/* A decimal number times 10^shift, cut to an integer. False where it does not fit. */
-static bool to_integer(const char *text, size_t length, unsigned shift, int64_t *number)
-{
-    bool negative = length && *text == '-', fraction = false;
-    uint64_t value = 0, most = negative ? UINT64_C(1) << 63 : INT64_MAX;
-    for (size_t i = negative; i < length; i++) {
-        if (text[i] == '.') {
-            fraction = true;
-            continue;
-        }
-        if (text[i] < '0' || text[i] > '9') {
-            char copy[64];
-            if (length >= sizeof copy) return false;
-            memcpy(copy, text, length);
-            copy[length] = '\0';
-            long double wide = strtold(copy, NULL);
-            for (unsigned power = shift; power; power--)
-                wide *= 10;
-            if (!(wide > -9.2e18L && wide < 9.2e18L)) return false;
-            *number = (int64_t)wide;
-            return true;
-        }
-        if (fraction && !shift) continue;
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, text[i] - '0', &value))
-            return false;
-        shift -= fraction;
-    }
-    for (; shift; shift--)
-        if (__builtin_mul_overflow(value, 10, &value)) return false;
-    if (value > most) return false;
-    *number = negative ? (int64_t)-value : (int64_t)value;
-    return true;
-}
-
-/* Addresses are written with or without a sign. */
-static bool to_address(const char *text, size_t length, int64_t *number)
-{
-    char copy[24], *end;
-    if (length >= sizeof copy) return to_integer(text, length, 0, number);
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    if (copy[strspn(copy, "-0123456789")]) return to_integer(text, length, 0, number);
-    errno = 0;
-    unsigned long long value = strtoull(copy, &end, 10);
-    *number = (int64_t)value;
-    return !errno && !*end && (*copy != '-' || *number < 0 || !value);
-}
-
 static int take_number(struct trace_reader *reader, const char *text, size_t length)
 {
     const struct key *key = reader->key;
     struct mp_kineto_event *to = owner(reader);
     int64_t number;
     bool fits = key->place == IN_ARGUMENTS && key->to == MP_KINETO_ADDRESS
-                    ? to_address(text, length, &number)
-                    : to_integer(text, length, key->form == A_TIME ? 3 : 0, &number);
+                    ? mp_decimal_address(text, length, &number)
+                    : mp_decimal_integer(text, length, key->form == A_TIME ? 3 : 0, &number);
     if (!fits) return stop(reader, MP_DAMAGED, "a number does not fit into 64 bits");
     to->facts[key->to] = number;
     to->known |= 1u << key->to;

@@ -1,7 +1,7 @@
 /*
  * What the stages of reading a Kineto trace hand to one another: kineto_collect.c (memory events, regions, names),
- * kineto_spans.c (the operators that enclose a memory event), kineto_blocks.c (which alloc a free belongs to) and
- * kineto.c (the model). Private to them.
+ * kineto_spans.c (the operators that enclose a memory event), kineto_blocks.c (which alloc a free belongs to),
+ * kineto_notes.c and kineto.c (the model). Private to them.
  */
 #ifndef MP_EXCHANGE_KINETO_PARTS_H
 #define MP_EXCHANGE_KINETO_PARTS_H
@@ -78,6 +78,15 @@ enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, s
 /* Pairs frees with allocs, finds the base of each device, numbers the blocks: the rest of each device's base first,
  * then blocks of the base that die, then allocs. */
 enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error);
+
+/* What is to be known of the trace beside its numbers: sentences, as string ids of the tables. False where memory is
+ * short. start_ns is the recording's start as the trace's times are. */
+struct mp_kineto_notes {
+    MP_VEC(uint32_t) ids;
+};
+bool mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes);
+/* Times that count from 1970 are larger than this; smaller ones without a base say nothing of the day. */
+#define MP_KINETO_UNIX_MIN INT64_C(1000000000000000000)
 
 /* Whether the event is a span that encloses what its thread did: an operator, or a Python function. */
 bool mp_kineto_is_operator(const struct mp_kineto_event *event);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "exchange/pytorch_layout.h"
-#include "exchange/value_out.h"
+#include "exchange/stack_out.h"
 #include "model/spans.h"
 
 #define DEVICES_MAX 1024
@@ -17,8 +17,7 @@ struct writer {
     struct mp_layout layouts[DEVICES_MAX];
     uint16_t tracks[DEVICES_MAX], below[DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
     size_t device_count;
-    uint32_t *line_memos, *frame_memos, *stack_memos; /* numbers of what was written, by line, frame, stack */
-    uint32_t cut_memo;
+    struct mp_stack_out stacks;
     struct mp_pytorch_exported *exported;
 };
 
@@ -104,57 +103,6 @@ static bool make_layouts(struct writer *writer)
     return true;
 }
 
-static void put_frame(struct writer *writer, uint32_t *memo, const char *name, const char *file, uint32_t line)
-{
-    struct mp_value_out *value = &writer->value;
-    if (mp_value_again(value, NULL, memo)) return;
-    mp_value_dict(value, NULL);
-    mp_value_text(value, "name", name);
-    mp_value_text(value, "filename", file);
-    mp_value_number(value, "line", line);
-    mp_value_end_dict(value);
-}
-
-/* PyTorch's name for a function that it does not know; a file that it does not know is "". */
-#define NAMELESS "??"
-
-static const char *function_name(const struct mp_model *model, uint32_t text)
-{
-    return text ? mp_model_text(model, text) : NAMELESS;
-}
-
-static void put_frames_of(struct writer *writer, uint32_t index)
-{
-    const struct mp_model *model = writer->model;
-    const struct mp_model_frame *frame = &model->frames.at[index];
-    const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
-    for (uint32_t i = 0; i < frame->line_count; i++) {
-        const struct mp_model_line *line = &model->lines.at[frame->first_line + i];
-        put_frame(writer, &writer->line_memos[frame->first_line + i], function_name(model, line->function),
-                  line->file ? mp_model_text(model, line->file) : module, line->line);
-    }
-    if (frame->line_count) return;
-    char name[32];
-    snprintf(name, sizeof name, "0x%llx", (unsigned long long)frame->raw.address);
-    put_frame(writer, &writer->frame_memos[index], frame->raw.address ? name : NAMELESS, module, 0);
-}
-
-/* Innermost first, as stacks go from their id to the root. */
-static void put_stack(struct writer *writer, uint32_t stack)
-{
-    const struct mp_model *model = writer->model;
-    if (mp_value_again(&writer->value, "frames", &writer->stack_memos[stack])) return;
-    mp_value_list(&writer->value, "frames");
-    for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
-        uint32_t frame = model->stacks.at[stack].frame;
-        if (frame == MP_FRAME_CUT)
-            put_frame(writer, &writer->cut_memo, "(frames left out)", "", 0);
-        else
-            put_frames_of(writer, frame);
-    }
-    mp_value_end_list(&writer->value);
-}
-
 static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
 {
     return (model->start.realtime_ns + ns) / 1000;
@@ -170,7 +118,7 @@ static void put_entry(struct writer *writer, const char *action, const char *add
     mp_value_number(value, "size", bytes);
     mp_value_number(value, "stream", 0);
     mp_value_number(value, "time_us", unix_us(writer->model, writer->model->events.time_ns[event]));
-    if (stack) put_stack(writer, stack);
+    if (stack) mp_stack_out_put(&writer->stacks, stack);
     mp_value_end_dict(value);
 }
 
@@ -246,7 +194,7 @@ static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, u
     mp_value_number(value, "size", bytes);
     mp_value_number(value, "requested_size", requested);
     mp_value_text(value, "state", state);
-    put_stack(writer, stack);
+    mp_stack_out_put(&writer->stacks, stack);
     mp_value_end_dict(value);
 }
 
@@ -305,7 +253,7 @@ static void put_segments(struct writer *writer, size_t device)
         mp_value_text(value, "segment_type", segment->bytes > SMALL_BYTES ? "large" : "small");
         mp_value_zero_pair(value, "segment_pool_id");
         mp_value_bool(value, "is_expandable", segment->expandable);
-        put_stack(writer, segment->stack);
+        mp_stack_out_put(&writer->stacks, segment->stack);
         mp_value_list(value, "blocks");
         put_blocks(writer, layout, segment, &held, true);
         mp_value_end_list(value);
@@ -372,21 +320,11 @@ static void put_snapshot(struct writer *writer)
     mp_value_end_dict(value);
 }
 
-static bool make_memos(struct writer *writer)
-{
-    writer->line_memos = calloc(writer->model->lines.count + 1, sizeof *writer->line_memos);
-    writer->frame_memos = calloc(writer->model->frames.count + 1, sizeof *writer->frame_memos);
-    writer->stack_memos = calloc(writer->model->stacks.count + 1, sizeof *writer->stack_memos);
-    return writer->line_memos && writer->frame_memos && writer->stack_memos;
-}
-
 static void free_writer(struct writer *writer)
 {
     for (size_t i = 0; i < writer->device_count; i++)
         mp_layout_free(&writer->layouts[i]);
-    free(writer->line_memos);
-    free(writer->frame_memos);
-    free(writer->stack_memos);
+    mp_stack_out_free(&writer->stacks);
     free(writer);
 }
 
@@ -401,7 +339,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     enum mp_status status = MP_OK;
     if (!choose_tracks(writer))
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
-    else if (!make_layouts(writer) || !make_memos(writer))
+    else if (!make_layouts(writer) || !mp_stack_out_init(&writer->stacks, model, &writer->value))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
     if (!status) {
         mp_value_out_start(&writer->value, out, as_json);

@@ -51,6 +51,7 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_object(json, key);
     mp_json_text(json, "schema", "memprof.leaks/1");
     mp_json_text(json, "verdict", mp_verdict_name(leaks->verdict));
+    mp_json_text(json, "reason", *leaks->reason ? leaks->reason : NULL);
     mp_json_object(json, "steps");
     mp_json_number(json, "count", leaks->step_count);
     mp_json_text(json, "source", leaks->step_source);

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "base/utf8.h"
 #include "model/track.h"
 #include "output/page_data.h"
 #include "output/page_header.h"
 #include "output/page_template.h"
-#include "base/utf8.h"
 
 /* Where the template has the title and the recording. */
 static const char title_mark[] = "<!--memprof:title-->";

@@ -125,6 +125,17 @@ class Torch(harness.TestCase):
         self.assertEqual(stats["live"], 4000 * 4)
         self.assertEqual(stats["peak_after_reset"] - stats["live_before"], 8000 * 4)
 
+    def test_steps_of_the_profiler(self):
+        script = self.folder / "profiled.py"
+        script.write_text(PROFILED)
+        snapshot, _, _ = self.record(PYTHON, script)
+        steps = harness.answer("steps", snapshot)
+        self.assertEqual(steps["source"], "torch")
+        self.assertEqual([step["allocated_bytes"] for step in steps["steps"]], [1000 * 4] * 20)
+        leaks = harness.answer("leaks", snapshot)
+        self.assertEqual((leaks["verdict"], leaks["steps"]), ("leak", {"count": 20, "source": "torch"}))
+        self.assertEqual(leaks["findings"][0]["bytes_per_step"], 1000 * 4)
+
     def test_start_and_stop(self):
         script = self.folder / "window.py"
         script.write_text(WINDOW)
@@ -206,6 +217,14 @@ torch.zeros(8000)
 folder = os.path.dirname(os.environ["TORCH_COUNTER_OUT"])
 with open(os.path.join(folder, "stats.json"), "w") as out:
     json.dump({"live": live, "live_before": before, "peak_after_reset": mp.peak()}, out)
+"""
+
+PROFILED = """
+import torch, libmemprof as mp
+kept = []
+for step in range(20):
+    with mp.region(f"ProfilerStep#{step}"):
+        kept.append(torch.zeros(1000))
 """
 
 WINDOW = """

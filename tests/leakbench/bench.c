@@ -1,6 +1,6 @@
 /*
- * leakbench [--short] [--test-only] [-v]: every pattern in every program, varied; how well the rule finds the leaks,
- * and only the leaks, beside the rules of others. Exit status 1 where the goals of the test set are not met.
+ * leakbench [--short] [--test-only] [--seed N] [-v]: every pattern in every program, varied; how well the rule finds
+ * the leaks, and only the leaks, beside the rules of others. Exit status 1 where the goals of the test set are not met.
  *
  * A trace whose leak has fewer than eight births is no test of finding it: it is counted apart.
  */
@@ -209,7 +209,7 @@ static double part(uint32_t some, uint32_t all)
 
 static void print_score(const char *name, const struct score *score)
 {
-    printf("| %-24s | %6.3f | %9.3f | %6.3f | %6.1f |\n", name, part(score->found, score->positive),
+    printf("| %-24s | %6.3f | %9.3f | %6.3f | %6.3f |\n", name, part(score->found, score->positive),
            part(score->found, score->found + score->accused), part(score->right_first, score->first),
            score->clean_steps ? 1000.0 * score->accused / (double)score->clean_steps : 0);
 }
@@ -237,17 +237,19 @@ static void print_set(const char *name, const struct score *scores)
 int main(int argc, char **argv)
 {
     static struct score scores[2][8];
+    uint64_t seed = 1;
     for (int i = 1; i < argc; i++) {
         brief |= !strcmp(argv[i], "--short");
         test_only |= !strcmp(argv[i], "--test-only");
         verbose |= !strcmp(argv[i], "-v");
+        if (!strcmp(argv[i], "--seed") && argv[i + 1]) seed = strtoull(argv[i + 1], NULL, 10);
     }
     uint32_t repeats = brief ? 1 : 3, traces = 0;
     for (size_t p = 0; p < program_count; p++) {
         if (test_only && !programs[p].test) continue;
         for (size_t i = 0; i < pattern_count; i++)
             for (uint32_t k = 0; k < repeats; k++, traces++)
-                run_trace(&programs[p], &patterns[i], 1 + traces, scores[programs[p].test]);
+                run_trace(&programs[p], &patterns[i], seed + traces, scores[programs[p].test]);
     }
     printf("%u traces\n", traces);
     if (!test_only) print_set("tuning", scores[0]);

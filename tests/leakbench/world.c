@@ -214,6 +214,8 @@ struct mp_model *world_build(struct world *world)
     for (size_t at = 0; at < world->events.count; at += CHUNK)
         feed_events(builder, world->events.at + at,
                     world->events.count - at < CHUNK ? world->events.count - at : CHUNK);
+    struct mp_exit how = {.known = true, .time_ns = world->now_ns};
+    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_EXIT, .count = 1, .how = &how});
     MUST(mp_builder_finish(builder, &damage, 1, &model, &error) == MP_OK);
     return model;
 }

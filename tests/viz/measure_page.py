@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""measure_page.py PAGE...: opens pages from disk in a Chromium without a GPU and prints what that costs, one JSON object
-a page: milliseconds to the first picture, of a redraw while zooming (p50, p95) and of a hover, the processor time of the page's
-thread for opening and for a redraw (for machines that are busy), and the JavaScript heap.
+"""measure_page.py PAGE...: opens pages from disk in a Chromium without a GPU and prints what that costs, one JSON
+object a page: milliseconds to the first picture, of a redraw while zooming (p50, p95) and of a hover, the processor time
+of the page's thread for opening and for a redraw (for machines that are busy), and the JavaScript heap.
 
 For `tools/bench viz`. Each page is opened in a fresh browser, as a user would."""
 
@@ -17,8 +17,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1600,1000",
-         "--enable-precise-memory-info"]
+         "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND",
+         "--window-size=1600,1000", "--enable-precise-memory-info"]
 
 # From the navigation's start until the frame that holds the picture was handed on.
 FIRST = "return window.memprof && window.memprof.page.firstFrame"
@@ -81,7 +81,8 @@ def measure(page):
             deadline = time.monotonic() + 120
             while not driver.execute_script(FIRST):
                 if time.monotonic() > deadline:
-                    return {"page": page, "error": driver.execute_script("return document.body.innerText.slice(0, 300)")}
+                    said = driver.execute_script("return document.body.innerText.slice(0, 300)")
+                    return {"page": page, "error": said}
                 time.sleep(0.01)
             firsts.append(driver.execute_script(FIRST))
             time.sleep(0.3)
@@ -93,14 +94,15 @@ def measure(page):
         zoom = sorted(driver.execute_async_script(ZOOM))
         zooming = thread_ms(driver) - before
         hover = sorted(driver.execute_async_script(HOVER))
-        track = driver.execute_script("const { track } = window.memprof.page; return [track.info.events, track.info.blocks, "
-                                      "window.memprof.page.timeline.inView]")
+        track = driver.execute_script("const { track, timeline } = window.memprof.page; "
+                                      "return [track.info.events, track.info.blocks, timeline.inView]")
     finally:
         driver.quit()
         shutil.rmtree(profile, ignore_errors=True)
     return {"page": page, "events": track[0], "blocks": track[1], "drawn_blocks": track[2],
             "bytes": pathlib.Path(page).stat().st_size, "first_ms": statistics.median(firsts),
-            "open_cpu_ms": opening, "redraw_cpu_ms": zooming / len(zoom), "redraw_p50_ms": zoom[len(zoom) // 2], "redraw_p95_ms": zoom[int(len(zoom) * 0.95)],
+            "open_cpu_ms": opening, "redraw_cpu_ms": zooming / len(zoom), "redraw_p50_ms": zoom[len(zoom) // 2],
+            "redraw_p95_ms": zoom[int(len(zoom) * 0.95)],
             "hover_ms": hover[int(len(hover) * 0.95)], "heap_bytes": heap}
 
 

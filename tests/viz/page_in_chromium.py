@@ -84,7 +84,8 @@ class PageTest(BrowserTest):
     def test_says_what_it_is(self):
         self.open()
         title = self.driver.title
-        self.assertIn("made.mp: python3 train.py --tag=</title> <img src =x onerror=document.title='broken'>, cuda:0/torch, peak ", title)
+        command = "python3 train.py --tag=</title> <img src =x onerror=document.title='broken'>"
+        self.assertIn(f"made.mp: {command}, cuda:0/torch, peak ", title)
         self.assertTrue(self.js("return document.getElementById('error').hidden"))
         peak = self.truth["peaks"][0]
         self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), peak)
@@ -97,8 +98,9 @@ class PageTest(BrowserTest):
     def test_names_cannot_break_out(self):
         """Markup in names of functions, files, regions, marks and the command stays text in every view."""
         self.open()
-        looks = [f"v={view}&g={group}&c={colour}&f=all" for view in ("flame", "sites", "steps", "growth", "segments", "summary")
-                 for group, colour in (("stack", "site"), ("function", "region"), ("file", "step"), ("region", "thread"))]
+        views = ("flame", "sites", "steps", "growth", "segments", "summary")
+        looks = [f"v={view}&g={group}&c={colour}&f=all" for view in views for group, colour in
+                 (("stack", "site"), ("function", "region"), ("file", "step"), ("region", "thread"))]
         elements = "return document.querySelectorAll('img, svg[onload], script:not([id]), iframe, b').length"
         expected = self.js(elements)
         for look in looks + ["q=%3Cimg%20src=x%20onerror=document.title='broken'%3E"]:
@@ -320,6 +322,16 @@ class PageTest(BrowserTest):
             if message["method"] == "Network.requestWillBeSent":
                 asked.append(message["params"]["request"]["url"])
         self.assertEqual({url.split("#")[0] for url in asked} - {"about:blank"}, {self.page.as_uri()})
+
+    def test_says_that_memory_is_short(self):
+        short = "window.Int32Array = class { constructor() { throw new RangeError('Array buffer allocation failed'); } }"
+        script = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": short})["identifier"]
+        try:
+            self.quiet = False
+            self.open(ready="error")
+        finally:
+            self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+        self.assertIn("too large for this browser's memory", self.text("#error"))
 
     def test_says_that_data_is_missing(self):
         whole = self.page.read_text(errors="surrogateescape")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The page's views and keys on a real recording of PyTorch, held against what memprof's reports say of the same file."""
+"""The page's views and keys on a real recording of PyTorch, held against what memprof's reports say of the file."""
 
 import collections
 import json
@@ -47,7 +47,8 @@ PYTHON = python_with_torch()
 
 
 def answer(recording, command, *options):
-    result = subprocess.run([MEMPROF, command, recording, "--json", *options], capture_output=True, text=True, check=False)
+    result = subprocess.run([MEMPROF, command, recording, "--json", *options], capture_output=True, text=True,
+                            check=False)
     if result.returncode not in (0, 4):
         raise AssertionError(result.stderr)
     return json.loads(result.stdout)
@@ -86,7 +87,7 @@ class TrainingTest(ViewTest):
         self.assertEqual([row[0] for row in found], [site[0] for site in expected])
         self.assertEqual(self.amount(), [self.peak["peak_bytes"], self.peak["blocks"]])
         # A newcomer's question: the line that holds most is the first row, and in the panel beside it.
-        top = next(frame for frame in self.peak["sites"][0]["stack"] if frame["file"] and frame["file"].endswith("train.py"))
+        top = next(frame for frame in self.peak["sites"][0]["stack"] if (frame["file"] or "").endswith("train.py"))
         line = f"train.py:{top['line']}"
         self.assertIn(line, self.text(".view.sites tbody tr:not(.space)"))
         self.assertIn(line, self.text("#block"))
@@ -96,7 +97,8 @@ class TrainingTest(ViewTest):
             self.view("g=" + group)
             expected = answer(self.recording, "peak", "-n", "0", "--group", group)["sites"]
             found = {row[4]: (row[0], row[2]) for row in self.rows()}
-            self.assertEqual(found, {site["group"] or "(unknown)": (site["bytes"], site["blocks"]) for site in expected})
+            self.assertEqual(found, {site["group"] or "(unknown)": (site["bytes"], site["blocks"])
+                                     for site in expected})
         for group in ("size", "step", "region", "thread", "kind"):
             self.view("g=" + group)
             self.assertEqual(sum(row[0] for row in self.rows()), self.peak["peak_bytes"])
@@ -136,8 +138,8 @@ class TrainingTest(ViewTest):
         self.assertEqual(len(found), 12)
         for row, step in zip(found, steps):
             index, _, _, peak, allocated, freed, kept, end = row[:8]
-            self.assertEqual((index, peak, allocated, freed, end), (step["step"], step["peak_bytes"], step["allocated_bytes"],
-                                                                   step["freed_bytes"], step["end_bytes"]))
+            self.assertEqual((index, peak, allocated, freed, end),
+                             tuple(step[key] for key in ("step", "peak_bytes", "allocated_bytes", "freed_bytes", "end_bytes")))
             self.assertEqual(kept, step["allocated_bytes"] - step["freed_bytes"])
         self.driver.find_elements(By.CSS_SELECTOR, ".view.steps tbody .link")[2].click()
         self.settle()
@@ -199,14 +201,15 @@ class TrainingTest(ViewTest):
 
     def test_a_click_shows_its_moment(self):
         self.view("v=sites")
-        shape = self.js("const b = document.getElementById('over').getBoundingClientRect(); return [b.left, b.top, b.width, b.height]")
+        shape = self.js("const b = document.getElementById('over').getBoundingClientRect(); "
+                        "return [b.left, b.top, b.width, b.height]")
         self.pointer(shape[0] + shape[2] * 0.4, shape[1] + shape[3] - 60, click=True)
         state = self.state()
         self.assertGreaterEqual(state["moment"], 0)
-        total = self.js("const { track } = window.memprof.page; return track.totalAt(window.memprof.store.state.moment)")
+        total = self.js("return window.memprof.page.track.totalAt(window.memprof.store.state.moment)")
         self.assertEqual(self.amount()[0], total)
         self.press("m")
-        birth = self.js("const { track } = window.memprof.page; return track.blocks.birth[window.memprof.store.state.pinned]")
+        birth = self.js("return window.memprof.page.track.blocks.birth[window.memprof.store.state.pinned]")
         self.assertEqual(self.state()["moment"], birth)
 
     def test_number_keys_and_tabs(self):
@@ -299,7 +302,8 @@ class TrainingTest(ViewTest):
         for name in ("csv", "folded", "png"):
             self.js("document.getElementById('export-' + arguments[0]).click()", name)
         self.wait("return window.saved.length === 3")
-        csv, folded = (self.driver.execute_async_script("window.saved[arguments[0]].text().then(arguments[1])", i) for i in (0, 1))
+        csv, folded = (self.driver.execute_async_script("window.saved[arguments[0]].text().then(arguments[1])", i)
+                       for i in (0, 1))
         self.assertEqual(sum(int(line.split(",")[0]) for line in csv.splitlines()[1:]), self.peak["peak_bytes"])
         self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()), self.peak["peak_bytes"])
         self.assertEqual(self.js("return window.saved[2].type"), "image/png")
@@ -321,9 +325,10 @@ class TrainingTest(ViewTest):
     def test_everything_that_can_be_pressed_has_a_name(self):
         for view in ("flame", "sites", "steps", "growth", "summary"):
             self.view("v=" + view)
-            nameless = self.js("""return [...document.querySelectorAll('button, select, input, [role=img], canvas:not([aria-hidden])')]
-                .filter((one) => one.offsetParent && !(one.getAttribute('aria-label') || one.textContent.trim() || one.title ||
-                  one.labels?.length)).map((one) => one.outerHTML)""")
+            nameless = self.js("""
+                return [...document.querySelectorAll('button, select, input, [role=img], canvas:not([aria-hidden])')]
+                  .filter((one) => one.offsetParent && !(one.getAttribute('aria-label') || one.textContent.trim() ||
+                    one.title || one.labels?.length)).map((one) => one.outerHTML)""")
             self.assertEqual([one for one in nameless if "picture" not in one], [])
 
     def test_keys_are_listed(self):
@@ -357,13 +362,15 @@ class SnapshotTest(ViewTest):
         peak = answer(self.recording, "peak")
         self.assertEqual(peak["track"], "cuda:0/torch")
         self.assertEqual(sums[1:], [peak["peak_bytes"], peak["blocks"]])
-        driver = answer(self.recording, "peak", "--track", "cuda:0/driver", "--from", "0s", "--to", f"{peak['peak_ns'] / 1e9:.9f}s")
+        driver = answer(self.recording, "peak", "--track", "cuda:0/driver", "--from", "0s",
+                        "--to", f"{peak['peak_ns'] / 1e9:.9f}s")
         self.assertEqual(sums[0], driver["peak_bytes"])
 
     def test_each_track_has_its_peak(self):
         self.view("v=sites")
         for i, track in enumerate(answer(self.recording, "info")["tracks"]):
-            self.js("const s = document.getElementById('tracks'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))", str(i))
+            self.js("const s = document.getElementById('tracks'); s.value = arguments[0]; "
+                    "s.dispatchEvent(new Event('change'))", str(i))
             self.wait("return window.memprof.page.pane.track?.info.id === arguments[0]", track["id"])
             self.settle()
             self.assertEqual(self.amount()[0], track["peak_bytes"])

@@ -9,14 +9,17 @@ import { COLOURS } from "./draw/colour_by.js";
 // By id, as views/pane.js has them.
 const VIEWS = { flame: 1, sites: 1, steps: 1, growth: 1, segments: 1, summary: 1 };
 
-/** What is one of a few words: its name in the state and in the address, the words, and the one that need not be said. */
+/** What is one of a few words: its name in the state and in the address, the words, and the one that need not be
+ * said. */
 const WORDS = [
-  ["view", "v", VIEWS, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"], ["group", "g", GROUPS, "stack"],
+  ["view", "v", VIEWS, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"],
+    ["group", "g", GROUPS, "stack"],
   ["measure", "m", MEASURES, "bytes"], ["frames", "f", FRAMES, "user"],
 ];
 
 /** What is shown where the address says nothing. */
-export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false, query: "" };
+export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false,
+  query: "" };
 
 export function readAddress(hash, recording) {
   const values = new URLSearchParams(hash.replace(/^#/, ""));
@@ -55,7 +58,8 @@ function whole(text) {
 }
 
 export function writeAddress(state, recording) {
-  const parts = ["track=" + encodeURIComponent(recording.header.tracks[state.track].id).replaceAll("%3A", ":").replaceAll("%2F", "/")];
+  const parts = ["track=" + encodeURIComponent(recording.header.tracks[state.track].id).replaceAll("%3A",
+    ":").replaceAll("%2F", "/")];
   const times = (from, to) => `${Math.round(from * recording.timeUnit)}-${Math.round(to * recording.timeUnit)}`;
   if (state.start > 0 || state.end < recording.duration) parts.push("t=" + times(state.start, state.end));
   if (state.window) parts.push("w=" + times(...state.window));

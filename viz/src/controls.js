@@ -182,7 +182,8 @@ export class Controls {
     const id = this.timeline.pick(x, y);
     if (!this.timeline.inside(x, y)) return;
     this.moment = this.timeline.stateUnder(x);
-    this.store.set({ pinned: id === this.store.state.pinned ? -1 : id, moment: this.moment, window: null, of: "moment" });
+    this.store.set({ pinned: id === this.store.state.pinned ? -1 : id, moment: this.moment, window: null,
+      of: "moment" });
   }
 
   /** A block fills the window with its life; empty ground shows everything. */

@@ -27,7 +27,10 @@ function say(...words) {
 /** Says on the page what went wrong; nobody reads a console. */
 function fail(error) {
   const message = error instanceof Error ? error.message : String(error);
-  say(element("strong", {}, "This page cannot show its recording. "), message);
+  // What browsers throw where an array finds no room.
+  const short = error instanceof RangeError ? " The recording is too large for this browser's memory; memprof report " +
+    "and memprof peak --from --to tell of it without a page." : "";
+  say(element("strong", {}, "This page cannot show its recording. "), message + short);
 }
 
 function drawHead(header) {
@@ -131,7 +134,8 @@ async function start() {
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);
-  store.set({ end: recording.duration, ...(header.view ? { view: header.view } : {}), ...readAddress(location.hash, recording) });
+  store.set({ end: recording.duration, ...(header.view ? { view: header.view } : {}),
+    ...readAddress(location.hash, recording) });
   const page = new Page(recording, store, theme);
   await page.showTrack(store.state.track);
   window.addEventListener("hashchange", () => location.reload());

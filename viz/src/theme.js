@@ -1,5 +1,7 @@
 // Light, dark, or as the system says.
 
+import { byId } from "./dom.js";
+
 const KEY = "memprof-theme";
 
 function remembered() {
@@ -22,13 +24,20 @@ export class Theme {
   apply() {
     const dark = this.chosen ? this.chosen === "dark" : this.system.matches;
     document.documentElement.dataset.theme = dark ? "dark" : "light";
+    const words = this.chosen ? `${this.chosen}; a click changes it` : "as the system; a click changes it";
+    byId("theme").title = `Light or dark: ${words}`;
+    byId("theme").setAttribute("aria-label", `Light or dark: ${words}`);
     this.store.set({ dark });
   }
 
+  /** As the system, the other way, the system's way whatever it becomes, and as the system again. */
   toggle() {
-    this.chosen = this.store.state.dark ? "light" : "dark";
+    const system = this.system.matches ? "dark" : "light";
+    const other = system === "dark" ? "light" : "dark";
+    this.chosen = this.chosen === null ? other : this.chosen === other ? system : null;
     try {
-      localStorage.setItem(KEY, this.chosen);
+      if (this.chosen) localStorage.setItem(KEY, this.chosen);
+      else localStorage.removeItem(KEY);
     } catch {
       // then it holds until the page is closed
     }

@@ -97,7 +97,8 @@ export function trackOf(life, { resized = [], notes = [] } = {}) {
   };
   if (Object.keys(columns).join() !== TRACK_COLUMNS.join()) throw new Error("columns have changed");
   const info = { id: "test", events: life.events.length, blocks: life.blocks.length, base_blocks: life.baseCount };
-  return new Track(info, columns, Float64Array.of(0, ...sizes), { timeUnit: 1, addressShift: 9, duration: life.events.at(-1)?.time ?? 0 });
+  const units = { timeUnit: 1, addressShift: 9, duration: life.events.at(-1)?.time ?? 0 };
+  return new Track(info, columns, Float64Array.of(0, ...sizes), units);
 }
 
 /** Ids live after an event, in order of allocation. */

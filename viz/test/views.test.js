@@ -147,7 +147,8 @@ test("search finds what its words, sizes and addresses say", () => {
   const track = trackOf(life);
   // Site i is a node of its own under node 9; the word is in the frames of sites 2 and 5, or in the root's.
   const stacks = (hits) => ({
-    count: 9, node: Uint32Array.from({ length: 9 }, (_, i) => i + 2), frame: Uint32Array.from({ length: 11 }, (_, i) => i),
+    count: 9, node: Uint32Array.from({ length: 9 }, (_, i) => i + 2),
+      frame: Uint32Array.from({ length: 11 }, (_, i) => i),
     parent: Uint32Array.from({ length: 11 }, (_, i) => i < 2 ? 0 : 1),
     framesWith: () => Uint8Array.from({ length: 10 }, (_, frame) => hits.includes(frame - 1) ? 1 : 0),
   });
@@ -212,7 +213,8 @@ test("a step has the peak, the sums and the rest of its events", () => {
   const life = makeLife(randomFrom(19), { events: 700 });
   const at = [0, 10, 10, 200, 650];
   const track = trackOf(life, { notes: at });
-  const notes = { steps: at.map((_, i) => ({ index: i + 1, time: 0, end: 0, note: i })), stepEvents: () => Uint32Array.from(at) };
+  const notes = { steps: at.map((_, i) => ({ index: i + 1, time: 0, end: 0, note: i })),
+    stepEvents: () => Uint32Array.from(at) };
   stepRows(track, notes).forEach((row, i) => {
     const [from, to] = [at[i], at[i + 1] ?? life.events.length];
     const events = life.events.slice(from, to);
@@ -235,9 +237,11 @@ test("the address map puts blocks into segments and finds the largest hole", () 
   const lower = track([[1000, 100], [5000, 1000], [3000, 10]]);
   const upper = track([[5200, 300], [1000, 40], [5000, 100], [9000, 5], [0, 7]]);
   const map = addressMap(lower, upper, 0);
-  assert.deepEqual(map.map(({ address, bytes, used, largest, blocks }) => [address, bytes, used, largest, blocks.length]),
+  assert.deepEqual(map.map(({ address, bytes, used, largest, blocks }) =>
+    [address, bytes, used, largest, blocks.length]),
     [[1000, 100, 40, 60, 1], [3000, 10, 0, 10, 0], [5000, 1000, 400, 500, 2]]);
-  const header = { tracks: [{ id: "cuda:0/torch" }, { id: "cuda:1/driver", blocks: 4 }, { id: "cuda:0/driver", blocks: 2 }] };
+  const header = { tracks: [{ id: "cuda:0/torch" }, { id: "cuda:1/driver", blocks: 4 },
+    { id: "cuda:0/driver", blocks: 2 }] };
   assert.equal(trackBelow(header, 0), 2);
   assert.equal(trackBelow(header, 2), -1);
 });

@@ -39,7 +39,7 @@ KEYS = {
         "sites[]": ["bytes", "blocks", "share", "stack"],
     },
     "leaks": {
-        "": ["schema", "verdict", "steps", "findings", "outstanding", "suppressed", "coverage"],
+        "": ["schema", "verdict", "reason", "steps", "findings", "outstanding", "suppressed", "coverage"],
         "steps": ["count", "source"],
         "outstanding": ["bytes", "blocks", "sites"],
         "outstanding.sites[]": ["bytes", "blocks", "share", "stack"],
@@ -211,6 +211,8 @@ class Commands(unittest.TestCase):
 
     def test_leaks_are_judged(self):
         self.assertEqual(self.json_of("leaks train.mp --json")["verdict"], "unknown")  # three steps are nothing
+        self.assertIn("too few steps", self.json_of("leaks train.mp --json")["reason"])
+        self.assertIn("no steps", self.json_of("leaks nothing.mp --json")["reason"])
         self.assertEqual(self.run_in("leaks train.mp --fail").returncode, 0)
         long = self.json_of("leaks leaking.mp --json")
         self.assertEqual(long["verdict"], "leak")

@@ -131,10 +131,14 @@ START_TEST(every_spool_tells_that_its_collector_was_killed)
             spools[i] = create(400 + i);
         mp_spool_file_close(&spools[SPOOLS], true); /* of processes that ended before */
         mp_spool_file_close(&spools[SPOOLS + 1], true);
-        for (unsigned i = 0; i < SPOOLS; i++)
-            if (write(ready[1], spools[i].path, 256) != 256) _exit(1);
+        for (unsigned i = 0; i < SPOOLS; i++) {
+            char path[256];
+            snprintf(path, sizeof path, "%s", spools[i].path);
+            if (write(ready[1], path, sizeof path) != sizeof path) _exit(1);
+        }
         pause();
     }
+    close(ready[1]);
     struct mp_spool_file seen[SPOOLS];
     struct mp_error error;
     for (unsigned i = 0; i < SPOOLS; i++) {

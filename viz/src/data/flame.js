@@ -80,7 +80,8 @@ export function flameBoxes(root, least) {
 export function foldedText(stacks, rows, name) {
   const sums = new Map();
   for (const { site, value } of rows) {
-    const line = stacks.stack(site).reverse().map((frame) => name(frame).replace(/[;\n\r]/g, "_")).join(";") || "no stack";
+    const line = stacks.stack(site).reverse().map((frame) => name(frame).replace(/[;\n\r]/g, "_")).join(";") ||
+      "no stack";
     sums.set(line, (sums.get(line) ?? 0) + value);
   }
   return [...sums].map(([line, value]) => `${line} ${value}\n`).join("");

@@ -16,7 +16,8 @@ function periodOf(track, recording) {
   };
 }
 
-/** Sites of the blocks live at `event`: {site, bytes, blocks, births}, in the order of `memprof leaks --sort growth`. */
+/** Sites of the blocks live at `event`: {site, bytes, blocks, births}, in the order of `memprof leaks --sort growth`.
+ * */
 export function growthRows(track, recording, event) {
   const rows = new Map();
   const period = periodOf(track, recording);

@@ -1,6 +1,7 @@
 // The blocks that are live at one moment, with sums that let a walk step over many small ones at once.
 //
-// Ids are in order of allocation. Three levels of bit masks: a bit per block, per 32 blocks and per 1024 blocks; and the
+// Ids are in order of allocation. Three levels of bit masks: a bit per block, per 32 blocks and per 1024 blocks; and
+// the
 // bytes of every 32 and of every 1024 blocks. All arithmetic is on whole numbers below 2^53, so it is exact.
 
 export class LiveSet {

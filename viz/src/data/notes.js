@@ -1,4 +1,5 @@
-// Events that are not about a block: steps, regions, marks, out-of-memory, reserved bytes. Times are in the page's unit.
+// Events that are not about a block: steps, regions, marks, out-of-memory, reserved bytes. Times are in the page's
+// unit.
 
 import { upperBound } from "./track.js";
 import { readNumbers, readUint32s } from "./varint.js";

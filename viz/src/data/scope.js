@@ -24,7 +24,8 @@ export const SCOPES = {
 /** The scope that a state asks for, or the peak where it lacks what it needs. */
 export function scopeName(state) {
   const needs = SCOPES[state.of]?.needs;
-  if (!SCOPES[state.of] || (needs === "moment" && state.moment < -1) || (needs === "window" && !state.window)) return "peak";
+  if (!SCOPES[state.of] || (needs === "moment" && state.moment < -1) ||
+    (needs === "window" && !state.window)) return "peak";
   return state.of;
 }
 

@@ -1,6 +1,7 @@
 // What each step did to a track, as `memprof steps` counts it.
 
-/** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes}[]} first..last: its events */
+/** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes}[]} first..last: its
+ * events */
 export function stepRows(track, notes) {
   const at = notes.stepEvents(track);
   const prefix = (event) => track.totalAt(event);

@@ -6,7 +6,8 @@ import { formatBytes, formatDuration } from "../format.js";
 import { siteColour } from "./palette.js";
 
 // From low to high, dark to light and with rising red: told apart without colour vision, too (after "viridis").
-const SCALE = [[68, 57, 131], [59, 82, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50],
+const SCALE = [[68, 57, 131], [59, 82, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99],
+  [170, 220, 50],
   [236, 210, 40]];
 
 function scaled(count) {
@@ -51,7 +52,8 @@ export const COLOURS = {
   site: {
     name: "site",
     make: (track, { stacks }, dark) => ({
-      of: track.blocks.site, colours: Array.from({ length: track.siteCount }, (_, site) => siteColour(stacks.hash(site), dark)),
+      of: track.blocks.site, colours: Array.from({ length: track.siteCount },
+        (_, site) => siteColour(stacks.hash(site), dark)),
     }),
   },
   size: {

@@ -94,7 +94,8 @@ export class Overlay {
         lineFrom = x + 2;
       }
       // Where steps are too narrow for their numbers, every tenth has one.
-      if (x + 4 > textFrom && (room > 20 || step.index % 10 === 0)) textFrom = this.drawStepName(context, step, x, room);
+      if (x + 4 > textFrom && (room > 20 || step.index % 10 === 0)) textFrom = this.drawStepName(context, step, x,
+        room);
     }
   }
 

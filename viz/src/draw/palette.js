@@ -1,5 +1,6 @@
 // Colours of sites: from Paul Tol's "muted" scheme and Okabe-Ito's, which stay apart for colour-blind
-// eyes; a site takes the one that its hash names, with one of three lightnesses, so that it looks the same in every run.
+// eyes; a site takes the one that its hash names, with one of three lightnesses, so that it looks the same in every
+// run.
 
 const HUES = [
   [86, 74, 160], [136, 204, 238], [68, 170, 153], [17, 119, 51], [153, 153, 51], [221, 204, 119],

@@ -48,22 +48,21 @@ export class BlockPanel {
       this.isMost = this.heaviest === rows[0];
     }
     const site = chosen >= 0 ? chosen : this.heaviest?.site;
-    const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here. " +
-      "Wheel or W/S zooms, drag or A/D moves, Shift + drag selects a window of time, F shows everything, P goes to the " +
-      "peak, ? lists all keys.");
+    const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here.");
     if (site === undefined) return [hint];
     const description = this.recording.stacks.describe(site);
     const { bytes, blocks } = siteTotals(this.track, site);
+    const { heaviest, track } = this;
     const words = chosen >= 0 ? `${formatCounted(blocks, "block")}, ${formatBytes(bytes)} in all`
-      : `${formatBytes(this.heaviest.bytes)} of ${formatBytes(this.track.peak.bytes)} in ${formatCounted(this.heaviest.blocks, "block")}`;
+      : `${formatBytes(heaviest.bytes)} of ${formatBytes(track.peak.bytes)} in ${formatCounted(heaviest.blocks, "block")}`;
+    const most = this.isMost ? "Holds most at the peak" : "Holds most at the peak, of what has a stack";
     return [
-      element("div", { class: "soft" }, chosen >= 0 ? "This site's blocks alone; Esc shows all" : this.isMost ? "Holds most at the peak" :
-        "Holds most at the peak, of what has a stack"),
+      element("div", { class: "soft" }, chosen >= 0 ? "This site's blocks alone; Esc shows all" : most),
       element("div", { class: "block-site headline" }, element("strong", {}, description.name), " ",
         element("span", { class: "place" }, description.place)),
       element("div", {}, words),
+      chosen >= 0 ? "" : hint,
       ...this.stackParts(site, []),
-      ...(chosen >= 0 ? [] : [element("h3", {}, "The others"), hint]),
     ];
   }
 
@@ -71,15 +70,18 @@ export class BlockPanel {
     const { track, recording } = this;
     const site = track.blocks.site[id];
     const description = recording.stacks.describe(site);
-    const same = element("button", { type: "button", "aria-pressed": String(this.store.state.site === site), onclick: () => {
+    const same = element("button", { type: "button", "aria-pressed": String(this.store.state.site === site),
+      onclick: () => {
       this.store.set({ site: this.store.state.site === site ? -1 : site });
     } }, "Show its site");
     const walk = (text, title, step) => element("button", { type: "button", title, "aria-label": title,
       onclick: () => this.controls.sameSite(step) }, text);
-    const walks = pinned ? [walk("‹", "The block of this site before (,)", -1), walk("›", "The next block of this site (.)", 1)] : [];
+    const walks = pinned ? [walk("‹", "The block of this site before (,)", -1),
+      walk("›", "The next block of this site (.)", 1)] : [];
     return [
       element("div", { class: "block-head" },
-        element("strong", { class: "block-bytes" }, track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
+        element("strong", { class: "block-bytes" },
+          track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
         element("span", { class: "soft" }, pinned ? "pinned; Esc lets go" : "")),
       element("div", { class: "block-site" }, description.name, " ",
         element("span", { class: "soft" }, description.place)),
@@ -95,7 +97,8 @@ export class BlockPanel {
       copy.textContent = await copyText(stackText(stack)) ? "Copied" : "Could not copy";
       setTimeout(() => { copy.textContent = "Copy stack"; }, 1500);
     } }, "Copy stack");
-    return [element("div", { class: "buttons" }, copy, ...buttons), element("h3", {}, "Stack, innermost first"), this.stackList(stack)];
+    return [element("div", { class: "buttons" }, copy, ...buttons), element("h3", {}, "Stack, innermost first"),
+      this.stackList(stack)];
   }
 
   facts(id, site) {
@@ -144,7 +147,8 @@ export class BlockPanel {
 
   siteText(site) {
     const { blocks, bytes } = siteTotals(this.track, site);
-    return blocks === 1 ? "this block alone" : `${formatCounted(blocks, "block")} like it, ${formatBytes(bytes)} in all`;
+    return blocks === 1 ? "this block alone" :
+      `${formatCounted(blocks, "block")} like it, ${formatBytes(bytes)} in all`;
   }
 
   /** Python frames stand out; runs of native frames fold away where there are Python frames. */

@@ -21,7 +21,8 @@ export class FlameView {
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
     const choose = (key, values, title) => {
-      const select = element("select", { title, "aria-label": title, onchange: () => store.set({ [key]: select.value }) },
+      const select = element("select",
+        { title, "aria-label": title, onchange: () => store.set({ [key]: select.value }) },
         ...Object.entries(values).map(([value, { name }]) => option(value, name)));
       return select;
     };
@@ -82,7 +83,8 @@ export class FlameView {
     this.chart.style.height = depth * LINE + "px";
     this.chart.replaceChildren(
       ...above.map((node, i) => this.boxOf(node, 0, 1, i, true)),
-      ...boxes.map(({ node, left, width: share, depth: at }) => this.boxOf(node, left, share, at + above.length, false)));
+      ...boxes.map(({ node, left, width: share, depth: at }) =>
+        this.boxOf(node, left, share, at + above.length, false)));
     this.placed = [...this.chart.children];
     const focused = shown !== undefined && this.placed.find((one) => one.dataset.path === shown);
     (focused || this.placed[0])?.setAttribute("tabindex", "0");
@@ -101,16 +103,18 @@ export class FlameView {
     const path = this.pathOf(node);
     const name = node.frame ? frameName(node.frame) : "all";
     const place = node.frame ? framePlace(node.frame) : "";
+    const itself = node.own && node.children.size ? `, ${this.amount(node.own)} in itself` : "";
     const words = `${name}${place ? " " + place : ""}: ${this.amount(node.value)}, ` +
-      `${formatShare(node.value, this.tree.value)} of all${node.own && node.children.size ? `, ${this.amount(node.own)} in itself` : ""}`;
+      `${formatShare(node.value, this.tree.value)} of all${itself}`;
     const kind = !node.frame ? "root" : node.frame.user ? "user" : node.frame.python ? "python" : "native";
+    const classes = ["call", kind, outer && "outer", width * this.width < 16 && "narrow", !this.matches(node) && "dim"];
     const box = element("button", {
-      type: "button", class: `call ${kind}${outer ? " outer" : ""}${width * this.width < 16 ? " narrow" : ""}${this.matches(node) ? "" : " dim"}`, title: words,
+      type: "button", class: classes.filter(Boolean).join(" "), title: words,
       "aria-label": words, "data-path": path.join("\n\n"), tabindex: "-1",
       onclick: () => this.choose(node, path),
     }, element("span", {}, name), place ? " " : "", place ? element("span", { class: "place" }, place) : "");
     if (node.frame) {
-      const colour = siteColour(hashName(node.frame.file || node.frame.module || name), this.store.state.dark);
+      const colour = siteColour(hashName(name + node.frame.file + node.frame.module), this.store.state.dark);
       box.style.background = css(colour);
       box.style.color = css(textOn(colour));
     }
@@ -160,8 +164,10 @@ export class FlameView {
     const rows = sumBy(this.track, this.of, (id) => this.track.blocks.site[id]);
     return {
       columns: ["bytes", "blocks", "byte seconds", "stack, innermost first"],
-      rows: rows.sort((a, b) => b.bytes - a.bytes).map((row) => [row.bytes, row.blocks, row.time * this.recording.timeUnit / 1e9,
-        this.recording.stacks.stack(row.key).map((frame) => `${frameName(frame)} ${framePlace(frame)}`.trim()).join(" < ")]),
+      rows: rows.sort((a, b) => b.bytes - a.bytes).map((row) =>
+        [row.bytes, row.blocks, row.time * this.recording.timeUnit / 1e9,
+        this.recording.stacks.stack(row.key).map((frame) =>
+          `${frameName(frame)} ${framePlace(frame)}`.trim()).join(" < ")]),
     };
   }
 }

@@ -23,15 +23,19 @@ export class GrowthView {
     this.table = new Table(this.rest, {
       label: "Growth", sort: "",
       columns: [
-        { key: "births", title: "born in", number: true, value: (row) => row.births, cell: (row) => [formatCount(row.births)],
+        { key: "births", title: "born in", number: true, value: (row) => row.births,
+          cell: (row) => [formatCount(row.births)],
           about: recording.notes.steps.length ? "distinct steps in which these blocks were allocated"
             : "distinct parts, of 64 equal ones, of the recording in which these blocks were allocated" },
-        { key: "bytes", title: "bytes", number: true, value: (row) => row.bytes, cell: (row) => [formatBytes(row.bytes)] },
-        { key: "blocks", title: "blocks", number: true, value: (row) => row.blocks, cell: (row) => [formatCount(row.blocks)] },
+        { key: "bytes", title: "bytes", number: true, value: (row) => row.bytes,
+          cell: (row) => [formatBytes(row.bytes)] },
+        { key: "blocks", title: "blocks", number: true, value: (row) => row.blocks,
+          cell: (row) => [formatCount(row.blocks)] },
         { key: "chart", title: "live bytes over time", value: (row) => row.bytes, cell: (row) => [this.chart(row)] },
         { key: "end", title: "at the end", number: true, value: (row) => this.endOf(row),
           cell: (row) => [row.order < CURVES ? formatBytes(this.endOf(row)) : ""] },
-        { key: "site", title: "site", value: (row) => recording.stacks.describe(row.site).name, cell: (row) => this.siteCell(row) },
+        { key: "site", title: "site", value: (row) => recording.stacks.describe(row.site).name,
+          cell: (row) => this.siteCell(row) },
       ],
       choose: (row) => store.set({ site: store.state.site === row.site ? -1 : row.site }),
       chosen: (row) => store.state.site === row.site,
@@ -52,7 +56,8 @@ export class GrowthView {
       this.drawFindings();
       this.made = growthRows(this.track, this.recording, this.track.info.growth_events - 1);
       this.made.forEach((row, i) => { row.order = i; });
-      this.curves = liveCurves(this.track, this.made.slice(0, CURVES).map((row) => row.site), POINTS, this.recording.duration);
+      this.curves = liveCurves(this.track, this.made.slice(0, CURVES).map((row) => row.site), POINTS,
+        this.recording.duration);
       this.table.set([...this.made]);
     } else {
       this.table.draw(true);
@@ -63,7 +68,8 @@ export class GrowthView {
   drawFindings() {
     const { verdict, reason, findings } = this.recording.header.leaks;
     const words = { clean: "Clean: no site keeps growing", leak: "", unknown: `Not known: ${reason}` }[verdict] ?? "";
-    this.findings.replaceChildren(...(words ? [element("p", {}, words)] : []), ...findings.map((one) => this.finding(one)));
+    this.findings.replaceChildren(...(words ? [element("p", {}, words)] : []),
+      ...findings.map((one) => this.finding(one)));
   }
 
   finding({ track, site, class: kind, advice, leak, certain, bytes, blocks, bytes_per_step: perStep, first_step: first,
@@ -74,8 +80,10 @@ export class GrowthView {
     const verdict = leak ? (certain ? "certain leak" : "probable leak") : "no leak";
     return element("div", { class: leak ? "finding leak" : "finding" },
       element("strong", {}, `+${formatBytes(perStep)} a step`), ` since step ${first}, ${formatBytes(bytes)} in ` +
-        `${formatCounted(blocks, "block")} now` + (eta === null ? "" : `; out of memory in about ${formatCount(eta)} steps`) + "  ",
-      element("button", { type: "button", class: "link inline", disabled: !here, onclick: () => this.store.set({ site }) },
+        `${formatCounted(blocks, "block")} now` +
+          (eta === null ? "" : `; out of memory in about ${formatCount(eta)} steps`) + "  ",
+      element("button", { type: "button", class: "link inline", disabled: !here,
+        onclick: () => this.store.set({ site }) },
         `${name} ${place}`), here ? "" : ` on ${header.tracks[track].id}`,
       element("div", { class: "soft" }, `${verdict}, ${kind.replaceAll("_", " ")}: ${advice}`));
   }
@@ -85,7 +93,8 @@ export class GrowthView {
     const { name, place } = stacks.describe(row.site);
     const swatch = element("span", { class: "swatch" });
     swatch.style.background = css(siteColour(stacks.hash(row.site), this.store.state.dark));
-    return [swatch, this.table.button(row, name, "Show this site's blocks only"), " ", element("span", { class: "place" }, place)];
+    return [swatch, this.table.button(row, name, "Show this site's blocks only"), " ",
+      element("span", { class: "place" }, place)];
   }
 
   chart(row) {
@@ -94,7 +103,8 @@ export class GrowthView {
     const most = Math.max(...curve, 1);
     const points = [...curve].map((bytes, i) => `${i * 2},${20 - bytes / most * 19}`).join(" ");
     const chart = byId("spark").content.firstElementChild.cloneNode(true);
-    chart.setAttribute("aria-label", `from ${formatBytes(curve[0])} to ${formatBytes(curve.at(-1))}, at most ${formatBytes(most)}`);
+    chart.setAttribute("aria-label",
+      `from ${formatBytes(curve[0])} to ${formatBytes(curve.at(-1))}, at most ${formatBytes(most)}`);
     chart.children[0].setAttribute("points", `0,21 ${points} 238,21`);
     chart.children[1].setAttribute("points", points);
     return chart;
@@ -106,7 +116,8 @@ export class GrowthView {
     const at = track.info.growth_events ? track.time[track.info.growth_events - 1] : 0;
     const bytes = this.made.reduce((sum, row) => sum + row.bytes, 0);
     const blocks = this.made.reduce((sum, row) => sum + row.blocks, 0);
-    return `${formatBytes(bytes)} in ${formatCounted(blocks, "block")} held at ${formatDuration(at * recording.timeUnit)}, ` +
+    const moment = formatDuration(at * recording.timeUnit);
+    return `${formatBytes(bytes)} in ${formatCounted(blocks, "block")} held at ${moment}, ` +
       `when blocks of most ages were live; ${formatBytes(track.end.bytes)} outstanding at the end`;
   }
 

@@ -66,7 +66,8 @@ export class Pane {
   drawTabs() {
     const shown = this.view().constructor;
     this.tabs.replaceChildren(...VIEWS.map((View, i) => element("button", {
-      type: "button", role: "tab", id: "tab-" + View.id, "aria-selected": String(View === shown), "aria-controls": "view",
+      type: "button", role: "tab", id: "tab-" + View.id, "aria-selected": String(View === shown),
+        "aria-controls": "view",
       tabindex: View === shown ? "0" : "-1", disabled: !this.fits(View),
       title: this.fits(View) ? `${View.about} (${i + 1})` : View.absent,
       onclick: () => this.choose(i),

@@ -81,7 +81,8 @@ export class SegmentsView {
       context.fillStyle = ink.soft;
       context.fillText(`0x${segment.address.toString(16)}`, 4, y + ROW / 2);
       context.textAlign = "right";
-      context.fillText(`${formatShare(segment.used, segment.bytes)} of ${formatBytes(segment.bytes)}`, LEFT - 10, y + ROW / 2);
+      context.fillText(`${formatShare(segment.used, segment.bytes)} of ${formatBytes(segment.bytes)}`, LEFT - 10,
+        y + ROW / 2);
       context.textAlign = "left";
       context.fillStyle = ink.line;
       context.fillRect(LEFT, y + 2, Math.max(segment.bytes * scale, 1), ROW - 4);
@@ -102,7 +103,8 @@ export class SegmentsView {
     });
     this.canvas.setAttribute("aria-label", this.caption());
     if (!this.pointed) {
-      this.tip.textContent = "One line per segment, in order of address; grey is free. Point at a block to see whose it is.";
+      this.tip.textContent = "One line per segment, in order of address; grey is free. " +
+        "Point at a block to see whose it is.";
     }
   }
 
@@ -123,7 +125,8 @@ export class SegmentsView {
     this.store.set({ hover: block ? block.id : -1 });
     const whose = block ? this.recording.stacks.describe(this.track.blocks.site[block.id]) : null;
     this.tip.textContent = `Segment 0x${segment.address.toString(16)}: ${formatBytes(segment.bytes)}, ` +
-      `${formatCounted(segment.blocks.length, "block")} of ${formatBytes(segment.used)}, largest hole ${formatBytes(segment.largest)}. ` +
+      `${formatCounted(segment.blocks.length, "block")} of ${formatBytes(segment.used)}, ` +
+      `largest hole ${formatBytes(segment.largest)}. ` +
       (block ? `Here: ${formatBytes(block.bytes)} of ${whose.name} ${whose.place}` : "Here: free");
   }
 
@@ -135,8 +138,8 @@ export class SegmentsView {
     const largest = this.map.reduce((most, segment) => Math.max(most, segment.largest), 0);
     const rest = this.map.length > MOST ? `; ${formatCounted(this.map.length - MOST, "segment")} are not drawn` : "";
     return `${formatCounted(this.map.length, "segment")} of ${formatBytes(bytes)} at ` +
-      `${formatDuration(this.time * this.recording.timeUnit)}: ${formatBytes(used)} in blocks, ${formatBytes(bytes - used)} free, ` +
-      `largest hole ${formatBytes(largest)}${rest}`;
+      `${formatDuration(this.time * this.recording.timeUnit)}: ${formatBytes(used)} in blocks, ` +
+      `${formatBytes(bytes - used)} free, largest hole ${formatBytes(largest)}${rest}`;
   }
 
   values() {

@@ -17,7 +17,8 @@ export class SitesView {
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
     this.group = element("select", { id: "group", title: "What one row is", onchange: () =>
-      store.set({ group: this.group.value }) }, ...groupsFor(recording).map((name) => option(name, "by " + GROUPS[name].name)));
+      store.set({ group: this.group.value }) },
+        ...groupsFor(recording).map((name) => option(name, "by " + GROUPS[name].name)));
     this.table = new Table(box, {
       label: "Sites", sort: "bytes", columns: this.columns(),
       choose: (row) => {
@@ -30,12 +31,16 @@ export class SitesView {
 
   columns() {
     return [
-      { key: "bytes", title: "bytes", number: true, value: (row) => row.bytes, cell: (row) => [this.bar(row), formatBytes(row.bytes)] },
-      { key: "share", title: "share", number: true, about: "of all bytes in this table", value: (row) => row.bytes / (this.bytes || 1),
+      { key: "bytes", title: "bytes", number: true, value: (row) => row.bytes,
+        cell: (row) => [this.bar(row), formatBytes(row.bytes)] },
+      { key: "share", title: "share", number: true, about: "of all bytes in this table",
+        value: (row) => row.bytes / (this.bytes || 1),
         cell: (row) => [formatShare(row.bytes, this.bytes)] },
-      { key: "blocks", title: "blocks", number: true, value: (row) => row.blocks, cell: (row) => [formatCount(row.blocks)] },
+      { key: "blocks", title: "blocks", number: true, value: (row) => row.blocks,
+        cell: (row) => [formatCount(row.blocks)] },
       { key: "time", title: "bytes × time", number: true, about: "each block's bytes times how long it lives",
-        value: (row) => row.time * this.recording.timeUnit / 1e9, cell: (row) => [formatByteTime(row.time * this.recording.timeUnit)] },
+        value: (row) => row.time * this.recording.timeUnit / 1e9,
+          cell: (row) => [formatByteTime(row.time * this.recording.timeUnit)] },
       { key: "site", title: "site", value: (row) => this.nameOf(row), cell: (row) => this.siteCell(row) },
     ];
   }

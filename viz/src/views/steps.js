@@ -24,7 +24,8 @@ export class StepsView {
     this.rest = element("div", { class: "under" });
     box.append(this.canvas, this.rest);
     const bytes = (key, title, about) => ({ key, title, about, number: true, value: (row) => row[key],
-      cell: (row) => [(key === "kept" && row[key] > 0 ? "+" : row[key] < 0 ? "−" : "") + formatBytes(Math.abs(row[key]))] });
+      cell: (row) => [(key === "kept" && row[key] > 0 ? "+" : row[key] < 0 ? "−" : "") +
+        formatBytes(Math.abs(row[key]))] });
     this.table = new Table(this.rest, {
       label: "Steps", sort: "",
       columns: [

@@ -44,7 +44,8 @@ export class SummaryView {
       .sort((a, b) => b.bytes - a.bytes);
     const line = (row) => {
       const { name, place, inside } = recording.stacks.describe(row.key);
-      return element("li", {}, this.link(`${name} ${place}`, () => this.store.set({ site: row.key, view: "sites", of: "peak" })),
+      return element("li", {}, this.link(`${name} ${place}`,
+        () => this.store.set({ site: row.key, view: "sites", of: "peak" })),
         ` ${formatBytes(row.bytes)}, ${formatShare(row.bytes, track.peak.bytes)}, ${formatCounted(row.blocks, "block")}`,
         inside ? element("span", { class: "soft inside" }, inside) : "");
     };
@@ -70,14 +71,16 @@ export class SummaryView {
   }
 
   tracks() {
-    return [element("table", {}, element("thead", {}, element("tr", {}, ...["track", "peak", "at the end", "reserved, peak",
+    return [element("table", {}, element("thead", {},
+      element("tr", {}, ...["track", "peak", "at the end", "reserved, peak",
       "capacity", "blocks", "events"].map((name) => element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...this.recording.header.tracks.map((info, i) => element("tr", {},
       element("td", {}, this.link(info.id, () => this.changeTrack(i))),
       ...[formatBytes(info.peak_bytes), formatBytes(info.end_bytes), info.reserved_peak_bytes, info.capacity_bytes]
         .map((value) => element("td", { class: "number" }, typeof value === "string" ? value :
           value === null ? "not known" : formatBytes(value))),
-      element("td", { class: "number" }, formatCount(info.blocks)), element("td", { class: "number" }, formatCount(info.events))))))];
+      element("td", { class: "number" }, formatCount(info.blocks)),
+        element("td", { class: "number" }, formatCount(info.events))))))];
   }
 
   process() {
@@ -101,8 +104,10 @@ export class SummaryView {
       unknown ? `${formatCounted(unknown, "block")} have no known size; they count as 0 bytes.` : "",
       coverage.truncated_stacks ? `${formatCount(coverage.truncated_stacks)} stacks are cut.` : "",
       coverage.lost_file_bytes ? `${formatBytes(coverage.lost_file_bytes)} of the file are lost.` : "",
-      coverage.unattributed_bytes ? `${formatBytes(coverage.unattributed_bytes)} in use on the device are not accounted for.` : "",
-      coverage.sources.length ? `Listened to: ${coverage.sources.map((source) => source.name ?? source).join(", ")}.` : "",
+      coverage.unattributed_bytes
+        ? `${formatBytes(coverage.unattributed_bytes)} in use on the device are not accounted for.` : "",
+      coverage.sources.length ? `Listened to: ${coverage.sources.map((source) => source.name ?? source).join(", ")}.` :
+        "",
       ...coverage.notes,
     ].filter(Boolean);
     return [element("ul", {}, ...facts.map((fact) => element("li", {}, fact)))];

@@ -7,14 +7,16 @@ const SPARE = 8; // rows above and below
 
 /**
  * @typedef {object} Column
- * @property {string} key @property {string} title "" where it cannot be sorted by @property {boolean} [number] @property {string} [about]
+ * @property {string} key @property {string} title "" where it cannot be sorted by @property {boolean} [number]
+ * @property {string} [about]
  * @property {function(object): (number|string)} value what it sorts by, and CSV holds
  * @property {function(object): (Node|string)[]} cell
  */
 export class Table {
   /**
    * @param {HTMLElement} box scrolls
-   * @param {{columns: Column[], label: string, sort: string, choose: function(object): void, chosen: function(object): boolean}} how
+   * @param {{columns: Column[], label: string, sort: string, choose: function(object): void, chosen:
+   * function(object): boolean}} how
    */
   constructor(box, how) {
     Object.assign(this, { box, rows: [], ...how });
@@ -34,7 +36,8 @@ export class Table {
       return element("th", {
         scope: "col", class: column.number ? "number" : null, title: column.about,
         "aria-sort": !column.title ? null : sorted ? (this.down ? "descending" : "ascending") : "none",
-      }, column.title && element("button", { type: "button", "data-key": column.key, onclick: () => this.sortBy(column.key) },
+      }, column.title && element("button",
+        { type: "button", "data-key": column.key, onclick: () => this.sortBy(column.key) },
         column.title));
     }));
   }
@@ -70,7 +73,8 @@ export class Table {
     const focused = this.body.contains(document.activeElement) ?
       Number(document.activeElement.closest("tr").dataset.index) : -1;
     [this.first, this.last] = [first, last];
-    this.body.replaceChildren(this.space(first), ...this.rows.slice(first, last).map((row, i) => this.row(row, first + i)),
+    this.body.replaceChildren(this.space(first),
+      ...this.rows.slice(first, last).map((row, i) => this.row(row, first + i)),
       this.space(this.rows.length - last));
     if (focused >= 0) this.body.querySelector(`tr[data-index="${focused}"] button`)?.focus({ preventScroll: true });
   }

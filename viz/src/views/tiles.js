@@ -33,7 +33,7 @@ export function drawTiles(recording, track, { store, goToPeak, goToEnd }) {
     tile("at the end", formatBytes(track.end.bytes), `${formatCounted(track.end.blocks, "block")}`, goToEnd),
     reserved === null ? null : tile("reserved, peak", formatBytes(reserved),
       `${formatBytes(Math.max(reserved - peak.bytes, 0))} over`),
-    tile("leaks", header.leaks.verdict === "unknown" ? "not known" : String(header.leaks.count), "",
+    header.leaks.verdict === "unknown" ? null : tile("leaks", String(header.leaks.count), "",
       () => store.set({ view: "growth" }), header.leaks.count > 0),
     tile("duration", formatDuration(header.duration_ns), header.exit),
     tile("blocks", formatCount(info.blocks), `${formatCounted(info.events, "event")}`),

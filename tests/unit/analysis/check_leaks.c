@@ -1,0 +1,187 @@
+#include <math.h>
+#include <string.h>
+
+#include "analysis/leak_rule.h"
+#include "analysis/steps_infer.h"
+#include "analysis/suppress.h"
+#include "analysis/trend.h"
+#include "base/vec.h"
+#include "unit/model/scene.h"
+#include "unit/suite.h"
+
+#define FOR_EVER UINT32_MAX
+
+struct lives {
+    struct mp_leak_life *at;
+    size_t count, room;
+};
+
+static void live(struct lives *lives, uint32_t birth, uint32_t death)
+{
+    struct mp_leak_life life = {birth, death, 1000};
+    ck_assert(mp_vec_push(lives, life));
+}
+
+static struct mp_leak_evidence judge(struct lives *lives, uint32_t last)
+{
+    struct mp_leak_evidence evidence;
+    ck_assert(mp_leak_judge(lives->at, lives->count, last, &evidence));
+    mp_vec_free(lives);
+    return evidence;
+}
+
+START_TEST(one_block_a_step_leaks)
+{
+    for (uint32_t births = 1; births < 100; births++) {
+        struct lives lives = {0};
+        for (uint32_t step = 0; step < births; step++)
+            live(&lives, 10 + step, FOR_EVER);
+        struct mp_leak_evidence evidence = judge(&lives, 10 + births);
+        ck_assert_int_eq(evidence.growth == MP_GROWTH_LEAK, births >= MP_LEAK_BIRTHS);
+        ck_assert_uint_eq(evidence.births, births);
+        ck_assert_uint_eq(evidence.first, 10);
+        ck_assert_uint_eq(evidence.blocks, births);
+        if (births > 1) ck_assert_double_eq(evidence.bytes_per_step, 1000);
+    }
+}
+END_TEST
+
+/* The rate is what comes from the first birth to the last, whatever else the place holds for a step or two. */
+START_TEST(rate_of_a_rarer_leak_among_others)
+{
+    struct lives lives = {0};
+    for (uint32_t step = 0; step < 140; step++) {
+        if (step % 7 == 0) live(&lives, step, FOR_EVER);
+        live(&lives, step, step + 1);
+        live(&lives, step, step + 2);
+    }
+    struct mp_leak_evidence evidence = judge(&lives, 140);
+    ck_assert_int_eq(evidence.growth, MP_GROWTH_LEAK);
+    ck_assert_double_eq_tol(evidence.bytes_per_step, 1000.0 / 7, 1e-9);
+    ck_assert_uint_eq(evidence.births, 20);
+}
+END_TEST
+
+START_TEST(bounded_things_do_not_leak)
+{
+    struct lives ring = {0}, filled = {0}, once = {0}, sawtooth = {0}, few = {0}, stopped = {0};
+    for (uint32_t step = 0; step < 200; step++) {
+        live(&ring, step, step + 60);
+        if (step < 50) live(&filled, step, FOR_EVER);
+        live(&sawtooth, step, step / 40 * 40 + 40);
+        if (step % 40 == 10) live(&few, step, FOR_EVER);
+        if (step % 10 == 0 && step < 100) live(&stopped, step, FOR_EVER);
+    }
+    live(&once, 90, FOR_EVER);
+    live(&once, 90, FOR_EVER);
+    ck_assert_int_eq(judge(&ring, 199).growth, MP_GROWTH_NONE);
+    ck_assert_int_eq(judge(&filled, 199).growth, MP_GROWTH_NONE);
+    ck_assert_int_eq(judge(&sawtooth, 199).growth, MP_GROWTH_NONE);
+    ck_assert_int_eq(judge(&stopped, 199).growth, MP_GROWTH_NONE);
+    ck_assert_int_eq(judge(&once, 199).growth, MP_GROWTH_ONCE);
+    ck_assert_int_eq(judge(&few, 199).growth, MP_GROWTH_FEW);
+    struct lives nothing = {0};
+    ck_assert_int_eq(judge(&nothing, 199).growth, MP_GROWTH_NONE);
+}
+END_TEST
+
+START_TEST(a_sawtooth_that_climbs_leaks)
+{
+    struct lives lives = {0};
+    uint32_t first = 0;
+    for (uint32_t size = 10; size <= 80; first += size, size *= 2)
+        for (uint32_t step = first; step < first + size; step++)
+            live(&lives, step, size < 80 ? first + size : FOR_EVER);
+    struct mp_leak_evidence evidence = judge(&lives, first);
+    ck_assert_int_eq(evidence.growth, MP_GROWTH_LEAK);
+    ck_assert(evidence.sawtooth);
+}
+END_TEST
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return *state;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Mann-Kendall without the correction for ties, which the series does not have, and the median slope. */
+START_TEST(trend_equals_its_definition)
+{
+    uint64_t state = 12345;
+    for (int round = 0; round < 50; round++) {
+        uint32_t at[40], count = 8 + (uint32_t)(next_random(&state) % 32), pairs = 0;
+        double slopes[800], rises = 0;
+        for (uint32_t i = 0; i < count; i++)
+            at[i] = (uint32_t)(next_random(&state) % 100000 + i * (uint32_t)round * 100) * 64 + i;
+        for (uint32_t i = 0; i < count; i++) {
+            for (uint32_t k = i + 1; k < count; k++) {
+                rises += at[k] > at[i] ? 1 : -1;
+                slopes[pairs++] = ((double)at[k] - at[i]) / (k - i);
+            }
+        }
+        qsort(slopes, pairs, sizeof *slopes, ascending);
+        double n = count, spread = n * (n - 1) * (2 * n + 5) / 18;
+        struct mp_trend trend;
+        ck_assert(mp_trend_find(at, count, &trend));
+        double z = rises > 0 ? (rises - 1) / sqrt(spread) : rises < 0 ? (rises + 1) / sqrt(spread) : 0;
+        ck_assert_double_eq_tol(trend.z, z, 1e-9);
+        ck_assert_double_eq_tol(trend.slope, slopes[pairs / 2], 1e-9);
+    }
+    static const uint32_t flat[20];
+    struct mp_trend trend;
+    ck_assert(mp_trend_find(flat, 20, &trend));
+    ck_assert_double_eq(trend.z, 0);
+    ck_assert_double_eq(trend.slope, 0);
+}
+END_TEST
+
+START_TEST(suppressions_match_as_lsan_does)
+{
+    static const struct {
+        const char *pattern;
+        bool matches; /* a stack of functions "f" and "g" in file "gpu" */
+    } cases[] = {{"leak:gpu", true},  {"leak:^gpu$", true}, {"leak:^pu", false},
+                 {"leak:gp$", false}, {"leak:g*u", true},   {"leak:g**u$", true},
+                 {"leak:*", true},    {"leak:G", false},    {"leak:gpux", false}};
+    struct scene scene;
+    scene_make(&scene, 5, 50);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_suppressions suppressions = {0};
+        ck_assert(!mp_suppressions_parse(cases[i].pattern, "s", &suppressions, NULL));
+        ck_assert_int_eq(mp_suppressions_find(&suppressions, scene.model, 5) != NULL, cases[i].matches);
+        mp_suppressions_free(&suppressions);
+    }
+    struct mp_suppressions suppressions = {0};
+    ck_assert(!mp_suppressions_parse("# no\n\n  leak:a \r\nleak:b", "s", &suppressions, NULL));
+    ck_assert_uint_eq(suppressions.at.count, 2);
+    ck_assert_str_eq(suppressions.at.at[0].pattern, "a");
+    ck_assert_int_eq(mp_suppressions_parse("leak:", "s", &suppressions, NULL), MP_INVALID);
+    mp_suppressions_free(&suppressions);
+    scene_free(&scene);
+}
+END_TEST
+
+START_TEST(marks_come_before_inference)
+{
+    struct scene scene;
+    struct mp_steps marked = {0}, steps = {0};
+    scene_make(&scene, 3, 300);
+    ck_assert(mp_steps_find(scene.model, &marked) && mp_steps_find_or_infer(scene.model, &steps));
+    ck_assert_uint_gt(marked.count, 0);
+    ck_assert_uint_eq(steps.count, marked.count);
+    ck_assert_str_eq(mp_steps_source(&steps), "api");
+    mp_steps_free(&marked);
+    mp_steps_free(&steps);
+    scene_free(&scene);
+}
+END_TEST
+
+MP_SUITE("leaks", one_block_a_step_leaks, rate_of_a_rarer_leak_among_others, bounded_things_do_not_leak,
+         a_sawtooth_that_climbs_leaks, trend_equals_its_definition, suppressions_match_as_lsan_does,
+         marks_come_before_inference)
