@@ -150,19 +150,6 @@ static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields
     return mp_vec_push(&r->entries, entry);
 }
 
-/* A path of Windows (D:\Dev\model.py) with slashes, which mean the same there and are what everybody here looks for. */
-static uint32_t with_slashes(struct mp_pytorch_records *r, uint32_t file)
-{
-    char path[4096];
-    size_t length;
-    const char *text = mp_intern_get(&r->values.texts, file, &length);
-    bool windows = length > 3 && length < sizeof path && text[1] == ':' && text[2] == '\\';
-    if (!windows) return file;
-    for (size_t i = 0; i < length; i++)
-        path[i] = text[i] == '\\' ? '/' : text[i];
-    return mp_intern_bytes(&r->values.texts, path, length);
-}
-
 /* "??" and "" are what PyTorch writes where it does not know. */
 static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
 {
@@ -171,7 +158,6 @@ static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields
     if (!number_or(&r->values, fields, MP_KEY_LINE, 0, &line)) return false;
     if (file && !strcmp(mp_intern_get(&r->values.texts, file, NULL), "??")) file = 0;
     if (name && !strcmp(mp_intern_get(&r->values.texts, name, NULL), "??")) name = 0;
-    if (file && (file = with_slashes(r, file)) == MP_INTERN_FAILED) return false;
     uint32_t frame = mp_stack_table_frame(&r->stacks, name, file, line < UINT32_MAX ? (uint32_t)line : 0);
     *record = mp_value_make(MP_PYTORCH_FRAME, frame);
     return frame != MP_STACK_TABLE_FAILED;

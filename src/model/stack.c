@@ -11,8 +11,8 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
  * PyTorch's profiler leaves out the folder in which a package lies: its own is known by its name. */
 static bool is_user_file(const char *file)
 {
-    static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3",
-                                         "/libmemprof.py"};
+    static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3",
+                                         "/lib64/python3",  "/libmemprof.py",  "\\site-packages\\"};
     static const char *const typed[] = {"<string>", "<stdin>", "<ipython"};
     for (size_t i = 0; *file == '<' && i < sizeof typed / sizeof *typed; i++)
         if (!strncmp(file, typed[i], strlen(typed[i]))) return true;
@@ -58,6 +58,7 @@ bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_st
 const char *mp_path_short(const char *path)
 {
     const char *last = strrchr(path, '/');
+    if (!last && *path && !strncmp(path + 1, ":\\", 2)) return strrchr(path, '\\') + 1; /* of Windows */
     if (!last || last == path) return last ? last + 1 : path;
     if (strcmp(last, "/__init__.py") && strcmp(last, "/__main__.py")) return last + 1;
     const char *before = memrchr(path, '/', (size_t)(last - path));

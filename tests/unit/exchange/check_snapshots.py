@@ -109,7 +109,9 @@ class Snapshots(Case):
                   {"name": "main", "filename": "D:\\Dev\\train.py", "line": 7}]
         trace = [{"action": "alloc", "addr": 4096, "size": 1, "stream": 0, "time_us": START, "frames": frames}]
         sites = self.answer("peak", self.dump({"segments": [], "device_traces": [trace]}), "--group", "file")["sites"]
-        self.assertEqual([site["group"] for site in sites], ["D:/Dev/train.py"])
+        self.assertEqual([site["group"] for site in sites], ["D:\\Dev\\train.py"])
+        report = self.memprof("report", self.folder / "made.pickle").stdout
+        self.assertIn(" train.py:7 main\n", report)
 
     def test_blocks_that_wait_for_a_stream(self):
         """Between free_requested and free_completed a block is still taken."""

@@ -22,7 +22,8 @@ export function hashName(name) {
 }
 
 export function baseName(path) {
-  return path.slice(path.lastIndexOf("/") + 1);
+  const windows = /^[A-Za-z]:\\[^/]*$/.test(path);
+  return path.slice(path.lastIndexOf(windows ? "\\" : "/") + 1);
 }
 
 export class Stacks {
