@@ -230,7 +230,10 @@ class Signals(Recording):
 
     def test_the_terminal_stays_the_commands(self):
         """The command reads from the terminal: it is in the foreground there."""
-        pid, terminal = pty.fork()
+        try:
+            pid, terminal = pty.fork()
+        except OSError as error:
+            self.skipTest(f"no terminal can be had here: {error}")
         if not pid:
             os.execv(harness.MEMPROF, [harness.MEMPROF, "snapshot", "--quiet", "-o", str(self.file), "--", "sh", "-c",
                                        "read line; test \"$line\" = hello && exit 23"])
