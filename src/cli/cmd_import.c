@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "cli/progress.h"
 #include "exchange/load.h"
 #include "exchange/save.h"
 
@@ -50,7 +51,10 @@ static int run(const struct mp_invocation *invocation)
     struct mp_error error;
     int status = check_output(invocation, output);
     if (status) return status;
-    if (mp_exchange_load(input, &model, &error)) return mp_message_error(&error);
+    mp_progress_start(invocation, input);
+    enum mp_status loaded = mp_exchange_load(input, &model, &error);
+    mp_progress_end();
+    if (loaded) return mp_message_error(&error);
     if (!strcmp(model->format, "mp")) {
         mp_message("%s is a recording already; copy it%s", input,
                    mp_model_incomplete(model) ? ", or make a whole one of it with memprof recover" : "");
@@ -76,7 +80,7 @@ const struct mp_command mp_command_import = {
         "faster. A snapshot's blocks have the sizes that were asked for, its segments are the track of the driver, "
         "its annotations are steps and regions. What the file leaves out or contradicts is told as coverage.",
     .example = "memprof import memory_snapshot.pickle -o snap.mp",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

@@ -25,6 +25,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                        "only blocks that match: size>1MiB, fn~NAME, file~NAME, layer=torch, kind=pinned, step=3..9"},
     [MP_OPT_FULL_STACKS] = {"full-stacks", '\0', NULL, "show every frame of a stack"},
     [MP_OPT_COLOR] = {"color", '\0', "WHEN", "auto, always or never (auto)"},
+    [MP_OPT_PROGRESS] = {"progress", '\0', "WHEN",
+                         "auto or never: a line on the terminal while a file is read for long (auto)"},
     [MP_OPT_OUTSTANDING] = {"outstanding", '\0', NULL, "list what was never freed"},
     [MP_OPT_FAIL] = {"fail", '\0', NULL, "exit with 3 where there is a leak"},
     [MP_OPT_SUPPRESSIONS] = {"suppressions", '\0', "FILE", "leave out what lines `leak:PATTERN` of FILE match"},

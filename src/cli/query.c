@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "collect/recover.h"
 #include "exchange/load.h"
 
@@ -42,6 +43,7 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
 {
     const struct mp_invocation *invocation = query->invocation;
     struct mp_error error;
+    if (!mp_progress_valid(invocation)) return MP_EXIT_USAGE;
     query->as_json = mp_given(invocation, MP_OPT_JSON);
     query->view.path = invocation->operands[0];
     query->view.full_stacks = mp_given(invocation, MP_OPT_FULL_STACKS);
@@ -110,7 +112,10 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     int status = read_options(query, default_sort);
     if (status) return status;
     struct mp_error error;
-    if (mp_exchange_load(query->view.path, &query->model, &error)) {
+    mp_progress_start(invocation, query->view.path);
+    enum mp_status loaded = mp_exchange_load(query->view.path, &query->model, &error);
+    mp_progress_end();
+    if (loaded) {
         status = mp_message_error(&error);
         tell_of_spool(query->view.path);
         return status;

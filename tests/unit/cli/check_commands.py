@@ -277,6 +277,7 @@ class Commands(unittest.TestCase):
             "peak train.mp --filter sise>1": "size>1MiB",
             "peak train.mp --filter fn~(": "regular expression",
             "peak train.mp --color mauve": "mauve",
+            "peak train.mp --progress sometimes": "auto or never",
             "chrome_trace train.mp": "-o FILE",
             "trace_plot train.mp": "-o FILE",
             "segment_plot train.mp": "-o FILE",
