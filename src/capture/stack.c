@@ -13,7 +13,7 @@
 #include "capture/thread.h"
 
 static struct mp_libunwind libunwind;
-static bool has_libunwind; /* else there are no native stacks */
+static bool has_libunwind; /* walks what native/walk.h has no rules for; without it such stacks have no native frames */
 static struct mp_tag_cache stacks, frames;
 static struct mp_module_facts own_module; /* whose frames are left out: the recorder's own */
 static _Atomic uint64_t code_generation;  /* counts unloads: part of every hash over addresses */
