@@ -245,7 +245,7 @@ class Signals(Recording):
         """The program goes on without it, and what is lost is counted."""
         process = self.start("sh", "-c", f"echo ready; read line; exec {GUEST} paths 3000", stdin=subprocess.PIPE)
         self.addCleanup(process.stdin.close)
-        guest = int(subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout)
+        guest = harness.first_child(process.pid)
         process.send_signal(signal.SIGSTOP)
         process.stdin.write("\n")
         process.stdin.flush()

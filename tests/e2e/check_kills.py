@@ -30,7 +30,7 @@ class Kills(harness.TestCase):
         while sum(self.handed_over()) == 0:
             self.assertLess(time.monotonic(), deadline, "the program did not start")
             time.sleep(0.001)
-        self.program = self.program_pid()
+        self.program = harness.first_child(self.collector.pid)
 
     def end(self, collector):
         """Leaves nothing running, whatever a test came to."""
@@ -48,10 +48,6 @@ class Kills(harness.TestCase):
             return 0, 0
         rows = [struct.unpack_from("<QQ", data, 64 * i) for i in range(len(data) // 64)]
         return sum(row[0] for row in rows), sum(row[1] for row in rows)
-
-    def program_pid(self):
-        with open(f"/proc/{self.collector.pid}/task/{self.collector.pid}/children") as children:
-            return int(children.read().split()[0])
 
     def check_counts(self, path, in_flight, status=(0, 4)):
         allocs, frees = self.handed_over()

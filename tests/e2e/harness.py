@@ -41,6 +41,12 @@ def answer(*arguments, status=0):
     return json.loads(result.stdout)
 
 
+def first_child(pid):
+    """The first child of a process."""
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        return int(children.read().split()[0])
+
+
 class TestCase(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="memprof-test-"))
