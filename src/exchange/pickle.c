@@ -2,51 +2,7 @@
 
 #include <string.h>
 
-/* Python's Lib/pickle.py; what is not named here is refused. */
-enum opcode {
-    OP_MARK = '(',
-    OP_STOP = '.',
-    OP_POP = '0',
-    OP_POP_MARK = '1',
-    OP_DUP = '2',
-    OP_BINFLOAT = 'G',
-    OP_BININT = 'J',
-    OP_BININT1 = 'K',
-    OP_BININT2 = 'M',
-    OP_NONE = 'N',
-    OP_BINSTRING = 'T',
-    OP_SHORT_BINSTRING = 'U',
-    OP_BINUNICODE = 'X',
-    OP_BINBYTES = 'B',
-    OP_SHORT_BINBYTES = 'C',
-    OP_APPEND = 'a',
-    OP_APPENDS = 'e',
-    OP_DICT = 'd',
-    OP_EMPTY_DICT = '}',
-    OP_BINGET = 'h',
-    OP_LONG_BINGET = 'j',
-    OP_LIST = 'l',
-    OP_EMPTY_LIST = ']',
-    OP_BINPUT = 'q',
-    OP_LONG_BINPUT = 'r',
-    OP_SETITEM = 's',
-    OP_SETITEMS = 'u',
-    OP_TUPLE = 't',
-    OP_EMPTY_TUPLE = ')',
-    OP_PROTO = 0x80,
-    OP_TUPLE1 = 0x85,
-    OP_TUPLE2 = 0x86,
-    OP_TUPLE3 = 0x87,
-    OP_NEWTRUE = 0x88,
-    OP_NEWFALSE = 0x89,
-    OP_LONG1 = 0x8a,
-    OP_LONG4 = 0x8b,
-    OP_SHORT_BINUNICODE = 0x8c,
-    OP_BINUNICODE8 = 0x8d,
-    OP_BINBYTES8 = 0x8e,
-    OP_MEMOIZE = 0x94,
-    OP_FRAME = 0x95,
-};
+#include "exchange/pickle_opcodes.h"
 
 #define PROTOCOL_MIN 2
 #define PROTOCOL_MAX 5
@@ -65,7 +21,7 @@ struct unpickler {
 
 bool mp_pickle_begins(const unsigned char *data, size_t size)
 {
-    return size >= 2 && data[0] == OP_PROTO && data[1] < 0x20;
+    return size >= 2 && data[0] == MP_OP_PROTO && data[1] < 0x20;
 }
 
 static const char *refused_name(unsigned opcode)
@@ -254,92 +210,92 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     bool done = true;
 #define NUMBER(width, action) return u->at += (width), (action) ? MP_OK : failed(u)
     switch (opcode) {
-    case OP_PROTO:
+    case MP_OP_PROTO:
         return start_protocol(u);
-    case OP_FRAME: /* how Python groups its reads: says nothing about the data */
+    case MP_OP_FRAME: /* how Python groups its reads: says nothing about the data */
         u->at += 8;
         return MP_OK;
-    case OP_BININT:
+    case MP_OP_BININT:
         NUMBER(4, mp_values_push_signed(values, (int32_t)little_endian(at, 4)));
-    case OP_BININT1:
+    case MP_OP_BININT1:
         NUMBER(1, mp_values_push_signed(values, at[0]));
-    case OP_BININT2:
+    case MP_OP_BININT2:
         NUMBER(2, mp_values_push_signed(values, at[0] | at[1] << 8));
-    case OP_BINFLOAT:
+    case MP_OP_BINFLOAT:
         NUMBER(8, mp_values_push_float(values, big_endian_double(at)));
-    case OP_LONG1:
+    case MP_OP_LONG1:
         return take_long(u, 1);
-    case OP_LONG4:
+    case MP_OP_LONG4:
         return take_long(u, 4);
-    case OP_SHORT_BINUNICODE:
-    case OP_SHORT_BINSTRING:
-    case OP_SHORT_BINBYTES:
+    case MP_OP_SHORT_BINUNICODE:
+    case MP_OP_SHORT_BINSTRING:
+    case MP_OP_SHORT_BINBYTES:
         return take_text(u, 1);
-    case OP_BINUNICODE:
-    case OP_BINSTRING:
-    case OP_BINBYTES:
+    case MP_OP_BINUNICODE:
+    case MP_OP_BINSTRING:
+    case MP_OP_BINBYTES:
         return take_text(u, 4);
-    case OP_BINUNICODE8:
-    case OP_BINBYTES8:
+    case MP_OP_BINUNICODE8:
+    case MP_OP_BINBYTES8:
         return take_text(u, 8);
-    case OP_BINGET:
+    case MP_OP_BINGET:
         return u->at++, recall(u, at[0]);
-    case OP_LONG_BINGET:
+    case MP_OP_LONG_BINGET:
         return u->at += 4, recall(u, little_endian(at, 4));
-    case OP_BINPUT:
+    case MP_OP_BINPUT:
         return u->at++, memoize(u, at[0]);
-    case OP_LONG_BINPUT:
+    case MP_OP_LONG_BINPUT:
         return u->at += 4, memoize(u, little_endian(at, 4));
-    case OP_MEMOIZE:
+    case MP_OP_MEMOIZE:
         return memoize(u, u->memo.count);
-    case OP_NONE:
+    case MP_OP_NONE:
         done = mp_values_push(values, MP_VALUE_NONE);
         break;
-    case OP_NEWTRUE:
+    case MP_OP_NEWTRUE:
         done = mp_values_push(values, MP_VALUE_TRUE);
         break;
-    case OP_NEWFALSE:
+    case MP_OP_NEWFALSE:
         done = mp_values_push(values, MP_VALUE_FALSE);
         break;
-    case OP_MARK:
+    case MP_OP_MARK:
         done = mp_values_mark(values);
         break;
-    case OP_EMPTY_DICT:
+    case MP_OP_EMPTY_DICT:
         done = mp_values_push_object(values, MP_OBJECT_DICT);
         break;
-    case OP_EMPTY_LIST:
-    case OP_EMPTY_TUPLE:
+    case MP_OP_EMPTY_LIST:
+    case MP_OP_EMPTY_TUPLE:
         done = mp_values_push_object(values, MP_OBJECT_LIST);
         break;
-    case OP_TUPLE1:
-    case OP_TUPLE2:
-    case OP_TUPLE3:
-        done = mp_values_gather(values, MP_OBJECT_LIST, opcode - OP_TUPLE1 + 1);
+    case MP_OP_TUPLE1:
+    case MP_OP_TUPLE2:
+    case MP_OP_TUPLE3:
+        done = mp_values_gather(values, MP_OBJECT_LIST, opcode - MP_OP_TUPLE1 + 1);
         break;
-    case OP_TUPLE:
-    case OP_LIST:
+    case MP_OP_TUPLE:
+    case MP_OP_LIST:
         done = close_mark(u, MP_OBJECT_LIST, true);
         break;
-    case OP_DICT:
+    case MP_OP_DICT:
         done = close_mark(u, MP_OBJECT_DICT, true);
         break;
-    case OP_APPENDS:
+    case MP_OP_APPENDS:
         done = close_mark(u, MP_OBJECT_LIST, false);
         break;
-    case OP_SETITEMS:
+    case MP_OP_SETITEMS:
         done = close_mark(u, MP_OBJECT_DICT, false);
         break;
-    case OP_APPEND:
+    case MP_OP_APPEND:
         done = mp_values_append(values, 1);
         break;
-    case OP_SETITEM:
+    case MP_OP_SETITEM:
         done = mp_values_set(values, 2);
         break;
-    case OP_POP:
-    case OP_POP_MARK:
-        done = pop(u, opcode == OP_POP_MARK);
+    case MP_OP_POP:
+    case MP_OP_POP_MARK:
+        done = pop(u, opcode == MP_OP_POP_MARK);
         break;
-    case OP_DUP:
+    case MP_OP_DUP:
         done = duplicate(u);
         break;
     default:
@@ -353,13 +309,13 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
 static size_t operand_bytes(unsigned opcode)
 {
     static const unsigned char bytes[256] = {
-        [OP_PROTO] = 1,       [OP_FRAME] = 8,           [OP_BININT] = 4,
-        [OP_BININT1] = 1,     [OP_BININT2] = 2,         [OP_BINFLOAT] = 8,
-        [OP_LONG1] = 1,       [OP_LONG4] = 4,           [OP_SHORT_BINUNICODE] = 1,
-        [OP_BINGET] = 1,      [OP_SHORT_BINSTRING] = 1, [OP_SHORT_BINBYTES] = 1,
-        [OP_BINUNICODE] = 4,  [OP_BINSTRING] = 4,       [OP_BINBYTES] = 4,
-        [OP_BINUNICODE8] = 8, [OP_BINBYTES8] = 8,       [OP_LONG_BINGET] = 4,
-        [OP_BINPUT] = 1,      [OP_LONG_BINPUT] = 4,
+        [MP_OP_PROTO] = 1,       [MP_OP_FRAME] = 8,           [MP_OP_BININT] = 4,
+        [MP_OP_BININT1] = 1,     [MP_OP_BININT2] = 2,         [MP_OP_BINFLOAT] = 8,
+        [MP_OP_LONG1] = 1,       [MP_OP_LONG4] = 4,           [MP_OP_SHORT_BINUNICODE] = 1,
+        [MP_OP_BINGET] = 1,      [MP_OP_SHORT_BINSTRING] = 1, [MP_OP_SHORT_BINBYTES] = 1,
+        [MP_OP_BINUNICODE] = 4,  [MP_OP_BINSTRING] = 4,       [MP_OP_BINBYTES] = 4,
+        [MP_OP_BINUNICODE8] = 8, [MP_OP_BINBYTES8] = 8,       [MP_OP_LONG_BINGET] = 4,
+        [MP_OP_BINPUT] = 1,      [MP_OP_LONG_BINPUT] = 4,
     };
     return bytes[opcode];
 }
@@ -372,7 +328,7 @@ static enum mp_status run(struct unpickler *u)
         if (near_end && (status = need(u, 1))) return status;
         u->opcode_offset = u->input->offset - (uint64_t)(u->input->end - u->at);
         unsigned opcode = *u->at++;
-        if (opcode == OP_STOP) return MP_OK;
+        if (opcode == MP_OP_STOP) return MP_OK;
         if (near_end) status = need(u, operand_bytes(opcode));
         if (!status) status = step(u, opcode);
         if (status) return status;

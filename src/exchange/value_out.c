@@ -4,32 +4,10 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "exchange/pickle_opcodes.h"
 
 #define FLUSH_BYTES (1 << 20)
 #define BATCH       1000
-
-/* The opcodes of Python's pickletools that are needed. */
-enum opcode {
-    OP_MARK = '(',
-    OP_STOP = '.',
-    OP_BININT = 'J',
-    OP_BININT1 = 'K',
-    OP_BININT2 = 'M',
-    OP_BINUNICODE = 'X',
-    OP_EMPTY_LIST = ']',
-    OP_APPENDS = 'e',
-    OP_BINGET = 'h',
-    OP_LONG_BINGET = 'j',
-    OP_SETITEMS = 'u',
-    OP_EMPTY_DICT = '}',
-    OP_PROTO = 0x80,
-    OP_TUPLE2 = 0x86,
-    OP_NEWTRUE = 0x88,
-    OP_NEWFALSE = 0x89,
-    OP_LONG1 = 0x8a,
-    OP_SHORT_BINUNICODE = 0x8c,
-    OP_MEMOIZE = 0x94,
-};
 
 static void put_byte(struct mp_value_out *value, unsigned byte)
 {
@@ -38,7 +16,7 @@ static void put_byte(struct mp_value_out *value, unsigned byte)
 }
 
 /* An opcode and its argument, little-endian. */
-static void put_op(struct mp_value_out *value, enum opcode opcode, uint64_t argument, unsigned bytes)
+static void put_op(struct mp_value_out *value, enum mp_pickle_opcode opcode, uint64_t argument, unsigned bytes)
 {
     put_byte(value, opcode);
     for (unsigned i = 0; i < bytes; i++)
@@ -59,12 +37,12 @@ void mp_value_out_start(struct mp_value_out *value, FILE *out, bool as_json)
     *value = (struct mp_value_out){.out = out, .as_json = as_json};
     mp_json_start(&value->json, &value->text);
     value->json.flat = true;
-    if (!as_json) put_op(value, OP_PROTO, 4, 1);
+    if (!as_json) put_op(value, MP_OP_PROTO, 4, 1);
 }
 
 enum mp_status mp_value_out_finish(struct mp_value_out *value, struct mp_error *error)
 {
-    if (!value->as_json) put_byte(value, OP_STOP);
+    if (!value->as_json) put_byte(value, MP_OP_STOP);
     drain(value);
     mp_buffer_free(&value->text);
     mp_intern_free(&value->texts);
@@ -76,7 +54,7 @@ enum mp_status mp_value_out_finish(struct mp_value_out *value, struct mp_error *
 
 static void put_again(struct mp_value_out *value, uint32_t memo)
 {
-    put_op(value, memo < 256 ? OP_BINGET : OP_LONG_BINGET, memo, memo < 256 ? 1 : 4);
+    put_op(value, memo < 256 ? MP_OP_BINGET : MP_OP_LONG_BINGET, memo, memo < 256 ? 1 : 4);
 }
 
 static size_t clean_length(const char *text, size_t length)
@@ -117,9 +95,9 @@ static void put_text(struct mp_value_out *value, const char *text)
         return;
     }
     size_t length = strlen(text), clean = clean_length(text, length);
-    put_op(value, clean < 256 ? OP_SHORT_BINUNICODE : OP_BINUNICODE, clean, clean < 256 ? 1 : 4);
+    put_op(value, clean < 256 ? MP_OP_SHORT_BINUNICODE : MP_OP_BINUNICODE, clean, clean < 256 ? 1 : 4);
     put_clean(value, text, length);
-    put_byte(value, OP_MEMOIZE);
+    put_byte(value, MP_OP_MEMOIZE);
     *memo = ++value->memo;
 }
 
@@ -129,8 +107,8 @@ static void begin_item(struct mp_value_out *value, const char *key)
     if (value->text.size >= FLUSH_BYTES) drain(value);
     if (value->as_json || !value->depth) return;
     struct mp_value_level *level = &value->levels[value->depth - 1];
-    if (level->count && level->count % BATCH == 0) put_byte(value, level->list ? OP_APPENDS : OP_SETITEMS);
-    if (level->count % BATCH == 0) put_byte(value, OP_MARK);
+    if (level->count && level->count % BATCH == 0) put_byte(value, level->list ? MP_OP_APPENDS : MP_OP_SETITEMS);
+    if (level->count % BATCH == 0) put_byte(value, MP_OP_MARK);
     level->count++;
     if (key) put_text(value, key);
 }
@@ -142,9 +120,9 @@ static void begin_container(struct mp_value_out *value, const char *key, bool li
         (list ? mp_json_array : mp_json_object)(&value->json, key);
         return;
     }
-    put_byte(value, list ? OP_EMPTY_LIST : OP_EMPTY_DICT);
+    put_byte(value, list ? MP_OP_EMPTY_LIST : MP_OP_EMPTY_DICT);
     if (value->share) {
-        put_byte(value, OP_MEMOIZE);
+        put_byte(value, MP_OP_MEMOIZE);
         *value->share = ++value->memo;
         value->share = NULL;
     }
@@ -157,7 +135,7 @@ static void end_container(struct mp_value_out *value, bool list)
         (list ? mp_json_end_array : mp_json_end_object)(&value->json);
         return;
     }
-    if (value->levels[--value->depth].count) put_byte(value, list ? OP_APPENDS : OP_SETITEMS);
+    if (value->levels[--value->depth].count) put_byte(value, list ? MP_OP_APPENDS : MP_OP_SETITEMS);
 }
 
 void mp_value_dict(struct mp_value_out *value, const char *key)
@@ -195,18 +173,18 @@ void mp_value_number(struct mp_value_out *value, const char *key, uint64_t numbe
     if (value->as_json) {
         mp_json_number(&value->json, key, number);
     } else if (number < 256) {
-        put_op(value, OP_BININT1, number, 1);
+        put_op(value, MP_OP_BININT1, number, 1);
     } else if (number < 65536) {
-        put_op(value, OP_BININT2, number, 2);
+        put_op(value, MP_OP_BININT2, number, 2);
     } else if (number < UINT64_C(1) << 31) {
-        put_op(value, OP_BININT, number, 4);
+        put_op(value, MP_OP_BININT, number, 4);
     } else {
         /* Signed: a leading zero bit is needed. */
         unsigned bytes = 5;
         while (bytes < 8 && number >> (8 * bytes - 1))
             bytes++;
         bool full = bytes == 8 && number >> 63;
-        put_op(value, OP_LONG1, bytes + full, 1);
+        put_op(value, MP_OP_LONG1, bytes + full, 1);
         for (unsigned i = 0; i < bytes; i++)
             put_byte(value, number >> (8 * i) & 0xff);
         if (full) put_byte(value, 0);
@@ -219,7 +197,7 @@ void mp_value_bool(struct mp_value_out *value, const char *key, bool is)
     if (value->as_json)
         mp_json_bool(&value->json, key, is);
     else
-        put_byte(value, is ? OP_NEWTRUE : OP_NEWFALSE);
+        put_byte(value, is ? MP_OP_NEWTRUE : MP_OP_NEWFALSE);
 }
 
 void mp_value_zero_pair(struct mp_value_out *value, const char *key)
@@ -232,9 +210,9 @@ void mp_value_zero_pair(struct mp_value_out *value, const char *key)
         return;
     }
     begin_item(value, key);
-    put_op(value, OP_BININT1, 0, 1);
-    put_op(value, OP_BININT1, 0, 1);
-    put_byte(value, OP_TUPLE2);
+    put_op(value, MP_OP_BININT1, 0, 1);
+    put_op(value, MP_OP_BININT1, 0, 1);
+    put_byte(value, MP_OP_TUPLE2);
 }
 
 bool mp_value_again(struct mp_value_out *value, const char *key, uint32_t *memo)

@@ -1,0 +1,51 @@
+/* The opcodes of Python's pickle (Lib/pickletools.py) that memory snapshots are made of. A file with any other is
+ * refused; a part of them is written. */
+#ifndef MP_EXCHANGE_PICKLE_OPCODES_H
+#define MP_EXCHANGE_PICKLE_OPCODES_H
+
+enum mp_pickle_opcode {
+    MP_OP_MARK = '(',
+    MP_OP_STOP = '.',
+    MP_OP_POP = '0',
+    MP_OP_POP_MARK = '1',
+    MP_OP_DUP = '2',
+    MP_OP_BINFLOAT = 'G',
+    MP_OP_BININT = 'J',
+    MP_OP_BININT1 = 'K',
+    MP_OP_BININT2 = 'M',
+    MP_OP_NONE = 'N',
+    MP_OP_BINSTRING = 'T',
+    MP_OP_SHORT_BINSTRING = 'U',
+    MP_OP_BINUNICODE = 'X',
+    MP_OP_BINBYTES = 'B',
+    MP_OP_SHORT_BINBYTES = 'C',
+    MP_OP_APPEND = 'a',
+    MP_OP_APPENDS = 'e',
+    MP_OP_DICT = 'd',
+    MP_OP_EMPTY_DICT = '}',
+    MP_OP_BINGET = 'h',
+    MP_OP_LONG_BINGET = 'j',
+    MP_OP_LIST = 'l',
+    MP_OP_EMPTY_LIST = ']',
+    MP_OP_BINPUT = 'q',
+    MP_OP_LONG_BINPUT = 'r',
+    MP_OP_SETITEM = 's',
+    MP_OP_SETITEMS = 'u',
+    MP_OP_TUPLE = 't',
+    MP_OP_EMPTY_TUPLE = ')',
+    MP_OP_PROTO = 0x80,
+    MP_OP_TUPLE1 = 0x85,
+    MP_OP_TUPLE2 = 0x86,
+    MP_OP_TUPLE3 = 0x87,
+    MP_OP_NEWTRUE = 0x88,
+    MP_OP_NEWFALSE = 0x89,
+    MP_OP_LONG1 = 0x8a,
+    MP_OP_LONG4 = 0x8b,
+    MP_OP_SHORT_BINUNICODE = 0x8c,
+    MP_OP_BINUNICODE8 = 0x8d,
+    MP_OP_BINBYTES8 = 0x8e,
+    MP_OP_MEMOIZE = 0x94,
+    MP_OP_FRAME = 0x95,
+};
+
+#endif
