@@ -325,7 +325,7 @@ static struct mp_frame_rule rule_of(const struct row *row)
     rule.base_offset = (int32_t)row->base_offset;
     rule.bp_offset = row->bp == AT_OFFSET ? (int32_t)row->bp_offset : 0;
     if (row->base_is_expression)
-        rule.base = row->base_is_known_expression ? MP_FRAME_AT_BP : MP_FRAME_UNKNOWN;
+        rule.base = row->base_is_known_expression && row->base_offset <= 0 ? MP_FRAME_AT_BP : MP_FRAME_UNKNOWN;
     else if (row->base_register == REGISTER_SP)
         rule.base = MP_FRAME_BY_SP;
     else if (row->base_register == REGISTER_BP)

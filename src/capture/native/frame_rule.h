@@ -13,8 +13,8 @@ enum mp_frame_base {
     MP_FRAME_UNKNOWN, /* no rule was found, or not one of these */
     MP_FRAME_BY_SP,   /* stack pointer + base_offset */
     MP_FRAME_BY_BP,   /* frame pointer + base_offset */
-    MP_FRAME_AT_BP,   /* in memory at frame pointer + base_offset, the caller's frame pointer at the frame pointer:
-                       * functions that align their stack */
+    MP_FRAME_AT_BP,   /* in memory at frame pointer + base_offset (never above it), the caller's frame pointer at the
+                       * frame pointer: functions that align their stack */
     MP_FRAME_OUTERMOST
 };
 

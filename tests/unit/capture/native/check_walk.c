@@ -197,6 +197,14 @@ void walk_for_a_wrong_rule(void)
 WITH_A_WRONG_RULE(beyond_the_stack, 0xf0000);
 WITH_A_WRONG_RULE(far_beyond_the_stack, 0x7f0000000000);
 
+/* Says that the caller's frame is named 1 GiB above the frame pointer: DW_OP_breg6 0x40000000, DW_OP_deref. */
+__asm__(".text\n.type named_beyond_the_stack, @function\nnamed_beyond_the_stack:\n.cfi_startproc\n"
+        "push %rbp\nmov %rsp, %rbp\n"
+        ".cfi_escape 0x0f, 7, 0x76, 0x80, 0x80, 0x80, 0x80, 0x04, 0x06\n.cfi_escape 0x10, 6, 2, 0x76, 0\n"
+        "call walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n"
+        ".size named_beyond_the_stack, . - named_beyond_the_stack\n");
+void named_beyond_the_stack(void);
+
 START_TEST(a_wrong_rule_is_not_followed_off_the_stack)
 {
     prepare();
@@ -205,6 +213,8 @@ START_TEST(a_wrong_rule_is_not_followed_off_the_stack)
     beyond_the_stack();
     ck_assert_int_eq(walked, -1);
     far_beyond_the_stack();
+    ck_assert_int_eq(walked, -1);
+    named_beyond_the_stack();
     ck_assert_int_eq(walked, -1);
     recurse(50, 0x1555);
     ck_assert_int_eq(compared, 1);
