@@ -1,0 +1,36 @@
+/*
+ * Settings of PyTorch's CUDA caching allocator that change where memory comes from, and their text as in
+ * PYTORCH_CUDA_ALLOC_CONF ("expandable_segments:True,max_split_size_mb:512").
+ */
+#ifndef MP_ANALYSIS_TORCH_SETTINGS_H
+#define MP_ANALYSIS_TORCH_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define MP_TORCH_SMALL       ((uint64_t)1 << 20) /* blocks up to here come from segments of 2 MiB */
+#define MP_TORCH_PAGE        ((uint64_t)2 << 20)
+#define MP_TORCH_OWN_SEGMENT ((uint64_t)10 << 20) /* from here on a segment is made for the block */
+#define MP_TORCH_LARGE       ((uint64_t)20 << 20)
+#define MP_TORCH_MINIMUM     512
+#define MP_TORCH_UNLIMITED   UINT64_MAX
+#define MP_TORCH_DIVISIONS   16
+
+struct mp_torch_settings {
+    uint64_t max_split;                     /* MP_TORCH_UNLIMITED */
+    uint64_t max_non_split_rounding;        /* MP_TORCH_LARGE */
+    uint64_t large_segment;                 /* MP_TORCH_LARGE */
+    double gc_threshold;                    /* of the limit; 0: no collection */
+    double fraction;                        /* of the device that may be used; 0: no limit is set */
+    uint32_t divisions[MP_TORCH_DIVISIONS]; /* of roundup_power2_divisions: [k] for 2^k MiB up to twice that */
+    bool expandable;
+};
+
+void mp_torch_settings_default(struct mp_torch_settings *settings);
+/* Changes what the text names. MP_INVALID: the error names the option, and what it wants. Options of PyTorch that do
+ * not change where memory comes from are accepted. */
+enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error);
+
+#endif

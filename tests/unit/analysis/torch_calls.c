@@ -1,0 +1,143 @@
+/*
+ * Gives the model of PyTorch's allocator the calls that stdin names, one a line, and prints what comes of them: for
+ * check_torch_allocator.py. Blocks are named by small numbers.
+ *
+ *   new CAPACITY TOTAL [SETTINGS]     a fresh allocator
+ *   malloc NAME BYTES STREAM          free NAME       empty
+ *   use NAME STREAM                   done STREAM     complete NAME
+ *   begin POOL STREAM                 end POOL        release POOL
+ *   pool POOL NO_SPLIT USE_ON_OOM     set SETTINGS    list
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/torch_allocator.h"
+
+#define NAMES 4096
+
+static struct mp_torch_allocator *allocator;
+static struct mp_torch_settings settings;
+static uint32_t blocks[NAMES];
+
+static void tell(void *context, const struct mp_torch_event *event)
+{
+    static const char *const names[MP_TORCH_ACTIONS] = {
+        [MP_TORCH_ALLOC] = "alloc",
+        [MP_TORCH_FREE_REQUESTED] = "free_requested",
+        [MP_TORCH_FREE_COMPLETED] = "free_completed",
+        [MP_TORCH_SEGMENT_ALLOC] = "segment_alloc",
+        [MP_TORCH_SEGMENT_FREE] = "segment_free",
+        [MP_TORCH_SEGMENT_MAP] = "segment_map",
+        [MP_TORCH_SEGMENT_UNMAP] = "segment_unmap",
+        [MP_TORCH_OUT_OF_MEMORY] = "oom",
+    };
+    (void)context;
+    printf("event %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n", names[event->action], event->address, event->bytes,
+           event->stream, event->pool);
+}
+
+static void list(void)
+{
+    const struct mp_torch_stats *stats = mp_torch_stats(allocator);
+    printf("stats %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, stats->allocated, stats->reserved,
+           stats->active, stats->requested, stats->inactive_split);
+    printf(" %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, stats->peak_allocated, stats->peak_reserved,
+           stats->segments, stats->retries, stats->ooms);
+    printf(" %" PRIu64 " %" PRIu64 "\n", stats->peak_active, stats->peak_requested);
+    struct mp_torch_listing listing = {0};
+    if (!mp_torch_list(allocator, &listing)) abort();
+    for (size_t i = 0; i < listing.segments.count; i++) {
+        const struct mp_torch_segment *segment = &listing.segments.at[i];
+        printf("segment %" PRIu64 " %" PRIu64 " %" PRIu64 " %u %d %d\n", segment->address, segment->bytes,
+               segment->stream, segment->pool, segment->small, segment->expandable);
+        for (size_t k = 0; k < segment->block_count; k++) {
+            const struct mp_torch_block *block = &listing.blocks.at[segment->first_block + k];
+            printf("block %" PRIu64 " %" PRIu64 " %" PRIu64 " %c\n", block->address, block->bytes, block->requested,
+                   "iap"[block->state]);
+        }
+    }
+    mp_torch_listing_free(&listing);
+}
+
+static void set(const char *text)
+{
+    struct mp_error error;
+    if (mp_torch_settings_parse(&settings, text, &error)) {
+        printf("refused %s\n", error.text);
+        return;
+    }
+    if (allocator) mp_torch_set(allocator, &settings);
+}
+
+static void begin(const char *rest)
+{
+    uint64_t capacity, total;
+    int length;
+    if (sscanf(rest, "%" SCNu64 " %" SCNu64 "%n", &capacity, &total, &length) != 2) abort();
+    mp_torch_allocator_free(allocator);
+    allocator = NULL;
+    mp_torch_settings_default(&settings);
+    set(rest + length);
+    const struct mp_torch_hooks hooks = {.event = tell};
+    allocator = mp_torch_allocator_new(&settings, capacity, total, &hooks);
+    if (!allocator) abort();
+}
+
+static void call(const char *word, const char *rest)
+{
+    uint64_t at[3] = {0};
+    sscanf(rest, "%" SCNu64 " %" SCNu64 " %" SCNu64, &at[0], &at[1], &at[2]);
+    uint32_t *block = &blocks[at[0] % NAMES];
+    enum mp_torch_result result = MP_TORCH_DONE;
+    if (!strcmp(word, "malloc")) {
+        result = mp_torch_malloc(allocator, at[1], at[2], mp_torch_pool_for(allocator, at[2]), block);
+        if (result == MP_TORCH_DONE)
+            printf("got %" PRIu64 " %" PRIu64 "\n", mp_torch_block_address(allocator, *block),
+                   mp_torch_block_bytes(allocator, *block));
+        else
+            puts("oom");
+    } else if (!strcmp(word, "free"))
+        result = mp_torch_free(allocator, *block);
+    else if (!strcmp(word, "use"))
+        result = mp_torch_record_stream(allocator, *block, at[1]);
+    else if (!strcmp(word, "complete"))
+        result = mp_torch_complete(allocator, *block);
+    else if (!strcmp(word, "done"))
+        mp_torch_stream_done(allocator, at[0]);
+    else if (!strcmp(word, "empty"))
+        result = mp_torch_empty_cache(allocator);
+    else if (!strcmp(word, "begin"))
+        result = mp_torch_pool_begin(allocator, (uint32_t)at[0], at[1]);
+    else if (!strcmp(word, "end"))
+        mp_torch_pool_end(allocator, (uint32_t)at[0]);
+    else if (!strcmp(word, "release"))
+        mp_torch_pool_release(allocator, (uint32_t)at[0]);
+    else if (!strcmp(word, "pool"))
+        result = mp_torch_pool_options(allocator, (uint32_t)at[0], at[1], at[2]);
+    else
+        abort();
+    if (result == MP_TORCH_BROKEN) abort();
+}
+
+int main(void)
+{
+    char line[512], word[32];
+    int length;
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        if (sscanf(line, "%31s%n", word, &length) != 1) continue;
+        if (!strcmp(word, "new"))
+            begin(line + length);
+        else if (!strcmp(word, "set"))
+            set(line + length + 1);
+        else if (!strcmp(word, "list"))
+            list();
+        else
+            call(word, line + length);
+        puts(".");
+    }
+    mp_torch_allocator_free(allocator);
+    return 0;
+}
