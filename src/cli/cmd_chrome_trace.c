@@ -1,36 +1,22 @@
-#include <string.h>
-
 #include "cli/query.h"
 #include "exchange/chrome_trace.h"
 
-static bool ends_with(const char *text, const char *end)
+static enum mp_status write_trace(void *context, FILE *out, struct mp_error *error)
 {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
-static int write_trace(const struct mp_query *query, const char *path)
-{
-    struct mp_error error;
-    struct mp_output_file output;
-    int status = mp_output_open(path, mp_given(query->invocation, MP_OPT_FORCE), &output);
-    if (status) return status;
-    bool written = !mp_chrome_trace_write(query->model, ends_with(path, ".gz"), output.file, &error);
-    if (!written) status = mp_message_error(&error);
-    int closed = mp_output_close(&output, written);
-    return status ? status : closed;
+    const struct mp_query *query = context;
+    bool compress = mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
+    return mp_chrome_trace_write(query->model, compress, out, error);
 }
 
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    const char *path = invocation->value[MP_OPT_OUTPUT];
-    if (!path) {
+    if (!mp_given(invocation, MP_OPT_OUTPUT)) {
         mp_message("chrome_trace needs -o FILE: out.json, or out.json.gz to compress it");
         return MP_EXIT_USAGE;
     }
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_end(&query, write_trace(&query, path));
+    return status ? status : mp_query_end(&query, mp_output_write(invocation, write_trace, &query));
 }
 
 extern const struct mp_command mp_command_chrome_trace;

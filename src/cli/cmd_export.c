@@ -4,12 +4,6 @@
 #include "exchange/pytorch_export.h"
 #include "model/track.h"
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
 /* What the file has otherwise than the recording. */
 static void say_what_differs(const struct mp_query *query, const struct mp_pytorch_exported *exported)
 {
@@ -27,18 +21,23 @@ static void say_what_differs(const struct mp_query *query, const struct mp_pytor
                    (unsigned long long)exported->moved_blocks);
 }
 
-static int write_snapshot(const struct mp_query *query, const char *path)
-{
-    struct mp_error error;
-    struct mp_output_file output;
+struct snapshot {
+    const struct mp_query *query;
     struct mp_pytorch_exported exported;
-    int status = mp_output_open(path, mp_given(query->invocation, MP_OPT_FORCE), &output);
-    if (status) return status;
-    bool written = !mp_pytorch_export(query->model, ends_with(path, ".json"), output.file, &exported, &error);
-    if (!written) status = mp_message_error(&error);
-    int closed = mp_output_close(&output, written);
-    if (!status) status = closed;
-    if (!status) say_what_differs(query, &exported);
+};
+
+static enum mp_status write_snapshot(void *context, FILE *out, struct mp_error *error)
+{
+    struct snapshot *snapshot = context;
+    bool as_json = mp_path_ends(snapshot->query->invocation->value[MP_OPT_OUTPUT], ".json");
+    return mp_pytorch_export(snapshot->query->model, as_json, out, &snapshot->exported, error);
+}
+
+static int export_snapshot(const struct mp_query *query)
+{
+    struct snapshot snapshot = {.query = query};
+    int status = mp_output_write(query->invocation, write_snapshot, &snapshot);
+    if (!status) say_what_differs(query, &snapshot.exported);
     return status;
 }
 
@@ -55,7 +54,7 @@ static int run(const struct mp_invocation *invocation)
     }
     struct mp_query query;
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_end(&query, write_snapshot(&query, path));
+    return status ? status : mp_query_end(&query, export_snapshot(&query));
 }
 
 extern const struct mp_command mp_command_export;

@@ -23,18 +23,10 @@ static int check_output(const struct mp_invocation *invocation, const char *outp
     return MP_EXIT_COULD_NOT;
 }
 
-static int save(const struct mp_invocation *invocation, const struct mp_model *model, const char *path)
+static enum mp_status save(void *context, FILE *out, struct mp_error *error)
 {
-    struct mp_output_file output;
-    struct mp_error error;
-    int status = mp_output_open(path, mp_given(invocation, MP_OPT_FORCE), &output);
-    if (status) return status;
-    int fd = dup(fileno(output.file));
-    enum mp_status saved =
-        fd < 0 ? mp_fail_errno(&error, "cannot write %s", path) : mp_exchange_save(model, fd, &error);
-    if (saved) status = mp_message_error(&error);
-    int closed = mp_output_close(&output, !saved);
-    return status ? status : closed;
+    int fd = dup(fileno(out));
+    return fd < 0 ? mp_fail_errno(error, "cannot write the recording") : mp_exchange_save(context, fd, error);
 }
 
 static void tell(const struct mp_model *model, const char *path)
@@ -60,7 +52,7 @@ static int run(const struct mp_invocation *invocation)
                    mp_model_incomplete(model) ? ", or make a whole one of it with memprof recover" : "");
         status = MP_EXIT_COULD_NOT;
     } else {
-        status = save(invocation, model, output);
+        status = mp_output_write(invocation, save, model);
     }
     if (!status) tell(model, output);
     mp_model_free(model);

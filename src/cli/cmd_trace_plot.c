@@ -1,31 +1,31 @@
 #include "cli/query.h"
 #include "output/page.h"
 
-static int write_page(struct mp_query *query, const char *view, const char *path)
+struct page {
+    const struct mp_query *query;
+    const char *view;
+};
+
+static enum mp_status write_page(void *context, FILE *out, struct mp_error *error)
 {
-    struct mp_error error;
-    struct mp_output_file output;
-    int status = mp_output_open(path, mp_given(query->invocation, MP_OPT_FORCE), &output);
-    if (status) return status;
+    const struct page *page = context;
+    const struct mp_query *query = page->query;
     struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
                                       .title = mp_path_short(query->view.path),
-                                      .view = view};
-    bool written = !mp_page_write(query->model, &options, output.file, &error);
-    if (!written) status = mp_message_error(&error);
-    int closed = mp_output_close(&output, written);
-    return status ? status : closed;
+                                      .view = page->view};
+    return mp_page_write(query->model, &options, out, error);
 }
 
 static int run(const struct mp_invocation *invocation, const char *command, const char *view)
 {
     struct mp_query query;
-    const char *path = invocation->value[MP_OPT_OUTPUT];
-    if (!path) {
+    struct page page = {&query, view};
+    if (!mp_given(invocation, MP_OPT_OUTPUT)) {
         mp_message("%s needs -o FILE, as in memprof %s %s -o page.html", command, command, invocation->operands[0]);
         return MP_EXIT_USAGE;
     }
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_end(&query, write_page(&query, view, path));
+    return status ? status : mp_query_end(&query, mp_output_write(invocation, write_page, &page));
 }
 
 static int run_trace(const struct mp_invocation *invocation)

@@ -123,6 +123,25 @@ int mp_output_close(struct mp_output_file *output, bool keep)
     return status;
 }
 
+int mp_output_write(const struct mp_invocation *invocation,
+                    enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context)
+{
+    struct mp_error error;
+    struct mp_output_file output;
+    int status = mp_output_open(invocation->value[MP_OPT_OUTPUT], mp_given(invocation, MP_OPT_FORCE), &output);
+    if (status) return status;
+    bool written = !write(context, output.file, &error);
+    if (!written) status = mp_message_error(&error);
+    int closed = mp_output_close(&output, written);
+    return status ? status : closed;
+}
+
+bool mp_path_ends(const char *path, const char *end)
+{
+    size_t length = strlen(path), tail = strlen(end);
+    return length >= tail && !strcmp(path + length - tail, end);
+}
+
 int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buffer *buffer)
 {
     struct mp_output_file output;

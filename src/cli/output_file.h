@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/buffer.h"
+#include "base/error.h"
 #include "cli/options.h"
 
 struct mp_output_file {
@@ -22,6 +23,13 @@ struct mp_output_file {
 int mp_output_open(const char *path, bool force, struct mp_output_file *output);
 /* Flushes, closes and moves the file to its name; or, with `keep` false, removes what was written. */
 int mp_output_close(struct mp_output_file *output, bool keep);
+
+/* Opens what -o names, lets `write` fill it, and closes it: a file appears only where all went well. Returns an exit
+ * status; a message was written where it is not 0. */
+int mp_output_write(const struct mp_invocation *invocation,
+                    enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context);
+/* Whether a path ends so: ".gz". */
+bool mp_path_ends(const char *path, const char *end);
 
 /* All of it at once, to where -o says. */
 int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buffer *buffer);

@@ -1,95 +1,61 @@
 #include "exchange/chrome_trace.h"
 
-#include <errno.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "analysis/level.h"
-#include "base/buffer.h"
 #include "base/json.h"
+#include "exchange/sink.h"
 #include "model/spans.h"
 #include "model/track.h"
 
 /* Steps have a row of their own: regions on a thread's row may cross their borders, and rows must nest. */
 #define STEPS_TID 0
 
-#define FLUSH_BYTES  (1 << 20)
 #define POINTS_EXACT 1000000 /* changes of one counter that are written one by one */
 #define THIN_PARTS   100000  /* parts of the recording's time, four points each, beyond that */
 
-struct sink {
-    FILE *out;
-    z_stream gzip;
-    bool compress, failed;
-    struct mp_buffer text;
+struct trace {
+    struct mp_sink sink;
     bool any_event;
     uint32_t pid;
 };
 
-static void write_bytes(struct sink *sink, const void *data, size_t size)
+static void quote(struct trace *trace, const char *text)
 {
-    if (size && fwrite(data, 1, size, sink->out) != size) sink->failed = true;
-}
-
-static void deflate_bytes(struct sink *sink, int flush)
-{
-    unsigned char packed[65536];
-    sink->gzip.next_in = sink->text.data;
-    sink->gzip.avail_in = (uInt)sink->text.size;
-    do {
-        sink->gzip.next_out = packed;
-        sink->gzip.avail_out = sizeof packed;
-        deflate(&sink->gzip, flush);
-        write_bytes(sink, packed, sizeof packed - sink->gzip.avail_out);
-    } while (!sink->gzip.avail_out && !sink->failed);
-}
-
-static void drain(struct sink *sink, bool last)
-{
-    if (sink->text.failed || sink->failed) return;
-    if (sink->compress)
-        deflate_bytes(sink, last ? Z_FINISH : Z_NO_FLUSH);
-    else
-        write_bytes(sink, sink->text.data, sink->text.size);
-    sink->text.size = 0;
-}
-
-static void quote(struct sink *sink, const char *text)
-{
-    mp_json_quote(&sink->text, text, strlen(text));
+    mp_json_quote(&trace->sink.text, text, strlen(text));
 }
 
 /* Begins an event up to its arguments: {"ph": ..., "pid": ..., "tid": ..., "ts": ..., "name": ... */
-static void begin_event(struct sink *sink, const char *phase, uint32_t tid, uint64_t ns, const char *name)
+static void begin_event(struct trace *trace, const char *phase, uint32_t tid, uint64_t ns, const char *name)
 {
-    if (sink->text.size >= FLUSH_BYTES) drain(sink, false);
-    mp_buffer_printf(&sink->text, "%s{\"ph\": \"%s\", \"pid\": %u, \"tid\": %u, \"ts\": %llu.%03u, \"name\": ",
-                     sink->any_event ? ",\n" : "", phase, sink->pid, tid, (unsigned long long)(ns / 1000),
+    mp_sink_pass(&trace->sink);
+    mp_buffer_printf(&trace->sink.text, "%s{\"ph\": \"%s\", \"pid\": %u, \"tid\": %u, \"ts\": %llu.%03u, \"name\": ",
+                     trace->any_event ? ",\n" : "", phase, trace->pid, tid, (unsigned long long)(ns / 1000),
                      (unsigned)(ns % 1000));
-    quote(sink, name);
-    sink->any_event = true;
+    quote(trace, name);
+    trace->any_event = true;
 }
 
-static void name_event(struct sink *sink, const char *what, uint32_t tid, const char *name)
+static void name_event(struct trace *trace, const char *what, uint32_t tid, const char *name)
 {
-    begin_event(sink, "M", tid, 0, what);
-    mp_buffer_append_text(&sink->text, ", \"args\": {\"name\": ");
-    quote(sink, name);
-    mp_buffer_append_text(&sink->text, "}}");
+    begin_event(trace, "M", tid, 0, what);
+    mp_buffer_append_text(&trace->sink.text, ", \"args\": {\"name\": ");
+    quote(trace, name);
+    mp_buffer_append_text(&trace->sink.text, "}}");
 }
 
-static void counter_event(struct sink *sink, const char *name, const char *key, uint64_t ns, uint64_t value)
+static void counter_event(struct trace *trace, const char *name, const char *key, uint64_t ns, uint64_t value)
 {
-    begin_event(sink, "C", 0, ns, name);
-    mp_buffer_printf(&sink->text, ", \"args\": {\"%s\": %llu}}", key, (unsigned long long)value);
+    begin_event(trace, "C", 0, ns, name);
+    mp_buffer_printf(&trace->sink.text, ", \"args\": {\"%s\": %llu}}", key, (unsigned long long)value);
 }
 
-static void slice_event(struct sink *sink, uint32_t tid, uint64_t start_ns, uint64_t end_ns, const char *name,
+static void slice_event(struct trace *trace, uint32_t tid, uint64_t start_ns, uint64_t end_ns, const char *name,
                         const char *category)
 {
     uint64_t length = end_ns - start_ns;
-    begin_event(sink, "X", tid, start_ns, name);
-    mp_buffer_printf(&sink->text, ", \"cat\": \"%s\", \"dur\": %llu.%03u}", category,
+    begin_event(trace, "X", tid, start_ns, name);
+    mp_buffer_printf(&trace->sink.text, ", \"cat\": \"%s\", \"dur\": %llu.%03u}", category,
                      (unsigned long long)(length / 1000), (unsigned)(length % 1000));
 }
 
@@ -99,7 +65,7 @@ struct point {
 
 /* A counter on its way to the file: each change as it is, or, thinned, four of each part of time. */
 struct counter {
-    struct sink *sink;
+    struct trace *trace;
     const char *name;
     uint64_t part_ns; /* 0: not thinned */
     uint64_t part;
@@ -116,7 +82,7 @@ static void end_part(struct counter *counter)
                                      high_first ? counter->low : counter->high, counter->last};
     for (size_t i = 0; i < 4; i++) {
         bool same = i && in_order[i].ns == in_order[i - 1].ns && in_order[i].value == in_order[i - 1].value;
-        if (!same) counter_event(counter->sink, counter->name, "allocated", in_order[i].ns, in_order[i].value);
+        if (!same) counter_event(counter->trace, counter->name, "allocated", in_order[i].ns, in_order[i].value);
     }
 }
 
@@ -124,7 +90,7 @@ static void put_point(struct counter *counter, uint64_t ns, uint64_t value)
 {
     struct point point = {ns, value};
     if (!counter->part_ns) {
-        counter_event(counter->sink, counter->name, "allocated", ns, value);
+        counter_event(counter->trace, counter->name, "allocated", ns, value);
         return;
     }
     if (counter->open && ns / counter->part_ns != counter->part) end_part(counter);
@@ -136,12 +102,12 @@ static void put_point(struct counter *counter, uint64_t ns, uint64_t value)
     counter->last = point;
 }
 
-static void track_counter(struct sink *sink, const struct mp_model *model, uint16_t track)
+static void track_counter(struct trace *trace, const struct mp_model *model, uint16_t track)
 {
     char id[MP_TRACK_ID_MAX], reserved[MP_TRACK_ID_MAX + 16];
     mp_track_id(model, track, id);
     snprintf(reserved, sizeof reserved, "%s reserved", id);
-    struct counter counter = {.sink = sink, .name = id};
+    struct counter counter = {.trace = trace, .name = id};
     if (model->sums.at[track].events > POINTS_EXACT) counter.part_ns = model->duration_ns / THIN_PARTS + 1;
     struct mp_level level = mp_level_start(model, track);
     put_point(&counter, 0, level.bytes);
@@ -150,7 +116,7 @@ static void track_counter(struct sink *sink, const struct mp_model *model, uint1
         if (mp_level_apply(&level, model, track, event))
             put_point(&counter, ns, level.bytes);
         else if (model->events.type[event] == MP_EVENT_RESERVED && model->events.track[event] == track)
-            counter_event(sink, reserved, "reserved", ns, model->notes.at[model->events.subject[event]].bytes);
+            counter_event(trace, reserved, "reserved", ns, model->notes.at[model->events.subject[event]].bytes);
     }
     end_part(&counter);
 }
@@ -160,95 +126,84 @@ static uint32_t thread_tid(const struct mp_model *model, uint32_t thread)
     return thread < model->threads.count ? model->threads.at[thread].tid : 0;
 }
 
-static enum mp_status write_steps(struct sink *sink, const struct mp_model *model, struct mp_error *error)
+static enum mp_status write_steps(struct trace *trace, const struct mp_model *model, struct mp_error *error)
 {
     struct mp_steps steps = {0};
     if (!mp_steps_find(model, &steps)) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
     for (size_t i = 0; i < steps.count; i++) {
         char name[32];
         snprintf(name, sizeof name, "step %zu", i + 1);
-        slice_event(sink, STEPS_TID, steps.at[i].start_ns, steps.at[i].end_ns, name, "step");
+        slice_event(trace, STEPS_TID, steps.at[i].start_ns, steps.at[i].end_ns, name, "step");
     }
     mp_steps_free(&steps);
     return MP_OK;
 }
 
-static void write_closed(struct sink *sink, const struct mp_model *model, struct mp_open_regions *closed,
+static void write_closed(struct trace *trace, const struct mp_model *model, struct mp_open_regions *closed,
                          uint64_t end_ns)
 {
     for (size_t i = 0; i < closed->count; i++)
-        slice_event(sink, thread_tid(model, closed->at[i].thread), model->events.time_ns[closed->at[i].first], end_ns,
+        slice_event(trace, thread_tid(model, closed->at[i].thread), model->events.time_ns[closed->at[i].first], end_ns,
                     mp_model_text(model, closed->at[i].name), "region");
     closed->count = 0;
 }
 
-static enum mp_status write_regions(struct sink *sink, const struct mp_model *model, struct mp_error *error)
+static enum mp_status write_regions(struct trace *trace, const struct mp_model *model, struct mp_error *error)
 {
     struct mp_open_regions open = {0}, closed = {0};
     bool done = true;
     for (size_t i = 0; done && i < model->noted.count; i++) {
         done = mp_regions_follow(model, model->noted.at[i], &open, &closed);
-        write_closed(sink, model, &closed, model->events.time_ns[model->noted.at[i]]);
+        write_closed(trace, model, &closed, model->events.time_ns[model->noted.at[i]]);
     }
-    write_closed(sink, model, &open, model->duration_ns);
+    write_closed(trace, model, &open, model->duration_ns);
     mp_open_regions_free(&open);
     mp_open_regions_free(&closed);
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the regions");
 }
 
-static void write_process_name(struct sink *sink, const struct mp_model *model)
+static void write_process_name(struct trace *trace, const struct mp_model *model)
 {
     struct mp_buffer name = {0};
     for (const char *const *word = model->start.command; word && *word; word++)
         mp_buffer_printf(&name, "%s%s", name.size ? " " : "", *word);
     mp_buffer_append(&name, "", 1);
     if (name.failed)
-        sink->text.failed = true;
+        trace->sink.text.failed = true;
     else
-        name_event(sink, "process_name", 0, (const char *)name.data);
+        name_event(trace, "process_name", 0, (const char *)name.data);
     mp_buffer_free(&name);
 }
 
-static void write_names(struct sink *sink, const struct mp_model *model)
+static void write_names(struct trace *trace, const struct mp_model *model)
 {
-    write_process_name(sink, model);
-    name_event(sink, "thread_name", STEPS_TID, "steps");
+    write_process_name(trace, model);
+    name_event(trace, "thread_name", STEPS_TID, "steps");
     for (size_t i = 0; i < model->threads.count; i++)
-        name_event(sink, "thread_name", model->threads.at[i].tid, mp_model_text(model, model->threads.at[i].name));
+        name_event(trace, "thread_name", model->threads.at[i].tid, mp_model_text(model, model->threads.at[i].name));
 }
 
-static enum mp_status write_all(struct sink *sink, const struct mp_model *model, struct mp_error *error)
+static enum mp_status write_all(struct trace *trace, const struct mp_model *model, struct mp_error *error)
 {
-    mp_buffer_printf(&sink->text,
+    mp_buffer_printf(&trace->sink.text,
                      "{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": %llu,\n"
                      "\"traceName\": \"memprof\",\n\"traceEvents\": [\n",
                      (unsigned long long)model->start.realtime_ns);
-    write_names(sink, model);
-    enum mp_status status = write_steps(sink, model, error);
-    if (!status) status = write_regions(sink, model, error);
+    write_names(trace, model);
+    enum mp_status status = write_steps(trace, model, error);
+    if (!status) status = write_regions(trace, model, error);
     for (size_t track = 0; !status && track < model->tracks.count; track++)
-        track_counter(sink, model, (uint16_t)track);
+        track_counter(trace, model, (uint16_t)track);
     for (size_t i = 0; !status && i < model->samples.count; i++)
-        counter_event(sink, mp_model_text(model, model->samples.at[i].counter), "bytes", model->samples.at[i].time_ns,
+        counter_event(trace, mp_model_text(model, model->samples.at[i].counter), "bytes", model->samples.at[i].time_ns,
                       model->samples.at[i].value);
-    mp_buffer_append_text(&sink->text, "\n]\n}\n");
-    drain(sink, true);
+    mp_buffer_append_text(&trace->sink.text, "\n]\n}\n");
     return status;
 }
 
 enum mp_status mp_chrome_trace_write(const struct mp_model *model, bool compress, FILE *out, struct mp_error *error)
 {
-    struct sink sink = {.out = out, .compress = compress, .pid = model->start.pid};
-    /* 15 bits of window, and 16 for gzip's header instead of zlib's */
-    if (compress && deflateInit2(&sink.gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-        return mp_fail(error, MP_NO_MEMORY, "not enough memory to compress the trace");
-    enum mp_status status = write_all(&sink, model, error);
-    int reason = errno;
-    if (compress) deflateEnd(&sink.gzip);
-    bool short_of_memory = sink.text.failed;
-    mp_buffer_free(&sink.text);
-    if (status) return status;
-    if (short_of_memory) return mp_fail(error, MP_NO_MEMORY, "not enough memory to write the trace");
-    errno = reason;
-    return sink.failed ? mp_fail_errno(error, "cannot write the trace") : MP_OK;
+    struct trace trace = {.pid = model->start.pid};
+    enum mp_status status = mp_sink_start(&trace.sink, out, compress, error);
+    return status ? status : mp_sink_end(&trace.sink, write_all(&trace, model, error), error);
 }
