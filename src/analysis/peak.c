@@ -30,15 +30,19 @@ static void take_sum(const struct mp_model *model, struct mp_peak *peak)
     peak->moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
 }
 
+void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, struct mp_peak *peak)
+{
+    *peak = (struct mp_peak){.track = track};
+    if (window->whole)
+        take_sum(model, peak);
+    else
+        find_in_window(model, window, peak);
+}
+
 enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
                             struct mp_error *error)
 {
-    *peak = (struct mp_peak){.track = query->track};
-    if (query->window.whole)
-        take_sum(model, peak);
-    else
-        find_in_window(model, &query->window, peak);
-
+    mp_peak_locate(model, query->track, &query->window, peak);
     struct mp_live live = {0};
     struct mp_steps steps = {0};
     enum mp_status status = MP_OK;

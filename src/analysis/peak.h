@@ -22,6 +22,8 @@ struct mp_peak {
     struct mp_sites sites;
 };
 
+/* The moment alone: bytes, blocks, ns, moment. */
+void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, struct mp_peak *peak);
 enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
                             struct mp_error *error);
 void mp_peak_free(struct mp_peak *peak);

@@ -2,6 +2,8 @@
 
 #include "cli/query.h"
 #include "exchange/pytorch_export.h"
+#include "exchange/sqlite_export.h"
+#include "exchange/text_export.h"
 #include "model/track.h"
 
 /* What the file has otherwise than the recording. */
@@ -33,7 +35,7 @@ static enum mp_status write_snapshot(void *context, FILE *out, struct mp_error *
     return mp_pytorch_export(snapshot->query->model, as_json, out, &snapshot->exported, error);
 }
 
-static int export_snapshot(const struct mp_query *query)
+static int export_snapshot(struct mp_query *query)
 {
     struct snapshot snapshot = {.query = query};
     int status = mp_output_write(query->invocation, write_snapshot, &snapshot);
@@ -41,20 +43,57 @@ static int export_snapshot(const struct mp_query *query)
     return status;
 }
 
+static enum mp_status write_table(void *context, FILE *out, struct mp_error *error)
+{
+    const struct mp_query *query = context;
+    const char *format = query->invocation->value[MP_OPT_FORMAT];
+    bool compress = mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
+    struct mp_rows rows;
+    enum mp_status status = mp_rows_start(query->model, &query->view.window, query->filter, &rows, error);
+    if (status) return status;
+    if (!strcmp(format, "sqlite"))
+        status = mp_sqlite_export(&rows, query->view.filter, out, error);
+    else if (!strcmp(format, "csv"))
+        status = mp_csv_export(&rows, compress, out, error);
+    else
+        status = mp_jsonl_export(&rows, compress, out, error);
+    mp_rows_free(&rows);
+    return status;
+}
+
+static int export_table(struct mp_query *query)
+{
+    return mp_output_write(query->invocation, write_table, query);
+}
+
+static const struct {
+    const char *name;
+    int (*write)(struct mp_query *query);
+} formats[] = {{"pytorch", export_snapshot}, {"sqlite", export_table}, {"csv", export_table}, {"jsonl", export_table}};
+
 static int run(const struct mp_invocation *invocation)
 {
     const char *path = invocation->value[MP_OPT_OUTPUT], *format = invocation->value[MP_OPT_FORMAT];
+    bool part =
+        mp_given(invocation, MP_OPT_FROM) || mp_given(invocation, MP_OPT_TO) || mp_given(invocation, MP_OPT_FILTER);
     if (!path || !format) {
         mp_message("export needs -o FILE and --format FORMAT: memprof export run.mp -o run.pickle --format pytorch");
         return MP_EXIT_USAGE;
     }
-    if (strcmp(format, "pytorch")) {
-        mp_message("--format: there is no format \"%s\"; there is pytorch", format);
+    size_t which = 0;
+    while (which < sizeof formats / sizeof *formats && strcmp(formats[which].name, format))
+        which++;
+    if (which == sizeof formats / sizeof *formats) {
+        mp_message("--format: there is no format \"%s\"; there are pytorch, sqlite, csv and jsonl", format);
+        return MP_EXIT_USAGE;
+    }
+    if (!which && part) {
+        mp_message("a snapshot of PyTorch holds all of a recording: leave out --from, --to and --filter");
         return MP_EXIT_USAGE;
     }
     struct mp_query query;
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_end(&query, export_snapshot(&query));
+    return status ? status : mp_query_end(&query, formats[which].write(&query));
 }
 
 extern const struct mp_command mp_command_export;
@@ -66,9 +105,16 @@ const struct mp_command mp_command_export = {
         "--format pytorch writes a memory snapshot as PyTorch itself does, for its viewer "
         "(https://pytorch.org/memory_viz) and all that reads such files: a pickle, or JSON where the name ends in "
         ".json. Each GPU has the blocks of its uppermost layer; a recording without a GPU has its CPU blocks there, "
-        "as device 0.",
-    .example = "memprof export run.mp -o run.pickle --format pytorch",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT},
+        "as device 0. Samples, coverage and all but one track of each device are not in it.\n\n"
+        "--format sqlite writes a database: blocks, events, stacks, frames, steps, regions, samples, and views for the "
+        "common questions (peak_sites, outstanding_sites, allocated_sites, levels, step_peaks, region_sums); .schema "
+        "of sqlite3 shows what each column means. Modules' build ids and how far stacks were cut are not in it.\n\n"
+        "--format csv writes one line a block, --format jsonl one JSON object a line: the recording, its tracks, "
+        "stacks, blocks, and what is no block (out of memory, steps, regions, marks). Samples are in neither, and "
+        "resizes neither: a block has the size it was allocated with. A name that ends in .gz is compressed.\n\n"
+        "With --from and --to these three hold the blocks that lived in that time, with --filter those that match.",
+    .example = "memprof export run.mp -o run.db --format sqlite && sqlite3 run.db 'select * from peak_sites limit 5'",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT, MP_OPT_FROM, MP_OPT_TO, MP_OPT_FILTER, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

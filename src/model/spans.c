@@ -1,5 +1,6 @@
 #include "model/spans.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* More than this open at once is no program's nesting; further ones are left out. */
@@ -117,6 +118,37 @@ bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open
     }
     keep_thread(open, open->at[0].thread);
     return true;
+}
+
+static uint32_t innermost(const struct mp_open_regions *open, uint32_t thread)
+{
+    size_t at = open->count;
+    while (at && open->at[at - 1].thread != thread)
+        at--;
+    return at ? open->at[at - 1].name : MP_NONE;
+}
+
+uint32_t *mp_regions_of_births(const struct mp_model *model)
+{
+    const struct mp_model_events *events = &model->events;
+    struct mp_open_regions open = {0};
+    uint32_t *regions = malloc((model->blocks.count + 1) * sizeof *regions);
+    bool done = regions;
+    if (done) memset(regions, 0xff, (model->blocks.count + 1) * sizeof *regions);
+    for (uint32_t event = 0; done && event < events->count; event++) {
+        unsigned type = events->type[event];
+        if (type == MP_EVENT_REGION_BEGIN || type == MP_EVENT_REGION_END) {
+            done = mp_regions_follow(model, event, &open, NULL);
+        } else if (type == MP_EVENT_ALLOC && open.count) {
+            uint32_t *region = &regions[events->subject[event]];
+            *region = innermost(&open, events->thread[event]);
+            if (*region == MP_NONE) *region = innermost(&open, open.at[0].thread);
+        }
+    }
+    mp_open_regions_free(&open);
+    if (done) return regions;
+    free(regions);
+    return NULL;
 }
 
 void mp_open_regions_free(struct mp_open_regions *open)

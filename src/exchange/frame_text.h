@@ -1,0 +1,17 @@
+/* Frames as other programs' files name them. Texts are as the recording has them, bytes of any kind. Pure. */
+#ifndef MP_EXCHANGE_FRAME_TEXT_H
+#define MP_EXCHANGE_FRAME_TEXT_H
+
+#include "base/buffer.h"
+#include "model/stack.h"
+
+/* The function; where it is not known "libfoo.so+0x12ab" or the address. */
+void mp_frame_function(struct mp_buffer *out, const struct mp_stack_line *line);
+/* The function and, for Python, its place: "forward (model.py:31)". */
+void mp_frame_label(struct mp_buffer *out, const struct mp_stack_line *line);
+/* The label of the line that a person wants to see first; nothing for an empty stack. */
+void mp_frame_headline(struct mp_buffer *out, const struct mp_stack_lines *lines);
+/* Labels, outermost first, with ';' between them (and ':' for ';', a blank for a line break within them). */
+void mp_frame_fold(struct mp_buffer *out, const struct mp_stack_lines *lines);
+
+#endif
