@@ -1,0 +1,156 @@
+/*
+ * CUPTI's ABI, as far as memprof needs it (see driver_abi.h). libcupti is found at run time and never linked; its
+ * version says which layout its records have: cuptiGetVersion() is 15 for CUDA 11.2-11.4, 24 for 12.6, 130000 for 13.0.
+ *
+ * Source: cupti_callbacks.h, cupti_activity.h and cupti_version.h of CUDA 13.0; cupti_activity_deprecated.h for the
+ * layouts before.
+ */
+#ifndef MP_CAPTURE_CUDA_CUPTI_ABI_H
+#define MP_CAPTURE_CUDA_CUPTI_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "capture/cuda/driver_abi.h"
+
+/* CUptiResult */
+enum {
+    MP_CUPTI_SUCCESS = 0,
+    MP_CUPTI_INVALID_PARAMETER = 1,
+    MP_CUPTI_MAX_LIMIT_REACHED = 12, /* no more records; from old versions also: there is a subscriber */
+    MP_CUPTI_NOT_INITIALIZED = 15,   /* the driver is too old for this CUPTI */
+    MP_CUPTI_INSUFFICIENT_PRIVILEGES = 35,
+    MP_CUPTI_BUSY = 39,     /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
+    MP_CUPTI_UNKNOWN = 999, /* no driver */
+};
+
+/* CUpti_CallbackDomain, CUpti_ApiCallbackSite, CUpti_CallbackIdResource, CUpti_CallbackIdState */
+enum { MP_CUPTI_DRIVER = 1, MP_CUPTI_RESOURCE = 3, MP_CUPTI_STATE = 6 };
+enum { MP_CUPTI_ENTER = 0, MP_CUPTI_EXIT = 1 };
+enum {
+    MP_CUPTI_CONTEXT_CREATED = 1,
+    MP_CUPTI_CONTEXT_DESTROY_STARTING = 2,
+    MP_CUPTI_GRAPHNODE_CREATED = 13,
+};
+enum { MP_CUPTI_STATE_FATAL_ERROR = 1 };
+
+/* CUpti_CallbackData: what a driver-domain callback gets */
+struct mp_cupti_call {
+    uint32_t callbackSite;
+    const char *functionName;
+    const void *functionParams; /* the call's params struct of driver_calls.h */
+    void *functionReturnValue;  /* at EXIT: int * */
+    const char *symbolName;
+    mp_cu_handle context;
+    uint32_t contextUid;
+    uint64_t *correlationData; /* one word of ours, the same at ENTER and EXIT */
+    uint32_t correlationId;
+};
+
+/* CUpti_ResourceData: what a resource-domain callback gets. The descriptor of graph callbacks: CUpti_GraphData */
+struct mp_cupti_resource {
+    mp_cu_handle context;
+    mp_cu_handle stream;
+    void *resourceDescriptor;
+};
+struct mp_cupti_graph {
+    mp_cu_handle graph, originalGraph, node, originalNode;
+    int nodeType;
+    mp_cu_handle dependency, graphExec;
+};
+
+/* CUpti_SubscriberParams as of 13.0; later ones have more behind it */
+struct mp_cupti_subscriber_params {
+    size_t structSize;
+    const char *subscriberName; /* in, 53 characters at most */
+    char *oldSubscriberName;    /* out, at MP_CUPTI_BUSY: who holds CUPTI; 64 bytes of room at least */
+    size_t oldSubscriberSize;
+};
+
+/* Activity kinds, and the numbers in their records */
+enum { MP_CUPTI_MEMORY2 = 49, MP_CUPTI_MEMORY_POOL = 50 };
+enum { MP_CUPTI_ALLOCATION = 1, MP_CUPTI_RELEASE = 2 };
+enum { MP_CUPTI_POOL_CREATED = 1, MP_CUPTI_POOL_DESTROYED = 2, MP_CUPTI_POOL_TRIMMED = 3 };
+enum { MP_CUPTI_POOL_LOCAL = 1, MP_CUPTI_POOL_IMPORTED = 2 };
+enum {
+    MP_CUPTI_MEMORY_PAGEABLE = 1,
+    MP_CUPTI_MEMORY_PINNED = 2,
+    MP_CUPTI_MEMORY_DEVICE = 3,
+    MP_CUPTI_MEMORY_ARRAY = 4,
+    MP_CUPTI_MEMORY_MANAGED = 5,
+    MP_CUPTI_MEMORY_DEVICE_STATIC = 6,
+    MP_CUPTI_MEMORY_MANAGED_STATIC = 7,
+};
+
+/* CUpti_ActivityMemory2, 3 and 4: each is the one before and a tail. A record is read by prefix; the loaded library
+ * alone steps from one to the next. */
+struct mp_cupti_memory {
+    uint32_t kind, memoryOperationType, memoryKind, correlationId;
+    uint64_t address, bytes, timestamp, PC;
+    uint32_t processId, deviceId, contextId, streamId;
+    const char *name;
+    uint32_t isAsync;
+    struct {
+        uint32_t memoryPoolType;
+        uint64_t address, releaseThreshold;
+        union {
+            uint64_t size, processId; /* LOCAL, IMPORTED */
+        } pool;
+        uint64_t utilizedSize; /* version 17 (CUDA 11.6) */
+    } memoryPoolConfig;
+    const char *source; /* version 24 (CUDA 12.6) */
+};
+#define MP_CUPTI_MEMORY2_BYTES 112 /* version 15 */
+#define MP_CUPTI_MEMORY3_BYTES 120 /* version 17 */
+#define MP_CUPTI_MEMORY4_BYTES 128 /* version 24 */
+
+/* CUpti_ActivityMemoryPool, 2 and 3: likewise */
+struct mp_cupti_pool {
+    uint32_t kind, memoryPoolOperationType, memoryPoolType, correlationId, processId, deviceId;
+    uint64_t minBytesToKeep, address, size, releaseThreshold, timestamp;
+    uint64_t utilizedSize; /* version 17 */
+    uint8_t isManagedPool; /* version 130000 */
+};
+#define MP_CUPTI_POOL_BYTES  64 /* version 15 */
+#define MP_CUPTI_POOL2_BYTES 72 /* version 17 */
+#define MP_CUPTI_POOL3_BYTES 80 /* version 130000 */
+
+#define MP_CUPTI_VERSION_FIRST      15 /* before: no MEMORY2 */
+#define MP_CUPTI_VERSION_UTILIZED   17
+#define MP_CUPTI_VERSION_SOURCE     24
+#define MP_CUPTI_VERSION_13         130000
+#define MP_CUPTI_INVALID_CONTEXT_ID UINT32_MAX
+
+typedef void mp_cupti_callback(void *user, uint32_t domain, uint32_t id, const void *data);
+typedef void mp_cupti_buffer_request(uint8_t **buffer, size_t *bytes, size_t *records_max);
+typedef void mp_cupti_buffer_complete(mp_cu_handle context, uint32_t stream, uint8_t *buffer, size_t bytes,
+                                      size_t valid_bytes);
+typedef uint64_t mp_cupti_timestamp(void);
+
+/* The functions that are looked up: X(name, needed, arguments). All answer a CUptiResult. Without a needed one the
+ * library is not used; without another one that part is left out. */
+#define MP_CUPTI_FUNCTIONS(X)                                                                                          \
+    X(cuptiGetVersion, 1, (uint32_t * version))                                                                        \
+    X(cuptiSubscribe, 1, (void **subscriber, mp_cupti_callback *callback, void *user))                                 \
+    X(cuptiUnsubscribe, 1, (void *subscriber))                                                                         \
+    X(cuptiEnableCallback, 1, (uint32_t enable, void *subscriber, uint32_t domain, uint32_t id))                       \
+    X(cuptiActivityRegisterCallbacks, 1, (mp_cupti_buffer_request * request, mp_cupti_buffer_complete * complete))     \
+    X(cuptiActivityEnable, 1, (uint32_t kind))                                                                         \
+    X(cuptiActivityDisable, 1, (uint32_t kind))                                                                        \
+    X(cuptiActivityFlushAll, 1, (uint32_t forced))                                                                     \
+    X(cuptiActivityGetNextRecord, 1, (uint8_t * buffer, size_t valid_bytes, void **record))                            \
+    X(cuptiActivityGetNumDroppedRecords, 1, (mp_cu_handle context, uint32_t stream, size_t * dropped))                 \
+    X(cuptiGetDeviceId, 1, (mp_cu_handle context, uint32_t * device))                                                  \
+    X(cuptiFinalize, 1, (void))                                                                                        \
+    X(cuptiSubscribe_v2, 0,                                                                                            \
+      (void **subscriber, mp_cupti_callback *callback, void *user, struct mp_cupti_subscriber_params *params))         \
+    X(cuptiGetResultString, 0, (int result, const char **text))                                                        \
+    X(cuptiActivityFlushPeriod, 0, (uint32_t ms))                                                                      \
+    X(cuptiActivityRegisterTimestampCallback, 0, (mp_cupti_timestamp * timestamp))                                     \
+    X(cuptiActivityEnableDriverApi, 0, (uint32_t id, uint8_t enable))
+
+#define MP_CUPTI_DECLARE_FUNCTION(name, needed, arguments) typedef int mp_##name arguments;
+MP_CUPTI_FUNCTIONS(MP_CUPTI_DECLARE_FUNCTION)
+#undef MP_CUPTI_DECLARE_FUNCTION
+
+#endif

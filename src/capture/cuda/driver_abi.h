@@ -1,0 +1,178 @@
+/*
+ * NVIDIA's driver ABI, as far as memprof needs it, so that every build can record CUDA, also one made on a machine
+ * without it. Three headers: the driver's types and numbers here, its calls in driver_calls.h, CUPTI in cupti_abi.h.
+ * Where configure finds NVIDIA's headers, abi_check.c holds all three against them.
+ *
+ * Source: cuda.h, cudaTypedefs.h and generated_cuda_meta.h of CUDA 13.0. The driver's ABI is stable by name: what is
+ * written here holds for every driver that has the name.
+ */
+#ifndef MP_CAPTURE_CUDA_DRIVER_ABI_H
+#define MP_CAPTURE_CUDA_DRIVER_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef unsigned long long mp_cu_ptr; /* CUdeviceptr, CUmemGenericAllocationHandle */
+typedef void *mp_cu_handle;           /* CUcontext, CUstream, CUevent, CUarray, CUgraph, ... */
+
+/* CUresult */
+enum {
+    MP_CU_SUCCESS = 0,
+    MP_CU_INVALID_VALUE = 1,
+    MP_CU_OUT_OF_MEMORY = 2,
+    MP_CU_NOT_INITIALIZED = 3,
+    MP_CU_DEINITIALIZED = 4,
+    MP_CU_NO_DEVICE = 100,
+    MP_CU_INVALID_DEVICE = 101,
+    MP_CU_INVALID_CONTEXT = 201,
+    MP_CU_INVALID_HANDLE = 400,
+    MP_CU_NOT_FOUND = 500,
+    MP_CU_HOST_MEMORY_ALREADY_REGISTERED = 712,
+    MP_CU_HOST_MEMORY_NOT_REGISTERED = 713,
+    MP_CU_NOT_SUPPORTED = 801,
+};
+
+/* CUmemLocationType */
+enum {
+    MP_CU_LOCATION_NONE = 0,
+    MP_CU_LOCATION_DEVICE = 1, /* `id` is a device's ordinal; the others are host memory */
+    MP_CU_LOCATION_HOST = 2,
+    MP_CU_LOCATION_HOST_NUMA = 3,
+    MP_CU_LOCATION_HOST_NUMA_CURRENT = 4,
+};
+struct mp_cu_location {
+    int type, id;
+};
+
+/* CUmemAllocationType */
+enum { MP_CU_ALLOCATION_PINNED = 1, MP_CU_ALLOCATION_MANAGED = 2 };
+
+/* CUmemAllocationProp */
+struct mp_cu_allocation_prop {
+    int type, requestedHandleTypes;
+    struct mp_cu_location location;
+    void *win32HandleMetaData;
+    unsigned char allocFlags[8];
+};
+
+/* CUmemPoolProps */
+struct mp_cu_pool_props {
+    int allocType, handleTypes;
+    struct mp_cu_location location;
+    void *win32SecurityAttributes;
+    size_t maxSize;
+    unsigned short usage;
+    unsigned char reserved[54];
+};
+
+/* CUmemPool_attribute: values are 64-bit from RELEASE_THRESHOLD on */
+enum {
+    MP_CU_POOL_RELEASE_THRESHOLD = 4,
+    MP_CU_POOL_RESERVED_CURRENT = 5,
+    MP_CU_POOL_RESERVED_HIGH = 6,
+    MP_CU_POOL_USED_CURRENT = 7,
+    MP_CU_POOL_USED_HIGH = 8,
+};
+
+/* CUgraphMem_attribute, 64-bit values */
+enum {
+    MP_CU_GRAPH_MEM_USED_CURRENT = 0,
+    MP_CU_GRAPH_MEM_USED_HIGH = 1,
+    MP_CU_GRAPH_MEM_RESERVED_CURRENT = 2,
+    MP_CU_GRAPH_MEM_RESERVED_HIGH = 3,
+};
+
+/* CUmulticastObjectProp */
+struct mp_cu_multicast_prop {
+    unsigned numDevices;
+    size_t size;
+    unsigned long long handleTypes, flags;
+};
+
+/* CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR and what they were before CUDA 3.2 */
+struct mp_cu_array {
+    size_t Width, Height;
+    int Format;
+    unsigned NumChannels;
+};
+struct mp_cu_array3d {
+    size_t Width, Height, Depth;
+    int Format;
+    unsigned NumChannels, Flags;
+};
+struct mp_cu_array_v1 {
+    unsigned Width, Height;
+    int Format;
+    unsigned NumChannels;
+};
+struct mp_cu_array3d_v1 {
+    unsigned Width, Height, Depth;
+    int Format;
+    unsigned NumChannels, Flags;
+};
+/* `Flags` of an array */
+enum {
+    MP_CU_ARRAY_LAYERED = 0x01,          /* Depth counts layers */
+    MP_CU_ARRAY_CUBEMAP = 0x04,          /* Depth counts faces */
+    MP_CU_ARRAY_SPARSE = 0x40,           /* memory is mapped into it later */
+    MP_CU_ARRAY_DEFERRED_MAPPING = 0x80, /* likewise */
+};
+
+/* CUipcMemHandle, CUuuid: passed by value and by pointer */
+struct mp_cu_ipc_handle {
+    char reserved[64];
+};
+struct mp_cu_uuid {
+    unsigned char bytes[16];
+};
+
+/* CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
+struct mp_cu_external_memory {
+    int type;
+    union {
+        int fd;
+        struct {
+            void *handle;
+            const void *name;
+        } win32;
+    } handle;
+    unsigned long long size;
+    unsigned flags;
+    unsigned reserved[16];
+};
+struct mp_cu_external_buffer {
+    unsigned long long offset, size;
+    unsigned flags;
+    unsigned reserved[16];
+};
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS; CUgraphNodeParams, with the union's members that are memory */
+struct mp_cu_alloc_node {
+    struct mp_cu_pool_props poolProps;
+    const void *accessDescs;
+    size_t accessDescCount, bytesize;
+    mp_cu_ptr dptr; /* out */
+};
+enum { MP_CU_NODE_MEM_ALLOC = 10, MP_CU_NODE_MEM_FREE = 11 }; /* CUgraphNodeType */
+struct mp_cu_node_params {
+    int type;
+    int reserved0[3];
+    union {
+        long long reserved1[29];
+        struct mp_cu_alloc_node alloc;
+        struct {
+            mp_cu_ptr dptr;
+        } free;
+    };
+    long long reserved2;
+};
+
+/* CUdriverProcAddress_flags */
+enum { MP_CU_LOOKUP_DEFAULT = 0, MP_CU_LOOKUP_LEGACY_STREAM = 1, MP_CU_LOOKUP_PER_THREAD_STREAM = 2 };
+
+/* Both forms of cuGetProcAddress: a caller that asks for it by version below 12000 gets the first. */
+typedef int mp_cu_get_proc_address(const char *symbol, void **function, int version, unsigned long long flags);
+typedef int mp_cu_get_proc_address_v2(const char *symbol, void **function, int version, unsigned long long flags,
+                                      int *status);
+
+#endif
