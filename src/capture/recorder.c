@@ -145,7 +145,12 @@ void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *reques
     record_block(thread, MP_EVENT_OOM, request, true);
 }
 
-void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name)
+uint32_t mp_record_name(const char *text)
+{
+    return mp_table_string(text, strlen(text));
+}
+
+void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane)
 {
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
@@ -155,11 +160,18 @@ void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const ch
         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
         .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
         .stack = type == MP_EVENT_MARK ? mp_stack_capture(thread, true) : 0,
-        .name = name ? mp_table_string(name, strlen(name)) : 0,
+        .bytes = lane,
+        .name = name,
         .track = MP_TRACK_NONE,
         .type = (uint8_t)type,
+        .flags = lane ? MP_RECORD_LANE : 0,
     };
     publish(thread);
+}
+
+void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name)
+{
+    mp_record_region(thread, type, name ? mp_record_name(name) : 0, 0);
 }
 
 void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/step_rule.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "collect/collector.h"
@@ -83,6 +84,19 @@ static bool parse_follow(const char *text, struct mp_record_config *config)
     return config->follow || !strcmp(text, "no");
 }
 
+/* Looked at here, so that what runs for hours does not end without steps. */
+static bool parse_step_range(const char *text, struct mp_record_config *config)
+{
+    struct mp_step_rule rule;
+    struct mp_error ignored;
+    if (!*text ||
+        snprintf(config->step_range, sizeof config->step_range, "%s", text) >= (int)sizeof config->step_range ||
+        mp_step_rule_open(&rule, text, &ignored))
+        return false;
+    mp_step_rule_close(&rule);
+    return true;
+}
+
 static int read_options(const struct mp_invocation *invocation, struct mp_record_config *config)
 {
     static const struct {
@@ -95,6 +109,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         {MP_OPT_DEPTH, parse_depth, "a number from 8 to 4096"},
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
         {MP_OPT_FOLLOW, parse_follow, "yes or no"},
+        {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
     };
     mp_record_config_defaults(config);
     config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
@@ -282,7 +297,8 @@ const struct mp_command mp_command_snapshot = {
         "with events gets the name as given, others get their number before the extension.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_CAPTURE,
-                MP_OPT_PAUSED, MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_NO_SYMBOLS, MP_OPT_QUIET, MP_OPT_STRICT},
+                MP_OPT_PAUSED, MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_QUIET,
+                MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,

@@ -38,6 +38,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_PAUSED] = {"paused", '\0', NULL, "record nothing until the program says start"},
     [MP_OPT_ON_FULL] = {"on-full", '\0', "HOW", "wait or drop where the program is faster than the collector (wait)"},
     [MP_OPT_FOLLOW] = {"follow", '\0', "WHETHER", "yes or no: record child processes and exec'ed programs too (yes)"},
+    [MP_OPT_STEP_RANGE] = {"step-range", '\0', "REGEX",
+                           "regions and NVTX ranges whose names match are steps (ProfilerStep#N and step...)"},
     [MP_OPT_NO_SYMBOLS] = {"no-symbols", '\0', NULL, "leave native frames as addresses"},
     [MP_OPT_QUIET] = {"quiet", '\0', NULL, "say nothing at the end unless something is wrong"},
     [MP_OPT_STRICT] = {"strict", '\0', NULL,

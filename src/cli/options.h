@@ -35,6 +35,7 @@ enum mp_option {
     MP_OPT_PAUSED,
     MP_OPT_ON_FULL,
     MP_OPT_FOLLOW,
+    MP_OPT_STEP_RANGE,
     MP_OPT_NO_SYMBOLS,
     MP_OPT_QUIET,
     MP_OPT_STRICT,

@@ -123,6 +123,8 @@ static enum mp_status new_process(struct collector *collector, uint32_t pid, str
     process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused,
                                          create_snapshot_file, collector, error);
     if (!process.recording) return error->status;
+    if (getenv(MP_NVTX_VARIABLE))
+        mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
     if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (mp_vec_push(&collector->processes, process)) return MP_OK;
     mp_recording_free(process.recording, true);

@@ -104,12 +104,16 @@ static int spawn_script(pid_t *pid, const posix_spawnattr_t *attributes, char *c
 
 enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error)
 {
-    char *added[4] = {prepended("LD_PRELOAD", launch->library), NULL};
+    char *added[5] = {prepended("LD_PRELOAD", launch->library), NULL};
     char *session;
     bool complete =
         added[0] && asprintf(&session, "%s=%c;%s", MP_SESSION_VARIABLE, MP_SESSION_VERSION, launch->socket_path) >= 0;
     if (complete) added[1] = session;
-    if (complete && launch->python_folder) complete = (added[2] = prepended("PYTHONPATH", launch->python_folder));
+    size_t count = 2;
+    /* Another tool's stays: there can be only one. */
+    if (complete && !getenv(MP_NVTX_VARIABLE))
+        complete = asprintf(&added[count++], "%s=%s", MP_NVTX_VARIABLE, launch->library) >= 0;
+    if (complete && launch->python_folder) complete = (added[count++] = prepended("PYTHONPATH", launch->python_folder));
     char **environment = complete ? environment_with(added) : NULL;
     *exec_errno = 0;
     enum mp_status status = MP_OK;
@@ -129,7 +133,7 @@ enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int
         if (*exec_errno) status = mp_fail_errno(error, "cannot run %s", launch->command[0]);
     }
     free(environment);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < count; i++)
         free(added[i]);
     return status;
 }

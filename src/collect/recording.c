@@ -26,6 +26,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     recording->spool = *spool;
     *spool = (struct mp_spool_file){.fd = -1};
     recording->window_open = !paused;
+    mp_step_rule_open_configured(&recording->step_rule, recording->spool.header->configuration);
     recording->ledger.paused = paused;
     recording->name = name;
     recording->name_context = name_context;
@@ -175,6 +176,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_spool_file_close(&recording->spool, remove_spool);
     mp_tables_free(&recording->tables);
     mp_ledger_free_all(&recording->ledger);
+    mp_step_rule_close(&recording->step_rule);
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
     mp_vec_free(&recording->samples);

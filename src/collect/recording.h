@@ -6,6 +6,7 @@
 #define MP_COLLECT_RECORDING_H
 
 #include "base/error.h"
+#include "base/step_rule.h"
 #include "collect/drain.h"
 #include "collect/ledger.h"
 #include "collect/spool_file.h"
@@ -41,6 +42,8 @@ struct mp_recording {
     uint64_t notes_read;
     uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
+    struct mp_step_rule step_rule;
+    bool steps_marked;                     /* the program marks steps itself */
     bool window_open;                      /* events go to the file; else only what is live is followed */
     struct mp_exit how;                    /* how the process ended, and that in words */
     char how_text[96];

@@ -125,6 +125,18 @@ static enum mp_status take_window(struct mp_recording *recording, uint32_t ring,
     return status;
 }
 
+/* As model/spans.h finds steps: what the program marks is right, else what regions are named, unless that was asked
+ * for. */
+static void count_step(struct mp_recording *recording, bool marked)
+{
+    bool by_name = recording->step_rule.has_pattern;
+    if (marked && !by_name && !recording->steps_marked) {
+        recording->steps_marked = true;
+        recording->ledger.steps = 0;
+    }
+    recording->ledger.steps += marked ? !by_name : by_name || !recording->steps_marked;
+}
+
 static enum mp_status take(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
                            struct mp_error *error)
 {
@@ -140,7 +152,9 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
                              .kind = record->kind};
     if (event.time_ns < recording->last_event_ns) event.time_ns = recording->last_event_ns;
     recording->last_event_ns = event.time_ns;
-    enum mp_status status = mp_tables_thread(&recording->tables, spool, ring, &event.thread, error);
+    enum mp_status status = record->flags & MP_RECORD_LANE
+                                ? mp_tables_lane(&recording->tables, record->bytes, &event.thread, error)
+                                : mp_tables_thread(&recording->tables, spool, ring, &event.thread, error);
     if (!status && record->name) {
         event.name = mp_tables_spool_string(&recording->tables, record->name);
         if (!event.name) {
@@ -157,9 +171,12 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
         status = take_reserved(recording, &event, record->total_reserved, error);
         return status ? status : keep(recording, &event, error);
     case MP_EVENT_STEP:
-        recording->ledger.steps++;
+        count_step(recording, true);
         return keep(recording, &event, error);
     case MP_EVENT_REGION_BEGIN:
+        if (mp_step_rule_matches(&recording->step_rule, mp_intern_get(&recording->tables.strings, event.name, NULL)))
+            count_step(recording, false);
+        return keep(recording, &event, error);
     case MP_EVENT_REGION_END:
     case MP_EVENT_MARK:
         return keep(recording, &event, error);

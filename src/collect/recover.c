@@ -288,6 +288,8 @@ static void restore_ring_threads(struct mp_recording *recording)
         uint64_t tail = atomic_load(&spool->rings[ring].tail);
         if (tail > recording->drain.next[ring]) recording->drain.next[ring] = tail;
     }
+    for (size_t i = 0; i < tables->threads.count; i++)
+        if (tables->threads.at[i].tid == MP_TID_LANE) mp_tables_known_lane(tables, (uint32_t)i);
 }
 
 static enum mp_status recover_with_spool(struct recovering *recovering, struct mp_error *error)

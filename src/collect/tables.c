@@ -1,5 +1,6 @@
 #include "collect/tables.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -104,6 +105,36 @@ enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_
     return MP_OK;
 }
 
+#define LANES_MAX 255
+
+enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error)
+{
+    if (lane > LANES_MAX) return mp_fail(error, MP_DAMAGED, "the spool names a lane of regions that cannot be");
+    if (lane >= tables->lane_thread.count && !mp_vec_extend(&tables->lane_thread, (size_t)lane + 1))
+        return no_memory(error);
+    uint32_t *known = &tables->lane_thread.at[lane];
+    if (!*known) {
+        struct mp_thread_info entry = {.tid = MP_TID_LANE};
+        char name[32];
+        snprintf(name, sizeof name, MP_LANE_NAME "%u", (unsigned)lane);
+        enum mp_status status = mp_tables_text(tables, name, &entry.name, error);
+        if (status) return status;
+        if (!mp_vec_push(&tables->threads, entry)) return no_memory(error);
+        *known = (uint32_t)tables->threads.count;
+    }
+    *thread = *known - 1;
+    return MP_OK;
+}
+
+void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread)
+{
+    unsigned lane;
+    const char *name = mp_intern_get(&tables->strings, tables->threads.at[thread].name, NULL);
+    if (sscanf(name, MP_LANE_NAME "%u", &lane) == 1 && lane <= LANES_MAX &&
+        mp_vec_extend(&tables->lane_thread, lane + 1))
+        tables->lane_thread.at[lane] = thread + 1;
+}
+
 static enum mp_status write_strings(struct mp_tables *tables, struct mp_writer *writer, struct mp_error *error)
 {
     uint32_t count = tables->strings.count - tables->strings_written;
@@ -204,4 +235,5 @@ void mp_tables_free(struct mp_tables *tables)
     mp_vec_free(&tables->devices);
     mp_vec_free(&tables->device_keys);
     mp_vec_free(&tables->threads);
+    mp_vec_free(&tables->lane_thread);
 }

@@ -26,6 +26,7 @@ struct mp_tables {
     MP_VEC(struct mp_thread_info) threads;
     size_t threads_written;
     uint32_t ring_thread[MP_SPOOL_RINGS_MAX]; /* the thread number + 1 last seen on each ring */
+    MP_VEC(uint32_t) lane_thread;             /* the thread number + 1 of each lane */
 };
 
 /* What tells a track's device from others: its type and index. */
@@ -34,6 +35,10 @@ uint16_t mp_tables_device_key(const struct mp_wire_track *track);
 /* The number of the thread that now owns the ring. */
 enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
                                 uint32_t *thread, struct mp_error *error);
+/* The number of the thread that stands for a lane of regions (from 1). */
+enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error);
+/* A thread of the file is a lane: its name says which. */
+void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread);
 /* The file's number of a string of the spool (0 where it is not known), of a text. */
 uint32_t mp_tables_spool_string(const struct mp_tables *tables, uint32_t spool_id);
 enum mp_status mp_tables_text(struct mp_tables *tables, const char *text, uint32_t *id, struct mp_error *error);

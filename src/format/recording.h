@@ -41,8 +41,10 @@ struct mp_track {
     uint32_t name;      /* a pool's name on the app layer; string 0 otherwise */
 };
 
+#define MP_TID_LANE  UINT32_MAX
+#define MP_LANE_NAME "ranges " /* and its number, from 1 */
 struct mp_thread_info {
-    uint32_t tid;
+    uint32_t tid; /* MP_TID_LANE: no thread, but a lane for regions that belong to none; at most one is open on it */
     uint32_t name;
 };
 

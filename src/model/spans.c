@@ -3,20 +3,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/step_rule.h"
+
 /* More than this open at once is no program's nesting; further ones are left out. */
 #define OPEN_MAX 4096
 
-/* The events of a type, and of names that begin so, each begin a step. */
-static bool find_marked(const struct mp_model *model, unsigned type, const char *prefix, struct mp_steps *steps)
+static bool find_marked(const struct mp_model *model, struct mp_steps *steps)
 {
-    const struct mp_model_events *events = &model->events;
-    for (size_t i = 0; i < model->noted.count; i++) {
-        uint32_t event = model->noted.at[i];
-        if (events->type[event] != type) continue;
-        if (strncmp(mp_model_text(model, model->notes.at[i].name), prefix, strlen(prefix))) continue;
-        if (!mp_steps_begin(model, event, model->notes.at[i].name, steps)) return false;
-    }
+    for (size_t i = 0; i < model->noted.count; i++)
+        if (model->events.type[model->noted.at[i]] == MP_EVENT_STEP &&
+            !mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps))
+            return false;
     return true;
+}
+
+/* The regions whose names say so each begin a step. */
+static bool find_named(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
+{
+    enum { UNKNOWN, NO, YES };
+    unsigned char *answers = calloc(model->strings.count, 1); /* by name: few names, many regions */
+    bool done = answers;
+    for (size_t i = 0; i < model->noted.count && done; i++) {
+        uint32_t event = model->noted.at[i], name = model->notes.at[i].name;
+        if (model->events.type[event] != MP_EVENT_REGION_BEGIN) continue;
+        if (answers[name] == UNKNOWN) answers[name] = mp_step_rule_matches(rule, mp_model_text(model, name)) ? YES : NO;
+        if (answers[name] == YES) done = mp_steps_begin(model, event, name, steps);
+    }
+    free(answers);
+    return done;
 }
 
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps)
@@ -33,15 +47,40 @@ bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name,
     return mp_vec_push(steps, step);
 }
 
-bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
+static bool has_source(const struct mp_model *model, const char *source)
+{
+    for (uint32_t i = 0; i < model->coverage.source_count; i++)
+        if (!strcmp(mp_model_text(model, model->coverage.sources[i]), source)) return true;
+    return false;
+}
+
+static bool is_of_profiler(const struct mp_model *model, uint32_t name)
 {
     static const char profiler[] = "ProfilerStep#"; /* how PyTorch's profiler names its steps */
+    return !strncmp(mp_model_text(model, name), profiler, sizeof profiler - 1);
+}
+
+static const char *source_of(const struct mp_model *model, const struct mp_steps *steps)
+{
+    if (!steps->count) return NULL;
+    bool is_region = model->events.type[steps->at[0].first] == MP_EVENT_REGION_BEGIN;
+    if (is_region && has_source(model, "nvtx")) return "nvtx";
+    return is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
+}
+
+bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
+{
+    struct mp_step_rule rule;
+    bool recorded = model->format && !strcmp(model->format, "mp");
     steps->count = 0;
-    steps->source = "torch";
-    if (!find_marked(model, MP_EVENT_STEP, "", steps)) return false;
-    if (!steps->count) return find_marked(model, MP_EVENT_REGION_BEGIN, profiler, steps);
-    if (strncmp(mp_model_text(model, steps->at[0].name), profiler, sizeof profiler - 1)) steps->source = "api";
-    return true;
+    mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
+    bool asked_for = recorded && rule.has_pattern;
+    bool done = !asked_for || find_named(model, &rule, steps);
+    if (done && !steps->count) done = find_marked(model, steps);
+    if (done && !steps->count && !asked_for) done = find_named(model, &rule, steps);
+    steps->source = source_of(model, steps);
+    mp_step_rule_close(&rule);
+    return done;
 }
 
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
@@ -96,11 +135,17 @@ bool mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_o
     return open->count >= OPEN_MAX || mp_vec_push(open, region);
 }
 
-static void keep_thread(struct mp_open_regions *open, uint32_t thread)
+static bool is_lane(const struct mp_model *model, uint32_t thread)
+{
+    return thread < model->threads.count && model->threads.at[thread].tid == MP_TID_LANE;
+}
+
+/* A thread's own and those of no thread. */
+static void keep_thread(const struct mp_model *model, struct mp_open_regions *open, uint32_t thread)
 {
     size_t kept = 0;
     for (size_t i = 0; i < open->count; i++)
-        if (open->at[i].thread == thread) open->at[kept++] = open->at[i];
+        if (open->at[i].thread == thread || is_lane(model, open->at[i].thread)) open->at[kept++] = open->at[i];
     open->count = kept;
 }
 
@@ -113,10 +158,13 @@ bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open
     uint32_t thread = model->events.thread[moment - 1];
     for (size_t i = 0; i < open->count; i++) {
         if (open->at[i].thread != thread) continue;
-        keep_thread(open, thread);
+        keep_thread(model, open, thread);
         return true;
     }
-    keep_thread(open, open->at[0].thread);
+    size_t first = 0;
+    while (first + 1 < open->count && is_lane(model, open->at[first].thread))
+        first++;
+    keep_thread(model, open, open->at[first].thread);
     return true;
 }
 

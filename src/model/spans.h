@@ -21,14 +21,15 @@ struct mp_steps {
     const char *source; /* who marked them, NULL where there are none; analysis/steps_infer.h adds one */
 };
 
-/* Those that the program marked; where it marked none, the steps of PyTorch's profiler ("ProfilerStep#N" regions). */
+/* Regions that match the recording's --step-range; else steps that the program marked; else regions that are named as
+ * steps are (base/step_rule.h; in files of other programs only "ProfilerStep#N"). */
 bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
 /* Adds a step that begins at an event, which is after those already there; it ends the one before. */
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
 /* The number of the step that an event belongs to; 0 before the first. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
-/* Who marked the steps: the words of `source` in JSON ("api", "torch", "inferred", "none"). */
+/* Who marked the steps: the words of `source` in JSON ("api", "nvtx", "torch", "inferred", "none"). */
 const char *mp_steps_source(const struct mp_steps *steps);
 
 /* A region that is open. */
@@ -46,7 +47,7 @@ struct mp_open_regions {
 bool mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
                        struct mp_open_regions *closed);
 /* The regions open after `moment` events, on the thread of the last of them; where that thread has none, on the first
- * thread that has (an autograd thread works for the one in backward()). Outermost first. */
+ * thread that has (an autograd thread works for the one in backward()); and those of no thread. Outermost first. */
 bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open);
 /* By block: the name (a string id) of the innermost region in which it was allocated, by the same rule; MP_NONE where
  * there was none or the block is of the base. The caller frees it; NULL where memory is short. */

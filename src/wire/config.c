@@ -35,6 +35,20 @@ void mp_record_config_defaults(struct mp_record_config *config)
                                         .depth = MP_DEPTH_DEFAULT};
 }
 
+/* "step_range=..." with %XX for what would end or break the text. */
+static bool put_step_range(const char *pattern, char *text, size_t room)
+{
+    int length = snprintf(text, room, ";step_range=");
+    size_t used = (size_t)length;
+    for (; *pattern; pattern++) {
+        unsigned char c = (unsigned char)*pattern;
+        bool plain = c > ' ' && c != ';' && c != '%' && c != 0x7f;
+        if (used + 4 > room) return false;
+        used += (size_t)snprintf(text + used, room - used, plain ? "%c" : "%%%02x", c);
+    }
+    return true;
+}
+
 bool mp_record_config_format(const struct mp_record_config *config, char *text, size_t room)
 {
     size_t used = 0;
@@ -45,7 +59,7 @@ bool mp_record_config_format(const struct mp_record_config *config, char *text, 
         if (length < 0 || (size_t)length >= room - used) return false;
         used += (size_t)length;
     }
-    return true;
+    return !*config->step_range || put_step_range(config->step_range, text + used, room - used);
 }
 
 void mp_record_config_parse(const char *text, struct mp_record_config *config)

@@ -16,6 +16,10 @@
 
 #define MP_SESSION_VARIABLE "MEMPROF_SESSION"
 #define MP_SESSION_VERSION  '1'
+/* Read by NVTX in the program: the library that gets its ranges. */
+#define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
+
+#define MP_STEP_RANGE_ROOM 256
 
 struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
@@ -25,6 +29,8 @@ struct mp_record_config {
     bool follow;    /* children and exec'ed programs too */
     bool paused;    /* until the program says start */
     uint32_t depth; /* frames kept of a stack: three quarters inner, one quarter outer */
+    char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text, where it is not
+                                          * empty; the recorder has no use for it and reads it not */
 };
 
 #define MP_DEPTH_DEFAULT 256

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/step_rule.h"
 #include "unit/suite.h"
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
@@ -97,5 +98,50 @@ START_TEST(too_little_room_is_said)
 }
 END_TEST
 
+/* The expression means in a recording what it meant on the command line, whatever it is made of. */
+START_TEST(a_step_expression_survives_the_way)
+{
+    static const struct {
+        const char *pattern, *step, *other;
+    } cases[] = {{"^batch; [0-9]+%$", "batch; 12%", "batch; %"},
+                 {"step_range=;%3b", "xstep_range=;%3by", "step_range=;;"},
+                 {"\xc3\xa4\t$", "\xc3\xa4\t", "\xc3\xa4 "},
+                 {"", "step 3", "a step"},
+                 {"", "ProfilerStep#1", "ProfilerSteps"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_record_config config;
+        struct mp_step_rule rule;
+        char text[1024];
+        mp_record_config_defaults(&config);
+        snprintf(config.step_range, sizeof config.step_range, "%s", cases[i].pattern);
+        ck_assert(mp_record_config_format(&config, text, sizeof text));
+        mp_step_rule_open_configured(&rule, text);
+        ck_assert_int_eq(rule.has_pattern, *cases[i].pattern != 0);
+        ck_assert(mp_step_rule_matches(&rule, cases[i].step));
+        ck_assert(!mp_step_rule_matches(&rule, cases[i].other));
+        mp_step_rule_close(&rule);
+        for (size_t room = strlen(text); room > 0; room--) {
+            char *small = malloc(room);
+            ck_assert(!mp_record_config_format(&config, small, room));
+            free(small);
+        }
+    }
+}
+END_TEST
+
+/* The first name decides what the others are like. */
+START_TEST(work_inside_a_step_is_no_step)
+{
+    struct mp_step_rule rule;
+    mp_step_rule_open_configured(&rule, "native=1");
+    ck_assert(!mp_step_rule_matches(&rule, "epoch"));
+    ck_assert(mp_step_rule_matches(&rule, "step 9"));
+    ck_assert(!mp_step_rule_matches(&rule, "step_optimizer"));
+    ck_assert(!mp_step_rule_matches(&rule, "ProfilerStep#9"));
+    ck_assert(mp_step_rule_matches(&rule, "step 10"));
+    mp_step_rule_close(&rule);
+}
+END_TEST
+
 MP_SUITE("config", every_configuration_survives_the_way, what_is_not_told_stays, depth_keeps_its_bounds,
-         too_little_room_is_said)
+         too_little_room_is_said, a_step_expression_survives_the_way, work_inside_a_step_is_no_step)

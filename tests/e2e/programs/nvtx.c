@@ -1,0 +1,308 @@
+/*
+ * A program with NVTX ranges, `nvtx MODE`, that says on stdout which regions a recording must show: lines of a thread's
+ * name, B, E or M, and a region's name. Built with NVIDIA's headers where there are some (NVTX_HEADERS), and with a
+ * stand-in for them everywhere. As a shared library (NVTX_LIBRARY) it is one more copy of NVTX in the process.
+ */
+#ifdef NVTX_HEADERS
+#    include <nvtx3/nvToolsExt.h>
+
+#    include <assert.h>
+
+#    include "capture/nvtx/nvtx_abi.h"
+#    define SAME(ours, theirs) static_assert((int)(ours) == (int)(theirs), #    ours)
+SAME(NVTX_TABLE_CALLBACKS, NVTX_ETID_CALLBACKS);
+SAME(NVTX_MODULE_CORE, NVTX_CB_MODULE_CORE);
+SAME(NVTX_MODULE_CORE2, NVTX_CB_MODULE_CORE2);
+SAME(NVTX_MARK_EX, NVTX_CBID_CORE_MarkEx);
+SAME(NVTX_MARK_A, NVTX_CBID_CORE_MarkA);
+SAME(NVTX_MARK_W, NVTX_CBID_CORE_MarkW);
+SAME(NVTX_RANGE_START_EX, NVTX_CBID_CORE_RangeStartEx);
+SAME(NVTX_RANGE_START_A, NVTX_CBID_CORE_RangeStartA);
+SAME(NVTX_RANGE_START_W, NVTX_CBID_CORE_RangeStartW);
+SAME(NVTX_RANGE_END, NVTX_CBID_CORE_RangeEnd);
+SAME(NVTX_RANGE_PUSH_EX, NVTX_CBID_CORE_RangePushEx);
+SAME(NVTX_RANGE_PUSH_A, NVTX_CBID_CORE_RangePushA);
+SAME(NVTX_RANGE_PUSH_W, NVTX_CBID_CORE_RangePushW);
+SAME(NVTX_RANGE_POP, NVTX_CBID_CORE_RangePop);
+SAME(NVTX_DOMAIN_MARK_EX, NVTX_CBID_CORE2_DomainMarkEx);
+SAME(NVTX_DOMAIN_RANGE_START_EX, NVTX_CBID_CORE2_DomainRangeStartEx);
+SAME(NVTX_DOMAIN_RANGE_END, NVTX_CBID_CORE2_DomainRangeEnd);
+SAME(NVTX_DOMAIN_RANGE_PUSH_EX, NVTX_CBID_CORE2_DomainRangePushEx);
+SAME(NVTX_DOMAIN_RANGE_POP, NVTX_CBID_CORE2_DomainRangePop);
+SAME(NVTX_DOMAIN_REGISTER_STRING_A, NVTX_CBID_CORE2_DomainRegisterStringA);
+SAME(NVTX_DOMAIN_REGISTER_STRING_W, NVTX_CBID_CORE2_DomainRegisterStringW);
+SAME(NVTX_DOMAIN_CREATE_A, NVTX_CBID_CORE2_DomainCreateA);
+SAME(NVTX_DOMAIN_CREATE_W, NVTX_CBID_CORE2_DomainCreateW);
+SAME(NVTX_MESSAGE_ASCII, NVTX_MESSAGE_TYPE_ASCII);
+SAME(NVTX_MESSAGE_UNICODE, NVTX_MESSAGE_TYPE_UNICODE);
+SAME(NVTX_MESSAGE_REGISTERED, NVTX_MESSAGE_TYPE_REGISTERED);
+SAME(NVTX_NO_TRACKING, NVTX_NO_PUSH_POP_TRACKING);
+SAME(sizeof(struct nvtx_attributes), sizeof(nvtxEventAttributes_t));
+SAME(offsetof(struct nvtx_attributes, message_type), offsetof(nvtxEventAttributes_t, messageType));
+SAME(offsetof(struct nvtx_attributes, message), offsetof(nvtxEventAttributes_t, message));
+SAME(sizeof(struct nvtx_callbacks), sizeof(NvtxExportTableCallbacks));
+#else
+#    include "nvtx_stand_in.h"
+#endif
+
+#include <memprof.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PUSHED 300 /* deeper than what is recorded (128) */
+
+__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...)
+{
+    char line[512], name[16];
+    va_list arguments;
+    prctl(PR_GET_NAME, name);
+    int length = snprintf(line, sizeof line, "%s ", name);
+    va_start(arguments, format);
+    length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, arguments);
+    va_end(arguments);
+    line[length++] = '\n';
+    if (write(STDOUT_FILENO, line, (size_t)length) != length) _exit(9);
+}
+
+static nvtxEventAttributes_t named(const char *name)
+{
+    nvtxEventAttributes_t attributes = {.version = NVTX_VERSION, .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE};
+    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    attributes.message.ascii = name;
+    return attributes;
+}
+
+/* Ranges of one domain, of a name that says whose they are. */
+__attribute__((visibility("default"))) void nvtx_in_library(const char *whose, int rounds);
+void nvtx_in_library(const char *whose, int rounds)
+{
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("shared");
+    nvtxEventAttributes_t attributes = named(NULL);
+    attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    attributes.message.registered = nvtxDomainRegisterStringA(domain, whose);
+    for (int i = 0; i < rounds; i++) {
+        nvtxDomainRangePushEx(domain, &attributes);
+        tell("B shared:%s", whose);
+        nvtxDomainRangePop(domain);
+        tell("E shared:%s", whose);
+    }
+}
+
+#ifndef NVTX_LIBRARY
+
+static int kinds(void)
+{
+    nvtxEventAttributes_t attributes = named("aten::mm, seq = 17");
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("NCCL"), wide = nvtxDomainCreateW(L"b\u00fccher");
+    if (nvtxRangePushA("outer") != 0) return 1;
+    tell("B outer");
+    if (nvtxRangePushW(L"\u00e4\u20ac\U0001f600") != 1) return 2;
+    tell("B \u00e4\u20ac\U0001f600");
+    if (nvtxRangePushEx(&attributes) != 2) return 3;
+    tell("B aten::mm");
+    attributes = named("AllReduce");
+    if (nvtxDomainRangePushEx(domain, &attributes) != 0) return 4;
+    tell("B NCCL:AllReduce");
+    nvtxDomainMarkEx(domain, &attributes);
+    tell("M NCCL:AllReduce");
+    nvtxMarkA("here");
+    tell("M here");
+    attributes.size = 8; /* too small to hold a message */
+    nvtxDomainRangePushEx(wide, &attributes);
+    tell("B b\u00fccher:");
+    attributes = named(NULL);
+    attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    attributes.message.registered = (void *)0x1234; /* of nobody's */
+    nvtxDomainRangePushEx(wide, &attributes);
+    tell("B b\u00fccher:");
+    nvtxDomainRangePop(wide);
+    tell("E b\u00fccher:");
+    nvtxDomainRangePop(wide);
+    tell("E b\u00fccher:");
+    if (nvtxDomainRangePop(domain) != 0) return 5;
+    tell("E NCCL:AllReduce");
+    if (nvtxRangePop() != 2) return 6;
+    tell("E aten::mm");
+    nvtxRangePop();
+    tell("E \u00e4\u20ac\U0001f600");
+    if (nvtxRangePop() != 0) return 7;
+    tell("E outer");
+    return 0;
+}
+
+/* Pops without pushes tell nothing; what lies deeper than the bound is left out, and only that. */
+static int unbalanced(void)
+{
+    nvtxRangePop();
+    for (int i = 0; i < PUSHED; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "level %d", i);
+        if (nvtxRangePushA(name) != i) return 1;
+        if (i < 128) tell("B %s", name);
+    }
+    for (int i = PUSHED; i-- > 0;) {
+        if (nvtxRangePop() != i) return 2;
+        if (i < 128) tell("E level %d", i);
+    }
+    if (nvtxRangePop() >= 0) return 3;
+    nvtxRangePushA("left open");
+    tell("B left open");
+    return 0;
+}
+
+/* Domains that cross: the one that goes on is begun again. */
+static int crossing(void)
+{
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("other");
+    nvtxEventAttributes_t attributes = named("inner");
+    nvtxRangePushA("first");
+    tell("B first");
+    nvtxDomainRangePushEx(domain, &attributes);
+    tell("B other:inner");
+    nvtxRangePop();
+    tell("E first");
+    tell("B other:inner");
+    nvtxRangePushA("second");
+    tell("B second");
+    nvtxDomainRangePop(domain);
+    tell("E other:inner");
+    tell("B second");
+    nvtxRangePop();
+    tell("E second");
+    return 0;
+}
+
+static void *end_elsewhere(void *ranges)
+{
+    nvtxRangeEnd(((nvtxRangeId_t *)ranges)[0]);
+    nvtxRangeEnd(((nvtxRangeId_t *)ranges)[0]); /* twice: tells nothing */
+    return NULL;
+}
+
+/* Ranges that overlap and end on another thread; and more at once than there are lanes. The truth is in the test. */
+static int ranges(void)
+{
+    nvtxRangeId_t open[400];
+    pthread_t thread;
+    open[0] = nvtxRangeStartA("a");
+    open[1] = nvtxRangeStartW(L"b");
+    if (pthread_create(&thread, NULL, end_elsewhere, open)) return 1;
+    pthread_join(thread, NULL);
+    nvtxRangeEnd(open[1]);
+    nvtxRangeEnd(12345);
+    nvtxRangeEnd(0);
+    for (int i = 0; i < 400; i++)
+        open[i] = nvtxRangeStartA("many");
+    for (int i = 0; i < 400; i++)
+        nvtxRangeEnd(open[i]);
+    return 0;
+}
+
+static void block(uint32_t pool, int number, size_t bytes, int keep)
+{
+    memprof_alloc(pool, (void *)(uintptr_t)(4096 * (number + 1)), bytes);
+    if (!keep) memprof_free(pool, (void *)(uintptr_t)(4096 * (number + 1)));
+}
+
+/* Ten steps by name, each with work of its own inside that is named alike. */
+static int steps(const char *format)
+{
+    uint32_t pool = memprof_pool("steps", MEMPROF_HOST);
+    for (int i = 0; i < 10; i++) {
+        char name[64];
+        snprintf(name, sizeof name, format, i);
+        nvtxRangePushA(name);
+        block(pool, 2 * i, 1000, 1);
+        nvtxRangePushA("step_optimizer");
+        block(pool, 2 * i + 1, 500, 0);
+        nvtxRangePop();
+        nvtxRangePop();
+    }
+    return 0;
+}
+
+/* A child made inside ranges: their ends are none of its business, its own ranges are. */
+static int child(void)
+{
+    nvtxRangePushA("parent's");
+    tell("B parent's");
+    nvtxRangeId_t range = nvtxRangeStartA("lane");
+    pid_t pid = fork();
+    if (!pid) {
+        prctl(PR_SET_NAME, "child");
+        nvtxRangePop();
+        nvtxRangeEnd(range);
+        nvtxRangePushA("child's");
+        tell("B child's");
+        nvtxRangePop();
+        tell("E child's");
+        _exit(0);
+    }
+    int status;
+    if (waitpid(pid, &status, 0) != pid || status) return 1;
+    nvtxRangeEnd(range);
+    nvtxRangePop();
+    tell("E parent's");
+    return 0;
+}
+
+struct work {
+    const char *library;
+    int number;
+};
+
+static void *use_library(void *argument)
+{
+    const struct work *work = argument;
+    char name[16];
+    void (*run)(const char *, int);
+    snprintf(name, sizeof name, "thread%d", work->number);
+    prctl(PR_SET_NAME, name);
+    void *symbol = NULL, *library = dlopen(work->library, RTLD_NOW | RTLD_LOCAL);
+    if (library) symbol = dlsym(library, "nvtx_in_library");
+    memcpy(&run, &symbol, sizeof run);
+    if (!run) return (void *)1;
+    run(name, 2000);
+    return NULL;
+}
+
+/* Every library has a copy of NVTX, and all begin at once. */
+static int libraries(char **paths, int count)
+{
+    pthread_t threads[16];
+    struct work work[16];
+    void *failed, *any = NULL;
+    for (int i = 0; i < 8; i++) {
+        work[i] = (struct work){paths[i % count], i};
+        if (pthread_create(&threads[i], NULL, use_library, &work[i])) return 1;
+    }
+    nvtx_in_library("main", 2000);
+    for (int i = 0; i < 8; i++) {
+        pthread_join(threads[i], &failed);
+        if (failed) any = failed;
+    }
+    return any != NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } modes[] = {
+        {"kinds", kinds}, {"unbalanced", unbalanced}, {"crossing", crossing}, {"ranges", ranges}, {"child", child}};
+    prctl(PR_SET_NAME, "main");
+    if (argc > 2 && !strcmp(argv[1], "steps")) return steps(argv[2]);
+    if (argc > 2 && !strcmp(argv[1], "libraries")) return libraries(argv + 2, argc - 2);
+    for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; i++)
+        if (!strcmp(argv[1], modes[i].name)) return modes[i].run();
+    return 99;
+}
+
+#endif
