@@ -261,7 +261,8 @@ static int run(const struct mp_invocation *invocation)
 {
     struct mp_collector_options options = {.command = invocation->operands,
                                            .force = mp_given(invocation, MP_OPT_FORCE),
-                                           .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS)};
+                                           .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
+                                           .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND)};
     int status = read_options(invocation, &options.record);
     if (status) return status;
     char *pattern = output_pattern(invocation);
@@ -297,8 +298,8 @@ const struct mp_command mp_command_snapshot = {
         "with events gets the name as given, others get their number before the extension.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_CAPTURE,
-                MP_OPT_PAUSED, MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_QUIET,
-                MP_OPT_STRICT},
+                MP_OPT_PAUSED, MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND,
+                MP_OPT_QUIET, MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,

@@ -41,6 +41,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_STEP_RANGE] = {"step-range", '\0', "REGEX",
                            "regions and NVTX ranges whose names match are steps (ProfilerStep#N and step...)"},
     [MP_OPT_NO_SYMBOLS] = {"no-symbols", '\0', NULL, "leave native frames as addresses"},
+    [MP_OPT_NO_COMMAND] = {"no-command", '\0', NULL, "leave the command line out of the file (else: secrets masked)"},
     [MP_OPT_QUIET] = {"quiet", '\0', NULL, "say nothing at the end unless something is wrong"},
     [MP_OPT_STRICT] = {"strict", '\0', NULL,
                        "exit with 4 where the command exits with 0 but the recording is not whole"},

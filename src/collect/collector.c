@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/command_line.h"
 #include "collect/doorbell.h"
 #include "collect/finisher.h"
 #include "collect/launch.h"
@@ -88,17 +89,6 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
 
 /* ---- processes that want to be recorded ----------------------------------------------------------------------- */
 
-static void read_command(uint32_t pid, char *command, size_t room)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%u/cmdline", (unsigned)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, command, room - 2);
-    if (fd >= 0) close(fd);
-    if (length < 0) length = 0;
-    command[length] = command[length + 1] = '\0';
-}
-
 static enum mp_status new_process(struct collector *collector, uint32_t pid, struct mp_error *error)
 {
     struct mp_spool_header *facts = calloc(1, sizeof *facts);
@@ -113,7 +103,10 @@ static enum mp_status new_process(struct collector *collector, uint32_t pid, str
     snprintf(facts->output, sizeof facts->output, "%s", collector->options->output);
     snprintf(facts->host, sizeof facts->host, "%s", collector->host);
     mp_record_config_format(&collector->options->record, facts->configuration, sizeof facts->configuration);
-    read_command(pid, facts->command, sizeof facts->command);
+    if (collector->options->keep_command) {
+        mp_command_line_read(pid, facts->command, sizeof facts->command);
+        mp_command_line_mask(facts->command);
+    }
 
     struct mp_spool_file spool;
     enum mp_status status = mp_spool_file_create(facts, collector->output_folder, &spool, error);

@@ -15,6 +15,7 @@ struct mp_collector_options {
     const char *output;   /* a naming pattern (collect/naming.h), absolute */
     bool force;           /* an existing file may be replaced */
     bool symbols;
+    bool keep_command; /* the processes' command lines stand in their files, secrets masked */
     struct mp_record_config record;
 };
 

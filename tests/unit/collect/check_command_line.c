@@ -1,0 +1,98 @@
+#include "collect/command_line.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "unit/suite.h"
+
+/* Arguments are written with spaces between them. */
+static void check(const char *given, const char *wanted)
+{
+    char arguments[512] = {0}, shown[512] = {0};
+    strcpy(arguments, given);
+    for (char *at = arguments; *at; at++)
+        if (*at == ' ') *at = '\0';
+    mp_command_line_mask(arguments);
+    for (const char *at = arguments; *at; at += strlen(at) + 1) {
+        if (*shown) strcat(shown, " ");
+        strcat(shown, at);
+    }
+    ck_assert_str_eq(shown, wanted);
+}
+
+START_TEST(values_of_options_that_say_so_are_masked)
+{
+    check("train --token abcdef --lr 1", "train --token *** --lr 1");
+    check("train --hf-token=abcdef --lr 1", "train --hf-token=*** --lr 1");
+    check("train --dbPassword abc.def x", "train --dbPassword *** x");
+    check("env HF_TOKEN=abcdef WANDB_API_KEY=012345 python", "env HF_TOKEN=*** WANDB_API_KEY=*** python");
+    check("x --api_key 12345 --secret-key=67890", "x --api_key *** --secret-key=***");
+    check("x password:abc credentials.api.key=abcd", "x password:abc credentials.api.key=***");
+    check("x --token", "x --token");
+    check("x --token --verbose abc", "x --token --verbose abc");
+}
+END_TEST
+
+START_TEST(what_only_sounds_alike_is_kept)
+{
+    const char *const kept[] = {"train --tokenizer gpt2 --max-tokens 512 --num_tokens=77",
+                                "train --token-dim 64 --author me --keyword=abc",
+                                "train --monkey abc --turnkey=yes --key 5",
+                                "sk-learn --model sk-small hf_x",
+                                "http://host/path?x=1 https://user@host:80/"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        check(kept[i], kept[i]);
+}
+END_TEST
+
+START_TEST(passwords_in_addresses_are_masked)
+{
+    check("x --db=postgres://me:hunter2@host:5432/db?a=b", "x --db=postgres://me:***@host:5432/db?a=b");
+    check("x https://me:p:w@rd@host/ y", "x https://me:***@host/ y");
+}
+END_TEST
+
+START_TEST(tokens_of_services_are_masked_wherever_they_stand)
+{
+    check("x hf_abcdefghijklmnopqrstuvwx y", "x *** y");
+    check("x --header=Bearer:ghp_0123456789abcdefghij0123456789abcdef,z y", "x --header=Bearer:***,z y");
+    check("x sk-proj-0123456789abcdefghij.sk-proj-0123456789abcdefghij y", "x ***.*** y");
+}
+END_TEST
+
+START_TEST(long_names_are_looked_at_from_their_end)
+{
+    char text[300] = "x --", wanted[300] = "x --";
+    memset(text + 4, 'a', 200);
+    memset(wanted + 4, 'a', 200);
+    strcat(text, "-token=abcdef");
+    strcat(wanted, "-token=***");
+    check(text, wanted);
+    check("", "");
+}
+END_TEST
+
+START_TEST(nothing_of_a_secret_is_left_behind)
+{
+    char arguments[64] = "x\0--token\0hunter2hunter2\0y\0", none[64] = {0};
+    mp_command_line_mask(arguments);
+    ck_assert_mem_eq(arguments, "x\0--token\0***\0y\0", 17);
+    ck_assert_mem_eq(arguments + 17, none, sizeof arguments - 17);
+}
+END_TEST
+
+START_TEST(a_process_tells_its_own)
+{
+    char arguments[4096], cut[4];
+    mp_command_line_read((uint32_t)getpid(), arguments, sizeof arguments);
+    ck_assert_ptr_nonnull(strstr(arguments, "check_command_line"));
+    mp_command_line_read((uint32_t)getpid(), cut, sizeof cut);
+    ck_assert_uint_eq(strlen(cut), 2);
+    mp_command_line_read(UINT32_MAX, arguments, sizeof arguments);
+    ck_assert_str_eq(arguments, "");
+}
+END_TEST
+
+MP_SUITE("command line", values_of_options_that_say_so_are_masked, what_only_sounds_alike_is_kept,
+         passwords_in_addresses_are_masked, tokens_of_services_are_masked_wherever_they_stand,
+         long_names_are_looked_at_from_their_end, nothing_of_a_secret_is_left_behind, a_process_tells_its_own)
