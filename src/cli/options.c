@@ -1,13 +1,12 @@
 #include "cli/options.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/settings.h"
 
 const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_HELP] = {"help", 'h', NULL, "show this help"},
@@ -50,7 +49,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
 };
 
-static enum mp_option option_named(const char *name, size_t length)
+enum mp_option mp_option_named(const char *name, size_t length)
 {
     for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
         if (strlen(mp_option_rows[i].name) == length && !strncmp(mp_option_rows[i].name, name, length)) return i;
@@ -145,130 +144,6 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
     return MP_EXIT_DONE;
 }
 
-/* Where a setting was read, for messages. */
-struct source {
-    const char *name;
-    unsigned line; /* 0: none */
-};
-
-static int bad_setting(const struct source *source, const char *what, const char *name)
-{
-    if (source->line)
-        mp_message("%s, line %u: %s \"%s\"", source->name, source->line, what, name);
-    else
-        mp_message("%s: %s \"%s\"", source->name, what, name);
-    return MP_EXIT_USAGE;
-}
-
-/* Settings serve every command: one that this command has no use for is passed over. */
-static int take_setting(struct mp_invocation *invocation, const struct source *source, const char *name,
-                        const char *value)
-{
-    static const char *const yes[] = {"yes", "true", "on", "1", ""}, *const no[] = {"no", "false", "off", "0"};
-    enum mp_option option = option_named(name, strlen(name));
-    if (option == MP_OPT_NONE || option == MP_OPT_HELP || option == MP_OPT_CONFIG)
-        return bad_setting(source, "there is no setting", name);
-    if (!mp_command_takes(invocation->command, option) || invocation->value[option]) return MP_EXIT_DONE;
-    if (mp_option_rows[option].argument) {
-        invocation->value[option] = value;
-        return MP_EXIT_DONE;
-    }
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        if (!strcmp(value, no[i])) return MP_EXIT_DONE;
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
-        if (strcmp(value, yes[i])) continue;
-        invocation->value[option] = "";
-        return MP_EXIT_DONE;
-    }
-    return bad_setting(source, "yes or no is wanted for", name);
-}
-
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    size_t length = strlen(text);
-    while (length && isspace((unsigned char)text[length - 1]))
-        length--;
-    text[length] = '\0';
-    return text;
-}
-
-static int take_pair(struct mp_invocation *invocation, const struct source *source, char *pair)
-{
-    char *equals = strchr(pair, '=');
-    if (!equals) return bad_setting(source, "\"option = value\" is wanted, not", pair);
-    *equals = '\0';
-    return take_setting(invocation, source, trim(pair), trim(equals + 1));
-}
-
-static int take_lines(struct mp_invocation *invocation, const char *path, char *text)
-{
-    struct source source = {path, 0};
-    for (char *line; (line = strsep(&text, "\n"));) {
-        source.line++;
-        line = trim(line);
-        if (!*line || *line == '#') continue;
-        int status = take_pair(invocation, &source, line);
-        if (status) return status;
-    }
-    return MP_EXIT_DONE;
-}
-
-/* A part without '=' continues the value before it: "capture=torch,cpu,limit=5". */
-static int take_list(struct mp_invocation *invocation, char *text)
-{
-    static const struct source source = {"MEMPROF_CONF", 0};
-    while (*text) {
-        char *end = text + strcspn(text, ",");
-        while (*end && !memchr(end + 1, '=', strcspn(end + 1, ",")))
-            end += 1 + strcspn(end + 1, ",");
-        bool last = !*end;
-        *end = '\0';
-        int status = take_pair(invocation, &source, text);
-        if (status || last) return status;
-        text = end + 1;
-    }
-    return MP_EXIT_DONE;
-}
-
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    char *text = NULL;
-    size_t room = 0;
-    if (!file) return NULL;
-    ssize_t length = getdelim(&text, &room, '\0', file);
-    bool failed = length < 0 && ferror(file);
-    fclose(file);
-    if (failed) {
-        free(text);
-        return NULL;
-    }
-    return length < 0 ? strdup("") : text;
-}
-
-static int take_settings(struct mp_invocation *invocation)
-{
-    const char *path = invocation->value[MP_OPT_CONFIG], *list = getenv("MEMPROF_CONF");
-    char *lines = path ? read_whole(path) : strdup("");
-    if (!lines) {
-        mp_message("cannot read the settings in %s: %s", path ? path : "", strerror(errno));
-        return MP_EXIT_COULD_NOT;
-    }
-    size_t length = strlen(lines);
-    char *both = realloc(lines, length + 1 + strlen(list ? list : "") + 1);
-    if (!both) {
-        free(lines);
-        mp_message("not enough memory for the settings");
-        return MP_EXIT_COULD_NOT;
-    }
-    invocation->settings = both;
-    strcpy(both + length + 1, list ? list : "");
-    int status = take_lines(invocation, path, both);
-    return status ? status : take_list(invocation, both + length + 1);
-}
-
 static int check_operands(const struct mp_invocation *invocation)
 {
     const struct mp_command *command = invocation->command;
@@ -289,7 +164,7 @@ int mp_options_parse(const struct mp_command *command, int argc, char **argv, st
     int status = parse_arguments(command, argc, argv, invocation);
     if (status || mp_given(invocation, MP_OPT_HELP)) return status;
     status = check_operands(invocation);
-    return status ? status : take_settings(invocation);
+    return status ? status : mp_settings_take(invocation);
 }
 
 void mp_invocation_free(struct mp_invocation *invocation)

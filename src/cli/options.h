@@ -5,6 +5,7 @@
 #ifndef MP_CLI_OPTIONS_H
 #define MP_CLI_OPTIONS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -57,6 +58,8 @@ extern const struct mp_option_row mp_option_rows[MP_OPTIONS];
 
 struct mp_command;
 
+#define MP_SETTING_VARIABLE UINT_MAX
+
 /* A command with what the user gave it. Values belong to the invocation or to argv. */
 struct mp_invocation {
     const struct mp_command *command;
@@ -64,7 +67,11 @@ struct mp_invocation {
     char **operands;               /* NULL-terminated, in order */
     size_t operand_count;
     char *settings; /* texts of values that came from a file or the environment */
+    unsigned setting_line[MP_OPTIONS]; /* of that file; MP_SETTING_VARIABLE: the environment; 0: no setting */
 };
+
+/* MP_OPT_NONE: there is none. */
+enum mp_option mp_option_named(const char *name, size_t length);
 
 /* Parses argv (argv[0] is the command's name; the array is reordered), then takes what is not given there from the file
  * of --config and then from MEMPROF_CONF. Returns an exit status; a message was written where it is not 0. */
