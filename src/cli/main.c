@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/settings.h"
 
 /* Where the caller closed one of the standard descriptors, a file opened here would get its number and be written to
  * by mistake. One that cannot be used takes the place: writes to it fail, and are noticed. */
@@ -18,7 +19,10 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
 {
     struct mp_invocation invocation;
     int status = mp_options_parse(command, argc, argv, &invocation);
-    if (!status) status = mp_given(&invocation, MP_OPT_HELP) ? mp_help_of_command(command) : command->run(&invocation);
+    if (!status) {
+        status = mp_given(&invocation, MP_OPT_HELP) ? mp_help_of_command(command) : command->run(&invocation);
+        if (status == MP_EXIT_USAGE) mp_settings_tell(&invocation);
+    }
     mp_invocation_free(&invocation);
     return status;
 }

@@ -8,6 +8,8 @@
 
 #include "cli/command.h"
 
+static const char variable[] = "MEMPROF_CONF";
+
 /* Where a setting was read, for messages. */
 struct source {
     const char *name;
@@ -23,15 +25,27 @@ static int bad_setting(const struct source *source, const char *what, const char
     return MP_EXIT_USAGE;
 }
 
+static int unknown_setting(const struct source *source, const char *name)
+{
+    const char *names[MP_OPTIONS] = {0};
+    size_t count = 0;
+    for (int i = MP_OPT_CONFIG + 1; i < MP_OPTIONS; i++)
+        names[count++] = mp_option_rows[i].name;
+    const char *nearest = mp_nearest(name, names);
+    int status = bad_setting(source, "there is no setting", name);
+    if (nearest) mp_message("did you mean \"%s\"?", nearest);
+    return status;
+}
+
 /* Settings serve every command: one that this command has no use for is passed over. */
 static int take_setting(struct mp_invocation *invocation, const struct source *source, const char *name,
                         const char *value)
 {
     static const char *const yes[] = {"yes", "true", "on", "1", ""}, *const no[] = {"no", "false", "off", "0"};
     enum mp_option option = mp_option_named(name, strlen(name));
-    if (option == MP_OPT_NONE || option == MP_OPT_HELP || option == MP_OPT_CONFIG)
-        return bad_setting(source, "there is no setting", name);
+    if (option == MP_OPT_NONE || option == MP_OPT_HELP || option == MP_OPT_CONFIG) return unknown_setting(source, name);
     if (!mp_command_takes(invocation->command, option) || invocation->value[option]) return MP_EXIT_DONE;
+    invocation->setting_line[option] = source->line ? source->line : MP_SETTING_VARIABLE;
     if (mp_option_rows[option].argument) {
         invocation->value[option] = value;
         return MP_EXIT_DONE;
@@ -81,7 +95,7 @@ static int take_lines(struct mp_invocation *invocation, const char *path, char *
 /* A part without '=' continues the value before it: "capture=torch,cpu,limit=5". */
 static int take_list(struct mp_invocation *invocation, char *text)
 {
-    static const struct source source = {"MEMPROF_CONF", 0};
+    static const struct source source = {variable, 0};
     while (*text) {
         char *end = text + strcspn(text, ",");
         while (*end && !memchr(end + 1, '=', strcspn(end + 1, ",")))
@@ -113,7 +127,7 @@ static char *read_whole(const char *path)
 
 int mp_settings_take(struct mp_invocation *invocation)
 {
-    const char *path = invocation->value[MP_OPT_CONFIG], *list = getenv("MEMPROF_CONF");
+    const char *path = invocation->value[MP_OPT_CONFIG], *list = getenv(variable);
     char *lines = path ? read_whole(path) : strdup("");
     if (!lines) {
         mp_message("cannot read the settings in %s: %s", path ? path : "", strerror(errno));
@@ -130,4 +144,16 @@ int mp_settings_take(struct mp_invocation *invocation)
     strcpy(both + length + 1, list ? list : "");
     int status = take_lines(invocation, path, both);
     return status ? status : take_list(invocation, both + length + 1);
+}
+
+void mp_settings_tell(const struct mp_invocation *invocation)
+{
+    for (int i = MP_OPT_CONFIG + 1; i < MP_OPTIONS; i++) {
+        unsigned line = invocation->value[i] ? invocation->setting_line[i] : 0;
+        if (line == MP_SETTING_VARIABLE)
+            mp_message("%s = %s comes from %s", mp_option_rows[i].name, invocation->value[i], variable);
+        else if (line)
+            mp_message("%s = %s comes from %s, line %u", mp_option_rows[i].name, invocation->value[i],
+                       invocation->value[MP_OPT_CONFIG], line);
+    }
 }

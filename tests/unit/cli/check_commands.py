@@ -375,6 +375,10 @@ class Commands(unittest.TestCase):
         self.check_fails("peak train.mp --config nosuch", 1, "nosuch")
         self.check_fails("peak train.mp", 2, "MEMPROF_CONF", env={"MEMPROF_CONF": "limit"})
         self.check_fails("peak train.mp", 2, "yes or no", env={"MEMPROF_CONF": "json=perhaps"})
+        self.check_fails("peak train.mp", 2, "limti", '"limit"', env={"MEMPROF_CONF": "limti=1"})
+        self.check_fails("peak train.mp", 2, "--limit", "comes from MEMPROF_CONF", env={"MEMPROF_CONF": "limit=x"})
+        (self.folder / "bad").write_text("\n\nlimit = x\n")
+        self.check_fails("peak train.mp --config bad", 2, "--limit", "comes from bad, line 3")
 
     def test_output_files(self):
         before = set(os.listdir(self.folder))
