@@ -123,6 +123,25 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     return MP_EXIT_DONE;
 }
 
+static int read_schedule(const struct mp_invocation *invocation, struct mp_schedule *schedule)
+{
+    const struct {
+        enum mp_option option;
+        uint64_t *to;
+    } times[] = {{MP_OPT_DELAY, &schedule->delay_ns}, {MP_OPT_DURATION, &schedule->duration_ns}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        const char *value = invocation->value[times[i].option];
+        if (!value || (mp_parse_duration(value, times[i].to) && *times[i].to)) continue;
+        mp_message("--%s %s: a time is wanted, as 1.5s or 5min", mp_option_rows[times[i].option].name, value);
+        return MP_EXIT_USAGE;
+    }
+    const char *cycles = invocation->value[MP_OPT_SCHEDULE];
+    struct mp_error error;
+    if (!cycles || !mp_schedule_parse(cycles, schedule, &error)) return MP_EXIT_DONE;
+    mp_message("--schedule %s: %s", cycles, error.text);
+    return MP_EXIT_USAGE;
+}
+
 /* ---- where it goes -------------------------------------------------------------------------------------------- */
 
 /* The name with each % doubled, freed by the caller; NULL. */
@@ -217,13 +236,28 @@ static void tell(const struct mp_recording_summary *summary)
         mp_message("%s events were dropped: the program was faster than the collector.   Next: memprof report %s",
                    mp_format_count(events, summary->dropped), path);
     else
-        mp_message("complete; 0 dropped.   Next: memprof report %s", path);
+        mp_message("%s; 0 dropped.   Next: memprof report %s",
+                   summary->scheduled ? "whole, of what was scheduled" : "complete", path);
 }
 
 #define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
 
+static void tell_nothing(const struct mp_collector_result *result, const struct mp_schedule *schedule)
+{
+    if (schedule->in_cycles)
+        mp_message("nothing was recorded and no file written: the schedule never came to an active %s; %llu began",
+                   schedule->by_region ? "region" : "step", (unsigned long long)result->units_seen);
+    else if (mp_schedule_is_set(schedule))
+        mp_message("nothing was recorded and no file written: no allocation was seen in the time that --delay and "
+                   "--duration leave");
+    else
+        mp_message(
+            "nothing was recorded and no file written: the command made no allocation that memprof can see (PyTorch "
+            "tensors, or blocks announced through memprof.h)");
+}
+
 /* Returns true where every recording is whole. */
-static bool tell_all(const struct mp_collector_result *result, bool quiet)
+static bool tell_all(const struct mp_collector_result *result, const struct mp_schedule *schedule, bool quiet)
 {
     bool whole = true;
     size_t told = 0, biggest = 0;
@@ -250,9 +284,7 @@ static bool tell_all(const struct mp_collector_result *result, bool quiet)
                    result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
     } else if (!result->recordings.count) {
         whole = false;
-        mp_message(
-            "nothing was recorded and no file written: the command made no allocation that memprof can see (PyTorch "
-            "tensors, or blocks announced through memprof.h)");
+        tell_nothing(result, schedule);
     }
     return whole;
 }
@@ -264,10 +296,10 @@ static int run(const struct mp_invocation *invocation)
                                            .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
                                            .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND)};
     int status = read_options(invocation, &options.record);
+    if (!status) status = read_schedule(invocation, &options.schedule);
     if (status) return status;
     char *pattern = output_pattern(invocation);
-    if (!pattern) return MP_EXIT_COULD_NOT;
-    status = check_output(invocation, pattern);
+    status = pattern ? check_output(invocation, pattern) : MP_EXIT_COULD_NOT;
     if (!status) {
         struct mp_collector_result result = {0};
         struct mp_error error;
@@ -276,13 +308,14 @@ static int run(const struct mp_invocation *invocation)
             mp_message_error(&error);
             status = result.exit_status ? result.exit_status : MP_EXIT_COULD_NOT;
         } else {
-            bool whole = tell_all(&result, mp_given(invocation, MP_OPT_QUIET));
+            bool whole = tell_all(&result, &options.schedule, mp_given(invocation, MP_OPT_QUIET));
             status = result.exit_status;
             if (!status && !whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
         }
         mp_collector_result_free(&result);
     }
     free(pattern);
+    mp_schedule_free(&options.schedule);
     return status;
 }
 
@@ -298,8 +331,8 @@ const struct mp_command mp_command_snapshot = {
         "with events gets the name as given, others get their number before the extension.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_CAPTURE,
-                MP_OPT_PAUSED, MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND,
-                MP_OPT_QUIET, MP_OPT_STRICT},
+                MP_OPT_PAUSED, MP_OPT_SCHEDULE, MP_OPT_DELAY, MP_OPT_DURATION, MP_OPT_ON_FULL, MP_OPT_FOLLOW,
+                MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,

@@ -113,11 +113,13 @@ static enum mp_status new_process(struct collector *collector, uint32_t pid, str
     free(facts);
     if (status) return status;
     struct process process = {.pid = pid, .pidfd = -1};
+    const struct mp_schedule *schedule = &collector->options->schedule;
     process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused,
                                          create_snapshot_file, collector, error);
     if (!process.recording) return error->status;
     if (getenv(MP_NVTX_VARIABLE))
         mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
+    if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);
     if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (mp_vec_push(&collector->processes, process)) return MP_OK;
     mp_recording_free(process.recording, true);
@@ -199,6 +201,8 @@ static bool accept_process(struct collector *collector)
 static void take_finished(struct collector *collector, struct mp_finished *finished)
 {
     /* What a full disk did not take stays in the spool for `memprof recover`. */
+    uint64_t units = finished->recording->schedule_state.position.units;
+    if (units > collector->result->units_seen) collector->result->units_seen = units;
     mp_recording_free(finished->recording, !finished->summary.failed);
     bool worth_telling = finished->summary.path || finished->summary.failed;
     if (!worth_telling || !mp_vec_push(&collector->result->recordings, finished->summary)) free(finished->summary.path);

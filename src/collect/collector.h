@@ -17,11 +17,13 @@ struct mp_collector_options {
     bool symbols;
     bool keep_command; /* the processes' command lines stand in their files, secrets masked */
     struct mp_record_config record;
+    struct mp_schedule schedule;
 };
 
 struct mp_collector_result {
     int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
     MP_VEC(struct mp_recording_summary) recordings;
+    uint64_t units_seen; /* the most steps (or regions) that one process began, where a schedule counts them */
     unsigned refused; /* processes that could not be recorded, and why the first could not */
     struct mp_error refusal;
 };

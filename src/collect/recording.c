@@ -34,6 +34,16 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     return recording;
 }
 
+void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    recording->schedule = schedule;
+    recording->schedule_state.position = spool->schedule_position;
+    if (!mp_schedule_begins_open(schedule)) recording->window_open = false;
+    recording->ledger.paused = !recording->window_open;
+    if (!mp_schedule_format(schedule, spool->schedule, sizeof spool->schedule)) *spool->schedule = '\0';
+}
+
 uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monotonic_ns)
 {
     uint64_t start = recording->spool.header->monotonic_ns;
@@ -124,6 +134,7 @@ static void summarise(struct mp_recording *recording, struct mp_recording_summar
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     summary->events = recording->events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
+    summary->scheduled = recording->schedule != NULL;
     for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
         const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];
         if (*summary->track_id && track->peak_bytes <= summary->track.peak_bytes) continue;

@@ -9,6 +9,7 @@
 #include "base/step_rule.h"
 #include "collect/drain.h"
 #include "collect/ledger.h"
+#include "collect/schedule.h"
 #include "collect/spool_file.h"
 #include "collect/symbols.h"
 #include "collect/tables.h"
@@ -45,6 +46,9 @@ struct mp_recording {
     struct mp_step_rule step_rule;
     bool steps_marked;                     /* the program marks steps itself */
     bool window_open;                      /* events go to the file; else only what is live is followed */
+    const struct mp_schedule *schedule;    /* not owned; NULL: only the program opens and closes the window */
+    struct mp_schedule_state schedule_state;
+    struct mp_schedule_position position_before; /* the record that is being taken */
     struct mp_exit how;                    /* how the process ended, and that in words */
     char how_text[96];
 };
@@ -53,13 +57,18 @@ struct mp_recording {
 struct mp_recording_summary {
     char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
     uint64_t events, dropped, file_bytes, duration_ns;
+    bool scheduled; /* only parts were to be kept */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;
 };
 
-/* Takes over the spool; frees it where that fails. `paused`: the window opens with the first start event. */
+/* Takes over the spool; frees it where that fails. `paused`: the window opens with the first start event, or when the
+ * schedule says so. */
+/* Before the first round. The schedule is the caller's and must outlive the recording. */
+void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
+
 struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
 

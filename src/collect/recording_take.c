@@ -90,7 +90,10 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
     struct mp_ledger *ledger = &recording->ledger;
     uint64_t *taken = &recording->drain.next[ring];
     enum mp_status status = mp_ledger_resume(ledger, error);
-    --*taken; /* what is written here must not say that the start was: a kill in between would lose it */
+    /* What is written here must not say that the start was: a kill in between would lose it. */
+    --*taken;
+    struct mp_schedule_position after = recording->schedule_state.position;
+    recording->schedule_state.position = recording->position_before;
     recording->window_open = true;
     for (size_t i = 0; !status && i < ledger->freed_unseen.count; i++) {
         const struct mp_base_block *block = &ledger->freed_unseen.at[i];
@@ -108,6 +111,7 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
     ledger->freed_unseen.count = 0;
     if (!status) status = mp_recording_write(recording, true, error);
     ++*taken;
+    recording->schedule_state.position = after;
     if (!status && !remember_live(recording)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     return status ? status : keep(recording, event, error);
 }
@@ -125,16 +129,71 @@ static enum mp_status take_window(struct mp_recording *recording, uint32_t ring,
     return status;
 }
 
-/* As model/spans.h finds steps: what the program marks is right, else what regions are named, unless that was asked
- * for. */
-static void count_step(struct mp_recording *recording, bool marked)
+/* True where a step begins, as model/spans.h finds steps: what the program marks is right, else what regions are named,
+ * unless that was asked for. */
+static bool begins_step(struct mp_recording *recording, const struct mp_event *event, const char *name)
 {
-    bool by_name = recording->step_rule.has_pattern;
+    bool marked = event->type == MP_EVENT_STEP, by_name = recording->step_rule.has_pattern;
+    if (!marked && (event->type != MP_EVENT_REGION_BEGIN || !mp_step_rule_matches(&recording->step_rule, name)))
+        return false;
     if (marked && !by_name && !recording->steps_marked) {
         recording->steps_marked = true;
         recording->ledger.steps = 0;
     }
-    recording->ledger.steps += marked ? !by_name : by_name || !recording->steps_marked;
+    bool counts = marked ? !by_name : by_name || !recording->steps_marked;
+    recording->ledger.steps += counts;
+    return counts;
+}
+
+static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                                 struct mp_event *event, struct mp_error *error)
+{
+    enum mp_status status;
+    switch (record->type) {
+    case MP_EVENT_ALLOC:
+    case MP_EVENT_FREE:
+        return take_block(recording, record, event, error);
+    case MP_EVENT_OOM:
+        status = take_reserved(recording, event, record->total_reserved, error);
+        return status ? status : keep(recording, event, error);
+    case MP_EVENT_STEP:
+    case MP_EVENT_REGION_BEGIN:
+    case MP_EVENT_REGION_END:
+    case MP_EVENT_MARK:
+        return keep(recording, event, error);
+    case MP_EVENT_START:
+    case MP_EVENT_STOP:
+        return take_window(recording, ring, event, error);
+    case MP_RECORD_STATS:
+        answer(recording, record);
+        return MP_OK;
+    case MP_RECORD_RESET_PEAK:
+        reset_peaks(recording, record->track);
+        return MP_OK;
+    default:
+        return MP_OK; /* of a newer recorder */
+    }
+}
+
+static enum mp_schedule_wish ask_schedule(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                                          const struct mp_event *event)
+{
+    const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
+    bool is_step = begins_step(recording, event, name);
+    recording->position_before = recording->schedule_state.position;
+    if (!recording->schedule || event->type >= MP_EVENT_TYPES) return MP_SCHEDULE_NONE;
+    /* A range that may end on another thread is in nobody's order. */
+    if (record->flags & MP_RECORD_LANE) ring = MP_SPOOL_RINGS_MAX;
+    return mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, is_step);
+}
+
+static enum mp_status follow_schedule(struct mp_recording *recording, uint32_t ring, enum mp_schedule_wish wish,
+                                      const struct mp_event *at, struct mp_error *error)
+{
+    struct mp_event window = {.time_ns = at->time_ns,
+                              .thread = at->thread,
+                              .type = wish == MP_SCHEDULE_OPEN ? MP_EVENT_START : MP_EVENT_STOP};
+    return take_window(recording, ring, &window, error);
 }
 
 static enum mp_status take(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
@@ -163,35 +222,12 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
         }
     }
     if (status) return status;
-    switch (record->type) {
-    case MP_EVENT_ALLOC:
-    case MP_EVENT_FREE:
-        return take_block(recording, record, &event, error);
-    case MP_EVENT_OOM:
-        status = take_reserved(recording, &event, record->total_reserved, error);
-        return status ? status : keep(recording, &event, error);
-    case MP_EVENT_STEP:
-        count_step(recording, true);
-        return keep(recording, &event, error);
-    case MP_EVENT_REGION_BEGIN:
-        if (mp_step_rule_matches(&recording->step_rule, mp_intern_get(&recording->tables.strings, event.name, NULL)))
-            count_step(recording, false);
-        return keep(recording, &event, error);
-    case MP_EVENT_REGION_END:
-    case MP_EVENT_MARK:
-        return keep(recording, &event, error);
-    case MP_EVENT_START:
-    case MP_EVENT_STOP:
-        return take_window(recording, ring, &event, error);
-    case MP_RECORD_STATS:
-        answer(recording, record);
-        return MP_OK;
-    case MP_RECORD_RESET_PEAK:
-        reset_peaks(recording, record->track);
-        return MP_OK;
-    default:
-        return MP_OK; /* of a newer recorder */
-    }
+    enum mp_schedule_wish wish = ask_schedule(recording, ring, record, &event);
+    if (wish == MP_SCHEDULE_OPEN || wish == MP_SCHEDULE_CLOSE)
+        status = follow_schedule(recording, ring, wish, &event, error);
+    if (!status) status = take_event(recording, ring, record, &event, error);
+    if (!status && wish == MP_SCHEDULE_CLOSE_AFTER) status = follow_schedule(recording, ring, wish, &event, error);
+    return status;
 }
 
 bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *record)

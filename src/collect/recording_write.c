@@ -102,6 +102,7 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
         if (!status && with_base) status = write_base(recording, error);
     }
     if (status) return status;
+    recording->spool.header->schedule_position = recording->schedule_state.position;
     mp_drain_release(&recording->drain, recording->spool.header);
     mp_spool_file_wake(&recording->spool);
     return MP_OK;
@@ -167,8 +168,12 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     }
     if (!*recording->spool.path)
         mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
-    uint32_t sources[sizeof names / sizeof *names], source_count = 0;
+    uint32_t limit = 0;
     enum mp_status status = MP_OK;
+    if (recording->schedule)
+        status = mp_tables_text(&recording->tables, "outside of what was scheduled only live blocks were followed",
+                                &limit, error);
+    uint32_t sources[sizeof names / sizeof *names], source_count = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
         if (atomic_load(&spool->sources) & names[i].bit)
             status = mp_tables_text(&recording->tables, names[i].name, &sources[source_count++], error);
@@ -187,6 +192,8 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         .source_count = source_count,
         .notes = recording->notes.at,
         .note_count = (uint32_t)recording->notes.count,
+        .limits = &limit,
+        .limit_count = recording->schedule != NULL,
     };
     return status ? status : mp_writer_coverage(recording->writer, &coverage, error);
 }

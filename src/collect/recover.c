@@ -18,6 +18,7 @@ struct recovering {
     struct mp_writer *writer;       /* without a spool; else the recording's */
     struct mp_recovery *result;
     struct mp_event *events; /* room for a chunk's events as the writer takes them */
+    struct mp_schedule schedule;
     bool coverage_copied, exit_copied;
 };
 
@@ -353,6 +354,20 @@ static bool began_paused(const struct mp_spool_file *spool)
     return config.paused;
 }
 
+/* A schedule goes on where the collector was killed. */
+static enum mp_status new_recording(struct recovering *recovering, struct mp_spool_file *spool, mp_recording_name *name,
+                                    void *name_context, struct mp_error *error)
+{
+    const char *schedule = spool->header->schedule;
+    bool is_scheduled = *schedule && memchr(schedule, '\0', MP_SPOOL_SCHEDULE);
+    struct mp_error ignored;
+    if (is_scheduled && mp_schedule_restore(schedule, &recovering->schedule, &ignored)) is_scheduled = false;
+    recovering->recording = mp_recording_new(spool, true, began_paused(spool), name, name_context, error);
+    if (!recovering->recording) return error->status;
+    if (is_scheduled) mp_recording_schedule(recovering->recording, &recovering->schedule);
+    return MP_OK;
+}
+
 enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_context, struct mp_recovery *recovery,
                           struct mp_error *error)
 {
@@ -366,8 +381,9 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     enum mp_status found = open_spool(recovering.reader, path, &spool, &spool_error);
     recovery->had_spool = !found;
     if (!found) {
-        recovering.recording = mp_recording_new(&spool, true, began_paused(&spool), name, name_context, error);
-        status = recovering.recording ? recover_with_spool(&recovering, error) : error->status;
+        status = new_recording(&recovering, &spool, name, name_context, error);
+        if (!status) status = recover_with_spool(&recovering, error);
+        mp_schedule_free(&recovering.schedule);
     } else if (found != MP_NOT_FOUND) {
         *error = spool_error;
         status = found;

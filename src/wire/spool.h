@@ -34,6 +34,7 @@
 #define MP_SPOOL_HEADER_BYTES (UINT64_C(64) << 10)
 #define MP_SPOOL_TEXT         1024 /* bytes of each text in the header */
 #define MP_SPOOL_NOTES        8
+#define MP_SPOOL_SCHEDULE     512
 #define MP_SPOOL_NOTE_TEXT    192
 
 /* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at
@@ -110,6 +111,15 @@ struct mp_spool_answer {
     _Atomic uint32_t found;
 };
 
+/* How far the schedule had come with the last record that is no longer in the rings (collect/schedule.h). */
+struct mp_schedule_position {
+    uint64_t units; /* begun so far */
+    uint64_t end_ns;
+    uint32_t unit_ring; /* the thread whose region is the unit, and how deep in its regions that lies */
+    uint32_t unit_depth;
+    bool begun, over;
+};
+
 struct mp_spool_header {
     uint64_t magic;
     uint32_t version;
@@ -131,6 +141,8 @@ struct mp_spool_header {
     _Atomic uint32_t rings_committed;
     _Atomic uint32_t cannot_grow; /* 1: no more space is to be had now; nobody should wait for it */
     struct mp_spool_answer answer;
+    char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, as collect/schedule.h writes it; "": none */
+    struct mp_schedule_position schedule_position;
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;

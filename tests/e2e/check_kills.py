@@ -7,6 +7,7 @@ import random
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import harness
@@ -149,6 +150,27 @@ class Kills(harness.TestCase):
         self.assertIn(result.returncode, (0, 4), result.stderr)
         self.check_counts(self.folder / "whole.mp", THREADS)
         self.assertNotIn("memprof recover", harness.memprof("report", self.file).stderr)
+
+    def test_a_schedule_goes_on_where_both_were_killed(self):
+        kills = ("import libmemprof as mp, os, time\n"
+                 "for i in range(600):\n"
+                 "    mp.step()\n"
+                 "    if i == {}: os.kill(os.getppid(), 9); time.sleep(0.1)\n"
+                 "    if i % 50 == 49: time.sleep(0.03)\n"
+                 "    if i == 570: os.kill(os.getpid(), 9)\n")
+        for at in (100, 230, 250, 400, 541):  # before, between and in the windows, which are steps 240-259 and 540-559
+            with self.subTest(at):
+                script = self.folder / "steps.py"
+                script.write_text(kills.replace("{}", str(at)))
+                file, whole = self.folder / f"run{at}.mp", self.folder / f"whole{at}.mp"
+                result = harness.memprof("snapshot", "-o", file, "--schedule", "wait=240,active=20,every=300,repeat=0", "--quiet",
+                                         "--", sys.executable, script)
+                self.assertEqual(result.returncode, -signal.SIGKILL)
+                deadline = time.monotonic() + 30
+                while (result := harness.memprof("recover", file, "-o", whole, "--force")).returncode == 1:
+                    self.assertLess(time.monotonic(), deadline, result.stderr)
+                    time.sleep(0.05)
+                self.assertEqual(harness.answer("info", whole)["steps"], {"count": 40, "source": "api"})
 
     def wait_until_gone(self, pid):
         deadline = time.monotonic() + 60

@@ -146,6 +146,38 @@ class Torch(harness.TestCase):
         self.assertEqual(track["base_bytes"], 10 * 1024 * 4)
         self.assertEqual(track["peak_bytes"], (10 * 1024 + 3 * 4096) * 4)
 
+    def test_schedule(self):
+        script = self.folder / "scheduled.py"
+        script.write_text(SCHEDULED)
+        # 1000 floats are kept before the first step, 256 in each of 20; a step has two more blocks, one in a region.
+        # Of what was born between two windows, those that live when the next one opens are told too.
+        for schedule, steps, regions, between in (
+                ("wait=2,warmup=1,active=3,repeat=2,every=8", (3, 4, 5, 11, 12, 13), (), 5),
+                ("active=1,repeat=3,unit=^eval$", (), (0, 5, 10), 2 * 6), ("wait=19,active=5", (19,), (), 0)):
+            with self.subTest(schedule):
+                snapshot, _, _ = self.record(PYTHON, script, options=("--force", "--schedule", schedule))
+                track = self.track(snapshot, "cpu/torch")
+                self.assertEqual(track["allocs"], 3 * len(steps) + len(regions) + between)
+                if steps:
+                    self.assertEqual(len(harness.answer("steps", snapshot)["steps"]), len(steps))
+                first = (steps or regions)[0]
+                # In a region, the step's own two blocks are there already.
+                base = 1000 + 256 * first + (256 + 1024 * (first + 1) if regions else 0)
+                self.assertEqual(track["base_bytes"], base * 4)
+                last = (steps or regions)[-1]
+                inside = 256 + 1024 * (last + 1) + 77
+                self.assertEqual(track["peak_bytes"], (1000 + 256 * last + inside) * 4)
+                coverage = harness.answer("info", snapshot)["coverage"]
+                self.assertFalse(coverage["complete"])
+                self.assertIn("scheduled", str(coverage["notes"]))
+        for schedule, words in (("wait=20,active=1", "never came to an active step; 20 began"),
+                                ("active=1,unit=nosuch", "never came to an active region; 0 began")):
+            result = harness.memprof("snapshot", "--schedule", schedule, "-o", self.folder / "none.mp", "--", PYTHON,
+                                     script)
+            self.assertEqual(result.returncode, 0)
+            self.assertIn(words, str(result.stderr))
+            self.assertFalse((self.folder / "none.mp").exists())
+
     def test_exit_of_every_kind(self):
         for code, status, text in (("pass", 0, "exit 0"), ("raise SystemExit(7)", 7, "exit 7"),
                                    ("os._exit(3)", 3, "exit 3"), ("os.abort()", 134, "killed by SIGABRT"),
@@ -225,6 +257,21 @@ kept = []
 for step in range(20):
     with mp.region(f"ProfilerStep#{step}"):
         kept.append(torch.zeros(1000))
+"""
+
+SCHEDULED = """
+import torch
+import libmemprof as mp
+
+kept = [torch.zeros(1000)]
+for i in range(20):
+    mp.step()
+    kept.append(torch.zeros(256))
+    x = torch.zeros(1024 * (i + 1))
+    with mp.region("train" if i % 5 else "eval"):
+        y = torch.zeros(77)
+        del y
+    del x
 """
 
 WINDOW = """
