@@ -1,8 +1,9 @@
-// Opens the recording in the page and joins data, views and controls.
+// Opens the recording in the page and joins data, views and controls. In a worker, the same script unpacks.
 
 import { DEFAULTS, readAddress, writeAddress } from "./address.js";
 import { Archive } from "./data/archive.js";
 import { Recording } from "./data/recording.js";
+import { serve } from "./data/worker.js";
 import { Controls, NO_MOMENT } from "./controls.js";
 import { byId, element } from "./dom.js";
 import { Exports } from "./export.js";
@@ -149,6 +150,10 @@ async function start() {
   };
 }
 
-window.addEventListener("error", (event) => fail(event.error ?? event.message));
-window.addEventListener("unhandledrejection", (event) => fail(event.reason));
-start().catch(fail);
+if (typeof document === "undefined") {
+  serve();
+} else {
+  window.addEventListener("error", (event) => fail(event.error ?? event.message));
+  window.addEventListener("unhandledrejection", (event) => fail(event.reason));
+  start().catch(fail);
+}

@@ -1,6 +1,7 @@
 // Columns as the program writes them, from lists; and answers found the slow way, to hold the data layer against.
 
-import { Track, TRACK_COLUMNS } from "../src/data/track.js";
+import { Track } from "../src/data/track.js";
+import { readTrack, TRACK_COLUMNS } from "../src/data/track_read.js";
 
 export function varints(values) {
   const out = [];
@@ -98,7 +99,8 @@ export function trackOf(life, { resized = [], notes = [] } = {}) {
   if (Object.keys(columns).join() !== TRACK_COLUMNS.join()) throw new Error("columns have changed");
   const info = { id: "test", events: life.events.length, blocks: life.blocks.length, base_blocks: life.baseCount };
   const units = { timeUnit: 1, addressShift: 9, duration: life.events.at(-1)?.time ?? 0 };
-  return new Track(info, columns, Float64Array.of(0, ...sizes), units);
+  const dictionary = Float64Array.of(0, ...sizes);
+  return new Track(info, readTrack(info, columns, dictionary, units.duration), dictionary, units);
 }
 
 /** Ids live after an event, in order of allocation. */

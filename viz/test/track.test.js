@@ -52,20 +52,23 @@ test("states far from a checkpoint and behind several, with many live blocks", (
   }
 });
 
-test("sums of 32 and 1024 blocks are those of their live blocks", () => {
+test("sums of 32, 1024 and 32 768 blocks are those of their live blocks", () => {
   const random = randomFrom(3);
-  const life = makeLife(random, { events: 20000, keep: 3000 });
+  const life = makeLife(random, { events: 80000, keep: 3000 });
   const track = trackOf(life);
-  for (const event of [100, 19999, 5000]) {
+  for (const event of [100, 79999, 5000]) {
     const live = track.cursor.seek(event);
     const words = new Float64Array(live.wordBytes.length);
     const groups = new Float64Array(live.groupBytes.length);
+    const tops = new Float64Array(2);
     for (const id of liveAfter(life, event)) {
       words[id >>> 5] += life.blocks[id].bytes;
       groups[id >>> 10] += life.blocks[id].bytes;
+      tops[id >>> 15] += life.blocks[id].bytes;
     }
     assert.deepEqual(live.wordBytes, words);
     assert.deepEqual(live.groupBytes, groups);
+    assert.deepEqual(live.topBytes, tops);
   }
 });
 
@@ -146,5 +149,25 @@ test("a track without events, with and without a base", () => {
     assert.deepEqual(track.peak, { event: -1, bytes: 100 * base.length });
     assert.deepEqual(track.range(-1, -1, {}), { max: 100 * base.length, min: 100 * base.length, at: -1 });
     assert.equal(track.blocksIn(-1, -1), base.length);
+  }
+});
+
+test("steps over whole parts of 1024 events leave what single steps leave", () => {
+  const life = makeLife(randomFrom(8), { events: 9000, keep: 700, base: 40 });
+  const track = trackOf(life);
+  const states = [-1, 0, 1022, 1023, 1024, 2046, 2047, 2048, 2049, 5119, 5120, 8191, 8192, 8999];
+  for (const from of states) {
+    for (const to of states) {
+      track.cursor.seek(from);
+      const before = [...track.cursor.live.ids()];
+      const live = track.cursor.seek(to);
+      const after = liveAfter(life, to);
+      assert.deepEqual([...live.ids()], after);
+      assert.equal(live.total, totalAfter(life, to));
+      if (to >= from) {
+        const changed = [...before.filter((id) => !after.includes(id)), ...after.filter((id) => !before.includes(id))];
+        assert.ok(track.cursor.lowest <= Math.min(...changed, life.blocks.length));
+      }
+    }
   }
 });

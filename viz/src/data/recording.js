@@ -2,7 +2,7 @@
 
 import { NOTE_COLUMNS, Notes } from "./notes.js";
 import { STACK_COLUMNS, Stacks } from "./stacks.js";
-import { TRACK_COLUMNS, Track } from "./track.js";
+import { Track } from "./track.js";
 import { readNumbers } from "./varint.js";
 
 export class Recording {
@@ -28,9 +28,9 @@ export class Recording {
 
   async track(index) {
     if (!this.tracks.has(index)) {
-      const columns = await this.archive.group("t" + index, TRACK_COLUMNS);
+      const data = await this.archive.track(index, this.sizes, this.duration);
       const units = { timeUnit: this.timeUnit, addressShift: this.header.address_shift, duration: this.duration };
-      this.tracks.set(index, new Track(this.header.tracks[index], columns, this.sizes, units));
+      this.tracks.set(index, new Track(this.header.tracks[index], data, this.sizes, units));
     }
     return this.tracks.get(index);
   }

@@ -3,14 +3,10 @@
 // "State e" is what is live after event e; state -1 is the base. Events are indices from 0 in order of time.
 
 import { LiveSet } from "./live.js";
-import { arrayFor, readNumbers, readUint32s, unzigzag } from "./varint.js";
+import { NET_SHIFT, SUMMARY_SHIFT, UPPER_SHIFT } from "./track_read.js";
+import { readNumbers, readUint32s, unzigzag } from "./varint.js";
 
-export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "reuse", "address", "thread", "kind", "resized",
-  "note"];
-
-const SUMMARY_SHIFT = 6; // events in a summary
-const UPPER_SHIFT = 6; // summaries in an upper summary
-const CHECKPOINT_EVENTS = 65536;
+const NET_EVENTS = 1 << NET_SHIFT;
 
 /** Values with lengths, searched by index. */
 class Runs {
@@ -52,21 +48,19 @@ export function lowerBound(array, value, low = 0, high = array.length) {
 export class Track {
   /**
    * @param {object} info the header's entry of this track
-   * @param {object} columns by name: {bytes, count}
+   * @param {object} data as readTrack() gives it
    * @param {Float64Array} sizes the page's dictionary of sizes; entry 0 stands for "not known"
    * @param {{timeUnit: number, addressShift: number, duration: number}} units no event is later than `duration`
    */
-  constructor(info, columns, sizes, units) {
+  constructor(info, data, sizes, units) {
     this.info = info;
     this.timeUnit = units.timeUnit;
     this.duration = units.duration;
     this.addressScale = 2 ** units.addressShift;
     this.count = info.events;
     this.baseCount = info.base_blocks;
-    this.columns = columns;
-    this.readBlocks(sizes);
-    this.readEvents();
-    this.summarise();
+    Object.assign(this, data);
+    this.blocks = { count: info.blocks, sizes, ...data.blocks };
     this.cursor = new Cursor(this);
   }
 
@@ -82,106 +76,6 @@ export class Track {
       for (let i = 1; i < this.notes.length; i++) this.notes[i] += this.notes[i - 1];
     }
     return this.notes;
-  }
-
-  readBlocks(sizes) {
-    const index = readUint32s(this.columns.size.bytes, this.info.blocks);
-    const site = readUint32s(this.columns.site.bytes, this.info.blocks);
-    let maxSite = 0;
-    for (let i = 0; i < site.length; i++) if (site[i] > maxSite) maxSite = site[i];
-    const sizeIndex = arrayFor(sizes.length, index.length);
-    sizeIndex.set(index);
-    const sites = arrayFor(maxSite, site.length);
-    sites.set(site);
-    this.blocks = {
-      count: this.info.blocks, sizeIndex, sizes, site: sites,
-      birth: new Int32Array(this.info.blocks).fill(-1), // event, -1: in the base
-      death: new Int32Array(this.info.blocks).fill(-1), // event, -1: live at the end
-    };
-    this.siteCount = this.info.blocks ? maxSite + 1 : 0;
-  }
-
-  readEvents() {
-    const { op, free, time } = this.columns;
-    const frees = readUint32s(free.bytes, free.count);
-    const { birth, death } = this.blocks;
-    const deltas = time.bytes;
-    const ops = op.bytes;
-    this.subject = new Int32Array(this.count); // block, or ~block where the event frees it
-    const times = this.duration < 2 ** 32 ? new Uint32Array(this.count) : new Float64Array(this.count);
-    let next = this.baseCount;
-    let nextFree = 0;
-    let now = 0;
-    let at = 0;
-    for (let i = 0; i < this.count; i++) {
-      let byte = deltas[at++];
-      now += byte & 0x7f;
-      for (let scale = 128; byte >= 0x80; scale *= 128) {
-        byte = deltas[at++];
-        now += (byte & 0x7f) * scale;
-      }
-      times[i] = now;
-      if (ops[i] === 0) {
-        birth[next] = i;
-        this.subject[i] = next++;
-      } else {
-        const block = next - 1 - frees[nextFree++];
-        death[block] = i;
-        this.subject[i] = ~block;
-      }
-    }
-    this.time = times;
-    for (const name of ["op", "free", "time", "size", "site"]) delete this.columns[name];
-  }
-
-  /** One pass over all events: totals per 64 and 4096 events, the peak, and checkpoints to replay from. */
-  summarise() {
-    const count = ((this.count - 1) >>> SUMMARY_SHIFT) + 1;
-    const { sizeIndex, sizes } = this.blocks;
-    this.start = new Float64Array(this.count ? count : 0); // total before a summary's first event
-    this.max = new Float64Array(this.start.length);
-    this.min = new Float64Array(this.start.length);
-    const live = new LiveSet(this.blocks);
-    for (let id = 0; id < this.baseCount; id++) live.add(id);
-    this.checkpoints = [{ event: -1, ids: live.ids() }];
-    this.peak = { event: -1, bytes: live.total };
-    let due = CHECKPOINT_EVENTS;
-    for (let summary = 0; summary < this.start.length; summary++) {
-      const from = summary << SUMMARY_SHIFT;
-      const to = Math.min(from + (1 << SUMMARY_SHIFT), this.count);
-      let max = -1;
-      let min = Infinity;
-      this.start[summary] = live.total;
-      for (let i = from; i < to; i++) {
-        const subject = this.subject[i];
-        if (subject >= 0) live.add(subject);
-        else live.remove(~subject);
-        const total = live.total;
-        if (total < min) min = total;
-        if (total > max) {
-          max = total;
-          if (total > this.peak.bytes) this.peak = { event: i, bytes: total };
-        }
-      }
-      this.max[summary] = max;
-      this.min[summary] = min;
-      if (to >= due) {
-        this.checkpoints.push({ event: to - 1, ids: live.ids() });
-        due = to + Math.max(CHECKPOINT_EVENTS, 4 * live.count);
-      }
-    }
-    this.upperMax = this.fold(this.max, Math.max);
-    this.upperMin = this.fold(this.min, Math.min);
-    this.end = { bytes: live.total, blocks: live.count };
-  }
-
-  fold(values, better) {
-    const out = new Float64Array((values.length + (1 << UPPER_SHIFT) - 1) >>> UPPER_SHIFT);
-    for (let i = 0; i < values.length; i++) {
-      const to = i >>> UPPER_SHIFT;
-      out[to] = i & ((1 << UPPER_SHIFT) - 1) ? better(out[to], values[i]) : values[i];
-    }
-    return out;
   }
 
   bytesOf(id) {
@@ -357,7 +251,8 @@ export class Cursor {
   }
 
   seek(event) {
-    const { checkpoints, subject } = this.track;
+    const { checkpoints } = this.track;
+    const { live } = this;
     let low = 0;
     for (let high = checkpoints.length; high - low > 1;) {
       const middle = (low + high) >>> 1;
@@ -367,17 +262,30 @@ export class Cursor {
     const nearest = checkpoints[low];
     let lowest = this.track.blocks.count;
     if (this.event < nearest.event || this.event > event) {
-      this.live.clear();
-      for (const id of nearest.ids) this.live.add(id);
+      live.clear();
+      for (const id of nearest.ids) live.add(id);
       this.event = nearest.event;
       lowest = 0;
     }
-    // A block that is born and freed on the way need not be touched.
+    this.lowest = lowest;
+    const head = ((this.event + NET_EVENTS) >>> NET_SHIFT) * NET_EVENTS - 1; // the next state that ends a part
+    if (head + NET_EVENTS <= event) {
+      this.replay(head);
+      this.skipTo(event);
+    }
+    this.replay(event);
+    return live;
+  }
+
+  /** Event by event. */
+  replay(event) {
+    const { subject } = this.track;
     const { birth, death } = this.track.blocks;
-    const from = this.event;
-    const live = this.live;
+    const { event: from, live } = this;
+    let { lowest } = this;
     for (let i = from + 1; i <= event; i++) {
       const block = subject[i];
+      // A block that is born and freed on the way need not be touched.
       if (block >= 0) {
         if (death[block] >= 0 && death[block] <= event) continue;
         live.add(block);
@@ -389,6 +297,23 @@ export class Cursor {
     }
     this.lowest = lowest;
     this.event = event;
-    return live;
+  }
+
+  /** By whole parts, from the end of one to the last that ends not after `event`. */
+  skipTo(event) {
+    const { nets, netEnds } = this.track;
+    const first = (this.event + 1) >>> NET_SHIFT;
+    const last = ((event + 1) >>> NET_SHIFT) - 1;
+    const { live } = this;
+    let { lowest } = this;
+    for (let i = first ? netEnds[first - 1] : 0; i < netEnds[last]; i++) {
+      const block = nets[i];
+      const id = block >= 0 ? block : ~block;
+      if (block >= 0) live.add(id);
+      else live.remove(id);
+      if (id < lowest) lowest = id;
+    }
+    this.lowest = lowest;
+    this.event = (last + 1) * NET_EVENTS - 1;
   }
 }

@@ -24,44 +24,59 @@ export function layOut(track, columns, low, high, width, height, pick) {
   }
 }
 
+function bytesIn(level, from, to) {
+  let sum = 0;
+  for (let i = from; i < to; i++) sum += level[i];
+  return sum;
+}
+
 /** Blocks below id `from` lie as in the column before. */
 function layOutColumn(live, from, low, high, height, pick, at) {
-  const { bits, wordBytes, groupMask, groupBytes, sizeIndex, sizes } = live;
+  const { bits, wordBytes, groupMask, groupBytes, topMask, topBytes, sizeIndex, sizes } = live;
   const scale = height / (high - low);
-  const groups = groupMask.length;
   const firstWord = from >>> 5;
   const firstGroup = firstWord >>> 5;
-  let below = 0; // bytes under the next block
-  for (let group = 0; group < firstGroup; group++) below += groupBytes[group];
-  let passed = 0; // bytes of the first group that lie in words passed over
-  for (let word = firstGroup << 5; word < firstWord; word++) passed += wordBytes[word];
-  below += passed;
-  let ahead = -1 << (firstWord & 31); // words of the first group that are still to come
-  let row = Math.min(Math.max(Math.round((below - low) * scale), 0), height); // rows filled, from the lower edge
+  const firstTop = firstGroup >>> 5;
+  // Bytes under the next top, group and word.
+  let underTop = bytesIn(topBytes, 0, firstTop);
+  let underGroup = underTop + bytesIn(groupBytes, firstTop << 5, firstGroup);
+  const start = underGroup + bytesIn(wordBytes, firstGroup << 5, firstWord);
+  let row = Math.min(Math.max(Math.round((start - low) * scale), 0), height); // rows filled, from the lower edge
   pick.copyWithin(at + height - row, at - row, at);
-  for (let group = firstGroup; group < groups && row < height; group++) {
-    const groupEnd = below + groupBytes[group] - passed;
-    const words = groupMask[group] & ahead;
-    passed = 0;
-    ahead = -1;
-    const groupRow = Math.min(Math.round((groupEnd - low) * scale), height);
-    for (let mask = words; mask !== 0 && row < groupRow; mask &= mask - 1) {
-      const word = (group << 5) + 31 - Math.clz32(mask & -mask);
-      const wordEnd = below + wordBytes[word];
-      const wordRow = Math.min(Math.round((wordEnd - low) * scale), height);
-      for (let rest = bits[word]; rest !== 0 && row < wordRow; rest &= rest - 1) {
-        const id = (word << 5) + 31 - Math.clz32(rest & -rest);
-        below += sizes[sizeIndex[id]];
-        const end = Math.min(Math.round((below - low) * scale), height);
-        if (end > row) {
-          const to = at + height - row;
-          for (let i = at + height - end; i < to; i++) pick[i] = id;
-          row = end;
-        }
+  for (let top = firstTop; top < topMask.length && row < height; top++) {
+    const topEnd = underTop + topBytes[top];
+    const topRow = Math.min(Math.round((topEnd - low) * scale), height);
+    let groups = topMask[top];
+    if (top === firstTop) groups &= -1 << (firstGroup & 31);
+    for (; groups !== 0 && row < topRow; groups &= groups - 1) {
+      const group = (top << 5) + 31 - Math.clz32(groups & -groups);
+      const groupEnd = underGroup + groupBytes[group];
+      const groupRow = Math.min(Math.round((groupEnd - low) * scale), height);
+      let words = groupMask[group];
+      let below = underGroup;
+      if (group === firstGroup) {
+        words &= -1 << (firstWord & 31);
+        below = start;
       }
-      below = wordEnd;
+      for (; words !== 0 && row < groupRow; words &= words - 1) {
+        const word = (group << 5) + 31 - Math.clz32(words & -words);
+        const wordEnd = below + wordBytes[word];
+        const wordRow = Math.min(Math.round((wordEnd - low) * scale), height);
+        for (let rest = bits[word]; rest !== 0 && row < wordRow; rest &= rest - 1) {
+          const id = (word << 5) + 31 - Math.clz32(rest & -rest);
+          below += sizes[sizeIndex[id]];
+          const end = Math.min(Math.round((below - low) * scale), height);
+          if (end > row) {
+            const to = at + height - row;
+            for (let i = at + height - end; i < to; i++) pick[i] = id;
+            row = end;
+          }
+        }
+        below = wordEnd;
+      }
+      underGroup = groupEnd;
     }
-    below = groupEnd;
+    underTop = underGroup = topEnd;
   }
   pick.fill(NOTHING, at, at + height - row);
 }
