@@ -10,9 +10,12 @@ static enum mp_status write_page(void *context, FILE *out, struct mp_error *erro
 {
     const struct page *page = context;
     const struct mp_query *query = page->query;
+    const struct mp_page_cut cut = {
+        .window = query->view.window, .filter = query->filter, .filter_text = query->view.filter};
     struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
                                       .title = mp_path_short(query->view.path),
-                                      .view = page->view};
+                                      .view = page->view,
+                                      .cut = &cut};
     return mp_page_write(query->model, &options, out, error);
 }
 
@@ -43,10 +46,12 @@ const struct mp_command mp_command_trace_plot = {
     .name = "trace_plot",
     .summary = "every allocation over time, as one HTML page",
     .usage = "FILE",
-    .about = "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
-             "first; all are in it.",
+    .about =
+        "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
+        "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
+        "of the recording, --filter the blocks, and the page says what is not in it.",
     .example = "memprof trace_plot run.mp -o trace.html",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_TRACK},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_trace,
@@ -61,7 +66,7 @@ const struct mp_command mp_command_segment_plot = {
         "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with the "
         "blocks in it and the holes between them, at the peak or at any moment that is clicked.",
     .example = "memprof segment_plot run.mp -o segments.html",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_TRACK},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_segments,

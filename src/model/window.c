@@ -65,6 +65,11 @@ static uint32_t count_before(const struct mp_model *model, uint64_t ns, bool als
     return (uint32_t)low;
 }
 
+struct mp_window mp_window_all(const struct mp_model *model)
+{
+    return (struct mp_window){.last = (uint32_t)model->events.count, .to_ns = model->duration_ns, .whole = true};
+}
+
 enum mp_status mp_window_make(const struct mp_model *model, const char *from, const char *to, struct mp_window *window,
                               struct mp_error *error)
 {

@@ -32,7 +32,8 @@ static void append_html(struct mp_buffer *to, const char *text)
 }
 
 /* "run.mp: python3 train.py, cuda:0/torch, peak 61.4 GiB": what a browser's tab and its history show. */
-static void append_title(struct mp_buffer *to, const struct mp_model *model, const struct mp_page_options *options)
+static void append_title(struct mp_buffer *to, const struct mp_model *model, const struct mp_page_options *options,
+                         const struct mp_page_data *data)
 {
     append_html(to, options->title ? options->title : "memprof");
     for (size_t i = 0; model->start.command && model->start.command[i]; i++) {
@@ -44,7 +45,7 @@ static void append_title(struct mp_buffer *to, const struct mp_model *model, con
     char id[MP_TRACK_ID_MAX], peak[MP_UNIT_TEXT];
     mp_buffer_append_text(to, ", ");
     append_html(to, mp_track_id(model, (uint16_t)track, id));
-    mp_buffer_printf(to, ", peak %s", mp_format_bytes(peak, model->sums.at[track].peak_bytes));
+    mp_buffer_printf(to, ", peak %s", mp_format_bytes(peak, data->tracks.at[track].peak_bytes));
 }
 
 static enum mp_status write_data(const struct mp_page_data *data, FILE *out, struct mp_error *error)
@@ -69,7 +70,7 @@ static enum mp_status write_page(const struct mp_model *model, const struct mp_p
 
     struct mp_buffer text = {0};
     mp_buffer_append(&text, template, (size_t)(title_at - template));
-    append_title(&text, model, options);
+    append_title(&text, model, options, data);
     mp_buffer_append(&text, after_title, (size_t)(data_at - after_title));
     mp_buffer_append_text(&text, "<script type=\"application/json\" id=\"header\">");
     mp_page_header(model, options, data, &text);
@@ -89,7 +90,7 @@ enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_
                              struct mp_error *error)
 {
     struct mp_page_data data;
-    enum mp_status status = mp_page_data_make(model, &data, error);
+    enum mp_status status = mp_page_data_make(model, options->cut, &data, error);
     if (status) return status;
     status = write_page(model, options, &data, out, error);
     mp_page_data_free(&data);

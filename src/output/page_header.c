@@ -24,15 +24,13 @@ static void put_track(struct mp_json *json, const struct mp_model *model, const 
     mp_json_text(json, "device_model", mp_model_text(model, device->model));
     mp_json_text(json, "size_basis", mp_size_basis_name(track->size_basis));
     mp_json_known(json, "capacity_bytes", device->total_bytes);
-    mp_json_number(json, "base_bytes", sum->base_bytes);
-    mp_json_number(json, "peak_bytes", sum->peak_bytes);
-    mp_json_number(json, "peak_ns", sum->peak_ns);
-    mp_json_number(json, "peak_blocks", sum->peak_blocks);
-    mp_json_number(json, "end_bytes", sum->end_bytes);
-    mp_json_number(json, "end_blocks", sum->end_blocks);
-    mp_json_number(json, "unknown_blocks", sum->unknown_blocks);
+    mp_json_number(json, "peak_bytes", counts->peak_bytes);
+    mp_json_number(json, "peak_ns", counts->peak_ns);
+    mp_json_number(json, "end_bytes", counts->bytes);
+    mp_json_number(json, "whole_peak_bytes", counts->whole_peak_bytes);
+    mp_json_number(json, "unknown_blocks", counts->unknown_blocks);
+    mp_json_number(json, "left_out", counts->left_out);
     mp_json_known(json, "reserved_peak_bytes", sum->reserved_peak_bytes);
-    mp_json_number(json, "ooms", sum->ooms);
     mp_json_number(json, "events", counts->events);
     mp_json_number(json, "blocks", counts->blocks);
     mp_json_number(json, "base_blocks", counts->base_blocks);
@@ -71,6 +69,15 @@ static void put_periods(struct mp_json *json, const struct mp_model *model)
     mp_json_number(json, "first_ns", first);
     mp_json_number(json, "part_ns", (last - first) / MP_TIME_PARTS + 1);
     mp_json_end_object(json);
+}
+
+/* What the page shows of the recording. */
+static void put_cut(struct mp_json *json, const struct mp_page_options *options, const struct mp_page_data *data)
+{
+    mp_json_number(json, "from_ns", data->from_ns);
+    mp_json_number(json, "to_ns", data->to_ns);
+    mp_json_bool(json, "cut", options->cut && !options->cut->window.whole);
+    mp_json_text(json, "filter", options->cut && options->cut->filter_text ? options->cut->filter_text : "");
 }
 
 static void put_leaks(struct mp_json *json, const struct mp_page_data *data)
@@ -160,6 +167,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
     for (size_t i = 0; i < model->tracks.count; i++)
         put_track(&json, model, data, i);
     mp_json_end_array(&json);
+    put_cut(&json, options, data);
     put_periods(&json, model);
     put_leaks(&json, data);
     put_data(&json, data);

@@ -194,7 +194,7 @@ class PageTest(BrowserTest):
         self.open()
         self.press("www")
         zoomed = self.state()
-        self.assertLess(zoomed["end"] - zoomed["start"], self.js("return window.memprof.recording.duration") / 2)
+        self.assertLess(zoomed["end"] - zoomed["start"], self.js("return (window.memprof.recording.to - window.memprof.recording.from)") / 2)
         self.press("d")
         moved = self.state()
         self.assertGreater(moved["start"], zoomed["start"])
@@ -221,7 +221,7 @@ class PageTest(BrowserTest):
             100, 0).release().perform()
         self.settle()
         state, shape = self.state(), self.js(GEOMETRY)
-        share = (state["end"] - state["start"]) / self.js("return window.memprof.recording.duration")
+        share = (state["end"] - state["start"]) / self.js("return (window.memprof.recording.to - window.memprof.recording.from)")
         self.assertAlmostEqual(share, 100 / shape["width"], delta=0.02)
 
     def test_site_of_the_peak_is_told_and_shown_alone(self):
@@ -311,6 +311,20 @@ class PageTest(BrowserTest):
         blocks = self.js("return window.memprof.page.track.info.blocks")
         self.assertEqual(self.js("return window.memprof.page.timeline.inView"), blocks)
         self.assertGreater(blocks, 100000)
+
+    def test_a_worker_unpacks_what_is_very_large(self):
+        page, truth = make_page(self.folder, "2200000")
+        peaks = []
+        for worker in (True, False):
+            script = None if worker else self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {
+                "source": "window.Worker = class { constructor() { throw new Error('none here'); } }"})["identifier"]
+            self.open(page)
+            if script:
+                self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+            self.assertEqual(self.js("return window.memprof.recording.archive.inWorker"), worker)
+            peaks.append(self.js("return window.memprof.page.track.peak"))
+            self.assertEqual(peaks[-1]["bytes"], truth["peaks"][0])
+        self.assertEqual(peaks[0], peaks[1])
 
     def test_asks_for_nothing_but_itself(self):
         self.driver.get_log("performance")

@@ -342,6 +342,64 @@ class TrainingTest(ViewTest):
 
 
 @unittest.skipUnless(DATA, "MEMPROF_TEST_DATA names no recordings")
+class PartTest(ViewTest):
+    """Pages of a part of a recording, and of some of its blocks."""
+
+    @classmethod
+    def make_page(cls):
+        cls.recording = pathlib.Path(DATA) / "niu_fb_200_mixed.pickle"
+        page = cls.folder / "part.html"
+        cls.part = ["--from", "20%", "--to", "60%"]
+        subprocess.run([MEMPROF, "trace_plot", cls.recording, "-o", page, *cls.part], check=True)
+        return page
+
+    def test_a_part_has_the_peak_of_its_window(self):
+        self.view("v=sites")
+        report = answer(self.recording, "peak", "-n", "0", *self.part)
+        self.assertEqual(self.amount(), [report["peak_bytes"], report["blocks"]])
+        self.assertEqual(sorted((row[0], row[2]) for row in self.rows()),
+                         sorted((site["bytes"], site["blocks"]) for site in report["sites"]))
+        duration = answer(self.recording, "info")["process"]["duration_ns"]
+        unit = self.js("return window.memprof.recording.timeUnit")
+        state = self.state()
+        self.assertAlmostEqual(state["start"] * unit, duration * 0.2, delta=unit)
+        self.assertAlmostEqual(state["end"] * unit, duration * 0.6, delta=unit)
+        self.press("sssf")
+        self.assertEqual(self.state()["start"], state["start"])
+        self.view("of=end")
+        held = answer(self.recording, "leaks", "-n", "0", "--track", report["track"], *self.part)["outstanding"]
+        self.assertEqual(self.amount(), [held["bytes"], held["blocks"]])
+
+    def test_it_says_what_is_not_in_it(self):
+        self.view("")
+        left_out = self.js("return window.memprof.recording.header.tracks.reduce((sum, one) => sum + one.left_out, 0)")
+        blocks = sum(track["allocs"] for track in answer(self.recording, "info")["tracks"])
+        inside = self.js("return window.memprof.recording.header.tracks.reduce((sum, one) => sum + one.blocks, 0)")
+        self.assertEqual(left_out + inside, blocks)
+        for where in ("#cut", ".view.summary"):
+            self.view("v=summary")
+            self.assertIn(f"{left_out:,}".replace(",", "\u202f") + " blocks are not", self.text(where))
+            self.assertIn("--from, --to", self.text(where))
+            self.assertNotIn("none left out", self.text(where))
+        self.assertTrue(self.driver.find_element(By.ID, "cut").is_displayed())
+
+    def test_a_filter_leaves_blocks_out_and_says_so(self):
+        page = self.folder / "large.html"
+        subprocess.run([MEMPROF, "trace_plot", self.recording, "-o", page, "--filter", "size>1MiB"], check=True)
+        self.view("v=sites", page=page)
+        whole = answer(self.recording, "peak", "-n", "0", "--filter", "size>1MiB")
+        header = self.js("return window.memprof.recording.header.tracks[window.memprof.store.state.track]")
+        self.assertEqual(header["whole_peak_bytes"], whole["peak_bytes"])
+        self.assertLess(header["peak_bytes"], whole["peak_bytes"])
+        self.assertEqual(self.js("return window.memprof.page.track.peak.bytes"), header["peak_bytes"])
+        moment = self.js("""const { track } = window.memprof.page, ns = arguments[0];
+            return track.totalAt(track.stateAt(ns / track.timeUnit))""", whole["peak_ns"])
+        self.assertEqual(moment, whole["picked_bytes"])
+        self.assertIn("--filter size>1MiB picks", self.text("#cut"))
+        self.assertIn("instead of", self.text("#cut"))
+
+
+@unittest.skipUnless(DATA, "MEMPROF_TEST_DATA names no recordings")
 class SnapshotTest(ViewTest):
     """PyTorch's own snapshots of GPU programs."""
 

@@ -61,7 +61,7 @@ export function writeAddress(state, recording) {
   const parts = ["track=" + encodeURIComponent(recording.header.tracks[state.track].id).replaceAll("%3A",
     ":").replaceAll("%2F", "/")];
   const times = (from, to) => `${Math.round(from * recording.timeUnit)}-${Math.round(to * recording.timeUnit)}`;
-  if (state.start > 0 || state.end < recording.duration) parts.push("t=" + times(state.start, state.end));
+  if (state.start > recording.from || state.end < recording.to) parts.push("t=" + times(state.start, state.end));
   if (state.window) parts.push("w=" + times(...state.window));
   if (state.high !== null) parts.push(`y=${Math.round(state.low)}-${Math.round(state.high)}`);
   if (state.pinned >= 0) parts.push("b=" + state.pinned);

@@ -27,10 +27,10 @@ export class Controls {
 
   /** Shows a window of time, as far as the recording reaches. */
   moveTo(start, end) {
-    const { duration, timeUnit } = this.recording;
-    const span = Math.min(Math.max(end - start, 20 / timeUnit), duration);
-    const from = Math.min(Math.max(start, 0), duration - span);
-    this.store.set({ start: from, end: from + span });
+    const { from, to, timeUnit } = this.recording;
+    const span = Math.min(Math.max(end - start, 20 / timeUnit), to - from);
+    const at = Math.min(Math.max(start, from), to - span);
+    this.store.set({ start: at, end: at + span });
   }
 
   zoomTime(factor, around) {
@@ -68,18 +68,18 @@ export class Controls {
   }
 
   fit() {
-    this.store.set({ start: 0, end: this.recording.duration, low: 0, high: null });
+    this.store.set({ start: this.recording.from, end: this.recording.to, low: 0, high: null });
   }
 
   /** The peak in the middle; closer than before, so that it can be seen which blocks make it. */
   goToPeak() {
     const { peak, time } = this.timeline.track;
-    this.goTo(peak.event < 0 ? 0 : time[peak.event]);
+    this.goTo(peak.event < 0 ? this.recording.from : time[peak.event]);
   }
 
   goTo(time) {
     const { start, end } = this.store.state;
-    const span = Math.min(end - start, this.recording.duration / 5);
+    const span = Math.min(end - start, (this.recording.to - this.recording.from) / 5);
     this.moveTo(time - span / 2, time + span / 2);
     this.store.set({ low: 0, high: null });
   }
@@ -90,8 +90,8 @@ export class Controls {
 
   /** Selects a window of time, which every view follows; its fullest moment where they were not at a window before. */
   select(from, to) {
-    const { duration } = this.recording;
-    const window = [Math.max(Math.min(from, to), 0), Math.min(Math.max(from, to), duration)];
+    const { from: least, to: most } = this.recording;
+    const window = [Math.max(Math.min(from, to), least), Math.min(Math.max(from, to), most)];
     const { of } = this.store.state;
     this.store.set({ window, of: SCOPES[of].needs === "window" ? of : "window" });
   }
@@ -99,7 +99,7 @@ export class Controls {
   /** Shows a span of time with some room around it, selected. */
   goToSpan(start, end) {
     this.select(start, end);
-    const margin = Math.max(end - start, this.recording.duration / 200);
+    const margin = Math.max(end - start, (this.recording.to - this.recording.from) / 200);
     this.moveTo(start - margin, end + margin);
   }
 
@@ -107,8 +107,8 @@ export class Controls {
   pin(id) {
     const { track } = this.timeline;
     const { start, end } = this.store.state;
-    const birth = Math.max(track.birthTime(id), 0);
-    const death = Math.min(track.deathTime(id), this.recording.duration);
+    const birth = Math.max(track.birthTime(id), this.recording.from);
+    const death = birth + track.life(id);
     if (death < start || birth > end) this.moveTo((birth + death - end + start) / 2, (birth + death + end - start) / 2);
     this.store.set({ pinned: id });
   }
@@ -194,8 +194,8 @@ export class Controls {
       return;
     }
     const { track } = this.timeline;
-    const birth = Math.max(track.birthTime(id), 0);
-    const death = Math.min(track.deathTime(id), this.recording.duration);
+    const birth = Math.max(track.birthTime(id), this.recording.from);
+    const death = birth + track.life(id);
     const margin = (death - birth) * 0.15;
     this.moveTo(birth - margin, death + margin);
     this.store.set({ pinned: id });

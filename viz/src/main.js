@@ -61,7 +61,7 @@ class Page {
     this.minimap = new Minimap(recording, store, (start, end) => controls.moveTo(start, end));
     const context = {
       recording, store,
-      goToPeak: () => controls.goToPeak(), goToEnd: () => controls.goTo(recording.duration),
+      goToPeak: () => controls.goToPeak(), goToEnd: () => controls.goTo(recording.to),
       goToSpan: (start, end) => controls.goToSpan(start, end), changeTrack: (index) => this.changeTrack(index),
     };
     this.context = context;
@@ -135,7 +135,7 @@ async function start() {
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);
-  store.set({ end: recording.duration, ...(header.view ? { view: header.view } : {}),
+  store.set({ start: recording.from, end: recording.to, ...(header.view ? { view: header.view } : {}),
     ...readAddress(location.hash, recording) });
   const page = new Page(recording, store, theme);
   await page.showTrack(store.state.track);

@@ -98,9 +98,9 @@ export function trackOf(life, { resized = [], notes = [] } = {}) {
   };
   if (Object.keys(columns).join() !== TRACK_COLUMNS.join()) throw new Error("columns have changed");
   const info = { id: "test", events: life.events.length, blocks: life.blocks.length, base_blocks: life.baseCount };
-  const units = { timeUnit: 1, addressShift: 9, duration: life.events.at(-1)?.time ?? 0 };
+  const units = { timeUnit: 1, addressShift: 9, from: 0, to: (life.events.at(-1)?.time ?? 0) + 1 };
   const dictionary = Float64Array.of(0, ...sizes);
-  return new Track(info, readTrack(info, columns, dictionary, units.duration), dictionary, units);
+  return new Track(info, readTrack(info, columns, dictionary, units.to), dictionary, units);
 }
 
 /** Ids live after an event, in order of allocation. */

@@ -77,7 +77,7 @@ test("steps follow each other, regions nest per thread, an end closes what is in
 
 test("an address reads back what it says, and ignores nonsense", () => {
   const recording = {
-    timeUnit: 1000, duration: 5000, header: { tracks: [{ id: "cpu/torch" }, { id: "cuda:0/torch" }] }, stacks: { count: 9 },
+    timeUnit: 1000, from: 0, to: 5000, header: { tracks: [{ id: "cpu/torch" }, { id: "cuda:0/torch" }] }, stacks: { count: 9 },
   };
   const state = { track: 1, start: 100, end: 250, low: 10, high: 4096, pinned: 77, site: 3, window: [120, 200],
     moment: -1, view: "flame", of: "born", colour: "life", group: "library", measure: "time", frames: "all", inverted: true,

@@ -33,7 +33,7 @@ test("a scope holds the blocks of its moment or window", () => {
   const states = Array.from({ length: life.events.length + 1 }, (_, i) => i - 1);
   const totals = states.map((event) => totalAfter(life, event));
   const peak = totals.indexOf(Math.max(...totals)) - 1;
-  const of = (state) => [...scopeOf(track, { ...NO_CHOICE, ...state }, duration).ids];
+  const of = (state) => [...scopeOf(track, { ...NO_CHOICE, ...state }).ids];
   assert.deepEqual(of({}), liveAfter(life, peak));
   assert.deepEqual(of({ of: "end" }), liveAfter(life, life.events.length - 1));
   assert.deepEqual(of({ of: "moment", moment: 333 }), liveAfter(life, 333));
@@ -59,7 +59,7 @@ test("sums over any grouping add up to the scope, and are those of its blocks", 
   const duration = life.events.at(-1).time + 1;
   const window = [duration * 0.2, duration * 0.7];
   for (const of of ["peak", "window", "across", "born"]) {
-    const scope = scopeOf(track, { ...NO_CHOICE, of, window }, duration);
+    const scope = scopeOf(track, { ...NO_CHOICE, of, window });
     const [from, to] = of === "peak" ? [0, duration] : window;
     const recording = { notes: { steps: [], stepAt: () => undefined }, header: { threads: [], kinds: ["device"] } };
     for (const group of ["size", "kind", "step"]) {
@@ -159,7 +159,7 @@ test("search finds what its words, sizes and addresses say", () => {
     assert.equal(blocks, expected.reduce((sum, one) => sum + one, 0));
     assert.equal(bytes, life.blocks.reduce((sum, block, id) => sum + expected[id] * block.bytes, 0));
     const duration = life.events.at(-1).time + 1;
-    const curve = matchCurve(track, mask, 50, duration);
+    const curve = matchCurve(track, mask, 50);
     curve.forEach((most, column) => {
       const now = (event) => liveAfter(life, event).reduce((sum, id) => sum + expected[id] * life.blocks[id].bytes, 0);
       const first = life.events.filter(({ time }) => Math.floor(time / duration * 50) < column).length - 1;
@@ -199,7 +199,7 @@ test("growth counts distinct periods of birth, and curves end at the live bytes"
     [...expected].map(([site, { bytes, blocks, born }]) => ({ site, bytes, blocks, births: born.size }))
       .sort((a, b) => b.births - a.births || b.bytes - a.bytes || a.site - b.site));
   const duration = life.events.at(-1).time + 1;
-  const curves = liveCurves(track, [0, 4, 8], 30, duration);
+  const curves = liveCurves(track, [0, 4, 8], 30);
   for (const [site, curve] of curves) {
     curve.forEach((bytes, part) => {
       const last = life.events.filter(({ time }) => time <= (part + 1) / 30 * duration).length - 1;

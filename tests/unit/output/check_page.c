@@ -189,7 +189,7 @@ START_TEST(test_columns_replay_to_the_models_sums)
     for (size_t i = 0; i < 2; i++) {
         struct mp_page_data data;
         struct mp_error error;
-        ck_assert_int_eq(mp_page_data_make(models[i], &data, &error), MP_OK);
+        ck_assert_int_eq(mp_page_data_make(models[i], NULL, &data, &error), MP_OK);
         ck_assert_uint_eq(data.time_unit_ns, i ? 1000 : 1);
         ck_assert_uint_eq(data.tracks.count, models[i]->tracks.count);
         for (size_t track = 0; track < data.tracks.count; track++)
@@ -197,6 +197,93 @@ START_TEST(test_columns_replay_to_the_models_sums)
         mp_page_data_free(&data);
         mp_model_free(models[i]);
     }
+}
+END_TEST
+
+/* The bytes of a track's blocks after so many events, and how many there are, by looking at each. */
+static uint64_t live_at(const struct mp_model *model, size_t track, uint32_t moment, const struct mp_filter *filter,
+                        uint64_t *count)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    uint64_t bytes = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < blocks->count; i++) {
+        if (blocks->track[i] != track || !mp_filter_picks(filter, i)) continue;
+        if (blocks->alloc_event[i] != MP_NONE && blocks->alloc_event[i] >= moment) continue;
+        if (blocks->free_event[i] != MP_NONE && blocks->free_event[i] < moment) continue;
+        bytes += moment ? mp_model_bytes_at(model, i, moment - 1) : blocks->bytes[i];
+        ++*count;
+    }
+    return bytes;
+}
+
+/* A page of the moments first..last must say of each track what a look at every moment says. */
+static void check_part(const struct mp_model *model, uint32_t first, uint32_t last, const struct mp_filter *filter)
+{
+    const struct mp_page_cut cut = {.window = {.first = first, .last = last, .from_ns = 0, .to_ns = model->duration_ns},
+                                    .filter = filter};
+    struct mp_page_data data;
+    struct mp_error error;
+    ck_assert_int_eq(mp_page_data_make(model, &cut, &data, &error), MP_OK);
+    uint64_t total = 0, left_out = 0, resized = 0;
+    for (size_t track = 0; track < data.tracks.count; track++) {
+        const struct mp_page_track *at = &data.tracks.at[track];
+        uint64_t blocks, peak = 0, whole_peak = 0, bytes = 0;
+        live_at(model, track, first, filter, &blocks);
+        ck_assert_uint_eq(at->base_blocks, blocks);
+        for (uint32_t moment = first; moment <= last; moment++) {
+            uint64_t whole = live_at(model, track, moment, NULL, &blocks);
+            bytes = live_at(model, track, moment, filter, &blocks);
+            if (bytes > peak) peak = bytes;
+            if (whole > whole_peak) whole_peak = whole;
+        }
+        ck_assert_uint_eq(at->peak_bytes, peak);
+        ck_assert_uint_eq(at->whole_peak_bytes, whole_peak);
+        ck_assert_uint_eq(at->bytes, bytes);
+        ck_assert_uint_eq(at->live_blocks, blocks);
+        total += at->blocks;
+        left_out += at->left_out;
+    }
+    for (size_t i = 0; i < model->resizes.count; i++) {
+        uint32_t event = model->resizes.at[i].event;
+        resized += event >= first && event < last && mp_filter_picks(filter, model->resizes.at[i].block);
+    }
+    ck_assert_uint_eq(total - resized + left_out, model->blocks.count);
+    mp_page_data_free(&data);
+}
+
+START_TEST(test_a_part_holds_what_was_live_in_it)
+{
+    struct mp_model *model = made_small();
+    uint32_t events = (uint32_t)model->events.count;
+    struct mp_filter *filter;
+    struct mp_error error;
+    ck_assert_int_eq(mp_filter_make(model, "size>100KiB", &filter, &error), MP_OK);
+    const uint32_t parts[][2] = {{0, events},          {0, events / 3},          {events / 3, events / 2},
+                                 {events / 2, events}, {events / 2, events / 2}, {events, events}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        check_part(model, parts[i][0], parts[i][1], NULL);
+        check_part(model, parts[i][0], parts[i][1], filter);
+    }
+    mp_filter_free(filter);
+    mp_model_free(model);
+}
+END_TEST
+
+START_TEST(test_more_than_a_browser_holds_is_refused)
+{
+    size_t count = (size_t)MP_PAGE_EVENTS_MAX + 1;
+    struct mp_model model = {.start = {.host = "", .configuration = "", .spool = ""},
+                             .events = {.count = count, .subject = calloc(count, 4), .type = malloc(count)}};
+    ck_assert(model.events.subject && model.events.type);
+    memset(model.events.type, MP_EVENT_ALLOC, count);
+    struct mp_page_data data;
+    struct mp_error error;
+    ck_assert_int_eq(mp_page_data_make(&model, NULL, &data, &error), MP_LIMIT);
+    ck_assert_ptr_nonnull(strstr(error.text, "--from and --to"));
+    ck_assert_ptr_nonnull(strstr(error.text, "--filter"));
+    free(model.events.subject);
+    free(model.events.type);
 }
 END_TEST
 
@@ -287,5 +374,6 @@ START_TEST(test_a_million_events_stay_small)
 END_TEST
 
 MP_SUITE("page", test_names_stay_inside_their_elements, test_the_page_loads_nothing,
-         test_columns_replay_to_the_models_sums, test_an_empty_recording_is_a_page_too, test_data_is_cut_into_elements,
-         test_a_full_disk_is_told, test_a_million_events_stay_small)
+         test_columns_replay_to_the_models_sums, test_a_part_holds_what_was_live_in_it,
+         test_more_than_a_browser_holds_is_refused, test_an_empty_recording_is_a_page_too,
+         test_data_is_cut_into_elements, test_a_full_disk_is_told, test_a_million_events_stay_small)

@@ -26,15 +26,22 @@ export class Archive {
       return text;
     });
     const events = header.tracks.reduce((sum, track) => sum + track.events, 0);
-    if (events < MANY_EVENTS) return new Unpacker(header, texts);
-    return startWorker(header, texts).catch(() => new Unpacker(header, texts));
+    this.inWorker = events >= MANY_EVENTS;
+    if (this.inWorker) {
+      try {
+        return await startWorker(header, texts);
+      } catch {
+        this.inWorker = false; // a browser may start none for a page opened from disk
+      }
+    }
+    return new Unpacker(header, texts);
   }
 
   async group(prefix, names) {
     return (await this.unpacker()).group(prefix, names);
   }
 
-  async track(index, sizes, duration) {
-    return (await this.unpacker()).track(index, sizes, duration);
+  async track(index, sizes, end) {
+    return (await this.unpacker()).track(index, sizes, end);
   }
 }

@@ -21,7 +21,7 @@ export const GROUPS = {
       const birth = track.birthTime(id);
       return birth < 0 ? -1 : notes.stepAt(birth)?.index ?? 0;
     },
-    text: (step) => step < 0 ? "before the recording" : step ? `step ${step}` : "before the first step",
+    text: (step, { before }) => step < 0 ? before : step ? `step ${step}` : "before the first step",
   },
   region: {
     name: "region of birth",
@@ -56,6 +56,6 @@ export function groupsFor({ notes }) {
     (name !== "step" || notes.steps.length) && (name !== "region" || notes.regions.length));
 }
 
-export function groupText(group, key) {
-  return GROUPS[group].text ? GROUPS[group].text(key) : String(key);
+export function groupText(group, key, recording) {
+  return GROUPS[group].text ? GROUPS[group].text(key, recording) : String(key);
 }

@@ -40,7 +40,7 @@ export function growthRows(track, recording, event) {
 /**
  * Live bytes of each of some sites at the end of each of `count` equal parts of the time: Map of site to Float64Array.
  */
-export function liveCurves(track, sites, count, duration) {
+export function liveCurves(track, sites, count) {
   const curves = new Map(sites.map((site) => [site, new Float64Array(count)]));
   const bySite = [];
   for (const [site, curve] of curves) bySite[site] = { curve, live: 0 };
@@ -49,7 +49,7 @@ export function liveCurves(track, sites, count, duration) {
   for (let id = 0; id < track.baseCount; id++) if (bySite[site[id]]) bySite[site[id]].live += track.bytesOf(id);
   let event = 0;
   for (let part = 0; part < count; part++) {
-    const end = (part + 1) / count * duration;
+    const end = track.from + (part + 1) / count * (track.to - track.from);
     for (; event < track.count && track.time[event] <= end; event++) {
       const subject = track.subject[event];
       const id = subject >= 0 ? subject : ~subject;

@@ -19,8 +19,11 @@ export class Recording {
     this.header = archive.header;
     this.stacks = stacks;
     this.timeUnit = this.header.time_unit_ns;
-    this.duration = Math.max(1, Math.ceil(this.header.duration_ns / this.timeUnit));
-    this.notes = new Notes(notes, stacks, this.duration);
+    // What the page shows, from its first moment to its last; all of the recording unless it was cut.
+    this.from = Math.floor(this.header.from_ns / this.timeUnit);
+    this.to = Math.max(this.from + 1, Math.ceil(this.header.to_ns / this.timeUnit));
+    this.before = this.header.cut ? "before this part" : "before the recording";
+    this.notes = new Notes(notes, stacks, Math.ceil(this.header.duration_ns / this.timeUnit));
     this.sizes = new Float64Array(sizeColumn.count + 1);
     this.sizes.set(readNumbers(sizeColumn.bytes, sizeColumn.count), 1);
     this.tracks = new Map();
@@ -28,8 +31,8 @@ export class Recording {
 
   async track(index) {
     if (!this.tracks.has(index)) {
-      const data = await this.archive.track(index, this.sizes, this.duration);
-      const units = { timeUnit: this.timeUnit, addressShift: this.header.address_shift, duration: this.duration };
+      const data = await this.archive.track(index, this.sizes, this.to);
+      const units = { timeUnit: this.timeUnit, addressShift: this.header.address_shift, from: this.from, to: this.to };
       this.tracks.set(index, new Track(this.header.tracks[index], data, this.sizes, units));
     }
     return this.tracks.get(index);

@@ -35,9 +35,9 @@ export function statesIn(track, [from, to]) {
 }
 
 /** @returns {Scope} */
-export function scopeOf(track, state, duration) {
+export function scopeOf(track, state) {
   const of = scopeName(state);
-  const whole = { from: 0, to: duration };
+  const whole = { from: track.from, to: track.to };
   if (of === "peak") return moment(track, of, track.peak.event, whole);
   if (of === "end") return moment(track, of, track.count - 1, whole);
   if (of === "moment") return moment(track, of, Math.min(state.moment, track.count - 1), whole);
@@ -53,7 +53,7 @@ export function scopeOf(track, state, duration) {
 }
 
 function moment(track, of, event, span) {
-  const at = event < 0 ? 0 : track.time[event];
+  const at = event < 0 ? track.from : track.time[event];
   return { ...finish(track, of, track.side.seek(event).ids(), span), at, event };
 }
 

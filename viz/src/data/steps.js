@@ -1,11 +1,11 @@
-// What each step did to a track, as `memprof steps` counts it.
+// What each step of which the page shows something did to a track, as `memprof steps` counts it.
 
 /** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes}[]} first..last: its
  * events */
 export function stepRows(track, notes) {
   const at = notes.stepEvents(track);
   const prefix = (event) => track.totalAt(event);
-  return notes.steps.map((step, i) => {
+  const rows = notes.steps.map((step, i) => {
     const first = at[i]; // the first event of the track in the step
     const end = i + 1 < at.length ? at[i + 1] : track.count;
     let allocated = 0;
@@ -20,4 +20,5 @@ export function stepRows(track, notes) {
       kept: after - before, endBytes: after,
     };
   });
+  return rows.filter((row) => row.end > track.from && row.start < track.to);
 }

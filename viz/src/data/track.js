@@ -50,12 +50,12 @@ export class Track {
    * @param {object} info the header's entry of this track
    * @param {object} data as readTrack() gives it
    * @param {Float64Array} sizes the page's dictionary of sizes; entry 0 stands for "not known"
-   * @param {{timeUnit: number, addressShift: number, duration: number}} units no event is later than `duration`
+   * @param {{timeUnit: number, addressShift: number, from: number, to: number}} units no event is outside from..to
    */
   constructor(info, data, sizes, units) {
     this.info = info;
     this.timeUnit = units.timeUnit;
-    this.duration = units.duration;
+    [this.from, this.to] = [units.from, units.to];
     this.addressScale = 2 ** units.addressShift;
     this.count = info.events;
     this.baseCount = info.base_blocks;
@@ -86,7 +86,7 @@ export class Track {
     return this.blocks.sizeIndex[id] !== 0;
   }
 
-  /** In the page's unit of time; -1 before the recording. */
+  /** In the page's unit of time; -1 before the page's first moment. */
   birthTime(id) {
     const event = this.blocks.birth[id];
     return event < 0 ? -1 : this.time[event];
@@ -96,6 +96,11 @@ export class Track {
   deathTime(id) {
     const event = this.blocks.death[id];
     return event < 0 ? Infinity : this.time[event];
+  }
+
+  /** How long a block lives, as far as the page shows. */
+  life(id) {
+    return Math.min(this.deathTime(id), this.to) - Math.max(this.birthTime(id), this.from);
   }
 
   /** Bytes live in state `event`. */

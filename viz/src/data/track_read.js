@@ -15,11 +15,11 @@ const CHECKPOINT_EVENTS = 65536;
  * @param {object} info the header's entry of this track
  * @param {object} columns by name: {bytes, count}
  * @param {Float64Array} sizes the page's dictionary of sizes
- * @param {number} duration no event is later
+ * @param {number} end no event is later
  * @returns {object} what class Track holds
  */
-export function readTrack(info, columns, sizes, duration) {
-  const data = { ...readBlocks(info, columns, sizes), ...emptyEvents(info, duration) };
+export function readTrack(info, columns, sizes, end) {
+  const data = { ...readBlocks(info, columns, sizes), ...emptyEvents(info, end) };
   readEvents(info, columns, data);
   Object.assign(data, summarise(info, data, sizes));
   const { reuse, address, thread, kind, resized, note } = columns;
@@ -45,10 +45,10 @@ function readBlocks(info, columns, sizes) {
   };
 }
 
-function emptyEvents(info, duration) {
+function emptyEvents(info, end) {
   return {
     subject: new Int32Array(info.events), // block, or ~block where the event frees it
-    time: duration < 2 ** 32 ? new Uint32Array(info.events) : new Float64Array(info.events),
+    time: end < 2 ** 32 ? new Uint32Array(info.events) : new Float64Array(info.events),
   };
 }
 

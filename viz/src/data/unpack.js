@@ -60,7 +60,7 @@ export class Unpacker {
   }
 
   /** As class Track holds it. */
-  async track(index, sizes, duration) {
-    return readTrack(this.header.tracks[index], await this.group("t" + index, TRACK_COLUMNS), sizes, duration);
+  async track(index, sizes, end) {
+    return readTrack(this.header.tracks[index], await this.group("t" + index, TRACK_COLUMNS), sizes, end);
   }
 }

@@ -62,15 +62,14 @@ export const COLOURS = {
   },
   life: {
     name: "how long it lives",
-    make: (track, { timeUnit, duration }) => ranges(track, LIVES,
-      (id) => (Math.min(track.deathTime(id), duration) - Math.max(track.birthTime(id), 0)) * timeUnit,
+    make: (track, { timeUnit }) => ranges(track, LIVES, (id) => track.life(id) * timeUnit,
       rangeNames(LIVES, formatDuration)),
   },
   age: {
     name: "age",
-    make: (track, { timeUnit, duration }) => {
-      const limits = [0, 1, 2, 3, 4, 5, 6, 7].map((part) => part / 8 * duration);
-      const names = ["before the recording", ...limits.map((limit) => `born from ${formatDuration(limit * timeUnit)}`)];
+    make: (track, { timeUnit, from, to, before }) => {
+      const limits = [0, 1, 2, 3, 4, 5, 6, 7].map((part) => from + part / 8 * (to - from));
+      const names = [before, ...limits.map((limit) => `born from ${formatDuration(limit * timeUnit)}`)];
       return ranges(track, limits, (id) => track.birthTime(id), names);
     },
   },
@@ -83,9 +82,9 @@ export const COLOURS = {
   step: {
     name: "step of birth",
     fits: ({ notes }) => notes.steps.length > 0,
-    make: (track, { notes }, dark) => named(track, dark, (id) => {
+    make: (track, { notes, before }, dark) => named(track, dark, (id) => {
       const birth = track.birthTime(id);
-      return birth < 0 ? "before the recording" : `step ${notes.stepAt(birth)?.index ?? 0}`;
+      return birth < 0 ? before : `step ${notes.stepAt(birth)?.index ?? 0}`;
     }),
   },
   thread: {

@@ -163,7 +163,7 @@ export class Overlay {
       context.beginPath();
       let y = this.plot.y(line.time[0] > 0 ? 0 : line.bytes[0]);
       let last = y; // where the line leaves the window
-      context.moveTo(this.plot.x(0), y);
+      context.moveTo(LEFT, y);
       for (let i = 0; i < line.time.length; i++) {
         const x = this.plot.x(line.time[i]);
         context.lineTo(x, y);
@@ -234,7 +234,7 @@ export class Overlay {
 
   drawPeak(context) {
     const { peak, time } = this.plot.track;
-    const x = this.plot.x(peak.event < 0 ? 0 : time[peak.event]);
+    const x = this.plot.x(peak.event < 0 ? this.plot.track.from : time[peak.event]);
     const y = this.plot.y(peak.bytes);
     context.strokeStyle = this.ink.peak;
     context.lineWidth = 1;
@@ -279,7 +279,7 @@ export class Overlay {
       context.fillRect(to - 1.5, 0, 1.5, top + height);
     }
     if (moment >= -1 && !selected) {
-      const x = this.plot.x(moment < 0 ? 0 : track.time[Math.min(moment, track.count - 1)]);
+      const x = this.plot.x(moment < 0 ? track.from : track.time[Math.min(moment, track.count - 1)]);
       context.lineWidth = 1;
       context.beginPath();
       context.moveTo(Math.round(x) + 0.5, top);

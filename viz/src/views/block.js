@@ -110,7 +110,7 @@ export class BlockPanel {
     const from = track.resizedFrom(id);
     const rows = [
       ["size", track.sizeKnown(id) ? formatExact(track.bytesOf(id)) : "not known: only its free was seen"],
-      ["born", birth < 0 ? "before the recording began" : formatMoment(birth * unit, unit)],
+      ["born", birth < 0 ? `${recording.before} began` : formatMoment(birth * unit, unit)],
       ["freed", death === Infinity ? "live at the end" : formatMoment(death * unit, unit)],
       ["lived", this.lifeText(id)],
       ["where", this.momentText(birth, track.thread(id))],
@@ -128,8 +128,7 @@ export class BlockPanel {
     const { track, recording } = this;
     const birth = track.birthTime(id);
     const death = track.deathTime(id);
-    const end = death === Infinity ? recording.duration : death;
-    const life = end - Math.max(birth, 0);
+    const life = track.life(id);
     const text = life === 0 && recording.timeUnit > 1 ? "less than 1 µs" : formatDuration(life * recording.timeUnit);
     return birth < 0 || death === Infinity ? "at least " + text : text;
   }

@@ -56,8 +56,7 @@ export class GrowthView {
       this.drawFindings();
       this.made = growthRows(this.track, this.recording, this.track.info.growth_events - 1);
       this.made.forEach((row, i) => { row.order = i; });
-      this.curves = liveCurves(this.track, this.made.slice(0, CURVES).map((row) => row.site), POINTS,
-        this.recording.duration);
+      this.curves = liveCurves(this.track, this.made.slice(0, CURVES).map((row) => row.site), POINTS);
       this.table.set([...this.made]);
     } else {
       this.table.draw(true);
@@ -113,7 +112,7 @@ export class GrowthView {
   caption() {
     const { track, recording } = this;
     if (!this.made) return "";
-    const at = track.info.growth_events ? track.time[track.info.growth_events - 1] : 0;
+    const at = track.info.growth_events ? track.time[track.info.growth_events - 1] : track.from;
     const bytes = this.made.reduce((sum, row) => sum + row.bytes, 0);
     const blocks = this.made.reduce((sum, row) => sum + row.blocks, 0);
     const moment = formatDuration(at * recording.timeUnit);

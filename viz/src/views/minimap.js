@@ -29,7 +29,8 @@ export class Minimap {
   }
 
   x(time) {
-    return LEFT + time / this.recording.duration * this.width;
+    const { from, to } = this.recording;
+    return LEFT + (time - from) / (to - from) * this.width;
   }
 
   drawNow() {
@@ -40,7 +41,7 @@ export class Minimap {
     Object.assign(this.canvas, { width: Math.round(clientWidth * ratio), height: Math.round(height * ratio) });
     const count = Math.round(this.width * ratio);
     if (!this.columns || this.columns.state.length !== count) {
-      this.columns = chooseColumns(this.track, 0, this.recording.duration, count);
+      this.columns = chooseColumns(this.track, this.recording.from, this.recording.to, count);
     }
     const ink = inks("area", "area-light", "veil", "accent", "peak");
     const context = this.canvas.getContext("2d");
@@ -65,7 +66,7 @@ export class Minimap {
       context.fillRect(this.x(selected[0]), 0, Math.max(this.x(selected[1]) - this.x(selected[0]), 1), height);
       context.globalAlpha = 1;
     }
-    const peak = this.x(this.track.peak.event < 0 ? 0 : this.track.time[this.track.peak.event]);
+    const peak = this.x(this.track.peak.event < 0 ? this.recording.from : this.track.time[this.track.peak.event]);
     context.fillStyle = ink.peak;
     context.fillRect(peak - 0.75, 0, 1.5, height);
   }
@@ -75,7 +76,7 @@ export class Minimap {
     const { found } = this.store.state;
     if (!found) return;
     if (this.curveOf !== found || this.curve.length !== this.columns.max.length) {
-      this.curve = matchCurve(this.track, found.mask, this.columns.max.length, this.recording.duration);
+      this.curve = matchCurve(this.track, found.mask, this.columns.max.length);
       this.curveOf = found;
     }
     this.fill(context, this.curve, ratio, height, scale, colour);
@@ -93,17 +94,19 @@ export class Minimap {
 
   grab(event) {
     const { start, end } = this.store.state;
-    const at = (moved) => (moved.clientX - this.canvas.getBoundingClientRect().left - LEFT) / this.width *
-      this.recording.duration;
-    const near = HANDLE / this.width * this.recording.duration;
+    const { from, to } = this.recording;
+    const whole = to - from;
+    const at = (moved) => from +
+      (moved.clientX - this.canvas.getBoundingClientRect().left - LEFT) / this.width * whole;
+    const near = HANDLE / this.width * whole;
     const time = at(event);
     const [grabbed, span] = [time, end - start];
     let move;
     if (Math.abs(time - start) < near) move = (now) => this.moveTo(Math.min(now, end), Math.max(now, end));
     else if (Math.abs(time - end) < near) move = (now) => this.moveTo(Math.min(start, now), Math.max(start, now));
-    else if (time > start && time < end && span < this.recording.duration) {
+    else if (time > start && time < end && span < whole) {
       move = (now) => this.moveTo(start + now - grabbed, end + now - grabbed);
-    } else if (span < this.recording.duration) {
+    } else if (span < whole) {
       move = (now) => this.moveTo(now - span / 2, now + span / 2);
       move(time);
     } else {

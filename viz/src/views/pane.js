@@ -97,7 +97,7 @@ export class Pane {
   drawNow() {
     if (!this.track) return;
     const view = this.view();
-    this.scope ??= scopeOf(this.track, this.store.state, this.context.recording.duration);
+    this.scope ??= scopeOf(this.track, this.store.state);
     view.draw(this.scope);
     this.drawScope(view);
   }

@@ -53,7 +53,7 @@ export class SitesView {
 
   nameOf(row) {
     const { group } = this.store.state;
-    if (group !== "stack") return groupText(group, row.key);
+    if (group !== "stack") return groupText(group, row.key, this.recording);
     const { name, place } = this.recording.stacks.describe(row.key);
     return place ? `${name} ${place}` : name;
   }

@@ -1,6 +1,7 @@
 // The recording in words: what it is of, what it saw, and what it could not see.
 
 import { element } from "../dom.js";
+import { cutWords } from "../data/cut.js";
 import { sumBy } from "../data/scope.js";
 import { stepRows } from "../data/steps.js";
 import { formatBytes, formatCount, formatCounted, formatDuration, formatExact, formatShare } from "../format.js";
@@ -40,7 +41,7 @@ export class SummaryView {
   peak() {
     const { track, recording } = this;
     const ids = track.side.seek(track.peak.event).ids();
-    const rows = sumBy(track, { ids, from: 0, to: recording.duration }, (id) => track.blocks.site[id])
+    const rows = sumBy(track, { ids, from: recording.from, to: recording.to }, (id) => track.blocks.site[id])
       .sort((a, b) => b.bytes - a.bytes);
     const line = (row) => {
       const { name, place, inside } = recording.stacks.describe(row.key);
@@ -95,11 +96,12 @@ export class SummaryView {
   coverage() {
     const { header } = this.recording;
     const { coverage } = header;
+    const cut = cutWords(this.recording);
     const blocks = header.tracks.reduce((sum, info) => sum + info.blocks, 0);
     const unknown = header.tracks.reduce((sum, info) => sum + info.unknown_blocks, 0);
     const facts = [
       coverage.complete ? "The recording is complete." : "The recording is not complete.",
-      `All ${formatCounted(blocks, "block")} that it holds are in this page, none left out.`,
+      ...(cut.length ? cut : [`All ${formatCounted(blocks, "block")} that it holds are in this page, none left out.`]),
       coverage.dropped ? `${formatCounted(coverage.dropped, "event")} were dropped while recording.` : "",
       unknown ? `${formatCounted(unknown, "block")} have no known size; they count as 0 bytes.` : "",
       coverage.truncated_stacks ? `${formatCount(coverage.truncated_stacks)} stacks are cut.` : "",

@@ -1,5 +1,6 @@
 // The line of figures under the title.
 
+import { cutWords } from "../data/cut.js";
 import { byId, element } from "../dom.js";
 import { formatBytes, formatCount, formatCounted, formatDuration } from "../format.js";
 
@@ -41,4 +42,7 @@ export function drawTiles(recording, track, { store, goToPeak, goToEnd }) {
       !header.coverage.complete),
   ].filter(Boolean));
   drawNotes(header.coverage);
+  const cut = cutWords(recording);
+  byId("cut").hidden = !cut.length;
+  byId("cut").textContent = cut.join(" ");
 }

@@ -29,13 +29,10 @@ export class Tip {
 
   content(track, id) {
     const { name, place, inside } = this.recording.stacks.describe(track.blocks.site[id]);
-    const birth = track.birthTime(id);
-    const death = track.deathTime(id);
-    const life = (death === Infinity ? this.recording.duration : death) - Math.max(birth, 0);
-    const lived = formatDuration(life * this.recording.timeUnit);
+    const lived = formatDuration(track.life(id) * this.recording.timeUnit);
     return [
       element("div", {}, element("strong", {}, track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
-        death === Infinity ? `  live at the end, for ${lived}` : `  lived ${lived}`),
+        track.deathTime(id) === Infinity ? `  live at the end, for ${lived}` : `  lived ${lived}`),
       element("div", {}, name, " ", element("span", { class: "place" }, place)),
       inside ? element("div", { class: "soft" }, inside) : element("div"),
     ];
