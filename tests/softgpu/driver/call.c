@@ -1,0 +1,138 @@
+/* A call from its entry to its exit: whether the driver may be used, and what the tools hear. Injection at cuInit(). */
+#include "softgpu/driver/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct soft_tool *tool;
+static uint32_t correlations;
+static pid_t started_in; /* the process that called cuInit(): CUDA does not survive a fork */
+static __thread struct soft_call *innermost;
+static __thread bool refusing; /* the call that runs is to find no memory */
+
+EXPORTED void softgpu_set_tool(const struct soft_tool *to)
+{
+    __atomic_store_n(&tool, to, __ATOMIC_RELEASE);
+}
+
+EXPORTED bool softgpu_context_facts(CUcontext context, uint32_t *uid, int *device)
+{
+    if (!context) return false;
+    *uid = context->uid;
+    *device = context->device;
+    return true;
+}
+
+void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const void *params)
+{
+    CUcontext context = soft_current();
+    *call = (struct soft_call){
+        .cbid = cbid,
+        .name = name,
+        .params = params,
+        .context = context,
+        .context_uid = context ? context->uid : UINT32_MAX,
+        .correlation = __atomic_add_fetch(&correlations, 1, __ATOMIC_RELAXED),
+        .tool = __atomic_load_n(&tool, __ATOMIC_ACQUIRE),
+        .outer = innermost,
+    };
+    innermost = call;
+    if (call->tool && cbid) call->tool->call(call, false);
+}
+
+void soft_exit(struct soft_call *call)
+{
+    innermost = call->outer;
+    if (call->tool && call->cbid && call->tool == __atomic_load_n(&tool, __ATOMIC_ACQUIRE))
+        call->tool->call(call, true);
+}
+
+/* $SOFTGPU_FAIL=SYMBOL:N */
+static bool told_to_fail(const char *name)
+{
+    static const char *wanted;
+    static unsigned long nth, calls;
+    if (!wanted) {
+        wanted = getenv("SOFTGPU_FAIL");
+        if (!wanted) wanted = "";
+        const char *colon = strchr(wanted, ':');
+        nth = colon ? strtoul(colon + 1, NULL, 10) : 1;
+    }
+    size_t length = strcspn(wanted, ":");
+    return length && strlen(name) == length && !strncmp(wanted, name, length) && ++calls == nth;
+}
+
+bool soft_ready(struct soft_call *call)
+{
+    if (!started_in || started_in != getpid()) {
+        call->result = CUDA_ERROR_NOT_INITIALIZED;
+        return false;
+    }
+    refusing = told_to_fail(call->name);
+    return true;
+}
+
+bool soft_refusing(void)
+{
+    return refusing;
+}
+
+static void unlock_in_child(void)
+{
+    pthread_mutex_init(&soft_lock, NULL); /* whoever held it is not there */
+}
+
+void soft_inject(void)
+{
+    static bool done;
+    if (__atomic_exchange_n(&done, true, __ATOMIC_ACQ_REL)) return;
+    started_in = getpid();
+    pthread_atfork(NULL, NULL, unlock_in_child);
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    if (!path || !*path) return;
+    void *library = dlopen(path, RTLD_NOW);
+    int (*initialize)(void);
+    void *found = library ? dlsym(library, "InitializeInjection") : NULL;
+    if (!found) return; /* a path that does not exist: the program runs on, as with NVIDIA's driver */
+    memcpy(&initialize, &found, sizeof found);
+    initialize();
+}
+
+void soft_tell_memory_event(struct soft_memory_event *event)
+{
+    const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+    if (!to) return;
+    event->correlation = innermost ? innermost->correlation : 0;
+    to->memory(event);
+}
+
+void soft_tell_pool_event(struct soft_pool_event *event)
+{
+    const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+    if (!to) return;
+    event->correlation = innermost ? innermost->correlation : 0;
+    to->pool(event);
+}
+
+void soft_tell_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name)
+{
+    soft_tell_memory_event(&(struct soft_memory_event){
+        .operation = operation,
+        .kind = kind,
+        .address = block->address,
+        .bytes = block->bytes,
+        .device = block->device < 0 ? 0 : (uint32_t)block->device,
+        .context = block->context ? block->context->uid : UINT32_MAX,
+        .stream = stream ? soft_stream_id(stream) : UINT32_MAX,
+        .name = name,
+    });
+}
+
+void soft_tell_context(unsigned cbid, CUcontext context)
+{
+    const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+    if (to) to->context(&(struct soft_context_event){cbid, context, context->uid});
+}

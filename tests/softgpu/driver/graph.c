@@ -1,0 +1,233 @@
+/*
+ * Graphs, as far as they are about memory. An allocation node reserves an address when it is added (or captured); a
+ * launch gives it memory from the device's graph pool, a free node or the program takes it back. Nodes live as long as
+ * their graph, or an executable made of it.
+ */
+#include "softgpu/driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct node {
+    unsigned holders; /* the graph and its executables */
+    bool frees;
+    int device;
+    uint64_t address, bytes;
+};
+
+struct node_list {
+    struct node **nodes;
+    size_t count;
+};
+
+struct CUgraph_st {
+    struct node_list list;
+};
+
+struct CUgraphExec_st {
+    struct node_list list;
+    bool frees_on_launch;
+};
+
+static void hold(struct node_list *list, struct node *node)
+{
+    list->nodes = realloc(list->nodes, (list->count + 1) * sizeof(struct node *));
+    if (!list->nodes) abort();
+    list->nodes[list->count++] = node;
+    node->holders++;
+}
+
+static void let_go(struct node_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        struct node *node = list->nodes[i];
+        if (--node->holders) continue;
+        struct soft_block *block = node->frees ? NULL : soft_find(SOFT_node, node->address);
+        if (block) soft_remove(block);
+        free(node);
+    }
+    free(list->nodes);
+}
+
+static struct node *new_node(CUgraph graph, bool frees, int device, uint64_t address, uint64_t bytes)
+{
+    struct node *node = calloc(1, sizeof *node);
+    if (!node) abort();
+    *node = (struct node){.frees = frees, .device = device, .address = address, .bytes = bytes};
+    hold(&graph->list, node);
+    return node;
+}
+
+CUgraph soft_new_graph(void)
+{
+    CUgraph graph = calloc(1, sizeof *graph);
+    if (!graph) abort();
+    CUcontext context = soft_current();
+    soft_add(SOFT_graph_handle, context ? context->device : 0, (uint64_t)(uintptr_t)graph, 0, NULL);
+    return graph;
+}
+
+static bool is_graph(CUgraph graph)
+{
+    return soft_find(SOFT_graph_handle, (uint64_t)(uintptr_t)graph) != NULL;
+}
+
+static CUresult create(CUgraph *to)
+{
+    *to = soft_new_graph();
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy(CUgraph graph)
+{
+    if (!is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    soft_remove(soft_find(SOFT_graph_handle, (uint64_t)(uintptr_t)graph));
+    let_go(&graph->list);
+    free(graph);
+    return CUDA_SUCCESS;
+}
+
+/* Addresses of nodes are never given out again: a graph's block may outlive its graph. */
+CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes)
+{
+    if (soft_refusing()) {
+        soft_refused(SOFT_node, device, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *address = soft_new_address(bytes);
+    new_node(graph, false, device, *address, bytes);
+    soft_add(SOFT_node, device, *address, bytes, NULL);
+    return CUDA_SUCCESS;
+}
+
+CUresult soft_capture_free(CUgraph graph, CUdeviceptr address)
+{
+    struct soft_block *block = soft_find(SOFT_node, address);
+    if (!block) return CUDA_ERROR_INVALID_VALUE;
+    new_node(graph, true, block->device, address, block->bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult add_alloc_node(CUgraphNode *to, CUgraph graph, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    if (!is_graph(graph) || !params || !params->bytesize || !soft_has_device(params->poolProps.location.id))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = soft_capture_alloc(graph, params->poolProps.location.id, &params->dptr, params->bytesize);
+    if (result == CUDA_SUCCESS) *to = (CUgraphNode)(void *)graph->list.nodes[graph->list.count - 1];
+    return result;
+}
+
+static CUresult add_free_node(CUgraphNode *to, CUgraph graph, CUdeviceptr address)
+{
+    if (!is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = soft_capture_free(graph, address);
+    if (result == CUDA_SUCCESS) *to = (CUgraphNode)(void *)graph->list.nodes[graph->list.count - 1];
+    return result;
+}
+
+static CUresult instantiate(CUgraphExec *to, CUgraph graph, unsigned long long flags)
+{
+    if (!to || !is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExec executable = calloc(1, sizeof *executable);
+    if (!executable) abort();
+    executable->frees_on_launch = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    for (size_t i = 0; i < graph->list.count; i++)
+        hold(&executable->list, graph->list.nodes[i]);
+    CUcontext context = soft_current();
+    soft_add(SOFT_graph_exec, context ? context->device : 0, (uint64_t)(uintptr_t)executable, 0, NULL);
+    *to = executable;
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy_executable(CUgraphExec executable)
+{
+    struct soft_block *block = soft_find(SOFT_graph_exec, (uint64_t)(uintptr_t)executable);
+    if (!block) return CUDA_ERROR_INVALID_VALUE;
+    soft_remove(block);
+    let_go(&executable->list);
+    free(executable);
+    return CUDA_SUCCESS;
+}
+
+static bool use(const struct node *node)
+{
+    struct soft_device *at = &soft_devices[node->device];
+    uint64_t needed = soft_round(at->graph_used + node->bytes, SOFT_GRANULE);
+    if (needed > at->graph_reserved) {
+        if (!soft_take(SOFT_graph, node->device, needed - at->graph_reserved)) return false;
+        at->graph_reserved = needed;
+        if (needed > at->graph_reserved_high) at->graph_reserved_high = needed;
+        soft_pool_holds(SOFT_graph, node->device, 0, needed);
+    }
+    at->graph_used += node->bytes;
+    if (at->graph_used > at->graph_used_high) at->graph_used_high = at->graph_used;
+    soft_add(SOFT_graph, node->device, node->address, node->bytes, NULL);
+    return true;
+}
+
+void soft_free_graph_block(struct soft_block *block)
+{
+    soft_devices[block->device].graph_used -= block->bytes;
+    soft_remove(block);
+}
+
+static CUresult launch(CUgraphExec executable, CUstream stream)
+{
+    if (!soft_find(SOFT_graph_exec, (uint64_t)(uintptr_t)executable)) return CUDA_ERROR_INVALID_VALUE;
+    if (!soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    const struct node_list *list = &executable->list;
+    for (size_t i = 0; i < list->count; i++) {
+        struct soft_block *live = soft_find(SOFT_graph, list->nodes[i]->address);
+        if (!live || list->nodes[i]->frees) continue;
+        if (!executable->frees_on_launch) return CUDA_ERROR_INVALID_VALUE; /* of the launch before, not freed */
+        soft_free_graph_block(live);
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        struct soft_block *live = soft_find(SOFT_graph, list->nodes[i]->address);
+        if (list->nodes[i]->frees && live)
+            soft_free_graph_block(live);
+        else if (!list->nodes[i]->frees && !use(list->nodes[i]))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult trim(CUdevice device)
+{
+    if (!soft_has_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    struct soft_device *at = &soft_devices[device];
+    uint64_t needed = soft_round(at->graph_used, SOFT_GRANULE);
+    if (at->graph_reserved > needed) {
+        soft_give(device, at->graph_reserved - needed);
+        at->graph_reserved = needed;
+        soft_pool_holds(SOFT_graph, device, 0, needed);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult attribute(CUdevice device, int which, void *value)
+{
+    if (!soft_has_device(device) || which < 0 || which > 3) return CUDA_ERROR_INVALID_VALUE;
+    const struct soft_device *at = &soft_devices[device];
+    const uint64_t values[] = {at->graph_used, at->graph_used_high, at->graph_reserved, at->graph_reserved_high};
+    memcpy(value, &values[which], sizeof values[which]);
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuGraphCreate, create(phGraph), (CUgraph *, phGraph), (unsigned, flags))
+ENTRY(cuGraphDestroy, destroy(hGraph), (CUgraph, hGraph))
+ENTRY(cuGraphAddMemAllocNode, add_alloc_node(phGraphNode, hGraph, nodeParams), (CUgraphNode *, phGraphNode),
+      (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies),
+      (CUDA_MEM_ALLOC_NODE_PARAMS *, nodeParams))
+ENTRY(cuGraphAddMemFreeNode, add_free_node(phGraphNode, hGraph, dptr), (CUgraphNode *, phGraphNode), (CUgraph, hGraph),
+      (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUdeviceptr, dptr))
+ENTRY(cuGraphInstantiate_v2, instantiate(phGraphExec, hGraph, 0), (CUgraphExec *, phGraphExec), (CUgraph, hGraph),
+      (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
+ENTRY(cuGraphInstantiateWithFlags, instantiate(phGraphExec, hGraph, flags), (CUgraphExec *, phGraphExec),
+      (CUgraph, hGraph), (unsigned long long, flags))
+ENTRY_BOTH(cuGraphInstantiateWithParams, instantiate(phGraphExec, hGraph, instantiateParams->flags),
+           (CUgraphExec *, phGraphExec), (CUgraph, hGraph), (CUDA_GRAPH_INSTANTIATE_PARAMS *, instantiateParams))
+ENTRY_BOTH(cuGraphLaunch, launch(hGraphExec, hStream), (CUgraphExec, hGraphExec), (CUstream, hStream))
+ENTRY(cuGraphExecDestroy, destroy_executable(hGraphExec), (CUgraphExec, hGraphExec))
+ENTRY(cuDeviceGraphMemTrim, trim(device), (CUdevice, device))
+ENTRY(cuDeviceGetGraphMemAttribute, attribute(device, attr, value), (CUdevice, device), (int, attr), (void *, value))

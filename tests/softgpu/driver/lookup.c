@@ -1,0 +1,101 @@
+/* cuGetProcAddress() in both ABIs, by name, version and kind of default stream, and the texts of errors. */
+#include "softgpu/driver/driver.h"
+
+#include <string.h>
+
+enum { PLAIN, THREAD };
+
+static const struct row {
+    const char *name;
+    int version, mode;
+    void *function;
+} rows[] = {
+#define ROW(name, version, mode, symbol, cbid, signature) {#name, version, mode, (void *)symbol},
+    DRIVER_CALLS(ROW)
+#undef ROW
+};
+
+/* The newest form that the version reaches, of the wanted kind of stream where the function knows streams. */
+static const struct row *best_row(const char *name, int version, int mode, bool *known)
+{
+    const struct row *best = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct row *row = &rows[i];
+        if (strcmp(row->name, name)) continue;
+        *known = true;
+        if (row->version > version || row->mode > mode) continue;
+        if (!best || row->mode > best->mode || (row->mode == best->mode && row->version > best->version)) best = row;
+    }
+    return best;
+}
+
+static CUresult look_up(const char *name, void **found, int version, uint64_t flags, int *status)
+{
+    if (!name || !found) return CUDA_ERROR_INVALID_VALUE;
+    bool known = false;
+    const struct row *row =
+        best_row(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? THREAD : PLAIN, &known);
+    *found = row ? row->function : NULL;
+    if (status)
+        *status = row     ? CU_GET_PROC_ADDRESS_SUCCESS
+                  : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                          : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return row ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+/* Answers before cuInit(), too. */
+EXPORTED CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, uint64_t flags)
+{
+    return look_up(symbol, pfn, cudaVersion, flags, NULL);
+}
+
+EXPORTED CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, uint64_t flags,
+                                      CUdriverProcAddressQueryResult *symbolStatus)
+{
+    int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    CUresult result = look_up(symbol, pfn, cudaVersion, flags, &status);
+    if (symbolStatus) *symbolStatus = (CUdriverProcAddressQueryResult)status;
+    return result;
+}
+
+/* NVIDIA's private tables are not imitated. */
+EXPORTED CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    (void)id;
+    if (table) *table = NULL;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static const struct {
+    CUresult error;
+    const char *name, *text;
+} errors[] = {
+    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+};
+
+EXPORTED CUresult cuGetErrorString(CUresult error, const char **text)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        *text = errors[i].text;
+        if (errors[i].error == error) return CUDA_SUCCESS;
+    }
+    *text = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORTED CUresult cuGetErrorName(CUresult error, const char **text)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        *text = errors[i].name;
+        if (errors[i].error == error) return CUDA_SUCCESS;
+    }
+    *text = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+}

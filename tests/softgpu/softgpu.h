@@ -1,0 +1,85 @@
+/*
+ * The stand-in driver's own book: what a test holds a recording against. Exported by its libcuda.so.1 beside the driver
+ * API; no program but ours knows of it.
+ *
+ * The same book goes to the file that $SOFTGPU_LEDGER names, a line an entry, in the order of the driver's doing:
+ *
+ *     + CLASS DEVICE ADDRESS BYTES      memory handed out, or a handle (0 bytes)
+ *     - CLASS DEVICE ADDRESS BYTES      given back, by whatever way
+ *     ! CLASS DEVICE 0 BYTES            refused for want of memory
+ *     = CLASS DEVICE ADDRESS BYTES      the pool at ADDRESS now holds BYTES of the device (graph: the device's graph
+ * pool)
+ *
+ * DEVICE is the ordinal, -1 for the host's; ADDRESS and BYTES are decimal.
+ *
+ * The driver reads these variables at cuInit():
+ *     SOFTGPU_DEVICES (1), SOFTGPU_MEMORY (bytes of a device, 8 GiB), SOFTGPU_CONTEXT (bytes that a context takes, 64
+ * MiB), SOFTGPU_VERSION (13000), SOFTGPU_FAIL (SYMBOL:N, the Nth call of SYMBOL finds no memory), SOFTGPU_LEDGER,
+ * SOFTGPU_STATE (a file shared with the stand-in of NVML, softgpu/state.h), SOFTGPU_NO_DEVICE=ERROR (cuInit fails with
+ * it), CUDA_VISIBLE_DEVICES (ordinals or UUIDs), CUDA_INJECTION64_PATH.
+ */
+#ifndef SOFTGPU_SOFTGPU_H
+#define SOFTGPU_SOFTGPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* F(class, space): memory is found by its address in its space; a handle by its value. */
+#define SOFT_CLASSES(F)                                                                                                \
+    F(linear, MEMORY)                                                                                                  \
+    F(pitched, MEMORY)                                                                                                 \
+    F(managed, MEMORY)                                                                                                 \
+    F(pinned, MEMORY)                                                                                                  \
+    F(registered, HOST)                                                                                                \
+    F(array, HANDLE)                                                                                                   \
+    F(mipmap, HANDLE)                                                                                                  \
+    F(pool, MEMORY)                                                                                                    \
+    F(graph, MEMORY)      /* a launched graph's block */                                                               \
+    F(node, NODE)         /* an allocation node of a graph: an address that launches will give memory */               \
+    F(physical, PHYSICAL) /* cuMemCreate() */                                                                          \
+    F(reservation, RANGE) /* cuMemAddressReserve() */                                                                  \
+    F(mapping, MAPPING)   /* cuMemMap() */                                                                             \
+    F(ipc, MEMORY)        /* opened from another process */                                                            \
+    F(external, HANDLE)   /* cuImportExternalMemory() */                                                               \
+    F(external_buffer, MEMORY)                                                                                         \
+    F(external_mipmap, HANDLE)                                                                                         \
+    F(pool_import, MEMORY) /* a pointer imported from another process's pool */                                        \
+    F(import, PHYSICAL)    /* physical memory of another process */                                                    \
+    F(multicast, PHYSICAL) /* a multicast object: no memory of its own */                                              \
+    F(variable, VARIABLE)  /* a module's __device__ variable */                                                        \
+    F(managed_variable, VARIABLE)                                                                                      \
+    F(context, HANDLE)                                                                                                 \
+    F(stream, HANDLE)                                                                                                  \
+    F(event, HANDLE)                                                                                                   \
+    F(module, HANDLE)                                                                                                  \
+    F(library, HANDLE)                                                                                                 \
+    F(mempool, HANDLE)                                                                                                 \
+    F(graph_handle, HANDLE)                                                                                            \
+    F(graph_exec, HANDLE)
+
+#define SOFT_CLASS(class, space) SOFT_##class,
+enum soft_class { SOFT_CLASSES(SOFT_CLASS) SOFT_CLASS_COUNT };
+#undef SOFT_CLASS
+
+/* What is live, as a sum that does not depend on any order: equal sums, equal sets. */
+struct softgpu_digest {
+    uint64_t blocks, bytes, sum;
+};
+
+/* One block's part of `sum`. */
+static inline uint64_t softgpu_digest_of(enum soft_class class, int device, uint64_t address, uint64_t bytes)
+{
+    uint64_t hash = address * 0x9e3779b97f4a7c15 ^ (bytes + 1) * 0xc2b2ae3d27d4eb4f;
+    hash ^= (uint64_t)(class + 1) * 0x165667b19e3779f9 ^ (uint64_t)(device + 2) * 0x27d4eb2f165667c5;
+    hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9;
+    hash = (hash ^ hash >> 32) * 0x94d049bb133111eb;
+    return hash ^ hash >> 31;
+}
+
+/* Of all classes at once, between two calls; `of` has SOFT_CLASS_COUNT entries. */
+void softgpu_live(struct softgpu_digest *of);
+/* Writes what is buffered of the ledger's file. */
+void softgpu_flush(void);
+const char *softgpu_class_name(enum soft_class class);
+
+#endif
