@@ -1,13 +1,14 @@
 #include "base/words.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define NAME(table, index) ((index) < sizeof(table) / sizeof *(table) && (table)[index] ? (table)[index] : "?")
 
 const char *mp_event_type_name(unsigned type)
 {
-    static const char *const names[] = {"none",       "alloc", "free",     "resize", "oom", "step", "region_begin",
-                                        "region_end", "mark",  "reserved", "start",  "stop"};
+    static const char *const names[] = {"none",         "alloc",      "free", "resize",   "oom",   "step",
+                                        "region_begin", "region_end", "mark", "reserved", "start", "stop"};
     return NAME(names, type);
 }
 
@@ -33,7 +34,7 @@ const char *mp_size_basis_name(unsigned basis)
 const char *mp_device_type_name(unsigned type)
 {
     /* c10/core/DeviceType.h: the numbers are part of PyTorch's ABI. */
-    static const char *const names[] = {[0] = "cpu",  [1] = "cuda", [6] = "hip",  [9] = "xla", [12] = "xpu",
+    static const char *const names[] = {[0] = "cpu",  [1] = "cuda",  [6] = "hip",  [9] = "xla",           [12] = "xpu",
                                         [13] = "mps", [14] = "meta", [15] = "hpu", [20] = "privateuseone"};
     return type < sizeof names / sizeof *names && names[type] ? names[type] : "device";
 }
@@ -47,9 +48,14 @@ void mp_format_device_id(char *to, size_t room, unsigned type, int index)
 }
 
 void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
-                 size_t pool_length)
+                        size_t pool_length)
 {
     char device[32];
     mp_format_device_id(device, sizeof device, device_type, device_index);
     snprintf(to, room, "%s/%s%s%.*s", device, mp_layer_name(layer), pool_length ? "/" : "", (int)pool_length, pool);
+}
+
+bool mp_track_holds_memory(unsigned layer, const char *name)
+{
+    return layer != MP_LAYER_DRIVER || !*name || !strcmp(name, "pool") || !strcmp(name, "graph");
 }

@@ -6,6 +6,7 @@
 #ifndef MP_BASE_WORDS_H
 #define MP_BASE_WORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,9 +19,9 @@ enum mp_event_type {
     MP_EVENT_STEP = 5,         /* a step begins; the one before it ends */
     MP_EVENT_REGION_BEGIN = 6, /* `name` */
     MP_EVENT_REGION_END = 7,
-    MP_EVENT_MARK = 8,         /* `name` */
-    MP_EVENT_RESERVED = 9,     /* the allocator of the track now holds `bytes` from the layer below */
-    MP_EVENT_START = 10,       /* recording was switched on: a kept window begins */
+    MP_EVENT_MARK = 8,     /* `name` */
+    MP_EVENT_RESERVED = 9, /* the allocator of the track now holds `bytes` from the layer below */
+    MP_EVENT_START = 10,   /* recording was switched on: a kept window begins */
     MP_EVENT_STOP = 11,
     MP_EVENT_TYPES
 };
@@ -64,6 +65,11 @@ const char *mp_device_type_name(unsigned type);
 #define MP_ID_TEXT 320
 void mp_format_device_id(char *to, size_t room, unsigned type, int index);
 void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
-                 size_t pool_length);
+                        size_t pool_length);
+
+/* Whether a track of that name holds memory of its device, so that its bytes may be compared with those of others. The
+ * driver's other named tracks tell the same memory from another side ("mapped"), memory of others ("imported"), none at
+ * all ("addresses", "streams"), or none that is known to be there ("managed"). */
+bool mp_track_holds_memory(unsigned layer, const char *name);
 
 #endif

@@ -115,13 +115,16 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
     if (!record) return;
+    uint32_t stack = block->stack_known ? block->stack
+                     : with_stack       ? mp_stack_capture(thread, block->may_call_python)
+                                        : 0;
     *record = (struct mp_record){
         .time_ns = now,
         .address = block->address,
         .bytes = block->bytes,
         .total_allocated = block->total_allocated,
         .total_reserved = block->total_reserved,
-        .stack = with_stack ? mp_stack_capture(thread, block->may_call_python) : 0,
+        .stack = stack,
         .track = block->track,
         .type = (uint8_t)type,
         .kind = (uint8_t)block->kind,
@@ -143,6 +146,15 @@ void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block
 void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request)
 {
     record_block(thread, MP_EVENT_OOM, request, true);
+}
+
+void mp_record_reserved(struct mp_thread *thread, uint16_t track, uint64_t bytes)
+{
+    uint64_t now = stamp(thread);
+    struct mp_record *record = reserve(thread);
+    if (!record) return;
+    *record = (struct mp_record){.time_ns = now, .bytes = bytes, .track = track, .type = MP_EVENT_RESERVED};
+    publish(thread);
 }
 
 uint32_t mp_record_name(const char *text)

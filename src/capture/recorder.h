@@ -9,8 +9,8 @@
  *
  * mp_hook_enter() answers NULL where nothing is recorded and inside another hook of the same thread. Nothing here
  * allocates, takes the GIL, calls CUDA, or fails the program; errno is kept by enter/leave. A hook may sleep only where
- * its ring is full, for at most a tenth of a second until the collector reads again; and once in a process's life, where
- * it attaches: for at most two seconds, which only a collector that does not answer brings about.
+ * its ring is full, for at most a tenth of a second until the collector reads again; and once in a process's life,
+ * where it attaches: for at most two seconds, which only a collector that does not answer brings about.
  */
 #ifndef MP_CAPTURE_RECORDER_H
 #define MP_CAPTURE_RECORDER_H
@@ -35,13 +35,18 @@ struct mp_block_facts {
     uint64_t address, bytes;
     uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; MP_RECORD_TOTAL_UNKNOWN */
     bool only_if_known;                       /* a free of a block that may have been left out on purpose */
-    bool may_call_python;                     /* no lock of an allocator is held: the Python self-check may run here */
+    bool stack_known;                         /* `stack` was captured before; else it is captured now */
+    uint32_t stack;
+    bool may_call_python; /* no lock of an allocator is held: the Python self-check may run here */
 };
 
 void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block);
 void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block);
 /* `bytes` is what was asked for. */
 void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request);
+
+/* The allocator of the track now holds `bytes` from the layer below. */
+void mp_record_reserved(struct mp_thread *thread, uint16_t track, uint64_t bytes);
 
 /* Steps, regions and marks, start and stop: events with a name or none (NULL). */
 void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name);

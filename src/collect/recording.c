@@ -132,16 +132,20 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
 static void summarise(struct mp_recording *recording, struct mp_recording_summary *summary)
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    bool told_holds = false;
     summary->events = recording->events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
     summary->scheduled = recording->schedule != NULL;
     for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
         const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];
-        if (*summary->track_id && track->peak_bytes <= summary->track.peak_bytes) continue;
-        summary->track = *track;
         size_t length;
         uint32_t name = mp_tables_spool_string(&recording->tables, tracks[i].name);
         const char *pool = mp_intern_get(&recording->tables.strings, name, &length);
+        bool holds = mp_track_holds_memory(tracks[i].layer, pool);
+        if (*summary->track_id && (holds == told_holds ? track->peak_bytes <= summary->track.peak_bytes : told_holds))
+            continue;
+        told_holds = holds;
+        summary->track = *track;
         mp_format_track_id(summary->track_id, sizeof summary->track_id, tracks[i].device_type, tracks[i].device_index,
                            tracks[i].layer, pool, length);
     }

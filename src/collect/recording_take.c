@@ -156,6 +156,8 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
     case MP_EVENT_OOM:
         status = take_reserved(recording, event, record->total_reserved, error);
         return status ? status : keep(recording, event, error);
+    case MP_EVENT_RESERVED:
+        return take_reserved(recording, event, record->bytes, error);
     case MP_EVENT_STEP:
     case MP_EVENT_REGION_BEGIN:
     case MP_EVENT_REGION_END:

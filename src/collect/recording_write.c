@@ -147,6 +147,33 @@ uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
     return dropped;
 }
 
+static void note_count(struct mp_recording *recording, uint64_t count, const char *one, const char *more)
+{
+    char text[256];
+    if (!count) return;
+    snprintf(text, sizeof text, "%llu %s", (unsigned long long)count, count == 1 ? one : more);
+    mp_recording_note(recording, text);
+}
+
+/* CUPTI's callbacks are what is recorded; its records are held against them. */
+static void note_cupti(struct mp_recording *recording)
+{
+    const struct mp_spool_cupti *cupti = &recording->spool.header->cupti;
+    note_count(recording, atomic_load(&cupti->without_call), "memory record of CUPTI had no callback",
+               "memory records of CUPTI had no callback");
+    note_count(recording, atomic_load(&cupti->without_record), "callback of CUPTI had no memory record",
+               "callbacks of CUPTI had no memory record");
+    note_count(recording, atomic_load(&cupti->different), "memory record of CUPTI differed from its callback",
+               "memory records of CUPTI differed from their callbacks");
+    note_count(recording, atomic_load(&cupti->dropped), "memory record was dropped by CUPTI",
+               "memory records were dropped by CUPTI");
+    note_count(recording, atomic_load(&cupti->unreadable), "record of CUPTI could not be read",
+               "records of CUPTI could not be read");
+    if (atomic_load(&recording->spool.header->sources) & MP_SOURCE_CUPTI && !atomic_load(&cupti->flushed))
+        mp_recording_note(recording, "the program ended without flushing CUPTI: variables of modules and sizes of "
+                                     "pools that were still in its buffers are not recorded");
+}
+
 static enum mp_status write_coverage(struct mp_recording *recording, struct mp_error *error)
 {
     static const struct {
@@ -166,6 +193,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
                  (unsigned long long)atomic_load(&spool->dropped_no_ring), MP_SPOOL_RINGS_MAX);
         if (atomic_load(&spool->rings_used) == MP_SPOOL_RINGS_MAX) mp_recording_note(recording, text);
     }
+    note_cupti(recording);
     if (!*recording->spool.path)
         mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
     uint32_t limit = 0;

@@ -70,18 +70,35 @@ uint16_t mp_tables_device_key(const struct mp_wire_track *track)
     return (uint16_t)(track->device_type << 8 | ((track->device_index + 1) & 0xff));
 }
 
-static enum mp_status device_of(struct mp_tables *tables, const struct mp_wire_track *track, uint32_t *device,
-                                struct mp_error *error)
+/* "GPU-6f1c8a3e-...", as NVIDIA's tools write it; "" where the program's driver did not tell. */
+static void format_uuid(char *to, size_t room, const struct mp_spool_header *spool, const struct mp_wire_track *track)
+{
+    *to = '\0';
+    if (track->device_type != MP_DEVICE_CUDA || track->device_index < 0 || track->device_index >= MP_SPOOL_DEVICES)
+        return;
+    const struct mp_spool_device *device = &spool->devices[track->device_index];
+    if (!atomic_load_explicit(&device->known, memory_order_acquire)) return;
+    size_t used = (size_t)snprintf(to, room, "GPU");
+    for (size_t i = 0; i < sizeof device->uuid; i++) {
+        bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+        used += (size_t)snprintf(to + used, room - used, "%s%02x", dash ? "-" : "", device->uuid[i]);
+    }
+}
+
+static enum mp_status device_of(struct mp_tables *tables, const struct mp_spool_header *spool,
+                                const struct mp_wire_track *track, uint32_t *device, struct mp_error *error)
 {
     uint16_t key = mp_tables_device_key(track);
     for (*device = 0; *device < tables->device_keys.count; ++*device)
         if (tables->device_keys.at[*device] == key) return MP_OK;
-    char id[MP_ID_TEXT];
+    char id[MP_ID_TEXT], uuid[48];
     mp_format_device_id(id, sizeof id, track->device_type, track->device_index);
     struct mp_device entry = {.total_bytes = MP_BYTES_UNKNOWN};
     if (track->device_type == MP_DEVICE_CPU)
         entry.total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    format_uuid(uuid, sizeof uuid, spool, track);
     enum mp_status status = mp_tables_text(tables, id, &entry.name, error);
+    if (!status && *uuid) status = mp_tables_text(tables, uuid, &entry.uuid, error);
     if (status) return status;
     return mp_vec_push(&tables->devices, entry) && mp_vec_push(&tables->device_keys, key) ? MP_OK : no_memory(error);
 }
@@ -204,7 +221,7 @@ static enum mp_status write_tracks(struct mp_tables *tables, struct mp_spool_hea
         *to = (struct mp_track){.layer = tracks[i].layer,
                                 .size_basis = tracks[i].size_basis,
                                 .name = mp_tables_spool_string(tables, tracks[i].name)};
-        enum mp_status status = device_of(tables, &tracks[i], &to->device, error);
+        enum mp_status status = device_of(tables, spool, &tracks[i], &to->device, error);
         if (status) return status;
     }
     enum mp_status status = write_strings(tables, writer, error);

@@ -26,15 +26,25 @@ uint16_t mp_track_find(const struct mp_model *model, const char *id)
     return MP_TRACK_NONE;
 }
 
+static bool holds_memory(const struct mp_model *model, size_t track)
+{
+    const struct mp_track *facts = &model->tracks.at[track];
+    return mp_track_holds_memory(facts->layer, mp_model_text(model, facts->name));
+}
+
 uint16_t mp_track_default(const struct mp_model *model)
 {
     if (!model->tracks.count) return MP_TRACK_NONE;
     size_t highest = 0;
-    for (size_t track = 1; track < model->tracks.count; track++)
-        if (model->sums.at[track].peak_bytes > model->sums.at[highest].peak_bytes) highest = track;
+    for (size_t track = 1; track < model->tracks.count; track++) {
+        bool holds = holds_memory(model, track), best_holds = holds_memory(model, highest);
+        if (holds == best_holds ? model->sums.at[track].peak_bytes > model->sums.at[highest].peak_bytes : holds)
+            highest = track;
+    }
     size_t upper = highest;
     for (size_t track = 0; track < model->tracks.count; track++)
         if (model->tracks.at[track].device == model->tracks.at[highest].device && model->sums.at[track].events &&
+            holds_memory(model, track) &&
             (model->tracks.at[track].layer > model->tracks.at[upper].layer || !model->sums.at[upper].events))
             upper = track;
     return (uint16_t)upper;

@@ -13,7 +13,7 @@ char *mp_track_id(const struct mp_model *model, uint16_t track, char *to);
 const char *mp_track_device(const struct mp_model *model, uint16_t track);
 /* MP_TRACK_NONE where no track has this id. */
 uint16_t mp_track_find(const struct mp_model *model, const char *id);
-/* The device with the highest peak and, on it, the uppermost layer that has events (app, torch, driver); MP_TRACK_NONE
+/* The device with the highest peak (of a track that holds memory, mp_track_holds_memory()) and, on it, the uppermost layer that has events (app, torch, driver); MP_TRACK_NONE
  * where there are no tracks. */
 uint16_t mp_track_default(const struct mp_model *model);
 

@@ -16,6 +16,8 @@ static const struct field {
     {"free_stacks", FIELD_BOOL, offsetof(struct mp_record_config, free_stacks)},
     {"torch", FIELD_BOOL, offsetof(struct mp_record_config, torch)},
     {"cpu_tensors", FIELD_BOOL, offsetof(struct mp_record_config, cpu_tensors)},
+    {"cupti", FIELD_BOOL, offsetof(struct mp_record_config, cupti)},
+    {"hooks", FIELD_BOOL, offsetof(struct mp_record_config, hooks)},
     {"cpu_throughout", FIELD_BOOL, offsetof(struct mp_record_config, cpu_throughout)},
     {"wait", FIELD_BOOL, offsetof(struct mp_record_config, wait_when_full)},
     {"follow", FIELD_BOOL, offsetof(struct mp_record_config, follow)},
@@ -30,6 +32,8 @@ void mp_record_config_defaults(struct mp_record_config *config)
                                         .python_stacks = true,
                                         .torch = true,
                                         .cpu_tensors = true,
+                                        .cupti = true,
+                                        .hooks = true,
                                         .wait_when_full = true,
                                         .follow = true,
                                         .depth = MP_DEPTH_DEFAULT};

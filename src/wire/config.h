@@ -24,6 +24,7 @@
 struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
     bool torch, cpu_tensors;
+    bool cupti, hooks;   /* the driver's calls: by CUPTI where it is free, else by the hooks */
     bool cpu_throughout; /* else CPU tensors only until a block on another device was seen */
     bool wait_when_full;
     bool follow;    /* children and exec'ed programs too */

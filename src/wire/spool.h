@@ -26,16 +26,16 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 1
+#define MP_SPOOL_VERSION 2
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
 #define MP_RING_RECORDS       (MP_RING_BYTES / sizeof(struct mp_record))
 #define MP_SPOOL_HEADER_BYTES (UINT64_C(64) << 10)
 #define MP_SPOOL_TEXT         1024 /* bytes of each text in the header */
-#define MP_SPOOL_NOTES        8
+#define MP_SPOOL_NOTES        32
 #define MP_SPOOL_SCHEDULE     512
-#define MP_SPOOL_NOTE_TEXT    192
+#define MP_SPOOL_NOTE_TEXT    256
 
 /* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at
  * n % MP_RING_RECORDS. Records in [tail, head) are handed over and not yet in the file. */
@@ -103,6 +103,24 @@ struct mp_wire_track {
     uint32_t name;     /* string id: a pool's name, 0 otherwise */
 };
 
+/* A device as the program's own driver names it: its ordinal there is the index, which CUDA_VISIBLE_DEVICES decides. */
+#define MP_SPOOL_DEVICES 64
+struct mp_spool_device {
+    _Atomic uint32_t known; /* 1: `uuid` is there */
+    uint8_t uuid[16];
+};
+
+/* What CUPTI's records said beside its callbacks. */
+struct mp_spool_cupti {
+    _Atomic uint64_t records, agreed; /* memory records; those that a callback had told the same of */
+    _Atomic uint64_t without_call;    /* records of which no callback told */
+    _Atomic uint64_t without_record;  /* calls of which no record told, at the end */
+    _Atomic uint64_t different;       /* same call, another address or size */
+    _Atomic uint64_t dropped;         /* records that CUPTI dropped */
+    _Atomic uint64_t unreadable;      /* of an unknown kind, or cut */
+    _Atomic uint32_t flushed;         /* 1: nothing was left in CUPTI's buffers at the end */
+};
+
 /* A question to the collector and its answer (statistics). The answer holds when `answered` equals the question's
  * number. */
 struct mp_spool_answer {
@@ -152,6 +170,10 @@ struct mp_spool_header {
     _Atomic uint64_t dropped_no_ring;
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
     _Atomic uint32_t sources;                                         /* bits: enum mp_source */
+    _Atomic uint32_t devices_changed;                                 /* counts what may have moved the devices' totals:
+                                                                       * contexts, modules, libraries */
+    struct mp_spool_cupti cupti;
+    struct mp_spool_device devices[MP_SPOOL_DEVICES];
     _Atomic uint32_t note_count;
     char notes[MP_SPOOL_NOTES][MP_SPOOL_NOTE_TEXT];
 
