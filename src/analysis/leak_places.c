@@ -154,6 +154,7 @@ static void bound(const struct mp_steps *steps, const struct mp_window *window, 
     for (end = first; end < steps->count && steps->at[end].first < window->last;)
         end++;
     places->first_step = first;
+    places->steps = end - first;
     places->enough = end >= first + 2;
     places->last = places->enough ? end - first - 1 : 0;
 }

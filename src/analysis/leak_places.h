@@ -24,6 +24,7 @@ struct mp_leak_places {
     uint32_t *blocks;           /* beside lives */
     size_t count;               /* of lives */
     uint32_t first_step;        /* index in steps->at of the first one in the window: step 0 of the lives */
+    uint32_t steps;             /* that begin in the window */
     uint32_t last;              /* the last boundary in the window */
     bool enough;                /* false: the window holds less than two boundaries, and nothing was looked for */
 };

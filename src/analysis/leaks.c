@@ -55,7 +55,7 @@ static uint32_t find_teardown(const struct judge *judge)
     const struct mp_step *steps = judge->steps->at + judge->places.first_step;
     uint32_t last = judge->places.last, event = judge->query->window.last;
     uint64_t allocs = 0, after = 0;
-    if (event < events->count || !judge->model->how.known) return event; /* it went on */
+    if (event < events->count || !(judge->model->how.known || judge->model->how.text)) return event; /* it went on */
     for (uint32_t i = steps[0].first; i < steps[last].first; i++)
         allocs += events->type[i] == MP_EVENT_ALLOC;
     while (event > steps[last].first && after * 2 * last < allocs)
@@ -158,13 +158,13 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
 
 static uint32_t steps_needed(const struct judge *judge)
 {
-    return strcmp(mp_steps_source(judge->steps), "inferred") ? MP_LEAK_STEPS : MP_LEAK_INFERRED_STEPS;
+    return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
 }
 
 static void give_verdict(const struct judge *judge)
 {
     struct mp_leaks *leaks = judge->leaks;
-    uint32_t steps = judge->places.enough ? judge->places.last + 1 : 0, needed = steps_needed(judge);
+    uint32_t steps = judge->places.steps, needed = steps_needed(judge);
     for (size_t i = 0; i < leaks->findings.count; i++)
         leaks->leaks += mp_leak_is_leak(&leaks->findings.at[i]);
     leaks->verdict = leaks->leaks ? MP_VERDICT_LEAK : MP_VERDICT_UNKNOWN;
@@ -173,7 +173,7 @@ static void give_verdict(const struct judge *judge)
         snprintf(leaks->reason, sizeof leaks->reason, "no steps are marked and no rhythm shows in what is allocated");
     else if (steps < needed)
         snprintf(leaks->reason, sizeof leaks->reason, "too few steps to tell: %u%s, and at least %u must be seen",
-                 steps, needed == MP_LEAK_STEPS ? "" : " inferred ones", needed);
+                 steps, judge->steps->guessed ? ", guessed from a rhythm" : "", needed);
     else if (judge->suspects)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu place%s grew, but fewer than %d times; a longer recording tells", judge->suspects,
@@ -190,7 +190,7 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
     if (status != MP_OK) return status;
     bool done = true;
     if (judge->places.enough) judge->teardown = find_teardown(judge);
-    bool guess = steps_needed(judge) != MP_LEAK_STEPS && judge->places.last + 1 < MP_LEAK_INFERRED_STEPS;
+    bool guess = judge->steps->guessed && judge->places.last + 1 < MP_LEAK_GUESSED_STEPS;
     for (size_t i = 0; done && !guess && i < judge->places.at.count; i++)
         done = judge_place(judge, &judge->places.at.at[i]);
     if (done && !guess && !query->filter)

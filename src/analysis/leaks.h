@@ -15,8 +15,8 @@
 
 /* Fewer steps cannot show MP_LEAK_BIRTHS births after a warm-up. */
 #define MP_LEAK_STEPS 12
-/* Inferred steps may be layers of a network: more of them than most have. */
-#define MP_LEAK_INFERRED_STEPS 40
+/* Steps guessed from a rhythm may be layers of a network: more of them than most have. */
+#define MP_LEAK_GUESSED_STEPS 40
 
 struct mp_leaks_query {
     uint16_t track;          /* MP_TRACK_NONE: all */

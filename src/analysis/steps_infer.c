@@ -2,17 +2,17 @@
 
 #include <stdlib.h>
 
+#include "analysis/steps_loop.h"
+
 #define STEPS_MIN    8  /* fewer rounds show no rhythm */
-#define MANY         40 /* rounds: no rarer rhythm is taken where one has so many */
 #define PARTS_MAX    16 /* of a site's span: some occurrence must lie in most of them */
 #define ANCHORS_MAX  64 /* candidates that are looked at closely */
 #define IN_GROUP_MAX 8  /* of one group */
-/* How even a rhythm must be; the later sets are for programs in which nothing meets the first. */
+/* How even a rhythm must be; the later set is for programs in which nothing meets the first. */
 static const struct evenness {
     double odd, pauses; /* the most rounds of unusual length, and the most of the time that pauses may take */
     double restless;    /* blocks by which the level differs from its usual change, for each alloc of a round */
-    size_t rounds;      /* the fewest */
-} evenness[] = {{0.25, 0.5, 0.1, MANY}, {0.34, 0.7, 0.6, MANY}, {0.34, 0.7, 0.6, STEPS_MIN}};
+} evenness[] = {{0.25, 0.5, 0.1}, {0.34, 0.7, 0.6}};
 
 #define ODD 2.5 /* times as long or as short as usual is no usual round */
 
@@ -221,7 +221,6 @@ static bool choose(const struct inference *inference, const struct evenness *mos
     *chosen = NULL;
     for (size_t i = 0; i < inference->anchors.count; i++) {
         const struct anchor *anchor = &inference->anchors.at[i];
-        if (anchor->at.count < most->rounds) continue;
         bool done, rhythm = is_rhythm(anchor, most, &done);
         if (!done) return false;
         if (!rhythm || (*chosen && anchor->group < (*chosen)->group)) continue;
@@ -254,7 +253,6 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
     for (size_t i = 0; done && !chosen && i < sizeof evenness / sizeof *evenness; i++)
         done = choose(&inference, &evenness[i], &chosen);
     if (done && chosen && !frees(model, chosen)) chosen = NULL;
-    steps->source = "inferred";
     for (size_t i = 0; done && chosen && i < chosen->at.count; i++)
         done = mp_steps_begin(model, chosen->at.at[i].event, 0, steps);
     for (size_t i = 0; i < inference.anchors.count; i++)
@@ -266,6 +264,12 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
 
 bool mp_steps_find_or_infer(const struct mp_model *model, struct mp_steps *steps)
 {
+    bool told;
     if (!mp_steps_find(model, steps)) return false;
-    return steps->count || !model->tracks.count || infer(model, steps);
+    if (steps->count || !model->tracks.count) return true;
+    steps->source = "inferred";
+    if (!mp_steps_from_loop(model, steps, &told)) return false;
+    if (steps->count || told) return true;
+    steps->guessed = true;
+    return infer(model, steps);
 }

@@ -1,16 +1,16 @@
 /*
- * Steps of a program that marked none, from the rhythm of its allocations: a site that comes once in each round of the
- * loop marks where a round begins. Sites that come equally often, evenly over the recording, are told together. A group
- * can be the rhythm where its rounds are about equally long and the number of live blocks repeats from one to the next
- * (inside a round it climbs and falls); of those, the one that most sites keep is. So neither the layers inside a step
- * nor an evaluation every so many steps passes for a step. With gradient accumulation a step is one micro-batch. Pure.
+ * Steps of a program that marked none: from its loop, where the lines of its Python code show one (steps_loop.h), else
+ * guessed from the rhythm of its allocations: a site that comes once in each round of the loop marks where a round
+ * begins. Sites that come equally often, evenly over the recording, are told together. A group can be the rhythm where
+ * its rounds are about equally long and the number of live blocks repeats from one to the next (inside a round it
+ * climbs and falls); of those, the one that most sites keep is. Pure.
  */
 #ifndef MP_ANALYSIS_STEPS_INFER_H
 #define MP_ANALYSIS_STEPS_INFER_H
 
 #include "model/spans.h"
 
-/* What the program marked, else what can be inferred (source "inferred"), else none. */
+/* What the program marked, else what can be inferred (source "inferred"; `guessed`: by rhythm), else none. */
 bool mp_steps_find_or_infer(const struct mp_model *model, struct mp_steps *steps);
 
 #endif

@@ -73,6 +73,7 @@ bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
     struct mp_step_rule rule;
     bool recorded = model->format && !strcmp(model->format, "mp");
     steps->count = 0;
+    steps->guessed = false;
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
     bool asked_for = recorded && rule.has_pattern;
     bool done = !asked_for || find_named(model, &rule, steps);

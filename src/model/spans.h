@@ -19,6 +19,7 @@ struct mp_steps {
     struct mp_step *at; /* step N is at[N - 1] */
     size_t count, room;
     const char *source; /* who marked them, NULL where there are none; analysis/steps_infer.h adds one */
+    bool guessed;       /* inferred from a rhythm alone: they may be parts of steps */
 };
 
 /* Regions that match the recording's --step-range; else steps that the program marked; else regions that are named as

@@ -78,6 +78,24 @@ uint32_t world_site(struct world *world, const char *function, bool python, enum
     return (uint32_t)world->stacks.count - 1;
 }
 
+static struct mp_frame frame_of(struct world *world, const char *text)
+{
+    char file[128], function[64];
+    uint32_t line;
+    MUST(sscanf(text, "%127[^:]:%63[^:]:%u", file, function, &line) == 3);
+    return (struct mp_frame){MP_PYTHON, 0, 0, add_text(world, function), add_text(world, file), line};
+}
+
+uint32_t world_path(struct world *world, const char *path, enum world_track track)
+{
+    struct world_place place = {0};
+    struct world_stack stack = {.place = (uint32_t)world->places.count, .track = (uint8_t)track};
+    for (const char *at = path; at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
+        stack.node = add_node(world, stack.node, frame_of(world, at));
+    MUST(mp_vec_push(&world->places, place) && mp_vec_push(&world->stacks, stack));
+    return (uint32_t)world->stacks.count - 1;
+}
+
 uint32_t world_variant(struct world *world, uint32_t from, const char *native)
 {
     struct world_stack stack = world->stacks.at[from];

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Six classic leaks of PyTorch programs, each with a mended twin:
 
-    classic.py WHAT [--mended] [--steps N]
+    classic.py [WHAT...] [--mended] [--steps N]
 
 Lines that allocate what stays end with `# LEAK WHAT`.
 """
@@ -11,6 +11,8 @@ import gc
 
 import torch
 from torch import nn
+
+import forked
 
 WIDTH = 32
 
@@ -120,12 +122,12 @@ WHAT = {f.__name__: f for f in (loss_kept, outputs_kept, hook_captures, exceptio
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=WHAT)
+    parser.add_argument("what", nargs="*")
     parser.add_argument("--mended", action="store_true")
     parser.add_argument("--steps", type=int, default=60)
     options = parser.parse_args()
     gc.freeze()
-    WHAT[options.what](options.steps, options.mended)
+    forked.run(WHAT, options.what, options.steps, options.mended)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training programs that do not leak, but look like it in places: clean.py WHAT [--steps N]"""
+"""Training programs that do not leak, but look like it in places: clean.py [WHAT...] [--steps N]"""
 
 import argparse
 import collections
@@ -7,6 +7,8 @@ import copy
 
 import torch
 from torch import nn
+
+import forked
 
 WIDTH = 32
 
@@ -135,11 +137,10 @@ WHAT = {f.__name__: f for f in (plain, transformer, convolution, recurrent, accu
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=WHAT)
+    parser.add_argument("what", nargs="*")
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
-    torch.manual_seed(0)
-    WHAT[options.what](options.steps)
+    forked.run(WHAT, options.what, options.steps)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,377 @@
+#include "analysis/steps_loop.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+
+#define ROUNDS_MIN 3  /* fewer show no loop; a site that allocates less often is no part of one */
+#define DEPTH_MAX  24 /* frames, from the outermost: loops are not deeper */
+#define THREADS    32 /* told apart */
+#define SAMPLES    64 /* rounds of a line that are looked at, about */
+#define EFFORT     4  /* times the recording: no more events are looked at in rounds */
+
+struct round {
+    uint32_t first, end; /* events [first, end) */
+};
+
+/* A line of a function that allocates, itself or in what it calls. It is reached where it allocates and another line of
+ * its function did before. */
+struct line {
+    uint32_t function, depth;
+    uint32_t count, first, last; /* how often it was reached; the events at which it was first and last */
+    double live;                 /* blocks where it was reached, in the mean, less those of the beginning */
+    MP_VEC(struct round) rounds; /* a sample of them */
+    uint32_t followed;           /* how many were come by while the sample was taken */
+    bool open;                   /* the last of the sample has not ended */
+};
+
+struct site {
+    uint32_t first, count;       /* in line_of: outermost first */
+    uint32_t allocs, begin, end; /* on any thread; it is at work in events [begin, end) */
+    uint32_t seen;               /* the round in which it was seen last */
+    bool known, optimizer;
+};
+
+/* Sites that begin or end to be at work: a sum over this and all before it. */
+struct change {
+    uint32_t event, optimizers;
+    double weight;
+};
+
+struct changes {
+    struct change *at;
+    size_t count, room;
+};
+
+struct search {
+    const struct mp_model *model;
+    uint32_t root;             /* function: lines count in what it calls, on any thread */
+    MP_VEC(struct site) sites; /* by stack */
+    MP_VEC(struct line) lines;
+    MP_VEC(uint32_t) line_of;
+    MP_VEC(uint32_t) work; /* by function: allocs in what it calls, as the outermost */
+    uint32_t *now;         /* by function and thread: the line that allocated last, + 1 */
+    MP_VEC(uint8_t) roles; /* by string, of files: enum role */
+    struct mp_map functions, numbers;
+    struct changes begins, ends;
+    uint64_t allocs, with_lines;
+    uint32_t round;
+    uint64_t effort; /* events looked at in rounds */
+    bool inside;     /* some code is such as lies inside a step */
+    const struct line *chosen;
+    struct mp_steps *steps;
+};
+
+enum role { ROLE_UNKNOWN, ROLE_ANY, ROLE_INNER, ROLE_OPTIMIZER };
+
+/* What networks, optimizers and loaders of data call lies inside a step. */
+static uint8_t role_of(struct search *search, const struct mp_model_line *line)
+{
+    static const char *const inner[] = {"torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/_dynamo/",
+                                        "torch/utils/"};
+    uint8_t *role = &search->roles.at[line->file];
+    if (!strcmp(mp_model_text(search->model, line->function), "forward")) return ROLE_INNER;
+    if (*role != ROLE_UNKNOWN) return *role;
+    const char *path = mp_model_text(search->model, line->file);
+    *role = strstr(path, "torch/optim/") ? ROLE_OPTIMIZER : ROLE_ANY;
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
+        if (strstr(path, inner[i])) *role = ROLE_INNER;
+    return *role;
+}
+
+static const struct mp_model_line *python_line(const struct mp_model *model, uint32_t node)
+{
+    uint32_t frame = model->stacks.at[node].frame;
+    if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) return NULL;
+    return model->frames.at[frame].line_count ? &model->lines.at[model->frames.at[frame].first_line] : NULL;
+}
+
+/* The number of a function's line; of a function that is in the stack twice only the outermost counts. */
+static bool add_line(struct search *search, const struct mp_model_line *from, uint32_t depth, struct site *site)
+{
+    bool fresh;
+    uint64_t *function = mp_map_insert(&search->functions, (uint64_t)from->function << 32 | from->file, &fresh);
+    if (!function) return false;
+    if (fresh) {
+        *function = search->work.count;
+        if (!mp_vec_push(&search->work, 0)) return false;
+    }
+    for (uint32_t i = site->first; i < search->line_of.count; i++)
+        if (search->lines.at[search->line_of.at[i]].function == *function) return true;
+    uint64_t *number = mp_map_insert(&search->numbers, (*function << 32 | from->line) + 1, &fresh);
+    if (!number) return false;
+    if (fresh) {
+        struct line line = {.function = (uint32_t)*function, .depth = depth};
+        *number = search->lines.count;
+        if (!mp_vec_push(&search->lines, line)) return false;
+    }
+    struct line *line = &search->lines.at[*number];
+    if (depth < line->depth) line->depth = depth;
+    return mp_vec_push(&search->line_of, (uint32_t)*number);
+}
+
+static bool know_site(struct search *search, uint32_t stack)
+{
+    const struct mp_model_line *path[DEPTH_MAX]; /* the outermost, as a ring */
+    struct site *site = &search->sites.at[stack];
+    uint32_t depth = 0;
+    for (uint32_t node = stack; node; node = search->model->stacks.at[node].parent) {
+        const struct mp_model_line *line = python_line(search->model, node);
+        if (!line) continue;
+        path[depth++ % DEPTH_MAX] = line;
+        site->optimizer |= role_of(search, line) == ROLE_OPTIMIZER;
+        search->inside |= role_of(search, line) != ROLE_ANY;
+    }
+    site->known = true;
+    site->first = (uint32_t)search->line_of.count;
+    for (uint32_t i = 0; i < depth && i < DEPTH_MAX; i++) {
+        const struct mp_model_line *line = path[(depth - 1 - i) % DEPTH_MAX];
+        if (role_of(search, line) != ROLE_ANY) break;
+        if (line->function && !add_line(search, line, i, site)) return false;
+    }
+    site->count = (uint32_t)search->line_of.count - site->first;
+    return true;
+}
+
+static uint32_t root_of(const struct search *search, const struct site *site)
+{
+    return search->lines.at[search->line_of.at[site->first]].function;
+}
+
+/* The sites, and the root of most of what is allocated by lines: of the main thread, or of a pool of threads. */
+static bool know_sites(struct search *search)
+{
+    const struct mp_model *model = search->model;
+    if (!mp_vec_extend(&search->sites, model->stacks.count + 1)) return false;
+    if (!mp_vec_extend(&search->roles, model->strings.count + 1)) return false;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        uint32_t stack = model->blocks.stack[model->events.subject[event]];
+        struct site *site = &search->sites.at[stack];
+        if (!site->known && !know_site(search, stack)) return false;
+        if (!site->allocs++) site->begin = event;
+        site->end = event + 1;
+        search->allocs++;
+        if (!site->count) continue;
+        search->with_lines++;
+        uint32_t root = root_of(search, site);
+        if (++search->work.at[root] > search->work.at[search->root]) search->root = root;
+    }
+    search->now = calloc(search->work.count * THREADS + 1, sizeof *search->now);
+    return search->now;
+}
+
+/* Calls `reach` for each line that is reached, with the number of blocks live there. */
+static bool follow(struct search *search, bool (*reach)(struct search *, struct line *, uint32_t, int64_t))
+{
+    const struct mp_model *model = search->model;
+    int64_t live = 0; /* less those of the beginning */
+    memset(search->now, 0, search->work.count * THREADS * sizeof *search->now);
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        live -= model->events.type[event] == MP_EVENT_FREE;
+        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        const struct site *site = &search->sites.at[model->blocks.stack[model->events.subject[event]]];
+        uint32_t end = site->count && root_of(search, site) == search->root ? site->first + site->count : 0;
+        for (uint32_t i = site->first; i < end; i++) {
+            uint32_t number = search->line_of.at[i], function = search->lines.at[number].function;
+            uint32_t *now = &search->now[function * THREADS + model->events.thread[event] % THREADS];
+            if (*now == number + 1) continue;
+            *now = number + 1;
+            if (!reach(search, &search->lines.at[number], event, live)) return false;
+        }
+        live++;
+    }
+    return true;
+}
+
+static bool count_line(struct search *search, struct line *line, uint32_t event, int64_t live)
+{
+    (void)search, (void)live;
+    if (!line->count++) line->first = event;
+    line->last = event;
+    return true;
+}
+
+/* Reached often enough, over half of the recording. */
+static bool may_loop(const struct search *search, const struct line *line)
+{
+    return line->count >= ROUNDS_MIN && (uint64_t)(line->last - line->first) * 2 >= search->model->events.count;
+}
+
+/* Chosen by multiples of the golden ratio: what happens in every k-th round is in the sample as often as it happens. */
+static bool sample_line(struct search *search, struct line *line, uint32_t event, int64_t live)
+{
+    if (!may_loop(search, line)) return true;
+    if (line->open) line->rounds.at[line->rounds.count - 1].end = event;
+    line->live += (double)live / line->count;
+    uint32_t share = line->count <= SAMPLES ? UINT32_MAX : UINT32_MAX / line->count * SAMPLES;
+    line->open = line->followed++ * UINT32_C(2654435769) < share;
+    struct round round = {event, (uint32_t)search->model->events.count};
+    return !line->open || mp_vec_push(&line->rounds, round);
+}
+
+/* How much a site counts: neither the few that come in every row of a batch nor the many that an evaluation has now and
+ * then are to outweigh a step's. */
+static double weight_of(const struct site *site)
+{
+    return site->allocs < ROUNDS_MIN ? 0 : sqrt(site->allocs);
+}
+
+static int by_event(const void *left, const void *right)
+{
+    const struct change *a = left, *b = right;
+    return a->event < b->event ? -1 : a->event > b->event;
+}
+
+/* What begins and what ends, by event, summed up. */
+static bool sum_work(struct search *search)
+{
+    struct changes *all[] = {&search->begins, &search->ends};
+    for (size_t i = 0; i < search->sites.count; i++) {
+        const struct site *site = &search->sites.at[i];
+        struct change begin = {site->begin, site->optimizer, weight_of(site)}, end = begin;
+        end.event = site->end;
+        if (begin.weight > 0 && (!mp_vec_push(&search->begins, begin) || !mp_vec_push(&search->ends, end)))
+            return false;
+    }
+    for (size_t which = 0; which < 2; which++) {
+        struct changes *changes = all[which];
+        if (changes->count) qsort(changes->at, changes->count, sizeof *changes->at, by_event);
+        for (size_t i = 1; i < changes->count; i++) {
+            changes->at[i].weight += changes->at[i - 1].weight;
+            changes->at[i].optimizers += changes->at[i - 1].optimizers;
+        }
+    }
+    return true;
+}
+
+/* The sum of what is before an event. */
+static struct change sum_until(const struct changes *changes, uint32_t event)
+{
+    size_t low = 0, high = changes->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (changes->at[middle].event < event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? changes->at[low - 1] : (struct change){0};
+}
+
+/* A round holds half of what is at work around it, and an optimizer's if one is. */
+static bool is_whole(struct search *search, const struct round *round)
+{
+    const struct mp_model *model = search->model;
+    struct change begun = sum_until(&search->begins, round->end), ended = sum_until(&search->ends, round->first + 1);
+    bool optimizer = begun.optimizers == ended.optimizers;
+    double weight = 0;
+    search->round++;
+    search->effort += round->end - round->first;
+    for (uint32_t event = round->first; event < round->end; event++) {
+        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        struct site *site = &search->sites.at[model->blocks.stack[model->events.subject[event]]];
+        if (site->seen == search->round) continue;
+        site->seen = search->round;
+        weight += weight_of(site);
+        optimizer |= site->optimizer;
+    }
+    return optimizer && weight * 2 >= begun.weight - ended.weight;
+}
+
+/* Three in four rounds are whole. The last, which may hold the end of the program or be cut, does not count. */
+static bool has_whole_rounds(struct search *search, const struct line *line)
+{
+    uint32_t whole = 0, looked_at = 0;
+    for (size_t i = 0; i < line->rounds.count; i++) {
+        if (line->rounds.at[i].end == search->model->events.count) continue;
+        whole += is_whole(search, &line->rounds.at[i]);
+        looked_at++;
+    }
+    return looked_at && whole * 4 >= looked_at * 3;
+}
+
+static int by_count(const void *left, const void *right)
+{
+    const struct line *a = *(struct line *const *)left, *b = *(struct line *const *)right;
+    if (a->count != b->count) return a->count > b->count ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* Lines of a function that go round exactly as often: most of a loop's do, but for one that is reached once more when
+ * the loop ends. */
+static uint32_t fellows(const struct search *search, const struct line *line)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < search->lines.count; i++)
+        count += search->lines.at[i].function == line->function && search->lines.at[i].count == line->count;
+    return count;
+}
+
+/* Better of two that go round about equally often. */
+static bool is_better(const struct search *search, const struct line *line, const struct line *than)
+{
+    if (line->function != than->function) return line->depth < than->depth;
+    if (line->count == than->count) return line->live < than->live;
+    return fellows(search, line) > fellows(search, than);
+}
+
+static bool choose(struct search *search)
+{
+    MP_VEC(const struct line *) candidates = {0};
+    const struct line *most = NULL;
+    for (size_t i = 0; i < search->lines.count; i++) {
+        if (!may_loop(search, &search->lines.at[i])) continue;
+        if (!mp_vec_push(&candidates, &search->lines.at[i])) return false;
+    }
+    if (candidates.count) qsort(candidates.at, candidates.count, sizeof *candidates.at, by_count);
+    for (size_t i = 0; i < candidates.count && search->effort / EFFORT < search->model->events.count; i++) {
+        const struct line *line = candidates.at[i];
+        if (most && line->count + 1 < most->count - most->count / 16) break;
+        if ((search->chosen && !is_better(search, line, search->chosen)) || !has_whole_rounds(search, line)) continue;
+        if (!most) most = line;
+        search->chosen = line;
+    }
+    mp_vec_free(&candidates);
+    return true;
+}
+
+static bool begin_step(struct search *search, struct line *line, uint32_t event, int64_t live)
+{
+    (void)live;
+    return line != search->chosen || mp_steps_begin(search->model, event, 0, search->steps);
+}
+
+/* Where much has no lines, as in a program in C++, or none is ever reached again, as in a loop of one line, lines say
+ * nothing; but where they show a network or an optimizer, a rhythm would be no better. */
+static bool lines_tell(const struct search *search)
+{
+    bool again = false;
+    for (size_t i = 0; i < search->lines.count; i++)
+        again |= search->lines.at[i].count >= ROUNDS_MIN;
+    return search->inside || (again && search->with_lines * 10 >= search->allocs * 9);
+}
+
+bool mp_steps_from_loop(const struct mp_model *model, struct mp_steps *steps, bool *told)
+{
+    struct search search = {.model = model, .steps = steps};
+    bool done = know_sites(&search) && sum_work(&search) && follow(&search, count_line) &&
+                follow(&search, sample_line) && choose(&search);
+    if (done && search.chosen) done = follow(&search, begin_step);
+    *told = lines_tell(&search);
+    for (size_t i = 0; i < search.lines.count; i++)
+        mp_vec_free(&search.lines.at[i].rounds);
+    mp_vec_free(&search.lines);
+    mp_vec_free(&search.sites);
+    mp_vec_free(&search.line_of);
+    mp_vec_free(&search.work);
+    mp_vec_free(&search.begins);
+    mp_vec_free(&search.ends);
+    free(search.now);
+    mp_vec_free(&search.roles);
+    mp_map_free(&search.functions);
+    mp_map_free(&search.numbers);
+    return done;
+}

@@ -1,0 +1,29 @@
+"""Runs functions, each in a process of its own forked from this one, which has imported torch already."""
+
+import os
+import sys
+import traceback
+
+import torch
+
+
+def run(functions, names, *arguments):
+    """Those named, or all; for each a line says its name, its process and how many steps it made, if it says that."""
+    unknown = [name for name in names if name not in functions]
+    if unknown:
+        sys.exit(f"no {unknown[0]}; there are {', '.join(functions)}")
+    for name in names or functions:
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                torch.manual_seed(0)
+                steps = functions[name](*arguments)
+                print(name, os.getpid(), steps if isinstance(steps, int) else "-", flush=True)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        if os.waitpid(child, 0)[1]:
+            sys.exit(f"{name} failed")

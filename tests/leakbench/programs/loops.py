@@ -1,0 +1,538 @@
+#!/usr/bin/env python3
+"""Loops of PyTorch programs, written as people write them, without any mark: loops.py [WHAT...]
+
+For each a line says its name, its process and how many steps it made.
+"""
+
+import copy
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+import forked
+
+WIDTH = 16
+
+
+def mlp(layers=2, inputs=WIDTH, outputs=1):
+    parts = []
+    for _ in range(layers):
+        parts += [nn.Linear(inputs, WIDTH), nn.Tanh()]
+        inputs = WIDTH
+    return nn.Sequential(*parts, nn.Linear(WIDTH, outputs))
+
+
+def adam():
+    model = mlp(6)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(30):
+        inputs = torch.randn(8, WIDTH)
+        optimizer.zero_grad()
+        loss = model(inputs).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+    return 30
+
+
+def adam_foreach():
+    model = mlp(6)
+    optimizer = torch.optim.Adam(model.parameters(), foreach=True)
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(8, WIDTH)).pow(2).mean().backward()
+        optimizer.step()
+    return 30
+
+
+def sgd():
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(50):
+        inputs, targets = torch.randn(8, WIDTH), torch.randn(8, 1)
+        optimizer.zero_grad(set_to_none=True)
+        output = model(inputs)
+        loss = F.mse_loss(output, targets)
+        loss.backward()
+        optimizer.step()
+    return 50
+
+
+def momentum():
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    for _ in range(25):
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.randn(8, WIDTH)), torch.randn(8, 1)).backward()
+        optimizer.step()
+    return 25
+
+
+def accumulation():
+    """Every fourth micro-batch is followed by the optimizer."""
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters())
+    for i in range(80):
+        loss = F.mse_loss(model(torch.randn(4, WIDTH)), torch.randn(4, 1)) / 4
+        loss.backward()
+        if (i + 1) % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return 20
+
+
+def accumulation_nested():
+    model = mlp()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(20):
+        optimizer.zero_grad()
+        for _ in range(4):
+            output = model(torch.randn(4, WIDTH))
+            loss = output.pow(2).mean() / 4
+            loss.backward()
+        optimizer.step()
+    return 20
+
+
+def accumulation_sgd():
+    """What this optimizer allocates is no more than PyTorch's own note that it ran."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(80):
+        output = model(torch.randn(4, WIDTH))
+        loss = output.pow(2).mean() / 4
+        loss.backward()
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return 20
+
+
+def evaluation():
+    model, best = mlp(), None
+    optimizer = torch.optim.Adam(model.parameters())
+    held_out = [torch.randn(8, WIDTH) for _ in range(6)]
+    for step in range(40):
+        optimizer.zero_grad()
+        model(torch.randn(8, WIDTH)).pow(2).mean().backward()
+        optimizer.step()
+        if step % 10 == 9:
+            model.eval()
+            with torch.no_grad():
+                losses = []
+                for inputs in held_out:
+                    output = model(inputs)
+                    losses.append(output.pow(2).mean().item())
+            best = copy.deepcopy(model.state_dict()) if best is None else best
+            model.train()
+    return 40
+
+
+def train_epoch(model, optimizer, loader):
+    model.train()
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+
+
+def test_epoch(model, loader):
+    model.eval()
+    correct = 0
+    with torch.no_grad():
+        for inputs, targets in loader:
+            output = model(inputs)
+            loss = F.cross_entropy(output, targets, reduction="sum").item()
+            correct += output.argmax(dim=1).eq(targets).sum().item()
+    return correct, loss
+
+
+def epochs():
+    """As in PyTorch's own examples."""
+    model = mlp(outputs=4)
+    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
+    train = DataLoader(TensorDataset(torch.randn(120, WIDTH), torch.randint(0, 4, (120,))), batch_size=8, shuffle=True)
+    test = DataLoader(TensorDataset(torch.randn(60, WIDTH), torch.randint(0, 4, (60,))), batch_size=20)
+    for _ in range(4):
+        train_epoch(model, optimizer, train)
+        test_epoch(model, test)
+        scheduler.step()
+    return 60
+
+
+def short_epochs():
+    """More epochs than batches in an epoch."""
+    model = mlp(outputs=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    train = DataLoader(TensorDataset(torch.randn(40, WIDTH), torch.randint(0, 4, (40,))), batch_size=8, shuffle=True)
+    for epoch in range(16):
+        total = 0.0
+        for inputs, targets in train:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+    return 80
+
+
+def epochs_inline():
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters())
+    train, test = torch.randn(200, WIDTH), torch.randn(50, WIDTH)
+    for _ in range(5):
+        order = torch.randperm(len(train))
+        for i in range(0, len(train), 10):
+            batch = train[order[i:i + 10]]
+            loss = F.mse_loss(model(batch),
+                              batch.sum(dim=1,
+                                        keepdim=True))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            for i in range(0, len(test), 10):
+                batch = test[i:i + 10].clone()
+                loss = F.mse_loss(model(batch), batch.sum(dim=1, keepdim=True))
+    return 100
+
+
+def variable():
+    model = nn.LSTM(WIDTH, WIDTH)
+    head = nn.Linear(WIDTH, 1)
+    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()])
+    for step in range(40):
+        inputs = torch.randn(3 + step * 7 % 11, 2 + step % 3, WIDTH)
+        output, _ = model(inputs)
+        loss = head(output).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return 40
+
+
+def gan():
+    generator, critic = mlp(outputs=WIDTH), mlp(3)
+    of_generator = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
+    of_critic = torch.optim.Adam(critic.parameters(), lr=2e-4, betas=(0.5, 0.999))
+    criterion = nn.BCEWithLogitsLoss()
+    for _ in range(30):
+        critic.zero_grad()
+        real = torch.randn(8, WIDTH) + 2
+        label = torch.ones(8, 1)
+        output = critic(real)
+        real_error = criterion(output, label)
+        real_error.backward()
+        fake = generator(torch.randn(8, WIDTH))
+        label.fill_(0)
+        output = critic(fake.detach())
+        fake_error = criterion(output, label)
+        fake_error.backward()
+        of_critic.step()
+        generator.zero_grad()
+        label.fill_(1)
+        output = critic(fake)
+        error = criterion(output, label)
+        error.backward()
+        of_generator.step()
+    return 30
+
+
+def several_optimizers():
+    encoder, policy, value = mlp(outputs=WIDTH), mlp(), mlp()
+    optimizers = [torch.optim.Adam([*encoder.parameters(), *policy.parameters()]), torch.optim.RMSprop(
+        value.parameters())]
+    for _ in range(25):
+        features = encoder(torch.randn(8, WIDTH))
+        loss = policy(features).pow(2).mean() + value(features.detach()).pow(2).mean()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    return 25
+
+
+def delayed_actor():
+    """The actor learns in every second step, as in TD3."""
+    actor, critic = mlp(), mlp(inputs=WIDTH + 1)
+    actor_target, critic_target = copy.deepcopy(actor), copy.deepcopy(critic)
+    actor_optimizer = torch.optim.Adam(actor.parameters())
+    critic_optimizer = torch.optim.Adam(critic.parameters())
+    for step in range(60):
+        state, action, reward = torch.randn(8, WIDTH), torch.randn(8, 1), torch.randn(8, 1)
+        with torch.no_grad():
+            target = reward + 0.99 * critic_target(torch.cat([state, actor_target(state)], 1))
+        critic_loss = F.mse_loss(critic(torch.cat([state, action], 1)), target)
+        critic_optimizer.zero_grad()
+        critic_loss.backward()
+        critic_optimizer.step()
+        if step % 2 == 0:
+            actor_loss = -critic(torch.cat([state, actor(state)], 1)).mean()
+            actor_optimizer.zero_grad()
+            actor_loss.backward()
+            actor_optimizer.step()
+            for source, target in ((critic, critic_target), (actor, actor_target)):
+                for p, t in zip(source.parameters(), target.parameters()):
+                    t.data.copy_(0.005 * p.data + 0.995 * t.data)
+    return 60
+
+
+def moving_average():
+    model = mlp(6)
+    average = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(8, WIDTH)).pow(2).mean().backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        with torch.no_grad():
+            for p, q in zip(model.parameters(), average.parameters()):
+                change = p - q
+                change = change * 0.01
+                q.add_(change)
+    return 30
+
+
+def by_hand():
+    """No optimizer, no modules."""
+    weights = [torch.randn(WIDTH, WIDTH, requires_grad=True) for _ in range(4)]
+    for _ in range(40):
+        x = torch.randn(8, WIDTH)
+        for w in weights:
+            x = x @ w
+            x = x.tanh()
+        loss = x.pow(2).mean()
+        gradients = torch.autograd.grad(loss, weights)
+        with torch.no_grad():
+            for w, g in zip(weights, gradients):
+                g = g * 0.01
+                w -= g.clamp(-1, 1)
+    return 40
+
+
+def inference():
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 32), 6).eval()
+    with torch.no_grad():
+        for length in range(5, 45):
+            inputs = torch.randn(length, 2, WIDTH)
+            output = model(inputs)
+            best = output.softmax(dim=-1).argmax(dim=-1)
+    return 40
+
+
+def generation():
+    """Tokens one by one, with what earlier ones left; a step is a token."""
+    embed, head = nn.Embedding(50, WIDTH), nn.Linear(WIDTH, 50)
+    attention = nn.MultiheadAttention(WIDTH, 2)
+    with torch.no_grad():
+        token, past = torch.zeros(1, 1, dtype=torch.long), None
+        for _ in range(64):
+            x = embed(token)
+            past = x if past is None else torch.cat([past, x])
+            x, _ = attention(x, past, past)
+            logits = head(x)
+            token = torch.multinomial(logits[0].softmax(dim=-1), 1)
+    return 64
+
+
+def rows():
+    """A batch is made row by row."""
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def make_batch():
+        made = []
+        for _ in range(16):
+            row = torch.randn(WIDTH)
+            row = row / row.norm()
+            made.append(row)
+        return torch.stack(made)
+
+    def train_step():
+        batch = make_batch()
+        loss = model(batch).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for _ in range(20):
+        train_step()
+    return 20
+
+
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, sequence):
+        state = torch.zeros(sequence.shape[1], WIDTH)
+        for x in sequence:
+            a = self.inner(x)
+            b = self.outer(state)
+            state = torch.tanh(a + b)
+        return state
+
+
+def recurrence():
+    model = Cell()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(20):
+        output = model(torch.randn(12, 4, WIDTH))
+        loss = output.pow(2).mean()
+        model.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return 20
+
+
+class Trainer:
+    """As frameworks are built: the loop, the step and the hooks lie in different methods."""
+
+    def __init__(self):
+        self.model = mlp(4)
+        self.optimizer = torch.optim.NAdam(self.model.parameters())
+        self.seen = torch.zeros(())
+
+    def fit(self, epochs, batches):
+        for _ in range(epochs):
+            self.run_epoch(batches)
+
+    def run_epoch(self, batches):
+        for i in range(batches):
+            self.run_batch(i)
+
+    def run_batch(self, i):
+        batch = self.make_batch(i)
+        loss = self.training_step(batch)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.after_step(loss)
+
+    def make_batch(self, i):
+        return torch.randn(8, WIDTH) * (1 + i)
+
+    def training_step(self, batch):
+        prediction = self.model(batch)
+        return (prediction - batch.mean(dim=1, keepdim=True)).pow(2).mean()
+
+    def after_step(self, loss):
+        self.seen = self.seen * 0.9 + loss.detach() * 0.1
+
+
+def framework():
+    Trainer().fit(3, 15)
+    return 45
+
+
+def lbfgs():
+    """The optimizer calls the closure several times in a step."""
+    model = mlp()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+    for _ in range(16):
+        inputs = torch.randn(8, WIDTH)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(inputs).pow(2).mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    return 16
+
+
+def reinforcement():
+    """Forty moves are made, then four passes over them."""
+    policy = mlp(outputs=4)
+    optimizer = torch.optim.Adam(policy.parameters())
+    for _ in range(10):
+        states, rewards = [], []
+        with torch.no_grad():
+            for _ in range(40):
+                state = torch.randn(1, WIDTH)
+                action = torch.distributions.Categorical(logits=policy(state)).sample()
+                states.append(state)
+                rewards.append(float(action) * 0.1)
+        batch, reward = torch.cat(states), torch.tensor(rewards)
+        for _ in range(4):
+            logits = policy(batch)
+            loss = -(logits.log_softmax(dim=-1).max(dim=-1).values * reward).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return 40
+
+
+def checkpointed():
+    layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(5))
+    optimizer = torch.optim.AdamW(layers.parameters())
+    for _ in range(24):
+        x = torch.randn(8, WIDTH, requires_grad=True)
+        for layer in layers:
+            x = checkpoint(layer, x)
+            x = torch.tanh(x)
+        loss = x.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return 24
+
+
+def images():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                          nn.Linear(72, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, nesterov=True)
+    criterion = nn.CrossEntropyLoss()
+    running = 0.0
+    for i in range(36):
+        images, labels = torch.randn(4, 3, 8, 8), torch.randint(0, 4, (4,))
+        images = (images - images.mean(dim=(2, 3), keepdim=True)) / images.std()
+        optimizer.zero_grad()
+        outputs = model(images)
+        loss = criterion(outputs, labels)
+        loss.backward()
+        optimizer.step()
+        running += loss.item()
+        if i % 6 == 5:
+            accuracy = (outputs.argmax(dim=1) == labels).float().mean().item()
+    return 36
+
+
+def warm_up_and_rest():
+    """Two stages, each with a loop of its own."""
+    model = mlp()
+    head = torch.optim.SGD(model[-1].parameters(), lr=0.1)
+    everything = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(optimizer):
+        inputs = torch.randn(8, WIDTH)
+        loss = model(inputs).pow(2).mean()
+        model.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    for _ in range(12):
+        step(head)
+    for _ in range(24):
+        step(everything)
+    return 36
+
+
+WHAT = {f.__name__: f for f in (
+    adam, adam_foreach, sgd, momentum, accumulation, accumulation_nested, accumulation_sgd, evaluation, epochs,
+    short_epochs, epochs_inline, variable, gan, several_optimizers, delayed_actor, moving_average, by_hand, inference,
+    generation, rows, recurrence, framework, lbfgs, reinforcement, checkpointed, images, warm_up_and_rest)}
+
+
+if __name__ == "__main__":
+    forked.run(WHAT, sys.argv[1:])

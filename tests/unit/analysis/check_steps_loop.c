@@ -1,0 +1,203 @@
+#include <string.h>
+
+#include "analysis/leaks.h"
+#include "analysis/steps_infer.h"
+#include "leakbench/world.h"
+#include "model/track.h"
+#include "unit/suite.h"
+
+/* Programs as texts: what allocates, in order, one letter each; paths by letter. */
+#define MAIN    "train.py:<module>:99 train.py:main:"
+#define STEP    MAIN "10 train.py:train_step:"
+#define MODULE  "/torch/nn/modules/module.py:_call_impl:1190 "
+#define ADAM    "/torch/optim/optimizer.py:wrapper:140 /torch/optim/adam.py:adam:"
+#define LETTERS 128
+
+struct paths {
+    const char *of[LETTERS];
+};
+
+static const struct paths training = {{
+    ['d'] = MAIN "9 data.py:make:3",
+    ['r'] = MAIN "9 data.py:make:4",
+    ['x'] = STEP "20 " MODULE "model.py:forward:50",
+    ['y'] = STEP "20 " MODULE "model.py:forward:51",
+    ['l'] = STEP "21 /torch/nn/functional.py:mse_loss:3000",
+    ['b'] = STEP "22 /torch/_tensor.py:backward:396",
+    ['B'] = STEP "22 /torch/_tensor.py:backward:396 /torch/autograd/__init__.py:backward:173",
+    ['o'] = STEP "23 " ADAM "250",
+    ['p'] = STEP "23 " ADAM "251",
+    ['c'] = MAIN "12 train.py:clip:70",
+    ['e'] = MAIN "30 train.py:evaluate:60 " MODULE "model.py:forward:50",
+    ['f'] = MAIN "30 train.py:evaluate:61",
+    ['t'] = "/threading.py:_bootstrap:900 data.py:fetch:80",
+    ['u'] = "/threading.py:_bootstrap:900 data.py:fetch:81",
+}};
+
+static struct mp_model *play(struct world *world, const struct paths *paths, const char *text)
+{
+    uint32_t stack[LETTERS];
+    world_start(world, 1, 1);
+    world->frees_all = true;
+    for (unsigned letter = 0; letter < LETTERS; letter++)
+        if (paths->of[letter]) stack[letter] = world_path(world, paths->of[letter], W_TORCH);
+    for (; *text; text++) {
+        ck_assert_msg(paths->of[(unsigned char)*text] != NULL, "no path for %c", *text);
+        world_release(world, world_alloc(world, stack[(unsigned char)*text], 1000));
+    }
+    return world_build(world);
+}
+
+static char *repeat(char *to, const char *what, unsigned times)
+{
+    while (times--)
+        to = stpcpy(to, what);
+    return to;
+}
+
+static uint32_t steps_of(const struct paths *paths, const char *text)
+{
+    struct world world;
+    struct mp_steps steps = {0};
+    struct mp_model *model = play(&world, paths, text);
+    ck_assert(mp_steps_find_or_infer(model, &steps));
+    uint32_t count = (uint32_t)steps.count;
+    ck_assert(!steps.guessed || !count);
+    mp_steps_free(&steps);
+    mp_model_free(model);
+    world_free(&world);
+    return count;
+}
+
+/* Rows of a batch, layers of a model, parameters in an optimizer: each more often than the step. */
+START_TEST(what_repeats_inside_a_step_is_no_step)
+{
+    char text[8192];
+    for (unsigned steps = 3; steps < 40; steps++) {
+        repeat(text, "drdrdrdrdrxyxyxylbBbBbBopopopopop", steps);
+        ck_assert_uint_eq(steps_of(&training, text), steps);
+    }
+    repeat(text, "drdrdrdrdrxyxyxylbBbBbBopopopopop", 2);
+    ck_assert_uint_eq(steps_of(&training, text), 0);
+}
+END_TEST
+
+START_TEST(evaluation_and_epochs_are_no_steps)
+{
+    char text[8192], *at = text;
+    for (unsigned epoch = 0; epoch < 6; epoch++)
+        at = repeat(repeat(at, "drxylbBopop", 15), "ef", 20);
+    ck_assert_uint_eq(steps_of(&training, text), 90);
+}
+END_TEST
+
+/* The optimizer's work ends a step, where only every fourth round has it. */
+START_TEST(accumulation_ends_with_the_optimizer)
+{
+    static const struct paths paths = {{
+        ['x'] = MAIN "10 " MODULE "model.py:forward:50",
+        ['l'] = MAIN "11 loss.py:loss:5",
+        ['b'] = MAIN "12 /torch/_tensor.py:backward:396",
+        ['o'] = MAIN "14 " ADAM "250",
+    }};
+    char text[8192];
+    repeat(text, "xlbxlbxlbxlbooo", 25);
+    ck_assert_uint_eq(steps_of(&paths, text), 25);
+}
+END_TEST
+
+/* As long as each runs alone, both loops of lines are rounds of the same work. */
+START_TEST(one_forward_has_no_steps)
+{
+    ck_assert_uint_eq(steps_of(&training, "xyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyl"), 0);
+    ck_assert_uint_eq(steps_of(&training, "drdrdrdrdrdrdrdrxyxyxyxylbBbBbBbBopopopopopopopopopopop"), 0);
+    ck_assert_uint_eq(steps_of(&training, "d"), 0);
+}
+END_TEST
+
+/* A loop of one line: its lines tell nothing, its rhythm is a guess. */
+START_TEST(a_loop_of_one_line_is_guessed)
+{
+    static const struct paths paths = {{['a'] = "toy.py:<module>:3"}};
+    struct world world;
+    struct mp_steps steps = {0};
+    char text[128];
+    repeat(text, "a", 60);
+    struct mp_model *model = play(&world, &paths, text);
+    ck_assert(mp_steps_find_or_infer(model, &steps));
+    ck_assert(steps.guessed);
+    ck_assert_uint_ge(steps.count, 59);
+    mp_steps_free(&steps);
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+/* What other threads allocate, with Python or without, is part of the step in which it happens. */
+START_TEST(other_threads_do_not_count)
+{
+    static const char main_thread[] = "drxylop", other[] = "tutut";
+    uint32_t stack[LETTERS];
+    struct world world;
+    struct mp_steps steps = {0};
+    world_start(&world, 7, 1);
+    for (unsigned letter = 0; letter < LETTERS; letter++)
+        if (training.of[letter]) stack[letter] = world_path(&world, training.of[letter], W_TORCH);
+    for (unsigned step = 0; step < 30; step++) {
+        unsigned here = 0, there = 0;
+        while (here < sizeof main_thread - 1 || there < sizeof other - 1) {
+            world.thread = there == sizeof other - 1 || (here < sizeof main_thread - 1 && world_random(&world, 2));
+            char letter = world.thread ? main_thread[here++] : other[there++];
+            world_release(&world, world_alloc(&world, stack[(unsigned char)letter], 1000));
+        }
+    }
+    struct mp_model *model = world_build(&world);
+    ck_assert(mp_steps_find_or_infer(model, &steps));
+    ck_assert_uint_eq(steps.count, 30);
+    mp_steps_free(&steps);
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+static void ask(struct mp_model *model, enum mp_verdict verdict, const char *reason)
+{
+    struct mp_leaks leaks;
+    struct mp_leaks_query query = {.track = MP_TRACK_NONE,
+                                   .window = {.last = (uint32_t)model->events.count, .whole = true},
+                                   .grouping = {.by = MP_GROUP_STACK}};
+    ck_assert_int_eq(mp_leaks_find(model, &query, &leaks, NULL), MP_OK);
+    ck_assert_int_eq(leaks.verdict, verdict);
+    if (reason) ck_assert_msg(strstr(leaks.reason, reason) != NULL, "%s", leaks.reason);
+    mp_leaks_free(&leaks);
+}
+
+/* Too little was seen: unknown, and why. */
+START_TEST(too_little_is_unknown)
+{
+    struct world world;
+    char text[4096];
+    repeat(text, "drxylbBopop", 3);
+    struct mp_model *model = play(&world, &training, text);
+    ask(model, MP_VERDICT_UNKNOWN, "too few steps to tell: 3");
+    mp_model_free(model), world_free(&world);
+    model = play(&world, &training, "");
+    ask(model, MP_VERDICT_UNKNOWN, "no steps");
+    mp_model_free(model), world_free(&world);
+
+    world_start(&world, 3, 1); /* one giant step that keeps everything */
+    world.marked = true;
+    world.threads = 1;
+    uint32_t stack = world_path(&world, training.of['x'], W_TORCH);
+    world_begin_step(&world);
+    for (int i = 0; i < 5000; i++)
+        world_alloc(&world, stack, 1000);
+    model = world_build(&world);
+    ask(model, MP_VERDICT_UNKNOWN, "too few steps to tell: 1");
+    mp_model_free(model), world_free(&world);
+}
+END_TEST
+
+MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, evaluation_and_epochs_are_no_steps,
+         accumulation_ends_with_the_optimizer, one_forward_has_no_steps, a_loop_of_one_line_is_guessed,
+         other_threads_do_not_count, too_little_is_unknown)
