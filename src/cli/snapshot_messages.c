@@ -1,0 +1,85 @@
+#include "cli/snapshot_messages.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/messages.h"
+
+/* The path as the user would type it: without the current folder in front. */
+static const char *shown_path(const char *path)
+{
+    char folder[PATH_MAX];
+    size_t length = getcwd(folder, sizeof folder) ? strlen(folder) : 0;
+    return length > 1 && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
+}
+
+static void tell(const struct mp_recording_summary *summary)
+{
+    char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
+        outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT];
+    const struct mp_ledger_track *track = &summary->track;
+    const char *path = shown_path(summary->path);
+    mp_message("%s  %s events in %s, %s", path, mp_format_count(events, summary->events),
+               mp_format_duration(duration, summary->duration_ns), mp_format_bytes(size, summary->file_bytes));
+    snprintf(device, sizeof device, "%s", summary->track_id);
+    if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
+    mp_message("%s  peak %s at %s%s, %s outstanding at the end", device, mp_format_bytes(peak, track->peak_bytes),
+               mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
+    if (summary->dropped)
+        mp_message("%s events were dropped: the program was faster than the collector.   Next: memprof report %s",
+                   mp_format_count(events, summary->dropped), path);
+    else
+        mp_message("%s; 0 dropped.   Next: memprof report %s",
+                   summary->scheduled ? "whole, of what was scheduled" : "complete", path);
+}
+
+#define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
+
+static void tell_nothing(const struct mp_collector_result *result, const struct mp_schedule *schedule)
+{
+    if (schedule->in_cycles)
+        mp_message("nothing was recorded and no file written: the schedule never came to an active %s; %llu began",
+                   schedule->by_region ? "region" : "step", (unsigned long long)result->units_seen);
+    else if (mp_schedule_is_set(schedule))
+        mp_message("nothing was recorded and no file written: no allocation was seen in the time that --delay and "
+                   "--duration leave");
+    else
+        mp_message(
+            "nothing was recorded and no file written: the command made no allocation that memprof can see (PyTorch "
+            "tensors, or blocks announced through memprof.h)");
+}
+
+bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_schedule *schedule, bool quiet)
+{
+    bool whole = true;
+    size_t told = 0, biggest = 0;
+    for (size_t i = 1; i < result->recordings.count; i++)
+        if (result->recordings.at[i].events > result->recordings.at[biggest].events) biggest = i;
+    for (size_t i = 0; i < result->recordings.count; i++) {
+        const struct mp_recording_summary *summary = &result->recordings.at[i];
+        bool is_whole = !summary->failed && !summary->dropped;
+        whole &= is_whole;
+        if (is_whole && i != biggest && told++ >= TOLD_MAX) continue;
+        if (summary->failed)
+            mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
+                       "memprof recover",
+                       summary->path ? shown_path(summary->path) : "snapshot", summary->failure.text);
+        else if (!quiet)
+            tell(summary);
+    }
+    if (told > TOLD_MAX && !quiet)
+        mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", told - TOLD_MAX,
+                   result->recordings.count);
+    if (result->refused) {
+        whole = false;
+        mp_message("%s%s", result->refusal.text,
+                   result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
+    } else if (!result->recordings.count) {
+        whole = false;
+        tell_nothing(result, schedule);
+    }
+    return whole;
+}

@@ -1,0 +1,11 @@
+/* What `memprof snapshot` says, all on stderr. */
+#ifndef MP_CLI_SNAPSHOT_MESSAGES_H
+#define MP_CLI_SNAPSHOT_MESSAGES_H
+
+#include "collect/collector.h"
+
+/* At the end: a few lines for each recording; with `quiet` only what went wrong. True where every recording is whole.
+ */
+bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_schedule *schedule, bool quiet);
+
+#endif
