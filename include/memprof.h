@@ -135,8 +135,10 @@ MEMPROF_INLINE_ void memprof_free(uint32_t pool, const void *ptr)
     MEMPROF_CALL_(free, pool, ptr);
 }
 
-/* A complete snapshot file of now, while the program keeps running; path NULL: a name of the recorder's choice.
- * 0: done; -1: not recorded, or this recorder cannot. */
+/* A complete snapshot file of now; path NULL: beside the recording (run.now.mp, run.now.2.mp, ...). The calling thread
+ * waits until the file is whole, at most 30 seconds; others go on. An existing file is not replaced, unless memprof was
+ * started with --force. 0: done; -1: not recorded, nothing recorded yet, or the file could not be written (then memprof
+ * says why). */
 MEMPROF_INLINE_ int memprof_snapshot(const char *path)
 {
     const struct memprof_api_v1 *api = memprof_api_();

@@ -2,14 +2,18 @@
 #include <memprof.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
 
-#define ANSWER_WAIT_NS (100 * MP_NS_PER_MS)
+#define ANSWER_WAIT_NS   (100 * MP_NS_PER_MS)
+#define SNAPSHOT_WAIT_NS (30 * MP_NS_PER_SECOND)
+#define LOOK_AGAIN_NS    (100 * MP_NS_PER_MS) /* a killed collector wakes nobody */
 
 enum window { WINDOW_AS_CONFIGURED, WINDOW_OPEN, WINDOW_CLOSED };
 static _Atomic int window; /* what start() and stop() said last */
@@ -165,10 +169,49 @@ static void pool_free(uint32_t pool_number, const void *ptr)
     mp_hook_leave(thread);
 }
 
+/* The path as the collector finds it, whose folder is another one. False: too long, or there is no folder. */
+static bool absolute_path(const char *path, char *absolute, size_t room)
+{
+    size_t length = 0;
+    if (*path != '/') {
+        if (!getcwd(absolute, room)) return false;
+        length = strlen(absolute);
+        if (length + 1 < room) absolute[length++] = '/';
+    }
+    size_t more = strlen(path);
+    if (length + more >= room) return false;
+    memcpy(absolute + length, path, more + 1);
+    return true;
+}
+
+/* Outside of a hook: others may fork meanwhile. */
+static int wait_for_snapshot(uint32_t number)
+{
+    struct mp_spool_snapshot_answer *answer = &mp_session.header->snapshot_answer;
+    uint64_t give_up = mp_clock_monotonic_ns() + SNAPSHOT_WAIT_NS;
+    for (uint32_t seen; (seen = atomic_load(&answer->answered)) != number;) {
+        uint64_t now = mp_clock_monotonic_ns();
+        if (now >= give_up || !mp_spool_attended(mp_session.header)) return -1;
+        uint64_t rest = give_up - now;
+        mp_futex_wait(&answer->answered, seen, rest < LOOK_AGAIN_NS ? rest : LOOK_AGAIN_NS);
+    }
+    return atomic_load(&answer->written) ? 0 : -1;
+}
+
 static int snapshot(const char *path)
 {
-    (void)path;
-    return -1;
+    char absolute[PATH_MAX];
+    if (path && (!*path || !absolute_path(path, absolute, sizeof absolute))) return -1;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return -1;
+    mp_lock *lock = &mp_session.page->snapshot_lock;
+    mp_lock_take(lock);
+    uint32_t number = atomic_fetch_add(&mp_session.header->snapshot_answer.asked, 1) + 1;
+    mp_record_question(thread, MP_RECORD_SNAPSHOT, MP_TRACK_NONE, number, path ? absolute : NULL);
+    mp_hook_leave(thread);
+    int done = wait_for_snapshot(number);
+    mp_lock_release(lock);
+    return done;
 }
 
 /* A track's number by its name; all tracks for NULL; MP_RECORD_ALL_TRACKS - 1 where there is none of that name. */
@@ -194,7 +237,7 @@ static int ask(struct mp_thread *thread, uint16_t track, struct memprof_stats *s
 {
     struct mp_spool_answer *answer = &mp_session.header->answer;
     uint32_t number = atomic_fetch_add(&answer->asked, 1) + 1;
-    mp_record_question(thread, MP_RECORD_STATS, track, number);
+    mp_record_question(thread, MP_RECORD_STATS, track, number, NULL);
     uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_WAIT_NS;
     for (uint32_t seen; (seen = atomic_load(&answer->answered)) != number;) {
         uint64_t now = mp_clock_monotonic_ns();
@@ -227,7 +270,7 @@ static void reset_peak(const char *track)
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     uint16_t number = track_by_name(track);
-    if (number != NO_SUCH_TRACK) mp_record_question(thread, MP_RECORD_RESET_PEAK, number, 0);
+    if (number != NO_SUCH_TRACK) mp_record_question(thread, MP_RECORD_RESET_PEAK, number, 0, NULL);
     mp_hook_leave(thread);
 }
 

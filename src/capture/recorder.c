@@ -186,12 +186,17 @@ void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const ch
     mp_record_region(thread, type, name ? mp_record_name(name) : 0, 0);
 }
 
-void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number)
+void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
+                        const char *name)
 {
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
     if (!record) return;
-    *record = (struct mp_record){.time_ns = now, .bytes = number, .track = track, .type = (uint8_t)type};
+    *record = (struct mp_record){.time_ns = now,
+                                 .bytes = number,
+                                 .name = name ? mp_table_string(name, strlen(name)) : 0,
+                                 .track = track,
+                                 .type = (uint8_t)type};
     publish(thread);
     settle(thread);
     mp_session_ring_doorbell();

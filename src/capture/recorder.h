@@ -50,11 +50,12 @@ void mp_record_reserved(struct mp_thread *thread, uint16_t track, uint64_t bytes
 
 /* Steps, regions and marks, start and stop: events with a name or none (NULL). */
 void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name);
-/* The same with a name's number in the spool, as mp_record_name() gives it (0: ""). `lane`: 0, or the number of the lane
- * on which a region lies that belongs to no thread. */
+/* The same with a name's number in the spool, as mp_record_name() gives it (0: ""). `lane`: 0, or the number of the
+ * lane on which a region lies that belongs to no thread. */
 uint32_t mp_record_name(const char *text);
 void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane);
 /* A question to the collector, which hears of it at once. The hook's last record: what follows only waits. */
-void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number);
+void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
+                        const char *name);
 
 #endif

@@ -161,7 +161,8 @@ static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t res
                                          .kind = MP_KIND_DEVICE,
                                          .bytes = (uint64_t)bytes,
                                          .total_allocated = allocated,
-                                         .total_reserved = reserved};
+                                         .total_reserved =
+                                             device.type == MP_DEVICE_CPU ? MP_RECORD_TOTAL_UNKNOWN : reserved};
         if (request.track != MP_TRACK_NONE) mp_record_oom(thread, &request);
     }
     mp_hook_leave(thread);

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,6 +143,25 @@ static int read_schedule(const struct mp_invocation *invocation, struct mp_sched
     return MP_EXIT_USAGE;
 }
 
+/* When a snapshot is to be taken of a program that goes on. */
+static int read_snapshots(const struct mp_invocation *invocation, struct mp_collector_options *options)
+{
+    const char *at_oom = invocation->value[MP_OPT_ON_OOM], *name = invocation->value[MP_OPT_AT_SIGNAL];
+    options->snapshot_at_oom = !at_oom || !strcmp(at_oom, "snapshot");
+    if (!options->snapshot_at_oom && strcmp(at_oom, "none")) {
+        mp_message("--on-oom %s: snapshot or none is wanted", at_oom);
+        return MP_EXIT_USAGE;
+    }
+    if (!name) return MP_EXIT_DONE;
+    const char *bare = strncmp(name, "SIG", 3) ? name : name + 3;
+    static const int free_ones[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGURG, SIGIO, SIGPWR};
+    for (size_t i = 0; i < sizeof free_ones / sizeof *free_ones; i++)
+        if (!strcmp(sigabbrev_np(free_ones[i]), bare)) options->snapshot_signal = free_ones[i];
+    if (options->snapshot_signal) return MP_EXIT_DONE;
+    mp_message("--at-signal %s: USR1 or USR2 is wanted, or another signal without a meaning here", name);
+    return MP_EXIT_USAGE;
+}
+
 /* ---- where it goes -------------------------------------------------------------------------------------------- */
 
 /* The name with each % doubled, freed by the caller; NULL. */
@@ -214,11 +234,14 @@ static int check_output(const struct mp_invocation *invocation, const char *patt
 
 static int run(const struct mp_invocation *invocation)
 {
+    bool quiet = mp_given(invocation, MP_OPT_QUIET);
     struct mp_collector_options options = {.command = invocation->operands,
                                            .force = mp_given(invocation, MP_OPT_FORCE),
                                            .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
-                                           .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND)};
+                                           .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND),
+                                           .snapshot_calls = {&quiet, mp_snapshot_say_oom, mp_snapshot_say}};
     int status = read_options(invocation, &options.record);
+    if (!status) status = read_snapshots(invocation, &options);
     if (!status) status = read_schedule(invocation, &options.schedule);
     if (status) return status;
     char *pattern = output_pattern(invocation);
@@ -231,7 +254,7 @@ static int run(const struct mp_invocation *invocation)
             mp_message_error(&error);
             status = result.exit_status ? result.exit_status : MP_EXIT_COULD_NOT;
         } else {
-            bool whole = mp_snapshot_tell(&result, &options.schedule, mp_given(invocation, MP_OPT_QUIET));
+            bool whole = mp_snapshot_tell(&result, &options.schedule, quiet);
             status = result.exit_status;
             if (!status && !whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
         }
@@ -254,8 +277,9 @@ const struct mp_command mp_command_snapshot = {
         "with events gets the name as given, others get their number before the extension.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_CAPTURE,
-                MP_OPT_PAUSED, MP_OPT_SCHEDULE, MP_OPT_DELAY, MP_OPT_DURATION, MP_OPT_ON_FULL, MP_OPT_FOLLOW,
-                MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_STRICT},
+                MP_OPT_PAUSED, MP_OPT_SCHEDULE, MP_OPT_DELAY, MP_OPT_DURATION, MP_OPT_ON_OOM, MP_OPT_AT_SIGNAL,
+                MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,
+                MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,

@@ -37,6 +37,8 @@ enum mp_option {
     MP_OPT_SCHEDULE,
     MP_OPT_DELAY,
     MP_OPT_DURATION,
+    MP_OPT_ON_OOM,
+    MP_OPT_AT_SIGNAL,
     MP_OPT_ON_FULL,
     MP_OPT_FOLLOW,
     MP_OPT_STEP_RANGE,
@@ -69,7 +71,7 @@ struct mp_invocation {
     const char *value[MP_OPTIONS]; /* NULL: not given; switches: "" */
     char **operands;               /* NULL-terminated, in order */
     size_t operand_count;
-    char *settings; /* texts of values that came from a file or the environment */
+    char *settings;                    /* texts of values that came from a file or the environment */
     unsigned setting_line[MP_OPTIONS]; /* of that file; MP_SETTING_VARIABLE: the environment; 0: no setting */
 };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "cli/autopsy.h"
 #include "cli/messages.h"
 
 /* The path as the user would type it: without the current folder in front. */
@@ -82,4 +83,20 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
         tell_nothing(result, schedule);
     }
     return whole;
+}
+
+void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_told *told)
+{
+    (void)quiet;
+    if (told->at_oom) mp_autopsy(told->path, shown_path(told->path), told->oom_ns);
+}
+
+void mp_snapshot_say(void *quiet, const struct mp_snapshot_told *told)
+{
+    char events[MP_UNIT_TEXT], size[MP_UNIT_TEXT];
+    if (told->status)
+        mp_message("no snapshot was taken%s: %s", told->at_oom ? " when memory ran out" : "", told->error.text);
+    else if (!told->at_oom && !*(const bool *)quiet)
+        mp_message("%s  %s events so far, %s", shown_path(told->path), mp_format_count(events, told->events),
+                   mp_format_bytes(size, told->file_bytes));
 }

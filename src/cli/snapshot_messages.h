@@ -8,4 +8,9 @@
  */
 bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_schedule *schedule, bool quiet);
 
+/* The callbacks of struct mp_snapshot_calls: what an out-of-memory was about, said by the process that wrote the file;
+ * and what became of other snapshots. `quiet` points to a bool. */
+void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_told *told);
+void mp_snapshot_say(void *quiet, const struct mp_snapshot_told *told);
+
 #endif

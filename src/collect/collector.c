@@ -43,6 +43,7 @@ struct collector {
     int listener, signals;
     struct mp_doorbell doorbell;
     struct mp_finisher finisher;
+    struct mp_snapshots snapshots;
     sigset_t newly_ignored; /* signals that were not ignored before: the command gets their default back */
     sigset_t mask;          /* of blocked signals before, which the command gets */
     pid_t command;
@@ -215,6 +216,7 @@ static void end_process(struct collector *collector, size_t index, struct mp_exi
     collector->processes.at[index] = collector->processes.at[--collector->processes.count];
     if (process.pidfd >= 0) close(process.pidfd);
     mp_recording_end(process.recording, how, text);
+    mp_snapshots_serve(&collector->snapshots, process.recording);
     if (mp_finisher_add(&collector->finisher, process.recording, &finished)) take_finished(collector, &finished);
 }
 
@@ -249,6 +251,7 @@ static enum mp_status catch_signals(struct collector *collector, struct mp_error
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
         sigaddset(&set, passed_on[i]);
+    if (collector->options->snapshot_signal) sigaddset(&set, collector->options->snapshot_signal);
     sigprocmask(SIG_BLOCK, &set, &collector->mask);
     signal(SIGCHLD, SIG_DFL); /* ignored by our parent, it would leave no exit status to wait for */
     collector->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -266,6 +269,9 @@ static enum mp_status set_up(struct collector *collector, struct mp_error *error
     if (!collector->output_folder) return mp_fail(error, MP_NO_MEMORY, "out of memory");
     *strrchr(collector->output_folder, '/') = '\0';
     mp_finisher_open(&collector->finisher);
+    collector->snapshots = (struct mp_snapshots){.calls = &collector->options->snapshot_calls,
+                                                 .force = collector->options->force,
+                                                 .at_oom = collector->options->snapshot_at_oom};
     enum mp_status status = catch_signals(collector, error);
     if (!status) status = open_socket(collector, error);
     return status ? status : mp_doorbell_open(&collector->doorbell, error);
@@ -279,6 +285,7 @@ static void tear_down(struct collector *collector)
     if (collector->signals >= 0) close(collector->signals);
     mp_doorbell_close(&collector->doorbell);
     mp_finisher_close(&collector->finisher);
+    mp_snapshots_free(&collector->snapshots);
     mp_vec_free(&collector->processes);
     for (size_t i = 0; i < collector->paths.count; i++)
         free(collector->paths.at[i]);
@@ -297,12 +304,36 @@ static void allow_many_files(void)
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
 
+static void snapshot_all(struct collector *collector)
+{
+    for (size_t i = 0; i < collector->processes.count; i++) {
+        struct mp_snapshot_request request = {0};
+        (void)mp_vec_push(&collector->processes.at[i].recording->requests, request);
+    }
+}
+
+/* Answers the programs whose snapshots are written; with `wait` until all are. */
+static void reap_snapshots(struct collector *collector, bool wait)
+{
+    uint64_t spool_id;
+    uint32_t number;
+    bool written;
+    while (mp_snapshots_reap(&collector->snapshots, wait, &spool_id, &number, &written))
+        for (size_t i = 0; i < collector->processes.count; i++)
+            if (collector->processes.at[i].recording->spool.header->spool_id == spool_id)
+                mp_snapshots_answer(collector->processes.at[i].recording, number, written);
+}
+
 static void pass_on_signals(struct collector *collector)
 {
     struct signalfd_siginfo info;
     while (read(collector->signals, &info, sizeof info) == sizeof info) {
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD || collector->command_ended) continue;
+        if (number == collector->options->snapshot_signal) {
+            snapshot_all(collector);
+            continue;
+        }
         kill(collector->command, number);
         if (number == SIGTSTP) raise(SIGSTOP);
     }
@@ -361,6 +392,7 @@ static void end_all(struct collector *collector)
     struct mp_finished finished;
     while (mp_finisher_take(&collector->finisher, true, &finished))
         take_finished(collector, &finished);
+    reap_snapshots(collector, true);
     collector->result->exit_status = how.by_signal ? 128 + (int)how.status : (int)how.status;
 }
 
@@ -386,8 +418,11 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
         allow_many_files();
         while (!collector.command_ended) {
             watch(&collector);
-            for (size_t i = 0; i < collector.processes.count; i++)
+            for (size_t i = 0; i < collector.processes.count; i++) {
                 mp_recording_round(collector.processes.at[i].recording, false);
+                mp_snapshots_serve(&collector.snapshots, collector.processes.at[i].recording);
+            }
+            reap_snapshots(&collector, false);
         }
         end_all(&collector);
     }

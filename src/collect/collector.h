@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "collect/recording.h"
+#include "collect/snapshots.h"
 #include "wire/config.h"
 
 struct mp_collector_options {
@@ -18,13 +19,16 @@ struct mp_collector_options {
     bool keep_command; /* the processes' command lines stand in their files, secrets masked */
     struct mp_record_config record;
     struct mp_schedule schedule;
+    int snapshot_signal;  /* sent to memprof, makes a snapshot of now of each process; 0: none */
+    bool snapshot_at_oom; /* the first time an allocator is out of memory */
+    struct mp_snapshot_calls snapshot_calls;
 };
 
 struct mp_collector_result {
     int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
     MP_VEC(struct mp_recording_summary) recordings;
     uint64_t units_seen; /* the most steps (or regions) that one process began, where a schedule counts them */
-    unsigned refused; /* processes that could not be recorded, and why the first could not */
+    unsigned refused;    /* processes that could not be recorded, and why the first could not */
     struct mp_error refusal;
 };
 

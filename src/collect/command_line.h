@@ -1,4 +1,5 @@
-/* A process's command line as a recording keeps it: without what looks like a secret. Pure but for /proc; any thread. */
+/* A process's command line as a recording keeps it: without what looks like a secret. Pure but for /proc; any thread.
+ */
 #ifndef MP_COLLECT_COMMAND_LINE_H
 #define MP_COLLECT_COMMAND_LINE_H
 

@@ -194,6 +194,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_step_rule_close(&recording->step_rule);
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
+    mp_vec_free(&recording->requests);
     mp_vec_free(&recording->samples);
     mp_vec_free(&recording->notes);
     free(recording->path);

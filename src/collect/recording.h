@@ -21,6 +21,14 @@ struct mp_recording;
 typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
                                          struct mp_error *error);
 
+/* A wish for a file of now (collect/snapshots.h). */
+struct mp_snapshot_request {
+    uint32_t number; /* of the program's question; 0: not asked by it */
+    uint32_t path;   /* string id; 0: beside the recording */
+    bool at_oom;     /* else somebody asked */
+    uint64_t oom_ns; /* when it was that memory ran out */
+};
+
 struct mp_recording {
     struct mp_spool_file spool; /* owned; the header is the process's identity, its texts serve as those of the file */
     struct mp_drain drain;
@@ -38,18 +46,21 @@ struct mp_recording {
 
     MP_VEC(struct mp_event) pending; /* taken, not yet written */
     MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
+    MP_VEC(struct mp_snapshot_request) requests;
+    unsigned ooms_looked_at;
+    uint64_t last_oom_ns; /* of those */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(uint32_t) notes; /* of the file, as string ids */
     uint64_t notes_read;
     uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_step_rule step_rule;
-    bool steps_marked;                     /* the program marks steps itself */
-    bool window_open;                      /* events go to the file; else only what is live is followed */
-    const struct mp_schedule *schedule;    /* not owned; NULL: only the program opens and closes the window */
+    bool steps_marked;                  /* the program marks steps itself */
+    bool window_open;                   /* events go to the file; else only what is live is followed */
+    const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
     struct mp_schedule_position position_before; /* the record that is being taken */
-    struct mp_exit how;                    /* how the process ended, and that in words */
+    struct mp_exit how;                          /* how the process ended, and that in words */
     char how_text[96];
 };
 
@@ -57,7 +68,7 @@ struct mp_recording {
 struct mp_recording_summary {
     char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
     uint64_t events, dropped, file_bytes, duration_ns;
-    bool scheduled; /* only parts were to be kept */
+    bool scheduled;               /* only parts were to be kept */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;

@@ -18,6 +18,8 @@ enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct m
 /* Everything that was taken goes to the file, followed by what is live where `with_base` or where it is time for it;
  * then the rings get their room back. */
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error);
+/* What is live now; tables must have been written. */
+enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error);
 /* Symbols, coverage, the process's end, the index. */
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error);
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool);

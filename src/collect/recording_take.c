@@ -4,6 +4,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
+#define OOMS_LOOKED_AT     3
+#define OOM_APART_NS       (10 * MP_NS_PER_SECOND)
 #define EVENTS_OF_A_RECORD 3 /* at most: a free that was missed, the reserved total, the event itself */
 
 static bool remember_live(struct mp_recording *recording)
@@ -145,6 +149,22 @@ static bool begins_step(struct mp_recording *recording, const struct mp_event *e
     return counts;
 }
 
+static enum mp_status request_snapshot(struct mp_recording *recording, struct mp_snapshot_request request,
+                                       struct mp_error *error)
+{
+    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+/* A program that searches for a batch that fits runs out of memory often: a few times are worth a file. */
+static enum mp_status look_at_oom(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    bool soon = recording->ooms_looked_at && event->time_ns - recording->last_oom_ns < OOM_APART_NS;
+    if (soon || recording->ooms_looked_at == OOMS_LOOKED_AT) return MP_OK;
+    recording->ooms_looked_at++;
+    recording->last_oom_ns = event->time_ns;
+    return request_snapshot(recording, (struct mp_snapshot_request){.at_oom = true, .oom_ns = event->time_ns}, error);
+}
+
 static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
                                  struct mp_event *event, struct mp_error *error)
 {
@@ -155,6 +175,7 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
         return take_block(recording, record, event, error);
     case MP_EVENT_OOM:
         status = take_reserved(recording, event, record->total_reserved, error);
+        if (!status) status = look_at_oom(recording, event, error);
         return status ? status : keep(recording, event, error);
     case MP_EVENT_RESERVED:
         return take_reserved(recording, event, record->bytes, error);
@@ -169,6 +190,9 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
     case MP_RECORD_STATS:
         answer(recording, record);
         return MP_OK;
+    case MP_RECORD_SNAPSHOT:
+        return request_snapshot(
+            recording, (struct mp_snapshot_request){.number = (uint32_t)record->bytes, .path = event->name}, error);
     case MP_RECORD_RESET_PEAK:
         reset_peaks(recording, record->track);
         return MP_OK;

@@ -56,7 +56,7 @@ static enum mp_status open_file(struct mp_recording *recording, struct mp_error 
     return mp_writer_open(fd, &start, &recording->writer, error);
 }
 
-static enum mp_status write_base(struct mp_recording *recording, struct mp_error *error)
+enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_base_block *blocks;
     size_t count;
@@ -99,7 +99,7 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
         if (!status) status = write_samples(recording, error);
         if (!status && recording->pending.count) status = write_pending(recording, error);
         with_base |= recording->events_since_base > BASE_FACTOR * recording->ledger.by_address.count + MP_CHUNK_EVENTS;
-        if (!status && with_base) status = write_base(recording, error);
+        if (!status && with_base) status = mp_recording_write_base(recording, error);
     }
     if (status) return status;
     recording->spool.header->schedule_position = recording->schedule_state.position;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -340,6 +341,25 @@ enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error
     mp_writer_abandon(writer);
     if (close(fd) && errno != EINTR && !status) status = mp_fail_errno(error, "cannot close the recording");
     return status;
+}
+
+enum mp_status mp_writer_redirect(struct mp_writer *writer, int fd, struct mp_error *error)
+{
+    off_t from = 0;
+    while ((uint64_t)from < writer->offset) {
+        size_t left = (size_t)(writer->offset - (uint64_t)from);
+        ssize_t copied = sendfile(fd, writer->fd, &from, left);
+        if (copied < 0 && errno == EINTR) continue;
+        if (copied <= 0) {
+            if (!copied) errno = EIO;
+            enum mp_status status = mp_fail_errno(error, "cannot copy the recording");
+            close(fd);
+            return status;
+        }
+    }
+    close(writer->fd);
+    writer->fd = fd;
+    return MP_OK;
 }
 
 void mp_writer_abandon(struct mp_writer *writer)

@@ -59,11 +59,14 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
 enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const struct mp_base_block *blocks,
                               size_t count, struct mp_error *error);
 
-enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage,
-                                  struct mp_error *error);
+enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage, struct mp_error *error);
 enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *how, struct mp_error *error);
 
 uint64_t mp_writer_bytes(const struct mp_writer *writer); /* written so far */
+
+/* Copies all that was written to `fd`, an empty file (taken over, also on failure), and goes on there. The file before
+ * is closed as it is; where another process writes on in it, that does no harm: offsets are not shared. */
+enum mp_status mp_writer_redirect(struct mp_writer *writer, int fd, struct mp_error *error);
 
 /* Writes the index and the clean-end mark, closes the file and frees the writer, whatever it returns. */
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error);

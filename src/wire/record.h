@@ -11,6 +11,8 @@
 enum mp_record_type {
     MP_RECORD_STATS = 64,      /* answer header.answer for `track`; `bytes` is the question's number */
     MP_RECORD_RESET_PEAK = 65, /* `track` or MP_RECORD_ALL_TRACKS */
+    MP_RECORD_SNAPSHOT = 66,   /* write a file of now to the path `name` (0: choose one) and answer
+                                * header.snapshot_answer; `bytes` is the question's number */
 };
 
 #define MP_RECORD_ALL_TRACKS    UINT16_MAX

@@ -138,6 +138,11 @@ struct mp_schedule_position {
     bool begun, over;
 };
 
+struct mp_spool_snapshot_answer {
+    _Atomic uint32_t asked, answered;
+    _Atomic uint32_t written; /* 1: the file is whole */
+};
+
 struct mp_spool_header {
     uint64_t magic;
     uint32_t version;
@@ -159,6 +164,7 @@ struct mp_spool_header {
     _Atomic uint32_t rings_committed;
     _Atomic uint32_t cannot_grow; /* 1: no more space is to be had now; nobody should wait for it */
     struct mp_spool_answer answer;
+    struct mp_spool_snapshot_answer snapshot_answer;
     char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, as collect/schedule.h writes it; "": none */
     struct mp_schedule_position schedule_position;
 

@@ -1,0 +1,100 @@
+#include "cli/autopsy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/sites.h"
+#include "base/units.h"
+#include "cli/messages.h"
+#include "model/track.h"
+#include "output/sites.h"
+
+#define HOLDERS 3
+
+static uint32_t find_oom(const struct mp_model *model, uint64_t since_ns)
+{
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (model->events.type[event] == MP_EVENT_OOM && model->events.time_ns[event] >= since_ns) return event;
+    }
+    return MP_NONE;
+}
+
+/* What the allocator of the track held from the layer below before an event; MP_BYTES_UNKNOWN. */
+static uint64_t reserved_before(const struct mp_model *model, uint16_t track, uint32_t event)
+{
+    for (size_t i = model->noted.count; i-- > 0;) {
+        uint32_t at = model->noted.at[i];
+        if (at < event && model->events.type[at] == MP_EVENT_RESERVED && model->events.track[at] == track)
+            return model->notes.at[model->events.subject[at]].bytes;
+    }
+    return MP_BYTES_UNKNOWN;
+}
+
+/* The line that a person wants to see of a stack, appended. */
+static void put_place(struct mp_buffer *text, const struct mp_model *model, uint32_t stack)
+{
+    struct mp_stack_lines lines = {0};
+    const struct mp_stack_line *line = mp_stack_resolve(model, stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    if (line)
+        mp_line_text(text, line);
+    else
+        mp_buffer_append_text(text, "(no stack)");
+    mp_stack_lines_free(&lines);
+}
+
+static void say_request(const struct mp_model *model, uint32_t event)
+{
+    char asked[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    const struct mp_model_note *note = &model->notes.at[model->events.subject[event]];
+    struct mp_buffer place = {0};
+    put_place(&place, model, note->stack);
+    mp_message("OUT OF MEMORY on %s: asked for %s at %.*s", mp_track_id(model, model->events.track[event], id),
+               mp_format_bytes(asked, note->bytes), (int)place.size, (const char *)place.data);
+    mp_buffer_free(&place);
+}
+
+static void say_holders(const struct mp_model *model, uint32_t event)
+{
+    uint16_t track = model->events.track[event];
+    struct mp_live live = {0};
+    struct mp_sites sites = {0};
+    struct mp_steps none = {0};
+    struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
+    struct mp_error ignored;
+    if (!mp_live_at(model, track, event, NULL, &live)) return;
+    if (!mp_sites_make(model, &live, &none, &grouping, &sites, &ignored)) {
+        char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], cached[MP_UNIT_TEXT];
+        uint64_t held = reserved_before(model, track, event);
+        if (held == MP_BYTES_UNKNOWN)
+            mp_message("  allocated %s in %zu blocks", mp_format_bytes(allocated, sites.bytes), live.count);
+        else
+            mp_message("  allocated %s in %zu blocks; reserved %s, of which %s cached and free",
+                       mp_format_bytes(allocated, sites.bytes), live.count, mp_format_bytes(reserved, held),
+                       mp_format_bytes(cached, held > sites.bytes ? held - sites.bytes : 0));
+        for (size_t i = 0; i < sites.count && i < HOLDERS; i++) {
+            char bytes[MP_UNIT_TEXT];
+            struct mp_buffer place = {0};
+            put_place(&place, model, sites.at[i].stack);
+            mp_message("  %-10s %s  %.*s", i ? "" : "held by", mp_format_bytes(bytes, sites.at[i].bytes),
+                       (int)place.size, (const char *)place.data);
+            mp_buffer_free(&place);
+        }
+    }
+    mp_sites_free(&sites);
+    mp_live_free(&live);
+}
+
+void mp_autopsy(const char *path, const char *shown, uint64_t oom_ns)
+{
+    struct mp_model *model;
+    struct mp_error ignored;
+    if (mp_model_load(path, &model, &ignored)) return;
+    uint32_t event = find_oom(model, oom_ns);
+    if (event != MP_NONE) {
+        say_request(model, event);
+        say_holders(model, event);
+        mp_message("  snapshot: %s      memprof trace_plot %s -o oom.html", shown, shown);
+    }
+    mp_model_free(model);
+}

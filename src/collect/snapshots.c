@@ -1,0 +1,169 @@
+#include "collect/snapshots.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collect/recording_parts.h"
+
+/* ---- in the child: everything is a copy but the spool, of which nothing is written ------------------------------ */
+
+static enum mp_status write_now(struct mp_recording *recording, int fd, struct mp_error *error)
+{
+    enum mp_status status = mp_writer_redirect(recording->writer, fd, error);
+    if (!status && recording->ledger.paused) status = mp_ledger_resume(&recording->ledger, error);
+    if (!status) status = mp_recording_write_base(recording, error);
+    recording->how = (struct mp_exit){.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns())};
+    snprintf(recording->how_text, sizeof recording->how_text, "still running when the snapshot was taken");
+    return status ? status : mp_recording_write_end(recording, error);
+}
+
+static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_recording *recording,
+                                const struct mp_snapshot_job *job, int fd)
+{
+    struct mp_snapshot_told *told = job->shared;
+    /* What a terminal sends to all must not leave half a file. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    enum mp_status status = write_now(recording, fd, &told->error);
+    struct stat facts;
+    if (!status && !stat(job->path, &facts)) told->file_bytes = (uint64_t)facts.st_size;
+    told->status = status;
+    if (!status && snapshots->calls->written) snapshots->calls->written(snapshots->calls->context, told);
+    _exit(0);
+}
+
+/* ---- in the collector ------------------------------------------------------------------------------------------- */
+
+/* run.mp, "now", 2: run.now.2.mp. Freed by the caller. */
+static char *beside(const char *recording, const char *word, unsigned number)
+{
+    const char *slash = strrchr(recording, '/'), *dot = strrchr(slash, '.');
+    int stem = dot && dot != slash + 1 ? (int)(dot - recording) : (int)strlen(recording);
+    char count[16] = "", *path;
+    if (number > 1) snprintf(count, sizeof count, ".%u", number);
+    return asprintf(&path, "%.*s.%s%s%s", stem, recording, word, count, recording + stem) < 0 ? NULL : path;
+}
+
+/* Makes the file that was asked for, or one beside the recording whose name is free. */
+static enum mp_status make_file(const struct mp_snapshots *snapshots, const struct mp_recording *recording,
+                                const struct mp_snapshot_request *request, char **path, int *fd, struct mp_error *error)
+{
+    const char *given = request->path ? mp_intern_get(&recording->tables.strings, request->path, NULL) : NULL;
+    for (unsigned number = 1;; number++) {
+        *path = given ? strdup(given) : beside(recording->path, request->at_oom ? "oom" : "now", number);
+        if (!*path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
+        *fd = open(*path, O_RDWR | O_CREAT | O_CLOEXEC | (given && snapshots->force ? O_TRUNC : O_EXCL), 0666);
+        if (*fd >= 0) return MP_OK;
+        if (errno != EEXIST || given) break;
+        free(*path);
+    }
+    return mp_fail_errno(error, "cannot create %s", *path);
+}
+
+static void free_job(struct mp_snapshot_job *job)
+{
+    if (job->shared) munmap(job->shared, sizeof *job->shared);
+    free(job->path);
+}
+
+static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                            const struct mp_snapshot_request *request, struct mp_snapshot_job *job, int fd,
+                            struct mp_error *error)
+{
+    void *shared = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    job->shared = shared == MAP_FAILED ? NULL : shared;
+    if (!job->shared || !mp_vec_push(&snapshots->jobs, *job))
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
+    struct mp_snapshot_job *kept = &snapshots->jobs.at[snapshots->jobs.count - 1];
+    *job->shared = (struct mp_snapshot_told){
+        .path = job->path, .at_oom = request->at_oom, .oom_ns = request->oom_ns, .events = recording->events};
+    job->shared->status = mp_fail(&job->shared->error, MP_IO, "the process that wrote %s was killed", job->path);
+    kept->child = fork();
+    if (!kept->child) run_child(snapshots, recording, kept, fd);
+    if (kept->child > 0) return MP_OK;
+    snapshots->jobs.count--;
+    return mp_fail_errno(error, "cannot start a process to write %s", job->path);
+}
+
+static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                            const struct mp_snapshot_request *request, struct mp_error *error)
+{
+    struct mp_snapshot_job job = {
+        .child = -1, .number = request->number, .spool_id = recording->spool.header->spool_id};
+    int fd = -1;
+    if (recording->failed) {
+        *error = recording->failure;
+        return recording->failed;
+    }
+    enum mp_status status = mp_recording_write(recording, false, error);
+    if (!mp_recording_check(recording, status, error)) return status;
+    if (!recording->writer) return mp_fail(error, MP_NOT_FOUND, "nothing was recorded yet");
+    status = make_file(snapshots, recording, request, &job.path, &fd, error);
+    if (!status) {
+        status = start(snapshots, recording, request, &job, fd, error);
+        close(fd);
+        if (status) unlink(job.path);
+    }
+    if (status) free_job(&job);
+    return status;
+}
+
+void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording)
+{
+    for (size_t i = 0; i < recording->requests.count; i++) {
+        const struct mp_snapshot_request *request = &recording->requests.at[i];
+        struct mp_snapshot_told told = {.at_oom = request->at_oom};
+        if (request->at_oom && !snapshots->at_oom) continue;
+        told.status = begin(snapshots, recording, request, &told.error);
+        if (!told.status) continue;
+        mp_snapshots_answer(recording, request->number, false);
+        if (snapshots->calls->told) snapshots->calls->told(snapshots->calls->context, &told);
+    }
+    recording->requests.count = 0;
+}
+
+bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *spool_id, uint32_t *number, bool *written)
+{
+    for (size_t i = 0; i < snapshots->jobs.count; i++) {
+        struct mp_snapshot_job job = snapshots->jobs.at[i];
+        pid_t ended;
+        while ((ended = waitpid(job.child, NULL, wait ? 0 : WNOHANG)) < 0 && errno == EINTR) {
+        }
+        if (!ended) continue;
+        snapshots->jobs.at[i] = snapshots->jobs.at[--snapshots->jobs.count];
+        *spool_id = job.spool_id;
+        *number = job.number;
+        *written = !job.shared->status;
+        if (snapshots->calls->told) snapshots->calls->told(snapshots->calls->context, job.shared);
+        free_job(&job);
+        return true;
+    }
+    return false;
+}
+
+void mp_snapshots_answer(struct mp_recording *recording, uint32_t number, bool written)
+{
+    struct mp_spool_snapshot_answer *answer = &recording->spool.header->snapshot_answer;
+    if (!number) return;
+    atomic_store(&answer->written, written);
+    atomic_store(&answer->answered, number);
+    syscall(SYS_futex, &answer->answered, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void mp_snapshots_free(struct mp_snapshots *snapshots)
+{
+    for (size_t i = 0; i < snapshots->jobs.count; i++)
+        free_job(&snapshots->jobs.at[i]);
+    mp_vec_free(&snapshots->jobs);
+}

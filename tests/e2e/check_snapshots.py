@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Snapshots of programs that run on: asked for by the program, by a signal, or taken when memory runs out. Each is a
+whole file of its moment, and the recording itself is as if none had been taken."""
+
+import os
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+import harness
+
+PYTHON = harness.python_with_torch()
+THREADS = 3
+TRACK = "cpu/app/churn"
+
+
+class OfARunningProgram(harness.TestCase):
+    def start(self, *options, events=-1, pause_us=20):
+        self.file, self.counters = self.folder / "run.mp", self.folder / "counters"
+        self.collector = subprocess.Popen(
+            [harness.MEMPROF, "snapshot", "-o", str(self.file), *options, "--", harness.program("churn"),
+             str(self.counters), str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.collector.kill)
+        self.wait_for(lambda: sum(self.handed_over()) > 100)
+        self.program = harness.first_child(self.collector.pid)
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.005)
+
+    def handed_over(self):
+        try:
+            data = self.counters.read_bytes()
+        except FileNotFoundError:
+            return 0, 0
+        rows = [struct.unpack_from("<QQ", data, 64 * i) for i in range(len(data) // 64)]
+        return sum(row[0] for row in rows), sum(row[1] for row in rows)
+
+    def is_whole(self, path):
+        return path.exists() and harness.memprof("info", path).returncode == 0
+
+    def end(self):
+        os.kill(self.program, signal.SIGTERM)
+        said = self.collector.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(self.collector.returncode, 128 + signal.SIGTERM, said)
+        return said
+
+    def test_each_signal_gives_a_whole_file_of_its_moment(self):
+        self.start("--at-signal", "USR1")
+        seen = 0
+        for name in ("run.now.mp", "run.now.2.mp", "run.now.3.mp"):
+            before = sum(self.handed_over())
+            self.collector.send_signal(signal.SIGUSR1)
+            path = self.folder / name
+            self.wait_for(lambda: self.is_whole(path))
+            after = sum(self.handed_over())
+            track = self.track(path, TRACK)
+            count = track["allocs"] + track["frees"]
+            # The collector may not have read yet what was handed over in its last round.
+            self.assertGreater(count, seen)
+            self.assertLessEqual(count, after + THREADS)
+            self.assertGreaterEqual(count, min(before, seen))
+            self.assertEqual(track["end_bytes"], 64 * (track["allocs"] - track["frees"]))
+            exit_text = harness.answer("info", path)["process"]["exit"]
+            self.assertEqual(exit_text, "still running when the snapshot was taken")
+            seen = count
+        said = self.end()
+        self.assertIn("run.now.3.mp", said)
+        allocs, frees = self.handed_over()
+        track = self.track(self.file, TRACK)
+        self.assertGreaterEqual(track["allocs"] + track["frees"], allocs + frees)
+        self.assertLessEqual(track["allocs"] + track["frees"], allocs + frees + THREADS)
+
+    def test_the_writer_of_a_snapshot_is_killed(self):
+        self.start("--at-signal", "SIGUSR2", pause_us=0)
+        time.sleep(0.5)
+        self.collector.send_signal(signal.SIGUSR2)
+        children = lambda: open(f"/proc/{self.collector.pid}/task/{self.collector.pid}/children").read().split()
+        self.wait_for(lambda: len(children()) > 1 or self.is_whole(self.folder / "run.now.mp"))
+        killed = [pid for pid in map(int, children()) if pid != self.program]
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        said = self.end()
+        if killed and not self.is_whole(self.folder / "run.now.mp"):
+            self.assertIn("was killed", said)
+        allocs, frees = self.handed_over()
+        info = harness.answer("info", self.file, status=(0, 4))
+        track = next(track for track in info["tracks"] if track["id"] == TRACK)
+        self.assertGreaterEqual(track["allocs"] + track["frees"] + info["coverage"]["dropped"], allocs + frees)
+
+    def test_signals_that_mean_something_else_are_refused(self):
+        for name in ("TERM", "KILL", "CHLD", "INT", "nonsense", ""):
+            result = harness.memprof("snapshot", "--at-signal", name, "-o", self.folder / "x.mp", "--", "true")
+            self.assertEqual(result.returncode, 2, name)
+        self.assertEqual(harness.memprof("snapshot", "--on-oom", "x", "--", "true").returncode, 2)
+
+
+ASKS = """
+import os, sys
+import torch
+import libmemprof as mp
+
+kept = [torch.zeros(1000 * (i + 1)) for i in range(50)]
+os.chdir(sys.argv[1])
+assert mp.snapshot()
+assert mp.snapshot("given.mp")
+assert not mp.snapshot("given.mp")      # is there already
+assert not mp.snapshot("nosuch/x.mp")
+assert not mp.snapshot("")
+kept.append(torch.zeros(77))
+del kept[0]
+assert mp.snapshot(b"given.2.mp".decode())
+"""
+
+OUT_OF_MEMORY = """
+import os
+import torch
+
+kept = [torch.zeros(1000) for i in range(50)]
+for size in (1 << 46, 1 << 47):
+    try:
+        torch.zeros(size)
+    except RuntimeError:
+        pass
+{}
+"""
+
+OUTSIDE = """
+import torch
+import libmemprof as mp
+
+kept = [torch.zeros(1000)]
+mp.step()
+kept.append(torch.zeros(2000))
+mp.step()
+kept.append(torch.zeros(3000))
+del kept[0]
+assert mp.snapshot()
+"""
+
+
+@unittest.skipUnless(PYTHON, "no Python with PyTorch")
+class OfPyTorch(harness.TestCase):
+    def record(self, script, *arguments, options=(), status=0):
+        path = self.folder / "script.py"
+        path.write_text(script)
+        result = harness.memprof("snapshot", "--force" if "--force" in options else "--quiet", "-o",
+                                 self.folder / "run.mp", *options, "--", PYTHON, path, *arguments)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result.stderr
+
+    def live(self, name):
+        track = self.track(self.folder / name, "cpu/torch")
+        return track["end_bytes"], track["allocs"] - track["frees"]
+
+    def test_the_program_asks(self):
+        other = self.folder / "elsewhere"
+        other.mkdir()
+        said = self.record(ASKS, other)
+        whole = sum(4000 * (i + 1) for i in range(50))
+        self.assertEqual(self.live("run.now.mp"), (whole, 50))
+        self.assertEqual(self.live("elsewhere/given.mp"), (whole, 50))
+        self.assertEqual(self.live("elsewhere/given.2.mp"), (whole + 77 * 4 - 4000, 50))
+        self.assertEqual(self.live("run.mp")[0], 0)
+        self.assertIn("given.mp: File exists", said)
+        self.assertIn("nosuch/x.mp", said)
+        peak = harness.answer("peak", other / "given.mp")
+        self.assertIn("script.py", str(peak["sites"][0]["stack"]))  # symbols and stacks are whole
+
+    def test_memory_runs_out(self):
+        for end in ("", "os._exit(0)"):  # also where nothing comes after it
+            for path in self.folder.glob("*.mp"):
+                path.unlink()
+            said = self.record(OUT_OF_MEMORY.format(end))
+            self.assertIn("OUT OF MEMORY on cpu/torch: asked for 256 TiB at script.py:8", said)
+            self.assertIn("allocated 195 KiB in 50 blocks", said)
+            self.assertIn("run.oom.mp", said)
+            self.assertFalse((self.folder / "run.oom.2.mp").exists())  # once is enough
+            self.assertEqual(self.live("run.oom.mp"), (50 * 4000, 50))
+        (self.folder / "run.oom.mp").unlink()
+        said = self.record(OUT_OF_MEMORY.format(""), options=("--on-oom", "none", "--force"))
+        self.assertNotIn("OUT OF MEMORY", said)
+        self.assertFalse((self.folder / "run.oom.mp").exists())
+
+    def test_outside_of_a_schedule_what_is_live_is_there(self):
+        self.record(OUTSIDE, options=("--schedule", "active=1,repeat=1"))
+        self.assertEqual(self.live("run.now.mp")[0], 5000 * 4)
+        self.assertEqual(len(harness.answer("steps", self.folder / "run.now.mp")["steps"]), 1)
+
+
+if __name__ == "__main__":
+    harness.main()
