@@ -4,17 +4,15 @@
 
 extern const struct mp_command mp_command_snapshot, mp_command_report, mp_command_peak, mp_command_leaks,
     mp_command_steps, mp_command_info, mp_command_trace_plot, mp_command_segment_plot, mp_command_chrome_trace,
-    mp_command_export, mp_command_import, mp_command_recover, mp_command_help;
+    mp_command_flamegraph, mp_command_export, mp_command_import, mp_command_recover, mp_command_help;
 
 /* In the order in which a user meets them: record, read, write other forms. */
 const struct mp_command *const mp_commands[] = {
-    &mp_command_snapshot,     &mp_command_report,
-    &mp_command_peak,         &mp_command_leaks,
-    &mp_command_steps,        &mp_command_info,
-    &mp_command_trace_plot,   &mp_command_segment_plot,
-    &mp_command_chrome_trace, &mp_command_export,
-    &mp_command_import,       &mp_command_recover,
-    &mp_command_help,         NULL,
+    &mp_command_snapshot,   &mp_command_report,       &mp_command_peak,
+    &mp_command_leaks,      &mp_command_steps,        &mp_command_info,
+    &mp_command_trace_plot, &mp_command_segment_plot, &mp_command_chrome_trace,
+    &mp_command_flamegraph, &mp_command_export,       &mp_command_import,
+    &mp_command_recover,    &mp_command_help,         NULL,
 };
 
 const struct mp_command *mp_command_find(const char *name)

@@ -52,6 +52,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_STRICT] = {"strict", '\0', NULL,
                        "exit with 4 where the command exits with 0 but the recording is not whole"},
     [MP_OPT_FORMAT] = {"format", '\0', "FORMAT", "the format to write"},
+    [MP_OPT_OF] = {"of", '\0', "WHAT", "peak, outstanding, allocated or at:TIME (peak)"},
     [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
     [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
 };

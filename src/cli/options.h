@@ -47,6 +47,7 @@ enum mp_option {
     MP_OPT_QUIET,
     MP_OPT_STRICT,
     MP_OPT_FORMAT,
+    MP_OPT_OF,
     MP_OPT_MAN,
     MP_OPT_COMPLETION,
     MP_OPTIONS

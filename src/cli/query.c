@@ -45,7 +45,7 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
     struct mp_error error;
     if (!mp_progress_valid(invocation)) return MP_EXIT_USAGE;
     query->as_json = mp_given(invocation, MP_OPT_JSON);
-    query->view.path = invocation->operands[0];
+    query->view.path = invocation->operands[invocation->operand_count - 1];
     query->view.full_stacks = mp_given(invocation, MP_OPT_FULL_STACKS);
     query->view.filter = invocation->value[MP_OPT_FILTER];
     query->view.limit = query->as_json ? 0 : ROWS_OF_TEXT;

@@ -25,7 +25,7 @@ struct mp_query {
 #define MP_SITE_OPTIONS   MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_FULL_STACKS
 #define MP_WINDOW_OPTIONS MP_OPT_TRACK, MP_OPT_FROM, MP_OPT_TO
 
-/* Checks the options, loads the recording that the first operand names. Returns an exit status; a message was written
+/* Checks the options, loads the recording that the last operand names. Returns an exit status; a message was written
  * and nothing is held where it is not 0. `default_sort` where --sort is not given. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
 /* Where no track was asked for: the default one. False, with query->track MP_TRACK_NONE, where there is none. */

@@ -9,7 +9,7 @@
 #include "analysis/level.h"
 #include "analysis/peak.h"
 #include "base/map.h"
-#include "exchange/frame_text.h"
+#include "model/frame_text.h"
 #include "model/track.h"
 
 enum table {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "exchange/frame_text.h"
+#include "model/frame_text.h"
 #include "exchange/sink.h"
 #include "model/track.h"
 

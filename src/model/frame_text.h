@@ -1,6 +1,6 @@
-/* Frames as other programs' files name them. Texts are as the recording has them, bytes of any kind. Pure. */
-#ifndef MP_EXCHANGE_FRAME_TEXT_H
-#define MP_EXCHANGE_FRAME_TEXT_H
+/* Frames as one text each, as other programs' files want them. Texts are as the recording has them, bytes of any kind. Pure. */
+#ifndef MP_MODEL_FRAME_TEXT_H
+#define MP_MODEL_FRAME_TEXT_H
 
 #include "base/buffer.h"
 #include "model/stack.h"

@@ -1,4 +1,4 @@
-#include "exchange/frame_text.h"
+#include "model/frame_text.h"
 
 void mp_frame_function(struct mp_buffer *out, const struct mp_stack_line *line)
 {
