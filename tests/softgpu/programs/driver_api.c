@@ -74,6 +74,7 @@ void driver_open(const char *way)
 #    define LINKED(name, version, mode, symbol, cbid, signature) driver.symbol = symbol;
         DRIVER_CALLS(LINKED)
         driver.live = softgpu_live;
+        driver.flush = softgpu_flush;
         return;
     }
 #endif
@@ -92,8 +93,8 @@ void driver_open(const char *way)
         by_lookup_v1(library);
     else
         exit(2);
-    void *live = dlsym(library, "softgpu_live");
-    memcpy(&driver.live, &live, sizeof live);
+    *(void **)&driver.live = needed(dlsym(library, "softgpu_live"), "softgpu_live");
+    *(void **)&driver.flush = needed(dlsym(library, "softgpu_flush"), "softgpu_flush");
 }
 
 void driver_check(CUresult result, CUresult right, const char *file, int line)

@@ -18,7 +18,8 @@ struct driver_api {
 #define MEMBER(name, version, mode, symbol, cbid, signature) CUresult(*symbol) signature;
     DRIVER_CALLS(MEMBER)
 #undef MEMBER
-    void (*live)(struct softgpu_digest *of);
+    void (*live)(struct softgpu_digest *of); /* softgpu.h */
+    void (*flush)(void);
 };
 
 extern struct driver_api driver;
