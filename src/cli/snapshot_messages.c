@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "analysis/device_use.h"
 #include "base/units.h"
 #include "cli/autopsy.h"
 #include "cli/messages.h"
@@ -17,10 +18,29 @@ static const char *shown_path(const char *path)
     return length > 1 && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
 }
 
+#define READ_AGAIN_MAX (UINT64_C(64) << 20) /* bytes of a file that is soon read */
+
+/* "; unattributed 0.6 GiB" where the device's total is known: the same number that every report gives. */
+static void put_unattributed(const struct mp_recording_summary *summary, char *text, size_t room)
+{
+    struct mp_model *model;
+    struct mp_error ignored;
+    struct mp_device_uses uses = {0};
+    char number[MP_UNIT_TEXT];
+    *text = '\0';
+    if (!summary->has_totals || summary->file_bytes > READ_AGAIN_MAX || mp_model_load(summary->path, &model, &ignored))
+        return;
+    if (mp_device_uses_find(model, &uses) && mp_device_unattributed(&uses) != MP_BYTES_UNKNOWN)
+        snprintf(text, room, "; unattributed %s", mp_format_bytes(number, mp_device_unattributed(&uses)));
+    mp_device_uses_free(&uses);
+    mp_model_free(model);
+}
+
 static void tell(const struct mp_recording_summary *summary)
 {
     char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
-        outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT];
+        outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT], rest[64];
+    put_unattributed(summary, rest, sizeof rest);
     const struct mp_ledger_track *track = &summary->track;
     const char *path = shown_path(summary->path);
     mp_message("%s  %s events in %s, %s", path, mp_format_count(events, summary->events),
@@ -33,8 +53,8 @@ static void tell(const struct mp_recording_summary *summary)
         mp_message("%s events were dropped: the program was faster than the collector.   Next: memprof report %s",
                    mp_format_count(events, summary->dropped), path);
     else
-        mp_message("%s; 0 dropped.   Next: memprof report %s",
-                   summary->scheduled ? "whole, of what was scheduled" : "complete", path);
+        mp_message("%s; 0 dropped%s.   Next: memprof report %s",
+                   summary->scheduled ? "whole, of what was scheduled" : "complete", rest, path);
 }
 
 #define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */

@@ -44,6 +44,7 @@ struct collector {
     struct mp_doorbell doorbell;
     struct mp_finisher finisher;
     struct mp_snapshots snapshots;
+    struct mp_device_watch *devices;
     sigset_t newly_ignored; /* signals that were not ignored before: the command gets their default back */
     sigset_t mask;          /* of blocked signals before, which the command gets */
     pid_t command;
@@ -118,6 +119,7 @@ static enum mp_status new_process(struct collector *collector, uint32_t pid, str
     process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused,
                                          create_snapshot_file, collector, error);
     if (!process.recording) return error->status;
+    process.recording->devices.watch = collector->devices;
     if (getenv(MP_NVTX_VARIABLE))
         mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
     if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);
@@ -286,6 +288,7 @@ static void tear_down(struct collector *collector)
     mp_doorbell_close(&collector->doorbell);
     mp_finisher_close(&collector->finisher);
     mp_snapshots_free(&collector->snapshots);
+    mp_device_watch_close(collector->devices);
     mp_vec_free(&collector->processes);
     for (size_t i = 0; i < collector->paths.count; i++)
         free(collector->paths.at[i]);
@@ -406,6 +409,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
     if (!status) status = set_up(&collector, error);
     if (!status) {
         int exec_errno;
+        collector.devices = mp_device_watch_open();
         launch.library = library;
         launch.python_folder = python_folder;
         launch.socket_path = collector.socket_path;

@@ -117,6 +117,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
         if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
         if (recording->writer) sample_memory(recording); /* samples without a file would only pile up */
     }
+    mp_device_samples_round(recording);
     bool pressing = mp_drain_is_pressing(spool);
     mp_drain_take(&recording->drain, spool, process_ended, mp_recording_take, recording);
     if (recording->failed) return false;
@@ -173,6 +174,8 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
     struct stat facts;
     if (recording->path && stat(recording->path, &facts) == 0) summary->file_bytes = (uint64_t)facts.st_size;
     summarise(recording, summary);
+    for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
+        summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
     summary->path = recording->path;
     recording->path = NULL;
     summary->failed = recording->failed;
@@ -192,6 +195,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_tables_free(&recording->tables);
     mp_ledger_free_all(&recording->ledger);
     mp_step_rule_close(&recording->step_rule);
+    mp_device_samples_free(&recording->devices);
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
     mp_vec_free(&recording->requests);

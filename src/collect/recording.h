@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/step_rule.h"
+#include "collect/device_samples.h"
 #include "collect/drain.h"
 #include "collect/ledger.h"
 #include "collect/schedule.h"
@@ -54,6 +55,7 @@ struct mp_recording {
     uint64_t notes_read;
     uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
+    struct mp_device_samples devices;
     struct mp_step_rule step_rule;
     bool steps_marked;                  /* the program marks steps itself */
     bool window_open;                   /* events go to the file; else only what is live is followed */
@@ -69,6 +71,7 @@ struct mp_recording_summary {
     char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
     uint64_t events, dropped, file_bytes, duration_ns;
     bool scheduled;               /* only parts were to be kept */
+    bool has_totals;              /* of devices: the file says what is not attributed */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;

@@ -194,6 +194,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         if (atomic_load(&spool->rings_used) == MP_SPOOL_RINGS_MAX) mp_recording_note(recording, text);
     }
     note_cupti(recording);
+    mp_device_samples_notes(recording);
     if (!*recording->spool.path)
         mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
     uint32_t limit = 0;

@@ -103,6 +103,22 @@ static enum mp_status device_of(struct mp_tables *tables, const struct mp_spool_
     return mp_vec_push(&tables->devices, entry) && mp_vec_push(&tables->device_keys, key) ? MP_OK : no_memory(error);
 }
 
+/* A second entry of the same name: the first may be in the file already. Its key is nobody's. */
+enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
+                                      const char *model, uint64_t total_bytes, struct mp_error *error)
+{
+    char id[MP_ID_TEXT];
+    mp_format_device_id(id, sizeof id, type, index);
+    struct mp_device entry = {.total_bytes = total_bytes};
+    enum mp_status status = mp_tables_text(tables, id, &entry.name, error);
+    if (!status && *uuid) status = mp_tables_text(tables, uuid, &entry.uuid, error);
+    if (!status && *model) status = mp_tables_text(tables, model, &entry.model, error);
+    if (status) return status;
+    return mp_vec_push(&tables->devices, entry) && mp_vec_push(&tables->device_keys, MP_DEVICE_KEY_NOBODY)
+               ? MP_OK
+               : no_memory(error);
+}
+
 enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
                                 uint32_t *thread, struct mp_error *error)
 {

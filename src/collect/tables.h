@@ -29,7 +29,8 @@ struct mp_tables {
     MP_VEC(uint32_t) lane_thread;             /* the thread number + 1 of each lane */
 };
 
-/* What tells a track's device from others: its type and index. */
+/* What tells a track's device from others: its type and index. MP_DEVICE_KEY_NOBODY is no device's. */
+#define MP_DEVICE_KEY_NOBODY UINT16_MAX
 uint16_t mp_tables_device_key(const struct mp_wire_track *track);
 
 /* The number of the thread that now owns the ring. */
@@ -37,6 +38,10 @@ enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_
                                 uint32_t *thread, struct mp_error *error);
 /* The number of the thread that stands for a lane of regions (from 1). */
 enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error);
+/* What is known of a device; the file gets it beside what it has of the same device. "" and MP_BYTES_UNKNOWN: not known.
+ */
+enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
+                                      const char *model, uint64_t total_bytes, struct mp_error *error);
 /* A thread of the file is a lane: its name says which. */
 void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread);
 /* The file's number of a string of the spool (0 where it is not known), of a text. */

@@ -67,14 +67,27 @@ static bool add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
     return true;
 }
 
+static void add_facts(struct mp_device *known, const struct mp_device *more)
+{
+    if (more->uuid) known->uuid = more->uuid;
+    if (more->model) known->model = more->model;
+    if (more->total_bytes != MP_BYTES_UNKNOWN) known->total_bytes = more->total_bytes;
+}
+
 static bool add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
 {
+    struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_device device = chunk->devices[i];
         device.name = mp_builder_string(b, device.name);
         device.uuid = mp_builder_string(b, device.uuid);
         device.model = mp_builder_string(b, device.model);
-        if (!mp_vec_push(&b->model->devices, device)) return false;
+        uint32_t at = device.name ? 0 : (uint32_t)model->devices.count; /* a lost one is nobody's */
+        while (at < model->devices.count && model->devices.at[at].name != device.name)
+            at++;
+        if (at == model->devices.count && !mp_vec_push(&model->devices, device)) return false;
+        add_facts(&model->devices.at[at], &device);
+        if (!mp_vec_push(&b->device_ids, at)) return false;
     }
     return true;
 }
@@ -84,6 +97,7 @@ static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_track track = chunk->tracks[i];
         track.name = mp_builder_string(b, track.name);
+        track.device = b->device_ids.at[track.device];
         struct mp_model_track_sum sum = {.peak_event = MP_NONE, .reserved_peak_bytes = MP_BYTES_UNKNOWN};
         struct mp_builder_level level = {0};
         if (!mp_vec_push(&b->model->tracks, track) || !mp_vec_push(&b->model->sums, sum) ||
@@ -210,7 +224,7 @@ static enum mp_status check_table(const struct mp_builder *b, const struct mp_ch
     const struct mp_model *model = b->model;
     if (chunk->lost) return MP_OK;
     for (size_t i = 0; i < chunk->count; i++) {
-        if (chunk->kind == MP_CHUNK_TRACKS && chunk->tracks[i].device >= model->devices.count)
+        if (chunk->kind == MP_CHUNK_TRACKS && chunk->tracks[i].device >= b->device_ids.count)
             return bad_entry(chunk, "a track", error);
         if (chunk->kind == MP_CHUNK_FRAMES && chunk->frames[i].module &&
             chunk->frames[i].module >= model->modules.count)
@@ -288,6 +302,7 @@ void mp_builder_free(struct mp_builder *b)
     if (!b) return;
     mp_model_free(b->model);
     mp_vec_free(&b->string_ids);
+    mp_vec_free(&b->device_ids);
     mp_vec_free(&b->by_number);
     mp_vec_free(&b->levels);
     mp_vec_free(&b->base_parts);

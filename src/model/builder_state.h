@@ -13,6 +13,7 @@ struct mp_builder {
     struct mp_model *model;
     size_t event_room, block_room;
     MP_VEC(uint32_t) string_ids; /* the file's id to the model's: they differ only where a file repeats a string */
+    MP_VEC(uint32_t) device_ids; /* likewise: a device that is named again is the same, with more facts */
     MP_VEC(uint32_t) by_number;  /* block number to index in blocks + 1; 0: not seen */
     struct mp_map
         far_numbers;     /* the same for numbers that leave larger holes than lost chunks explain, by number + 1 */

@@ -95,7 +95,10 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
     mp_json_number(json, "totals_wrong", coverage->totals_wrong);
     mp_json_number(json, "unknown_frees", coverage->unknown_frees);
     mp_json_number(json, "missed_frees", coverage->missed_frees);
-    mp_json_null(json, "unattributed_bytes");
+    struct mp_device_uses uses = {0};
+    if (!mp_device_uses_find(model, &uses)) json->out->failed = true;
+    mp_json_known(json, "unattributed_bytes", mp_device_unattributed(&uses));
+    mp_device_uses_free(&uses);
     mp_json_array(json, "sources");
     for (uint32_t i = 0; i < coverage->source_count; i++)
         mp_json_text(json, NULL, mp_model_text(model, coverage->sources[i]));

@@ -133,6 +133,7 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_end_array(json);
     tracks_json(json, model);
     samples_json(json, model);
+    mp_device_uses_json(json, model);
     struct mp_steps steps = {0};
     if (!mp_steps_find(model, &steps)) json->out->failed = true;
     mp_json_number(json, "stacks", count_stacks(model));
@@ -292,6 +293,7 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
         mp_text_put(text, MP_PLAIN, "\n");
         tables[i](text, model);
     }
+    mp_device_uses_text(text, model);
     mp_text_put(text, MP_PLAIN, "\n");
     mp_coverage_text(text, model);
 }

@@ -266,6 +266,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
         put_peak(text, model, story->peak, view);
     else
         mp_text_put(text, MP_PLAIN, "\nNo allocation was recorded.\n");
+    mp_device_uses_text(text, model);
     put_others(text, model, story->peak);
     if (story->peak) put_leaks(text, model, story->leaks, view);
     if (story->steps) put_steps(text, model, story->steps);

@@ -6,6 +6,7 @@
 #ifndef MP_OUTPUT_REPORTS_H
 #define MP_OUTPUT_REPORTS_H
 
+#include "analysis/device_use.h"
 #include "analysis/leaks.h"
 #include "analysis/peak.h"
 #include "analysis/steps.h"
@@ -30,6 +31,10 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
 void mp_coverage_text(struct mp_text *text, const struct mp_model *model);
 /* What is missing, as a sentence for a message ("the file is cut ..."); empty where the recording is complete. */
 void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
+
+/* What each CUDA device was used for ("device_use"); text: a part that begins with an empty line, or nothing. */
+void mp_device_uses_json(struct mp_json *json, const struct mp_model *model);
+void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);
 
 void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view);
 void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view);

@@ -209,15 +209,18 @@ END_TEST
 START_TEST(repeated_strings_keep_their_ids)
 {
     static const struct mp_string_entry more[] = {{"gpu", 3}, {"new", 3}};
-    static const struct mp_device devices[] = {{2, 0, 0, 0}, {3, 0, 0, 0}};
+    static const struct mp_device devices[] = {{2, 0, 0, MP_BYTES_UNKNOWN}, {3, 0, 0, 0}, {3, 2, 3, 80}};
     struct mp_builder *builder = new_builder();
     ck_assert(!mp_builder_add(
         builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .sequence = 4, .count = 2, .strings = more}, NULL));
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 5, .count = 2, .devices = devices}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 5, .count = 3, .devices = devices}, NULL));
     struct mp_model *model = finish(builder);
-    ck_assert_str_eq(mp_model_text(model, model->devices.at[1].name), "gpu");
-    ck_assert_str_eq(mp_model_text(model, model->devices.at[2].name), "new");
+    ck_assert_uint_eq(model->devices.count, 2); /* one that is named again is the same, with what is new */
+    ck_assert_str_eq(mp_model_text(model, model->devices.at[0].name), "gpu");
+    ck_assert_str_eq(mp_model_text(model, model->devices.at[1].name), "new");
+    ck_assert_str_eq(mp_model_text(model, model->devices.at[1].uuid), "gpu");
+    ck_assert_uint_eq(model->devices.at[1].total_bytes, 80);
     mp_model_free(model);
 }
 END_TEST

@@ -1,0 +1,355 @@
+#include "analysis/device_use.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/device_parts.h"
+#include "base/clock.h"
+#include "model/track.h"
+
+#define QUIET_NS (2 * MP_NS_PER_MS)
+
+unsigned char *mp_device_roles(const struct mp_model *model, uint32_t device)
+{
+    static const struct {
+        const char *name;
+        enum mp_device_role role;
+    } named[] = {{"", MP_ROLE_BLOCKS},           {"pool", MP_ROLE_POOL},       {"graph", MP_ROLE_POOL},
+                 {"contexts", MP_ROLE_CONTEXTS}, {"modules", MP_ROLE_MODULES}, {"libraries", MP_ROLE_MODULES},
+                 {"streams", MP_ROLE_HANDLES},   {"events", MP_ROLE_HANDLES},  {"graphs", MP_ROLE_HANDLES}};
+    unsigned char *roles = calloc(model->tracks.count + 1, 1);
+    for (size_t i = 0; roles && i < model->tracks.count; i++) {
+        const struct mp_track *track = &model->tracks.at[i];
+        if (track->device != device) continue;
+        if (track->layer == MP_LAYER_TORCH) roles[i] = MP_ROLE_TORCH;
+        for (size_t j = 0; track->layer == MP_LAYER_DRIVER && j < sizeof named / sizeof *named; j++)
+            if (!strcmp(mp_model_text(model, track->name), named[j].name)) roles[i] = (unsigned char)named[j].role;
+    }
+    return roles;
+}
+
+/* A reading of the device's total, and what the recording knows of that moment. */
+struct reading {
+    uint64_t at_ns, in_use, process, others;
+    uint32_t moment;
+    struct mp_device_level level;
+    bool made[MP_ROLE_HANDLES + 1]; /* since the reading before, by role */
+    bool quiet;
+};
+
+struct readings {
+    struct reading *at;
+    size_t count, room;
+    uint64_t before, system; /* in use before the command, by anybody and by no process */
+};
+
+static uint32_t string_of(const struct mp_model *model, const char *device, const char *what)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s/%s", device, what);
+    for (uint32_t id = 1; id < model->strings.count; id++)
+        if (!strcmp(mp_model_text(model, id), name)) return id;
+    return MP_NONE;
+}
+
+/* Values that were read together have one time; the device's comes first (collect/device_samples.c). */
+static bool gather(const struct mp_model *model, uint32_t device, struct readings *readings)
+{
+    const char *name = mp_model_text(model, model->devices.at[device].name);
+    uint32_t in_use = string_of(model, name, "device"), process = string_of(model, name, "process"),
+             others = string_of(model, name, "others"), before = string_of(model, name, "before"),
+             system = string_of(model, name, "system");
+    readings->before = readings->system = MP_BYTES_UNKNOWN;
+    for (size_t i = 0; i < model->samples.count; i++) {
+        const struct mp_sample *sample = &model->samples.at[i];
+        struct reading *last = readings->count ? &readings->at[readings->count - 1] : NULL;
+        if (sample->counter == before) readings->before = sample->value;
+        if (sample->counter == system) readings->system = sample->value;
+        if (sample->counter == process && last && last->at_ns == sample->time_ns) last->process = sample->value;
+        if (sample->counter == others && last && last->at_ns == sample->time_ns) last->others = sample->value;
+        if (sample->counter != in_use) continue;
+        struct reading fresh = {
+            .at_ns = sample->time_ns, .in_use = sample->value, .process = MP_BYTES_UNKNOWN, .others = MP_BYTES_UNKNOWN};
+        if (!mp_vec_push(readings, fresh)) return false;
+    }
+    return true;
+}
+
+/* ---- the recording beside the readings ---- */
+
+struct sweep {
+    const struct mp_model *model;
+    const unsigned char *roles;
+    struct mp_device_level level, highest;
+    uint32_t highest_moment;
+    uint64_t *reserved; /* by track */
+    struct readings *readings;
+    size_t next;          /* the reading that comes */
+    size_t unsettled;     /* readings from here on may prove not to be quiet */
+    uint64_t last_change; /* 0: none */
+    bool made[MP_ROLE_HANDLES + 1];
+};
+
+static void start_level(struct sweep *sweep)
+{
+    const struct mp_model *model = sweep->model;
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        uint64_t base = model->sums.at[i].base_bytes;
+        if (sweep->roles[i] == MP_ROLE_BLOCKS) sweep->level.blocks += base;
+        if (sweep->roles[i] == MP_ROLE_POOL) sweep->level.pool_blocks += base;
+        if (sweep->roles[i] == MP_ROLE_TORCH) sweep->level.torch_blocks += base;
+    }
+    sweep->highest = sweep->level;
+}
+
+static uint64_t known(uint64_t bytes)
+{
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
+
+/* The difference that an event about a block makes. */
+static uint64_t difference(const struct mp_model *model, uint32_t event)
+{
+    uint32_t block = model->events.subject[event];
+    uint64_t before = event ? mp_model_bytes_at(model, block, event - 1) : 0;
+    if (model->events.type[event] == MP_EVENT_ALLOC) return known(model->blocks.bytes[block]);
+    if (model->events.type[event] == MP_EVENT_FREE) return -known(before);
+    return known(mp_model_bytes_at(model, block, event)) - known(before);
+}
+
+static bool concerns(const struct sweep *sweep, uint32_t event)
+{
+    unsigned type = sweep->model->events.type[event];
+    return (type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE || type == MP_EVENT_RESERVED) &&
+           sweep->roles[sweep->model->events.track[event]] != MP_ROLE_NONE;
+}
+
+static void apply(struct sweep *sweep, uint32_t event)
+{
+    const struct mp_model *model = sweep->model;
+    unsigned type = model->events.type[event];
+    uint16_t track = model->events.track[event];
+    unsigned role = sweep->roles[track];
+    struct mp_device_level *level = &sweep->level;
+    if (type == MP_EVENT_RESERVED) {
+        uint64_t bytes = model->notes.at[model->events.subject[event]].bytes;
+        uint64_t *total = role == MP_ROLE_TORCH ? &level->torch_reserved : &level->pool_reserved;
+        if (role == MP_ROLE_TORCH || role == MP_ROLE_POOL) *total += bytes - sweep->reserved[track];
+        sweep->reserved[track] = bytes;
+        return;
+    }
+    if (role == MP_ROLE_BLOCKS) level->blocks += difference(model, event);
+    if (role == MP_ROLE_POOL) level->pool_blocks += difference(model, event);
+    if (role == MP_ROLE_TORCH) level->torch_blocks += difference(model, event);
+    if (type == MP_EVENT_ALLOC && mp_device_role_made(role)) sweep->made[role] = true;
+}
+
+static void meet_readings(struct sweep *sweep, uint64_t until, uint32_t event)
+{
+    struct readings *readings = sweep->readings;
+    for (; sweep->next < readings->count && readings->at[sweep->next].at_ns < until; sweep->next++) {
+        struct reading *reading = &readings->at[sweep->next];
+        reading->moment = event;
+        reading->level = sweep->level;
+        reading->quiet = !sweep->last_change || reading->at_ns - sweep->last_change >= QUIET_NS;
+        memcpy(reading->made, sweep->made, sizeof reading->made);
+        memset(sweep->made, 0, sizeof sweep->made);
+    }
+}
+
+static void note_change(struct sweep *sweep, uint64_t now)
+{
+    struct readings *readings = sweep->readings;
+    for (; sweep->unsettled < sweep->next; sweep->unsettled++)
+        if (now - readings->at[sweep->unsettled].at_ns < QUIET_NS) readings->at[sweep->unsettled].quiet = false;
+    sweep->last_change = now ? now : 1;
+}
+
+static bool run(struct sweep *sweep)
+{
+    const struct mp_model *model = sweep->model;
+    sweep->reserved = calloc(model->tracks.count + 1, sizeof *sweep->reserved);
+    if (!sweep->reserved) return false;
+    start_level(sweep);
+    for (uint32_t i = 0; i < model->events.count; i++) {
+        if (!concerns(sweep, i)) continue;
+        uint64_t now = model->events.time_ns[i], before = mp_device_handed_out(&sweep->level);
+        meet_readings(sweep, now, i);
+        apply(sweep, i);
+        uint64_t after = mp_device_handed_out(&sweep->level);
+        if (after != before) note_change(sweep, now);
+        uint64_t highest = mp_device_handed_out(&sweep->highest);
+        if (after < highest || (after == highest && sweep->level.torch_blocks <= sweep->highest.torch_blocks)) continue;
+        sweep->highest = sweep->level;
+        sweep->highest_moment = i + 1;
+    }
+    meet_readings(sweep, UINT64_MAX, (uint32_t)model->events.count);
+    free(sweep->reserved);
+    return true;
+}
+
+/* ---- the moment, and the parts of it ---- */
+
+static uint64_t ours(const struct readings *readings, const struct reading *reading)
+{
+    if (reading->process != MP_BYTES_UNKNOWN) return reading->process;
+    uint64_t before = readings->before == MP_BYTES_UNKNOWN ? 0 : readings->before;
+    return reading->in_use > before ? reading->in_use - before : 0;
+}
+
+static const struct reading *choose(const struct readings *readings)
+{
+    const struct reading *best = NULL;
+    for (size_t i = 0; i < readings->count; i++) {
+        const struct reading *reading = &readings->at[i];
+        if (best && best->quiet > reading->quiet) continue;
+        if (!best || reading->quiet > best->quiet || ours(readings, reading) > ours(readings, best)) best = reading;
+    }
+    return best;
+}
+
+/* How the rest that no block explains grew from reading to reading, by what was made in between. `rest` is what there
+ * is to be shared out; returns what is left of it. */
+static uint64_t book(const struct readings *readings, const struct reading *until, uint64_t rest,
+                     struct mp_device_use *use, bool *done)
+{
+    static const struct {
+        enum mp_device_role role;
+        enum mp_part_kind part;
+        const char *name;
+    } causes[] = {{MP_ROLE_CONTEXTS, MP_PART_CONTEXT, "context"},
+                  {MP_ROLE_MODULES, MP_PART_MODULES, "modules"},
+                  {MP_ROLE_HANDLES, MP_PART_HANDLES, "streams and graphs"}};
+    uint64_t grown[MP_ROLE_HANDLES + 1] = {0}, before = 0;
+    bool made[MP_ROLE_HANDLES + 1] = {false};
+    for (const struct reading *reading = readings->at; reading <= until; reading++) {
+        for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+            made[i] |= reading->made[i];
+        if (!reading->quiet && reading != until) continue;
+        uint64_t handed_out = mp_device_handed_out(&reading->level), all = ours(readings, reading);
+        uint64_t now = all > handed_out ? all - handed_out : 0;
+        size_t cause = 0;
+        while (cause < sizeof causes / sizeof *causes && !made[causes[cause].role])
+            cause++;
+        if (now > before && cause < sizeof causes / sizeof *causes) grown[causes[cause].role] += now - before;
+        before = now;
+        memset(made, 0, sizeof made);
+    }
+    *done = true;
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+        uint64_t bytes = grown[causes[i].role] < rest ? grown[causes[i].role] : rest;
+        *done &= mp_device_add_part(use, causes[i].part, causes[i].name, bytes);
+        rest -= bytes;
+    }
+    return rest;
+}
+
+bool mp_device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes)
+{
+    if (!bytes || bytes == MP_BYTES_UNKNOWN) return true;
+    for (size_t i = 0; i < use->parts.count; i++) {
+        if (use->parts.at[i].kind != kind || strcmp(use->parts.at[i].name, name)) continue;
+        use->parts.at[i].bytes += bytes;
+        return true;
+    }
+    struct mp_device_part part = {kind, name, bytes};
+    return mp_vec_push(&use->parts, part);
+}
+
+static bool add_known(const struct mp_model *model, const unsigned char *roles, const struct mp_device_level *level,
+                      struct mp_device_use *use)
+{
+    uint64_t reserved = mp_device_torch(level), tensors = level->torch_blocks;
+    uint64_t pool_free = mp_device_pools(level) - level->pool_blocks;
+    uint64_t other = mp_device_handed_out(level) - reserved;
+    if (pool_free > other) pool_free = other;
+    return mp_device_add_part(use, MP_PART_TENSORS, "tensors", tensors) &&
+           mp_device_add_part(use, MP_PART_CACHED, "cached, free", reserved - tensors) &&
+           mp_device_add_libraries(model, roles, other - pool_free, use) &&
+           mp_device_add_part(use, MP_PART_POOL_FREE, "in pools, free", pool_free);
+}
+
+static bool add_rest(const struct readings *readings, const struct reading *reading, struct mp_device_use *use)
+{
+    uint64_t all = ours(readings, reading), unattributed = 0;
+    bool done = true;
+    use->in_use_bytes = reading->in_use;
+    use->process_bytes = reading->process;
+    use->others_bytes = reading->others;
+    if (use->handed_out_bytes > all) use->beyond_bytes = use->handed_out_bytes - all;
+    if (all > use->handed_out_bytes) unattributed = book(readings, reading, all - use->handed_out_bytes, use, &done);
+    uint64_t rest = reading->in_use - (all < reading->in_use ? all : reading->in_use);
+    if (reading->process == MP_BYTES_UNKNOWN) {
+        done &= mp_device_add_part(use, MP_PART_BEFORE, "in use before", rest);
+        rest = 0;
+    } else if (reading->others != MP_BYTES_UNKNOWN) {
+        uint64_t others = reading->others < rest ? reading->others : rest;
+        done &= mp_device_add_part(use, MP_PART_OTHERS, "other processes", others);
+        rest -= others;
+    }
+    uint64_t system = readings->system == MP_BYTES_UNKNOWN ? rest : readings->system;
+    if (reading->others == MP_BYTES_UNKNOWN || system > rest) system = rest;
+    done &= mp_device_add_part(use, MP_PART_SYSTEM, "driver", system);
+    use->unattributed_bytes = unattributed + rest - system;
+    return done && mp_device_add_part(use, MP_PART_UNATTRIBUTED, "unattributed", use->unattributed_bytes);
+}
+
+static bool find_one(const struct mp_model *model, uint32_t device, struct mp_device_use *use, bool *wanted)
+{
+    struct readings readings = {0};
+    unsigned char *roles = mp_device_roles(model, device);
+    struct sweep sweep = {.model = model, .roles = roles, .readings = &readings};
+    bool done = roles && gather(model, device, &readings) && run(&sweep);
+    const struct reading *reading = done ? choose(&readings) : NULL;
+    const struct mp_device_level *level = reading ? &reading->level : &sweep.highest;
+    *use = (struct mp_device_use){.device = device,
+                                  .sampled = reading,
+                                  .quiet = reading && reading->quiet,
+                                  .moment = reading ? reading->moment : sweep.highest_moment,
+                                  .in_use_bytes = MP_BYTES_UNKNOWN,
+                                  .process_bytes = MP_BYTES_UNKNOWN,
+                                  .others_bytes = MP_BYTES_UNKNOWN,
+                                  .handed_out_bytes = mp_device_handed_out(level),
+                                  .unattributed_bytes = MP_BYTES_UNKNOWN};
+    *wanted = reading || use->handed_out_bytes;
+    if (reading)
+        use->at_ns = reading->at_ns;
+    else if (use->moment)
+        use->at_ns = model->events.time_ns[use->moment - 1];
+    if (done) done = add_known(model, roles, level, use);
+    if (done && reading) done = add_rest(&readings, reading, use);
+    free(roles);
+    mp_vec_free(&readings);
+    return done;
+}
+
+bool mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses)
+{
+    for (uint32_t i = 0; i < model->devices.count; i++) {
+        struct mp_device_use use;
+        bool wanted;
+        if (strncmp(mp_model_text(model, model->devices.at[i].name), "cuda:", 5)) continue;
+        bool done = find_one(model, i, &use, &wanted) && (!wanted || mp_vec_push(uses, use));
+        if (!done || !wanted) mp_vec_free(&use.parts);
+        if (!done) return false;
+    }
+    return true;
+}
+
+uint64_t mp_device_unattributed(const struct mp_device_uses *uses)
+{
+    uint64_t sum = MP_BYTES_UNKNOWN;
+    for (size_t i = 0; i < uses->count; i++) {
+        uint64_t bytes = uses->at[i].unattributed_bytes;
+        if (bytes != MP_BYTES_UNKNOWN) sum = (sum == MP_BYTES_UNKNOWN ? 0 : sum) + bytes;
+    }
+    return sum;
+}
+
+void mp_device_uses_free(struct mp_device_uses *uses)
+{
+    for (size_t i = 0; i < uses->count; i++)
+        mp_vec_free(&uses->at[i].parts);
+    mp_vec_free(uses);
+}

@@ -1,0 +1,58 @@
+/*
+ * A program that uses devices of the stand-in of NVML (softgpu/state.h) and reports tensors on them through the
+ * stand-in of libc10 (c10_stand_in.c): on each of DEVICE... a context of 300 MiB, then 64 MiB reserved with 40 of them
+ * tensors, then 128 with 100, then nothing but the context.
+ *
+ *     gpu_user C10_STAND_IN STATE DEVICE=ORDINAL...     the physical device that the program calls cuda:ORDINAL
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "softgpu/state.h"
+
+#define MIB     ((int64_t)1 << 20)
+#define CONTEXT (300 * MIB)
+
+static struct soft_state *map_state(const char *path)
+{
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (descriptor < 0 || ftruncate(descriptor, sizeof(struct soft_state))) return NULL;
+    void *at = mmap(NULL, sizeof(struct soft_state), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    close(descriptor);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        int64_t reserved, allocated;
+    } phases[] = {{0, 0}, {64, 40}, {128, 100}, {0, 0}};
+    if (argc < 4) return 2;
+    struct soft_state *state = map_state(argv[2]);
+    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, "stand_in_report") : NULL;
+    void (*report)(int, void *, int64_t, size_t, size_t, int, int);
+    memcpy(&report, &symbol, sizeof report);
+    if (!state || !report) return 3;
+    state->processes[0].pid = getpid();
+    for (size_t phase = 0; phase < sizeof phases / sizeof *phases; phase++) {
+        int64_t allocated = phases[phase].allocated * MIB, reserved = phases[phase].reserved * MIB;
+        for (int i = 3; i < argc; i++) {
+            int physical, ordinal;
+            if (sscanf(argv[i], "%d=%d", &physical, &ordinal) != 2) return 2;
+            int64_t before = phase ? phases[phase - 1].allocated * MIB : 0;
+            void *block = (void *)(uintptr_t)(0x700000000000 + physical * 0x100000000);
+            state->processes[0].used[physical] = (uint64_t)(CONTEXT + reserved);
+            if (before) report(0, block, -before, 0, 0, 1, ordinal);
+            if (allocated) report(0, block, allocated, (size_t)allocated, (size_t)reserved, 1, ordinal);
+        }
+        usleep(250000); /* a few readings */
+    }
+    return 0;
+}
