@@ -4,21 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/steps_infer.h"
 #include "base/varint.h"
 #include "model/track.h"
 #include "output/page_stacks.h"
 
 /* Recordings with more events than this have their times in microseconds: nanoseconds would be most of the page, and
  * the order of events stands without them. */
-#define EXACT_TIMES   100000
-#define COARSE_NS     1000
-#define NOTE_COLUMNS  7
-#define STACK_COLUMNS 13
+#define EXACT_TIMES    100000
+#define COARSE_NS      1000
+#define STEP_COLUMNS   2
+#define NOTE_COLUMNS   7
+#define SAMPLE_COLUMNS 3
+#define STACK_COLUMNS  13
 
 /* Every event that is not about a block. */
 struct note_columns {
     uint64_t count, last_time;
     struct mp_buffer type, time, thread, track, name, bytes, site;
+};
+
+/* Counters that were sampled. */
+struct sample_columns {
+    uint64_t last_time;
+    struct mp_buffer time, counter, value;
 };
 
 struct maker {
@@ -30,6 +39,11 @@ struct maker {
     struct mp_page_track_columns *tracks; /* one per track of the model */
     struct mp_page_shared shared;
     struct note_columns notes;
+    struct sample_columns samples;
+    struct mp_steps steps;
+    uint64_t last_step_time;
+    size_t next_step; /* that has not begun at the event that is looked at */
+    struct mp_buffer step_time, step_name;
 };
 
 static enum mp_status no_memory(struct mp_error *error)
@@ -53,9 +67,18 @@ static void add_note(struct maker *make, size_t event)
     mp_varint_append(&to->name, mp_page_stacks_string(&make->stacks, note->name));
     mp_varint_append(&to->bytes, has_bytes && note->bytes != MP_BYTES_UNKNOWN ? note->bytes : 0);
     mp_varint_append(&to->site, has_stack ? mp_page_stacks_site(&make->stacks, note->stack) + UINT64_C(1) : 0);
-    for (size_t i = 0; i < make->model->tracks.count; i++)
-        mp_page_track_note(&make->tracks[i]);
     to->count++;
+}
+
+static void add_samples(struct maker *make)
+{
+    struct sample_columns *to = &make->samples;
+    for (size_t i = 0; i < make->model->samples.count; i++) {
+        const struct mp_sample *sample = &make->model->samples.at[i];
+        mp_page_add_time(&to->time, &to->last_time, sample->time_ns / make->shared.time_unit_ns);
+        mp_varint_append(&to->counter, mp_page_stacks_string(&make->stacks, sample->counter));
+        mp_varint_append(&to->value, sample->value);
+    }
 }
 
 static void add_event(struct maker *make, uint32_t event)
@@ -68,6 +91,17 @@ static void add_event(struct maker *make, uint32_t event)
     else if (event >= make->cut->window.first && event < make->cut->window.last)
         mp_page_track_event(&make->tracks[make->model->blocks.track[block]], &make->shared, event,
                             mp_filter_picks(make->cut->filter, block));
+}
+
+/* The step that begins with an event, if one does. */
+static void add_step(struct maker *make, uint32_t event)
+{
+    if (make->next_step == make->steps.count || make->steps.at[make->next_step].first > event) return;
+    const struct mp_step *step = &make->steps.at[make->next_step++];
+    mp_page_add_time(&make->step_time, &make->last_step_time, step->start_ns / make->shared.time_unit_ns);
+    mp_varint_append(&make->step_name, mp_page_stacks_string(&make->stacks, step->name));
+    for (size_t i = 0; i < make->model->tracks.count; i++)
+        mp_page_track_step(&make->tracks[i]);
 }
 
 /* Whether a block is live at some time of the window. */
@@ -100,6 +134,23 @@ static void note_rows(struct note_columns *notes, struct mp_page_row rows[NOTE_C
         {"thread", &notes->thread, notes->count}, {"track", &notes->track, notes->count},
         {"name", &notes->name, notes->count},     {"bytes", &notes->bytes, notes->count},
         {"site", &notes->site, notes->count},
+    };
+    memcpy(rows, made, sizeof made);
+}
+
+static void step_rows(struct maker *make, struct mp_page_row rows[STEP_COLUMNS])
+{
+    rows[0] = (struct mp_page_row){"time", &make->step_time, make->steps.count};
+    rows[1] = (struct mp_page_row){"name", &make->step_name, make->steps.count};
+}
+
+static void sample_rows(struct maker *make, struct mp_page_row rows[SAMPLE_COLUMNS])
+{
+    uint64_t count = make->model->samples.count;
+    const struct mp_page_row made[SAMPLE_COLUMNS] = {
+        {"time", &make->samples.time, count},
+        {"counter", &make->samples.counter, count},
+        {"value", &make->samples.value, count},
     };
     memcpy(rows, made, sizeof made);
 }
@@ -137,11 +188,15 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         if (!mp_vec_push(&make->data->tracks, track->count)) return no_memory(error);
         mp_page_runs_end(&track->thread);
         mp_page_runs_end(&track->kind);
-        mp_page_track_rows(track, make->notes.count, rows);
+        mp_page_track_rows(track, make->steps.count, rows);
         status = mp_page_columns_add(columns, prefix, rows, MP_PAGE_TRACK_ROWS, error);
     }
     note_rows(&make->notes, rows);
     if (!status) status = mp_page_columns_add(columns, "note", rows, NOTE_COLUMNS, error);
+    step_rows(make, rows);
+    if (!status) status = mp_page_columns_add(columns, "step", rows, STEP_COLUMNS, error);
+    sample_rows(make, rows);
+    if (!status) status = mp_page_columns_add(columns, "sample", rows, SAMPLE_COLUMNS, error);
     stack_rows(make, rows);
     if (!status) status = mp_page_columns_add(columns, "stack", rows, STACK_COLUMNS, error);
     const struct mp_page_row sizes = {"bytes", &make->shared.dictionary, make->shared.sizes.count};
@@ -162,11 +217,16 @@ static void maker_free(struct maker *make)
         mp_page_track_free(&make->tracks[i]);
     note_rows(&make->notes, rows);
     free_rows(rows, NOTE_COLUMNS);
+    step_rows(make, rows);
+    free_rows(rows, STEP_COLUMNS);
+    sample_rows(make, rows);
+    free_rows(rows, SAMPLE_COLUMNS);
     stack_rows(make, rows);
     free_rows(rows, STACK_COLUMNS);
     mp_buffer_free(&make->shared.dictionary);
     mp_map_free(&make->shared.sizes);
     mp_page_stacks_free(&make->stacks);
+    mp_steps_free(&make->steps);
     free(make->tracks);
     free(make->shared.local);
 }
@@ -202,13 +262,17 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     make->shared.local = calloc(model->blocks.count + 1, sizeof *make->shared.local);
     if (!make->tracks || !make->shared.local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
+    if (!status && !mp_steps_find_or_infer(model, &make->steps)) status = no_memory(error);
     if (!status) status = find_leaks(make, error);
     if (status) return status;
+    make->data->step_source = mp_steps_source(&make->steps);
     add_base(make);
     for (uint32_t i = 0; i < model->events.count; i++) {
+        add_step(make, i);
         add_event(make, i);
         if (i + 1 == make->data->leaks.held_moment) note_growth_moment(make);
     }
+    add_samples(make);
     if (make->shared.failed) return no_memory(error);
     status = mp_page_stacks_columns(&make->stacks, &make->tree, error);
     return status ? status : pack_all(make, error);

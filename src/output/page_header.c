@@ -167,6 +167,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
     for (size_t i = 0; i < model->tracks.count; i++)
         put_track(&json, model, data, i);
     mp_json_end_array(&json);
+    mp_json_text(&json, "step_source", data->step_source);
     put_cut(&json, options, data);
     put_periods(&json, model);
     put_leaks(&json, data);

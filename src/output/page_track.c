@@ -152,13 +152,13 @@ void mp_page_track_event(struct mp_page_track_columns *track, struct mp_page_sha
     }
 }
 
-void mp_page_track_note(struct mp_page_track_columns *track)
+void mp_page_track_step(struct mp_page_track_columns *track)
 {
-    mp_varint_append(&track->note, track->count.events - track->last_note);
-    track->last_note = track->count.events;
+    mp_varint_append(&track->step, track->count.events - track->last_step);
+    track->last_step = track->count.events;
 }
 
-void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t notes,
+void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t steps,
                         struct mp_page_row rows[MP_PAGE_TRACK_ROWS])
 {
     uint64_t events = track->count.events, blocks = track->count.blocks;
@@ -173,7 +173,7 @@ void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t notes,
         {"thread", &track->thread.to, track->thread.count},
         {"kind", &track->kind.to, track->kind.count},
         {"resized", &track->resized, track->resizes},
-        {"note", &track->note, notes},
+        {"step", &track->step, steps},
     };
     memcpy(rows, made, sizeof made);
 }

@@ -28,11 +28,11 @@ struct mp_page_track {
 struct mp_page_track_columns {
     struct mp_page_track count;
     uint64_t frees, resizes, last_resized;
-    uint64_t last_note; /* events when the latest note was met */
+    uint64_t last_step; /* events when the latest step began */
     uint64_t last_time; /* in units */
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
-    struct mp_buffer op, free, time, size, site, reuse, address, resized, note;
+    struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
     struct mp_page_runs thread, kind;
 };
 
@@ -57,10 +57,10 @@ void mp_page_track_base(struct mp_page_track_columns *track, struct mp_page_shar
 /* An alloc, a free or a resize of a block of the track; likewise. */
 void mp_page_track_event(struct mp_page_track_columns *track, struct mp_page_shared *shared, uint32_t event,
                          bool picked);
-/* An event of the recording that is not about a block. */
-void mp_page_track_note(struct mp_page_track_columns *track);
+/* A step of the recording begins. */
+void mp_page_track_step(struct mp_page_track_columns *track);
 
-void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t notes,
+void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t steps,
                         struct mp_page_row rows[MP_PAGE_TRACK_ROWS]);
 void mp_page_track_free(struct mp_page_track_columns *track);
 

@@ -23,6 +23,7 @@ struct making {
     MP_VEC(struct mp_base_block) base;
     MP_VEC(struct mp_event) events;
     MP_VEC(struct mp_event) blocks; /* the alloc event of each */
+    MP_VEC(struct mp_sample) samples;
     uint64_t now_ns;
     uint64_t dropped;
     uint64_t random;
@@ -244,6 +245,7 @@ static struct mp_model *finish(struct making *make, const char *const *command)
     add_table(builder, MP_CHUNK_SYMBOLS, symbols, make->symbols);
     add_table(builder, MP_CHUNK_STACKS, stacks, make->stacks);
     add_table(builder, MP_CHUNK_BASE, base, make->base);
+    if (make->samples.count) add_table(builder, MP_CHUNK_SAMPLES, samples, make->samples);
     for (size_t i = 0; i < make->events.count; i += CHUNK_EVENTS) {
         size_t left = make->events.count - i;
         add_event_chunk(builder, make->events.at + i, left < CHUNK_EVENTS ? left : CHUNK_EVENTS);
@@ -267,6 +269,7 @@ static struct mp_model *finish(struct making *make, const char *const *command)
     mp_vec_free(&make->base);
     mp_vec_free(&make->events);
     mp_vec_free(&make->blocks);
+    mp_vec_free(&make->samples);
     return model;
 }
 
@@ -339,6 +342,8 @@ struct mp_model *made_small(void)
         }
         note(&make, MP_EVENT_REGION_END, "backward", 0, 0);
         note(&make, MP_EVENT_REGION_END, "<svg onload=document.title='broken'>", 0, 0);
+        struct mp_sample sample = {make.now_ns, text(&make, "cuda:0/device"), (UINT64_C(84) + step) << 20};
+        push(&make.samples, sample);
         if (step == 2) note(&make, MP_EVENT_MARK, "<script>document.title='broken'</script>", 0, 0);
         if (step == 5) note(&make, MP_EVENT_OOM, "", UINT64_C(64) << 20, 0);
     }

@@ -93,7 +93,7 @@ class TrainingTest(ViewTest):
         self.assertIn(line, self.text("#block"))
 
     def test_groups_are_those_of_the_report(self):
-        for group in ("function", "file", "library"):
+        for group in ("function", "file", "library", "stack:1", "stack:3"):
             self.view("g=" + group)
             expected = answer(self.recording, "peak", "-n", "0", "--group", group)["sites"]
             found = {row[4]: (row[0], row[2]) for row in self.rows()}
@@ -211,6 +211,53 @@ class TrainingTest(ViewTest):
         self.press("m")
         birth = self.js("return window.memprof.page.track.blocks.birth[window.memprof.store.state.pinned]")
         self.assertEqual(self.state()["moment"], birth)
+
+    def test_along_events_every_event_has_its_room(self):
+        self.view("")
+        count = self.js("return window.memprof.page.track.count")
+        picture = "return document.getElementById('picture').toDataURL()"
+        before = self.js(picture)
+        self.press("e")
+        self.assertEqual((self.state()["start"], self.state()["end"]), (0, count))
+        self.assertNotEqual(self.js(picture), before)
+        self.press("p")
+        peak = self.js("return window.memprof.page.track.peak")
+        state = self.state()
+        self.assertTrue(state["start"] <= peak["event"] <= state["end"])
+        self.assertLess(state["end"] - state["start"], count / 4)
+        # What lies under the pointer is what is live after that event.
+        box = self.js("""const b = document.getElementById('over').getBoundingClientRect(), t = window.memprof.page.timeline;
+            return [b.left + t.xAt(arguments[0] + 0.5), b.top + t.y(arguments[1] / 3)]""", peak["event"], peak["bytes"])
+        self.pointer(*box, click=True)
+        pinned, moment = self.state()["pinned"], self.state()["moment"]
+        self.assertIn(pinned, self.js("return [...window.memprof.page.track.side.seek(arguments[0]).ids()]", moment))
+        self.press("x")
+        self.assertEqual(self.amount()[0], peak["bytes"])
+        self.wait("return location.hash.includes('x=events') && location.hash.includes('w=')")
+        link = self.js("return location.hash")
+        self.view(link.lstrip("#"))
+        for key in ("start", "end"):
+            self.assertAlmostEqual(self.state()[key], state[key], delta=1)
+        self.press("e")
+        times = self.js("return [window.memprof.page.timeline.sight(), window.memprof.recording.to]")
+        self.assertTrue(times[0][0] <= self.js("const t = window.memprof.page.track; return t.time[t.peak.event]")
+                        <= times[0][1])
+        self.press("f")
+        self.assertEqual(self.state()["end"], times[1])
+
+    def test_bands_of_regions_and_steps_say_what_they_are(self):
+        self.view("")
+        left, top = self.js("const b = document.getElementById('over').getBoundingClientRect(); return [b.left, b.top]")
+        regions = self.js("""const { timeline: t, recording: r } = window.memprof.page;
+            return r.notes.lanes[0].regions.filter((one) => t.x(one.end) - t.x(one.start) > 6)
+                .map((one) => [one.name, t.x((one.start + one.end) / 2)])""")
+        self.assertEqual({name for name, _ in regions} - {"forward", "backward", "optimizer"}, set())
+        self.assertGreater(len(regions), 5)
+        for name, x in regions[:4]:
+            self.pointer(left + x, top + 30)
+            self.assertIn("region " + name, self.text("#tip"))
+        self.pointer(left + regions[0][1], top + 10)
+        self.assertIn("step", self.text("#tip"))
 
     def test_number_keys_and_tabs(self):
         self.view("")
@@ -423,6 +470,62 @@ class SnapshotTest(ViewTest):
         driver = answer(self.recording, "peak", "--track", "cuda:0/driver", "--from", "0s",
                         "--to", f"{peak['peak_ns'] / 1e9:.9f}s")
         self.assertEqual(sums[0], driver["peak_bytes"])
+
+    def test_segments_over_time_hold_what_is_live(self):
+        self.view("v=segments&sg=time&x=events")
+        self.wait("return document.querySelector('.view.segments canvas[aria-label*=\"over time\"]') !== null")
+        # Each column's pixels beside the bytes that are live in its middle: the largest blocks are many pixels high.
+        found = self.js("""
+            const view = window.memprof.page.pane.view(), { track } = window.memprof.page, { time } = view;
+            const { start, end } = window.memprof.store.state, out = [];
+            for (let x = 20; x < time.columns; x += 41) {
+              const event = Math.floor(start + (x + 0.5) / time.columns * (end - start));
+              const seen = new Map();
+              for (let y = 0; y < time.rows; y++) {
+                const id = time.pick[y * time.columns + x];
+                if (id >= 0) seen.set(id, (seen.get(id) ?? 0) + 1);
+              }
+              const pixel = time.ranges.total / time.rows;
+              const large = [...track.side.seek(event).ids()].filter((id) => track.bytesOf(id) > 6 * pixel &&
+                track.blocks.birth[id] < event - 10 && (track.blocks.death[id] < 0 || track.blocks.death[id] > event + 10));
+              out.push(large.map((id) => [track.bytesOf(id) / pixel, seen.get(id) ?? 0]));
+            }
+            return out""")
+        checked = [pair for column in found for pair in column]
+        self.assertGreater(len(checked), 50)
+        for expected, rows in checked:
+            self.assertAlmostEqual(rows, expected, delta=0.25 * expected + 2)
+        self.assertEqual(self.js("return window.memprof.page.pane.view().time.drawn"),
+                         self.js("return window.memprof.page.track.info.blocks"))
+
+    def test_other_tracks_in_strips(self):
+        self.view("v=sites")
+        self.assertFalse(self.driver.find_element(By.ID, "strips").is_displayed())
+        self.press("t")
+        self.wait("return document.querySelectorAll('.strip').length === 1")
+        name = self.text(".strip-name")
+        self.assertIn("cuda:0/driver", name)
+        self.assertIn("1.12 GiB", name)
+        self.driver.find_element(By.CSS_SELECTOR, ".strip").click()
+        self.wait("return window.memprof.page.track.info.id === 'cuda:0/driver'")
+        self.wait("return document.querySelector('.strip-name').textContent.includes('cuda:0/torch')")
+        self.wait("return location.hash.includes('all')")
+        self.press("t")
+        self.assertFalse(self.driver.find_element(By.ID, "strips").is_displayed())
+
+    def test_steps_that_nobody_marked_are_those_of_the_report(self):
+        """Inferred, or from PyTorch's own profiler."""
+        for name in ("niu_fb_200_mixed.pickle", "sidnb13_transformer.pt.trace.json", "bolong_cl128.pickle"):
+            recording, page = pathlib.Path(DATA) / name, self.folder / "steps.html"
+            subprocess.run([MEMPROF, "trace_plot", recording, "-o", page], check=True)
+            report = answer(recording, "steps")
+            self.view("v=steps", page=page)
+            self.assertEqual(self.js("return window.memprof.recording.header.step_source"), report["source"])
+            shown = self.js("return window.memprof.page.track.info.id")
+            if report["source"] != "none" and shown == report["track"]:
+                self.assertEqual([row[3:6] for row in self.rows()],
+                                 [[step["peak_bytes"], step["allocated_bytes"], step["freed_bytes"]]
+                                  for step in report["steps"]])
 
     def test_each_track_has_its_peak(self):
         self.view("v=sites")

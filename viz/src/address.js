@@ -3,7 +3,9 @@
 
 import { FRAMES } from "./data/flame.js";
 import { GROUPS } from "./data/group.js";
+import { SEGMENT_LOOKS } from "./data/segments.js";
 import { MEASURES, SCOPES } from "./data/scope.js";
+import { ALONG } from "./draw/along.js";
 import { COLOURS } from "./draw/colour_by.js";
 
 // By id, as views/pane.js has them.
@@ -14,11 +16,12 @@ const VIEWS = { flame: 1, sites: 1, steps: 1, growth: 1, segments: 1, summary: 1
 const WORDS = [
   ["view", "v", VIEWS, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"],
     ["group", "g", GROUPS, "stack"],
-  ["measure", "m", MEASURES, "bytes"], ["frames", "f", FRAMES, "user"],
+  ["measure", "m", MEASURES, "bytes"], ["frames", "f", FRAMES, "user"], ["along", "x", ALONG, "time"],
+  ["segments", "sg", SEGMENT_LOOKS, "map"],
 ];
 
 /** What is shown where the address says nothing. */
-export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false,
+export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false, strips: false,
   query: "" };
 
 export function readAddress(hash, recording) {
@@ -27,7 +30,8 @@ export function readAddress(hash, recording) {
   const track = recording.header.tracks.findIndex((info) => info.id === values.get("track"));
   if (track >= 0) out.track = track;
   const times = (name) => pair(values.get(name))?.map((ns) => ns / recording.timeUnit);
-  const shown = times("t");
+  const events = values.get("x") === "events";
+  const shown = events ? pair(values.get("e")) : times("t");
   if (shown) [out.start, out.end] = shown;
   const window = times("w");
   if (window) out.window = window;
@@ -44,6 +48,7 @@ export function readAddress(hash, recording) {
     if (value !== null && Object.hasOwn(words, value)) out[key] = value;
   }
   if (values.has("i")) out.inverted = true;
+  if (values.has("all")) out.strips = true;
   if (values.get("q")) out.query = values.get("q");
   return out;
 }
@@ -61,7 +66,8 @@ export function writeAddress(state, recording) {
   const parts = ["track=" + encodeURIComponent(recording.header.tracks[state.track].id).replaceAll("%3A",
     ":").replaceAll("%2F", "/")];
   const times = (from, to) => `${Math.round(from * recording.timeUnit)}-${Math.round(to * recording.timeUnit)}`;
-  if (state.start > recording.from || state.end < recording.to) parts.push("t=" + times(state.start, state.end));
+  if (state.along === "events") parts.push(`e=${Math.round(state.start)}-${Math.round(state.end)}`);
+  else if (state.start > recording.from || state.end < recording.to) parts.push("t=" + times(state.start, state.end));
   if (state.window) parts.push("w=" + times(...state.window));
   if (state.high !== null) parts.push(`y=${Math.round(state.low)}-${Math.round(state.high)}`);
   if (state.pinned >= 0) parts.push("b=" + state.pinned);
@@ -69,6 +75,7 @@ export function writeAddress(state, recording) {
   if (state.site >= 0) parts.push("s=" + state.site);
   for (const [key, name, , usual] of WORDS) if (state[key] !== usual) parts.push(`${name}=${state[key]}`);
   if (state.inverted) parts.push("i");
+  if (state.strips) parts.push("all");
   if (state.query) parts.push("q=" + encodeURIComponent(state.query));
   return "#" + parts.join("&");
 }

@@ -2,6 +2,7 @@
 
 import { SCOPES } from "./data/scope.js";
 import { byId } from "./dom.js";
+import { ALONG, placesOf } from "./draw/along.js";
 
 const ZOOM_STEP = 1.3;
 const PAN_STEP = 0.12;
@@ -25,11 +26,11 @@ export class Controls {
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
-  /** Shows a window of time, as far as the recording reaches. */
+  /** Shows the window between two places, as far as the axis reaches. */
   moveTo(start, end) {
-    const { from, to, timeUnit } = this.recording;
-    const span = Math.min(Math.max(end - start, 20 / timeUnit), to - from);
-    const at = Math.min(Math.max(start, from), to - span);
+    const { low, high, least } = this.timeline.along;
+    const span = Math.min(Math.max(end - start, least), high - low);
+    const at = Math.min(Math.max(start, low), high - span);
     this.store.set({ start: at, end: at + span });
   }
 
@@ -39,9 +40,9 @@ export class Controls {
     this.moveTo(middle - (middle - start) * factor, middle + (end - middle) * factor);
   }
 
-  /** The time under the pointer; undefined where it is not over the plot. */
+  /** The place under the pointer; undefined where it is not over the plot. */
   pointed() {
-    return this.pointerX === undefined ? undefined : this.timeline.timeAt(this.pointerX);
+    return this.pointerX === undefined ? undefined : this.timeline.placeAt(this.pointerX);
   }
 
   panTime(share) {
@@ -68,20 +69,41 @@ export class Controls {
   }
 
   fit() {
-    this.store.set({ start: this.recording.from, end: this.recording.to, low: 0, high: null });
+    const { low, high } = this.timeline.along;
+    this.store.set({ start: low, end: high, low: 0, high: null });
   }
 
   /** The peak in the middle; closer than before, so that it can be seen which blocks make it. */
   goToPeak() {
-    const { peak, time } = this.timeline.track;
-    this.goTo(peak.event < 0 ? this.recording.from : time[peak.event]);
+    this.goTo(this.timeline.along.ofState(this.timeline.track.peak.event));
   }
 
-  goTo(time) {
+  goToEnd() {
+    this.goTo(this.timeline.along.high);
+  }
+
+  goTo(place) {
     const { start, end } = this.store.state;
-    const span = Math.min(end - start, (this.recording.to - this.recording.from) / 5);
-    this.moveTo(time - span / 2, time + span / 2);
+    const { low, high } = this.timeline.along;
+    const span = Math.min(end - start, (high - low) / 5);
+    this.moveTo(place - span / 2, place + span / 2);
     this.store.set({ low: 0, high: null });
+  }
+
+  /** Time or events along the plot, which goes on showing what it did. */
+  putAlong(along) {
+    const { low, high } = this.timeline.along;
+    const { start, end } = this.store.state;
+    const times = this.timeline.sight();
+    this.store.set({ along });
+    const axis = this.timeline.along;
+    if (start <= low && end >= high) this.moveTo(axis.low, axis.high);
+    else this.moveTo(...times.map((time) => axis.ofTime(time)));
+  }
+
+  nextAlong() {
+    const names = Object.keys(ALONG);
+    this.putAlong(names[(names.indexOf(this.store.state.along) + 1) % names.length]);
   }
 
   clear() {
@@ -99,16 +121,17 @@ export class Controls {
   /** Shows a span of time with some room around it, selected. */
   goToSpan(start, end) {
     this.select(start, end);
-    const margin = Math.max(end - start, (this.recording.to - this.recording.from) / 200);
-    this.moveTo(start - margin, end + margin);
+    const { along } = this.timeline;
+    const [from, to] = [along.ofTime(start), along.ofTime(end)];
+    const margin = Math.max(to - from, (along.high - along.low) / 200);
+    this.moveTo(from - margin, to + margin);
   }
 
   /** Pins a block, and moves the window to it where it is not in sight. */
   pin(id) {
     const { track } = this.timeline;
     const { start, end } = this.store.state;
-    const birth = Math.max(track.birthTime(id), this.recording.from);
-    const death = birth + track.life(id);
+    const [birth, death] = placesOf(track, this.timeline.along, id);
     if (death < start || birth > end) this.moveTo((birth + death - end + start) / 2, (birth + death + end - start) / 2);
     this.store.set({ pinned: id });
   }
@@ -140,7 +163,7 @@ export class Controls {
     const amount = (event.deltaY || event.deltaX) * lines;
     if (event.shiftKey) this.zoomBytes(1.0015 ** amount, this.timeline.bytesAt(y));
     else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.panTime(event.deltaX * lines / 1000);
-    else this.zoomTime(1.0015 ** amount, this.timeline.timeAt(x));
+    else this.zoomTime(1.0015 ** amount, this.timeline.placeAt(x));
   }
 
   press(event) {
@@ -194,8 +217,7 @@ export class Controls {
       return;
     }
     const { track } = this.timeline;
-    const birth = Math.max(track.birthTime(id), this.recording.from);
-    const death = birth + track.life(id);
+    const [birth, death] = placesOf(track, this.timeline.along, id);
     const margin = (death - birth) * 0.15;
     this.moveTo(birth - margin, death + margin);
     this.store.set({ pinned: id });
@@ -207,7 +229,9 @@ export class Controls {
     const id = this.timeline.pick(x, y);
     this.pointerX = x;
     this.store.set({ hover: id });
+    const words = id < 0 && this.timeline.wordsAt(x, y);
     if (id >= 0) this.tip.show(this.timeline.track, id, event.clientX, event.clientY);
+    else if (words) this.tip.say(words, event.clientX, event.clientY);
     else this.tip.hide();
   }
 
@@ -260,7 +284,7 @@ export class Controls {
       ArrowUp: () => this.stepBlock(1), ArrowDown: () => this.stepBlock(-1),
       f: () => this.fit(), p: () => this.goToPeak(), Escape: () => this.clear(), "?": () => help.showModal(),
       ".": () => this.sameSite(1), ",": () => this.sameSite(-1), m: () => this.momentOfBirth(),
-      x: () => this.select(this.store.state.start, this.store.state.end), c: () => this.nextColour(),
+      x: () => this.select(...this.timeline.sight()), e: () => this.nextAlong(), t: () => this.strips.toggle(), c: () => this.nextColour(),
       "/": () => byId("search").select(), n: () => this.search.next(1), N: () => this.search.next(-1),
     };
     for (let i = 1; i <= 6; i++) actions[i] = () => this.pane.choose(i - 1);

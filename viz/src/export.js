@@ -4,7 +4,7 @@ import { byId, element } from "./dom.js";
 import { foldedText } from "./data/flame.js";
 import { sumBy } from "./data/scope.js";
 import { frameName, framePlace } from "./data/stacks.js";
-import { inks } from "./draw/overlay.js";
+import { inks } from "./draw/ink.js";
 
 function save(name, blob) {
   const url = URL.createObjectURL(blob);

@@ -5,7 +5,8 @@ import { Archive } from "./data/archive.js";
 import { Recording } from "./data/recording.js";
 import { serve } from "./data/worker.js";
 import { Controls, NO_MOMENT } from "./controls.js";
-import { byId, element } from "./dom.js";
+import { ALONG, alongOf } from "./draw/along.js";
+import { byId, element, option } from "./dom.js";
 import { Exports } from "./export.js";
 import { formatBytes, formatCount } from "./format.js";
 import { Search } from "./search.js";
@@ -15,6 +16,7 @@ import { BlockPanel } from "./views/block.js";
 import { Minimap } from "./views/minimap.js";
 import { Legend } from "./views/legend.js";
 import { Pane } from "./views/pane.js";
+import { Strips } from "./views/strips.js";
 import { drawTiles } from "./views/tiles.js";
 import { Timeline } from "./views/timeline.js";
 import { Tip } from "./views/tip.js";
@@ -61,13 +63,15 @@ class Page {
     this.minimap = new Minimap(recording, store, (start, end) => controls.moveTo(start, end));
     const context = {
       recording, store,
-      goToPeak: () => controls.goToPeak(), goToEnd: () => controls.goTo(recording.to),
+      goToPeak: () => controls.goToPeak(), goToEnd: () => controls.goToEnd(),
       goToSpan: (start, end) => controls.goToSpan(start, end), changeTrack: (index) => this.changeTrack(index),
     };
     this.context = context;
     this.panel = new BlockPanel(recording, store, controls);
     this.pane = new Pane(context);
     this.search = new Search(context, controls);
+    this.strips = new Strips(context, this.timeline);
+    controls.strips = this.strips;
     this.legend = new Legend(context, this.timeline);
     this.exports = new Exports(context, this.pane, this.timeline);
     controls.pane = this.pane;
@@ -75,8 +79,20 @@ class Page {
     byId("theme").addEventListener("click", () => theme.toggle());
     byId("fit").addEventListener("click", () => controls.fit());
     byId("help-open").addEventListener("click", () => byId("help").showModal());
+    byId("along").replaceChildren(...Object.entries(ALONG).map(([value, { name }]) => option(value, "along: " + name)));
+    byId("along").addEventListener("change", (event) => controls.putAlong(event.target.value));
     byId("tracks").addEventListener("change", (event) => this.changeTrack(Number(event.target.value)));
     store.subscribe((state, changed) => this.changed(state, changed));
+  }
+
+  /** The window that the address asks for, or that the track before had; all of it where neither is. */
+  showAgain(track, index) {
+    const { state } = this.store;
+    const axis = alongOf(track, state);
+    const before = this.timeline.track && state.along !== "time" ? this.timeline.sight() : null;
+    const [start, end] = before ? before.map((time) => axis.ofTime(time)) : [state.start, state.end];
+    this.store.set({ track: index,
+      ...(end === null || !(end > start) ? { start: axis.low, end: axis.high } : { start, end }) });
   }
 
   async changeTrack(index) {
@@ -87,7 +103,7 @@ class Page {
   async showTrack(index) {
     const track = await this.recording.track(index);
     this.track = track;
-    this.store.set({ track: index });
+    this.showAgain(track, index);
     byId("tracks").value = String(index);
     if (this.store.state.pinned >= track.blocks.count) this.store.set({ pinned: -1 });
     if (this.store.state.moment >= track.count) this.store.set({ moment: NO_MOMENT });
@@ -95,7 +111,7 @@ class Page {
     this.timeline.show(track);
     await afterPaint(); // the picture first
     if (this.track !== track) return;
-    for (const part of [this.minimap, this.panel, this.pane, this.search]) part.show(track);
+    for (const part of [this.minimap, this.strips, this.panel, this.pane, this.search]) part.show(track);
     requestAnimationFrame(() => { document.documentElement.dataset.ready ??= "true"; });
   }
 
@@ -116,6 +132,7 @@ class Page {
     const { timeline } = this;
     const { blocks } = timeline.track.info;
     byId("in-view").textContent = `${formatCount(timeline.inView)} of ${formatCount(blocks)} blocks in view, all drawn`;
+    byId("along").value = this.store.state.along;
     byId("over").setAttribute("aria-label", timeline.describe());
     this.firstFrame ??= performance.now();
   }
@@ -130,12 +147,12 @@ async function start() {
     return;
   }
   const store = new Store({
-    track: header.track, start: 0, end: 1, low: 0, high: null, hover: -1, pinned: -1, site: -1, dark: false, frame: 0,
+    track: header.track, start: 0, end: null, low: 0, high: null, hover: -1, pinned: -1, site: -1, dark: false, frame: 0,
     window: null, moment: NO_MOMENT, found: null, lower: -1, ...DEFAULTS,
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);
-  store.set({ start: recording.from, end: recording.to, ...(header.view ? { view: header.view } : {}),
+  store.set({ ...(header.view ? { view: header.view } : {}),
     ...readAddress(location.hash, recording) });
   const page = new Page(recording, store, theme);
   await page.showTrack(store.state.track);

@@ -1,10 +1,16 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { alongOf } from "../src/draw/along.js";
 import { byteTicks, timeTicks } from "../src/draw/axis.js";
 import { chooseColumns } from "../src/draw/columns.js";
 import { layOut, NOTHING, outlineOf } from "../src/draw/layout.js";
 import { liveAfter, makeLife, randomFrom, totalAfter, trackOf } from "./make.js";
+
+function chooseInTime(track, ...values) {
+  const along = alongOf(track, { along: "time" });
+  return chooseColumns(track, (place, from) => along.firstAt(place, from), ...values);
+}
 
 /** Each column's states by looking at every event: those that stand at its start or are reached inside it. */
 function columnsTheSlowWay(life, start, end, width) {
@@ -32,13 +38,34 @@ test("every column has the peak and the lowest total of its time", () => {
     const track = trackOf(life);
     const end = life.events.at(-1).time + 1;
     for (const [from, to, width] of [[0, end, 64], [0, end, 700], [end / 3, end / 2, 50], [10, 11, 8]]) {
-      const columns = chooseColumns(track, from, to, width);
+      const columns = chooseInTime(track, from, to, width);
       const expected = columnsTheSlowWay(life, from, to, width);
       assert.deepEqual([...columns.max], expected.max);
       assert.deepEqual([...columns.min], expected.min);
       columns.state.forEach((state, x) => assert.equal(totalAfter(life, state), expected.max[x]));
     }
   }
+});
+
+test("along events, every event has its room, whatever the time", () => {
+  const life = makeLife(randomFrom(13), { events: 400, burst: 50 });
+  const track = trackOf(life);
+  const along = alongOf(track, { along: "events" });
+  assert.deepEqual([along.low, along.high], [0, 400]);
+  const columns = chooseColumns(track, (place) => along.firstAt(place), 0, 400, 401);
+  assert.deepEqual([...columns.max], [...columns.max.keys()].map((x) => totalAfter(life, columns.state[x])));
+  const wide = chooseColumns(track, (place) => along.firstAt(place), 100, 110, 100);
+  for (let x = 0; x < 100; x++) {
+    // A column that begins between two events shows the state that stands there, or the higher one that follows.
+    const stands = Math.ceil(100 + x / 10) - 1;
+    const follows = Math.ceil(100 + (x + 1) / 10) - 1;
+    assert.equal(wide.max[x], Math.max(totalAfter(life, stands), totalAfter(life, follows)));
+  }
+  for (let event = 0; event < 400; event += 7) {
+    assert.equal(along.timeOf(along.ofState(event)), life.events[event].time);
+    assert.equal(along.timeOf(along.ofTime(life.events[event].time)), life.events[event].time);
+  }
+  assert.equal(along.ofState(-1), 0);
 });
 
 /** By row from the lower edge: the block whose rounded extent covers it. */
@@ -60,7 +87,7 @@ test("every pixel shows the block that lies there", () => {
     const life = makeLife(random, { events: 3000, ...options });
     const track = trackOf(life);
     const [width, height] = [25, 90];
-    const columns = chooseColumns(track, 0, life.events.at(-1).time + 1, width);
+    const columns = chooseInTime(track, 0, life.events.at(-1).time + 1, width);
     const top = track.peak.bytes;
     for (const [low, high] of [[0, top * 1.05], [top * 0.4, top * 0.6], [0, top / 50]]) {
       const pick = new Int32Array(width * height);

@@ -60,7 +60,7 @@ export function makeLife(random, { events = 2000, base = 5, sizes = 50, keep = 6
   return life;
 }
 
-export function trackOf(life, { resized = [], notes = [] } = {}) {
+export function trackOf(life, { resized = [], steps = [] } = {}) {
   const sizes = [...new Set(life.blocks.map((block) => block.bytes))];
   const column = (values, count = values.length) => ({ bytes: varints(values), count });
   const runs = (values) => {
@@ -94,7 +94,7 @@ export function trackOf(life, { resized = [], notes = [] } = {}) {
     thread: runs(life.blocks.map((block) => block.thread)),
     kind: runs(life.blocks.map((block) => block.kind)),
     resized: column(resized, resized.length / 2),
-    note: column(notes.map((at, i) => at - (i ? notes[i - 1] : 0))),
+    step: column(steps.map((at, i) => at - (i ? steps[i - 1] : 0))),
   };
   if (Object.keys(columns).join() !== TRACK_COLUMNS.join()) throw new Error("columns have changed");
   const info = { id: "test", events: life.events.length, blocks: life.blocks.length, base_blocks: life.baseCount };

@@ -3,6 +3,7 @@ import test from "node:test";
 
 import { DEFAULTS, readAddress, writeAddress } from "../src/address.js";
 import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";
+import { readSamples } from "../src/data/samples.js";
 import { STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
 import { formatBytes, formatCount, formatDuration, formatShare } from "../src/format.js";
 import { varints } from "./make.js";
@@ -49,9 +50,19 @@ test("a site's colour hangs on its source lines, not on addresses", () => {
   assert.notEqual(makeStacks().hash(1), makeStacks({ line: 8 }).hash(1));
 });
 
+test("samples are a line per counter, of the device that its name says", () => {
+  const stacks = { string: (id) => ["", "cpu/resident", "cuda:0/device"][id] };
+  const lines = readSamples({ time: column([1, 2, 0, 5]), counter: column([1, 2, 1, 2]), value: column([10, 20, 30, 5]) },
+    stacks);
+  assert.deepEqual(lines.map(({ device, time, bytes, most }) => ({ device, time, bytes, most })), [
+    { device: "cpu", time: [1, 3], bytes: [10, 30], most: 30 },
+    { device: "cuda:0", time: [3, 8], bytes: [20, 5], most: 20 },
+  ]);
+});
+
 test("steps follow each other, regions nest per thread, an end closes what is inside", () => {
   const rows = [ // type, time, thread, name
-    [5, 10, 0, 0], [6, 11, 0, 1], [6, 12, 0, 3], [6, 12, 1, 4], [7, 15, 0, 1], [7, 16, 1, 1], [5, 20, 0, 1], [8, 21, 0, 3],
+    [6, 11, 0, 1], [6, 12, 0, 3], [6, 12, 1, 4], [7, 15, 0, 1], [7, 16, 1, 1], [8, 21, 0, 3],
     [6, 22, 2, 1], [6, 23, 2, 3], [7, 24, 2, 0],
   ];
   const times = rows.map(([, time], i) => time - (i ? rows[i - 1][1] : 0));
@@ -61,7 +72,8 @@ test("steps follow each other, regions nest per thread, an end closes what is in
     bytes: column(rows.map(() => 0)), site: column(rows.map(() => 0)),
   };
   assert.deepEqual(Object.keys(columns), NOTE_COLUMNS);
-  const notes = new Notes(columns, makeStacks(), 30);
+  const steps = { time: column([10, 10]), name: column([0, 1]) };
+  const notes = new Notes(columns, steps, makeStacks(), 30);
   assert.deepEqual(notes.steps.map(({ time, end }) => [time, end]), [[10, 20], [20, 30]]);
   assert.equal(notes.stepAt(9), undefined);
   assert.equal(notes.stepAt(19).index, 1);

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { paintRects, Ranges } from "../src/data/address_time.js";
+import { alongOf } from "../src/draw/along.js";
 import { csvText } from "../src/export.js";
 import { flameBoxes, flameTree, foldedText, frameKey } from "../src/data/flame.js";
 import { GROUPS } from "../src/data/group.js";
@@ -159,7 +161,7 @@ test("search finds what its words, sizes and addresses say", () => {
     assert.equal(blocks, expected.reduce((sum, one) => sum + one, 0));
     assert.equal(bytes, life.blocks.reduce((sum, block, id) => sum + expected[id] * block.bytes, 0));
     const duration = life.events.at(-1).time + 1;
-    const curve = matchCurve(track, mask, 50);
+    const curve = matchCurve(track, mask, 50, alongOf(track, { along: "time" }));
     curve.forEach((most, column) => {
       const now = (event) => liveAfter(life, event).reduce((sum, id) => sum + expected[id] * life.blocks[id].bytes, 0);
       const first = life.events.filter(({ time }) => Math.floor(time / duration * 50) < column).length - 1;
@@ -182,9 +184,9 @@ test("search finds what its words, sizes and addresses say", () => {
 test("growth counts distinct periods of birth, and curves end at the live bytes", () => {
   const life = makeLife(randomFrom(17), { events: 1500 });
   const notes = Array.from({ length: 20 }, (_, i) => i * 70 + 5);
-  const track = trackOf(life, { notes });
-  const steps = notes.map((at, i) => ({ time: life.events[at].time, note: i }));
-  const recording = { notes: { steps, stepEvents: () => Uint32Array.from(notes) }, header: {}, timeUnit: 1 };
+  const track = trackOf(life, { steps: notes });
+  const steps = notes.map((at) => ({ time: life.events[at].time }));
+  const recording = { notes: { steps }, header: {}, timeUnit: 1 };
   const rows = growthRows(track, recording, 1200);
   const expected = new Map();
   for (const id of liveAfter(life, 1200)) {
@@ -212,10 +214,12 @@ test("growth counts distinct periods of birth, and curves end at the live bytes"
 test("a step has the peak, the sums and the rest of its events", () => {
   const life = makeLife(randomFrom(19), { events: 700 });
   const at = [0, 10, 10, 200, 650];
-  const track = trackOf(life, { notes: at });
-  const notes = { steps: at.map((_, i) => ({ index: i + 1, time: 0, end: 0, note: i })),
-    stepEvents: () => Uint32Array.from(at) };
-  stepRows(track, notes).forEach((row, i) => {
+  const track = trackOf(life, { steps: at });
+  const time = (event) => life.events[event]?.time ?? track.to;
+  const notes = { steps: at.map((event, i) => ({ index: i + 1, time: time(event), end: time(at[i + 1]) })) };
+  const rows = stepRows(track, notes);
+  assert.equal(rows.length, at.length);
+  rows.forEach((row, i) => {
     const [from, to] = [at[i], at[i + 1] ?? life.events.length];
     const events = life.events.slice(from, to);
     const sum = (free) => events.filter((event) => event.free === free)
@@ -249,4 +253,30 @@ test("the address map puts blocks into segments and finds the largest hole", () 
 test("CSV quotes what must be, and no name becomes a formula", () => {
   assert.equal(csvText({ columns: ["a", "b"], rows: [[1, "x,\"y\""], [-2.5, "=1+1"], [3, "@cmd"]] }),
     "a,b\r\n1,\"x,\"\"y\"\"\"\r\n-2.5,'=1+1\r\n3,'@cmd\r\n");
+});
+
+test("ranges of addresses join what overlaps and leave gaps out", () => {
+  const ranges = new Ranges([{ address: 5000, bytes: 100 }, { address: 1000, bytes: 200 }, { address: 1100, bytes: 300 },
+    { address: 5050, bytes: 10 }, { address: 0, bytes: 9 }, { address: 7000, bytes: 0 }]);
+  assert.deepEqual([ranges.starts, ranges.sizes, ranges.total], [[1000, 5000], [400, 100], 500]);
+  for (const [address, under] of [[999, -1], [1000, 0], [1399, 399], [1400, -1], [5000, 400], [5099, 499], [5100, -1]]) {
+    assert.equal(ranges.under(address), under);
+    if (under >= 0) assert.equal(ranges.addressAt(under), address);
+  }
+  assert.equal(new Ranges([]).total, 0);
+});
+
+test("a block over time is a box of its bytes and its life, and at least a pixel", () => {
+  const pick = new Int32Array(10 * 8).fill(-1);
+  paintRects(pick, 10, 8, 80, [
+    { from: 2, to: 7, under: 0, bytes: 40, id: 5 }, { from: 3, to: 3.1, under: 60, bytes: 1, id: 6 },
+    { from: -9, to: 99, under: 70, bytes: 10, id: 7 },
+  ]);
+  for (let y = 0; y < 8; y++) {
+    for (let x = 0; x < 10; x++) {
+      const under = 7 - y; // rows from the lower edge
+      const expected = under < 4 && x >= 2 && x < 7 ? 5 : under === 6 && x === 3 ? 6 : under === 7 ? 7 : -1;
+      assert.equal(pick[y * 10 + x], expected, `${x} ${y}`);
+    }
+  }
 });

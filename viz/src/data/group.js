@@ -1,12 +1,17 @@
 // What blocks can be grouped by. Function, file and library are those that the reports group by.
 
 import { formatBytes } from "../format.js";
+import { baseName } from "./stacks.js";
 
 const UNKNOWN = "(unknown)";
 
 /** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
 export const GROUPS = {
   stack: { name: "stack", siteOf: true, key: ({ blocks }) => (id) => blocks.site[id] },
+  ...Object.fromEntries([1, 2, 3, 5].map((count) => ["stack:" + count, {
+    name: count === 1 ? "innermost line" : `innermost ${count} lines`, siteOf: true,
+    key: bySite((stacks, site) => innermost(stacks, site, count)),
+  }])),
   function: { name: "function", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.function) },
   file: { name: "file", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.file) },
   library: { name: "library", siteOf: true, key: bySite((stacks, site) => stacks.library(site)) },
@@ -39,6 +44,15 @@ export const GROUPS = {
   },
   kind: { name: "kind", key: (track, { header }) => (id) => header.kinds[track.kind(id)] ?? UNKNOWN },
 };
+
+/** As `--group stack:N` says it: lines of one language, from the one that names the site outwards. */
+function innermost(stacks, site, count) {
+  const stack = stacks.stack(site);
+  const first = stacks.headline[site] - 1;
+  if (first < 0) return "";
+  return stack.slice(first).filter((frame) => !frame.cut && frame.python === stack[first].python).slice(0, count)
+    .map((frame) => `${frame.function || "?"}${frame.file ? ` ${baseName(frame.file)}:${frame.line}` : ""}`).join(" < ");
+}
 
 function bySite(nameOf) {
   return (track, { stacks }) => {

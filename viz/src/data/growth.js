@@ -11,7 +11,7 @@ function periodOf(track, recording) {
   return (id) => {
     const birth = track.blocks.birth[id];
     if (birth < 0) return 0;
-    if (recording.notes.steps.length) return upperBound(recording.notes.stepEvents(track), birth) + 1;
+    if (recording.notes.steps.length) return upperBound(track.stepPositions(), birth) + 1;
     return Math.floor((track.time[birth] * recording.timeUnit - births.first_ns) / births.part_ns) + 1;
   };
 }

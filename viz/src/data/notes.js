@@ -4,10 +4,10 @@
 import { upperBound } from "./track.js";
 import { readNumbers, readUint32s } from "./varint.js";
 
+export const STEP_COLUMNS = ["time", "name"];
 export const NOTE_COLUMNS = ["type", "time", "thread", "track", "name", "bytes", "site"];
 
 const OOM = 4;
-const STEP = 5;
 const REGION_BEGIN = 6;
 const REGION_END = 7;
 const MARK = 8;
@@ -15,17 +15,30 @@ const RESERVED = 9;
 const START = 10;
 const STOP = 11;
 
+/** {time, end, name, index}, each ending where the next one begins. */
+function readSteps({ time, name }, stacks, end) {
+  const times = readNumbers(time.bytes, time.count);
+  const names = readUint32s(name.bytes, name.count);
+  const out = [];
+  for (let i = 0, now = 0; i < times.length; i++) {
+    now += times[i];
+    if (i) out[i - 1].end = now;
+    out.push({ time: now, end, name: stacks.string(names[i]), index: i + 1 });
+  }
+  return out;
+}
+
 function pathAt(list, time) {
   return list ? list.paths[upperBound(list.times, time) - 1] ?? "" : "";
 }
 
 export class Notes {
   /**
-   * @param {object} columns by name: {bytes, count}
+   * @param {object} columns by name: {bytes, count} @param {object} steps likewise
    * @param {import("./stacks.js").Stacks} stacks for the names
    * @param {number} end of the recording
    */
-  constructor(columns, stacks, end) {
+  constructor(columns, steps, stacks, end) {
     const count = columns.type.count;
     const type = columns.type.bytes;
     const time = readNumbers(columns.time.bytes, count);
@@ -34,7 +47,7 @@ export class Notes {
     const name = readUint32s(columns.name.bytes, count);
     const bytes = readNumbers(columns.bytes.bytes, count);
     const site = readUint32s(columns.site.bytes, count);
-    this.steps = []; // {time, end, name, index, note}
+    this.steps = readSteps(steps, stacks, end);
     this.marks = []; // {time, name, kind: "mark" | "oom" | "start" | "stop", bytes, track, site}
     this.regions = []; // {start, end, name, thread, depth}, by start
     this.reserved = new Map(); // by track: {time: [], bytes: []}
@@ -43,10 +56,6 @@ export class Notes {
       now += time[i];
       const text = stacks.string(name[i]);
       switch (type[i]) {
-      case STEP:
-        if (this.steps.length) this.steps.at(-1).end = now;
-        this.steps.push({ time: now, end, name: text, index: this.steps.length + 1, note: i });
-        break;
       case REGION_BEGIN: {
         const stack = open.get(thread[i]) ?? [];
         const region = { start: now, end, name: text, thread: thread[i], depth: stack.length };
@@ -89,16 +98,6 @@ export class Notes {
   /** The step that a time falls into, or undefined. */
   stepAt(time) {
     return this.steps[upperBound(this.stepTimes, time) - 1];
-  }
-
-  /** Per step, the first event of a track in it. */
-  stepEvents(track) {
-    if (!this.eventsOf) this.eventsOf = new Map();
-    if (!this.eventsOf.has(track)) {
-      const positions = track.notePositions();
-      this.eventsOf.set(track, Uint32Array.from(this.steps, (step) => positions[step.note]));
-    }
-    return this.eventsOf.get(track);
   }
 
   /** The regions open at a time on one thread as "outer › inner"; where it has none, on the first that has (an autograd

@@ -1,6 +1,7 @@
 // A recording as the views see it. Tracks are unpacked when they are first shown.
 
-import { NOTE_COLUMNS, Notes } from "./notes.js";
+import { NOTE_COLUMNS, Notes, STEP_COLUMNS } from "./notes.js";
+import { readSamples, SAMPLE_COLUMNS } from "./samples.js";
 import { STACK_COLUMNS, Stacks } from "./stacks.js";
 import { Track } from "./track.js";
 import { readNumbers } from "./varint.js";
@@ -8,13 +9,14 @@ import { readNumbers } from "./varint.js";
 export class Recording {
   /** @param {import("./archive.js").Archive} archive */
   static async open(archive) {
-    const [stacks, notes, size] = await Promise.all([
+    const [stacks, notes, size, steps, samples] = await Promise.all([
       archive.group("stack", STACK_COLUMNS), archive.group("note", NOTE_COLUMNS), archive.group("size", ["bytes"]),
+      archive.group("step", STEP_COLUMNS), archive.group("sample", SAMPLE_COLUMNS),
     ]);
-    return new Recording(archive, new Stacks(stacks), notes, size.bytes);
+    return new Recording(archive, new Stacks(stacks), { notes, steps, samples, sizes: size.bytes });
   }
 
-  constructor(archive, stacks, notes, sizeColumn) {
+  constructor(archive, stacks, { notes, steps, samples, sizes }) {
     this.archive = archive;
     this.header = archive.header;
     this.stacks = stacks;
@@ -23,9 +25,10 @@ export class Recording {
     this.from = Math.floor(this.header.from_ns / this.timeUnit);
     this.to = Math.max(this.from + 1, Math.ceil(this.header.to_ns / this.timeUnit));
     this.before = this.header.cut ? "before this part" : "before the recording";
-    this.notes = new Notes(notes, stacks, Math.ceil(this.header.duration_ns / this.timeUnit));
-    this.sizes = new Float64Array(sizeColumn.count + 1);
-    this.sizes.set(readNumbers(sizeColumn.bytes, sizeColumn.count), 1);
+    this.notes = new Notes(notes, steps, stacks, Math.ceil(this.header.duration_ns / this.timeUnit));
+    this.samples = readSamples(samples, stacks);
+    this.sizes = new Float64Array(sizes.count + 1);
+    this.sizes.set(readNumbers(sizes.bytes, sizes.count), 1);
     this.tracks = new Map();
   }
 

@@ -64,7 +64,7 @@ function holds(track, id, address) {
 }
 
 /** Per column of chooseColumns(), the most bytes of matching blocks that are live in it. */
-export function matchCurve(track, mask, columns) {
+export function matchCurve(track, mask, columns, along) {
   const out = new Float64Array(columns);
   const { subject, time } = track;
   let live = 0;
@@ -74,7 +74,7 @@ export function matchCurve(track, mask, columns) {
   for (let i = 0; i < track.count; i++) {
     const block = subject[i] >= 0 ? subject[i] : ~subject[i];
     if (!mask[block]) continue;
-    const at = Math.min(Math.floor((time[i] - track.from) / (track.to - track.from) * columns), columns - 1);
+    const at = Math.min(Math.floor((along.ofState(i) - along.low) / (along.high - along.low) * columns), columns - 1);
     while (column < at) out[++column] = live;
     live += subject[i] >= 0 ? track.bytesOf(block) : -track.bytesOf(block);
     if (live > out[column]) out[column] = live;

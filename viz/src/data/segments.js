@@ -1,5 +1,8 @@
 // Which blocks of an allocator lie where in the memory that it got from the layer below.
 
+/** What can be shown of segments, by its name in the page's address. */
+export const SEGMENT_LOOKS = { map: { name: "at a moment" }, time: { name: "over time" } };
+
 /**
  * The live segments of `lower` at a time and the blocks of `upper` that lie in them, both in order of address.
  * @returns {{address, bytes, used, largest, blocks: {id, address, bytes}[]}[]} used: bytes of blocks; largest: hole

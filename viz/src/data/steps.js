@@ -3,7 +3,7 @@
 /** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes}[]} first..last: its
  * events */
 export function stepRows(track, notes) {
-  const at = notes.stepEvents(track);
+  const at = track.stepPositions();
   const prefix = (event) => track.totalAt(event);
   const rows = notes.steps.map((step, i) => {
     const first = at[i]; // the first event of the track in the step
@@ -20,5 +20,5 @@ export function stepRows(track, notes) {
       kept: after - before, endBytes: after,
     };
   });
-  return rows.filter((row) => row.end > track.from && row.start < track.to);
+  return rows.filter(({ start, end }) => (start >= track.from || end > track.from) && start <= track.to);
 }

@@ -69,13 +69,13 @@ export class Track {
     return this.sideCursor ??= new Cursor(this);
   }
 
-  /** Per note of the recording: how many of this track's events came before it. */
-  notePositions() {
-    if (!this.notes) {
-      this.notes = readUint32s(this.columns.note.bytes, this.columns.note.count);
-      for (let i = 1; i < this.notes.length; i++) this.notes[i] += this.notes[i - 1];
+  /** Per step of the recording: how many of this track's events came before it. */
+  stepPositions() {
+    if (!this.steps) {
+      this.steps = readUint32s(this.columns.step.bytes, this.columns.step.count);
+      for (let i = 1; i < this.steps.length; i++) this.steps[i] += this.steps[i - 1];
     }
-    return this.notes;
+    return this.steps;
   }
 
   bytesOf(id) {

@@ -40,6 +40,14 @@ export function timeTicks(start, end, count) {
   return out;
 }
 
+/** Round whole numbers, about `count` of them. */
+export function countTicks(start, end, count) {
+  const step = Math.max(roundStep(Math.max(end - start, 1) / count), 1);
+  const out = [];
+  for (let i = Math.ceil(start / step); i * step <= end; i++) out.push(i * step);
+  return out;
+}
+
 /** The top of the byte axis for a highest value: a little room above it. */
 export function axisTop(bytes) {
   return bytes > 0 ? bytes * 1.06 : 1024;

@@ -1,5 +1,6 @@
 // What a colour can mean: every block is of a class, every class has a colour.
 
+import { GROUPS } from "../data/group.js";
 import { arrayFor } from "../data/varint.js";
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatDuration } from "../format.js";
@@ -31,22 +32,31 @@ function rangeNames(limits, format) {
     .concat(`${format(limits.at(-1))} and more`);
 }
 
-/** Classes by a name, in order of first use. */
-function named(track, dark, nameOf) {
+/** Classes by a key, in order of first use. */
+function named(track, dark, keyOf, textOf = String) {
   const classes = new Map();
   const of = arrayFor(track.blocks.count, track.blocks.count);
   for (let id = 0; id < of.length; id++) {
-    const name = nameOf(id);
-    let at = classes.get(name);
-    if (at === undefined) classes.set(name, at = classes.size);
+    const key = keyOf(id);
+    let at = classes.get(key);
+    if (at === undefined) classes.set(key, at = classes.size);
     of[id] = at;
   }
-  const names = [...classes.keys()];
+  const names = [...classes.keys()].map((key) => textOf(key));
   return { of, colours: names.map((name) => siteColour(hashName(name), dark)), names };
 }
 
 const SIZES = [512, 4096, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 27, 2 ** 30];
 const LIVES = [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+
+/** What blocks are grouped by, as a colour each. */
+function byGroup(group) {
+  const { name, key, text = String } = GROUPS[group];
+  return {
+    name,
+    make: (track, recording, dark) => named(track, dark, key(track, recording), (one) => text(one, recording)),
+  };
+}
 
 export const COLOURS = {
   site: {
@@ -73,25 +83,16 @@ export const COLOURS = {
       return ranges(track, limits, (id) => track.birthTime(id), names);
     },
   },
+  function: byGroup("function"),
+  file: byGroup("file"),
+  library: byGroup("library"),
+  kind: byGroup("kind"),
   region: {
     name: "region of birth",
     fits: ({ notes }) => notes.regions.length > 0,
     make: (track, { notes }, dark) => named(track, dark, (id) =>
       notes.regionPath(track.birthTime(id), track.thread(id)).split(" › ").at(-1) || "(no region)"),
   },
-  step: {
-    name: "step of birth",
-    fits: ({ notes }) => notes.steps.length > 0,
-    make: (track, { notes, before }, dark) => named(track, dark, (id) => {
-      const birth = track.birthTime(id);
-      return birth < 0 ? before : `step ${notes.stepAt(birth)?.index ?? 0}`;
-    }),
-  },
-  thread: {
-    name: "thread",
-    make: (track, { header }, dark) => named(track, dark, (id) => {
-      const thread = header.threads[track.thread(id)];
-      return thread ? `${thread.tid} ${thread.name}`.trim() : "(unknown)";
-    }),
-  },
+  step: { ...byGroup("step"), fits: ({ notes }) => notes.steps.length > 0 },
+  thread: byGroup("thread"),
 };

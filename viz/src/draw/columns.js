@@ -1,22 +1,22 @@
-// What each pixel column of a time window shows: the state with the most bytes in it, and the lowest total.
-
-import { lowerBound } from "../data/track.js";
+// What each pixel column of a window shows: the state with the most bytes in it, and the lowest total.
 
 /**
  * @param {import("../data/track.js").Track} track
+ * @param {function(number, number): number} firstAt the first event that is not before a place, and none before the
+ *        second argument
  * @returns {{state: Int32Array, max: Float64Array, min: Float64Array, first: number, last: number}} first and last: the
  *          states at the window's two ends
  */
-export function chooseColumns(track, start, end, width) {
+export function chooseColumns(track, firstAt, start, end, width) {
   const state = new Int32Array(width);
   const max = new Float64Array(width);
   const min = new Float64Array(width);
   const out = { max: 0, min: 0, at: -1 };
   const scale = (end - start) / width;
-  let from = lowerBound(track.time, start);
+  let from = firstAt(start, 0);
   const first = from - 1;
   for (let x = 0; x < width; x++) {
-    const to = lowerBound(track.time, start + (x + 1) * scale, from);
+    const to = firstAt(start + (x + 1) * scale, from);
     if (to === from && x > 0) {
       // No event: the state in which the column before ended.
       out.at = to - 1;

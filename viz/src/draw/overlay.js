@@ -1,21 +1,17 @@
 // What lies over the picture: axes, steps, regions, levels, marks, the peak, and outlines of blocks.
 
 import { hashName } from "../data/stacks.js";
-import { formatBytes } from "../format.js";
-import { byteTicks, timeTicks } from "./axis.js";
+import { formatBytes, formatCount } from "../format.js";
+import { placesOf } from "./along.js";
+import { byteTicks, countTicks, timeTicks } from "./axis.js";
 import { outlineOf } from "./layout.js";
+import { drawLevels } from "./levels.js";
+import { inks, LEFT } from "./ink.js";
 import { css, siteColour } from "./palette.js";
 
-export const LEFT = 74; // where the picture begins, in pixels
 export const STEP_LANE = 18;
 export const REGION_LANE = 17;
 const FONT = "12px system-ui, sans-serif";
-
-/** The page's colours, by the names that style.css gives them. */
-export function inks(...names) {
-  const style = getComputedStyle(document.documentElement);
-  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
-}
 
 export class Overlay {
   /** @param {import("../views/timeline.js").Timeline} plot */
@@ -34,7 +30,7 @@ export class Overlay {
     context.clip();
     this.drawSteps(context);
     this.drawRegions(context);
-    this.drawLevels(context);
+    drawLevels(context, this.plot, this.ink, (text, y, right) => this.label(context, text, y, right));
     this.drawMarks(context);
     this.drawPeak(context);
     this.drawSelection(context);
@@ -45,8 +41,6 @@ export class Overlay {
   }
 
   drawAxes(context) {
-    const { start, end } = this.plot.store.state;
-    const unit = this.plot.recording.timeUnit;
     const bottom = this.plot.top + this.plot.height;
     context.strokeStyle = this.ink.line;
     context.fillStyle = this.ink.soft;
@@ -65,9 +59,8 @@ export class Overlay {
     }
     context.textAlign = "center";
     context.textBaseline = "top";
-    const ticks = timeTicks(start * unit, end * unit, Math.max(2, this.plot.width / 110));
-    for (const { value, label } of ticks) {
-      const x = Math.round(this.plot.x(value / unit)) + 0.5;
+    for (const { place, label } of this.ticks()) {
+      const x = Math.round(this.plot.xAt(place)) + 0.5;
       context.moveTo(x, bottom);
       context.lineTo(x, bottom + 5);
       const half = context.measureText(label).width / 2;
@@ -78,8 +71,19 @@ export class Overlay {
     context.stroke();
   }
 
+  /** Along the plot: {place, label}. */
+  ticks() {
+    const { start, end, along } = this.plot.store.state;
+    const unit = this.plot.recording.timeUnit;
+    const count = Math.max(2, this.plot.width / 110);
+    if (along === "events") {
+      return countTicks(start, end, count).map((value) => ({ place: value, label: formatCount(value) }));
+    }
+    return timeTicks(start * unit, end * unit, count).map(({ value, label }) => ({ place: value / unit, label }));
+  }
+
   drawSteps(context) {
-    const { start, end } = this.plot.store.state;
+    const [start, end] = this.plot.sight();
     let lineFrom = -Infinity;
     let textFrom = -Infinity;
     context.textAlign = "left";
@@ -118,7 +122,7 @@ export class Overlay {
   }
 
   drawRegions(context) {
-    const { start, end } = this.plot.store.state;
+    const [start, end] = this.plot.sight();
     const base = 4 + (this.plot.recording.notes.steps.length ? STEP_LANE : 0);
     context.textAlign = "left";
     context.textBaseline = "middle";
@@ -150,45 +154,6 @@ export class Overlay {
     });
   }
 
-  /** Reserved bytes and the device's capacity. */
-  drawLevels(context) {
-    const line = this.plot.recording.notes.reserved.get(this.plot.store.state.track);
-    context.save();
-    context.beginPath();
-    context.rect(LEFT, this.plot.top, this.plot.width, this.plot.height);
-    context.clip();
-    context.lineWidth = 1.5;
-    context.strokeStyle = this.ink.accent;
-    if (line) {
-      context.beginPath();
-      let y = this.plot.y(line.time[0] > 0 ? 0 : line.bytes[0]);
-      let last = y; // where the line leaves the window
-      context.moveTo(LEFT, y);
-      for (let i = 0; i < line.time.length; i++) {
-        const x = this.plot.x(line.time[i]);
-        context.lineTo(x, y);
-        y = this.plot.y(line.bytes[i]);
-        context.lineTo(x, y);
-        if (x <= LEFT + this.plot.width) last = y;
-      }
-      context.lineTo(LEFT + this.plot.width + 2, y);
-      context.setLineDash([5, 4]);
-      context.stroke();
-      this.label(context, "reserved", last, true);
-    }
-    const capacity = this.plot.track.info.capacity_bytes;
-    if (capacity !== null && capacity < this.plot.high) {
-      context.beginPath();
-      context.moveTo(LEFT, this.plot.y(capacity));
-      context.lineTo(LEFT + this.plot.width, this.plot.y(capacity));
-      context.setLineDash([1, 3]);
-      context.strokeStyle = this.ink.text;
-      context.stroke();
-      this.label(context, "capacity " + formatBytes(capacity), this.plot.y(capacity));
-    }
-    context.restore();
-  }
-
   label(context, text, y, right = false) {
     const width = context.measureText(text).width;
     const x = right ? LEFT + this.plot.width - width - 8 : LEFT + 8;
@@ -208,7 +173,7 @@ export class Overlay {
   }
 
   drawMarks(context) {
-    const { start, end } = this.plot.store.state;
+    const [start, end] = this.plot.sight();
     for (const mark of this.plot.recording.notes.marks) {
       if (mark.time < start || mark.time > end) continue;
       const x = Math.round(this.plot.x(mark.time)) + 0.5;
@@ -233,8 +198,8 @@ export class Overlay {
   }
 
   drawPeak(context) {
-    const { peak, time } = this.plot.track;
-    const x = this.plot.x(peak.event < 0 ? this.plot.track.from : time[peak.event]);
+    const { peak } = this.plot.track;
+    const x = this.plot.xAt(this.plot.along.ofState(peak.event));
     const y = this.plot.y(peak.bytes);
     context.strokeStyle = this.ink.peak;
     context.lineWidth = 1;
@@ -279,7 +244,7 @@ export class Overlay {
       context.fillRect(to - 1.5, 0, 1.5, top + height);
     }
     if (moment >= -1 && !selected) {
-      const x = this.plot.x(moment < 0 ? track.from : track.time[Math.min(moment, track.count - 1)]);
+      const x = this.plot.xAt(this.plot.along.ofState(Math.min(moment, track.count - 1)));
       context.lineWidth = 1;
       context.beginPath();
       context.moveTo(Math.round(x) + 0.5, top);
@@ -289,8 +254,9 @@ export class Overlay {
   }
 
   drawOutline(context, id, thickness) {
-    const from = Math.max(0, Math.floor((this.plot.x(this.plot.track.birthTime(id)) - LEFT) * this.plot.ratio) - 1);
-    const right = Math.min(this.plot.x(this.plot.track.deathTime(id)), LEFT + this.plot.width);
+    const [birth, death] = placesOf(this.plot.track, this.plot.along, id).map((place) => this.plot.xAt(place));
+    const from = Math.max(0, Math.floor((birth - LEFT) * this.plot.ratio) - 1);
+    const right = Math.min(death, LEFT + this.plot.width);
     const to = Math.min(this.plot.columns, Math.ceil((right - LEFT) * this.plot.ratio) + 1);
     const spans = outlineOf(this.plot.pickBuffer, this.plot.rows, id, from, to);
     if (!spans.length) return;

@@ -2,8 +2,9 @@
 
 import { byId, inNextFrame } from "../dom.js";
 import { matchCurve } from "../data/search.js";
+import { alongOf } from "../draw/along.js";
 import { chooseColumns } from "../draw/columns.js";
-import { inks, LEFT } from "../draw/overlay.js";
+import { inks, LEFT } from "../draw/ink.js";
 
 const RIGHT = 10; // as the plot
 const HANDLE = 6;
@@ -17,20 +18,24 @@ export class Minimap {
     this.draw = inNextFrame(() => this.drawNow());
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     store.subscribe((state, changed) => {
-      if (["start", "end", "dark", "found", "window"].some((key) => changed.has(key))) this.draw();
+      if (["start", "end", "dark", "found", "window", "along"].some((key) => changed.has(key))) this.draw();
     });
     this.canvas.addEventListener("pointerdown", (event) => this.grab(event));
   }
 
   show(track) {
     this.track = track;
-    this.columns = null;
+    this.columnsOf = null;
     this.draw();
   }
 
-  x(time) {
-    const { from, to } = this.recording;
-    return LEFT + (time - from) / (to - from) * this.width;
+  get along() {
+    return alongOf(this.track, this.store.state);
+  }
+
+  x(place) {
+    const { low, high } = this.along;
+    return LEFT + (place - low) / (high - low) * this.width;
   }
 
   drawNow() {
@@ -40,8 +45,10 @@ export class Minimap {
     this.width = Math.max(clientWidth - LEFT - RIGHT, 10);
     Object.assign(this.canvas, { width: Math.round(clientWidth * ratio), height: Math.round(height * ratio) });
     const count = Math.round(this.width * ratio);
-    if (!this.columns || this.columns.state.length !== count) {
-      this.columns = chooseColumns(this.track, this.recording.from, this.recording.to, count);
+    const { along } = this;
+    if (this.columnsOf !== along || this.columns.state.length !== count) {
+      this.columns = chooseColumns(this.track, (place, from) => along.firstAt(place, from), along.low, along.high, count);
+      this.columnsOf = along;
     }
     const ink = inks("area", "area-light", "veil", "accent", "peak");
     const context = this.canvas.getContext("2d");
@@ -63,10 +70,11 @@ export class Minimap {
     if (selected) {
       context.globalAlpha = 0.3;
       context.fillStyle = ink.accent;
-      context.fillRect(this.x(selected[0]), 0, Math.max(this.x(selected[1]) - this.x(selected[0]), 1), height);
+      const [left, right] = selected.map((time) => this.x(along.ofTime(time)));
+      context.fillRect(left, 0, Math.max(right - left, 1), height);
       context.globalAlpha = 1;
     }
-    const peak = this.x(this.track.peak.event < 0 ? this.recording.from : this.track.time[this.track.peak.event]);
+    const peak = this.x(along.ofState(this.track.peak.event));
     context.fillStyle = ink.peak;
     context.fillRect(peak - 0.75, 0, 1.5, height);
   }
@@ -75,9 +83,9 @@ export class Minimap {
   drawFound(context, ratio, height, scale, colour) {
     const { found } = this.store.state;
     if (!found) return;
-    if (this.curveOf !== found || this.curve.length !== this.columns.max.length) {
-      this.curve = matchCurve(this.track, found.mask, this.columns.max.length);
-      this.curveOf = found;
+    if (this.curveOf !== found || this.curveAlong !== this.along || this.curve.length !== this.columns.max.length) {
+      this.curve = matchCurve(this.track, found.mask, this.columns.max.length, this.along);
+      [this.curveOf, this.curveAlong] = [found, this.along];
     }
     this.fill(context, this.curve, ratio, height, scale, colour);
     for (let i = 0; i < this.curve.length; i++) if (this.curve[i]) context.fillRect(LEFT + i / ratio, 0, 1 / ratio, 3);
@@ -94,9 +102,9 @@ export class Minimap {
 
   grab(event) {
     const { start, end } = this.store.state;
-    const { from, to } = this.recording;
-    const whole = to - from;
-    const at = (moved) => from +
+    const { low, high } = this.along;
+    const whole = high - low;
+    const at = (moved) => low +
       (moved.clientX - this.canvas.getBoundingClientRect().left - LEFT) / this.width * whole;
     const near = HANDLE / this.width * whole;
     const time = at(event);

@@ -46,9 +46,10 @@ export class Pane {
     });
   }
 
-  /** The view in sight. */
+  /** The view in sight: the one asked for, where this recording has what it shows. */
   view() {
-    return this.views.get(this.store.state.view) ?? this.views.get(SitesView.id);
+    const asked = this.views.get(this.store.state.view);
+    return asked && this.fits(asked.constructor) ? asked : this.views.get(SitesView.id);
   }
 
   show(track) {
@@ -112,7 +113,9 @@ export class Pane {
     select.replaceChildren(...offered.map(([name, { name: text }]) =>
       element("option", { value: name, selected: name === of }, text)));
     select.value = of;
-    byId("caption").textContent = view.caption ? view.caption(this.scope) : this.describe(this.scope);
+    const asked = this.views.get(state.view);
+    const absent = asked && asked !== view ? asked.constructor.absent + ". " : "";
+    byId("caption").textContent = absent + (view.caption ? view.caption(this.scope) : this.describe(this.scope));
   }
 
   /** "61.4 GiB in 1 224 blocks, at 12.7 s" */

@@ -1,14 +1,11 @@
-// The memory that an allocator got from the layer below, with its blocks and holes, at the moment that is looked at.
+// The memory that an allocator got from the layer below, with its blocks and holes: at the moment that is looked at, or
+// over the time that the plot shows.
 
-import { element } from "../dom.js";
-import { addressMap, trackBelow } from "../data/segments.js";
-import { css, siteColour } from "../draw/palette.js";
-import { inks } from "../draw/overlay.js";
-import { formatBytes, formatCounted, formatDuration, formatShare } from "../format.js";
-
-const ROW = 18;
-const LEFT = 250;
-const MOST = 400; // segments drawn
+import { element, option } from "../dom.js";
+import { addressMap, SEGMENT_LOOKS, trackBelow } from "../data/segments.js";
+import { formatBytes, formatCounted, formatDuration } from "../format.js";
+import { AddressTime } from "./address_time.js";
+import { SegmentMap } from "./segment_map.js";
 
 export class SegmentsView {
   static id = "segments";
@@ -16,19 +13,40 @@ export class SegmentsView {
   static about = "Where blocks lie in memory, and the holes between them";
   static absent = "This recording does not hold what the allocator got from the driver";
   static fits = ({ header }, index) => trackBelow(header, index) >= 0;
-  scoped = true;
-  needs = ["hover", "pinned", "lower"];
+  needs = ["hover", "pinned", "lower", "segments", "start", "end", "along", "found"];
 
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
-    this.canvas = element("canvas", { class: "map", role: "img" });
+    this.look = element("select", { title: "Addresses at a moment, or over the time that the plot shows",
+      "aria-label": "Addresses at a moment, or over time", onchange: () => store.set({ segments: this.look.value }) },
+      ...Object.entries(SEGMENT_LOOKS).map(([value, { name }]) => option(value, name)));
     this.tip = element("p", { class: "soft note", "aria-live": "polite" });
-    box.append(this.tip, this.canvas);
-    this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.canvas.addEventListener("click", (event) => {
-      const block = this.at(event)?.block;
-      if (block) store.set({ pinned: store.state.pinned === block.id ? -1 : block.id });
+    const under = element("div", { class: "under" });
+    box.append(this.tip, under);
+    this.lines = new SegmentMap({ recording, store }, under);
+    this.time = new AddressTime({ recording, store }, under);
+    under.addEventListener("pointermove", (event) => this.point(event));
+    under.addEventListener("pointerleave", () => store.set({ hover: -1 }));
+    under.addEventListener("click", (event) => {
+      const id = this.shown().at(event)?.id ?? -1;
+      if (id >= 0) store.set({ pinned: store.state.pinned === id ? -1 : id });
     });
+  }
+
+  get overTime() {
+    return this.store.state.segments === "time";
+  }
+
+  get scoped() {
+    return !this.overTime;
+  }
+
+  shown() {
+    return this.overTime ? this.time : this.lines;
+  }
+
+  controls() {
+    return [this.look];
   }
 
   show(track) {
@@ -46,100 +64,48 @@ export class SegmentsView {
   }
 
   draw(scope) {
-    if (!this.lower) {
-      if (!SegmentsView.fits(this.recording, this.store.state.track)) this.tip.textContent = SegmentsView.absent + ".";
-      this.canvas.hidden = true;
-      return;
-    }
-    this.canvas.hidden = false;
+    this.look.value = this.store.state.segments;
+    this.lines.space.hidden = !this.lower || this.overTime;
+    this.time.canvas.hidden = !this.lower || !this.overTime;
+    if (!this.lower) return;
     if (this.of !== scope) {
       this.of = scope;
-      this.time = scope.at ?? scope.to;
-      this.map = addressMap(this.lower, this.track, this.time);
-      this.widest = this.map.reduce((most, segment) => Math.max(most, segment.bytes), 1);
+      this.moment = scope.at ?? scope.to;
+      this.map = addressMap(this.lower, this.track, this.moment);
     }
-    this.paint();
-  }
-
-  paint() {
-    const shown = this.map.slice(0, MOST);
-    const ratio = window.devicePixelRatio || 1;
-    const width = this.box.clientWidth - 16;
-    const height = Math.max(shown.length * ROW, ROW);
-    Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
-    Object.assign(this.canvas.style, { width: width + "px", height: height + "px" });
-    const context = this.canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const ink = inks("text", "soft", "line", "panel");
-    const { stacks } = this.recording;
-    const { dark, hover, pinned, site } = this.store.state;
-    context.font = "12px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    shown.forEach((segment, i) => {
-      const y = i * ROW;
-      const scale = (width - LEFT) / this.widest;
-      context.fillStyle = ink.soft;
-      context.fillText(`0x${segment.address.toString(16)}`, 4, y + ROW / 2);
-      context.textAlign = "right";
-      context.fillText(`${formatShare(segment.used, segment.bytes)} of ${formatBytes(segment.bytes)}`, LEFT - 10,
-        y + ROW / 2);
-      context.textAlign = "left";
-      context.fillStyle = ink.line;
-      context.fillRect(LEFT, y + 2, Math.max(segment.bytes * scale, 1), ROW - 4);
-      for (const block of segment.blocks) {
-        const x = LEFT + (block.address - segment.address) * scale;
-        const blockSite = this.track.blocks.site[block.id];
-        context.fillStyle = css(siteColour(stacks.hash(blockSite), dark));
-        context.globalAlpha = site >= 0 && blockSite !== site ? 0.15 : 1;
-        const room = block.bytes * scale;
-        context.fillRect(x, y + 2, Math.max(room - (room > 3 ? 1 : 0), 0.6), ROW - 4);
-        context.globalAlpha = 1;
-        if (block.id === hover || block.id === pinned) {
-          context.strokeStyle = ink.text;
-          context.lineWidth = 2;
-          context.strokeRect(x, y + 1, Math.max(room, 2), ROW - 2);
-        }
-      }
-    });
-    this.canvas.setAttribute("aria-label", this.caption());
+    if (this.overTime) this.time.draw(this.track, this.lower);
+    else this.lines.draw(this.track, this.map);
+    this.shown().canvas.setAttribute("aria-label", this.caption());
     if (!this.pointed) {
-      this.tip.textContent = "One line per segment, in order of address; grey is free. " +
-        "Point at a block to see whose it is.";
+      this.tip.textContent = this.overTime ? "Addresses upwards, time as in the plot; grey is free. Point at a block to " +
+        "see whose it is." : "One line per segment, in order of address; grey is free. Point at a block to see whose it is.";
     }
-  }
-
-  at(event) {
-    const box = this.canvas.getBoundingClientRect();
-    const segment = this.map?.[Math.floor((event.clientY - box.top) / ROW)];
-    if (!segment) return null;
-    const address = segment.address + (event.clientX - box.left - LEFT) / (box.width - LEFT) * this.widest;
-    const block = segment.blocks.findLast((one) => one.address <= address);
-    return { segment, block: block && address < block.address + block.bytes ? block : null, address };
   }
 
   point(event) {
-    const found = this.at(event);
+    const found = this.shown().at(event);
     if (!found) return;
-    const { segment, block } = found;
+    const { segment, id, address, free } = found;
     this.pointed = true;
-    this.store.set({ hover: block ? block.id : -1 });
-    const whose = block ? this.recording.stacks.describe(this.track.blocks.site[block.id]) : null;
-    this.tip.textContent = `Segment 0x${segment.address.toString(16)}: ${formatBytes(segment.bytes)}, ` +
+    this.store.set({ hover: id });
+    const whose = id >= 0 ? this.recording.stacks.describe(this.track.blocks.site[id]) : null;
+    const here = whose ? `${formatBytes(this.track.bytesOf(id))} of ${whose.name} ${whose.place}` : "";
+    this.tip.textContent = segment ? `Segment 0x${segment.address.toString(16)}: ${formatBytes(segment.bytes)}, ` +
       `${formatCounted(segment.blocks.length, "block")} of ${formatBytes(segment.used)}, ` +
-      `largest hole ${formatBytes(segment.largest)}. ` +
-      (block ? `Here: ${formatBytes(block.bytes)} of ${whose.name} ${whose.place}` : "Here: free");
+      `largest hole ${formatBytes(segment.largest)}. Here: ${here || "free"}` :
+      `0x${address.toString(16)}: ${here || (free ? "free" : "not the allocator's at that time")}`;
   }
 
   caption() {
     if (!this.map) return "";
+    if (this.overTime) return this.time.words();
     const sum = (of) => this.map.reduce((total, segment) => total + of(segment), 0);
     const bytes = sum((segment) => segment.bytes);
     const used = sum((segment) => segment.used);
     const largest = this.map.reduce((most, segment) => Math.max(most, segment.largest), 0);
-    const rest = this.map.length > MOST ? `; ${formatCounted(this.map.length - MOST, "segment")} are not drawn` : "";
     return `${formatCounted(this.map.length, "segment")} of ${formatBytes(bytes)} at ` +
-      `${formatDuration(this.time * this.recording.timeUnit)}: ${formatBytes(used)} in blocks, ` +
-      `${formatBytes(bytes - used)} free, largest hole ${formatBytes(largest)}${rest}`;
+      `${formatDuration(this.moment * this.recording.timeUnit)}: ${formatBytes(used)} in blocks, ` +
+      `${formatBytes(bytes - used)} free, largest hole ${formatBytes(largest)}`;
   }
 
   values() {

@@ -2,8 +2,9 @@
 
 import { element } from "../dom.js";
 import { stepRows } from "../data/steps.js";
+import { alongOf } from "../draw/along.js";
 import { byteTicks } from "../draw/axis.js";
-import { inks } from "../draw/overlay.js";
+import { inks } from "../draw/ink.js";
 import { formatBytes, formatCounted, formatDuration } from "../format.js";
 import { Table } from "./table.js";
 
@@ -96,7 +97,8 @@ export class StepsView {
       context.fillStyle = ink.soft;
       context.fillText(label, LEFT - 8, y(value));
     }
-    const { start, end } = this.store.state;
+    const axis = alongOf(this.track, this.store.state);
+    const [start, end] = [this.store.state.start, this.store.state.end].map((place) => axis.timeOf(place));
     rows.forEach((row, i) => {
       const x = LEFT + i * this.bar;
       const inSight = row.end > start && row.start < end;
@@ -124,7 +126,8 @@ export class StepsView {
     const kept = rows.at(-1).endBytes - rows[0].endBytes;
     return `${formatCounted(rows.length, "step")}; highest peak ${formatBytes(top.peak)} in step ${top.index}; ` +
       `${kept < 0 ? "−" : "+"}${formatBytes(Math.abs(kept))} from the first one's end to the last one's. ` +
-      "Bar: peak; line: left at the end.";
+      "Bar: peak; line: left at the end." + (this.recording.header.step_source === "inferred" ?
+      " Nobody marked these steps: they follow from the rhythm of allocations." : "");
   }
 
   values() {

@@ -1,10 +1,13 @@
 // The plot: every block of a track as a band over time, with steps, regions and marks above.
 
 import { byId, inNextFrame } from "../dom.js";
+import { alongOf } from "../draw/along.js";
 import { axisTop } from "../draw/axis.js";
 import { chooseColumns } from "../draw/columns.js";
 import { layOut, NOTHING } from "../draw/layout.js";
-import { LEFT, Overlay, REGION_LANE, STEP_LANE } from "../draw/overlay.js";
+import { LEFT } from "../draw/ink.js";
+import { Overlay, REGION_LANE, STEP_LANE } from "../draw/overlay.js";
+import { levelsOf } from "../draw/levels.js";
 import { COLOURS } from "../draw/colour_by.js";
 import { Colours, paint } from "../draw/paint.js";
 import { formatBytes, formatCount, formatDuration } from "../format.js";
@@ -32,13 +35,14 @@ export class Timeline {
   /** @param {import("../data/track.js").Track} track */
   show(track) {
     this.track = track;
+    this.levels = levelsOf(this.recording, track, this.store.state.track);
     this.lanes = this.recording.notes.lanes.slice(0, MAX_REGION_LANES);
     this.top = 8 + (this.recording.notes.steps.length ? STEP_LANE : 0) + this.lanes.length * REGION_LANE;
     this.invalidate("layout");
   }
 
   changed(changed) {
-    if (["start", "end", "low", "high"].some((key) => changed.has(key))) this.invalidate("layout");
+    if (["start", "end", "low", "high", "along"].some((key) => changed.has(key))) this.invalidate("layout");
     else if (["site", "dark", "found", "colour"].some((key) => changed.has(key))) this.invalidate("colours");
     else if (["hover", "pinned", "window", "moment"].some((key) => changed.has(key))) this.draw();
   }
@@ -54,12 +58,19 @@ export class Timeline {
     return high !== null ? [low, high] : [0, this.fullHeight()];
   }
 
-  /** The upper end of the byte axis that shows the whole track, its reserved line, and the capacity if it is near. */
+  /** The upper end of the byte axis that shows the whole track, and the lines that lie near it. */
   fullHeight() {
-    const { info, peak } = this.track;
-    const most = Math.max(peak.bytes, info.reserved_peak_bytes ?? 0);
-    const capacity = info.capacity_bytes ?? 0;
-    return axisTop(capacity <= most * 1.4 ? Math.max(most, capacity) : most);
+    return axisTop(this.levels.top);
+  }
+
+  get along() {
+    return alongOf(this.track, this.store.state);
+  }
+
+  /** The times at the window's two ends. */
+  sight() {
+    const { start, end } = this.store.state;
+    return [this.along.timeOf(start), this.along.timeOf(end)];
   }
 
   drawNow() {
@@ -92,7 +103,8 @@ export class Timeline {
       this.image = new ImageData(this.columns, this.rows);
     }
     [this.low, this.high] = this.range();
-    this.chosen = chooseColumns(this.track, start, end, this.columns);
+    const { along } = this;
+    this.chosen = chooseColumns(this.track, (place, from) => along.firstAt(place, from), start, end, this.columns);
     layOut(this.track, this.chosen, this.low, this.high, this.columns, this.rows, this.pickBuffer);
     this.inView = this.track.blocksIn(this.chosen.first, this.chosen.last);
   }
@@ -131,17 +143,25 @@ export class Timeline {
   }
 
   x(time) {
+    return this.xAt(this.along.ofTime(time));
+  }
+
+  xAt(place) {
     const { start, end } = this.store.state;
-    return LEFT + (time - start) / (end - start) * this.width;
+    return LEFT + (place - start) / (end - start) * this.width;
   }
 
   y(bytes) {
     return this.top + this.height - (bytes - this.low) / (this.high - this.low) * this.height;
   }
 
-  timeAt(x) {
+  placeAt(x) {
     const { start, end } = this.store.state;
     return start + (x - LEFT) / this.width * (end - start);
+  }
+
+  timeAt(x) {
+    return this.along.timeOf(this.placeAt(x));
   }
 
   bytesAt(y) {
@@ -165,6 +185,22 @@ export class Timeline {
     return this.pickBuffer[column * this.rows + row];
   }
 
+  /** What the step or region is called that lies at a place above the picture; "" where none does. */
+  wordsAt(x, y) {
+    if (y >= this.top || x < LEFT || x > LEFT + this.width) return "";
+    const { notes, timeUnit } = this.recording;
+    const time = this.timeAt(x);
+    const took = ({ start, end }) => formatDuration((end - start) * timeUnit);
+    const base = this.top - 8 - this.lanes.length * REGION_LANE;
+    const lane = this.lanes[Math.floor((y - base - 4) / REGION_LANE)];
+    if (y < base + 4) {
+      const step = notes.stepAt(time);
+      return step ? `${step.name || "step " + step.index}, took ${took({ start: step.time, end: step.end })}` : "";
+    }
+    const region = lane?.regions.findLast(({ start, end }) => start <= time && time < end);
+    return region ? `region ${region.name}, took ${took(region)}` : "";
+  }
+
   /** The state that the picture shows at x. */
   stateUnder(x) {
     const column = Math.floor((x - LEFT) * this.ratio);
@@ -184,7 +220,7 @@ export class Timeline {
 
   /** The picture in words, for those who cannot see it. */
   describe() {
-    const { start, end } = this.store.state;
+    const [start, end] = this.sight();
     const unit = this.recording.timeUnit;
     const { peak, info } = this.track;
     return `Stacked blocks of ${info.id} from ${formatDuration(start * unit)} to ${formatDuration(end * unit)}. ` +

@@ -16,11 +16,23 @@ export class Tip {
       this.box.replaceChildren(...this.content(track, id));
       this.box.hidden = false;
     }
+    this.put(x, y);
+  }
+
+  put(x, y) {
     const { offsetWidth, offsetHeight } = this.box;
     const left = x + 16 + offsetWidth > window.innerWidth ? x - 12 - offsetWidth : x + 16;
     const top = y + 18 + offsetHeight > window.innerHeight ? y - 12 - offsetHeight : y + 18;
     this.box.style.left = Math.max(left, 4) + "px";
     this.box.style.top = Math.max(top, 4) + "px";
+  }
+
+  /** Words instead of a block. */
+  say(text, x, y) {
+    this.shown = -1;
+    this.box.replaceChildren(text);
+    this.box.hidden = false;
+    this.put(x, y);
   }
 
   hide() {

@@ -1,0 +1,34 @@
+// Counters that were sampled beside the events: what a device has in use in all, the resident memory of the process.
+
+import { readNumbers, readUint32s } from "./varint.js";
+
+export const SAMPLE_COLUMNS = ["time", "counter", "value"];
+
+const WORDS = { device: "device, in use", resident: "process, resident", shared: "process, shared" };
+
+/** @typedef {{name: string, device: string, time: number[], bytes: number[], most: number}} Line */
+
+/** @returns {Line[]} in order of first appearance */
+export function readSamples(columns, stacks) {
+  const { time, counter, value } = columns;
+  const times = readNumbers(time.bytes, time.count);
+  const counters = readUint32s(counter.bytes, counter.count);
+  const values = readNumbers(value.bytes, value.count);
+  const lines = new Map();
+  for (let i = 0, now = 0; i < times.length; i++) {
+    now += times[i];
+    let line = lines.get(counters[i]);
+    if (!line) lines.set(counters[i], line = newLine(stacks.string(counters[i])));
+    line.time.push(now);
+    line.bytes.push(values[i]);
+    line.most = Math.max(line.most, values[i]);
+  }
+  return [...lines.values()];
+}
+
+/** Counters are called DEVICE/WHAT, as tracks are called DEVICE/LAYER. */
+function newLine(counter) {
+  const cut = counter.indexOf("/");
+  const what = counter.slice(cut + 1);
+  return { name: WORDS[what] ?? what, device: counter.slice(0, Math.max(cut, 0)), time: [], bytes: [], most: 0 };
+}

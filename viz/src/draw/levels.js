@@ -1,0 +1,77 @@
+// Lines over the picture: bytes that a track's allocator has reserved, counters that were sampled, the capacity.
+
+import { lowerBound } from "../data/track.js";
+import { formatBytes } from "../format.js";
+import { LEFT } from "./ink.js";
+
+const DASHES = [[5, 4], [8, 3, 2, 3], [2, 3], [10, 4]];
+
+/**
+ * The lines that a track has, and which of them lie near enough to its blocks to be in the picture by themselves; the
+ * others are there once the byte axis reaches them.
+ * @returns {{lines: {name, time, bytes, most}[], top: number}}
+ */
+export function levelsOf(recording, track, index) {
+  const device = track.info.id.split("/")[0];
+  const reserved = recording.notes.reserved.get(index);
+  const lines = [];
+  if (reserved) {
+    lines.push({ name: "reserved", ...reserved, most: Math.max(track.info.reserved_peak_bytes ?? 0, 1) });
+  }
+  lines.push(...recording.samples.filter((line) => line.device === device));
+  const capacity = track.info.capacity_bytes;
+  if (capacity) lines.push({ name: `capacity ${formatBytes(capacity)}`, time: [0], bytes: [capacity], most: capacity });
+  let top = Math.max(track.peak.bytes, 1);
+  for (const { most } of [...lines].sort((a, b) => a.most - b.most)) if (most <= top * 1.4) top = Math.max(top, most);
+  return { lines, top };
+}
+
+export function drawLevels(context, plot, ink, label) {
+  context.save();
+  context.beginPath();
+  context.rect(LEFT, plot.top, plot.width, plot.height);
+  context.clip();
+  context.lineWidth = 1.5;
+  plot.levels.lines.forEach((line, i) => {
+    context.strokeStyle = i ? ink.text : ink.accent;
+    context.setLineDash(DASHES[i % DASHES.length]);
+    const last = drawLine(context, plot, line);
+    if (last >= plot.top - 2 && last <= plot.top + plot.height) label(line.name, last, i % 2 === 0);
+  });
+  context.restore();
+}
+
+/** A line of steps, as far as it is in sight; of many steps in one pixel, the lowest and the highest. Where it ends. */
+function drawLine(context, plot, { time, bytes }) {
+  const [start, end] = plot.sight();
+  const right = LEFT + plot.width;
+  let i = Math.max(lowerBound(time, start) - 1, 0);
+  let y = plot.y(bytes[i]);
+  context.beginPath();
+  context.moveTo(Math.max(plot.x(time[i]), LEFT - 2), y);
+  let pixel = -1;
+  let low = y;
+  let high = y;
+  const finish = () => {
+    if (pixel < 0) return;
+    context.lineTo(pixel, low);
+    context.lineTo(pixel, high);
+    context.lineTo(pixel, y);
+  };
+  for (i++; i < time.length && time[i] <= end; i++) {
+    const x = Math.round(plot.x(time[i]));
+    const next = plot.y(bytes[i]);
+    if (x !== pixel) {
+      finish();
+      context.lineTo(x, y);
+      [pixel, low, high] = [x, y, y];
+    }
+    y = next;
+    low = Math.max(low, y);
+    high = Math.min(high, y);
+  }
+  finish();
+  context.lineTo(right + 2, y);
+  context.stroke();
+  return y;
+}
