@@ -1,33 +1,10 @@
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/output_file.h"
+#include "cli/output_recording.h"
 #include "cli/progress.h"
 #include "exchange/load.h"
-#include "exchange/save.h"
-
-static int check_output(const struct mp_invocation *invocation, const char *output)
-{
-    struct stat facts;
-    if (!output || !*output || !strcmp(output, "-")) {
-        mp_message("import writes a new file: name it with -o, as snap.mp");
-        return MP_EXIT_USAGE;
-    }
-    if (stat(output, &facts)) return MP_EXIT_DONE;
-    if (!S_ISDIR(facts.st_mode) && mp_given(invocation, MP_OPT_FORCE)) return MP_EXIT_DONE;
-    mp_message("%s is already there; choose another name%s", output,
-               S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
-    return MP_EXIT_COULD_NOT;
-}
-
-static enum mp_status save(void *context, FILE *out, struct mp_error *error)
-{
-    int fd = dup(fileno(out));
-    return fd < 0 ? mp_fail_errno(error, "cannot write the recording") : mp_exchange_save(context, fd, error);
-}
 
 static void tell(const struct mp_model *model, const char *path)
 {
@@ -41,7 +18,7 @@ static int run(const struct mp_invocation *invocation)
     const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
     struct mp_model *model;
     struct mp_error error;
-    int status = check_output(invocation, output);
+    int status = mp_output_recording_check(invocation);
     if (status) return status;
     mp_progress_start(invocation, input);
     enum mp_status loaded = mp_exchange_load(input, &model, &error);
@@ -52,7 +29,7 @@ static int run(const struct mp_invocation *invocation)
                    mp_model_incomplete(model) ? ", or make a whole one of it with memprof recover" : "");
         status = MP_EXIT_COULD_NOT;
     } else {
-        status = mp_output_write(invocation, save, model);
+        status = mp_output_recording(invocation, model);
     }
     if (!status) tell(model, output);
     mp_model_free(model);

@@ -2,18 +2,29 @@
 
 #include "cli/command.h"
 
-extern const struct mp_command mp_command_snapshot, mp_command_report, mp_command_peak, mp_command_leaks,
-    mp_command_steps, mp_command_info, mp_command_trace_plot, mp_command_segment_plot, mp_command_chrome_trace,
-    mp_command_flamegraph, mp_command_export, mp_command_import, mp_command_recover, mp_command_help;
-
 /* In the order in which a user meets them: record, read, write other forms. */
-const struct mp_command *const mp_commands[] = {
-    &mp_command_snapshot,   &mp_command_report,       &mp_command_peak,
-    &mp_command_leaks,      &mp_command_steps,        &mp_command_info,
-    &mp_command_trace_plot, &mp_command_segment_plot, &mp_command_chrome_trace,
-    &mp_command_flamegraph, &mp_command_export,       &mp_command_import,
-    &mp_command_recover,    &mp_command_help,         NULL,
-};
+#define COMMANDS(X)                                                                                                    \
+    X(snapshot)                                                                                                        \
+    X(report)                                                                                                          \
+    X(peak)                                                                                                            \
+    X(leaks)                                                                                                           \
+    X(steps)                                                                                                           \
+    X(info)                                                                                                            \
+    X(trace_plot)                                                                                                      \
+    X(segment_plot)                                                                                                    \
+    X(chrome_trace)                                                                                                    \
+    X(flamegraph)                                                                                                      \
+    X(export)                                                                                                          \
+    X(import)                                                                                                          \
+    X(recover)                                                                                                         \
+    X(anonymize)                                                                                                       \
+    X(help)
+
+#define DECLARE(name) extern const struct mp_command mp_command_##name;
+COMMANDS(DECLARE)
+
+#define ENTRY(name) &mp_command_##name,
+const struct mp_command *const mp_commands[] = {COMMANDS(ENTRY) NULL};
 
 const struct mp_command *mp_command_find(const char *name)
 {

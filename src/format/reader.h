@@ -78,6 +78,11 @@ struct mp_damage {
     uint64_t lost_chunks; /* gaps in the chunk sequence */
 };
 
+static inline bool mp_damage_any(const struct mp_damage *damage)
+{
+    return damage->cut || damage->lost_bytes || damage->lost_chunks;
+}
+
 /* A recording whose first object is cut or damaged opens too: its start then has zeroes and empty texts, and the damage
  * counts it. Otherwise MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO, MP_NO_MEMORY; the sentence names path. */
 enum mp_status mp_reader_open(const char *path, struct mp_reader **reader, struct mp_error *error);

@@ -57,5 +57,5 @@ uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_
 
 bool mp_model_incomplete(const struct mp_model *model)
 {
-    return model->damage.cut || model->damage.lost_bytes || model->damage.lost_chunks || model->coverage.dropped;
+    return mp_damage_any(&model->damage) || model->coverage.dropped;
 }

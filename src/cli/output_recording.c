@@ -1,0 +1,35 @@
+#include "cli/output_recording.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "exchange/save.h"
+
+int mp_output_recording_check(const struct mp_invocation *invocation)
+{
+    const char *output = invocation->value[MP_OPT_OUTPUT];
+    struct stat facts;
+    if (!output || !*output || !strcmp(output, "-")) {
+        mp_message("%s writes a new file: name it with -o, as snap.mp", invocation->command->name);
+        return MP_EXIT_USAGE;
+    }
+    if (stat(output, &facts)) return MP_EXIT_DONE;
+    if (!S_ISDIR(facts.st_mode) && mp_given(invocation, MP_OPT_FORCE)) return MP_EXIT_DONE;
+    mp_message("%s is already there; choose another name%s", output,
+               S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
+    return MP_EXIT_COULD_NOT;
+}
+
+static enum mp_status save(void *context, FILE *out, struct mp_error *error)
+{
+    int fd = dup(fileno(out));
+    return fd < 0 ? mp_fail_errno(error, "cannot write the recording") : mp_exchange_save(context, fd, error);
+}
+
+int mp_output_recording(const struct mp_invocation *invocation, struct mp_model *model)
+{
+    return mp_output_write(invocation, save, model);
+}

@@ -1,0 +1,212 @@
+#include "exchange/anonymize.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/step_rule.h"
+#include "exchange/public_names.h"
+
+/* What a string is used as: the same text may be two things, and then gets two names. */
+enum role { ROLE_KEPT, ROLE_FUNCTION, ROLE_FILE, ROLE_LIBRARY, ROLE_REGION, ROLE_POOL, ROLE_THREAD, ROLE_NOTE, ROLES };
+
+struct renaming {
+    struct mp_model *model;
+    struct mp_intern to;
+    struct mp_map known; /* role and old id + 1 to new id */
+    uint32_t count[ROLES];
+    struct mp_step_rule steps;
+    bool by_pattern; /* steps are known by a pattern of the user's, which may hold names too */
+    bool failed;
+};
+
+static uint32_t intern(struct renaming *renaming, const char *text)
+{
+    uint32_t id = mp_intern_text(&renaming->to, text);
+    if (id != MP_INTERN_FAILED) return id;
+    renaming->failed = true;
+    return 0;
+}
+
+static uint32_t numbered(struct renaming *renaming, enum role role, const char *format, const char *ending)
+{
+    char text[64];
+    snprintf(text, sizeof text, format, ++renaming->count[role], ending);
+    return intern(renaming, text);
+}
+
+/* ".py", ".cpp"; "" where what follows the last dot is no ending. */
+static const char *ending_of(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    size_t length = dot ? strlen(dot) : 0;
+    if (length < 2 || length > 5) return "";
+    for (const char *at = dot + 1; *at; at++)
+        if (!isalnum((unsigned char)*at)) return "";
+    return dot;
+}
+
+static uint32_t rename_file(struct renaming *renaming, const char *path)
+{
+    const char *kept = mp_public_path(path);
+    if (kept) return intern(renaming, kept);
+    /* Whose code it is must still be seen: the user's own, or that of a package. */
+    bool is_package =
+        strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") || strstr(path, "\\site-packages\\");
+    return numbered(renaming, ROLE_FILE, is_package ? "/site-packages/%u%s" : "/%u%s", ending_of(path));
+}
+
+static uint32_t rename_region(struct renaming *renaming, const char *name)
+{
+    bool is_step = mp_step_rule_matches(&renaming->steps, name);
+    if (is_step && renaming->by_pattern) return intern(renaming, "step");
+    if (is_step && (!strncmp(name, "ProfilerStep#", 13) || strspn(name + 4, " _#-0123456789") == strlen(name + 4)))
+        return intern(renaming, name);
+    return is_step ? numbered(renaming, ROLE_REGION, "step %u%s", "")
+                   : numbered(renaming, ROLE_REGION, "region %u%s", "");
+}
+
+static uint32_t rename_library(struct renaming *renaming, const char *path)
+{
+    char text[128];
+    const char *kept = mp_public_library(path);
+    if (!kept) return numbered(renaming, ROLE_LIBRARY, "/lib/lib%u.so%s", "");
+    snprintf(text, sizeof text, "/lib/%s", kept);
+    return intern(renaming, text);
+}
+
+static uint32_t rename_note(struct renaming *renaming, const char *note)
+{
+    return intern(renaming, strpbrk(note, "/\\\"'`@") ? "a note was left out: it may hold a name" : note);
+}
+
+/* The new id of an old one. Names of functions in public code are kept by whoever knows where they are: ROLE_KEPT. */
+static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old)
+{
+    if (!old) return 0;
+    bool fresh;
+    uint64_t *known = mp_map_insert(&renaming->known, (uint64_t)role << 32 | old, &fresh);
+    if (!known) {
+        renaming->failed = true;
+        return 0;
+    }
+    if (!fresh) return (uint32_t)*known;
+    const char *text = mp_model_text(renaming->model, old);
+    switch (role) {
+    case ROLE_FUNCTION:
+        return (uint32_t)(*known = numbered(renaming, role, "f%u%s", ""));
+    case ROLE_FILE:
+        return (uint32_t)(*known = rename_file(renaming, text));
+    case ROLE_LIBRARY:
+        return (uint32_t)(*known = rename_library(renaming, text));
+    case ROLE_REGION:
+        return (uint32_t)(*known = rename_region(renaming, text));
+    case ROLE_POOL:
+        return (uint32_t)(*known = numbered(renaming, role, "pool%u%s", ""));
+    case ROLE_THREAD:
+        return (uint32_t)(*known = mp_public_thread(text) ? intern(renaming, text)
+                                                          : numbered(renaming, role, "thread%u%s", ""));
+    case ROLE_NOTE:
+        return (uint32_t)(*known = rename_note(renaming, text));
+    default:
+        return (uint32_t)(*known = intern(renaming, text));
+    }
+}
+
+/* A function is public where its library is; in Python where its file is; else by its own name. */
+static bool is_public(const struct mp_model *model, const struct mp_frame *frame, const char *function,
+                      const char *path)
+{
+    if (frame->language == MP_PYTHON && *path != '<' && mp_public_path(path)) return true;
+    if (frame->language == MP_PYTHON) return *function == '<' || !strncmp(path, "<frozen ", strlen("<frozen "));
+    if (frame->module && mp_public_library(mp_model_text(model, model->modules.at[frame->module].path))) return true;
+    return mp_public_function(function);
+}
+
+static uint32_t rename_function(struct renaming *renaming, const struct mp_frame *frame, uint32_t function,
+                                uint32_t file)
+{
+    const struct mp_model *model = renaming->model;
+    bool kept = is_public(model, frame, mp_model_text(model, function), mp_model_text(model, file));
+    return new_name(renaming, kept ? ROLE_KEPT : ROLE_FUNCTION, function);
+}
+
+static void rename_stacks(struct renaming *renaming)
+{
+    struct mp_model *model = renaming->model;
+    for (size_t i = 0; i < model->frames.count; i++) {
+        struct mp_model_frame *frame = &model->frames.at[i];
+        for (uint32_t k = 0; k < frame->line_count; k++) {
+            struct mp_model_line *line = &model->lines.at[frame->first_line + k];
+            uint32_t function = rename_function(renaming, &frame->raw, line->function, line->file);
+            line->file = new_name(renaming, ROLE_FILE, line->file);
+            line->function = function;
+        }
+        uint32_t function = rename_function(renaming, &frame->raw, frame->raw.function, frame->raw.file);
+        frame->raw.file = new_name(renaming, ROLE_FILE, frame->raw.file);
+        frame->raw.function = function;
+    }
+    for (size_t i = 1; i < model->modules.count; i++) {
+        struct mp_module *module = &model->modules.at[i];
+        if (!mp_public_library(mp_model_text(model, module->path))) module->file = (struct mp_file_id){0};
+        module->path = new_name(renaming, ROLE_LIBRARY, module->path);
+    }
+}
+
+static void rename_tables(struct renaming *renaming)
+{
+    struct mp_model *model = renaming->model;
+    for (size_t i = 0; i < model->devices.count; i++) {
+        struct mp_device *device = &model->devices.at[i];
+        device->name = new_name(renaming, ROLE_KEPT, device->name);
+        device->model = new_name(renaming, ROLE_KEPT, device->model);
+        device->uuid = 0;
+    }
+    for (size_t i = 0; i < model->tracks.count; i++)
+        model->tracks.at[i].name = new_name(renaming, model->tracks.at[i].layer == MP_LAYER_APP ? ROLE_POOL : ROLE_KEPT,
+                                            model->tracks.at[i].name);
+    for (size_t i = 0; i < model->threads.count; i++)
+        model->threads.at[i].name = new_name(renaming, ROLE_THREAD, model->threads.at[i].name);
+    for (size_t i = 0; i < model->notes.count; i++)
+        model->notes.at[i].name = new_name(renaming, ROLE_REGION, model->notes.at[i].name);
+    for (size_t i = 0; i < model->samples.count; i++)
+        model->samples.at[i].counter = new_name(renaming, ROLE_KEPT, model->samples.at[i].counter);
+}
+
+static void rename_ids(struct renaming *renaming, enum role role, uint32_t *ids, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = new_name(renaming, role, ids[i]);
+}
+
+static void rename_start(struct renaming *renaming)
+{
+    static const char *const no_command[] = {NULL};
+    struct mp_recording_start *start = &renaming->model->start;
+    start->host = start->spool = "";
+    start->command = no_command;
+    start->spool_id = 0;
+    if (renaming->by_pattern) start->configuration = "step_range=^step";
+}
+
+enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
+{
+    struct renaming renaming = {.model = model};
+    mp_step_rule_open_configured(&renaming.steps, model->start.configuration);
+    renaming.by_pattern = renaming.steps.has_pattern;
+    intern(&renaming, "");
+    rename_stacks(&renaming);
+    rename_tables(&renaming);
+    struct mp_coverage *coverage = &model->coverage;
+    rename_ids(&renaming, ROLE_KEPT, coverage->sources, coverage->source_count);
+    rename_ids(&renaming, ROLE_NOTE, coverage->notes, coverage->note_count);
+    rename_ids(&renaming, ROLE_NOTE, coverage->limits, coverage->limit_count);
+    model->how.text = new_name(&renaming, ROLE_KEPT, model->how.text);
+    rename_start(&renaming);
+    mp_step_rule_close(&renaming.steps);
+    mp_map_free(&renaming.known);
+    mp_intern_free(&model->strings);
+    model->strings = renaming.to;
+    return renaming.failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory for new names") : MP_OK;
+}

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""An anonymised recording: no name of the user's is in it, by a reader that is not memprof's; every figure is."""
+
+import json
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+import harness
+
+sys.path.insert(0, str(harness.SOURCE / "tests" / "unit" / "format"))
+sys.dont_write_bytecode = True
+import read_mp
+
+PYTHON = harness.python_with_torch()
+DATA = os.environ.get("MEMPROF_TEST_DATA")
+SECRET = "swordfish"
+
+TRAINING = """
+import torch
+import libmemprof as mp
+
+class {0}Layer(torch.nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)
+
+def leak_{0}(kept, x):
+    kept.append(x.clone())
+
+model, kept = {0}Layer(), []
+mp.mark("{0} begins")
+for i in range(30):
+    mp.step()
+    with mp.region("{0} forward"):
+        y = model(torch.zeros(1000))
+    exec("import torch\\ndef made_{0}(): return torch.zeros(77)\\nmade_{0}()")
+    leak_{0}(kept, y)
+"""
+
+
+def strings_of(path):
+    """All texts of a file: those of its first object, and its table of strings."""
+    start, chunks, _ = read_mp.walk(read_mp.load_zstd(), pathlib.Path(path).read_bytes())
+    found = [str(start)]
+    for _, _, kind, _, columns in chunks:
+        if kind == "strings":
+            found += read_mp.strings_of(columns)
+    return found
+
+
+class Anonymize(harness.TestCase):
+    def figures(self, path):
+        """What the commands answer, without names."""
+        found = []
+        for command in (("peak",), ("leaks",), ("steps",), ("info",)):
+            text = json.dumps(harness.answer(*command, path, status=(0, 1, 4)) if command else None, sort_keys=True)
+            answer = json.loads(text)
+            for key in ("file", "process", "devices", "coverage"):
+                answer.pop(key, None)
+            found.append(self.without_names(answer))
+        return found
+
+    def without_names(self, value):
+        if isinstance(value, dict):
+            return {key: self.without_names(item) for key, item in value.items()
+                    if key not in ("function", "file", "module", "name")}
+        if isinstance(value, list):
+            return [None if isinstance(item, str) else self.without_names(item) for item in value]
+        return value
+
+    def anonymize(self, path):
+        result = harness.memprof("anonymize", path, "-o", self.folder / "anonymous.mp", "--force")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return self.folder / "anonymous.mp"
+
+    @unittest.skipUnless(PYTHON, "no Python with PyTorch")
+    def test_a_recording(self):
+        folder = self.folder / SECRET
+        folder.mkdir()
+        script = folder / f"{SECRET}_train.py"
+        script.write_text(TRAINING.format(SECRET))
+        path = self.folder / "run.mp"
+        result = harness.memprof("snapshot", "-o", path, "--", PYTHON, script, f"--{SECRET}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(any(SECRET in text for text in strings_of(path)))
+        anonymous = self.anonymize(path)
+        words = [SECRET, str(self.folder), os.uname().nodename, str(harness.SOURCE)]
+        for text in strings_of(anonymous):
+            for word in words:
+                self.assertNotIn(word, text)
+        self.assertEqual(self.figures(path), self.figures(anonymous))
+        self.assertEqual(harness.answer("leaks", anonymous)["verdict"], "leak")
+        stack = str(harness.answer("peak", anonymous)["sites"])
+        self.assertIn("_call_impl", stack)  # PyTorch's own names stay
+        self.assertEqual(harness.memprof("report", anonymous).returncode, 0)
+
+    @unittest.skipUnless(DATA, "$MEMPROF_TEST_DATA is not set")
+    def test_snapshots_by_others(self):
+        for name in ("silmont_small.pickle", "drisspg_mini.pickle", "yiyi_oom_v1.pickle", "sidnb13_transformer.pt.trace.json"):
+            with self.subTest(name):
+                path = pathlib.Path(DATA) / name
+                anonymous = self.anonymize(path)
+                self.assertEqual(self.figures(path), self.figures(anonymous))
+                for text in strings_of(anonymous):
+                    self.assertIsNone(re.search(r"/(home|root|Users|data|workspace|mnt)/", text), text)
+
+    def test_what_cannot_be_anonymised(self):
+        result = harness.memprof("anonymize", self.folder / "nosuch.mp", "-o", self.folder / "x.mp")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(harness.memprof("anonymize", "x.mp").returncode, 2)
+
+
+if __name__ == "__main__":
+    harness.main()
