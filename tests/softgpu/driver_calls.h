@@ -59,6 +59,13 @@
     F(cuStreamDestroy, 4000, PLAIN, cuStreamDestroy_v2, 326, (CUstream hStream))                                       \
     F(cuStreamSynchronize, 2000, PLAIN, cuStreamSynchronize, 126, (CUstream hStream))                                  \
     F(cuStreamSynchronize, 7000, THREAD, cuStreamSynchronize_ptsz, 440, (CUstream hStream))                            \
+    F(cuStreamBeginCapture, 10000, PLAIN, cuStreamBeginCapture, 495, (CUstream hStream))                               \
+    F(cuStreamBeginCaptureToGraph, 12030, PLAIN, cuStreamBeginCaptureToGraph, 720,                                     \
+      (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const void *dependencyData,                  \
+       size_t numDependencies, int mode))                                                                              \
+    F(cuStreamBeginCaptureToGraph, 12030, THREAD, cuStreamBeginCaptureToGraph_ptsz, 721,                               \
+      (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const void *dependencyData,                  \
+       size_t numDependencies, int mode))                                                                              \
     F(cuStreamBeginCapture, 10010, PLAIN, cuStreamBeginCapture_v2, 539, (CUstream hStream, int mode))                  \
     F(cuStreamBeginCapture, 10010, THREAD, cuStreamBeginCapture_v2_ptsz, 540, (CUstream hStream, int mode))            \
     F(cuStreamEndCapture, 10000, PLAIN, cuStreamEndCapture, 497, (CUstream hStream, CUgraph * phGraph))                \
@@ -110,6 +117,9 @@
     F(cuLibraryLoadData, 12000, PLAIN, cuLibraryLoadData, 678,                                                         \
       (CUlibrary * library, const void *code, int *jitOptions, void **jitOptionsValues, unsigned numJitOptions,        \
        int *libraryOptions, void **libraryOptionValues, unsigned numLibraryOptions))                                   \
+    F(cuLibraryLoadFromFile, 12000, PLAIN, cuLibraryLoadFromFile, 679,                                                 \
+      (CUlibrary * library, const char *fileName, int *jitOptions, void **jitOptionsValues, unsigned numJitOptions,    \
+       int *libraryOptions, void **libraryOptionValues, unsigned numLibraryOptions))                                   \
     F(cuLibraryUnload, 12000, PLAIN, cuLibraryUnload, 680, (CUlibrary library))                                        \
     F(cuLibraryGetGlobal, 12000, PLAIN, cuLibraryGetGlobal, 684,                                                       \
       (CUdeviceptr * dptr, size_t * bytes, CUlibrary library, const char *name))                                       \
@@ -141,7 +151,12 @@
       (CUdeviceptr * ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData * shareData))                                  \
     F(cuDeviceSetMemPool, 11020, PLAIN, cuDeviceSetMemPool, 609, (CUdevice dev, CUmemoryPool pool))                    \
     F(cuDeviceGetMemPool, 11020, PLAIN, cuDeviceGetMemPool, 610, (CUmemoryPool * pool, CUdevice dev))                  \
-    F(cuDeviceGetDefaultMemPool, 11020, PLAIN, cuDeviceGetDefaultMemPool, 606, (CUmemoryPool * pool_out, CUdevice dev))
+    F(cuDeviceGetDefaultMemPool, 11020, PLAIN, cuDeviceGetDefaultMemPool, 606,                                         \
+      (CUmemoryPool * pool_out, CUdevice dev))                                                                         \
+    F(cuMemGetDefaultMemPool, 13000, PLAIN, cuMemGetDefaultMemPool, 801,                                               \
+      (CUmemoryPool * pool_out, CUmemLocation * location, int type))                                                   \
+    F(cuMemGetMemPool, 13000, PLAIN, cuMemGetMemPool, 802, (CUmemoryPool * pool, CUmemLocation * location, int type))  \
+    F(cuMemSetMemPool, 13000, PLAIN, cuMemSetMemPool, 803, (CUmemLocation * location, int type, CUmemoryPool pool))
 
 #define DRIVER_SHARING_CALLS(F)                                                                                        \
     F(cuMemAddressReserve, 10020, PLAIN, cuMemAddressReserve, 547,                                                     \
@@ -196,6 +211,13 @@
     F(cuGraphAddMemFreeNode, 11040, PLAIN, cuGraphAddMemFreeNode, 639,                                                 \
       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,             \
        CUdeviceptr dptr))                                                                                              \
+    F(cuGraphAddNode, 12020, PLAIN, cuGraphAddNode, 712,                                                               \
+      (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,             \
+       CUgraphNodeParams *nodeParams))                                                                                 \
+    F(cuGraphAddNode, 12030, PLAIN, cuGraphAddNode_v2, 723,                                                            \
+      (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const void *dependencyData,         \
+       size_t numDependencies, CUgraphNodeParams *nodeParams))                                                         \
+    F(cuGraphClone, 10000, PLAIN, cuGraphClone, 523, (CUgraph * phGraphClone, CUgraph originalGraph))                  \
     F(cuGraphInstantiate, 11000, PLAIN, cuGraphInstantiate_v2, 578,                                                    \
       (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode * phErrorNode, char *logBuffer, size_t bufferSize))      \
     F(cuGraphInstantiateWithFlags, 11040, PLAIN, cuGraphInstantiateWithFlags, 643,                                     \

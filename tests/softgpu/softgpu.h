@@ -67,10 +67,9 @@ struct softgpu_digest {
 };
 
 /* One block's part of `sum`. */
-static inline uint64_t softgpu_digest_of(enum soft_class class, int device, uint64_t address, uint64_t bytes)
+static inline uint64_t softgpu_digest_of(uint64_t address, uint64_t bytes)
 {
     uint64_t hash = address * 0x9e3779b97f4a7c15 ^ (bytes + 1) * 0xc2b2ae3d27d4eb4f;
-    hash ^= (uint64_t)(class + 1) * 0x165667b19e3779f9 ^ (uint64_t)(device + 2) * 0x27d4eb2f165667c5;
     hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9;
     hash = (hash ^ hash >> 32) * 0x94d049bb133111eb;
     return hash ^ hash >> 31;

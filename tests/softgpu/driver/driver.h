@@ -88,6 +88,7 @@ void soft_pools_idle(void); /* pools give back what is above their thresholds, a
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
 CUresult soft_capture_free(CUgraph graph, CUdeviceptr address);
 CUgraph soft_new_graph(void);
+bool soft_is_graph(CUgraph graph);
 /* A launched graph's block that the program frees itself. */
 void soft_free_graph_block(struct soft_block *block);
 

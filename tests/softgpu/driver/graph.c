@@ -67,7 +67,7 @@ CUgraph soft_new_graph(void)
     return graph;
 }
 
-static bool is_graph(CUgraph graph)
+bool soft_is_graph(CUgraph graph)
 {
     return soft_find(SOFT_graph_handle, (uint64_t)(uintptr_t)graph) != NULL;
 }
@@ -80,7 +80,7 @@ static CUresult create(CUgraph *to)
 
 static CUresult destroy(CUgraph graph)
 {
-    if (!is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
     soft_remove(soft_find(SOFT_graph_handle, (uint64_t)(uintptr_t)graph));
     let_go(&graph->list);
     free(graph);
@@ -110,7 +110,7 @@ CUresult soft_capture_free(CUgraph graph, CUdeviceptr address)
 
 static CUresult add_alloc_node(CUgraphNode *to, CUgraph graph, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    if (!is_graph(graph) || !params || !params->bytesize || !soft_has_device(params->poolProps.location.id))
+    if (!soft_is_graph(graph) || !params || !params->bytesize || !soft_has_device(params->poolProps.location.id))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = soft_capture_alloc(graph, params->poolProps.location.id, &params->dptr, params->bytesize);
     if (result == CUDA_SUCCESS) *to = (CUgraphNode)(void *)graph->list.nodes[graph->list.count - 1];
@@ -119,15 +119,31 @@ static CUresult add_alloc_node(CUgraphNode *to, CUgraph graph, CUDA_MEM_ALLOC_NO
 
 static CUresult add_free_node(CUgraphNode *to, CUgraph graph, CUdeviceptr address)
 {
-    if (!is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
     CUresult result = soft_capture_free(graph, address);
     if (result == CUDA_SUCCESS) *to = (CUgraphNode)(void *)graph->list.nodes[graph->list.count - 1];
     return result;
 }
 
+static CUresult add_node(CUgraphNode *to, CUgraph graph, CUgraphNodeParams *params)
+{
+    if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) return add_alloc_node(to, graph, &params->alloc);
+    if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_FREE) return add_free_node(to, graph, params->free.dptr);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* A graph with memory nodes cannot be cloned. */
+static CUresult clone_graph(CUgraph *to, CUgraph graph)
+{
+    if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    if (graph->list.count) return CUDA_ERROR_NOT_SUPPORTED;
+    *to = soft_new_graph();
+    return CUDA_SUCCESS;
+}
+
 static CUresult instantiate(CUgraphExec *to, CUgraph graph, unsigned long long flags)
 {
-    if (!to || !is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    if (!to || !soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
     CUgraphExec executable = calloc(1, sizeof *executable);
     if (!executable) abort();
     executable->frees_on_launch = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -221,6 +237,12 @@ ENTRY(cuGraphAddMemAllocNode, add_alloc_node(phGraphNode, hGraph, nodeParams), (
       (CUDA_MEM_ALLOC_NODE_PARAMS *, nodeParams))
 ENTRY(cuGraphAddMemFreeNode, add_free_node(phGraphNode, hGraph, dptr), (CUgraphNode *, phGraphNode), (CUgraph, hGraph),
       (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUdeviceptr, dptr))
+ENTRY(cuGraphAddNode, add_node(phGraphNode, hGraph, nodeParams), (CUgraphNode *, phGraphNode), (CUgraph, hGraph),
+      (const CUgraphNode *, dependencies), (size_t, numDependencies), (CUgraphNodeParams *, nodeParams))
+ENTRY(cuGraphAddNode_v2, add_node(phGraphNode, hGraph, nodeParams), (CUgraphNode *, phGraphNode), (CUgraph, hGraph),
+      (const CUgraphNode *, dependencies), (const void *, dependencyData), (size_t, numDependencies),
+      (CUgraphNodeParams *, nodeParams))
+ENTRY(cuGraphClone, clone_graph(phGraphClone, originalGraph), (CUgraph *, phGraphClone), (CUgraph, originalGraph))
 ENTRY(cuGraphInstantiate_v2, instantiate(phGraphExec, hGraph, 0), (CUgraphExec *, phGraphExec), (CUgraph, hGraph),
       (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
 ENTRY(cuGraphInstantiateWithFlags, instantiate(phGraphExec, hGraph, flags), (CUgraphExec *, phGraphExec),

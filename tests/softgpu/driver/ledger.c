@@ -59,7 +59,7 @@ static void count(const struct soft_block *block, uint64_t sign)
     struct softgpu_digest *digest = &digests[block->class];
     digest->blocks += sign;
     digest->bytes += sign * block->bytes;
-    digest->sum += sign * softgpu_digest_of(block->class, block->device, block->address, block->bytes);
+    digest->sum += sign * softgpu_digest_of(block->address, block->bytes);
 }
 
 struct soft_block *soft_add(enum soft_class class, int device, uint64_t address, uint64_t bytes, CUcontext context)

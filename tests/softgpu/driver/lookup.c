@@ -1,6 +1,10 @@
 /* cuGetProcAddress() in both ABIs, by name, version and kind of default stream, and the texts of errors. */
 #include "softgpu/driver/driver.h"
 
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PLAIN, THREAD };
@@ -29,10 +33,28 @@ static const struct row *best_row(const char *name, int version, int mode, bool 
     return best;
 }
 
-static CUresult look_up(const char *name, void **found, int version, uint64_t flags, int *status)
+/* $SOFTGPU_LOOKUPS: a line for each question, with the library that asked. */
+static void log_look_up(const char *name, int version, uint64_t flags, const void *caller)
+{
+    static FILE *file;
+    static bool opened;
+    pthread_mutex_lock(&soft_lock);
+    const char *path = opened ? NULL : getenv("SOFTGPU_LOOKUPS");
+    opened = true;
+    if (path && *path) file = fopen(path, "ae");
+    Dl_info asker = {0};
+    if (file && dladdr(caller, &asker)) {
+        fprintf(file, "%s %d %" PRIu64 " %s\n", name, version, flags, asker.dli_fname);
+        fflush(file);
+    }
+    pthread_mutex_unlock(&soft_lock);
+}
+
+static CUresult look_up(const char *name, void **found, int version, uint64_t flags, int *status, const void *caller)
 {
     if (!name || !found) return CUDA_ERROR_INVALID_VALUE;
     bool known = false;
+    log_look_up(name, version, flags, caller);
     const struct row *row =
         best_row(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? THREAD : PLAIN, &known);
     *found = row ? row->function : NULL;
@@ -46,14 +68,14 @@ static CUresult look_up(const char *name, void **found, int version, uint64_t fl
 /* Answers before cuInit(), too. */
 EXPORTED CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, uint64_t flags)
 {
-    return look_up(symbol, pfn, cudaVersion, flags, NULL);
+    return look_up(symbol, pfn, cudaVersion, flags, NULL, __builtin_return_address(0));
 }
 
 EXPORTED CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, uint64_t flags,
                                       CUdriverProcAddressQueryResult *symbolStatus)
 {
     int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    CUresult result = look_up(symbol, pfn, cudaVersion, flags, &status);
+    CUresult result = look_up(symbol, pfn, cudaVersion, flags, &status, __builtin_return_address(0));
     if (symbolStatus) *symbolStatus = (CUdriverProcAddressQueryResult)status;
     return result;
 }

@@ -85,7 +85,7 @@ static CUresult load(enum soft_class class, void *to, const char *image)
     return CUDA_SUCCESS;
 }
 
-static CUresult load_file(CUmodule *to, const char *path)
+static CUresult load_file(enum soft_class class, void *to, const char *path)
 {
     char image[4096];
     FILE *file = fopen(path, "re");
@@ -93,7 +93,7 @@ static CUresult load_file(CUmodule *to, const char *path)
     size_t length = fread(image, 1, sizeof image - 1, file);
     fclose(file);
     image[length] = 0;
-    return load(SOFT_module, to, image);
+    return load(class, to, image);
 }
 
 static CUresult unload(enum soft_class class, const void *handle)
@@ -118,7 +118,7 @@ static CUresult get_global(enum soft_class class, CUdeviceptr *to, size_t *bytes
     return CUDA_ERROR_NOT_FOUND;
 }
 
-ENTRY(cuModuleLoad, load_file(module, fname), (CUmodule *, module), (const char *, fname))
+ENTRY(cuModuleLoad, load_file(SOFT_module, module, fname), (CUmodule *, module), (const char *, fname))
 ENTRY(cuModuleLoadData, load(SOFT_module, module, image), (CUmodule *, module), (const void *, image))
 ENTRY(cuModuleLoadDataEx, load(SOFT_module, module, image), (CUmodule *, module), (const void *, image),
       (unsigned, numOptions), (int *, options), (void **, optionValues))
@@ -129,6 +129,9 @@ ENTRY(cuModuleGetGlobal_v2, get_global(SOFT_module, dptr, bytes, hmod, name), (C
 ENTRY(cuLibraryLoadData, load(SOFT_library, library, code), (CUlibrary *, library), (const void *, code),
       (int *, jitOptions), (void **, jitOptionsValues), (unsigned, numJitOptions), (int *, libraryOptions),
       (void **, libraryOptionValues), (unsigned, numLibraryOptions))
+ENTRY(cuLibraryLoadFromFile, load_file(SOFT_library, library, fileName), (CUlibrary *, library),
+      (const char *, fileName), (int *, jitOptions), (void **, jitOptionsValues), (unsigned, numJitOptions),
+      (int *, libraryOptions), (void **, libraryOptionValues), (unsigned, numLibraryOptions))
 ENTRY(cuLibraryUnload, unload(SOFT_library, library), (CUlibrary, library))
 ENTRY(cuLibraryGetGlobal, get_global(SOFT_library, dptr, bytes, library, name), (CUdeviceptr *, dptr),
       (size_t *, bytes), (CUlibrary, library), (const char *, name))

@@ -298,6 +298,19 @@ static CUresult set_pool(CUdevice device, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
+/* The pools of the host are not modelled as defaults. */
+static CUresult get_pool_at(CUmemoryPool *to, const CUmemLocation *location, bool whichever_is_default)
+{
+    if (!location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+    return get_pool(to, location->id, whichever_is_default);
+}
+
+static CUresult set_pool_at(const CUmemLocation *location, CUmemoryPool pool)
+{
+    if (!location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+    return set_pool(location->id, pool);
+}
+
 ENTRY_BOTH(cuMemAllocAsync, alloc_on_device(dptr, bytesize, hStream), (CUdeviceptr *, dptr), (size_t, bytesize),
            (CUstream, hStream))
 ENTRY_BOTH(cuMemFreeAsync, free_async(dptr, hStream), (CUdeviceptr, dptr), (CUstream, hStream))
@@ -319,3 +332,8 @@ ENTRY(cuMemPoolImportPointer, import_pointer(ptr_out, pool, shareData), (CUdevic
 ENTRY(cuDeviceSetMemPool, set_pool(dev, pool), (CUdevice, dev), (CUmemoryPool, pool))
 ENTRY(cuDeviceGetMemPool, get_pool(pool, dev, false), (CUmemoryPool *, pool), (CUdevice, dev))
 ENTRY(cuDeviceGetDefaultMemPool, get_pool(pool_out, dev, true), (CUmemoryPool *, pool_out), (CUdevice, dev))
+ENTRY(cuMemGetDefaultMemPool, get_pool_at(pool_out, location, true), (CUmemoryPool *, pool_out),
+      (CUmemLocation *, location), (int, type))
+ENTRY(cuMemGetMemPool, get_pool_at(pool, location, false), (CUmemoryPool *, pool), (CUmemLocation *, location),
+      (int, type))
+ENTRY(cuMemSetMemPool, set_pool_at(location, pool), (CUmemLocation *, location), (int, type), (CUmemoryPool, pool))

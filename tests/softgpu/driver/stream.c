@@ -54,11 +54,17 @@ static CUresult synchronize(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult begin_capture(CUstream stream)
+/* `graph`: NULL for a new one. */
+static CUresult begin_capture(CUstream stream, CUgraph graph)
 {
     if ((uintptr_t)stream <= 2 || !soft_is_stream(stream) || stream->capturing) return CUDA_ERROR_INVALID_VALUE;
-    stream->capturing = soft_new_graph();
+    stream->capturing = graph ? graph : soft_new_graph();
     return CUDA_SUCCESS;
+}
+
+static CUresult begin_capture_to(CUstream stream, CUgraph graph)
+{
+    return soft_is_graph(graph) ? begin_capture(stream, graph) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult end_capture(CUstream stream, CUgraph *graph)
@@ -100,7 +106,10 @@ ENTRY(cuStreamCreateWithPriority, create(phStream), (CUstream *, phStream), (uns
 ENTRY(cuStreamDestroy, destroy(hStream), (CUstream, hStream))
 ENTRY(cuStreamDestroy_v2, destroy(hStream), (CUstream, hStream))
 ENTRY_BOTH(cuStreamSynchronize, synchronize(hStream), (CUstream, hStream))
-ENTRY_BOTH(cuStreamBeginCapture_v2, begin_capture(hStream), (CUstream, hStream), (int, mode))
+ENTRY(cuStreamBeginCapture, begin_capture(hStream, NULL), (CUstream, hStream))
+ENTRY_BOTH(cuStreamBeginCaptureToGraph, begin_capture_to(hStream, hGraph), (CUstream, hStream), (CUgraph, hGraph),
+           (const CUgraphNode *, dependencies), (const void *, dependencyData), (size_t, numDependencies), (int, mode))
+ENTRY_BOTH(cuStreamBeginCapture_v2, begin_capture(hStream, NULL), (CUstream, hStream), (int, mode))
 ENTRY_BOTH(cuStreamEndCapture, end_capture(hStream, phGraph), (CUstream, hStream), (CUgraph *, phGraph))
 ENTRY_BOTH(cuStreamIsCapturing, is_capturing(hStream, captureStatus), (CUstream, hStream), (int *, captureStatus))
 ENTRY(cuEventCreate, create_event(phEvent), (CUevent *, phEvent), (unsigned, Flags))

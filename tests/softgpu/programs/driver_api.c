@@ -75,6 +75,7 @@ void driver_open(const char *way)
         DRIVER_CALLS(LINKED)
         driver.live = softgpu_live;
         driver.flush = softgpu_flush;
+        driver.class_name = softgpu_class_name;
         return;
     }
 #endif
@@ -95,6 +96,7 @@ void driver_open(const char *way)
         exit(2);
     *(void **)&driver.live = needed(dlsym(library, "softgpu_live"), "softgpu_live");
     *(void **)&driver.flush = needed(dlsym(library, "softgpu_flush"), "softgpu_flush");
+    *(void **)&driver.class_name = needed(dlsym(library, "softgpu_class_name"), "softgpu_class_name");
 }
 
 void driver_check(CUresult result, CUresult right, const char *file, int line)

@@ -20,6 +20,7 @@ struct driver_api {
 #undef MEMBER
     void (*live)(struct softgpu_digest *of); /* softgpu.h */
     void (*flush)(void);
+    const char *(*class_name)(enum soft_class class);
 };
 
 extern struct driver_api driver;

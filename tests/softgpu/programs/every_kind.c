@@ -89,6 +89,9 @@ static void pools(CUstream stream)
     CHECK(driver.cuDeviceGetDefaultMemPool(&standard, 0));
     CHECK(driver.cuDeviceSetMemPool(0, pool));
     CHECK(driver.cuMemAllocAsync(&block[4], 300 * KIB, stream));
+    CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    CHECK(driver.cuMemGetDefaultMemPool(&standard, &location, 1));
+    CHECK(driver.cuMemSetMemPool(&location, 1, pool));
     CHECK(driver.cuDeviceSetMemPool(0, standard));
     CHECK_FAILS(driver.cuMemAllocAsync(&block[5], 64 * GIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(driver.cuMemPoolTrimTo(standard, 0));
@@ -173,6 +176,11 @@ static void graphs(CUstream stream)
     CHECK(driver.cuGraphCreate(&graph, 0));
     CHECK(driver.cuGraphAddMemAllocNode(&node[0], graph, NULL, 0, &params));
     CHECK(driver.cuGraphAddMemFreeNode(&node[1], graph, &node[0], 1, params.dptr));
+    CUgraphNodeParams general = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = params};
+    general.alloc.bytesize = 1 * MIB;
+    CHECK(driver.cuGraphAddNode_v2(&node[0], graph, &node[1], NULL, 1, &general));
+    CUgraphNodeParams end = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {general.alloc.dptr}};
+    CHECK(driver.cuGraphAddNode(&node[1], graph, &node[0], 1, &end));
     CHECK(driver.cuGraphInstantiateWithFlags(&executable[0], graph, 0));
     CHECK(driver.cuGraphLaunch(executable[0], stream));
     CHECK(driver.cuGraphLaunch(executable[0], stream));

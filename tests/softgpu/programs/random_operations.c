@@ -152,8 +152,8 @@ static void tell_moment(unsigned long moment)
     driver.live(live);
     for (int class = 0; class < SOFT_CLASS_COUNT; class ++)
         if (live[class].blocks)
-            printf("%lu %d %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", moment, class, live[class].blocks, live[class].bytes,
-                   live[class].sum);
+            printf("%lu %s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", moment, driver.class_name(class), live[class].blocks,
+                   live[class].bytes, live[class].sum);
 }
 
 static void *work(void *number)
