@@ -5,6 +5,7 @@ static int run(const struct mp_invocation *invocation)
     struct mp_query query;
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
+    query.view.sizes = mp_given(invocation, MP_OPT_SIZES);
     if (query.as_json)
         mp_info_json(&query.json, NULL, query.model, &query.view);
     else
@@ -18,7 +19,7 @@ const struct mp_command mp_command_info = {
     .summary = "what the recording is: command, devices, tracks, counts, coverage",
     .usage = "FILE",
     .example = "memprof info run.mp",
-    .options = {MP_REPORT_OPTIONS},
+    .options = {MP_REPORT_OPTIONS, MP_OPT_SIZES},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

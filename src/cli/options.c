@@ -27,6 +27,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_PROGRESS] = {"progress", '\0', "WHEN",
                          "auto or never: a line on the terminal while a file is read for long (auto)"},
     [MP_OPT_OUTSTANDING] = {"outstanding", '\0', NULL, "list what was never freed"},
+    [MP_OPT_SIZES] = {"sizes", '\0', NULL, "say what the file's bytes are spent on"},
     [MP_OPT_FAIL] = {"fail", '\0', NULL, "exit with 3 where there is a leak"},
     [MP_OPT_SUPPRESSIONS] = {"suppressions", '\0', "FILE", "leave out what lines `leak:PATTERN` of FILE match"},
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)"},

@@ -27,6 +27,7 @@ enum mp_option {
     MP_OPT_COLOR,
     MP_OPT_PROGRESS,
     MP_OPT_OUTSTANDING,
+    MP_OPT_SIZES,
     MP_OPT_FAIL,
     MP_OPT_SUPPRESSIONS,
     MP_OPT_STACKS,

@@ -328,6 +328,7 @@ static enum mp_status take_chunk(struct mp_reader *reader, struct mp_chunk *chun
     status = fill_gaps(reader, chunk);
     if (status != MP_NOT_FOUND) return status;
     chunk->kind = (enum mp_chunk_kind)reader->chunk.kind;
+    chunk->bytes = reader->scan.bytes.count;
     status = decode(reader, chunk);
     if (!status && chunk->kind <= MP_CHUNK_STACKS) reader->counts.of[chunk->kind] += chunk->count;
     return status;

@@ -26,6 +26,7 @@ enum mp_chunk_kind {
     MP_CHUNK_COVERAGE = 12,
     MP_CHUNK_EXIT = 13,
     MP_CHUNK_INDEX = 14,
+    MP_CHUNK_KINDS
 };
 
 /* Events as columns; all arrays have `count` entries and belong to the reader until the next call. */
@@ -40,6 +41,7 @@ struct mp_event_columns {
 struct mp_chunk {
     enum mp_chunk_kind kind;
     uint64_t sequence, offset; /* of the chunk; byte offset in the file */
+    size_t bytes;              /* of the chunk in the file; 0 for what is lost */
     size_t count;              /* entries; for tables, new ones */
     bool lost;                 /* table entries made up in place of lost ones, so that ids stay in step: zeroes, stack
                                 * nodes {0, MP_FRAME_CUT}, texts "" */

@@ -256,6 +256,12 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
         [MP_CHUNK_COVERAGE] = add_coverage, [MP_CHUNK_EXIT] = add_exit,
     };
     note_sequence(b, chunk);
+    if (chunk->kind < MP_CHUNK_KINDS && chunk->bytes) {
+        struct mp_model_chunks *chunks = &b->model->chunks[chunk->kind];
+        chunks->chunks++;
+        chunks->entries += chunk->kind == MP_CHUNK_EVENTS_KIND ? chunk->events.count : chunk->count;
+        chunks->bytes += chunk->bytes;
+    }
     if (chunk->kind == MP_CHUNK_EVENTS_KIND) return mp_builder_add_events(b, chunk, error);
     if (chunk->kind == MP_CHUNK_BASE) return mp_builder_add_base(b, chunk, error);
     if ((size_t)chunk->kind >= sizeof adders / sizeof *adders || !adders[chunk->kind]) return MP_OK;

@@ -76,6 +76,9 @@ struct mp_model {
     struct mp_recording_start start;
     MP_VEC(void *) owned; /* what the texts of `start` lie in */
     uint64_t file_bytes;
+    struct mp_model_chunks {
+        uint64_t chunks, entries, bytes;
+    } chunks[MP_CHUNK_KINDS]; /* what the file holds, by kind */
     const char *format; /* "mp", later "pytorch", "kineto" */
     struct mp_intern strings;
     MP_VEC(struct mp_device) devices;

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "analysis/samples.h"
@@ -141,6 +142,7 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "count", steps.count);
     mp_json_text(json, "source", mp_steps_source(&steps));
     mp_json_end_object(json);
+    if (view->sizes && !strcmp(model->format, "mp")) mp_sizes_json(json, model);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
     mp_steps_free(&steps);
@@ -295,5 +297,9 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
     }
     mp_device_uses_text(text, model);
     mp_text_put(text, MP_PLAIN, "\n");
+    if (view->sizes && !strcmp(model->format, "mp")) {
+        mp_sizes_text(text, model);
+        mp_text_put(text, MP_PLAIN, "\n");
+    }
     mp_coverage_text(text, model);
 }

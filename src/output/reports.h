@@ -24,6 +24,7 @@ struct mp_view {
     struct mp_grouping grouping;
     struct mp_window window;
     bool outstanding; /* leaks: list what was never freed */
+    bool sizes;       /* info: what the file's bytes are spent on */
 };
 
 void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
@@ -38,6 +39,10 @@ void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);
 
 void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view);
 void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view);
+
+/* What the bytes of the file are spent on, by kind of chunk: under the key "sizes", as a table. For recordings only. */
+void mp_sizes_json(struct mp_json *json, const struct mp_model *model);
+void mp_sizes_text(struct mp_text *text, const struct mp_model *model);
 
 void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
                   const struct mp_view *view);

@@ -380,6 +380,17 @@ class Commands(unittest.TestCase):
         (self.folder / "bad").write_text("\n\nlimit = x\n")
         self.check_fails("peak train.mp --config bad", 2, "--limit", "comes from bad, line 3")
 
+    def test_sizes(self):
+        info = self.json_of(["info", "train.mp", "--json", "--sizes"])
+        sizes = {row["kind"]: row for row in info["sizes"]["chunks"]}
+        self.assertEqual(sum(row["bytes"] for row in sizes.values()) + info["sizes"]["other_bytes"],
+                         os.path.getsize(self.folder / "train.mp"))
+        self.assertEqual(sizes["events"]["entries"], info["coverage"]["events"])
+        self.assertGreater(sizes["events"]["bytes"], sizes["exit"]["bytes"])
+        text = self.run_in("info train.mp --sizes").stdout.decode()
+        self.assertIn("bytes an event", text)
+        self.assertNotIn("bytes an event", self.run_in("info train.mp").stdout.decode())
+
     def test_output_files(self):
         before = set(os.listdir(self.folder))
         want = self.run_in("peak train.mp").stdout
