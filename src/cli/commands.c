@@ -9,6 +9,7 @@
     X(peak)                                                                                                            \
     X(leaks)                                                                                                           \
     X(steps)                                                                                                           \
+    X(size)                                                                                                            \
     X(info)                                                                                                            \
     X(trace_plot)                                                                                                      \
     X(segment_plot)                                                                                                    \

@@ -54,6 +54,10 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                        "exit with 4 where the command exits with 0 but the recording is not whole"},
     [MP_OPT_FORMAT] = {"format", '\0', "FORMAT", "the format to write"},
     [MP_OPT_OF] = {"of", '\0', "WHAT", "peak, outstanding, allocated or at:TIME (peak)"},
+    [MP_OPT_CAPACITY] = {"capacity", '\0', "BYTES", "what there is, as 24GiB; auto: what the device has (auto)"},
+    [MP_OPT_MARGIN] = {"margin", '\0', "PART", "keep so much of it free: 5% or 512MiB (5%)"},
+    [MP_OPT_PREDICT] = {"predict", '\0', "LIST", "also say what these need: 16,32,64 or 16x2048"},
+    [MP_OPT_PROBE] = {"probe", '\0', "LIST", "run the command with each of these for {batch}: 4,8,12"},
     [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
     [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
 };

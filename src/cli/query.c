@@ -22,7 +22,7 @@ static int read_limit(const char *text, size_t *limit)
     return MP_EXIT_USAGE;
 }
 
-static int read_color(const struct mp_invocation *invocation, bool *color)
+int mp_query_color(const struct mp_invocation *invocation, bool *color)
 {
     const char *when = invocation->value[MP_OPT_COLOR], *terminal = getenv("TERM");
     const char *to = invocation->value[MP_OPT_OUTPUT];
@@ -53,7 +53,7 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
     const char *limit = invocation->value[MP_OPT_LIMIT], *group = invocation->value[MP_OPT_GROUP],
                *sort = invocation->value[MP_OPT_SORT];
     int status = limit ? read_limit(limit, &query->view.limit) : MP_EXIT_DONE;
-    if (!status) status = read_color(invocation, &query->text.color);
+    if (!status) status = mp_query_color(invocation, &query->text.color);
     if (!status && group && mp_group_parse(group, &query->view.grouping, &error)) status = mp_message_error(&error);
     if (!status && sort && mp_sort_parse(sort, &query->view.grouping, &error)) status = mp_message_error(&error);
     return status;

@@ -9,6 +9,7 @@
 #include "analysis/device_use.h"
 #include "analysis/leaks.h"
 #include "analysis/peak.h"
+#include "analysis/size.h"
 #include "analysis/steps.h"
 #include "base/json.h"
 #include "model/model.h"
@@ -73,5 +74,9 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
                     const struct mp_view *view);
 void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);
+
+/* `two`: the question had two variables. Of the view only the limit counts. */
+void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_view *view);
+void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two);
 
 #endif

@@ -1,0 +1,322 @@
+#include "analysis/size_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/map.h"
+#include "model/track.h"
+
+#define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of it */
+#define REMAINDER 1048576u /* and leave up to so much unsplit at the end of a block that is larger than that */
+
+struct planning {
+    const struct mp_size_source *sources;
+    const struct mp_size_sites *sites;
+    struct mp_size_plan *plan;
+    struct mp_map known; /* hash of what was seen to value + 1 */
+    size_t last;         /* the largest probe */
+};
+
+/* What was asked for, by what a track's sizes mean. */
+static void bounds_of(const struct mp_size_source *source, uint64_t bytes, double *low, double *high)
+{
+    const struct mp_track *track = &source->model->tracks.at[source->track];
+    bool rounded = track->size_basis == MP_BASIS_BLOCK && track->layer == MP_LAYER_TORCH &&
+                   strcmp(mp_track_device(source->model, source->track), "cpu");
+    *low = *high = (double)bytes;
+    if (rounded && bytes) *low = (double)bytes - (bytes > REMAINDER ? REMAINDER : ROUNDING) + 1;
+}
+
+static void see(const struct mp_size_source *source, uint32_t block, double *low, double *high)
+{
+    bounds_of(source, mp_size_bytes(source->model, block), low, high);
+}
+
+static bool is_same(const struct planning *planning, const struct mp_size_value *value, const struct mp_size_seen *seen)
+{
+    return !memcmp(value->seen, seen->high, planning->plan->points.count * sizeof *value->seen);
+}
+
+static uint64_t hash_seen(const struct planning *planning, const struct mp_size_seen *seen)
+{
+    size_t bytes = planning->plan->points.count * sizeof *seen->low;
+    return mp_hash_step(mp_hash_bytes(seen->low, bytes), mp_hash_bytes(seen->high, bytes)) | 1;
+}
+
+/* The value's number; MP_NONE where memory is short. */
+static uint32_t add_value(struct planning *planning, const struct mp_size_value *value)
+{
+    struct mp_size_value added = *value;
+    if (value->solution.kind == MP_SIZE_OPAQUE) added.growth = mp_size_growth(&planning->plan->points, value->seen);
+    if (!mp_vec_push(&planning->plan->values, added)) return MP_NONE;
+    for (size_t i = 1; i < planning->plan->points.count; i++)
+        if (value->seen[i] != value->seen[0]) planning->plan->depends = true;
+    return (uint32_t)planning->plan->values.count - 1;
+}
+
+/* Solves what was seen, once for all blocks of which the same was seen. */
+static uint32_t find_value(struct planning *planning, const struct mp_size_seen *seen)
+{
+    uint64_t *number = mp_map_insert(&planning->known, hash_seen(planning, seen), NULL);
+    if (!number) return MP_NONE;
+    if (*number && is_same(planning, &planning->plan->values.at[*number - 1], seen)) return (uint32_t)*number - 1;
+    struct mp_size_value value = {0};
+    mp_size_solve(&planning->plan->points, seen, &value.solution);
+    memcpy(value.seen, seen->high, planning->plan->points.count * sizeof *value.seen);
+    uint32_t added = add_value(planning, &value);
+    if (added != MP_NONE) *number = added + 1;
+    return added;
+}
+
+static struct mp_size_sum scale(const struct mp_size_sum *sum, double by)
+{
+    struct mp_size_sum scaled;
+    for (size_t i = 0; i < MP_SIZE_TERMS; i++)
+        scaled.term[i] = (int64_t)((double)sum->term[i] * by);
+    return scaled;
+}
+
+static uint32_t count_of(const struct planning *planning, size_t probe, uint32_t place)
+{
+    return planning->sites->of[probe].first[place + 1] - planning->sites->of[probe].first[place];
+}
+
+static uint32_t block_at(const struct planning *planning, size_t probe, uint32_t place, uint32_t index)
+{
+    const struct mp_size_places *places = &planning->sites->of[probe];
+    return places->order[places->first[place] + index];
+}
+
+static bool set_value(struct planning *planning, uint32_t block, uint32_t value)
+{
+    if (value == MP_NONE) return false;
+    planning->plan->value_of[block] = value;
+    enum mp_size_answer_kind kind = planning->plan->values.at[value].solution.kind;
+    planning->plan->blocks++;
+    planning->plan->opaque_blocks += kind == MP_SIZE_OPAQUE;
+    planning->plan->unchecked_blocks += kind == MP_SIZE_UNCHECKED;
+    return true;
+}
+
+/* ---- places with as many live blocks in every probe ------------------------------------------------------------- */
+
+/* The k-th block against the k-th; `shift` is added to k where counts are taken from the end. */
+static bool pair_block(struct planning *planning, uint32_t place, uint32_t index, bool from_end)
+{
+    struct mp_size_seen seen = {0};
+    uint32_t mine = count_of(planning, planning->last, place);
+    for (size_t probe = 0; probe <= planning->last; probe++) {
+        uint32_t theirs = count_of(planning, probe, place);
+        uint32_t at = from_end ? theirs - (mine - index) : index;
+        see(&planning->sources[probe], block_at(planning, probe, place, at), &seen.low[probe], &seen.high[probe]);
+    }
+    return set_value(planning, block_at(planning, planning->last, place, index), find_value(planning, &seen));
+}
+
+/* A block that the other probes do not have: as another of its place and size, else known only at the largest. */
+static bool guess_block(struct planning *planning, uint32_t place, uint32_t index, uint32_t paired)
+{
+    const struct mp_model *model = planning->sources[planning->last].model;
+    uint32_t block = block_at(planning, planning->last, place, index);
+    uint64_t bytes = mp_size_bytes(model, block);
+    for (uint32_t i = 0; i < paired && i < 64; i++) {
+        uint32_t like = block_at(planning, planning->last, place, paired - 1 - i);
+        if (mp_size_bytes(model, like) == bytes) return set_value(planning, block, planning->plan->value_of[like]);
+    }
+    struct mp_size_value value = {.solution.kind = MP_SIZE_OPAQUE};
+    value.seen[planning->last] = (double)bytes;
+    return set_value(planning, block, add_value(planning, &value));
+}
+
+/* Whether a solved size was nowhere below what was seen of an opaque one. */
+static bool was_above(const struct mp_size_points *points, const struct mp_size_value *solved,
+                      const struct mp_size_value *opaque)
+{
+    for (size_t probe = 0; probe < points->count; probe++)
+        if (solved->seen[probe] < opaque->seen[probe]) return false;
+    return true;
+}
+
+/* The least of the solved sizes of this place that an opaque one never exceeded; MP_NONE: none. */
+static uint32_t find_limit(const struct planning *planning, uint32_t place, uint32_t value)
+{
+    const struct mp_size_plan *plan = planning->plan;
+    const struct mp_size_value *opaque = &plan->values.at[value];
+    uint32_t limit = MP_NONE, count = count_of(planning, planning->last, place);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t other = plan->value_of[block_at(planning, planning->last, place, i)];
+        const struct mp_size_value *solved = &plan->values.at[other];
+        if (other == limit || solved->solution.kind != MP_SIZE_SOLVED) continue;
+        if (!was_above(&plan->points, solved, opaque)) continue;
+        if (limit == MP_NONE || was_above(&plan->points, &plan->values.at[limit], solved)) limit = other;
+    }
+    return limit;
+}
+
+/* Where a place makes the same in every step but in one, which made less (a last batch that is not full), that one is
+ * bounded by the others. */
+static bool limit_opaque(struct planning *planning, uint32_t place)
+{
+    struct mp_size_plan *plan = planning->plan;
+    uint32_t mine = count_of(planning, planning->last, place), known = MP_NONE, limited = MP_NONE;
+    for (uint32_t i = 0; i < mine; i++) {
+        uint32_t *value = &plan->value_of[block_at(planning, planning->last, place, i)];
+        if (plan->values.at[*value].solution.kind != MP_SIZE_OPAQUE) continue;
+        if (*value != known) {
+            known = *value;
+            limited = find_limit(planning, place, known);
+            if (limited != MP_NONE) {
+                struct mp_size_value bounded = plan->values.at[limited];
+                double part = plan->values.at[known].seen[planning->last] / bounded.seen[planning->last];
+                bounded.solution.low = (struct mp_size_sum){0};
+                bounded.solution.likely = scale(&bounded.solution.likely, part);
+                if ((limited = add_value(planning, &bounded)) == MP_NONE) return false;
+            }
+        }
+        if (limited == MP_NONE) continue;
+        *value = limited;
+        plan->opaque_blocks--;
+    }
+    return true;
+}
+
+/* ---- places that are met more often the larger the batch, but hold no more at once ------------------------------- */
+
+#define RANKS 64
+
+/* The distinct sizes of a place in one probe, ascending; 0 where there are more than RANKS. */
+static size_t list_sizes(const struct planning *planning, size_t probe, uint32_t place, uint64_t sizes[RANKS])
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < count_of(planning, probe, place); i++) {
+        uint64_t bytes = mp_size_bytes(planning->sources[probe].model, block_at(planning, probe, place, i));
+        size_t at = 0;
+        while (at < count && sizes[at] < bytes)
+            at++;
+        if (at < count && sizes[at] == bytes) continue;
+        if (count == RANKS) return 0;
+        memmove(sizes + at + 1, sizes + at, (count++ - at) * sizeof *sizes);
+        sizes[at] = bytes;
+    }
+    return count;
+}
+
+/* The i-th smallest size against the i-th smallest: right where all of them solve. values[i] is of the i-th smallest
+ * at the largest probe; *ranked says whether it went. */
+static bool pair_sizes(struct planning *planning, uint32_t place, uint32_t values[RANKS], uint64_t sizes[RANKS],
+                       bool *ranked)
+{
+    static const struct mp_size_seen none;
+    struct mp_size_seen seen[RANKS];
+    size_t count = list_sizes(planning, planning->last, place, sizes);
+    *ranked = count;
+    for (size_t rank = 0; rank < count; rank++)
+        seen[rank] = none;
+    for (size_t probe = 0; *ranked && probe <= planning->last; probe++) {
+        uint64_t theirs[RANKS];
+        *ranked = list_sizes(planning, probe, place, theirs) == count;
+        for (size_t rank = 0; *ranked && rank < count; rank++)
+            bounds_of(&planning->sources[probe], theirs[rank], &seen[rank].low[probe], &seen[rank].high[probe]);
+    }
+    for (size_t rank = 0; *ranked && rank < count; rank++) {
+        values[rank] = find_value(planning, &seen[rank]);
+        if (values[rank] == MP_NONE) return false;
+        *ranked = planning->plan->values.at[values[rank]].solution.kind == MP_SIZE_SOLVED;
+    }
+    return true;
+}
+
+static bool rank_place(struct planning *planning, uint32_t place, bool *ranked)
+{
+    uint64_t sizes[RANKS];
+    uint32_t values[RANKS];
+    bool done = pair_sizes(planning, place, values, sizes, ranked);
+    for (uint32_t i = 0; done && *ranked && i < count_of(planning, planning->last, place); i++) {
+        uint32_t block = block_at(planning, planning->last, place, i);
+        size_t rank = 0;
+        while (sizes[rank] != mp_size_bytes(planning->sources[planning->last].model, block))
+            rank++;
+        done = set_value(planning, block, values[rank]);
+    }
+    return done;
+}
+
+static bool pair_place(struct planning *planning, uint32_t place, uint32_t least)
+{
+    uint32_t mine = count_of(planning, planning->last, place);
+    bool done = true;
+    for (uint32_t i = 0; i < mine && done; i++)
+        done = i < least ? pair_block(planning, place, i, false) : guess_block(planning, place, i, least);
+    return done && limit_opaque(planning, place);
+}
+
+/* ---- places of which more live at once the larger the batch ------------------------------------------------------ */
+
+static bool share_place(struct planning *planning, uint32_t place)
+{
+    struct mp_size_seen together = {0};
+    const struct mp_size_source *source = &planning->sources[planning->last];
+    uint32_t mine = count_of(planning, planning->last, place), shared = MP_NONE;
+    double whole = planning->sites->of[planning->last].live_bytes[place], of_last = -1;
+    for (size_t probe = 0; probe <= planning->last; probe++)
+        together.low[probe] = together.high[probe] = planning->sites->of[probe].live_bytes[place];
+    struct mp_size_solution solution;
+    mp_size_solve(&planning->plan->points, &together, &solution);
+    for (uint32_t i = 0; i < mine; i++) {
+        uint32_t block = block_at(planning, planning->last, place, i);
+        double bytes = (double)mp_size_bytes(source->model, block), part = whole > 0 ? bytes / whole : 0;
+        if (bytes != of_last) {
+            struct mp_size_value value = {.solution.kind = solution.kind};
+            value.solution.likely = scale(&solution.likely, part);
+            value.solution.low = scale(&solution.low, part);
+            value.solution.high = scale(&solution.high, part);
+            for (size_t probe = 0; probe <= planning->last; probe++)
+                value.seen[probe] = together.high[probe] * part;
+            shared = add_value(planning, &value);
+            of_last = bytes;
+        }
+        if (!set_value(planning, block, shared)) return false;
+    }
+    return true;
+}
+
+static bool plan_place(struct planning *planning, uint32_t place)
+{
+    uint32_t least = UINT32_MAX;
+    bool steady = true;
+    for (size_t probe = 0; probe <= planning->last; probe++) {
+        uint32_t count = count_of(planning, probe, place);
+        if (count < least) least = count;
+        if (planning->sites->of[probe].live_blocks[place] != planning->sites->of[planning->last].live_blocks[place])
+            steady = false;
+    }
+    bool equal = true, ranked = false;
+    for (size_t probe = 0; probe <= planning->last; probe++)
+        equal = equal && count_of(planning, probe, place) == least;
+    if (!equal && !steady) return share_place(planning, place);
+    if (!equal && !rank_place(planning, place, &ranked)) return false;
+    return ranked || pair_place(planning, place, least);
+}
+
+bool mp_size_plan_make(const struct mp_size_points *points, const struct mp_size_source *sources,
+                       const struct mp_size_sites *sites, struct mp_size_plan *plan)
+{
+    struct planning planning = {sources, sites, plan, {0}, points->count - 1};
+    size_t blocks = sources[planning.last].model->blocks.count;
+    *plan = (struct mp_size_plan){.source = &sources[planning.last], .points = *points};
+    plan->value_of = malloc((blocks + 1) * sizeof *plan->value_of);
+    bool done = plan->value_of;
+    for (size_t i = 0; done && i < blocks; i++)
+        plan->value_of[i] = MP_NONE;
+    for (uint32_t place = 0; done && place < sites->places; place++)
+        done = plan_place(&planning, place);
+    mp_map_free(&planning.known);
+    return done;
+}
+
+void mp_size_plan_free(struct mp_size_plan *plan)
+{
+    mp_vec_free(&plan->values);
+    free(plan->value_of);
+}

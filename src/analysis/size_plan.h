@@ -1,0 +1,36 @@
+/*
+ * The allocations of the largest probe, each with how its size depends on the variables: what any other batch would
+ * allocate, in the same order. Pure.
+ *
+ * The k-th block of a place is held against the k-th of the same place in every other probe. Where a place has more
+ * blocks alive at once the larger the batch (samples made one by one), what lives at once is solved as a whole and
+ * shared out.
+ */
+#ifndef MP_ANALYSIS_SIZE_PLAN_H
+#define MP_ANALYSIS_SIZE_PLAN_H
+
+#include "analysis/size_sites.h"
+#include "base/error.h"
+
+/* One way to depend on the variables. */
+struct mp_size_value {
+    struct mp_size_solution solution;
+    double seen[MP_SIZE_PROBES_MAX]; /* at each probe; what an opaque one is bounded by */
+    unsigned growth;                 /* of an opaque one: mp_size_growth() */
+};
+
+struct mp_size_plan {
+    const struct mp_size_source *source; /* of the largest probe */
+    struct mp_size_points points;
+    MP_VEC(struct mp_size_value) values; /* each once */
+    uint32_t *value_of;                  /* per block of the source's model; MP_NONE: of another track */
+    uint64_t blocks, opaque_blocks, unchecked_blocks;
+    bool depends; /* some size changes with the variables */
+};
+
+/* `points` in rising order, `sources` likewise; the last one is the largest probe. */
+bool mp_size_plan_make(const struct mp_size_points *points, const struct mp_size_source *sources,
+                       const struct mp_size_sites *sites, struct mp_size_plan *plan);
+void mp_size_plan_free(struct mp_size_plan *plan);
+
+#endif

@@ -1,0 +1,217 @@
+#include "cli/size_probing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "cli/messages.h"
+
+#define LAST_BYTES 2000 /* of what a failed command printed are looked at */
+#define LAST_LINES 6
+
+extern char **environ;
+
+/* The words of the command with the values filled in; NULL where memory is short. */
+static char *fill(const char *word, struct mp_size_point point)
+{
+    struct mp_buffer filled = {0};
+    while (*word) {
+        bool batch = !strncmp(word, "{batch}", 7), length = !strncmp(word, "{length}", 8);
+        if (batch || length) {
+            mp_buffer_printf(&filled, "%llu", (unsigned long long)(batch ? point.first : point.second));
+            word += batch ? 7 : 8;
+        } else {
+            mp_buffer_append(&filled, word++, 1);
+        }
+    }
+    mp_buffer_append(&filled, "", 1);
+    if (!filled.failed) return (char *)filled.data;
+    mp_buffer_free(&filled);
+    return NULL;
+}
+
+static bool names(const struct mp_invocation *invocation, const char *what)
+{
+    for (size_t i = 0; i < invocation->operand_count; i++)
+        if (strstr(invocation->operands[i], what)) return true;
+    return false;
+}
+
+static void free_words(char **words)
+{
+    for (size_t i = 0; words && words[i]; i++)
+        free(words[i]);
+    free(words);
+}
+
+/* memprof snapshot --quiet -o PATH -- COMMAND... */
+static char **make_command(const struct mp_invocation *invocation, struct mp_size_point point, const char *path)
+{
+    const char *const own[] = {"memprof", "snapshot", "--quiet", "-o", path, "--"};
+    size_t count = sizeof own / sizeof *own;
+    char **words = calloc(count + invocation->operand_count + 1, sizeof *words);
+    bool done = words;
+    for (size_t i = 0; done && i < count; i++)
+        done = (words[i] = strdup(own[i]));
+    for (size_t i = 0; done && i < invocation->operand_count; i++)
+        done = (words[count + i] = fill(invocation->operands[i], point));
+    if (done) return words;
+    free_words(words);
+    return NULL;
+}
+
+/* Starts it with its output to `log`. */
+static int start(char **words, const char *log, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGINT);
+    sigaddset(&defaults, SIGQUIT);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    int failure = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return failure;
+}
+
+/* What it printed last, a line each. */
+static void tell_last(const char *log)
+{
+    char text[LAST_BYTES + 1];
+    FILE *file = fopen(log, "re");
+    if (!file) return;
+    if (fseek(file, -LAST_BYTES, SEEK_END)) rewind(file);
+    size_t size = fread(text, 1, LAST_BYTES, file);
+    fclose(file);
+    while (size && text[size - 1] == '\n')
+        size--;
+    text[size] = '\0';
+    char *from = text + size;
+    for (size_t lines = 0; from > text; from--)
+        if (from[-1] == '\n' && ++lines == LAST_LINES) break;
+    for (char *line; from && *from && (line = strsep(&from, "\n"));)
+        mp_message("  | %s", line);
+}
+
+static int judge(int status, const char *value, const char *path, const char *log)
+{
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (!code && !access(path, R_OK)) return MP_EXIT_DONE;
+    if (!code)
+        mp_message("the run with %s was not recorded:", value);
+    else if (code == 128 + SIGINT)
+        mp_message("interrupted while it ran with %s", value);
+    else if (code == 127)
+        mp_message("the command was not found:");
+    else if (code == 128 + SIGKILL)
+        mp_message("the run with %s was killed (by the system, where memory ran out?); it printed last:", value);
+    else if (code > 128)
+        mp_message("the run with %s died of signal %d (%s); it printed last:", value, code - 128,
+                   strsignal(code - 128));
+    else
+        mp_message("the run with %s failed with status %d; it printed last:", value, code);
+    tell_last(log);
+    return MP_EXIT_COULD_NOT;
+}
+
+static int run_one(const struct mp_invocation *invocation, struct mp_size_point point, const char *value,
+                   const char *path, const char *log)
+{
+    pid_t pid;
+    int status;
+    char **words = make_command(invocation, point, path);
+    int failure = words ? start(words, log, &pid) : ENOMEM;
+    free_words(words);
+    if (failure) {
+        mp_message("cannot run memprof snapshot: %s", strerror(failure));
+        return MP_EXIT_COULD_NOT;
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR) return MP_EXIT_COULD_NOT;
+    return judge(status, value, path, log);
+}
+
+static int make_folder(struct mp_probing *probing)
+{
+    const char *parent = getenv("TMPDIR");
+    if (asprintf(&probing->folder, "%s/memprof-size-XXXXXX", parent && *parent ? parent : "/tmp") < 0)
+        probing->folder = NULL;
+    if (probing->folder && mkdtemp(probing->folder)) return MP_EXIT_DONE;
+    mp_message("cannot make a folder for the recordings: %s", strerror(errno));
+    free(probing->folder);
+    probing->folder = NULL;
+    return MP_EXIT_COULD_NOT;
+}
+
+static int check_command(const struct mp_invocation *invocation, bool two)
+{
+    if (!invocation->operand_count)
+        mp_message("--probe needs the command: memprof size --probe 4,8,12 -- python3 train.py --batch-size {batch}");
+    else if (!names(invocation, "{batch}"))
+        mp_message("{batch} stands nowhere in the command: write it where the batch size belongs");
+    else if (two && !names(invocation, "{length}"))
+        mp_message("{length} stands nowhere in the command: write it where the second value belongs");
+    else
+        return MP_EXIT_DONE;
+    return MP_EXIT_USAGE;
+}
+
+static void tell_progress(const struct mp_invocation *invocation, size_t done, size_t count, const char *value)
+{
+    const char *when = invocation->value[MP_OPT_PROGRESS];
+    if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
+    if (value)
+        fprintf(stderr, "\r\033[Kmemprof: run %zu of %zu, with %s", done + 1, count, value);
+    else
+        fputs("\r\033[K", stderr);
+}
+
+int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_point *points, size_t count, bool two,
+                   struct mp_probing *probing, char **paths)
+{
+    int status = check_command(invocation, two);
+    if (!status) status = make_folder(probing);
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, interrupt, quit;
+    sigaction(SIGINT, &ignore, &interrupt); /* the command gets it too; the folder is then to be removed */
+    sigaction(SIGQUIT, &ignore, &quit);
+    for (size_t i = 0; i < count && !status; i++) {
+        char value[64], *log = NULL;
+        snprintf(value, sizeof value, two ? "%llux%llu" : "%llu", (unsigned long long)points[i].first,
+                 (unsigned long long)points[i].second);
+        tell_progress(invocation, i, count, value);
+        if (asprintf(&paths[i], "%s/%s.mp", probing->folder, value) < 0) paths[i] = NULL;
+        if (asprintf(&log, "%s/%s.log", probing->folder, value) < 0) log = NULL;
+        status = paths[i] && log ? run_one(invocation, points[i], value, paths[i], log) : MP_EXIT_COULD_NOT;
+        tell_progress(invocation, i, count, NULL);
+        free(log);
+    }
+    sigaction(SIGINT, &interrupt, NULL);
+    sigaction(SIGQUIT, &quit, NULL);
+    return status;
+}
+
+void mp_probing_end(struct mp_probing *probing)
+{
+    DIR *folder = probing->folder ? opendir(probing->folder) : NULL;
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder) closedir(folder);
+    if (probing->folder) rmdir(probing->folder);
+    free(probing->folder);
+    probing->folder = NULL;
+}

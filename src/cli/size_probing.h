@@ -1,0 +1,20 @@
+/* Running a command at several values to see what memory it takes: `memprof size --probe`. Main thread. */
+#ifndef MP_CLI_SIZE_PROBING_H
+#define MP_CLI_SIZE_PROBING_H
+
+#include "analysis/size_solve.h"
+#include "cli/options.h"
+
+struct mp_probing {
+    char *folder; /* holds recordings and what the commands printed; NULL: nothing was run */
+};
+
+/* Records the command of the invocation's operands once for each point, one after the other, with {batch} (and, with
+ * two variables, {length}) replaced. The recording of point I is paths[I], freed by the caller. Returns an exit
+ * status; a message says which run failed, how, and what it printed last. */
+int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_point *points, size_t count, bool two,
+                   struct mp_probing *probing, char **paths);
+/* Removes what is in the folder. */
+void mp_probing_end(struct mp_probing *probing);
+
+#endif

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""`memprof size` on real programs: what it says fits does fit, and one more does not, by a counter that shares no code
+with memprof. MEMPROF_SIZE_FULL=1 does so for the README's example (2 GiB), too."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+PYTHON = harness.python_with_torch()
+MODELS = pathlib.Path(__file__).resolve().with_name("models.py")
+TRAIN = harness.SOURCE / "examples" / "train.py"
+COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
+DATA = os.environ.get("MEMPROF_TEST_DATA")
+MIB = 1 << 20
+
+
+def size(*arguments, status=0, **options):
+    result = harness.memprof("size", *arguments, **options)
+    if result.returncode != status:
+        raise AssertionError(f"size {arguments}: status {result.returncode}: {result.stdout}{result.stderr}")
+    return result
+
+
+class Words(harness.TestCase):
+    """What is wrong with the question or the recordings, in words; never half an answer."""
+
+    def says(self, words, *arguments, status=1, **options):
+        result = size("--capacity", "1GiB", *arguments, status=status, **options)
+        self.assertIn(words, result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_of_the_question(self):
+        for words, arguments in (
+                ("needs recordings of different sizes", ()),
+                ("write each recording with the size", ("some.mp",)),
+                ("write each recording with the size", ("0=some.mp",)),
+                ("write each recording with the size", ("4x=some.mp",)),
+                ("some sizes have one variable", ("4=a.mp", "8x512=b.mp")),
+                ("some sizes have one variable", ("4=a.mp", "8=b.mp", "--predict", "16x512")),
+                ("is not a list of sizes", ("4=a.mp", "--predict", "16,,32")),
+                ("is not a list of sizes", ("4=a.mp", "--predict", "-3")),
+                ("not a part", ("4=a.mp", "--margin", "much")),
+                ("not a part", ("4=a.mp", "--margin", "120%")),
+                ("needs the command", ("--probe", "4,8")),
+                ("{batch} stands nowhere", ("--probe", "4,8", "--", "true")),
+                ("{length} stands nowhere", ("--probe", "4x2,8x2", "--", "true", "{batch}"))):
+            with self.subTest(arguments=arguments):
+                self.says(words, *arguments, status=2)
+        result = size("--capacity", "little", "4=a.mp", status=2)
+        self.assertIn("not an amount of memory", result.stderr)
+        self.says("No such file", "4=nowhere.mp", "8=nowhere.mp")
+
+    def test_of_a_run(self):
+        for words, command in (("failed with status 3", ["sh", "-c", "echo was here {batch}; exit 3"]),
+                               ("was here 4", ["sh", "-c", "echo was here {batch}; exit 3"]),
+                               ("was killed", ["sh", "-c", "kill -9 $$ {batch}"]),
+                               ("died of signal 11", ["sh", "-c", "kill -11 $$ {batch}"]),
+                               ("was not found", ["/no/such/program", "{batch}"]),
+                               ("made no allocation", ["true", "{batch}"])):
+            with self.subTest(command=command):
+                self.says(words, "--probe", "4,8", "--", *command, env=dict(os.environ, TMPDIR=str(self.folder)))
+                self.assertEqual(list(self.folder.iterdir()), [])
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Programs(harness.TestCase):
+    def count(self, *command):
+        counts = self.folder / "counts.json"
+        subprocess.run([PYTHON, *map(str, command)], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                       env=dict(os.environ, LD_PRELOAD=str(COUNTER), TORCH_COUNTER_OUT=str(counts)))
+        return json.loads(counts.read_text())["devices"][0]["peak_bytes"]
+
+    def fits_and_one_more_does_not(self, capacity, *command):
+        result = size("--capacity", capacity, "--margin", "0", "--json", "--probe", "4,8,12", "--", PYTHON,
+                      *command, "{batch}")
+        answer = json.loads(result.stdout)
+        self.assertEqual(answer["schema"], "memprof.size/1")
+        self.assertEqual([probe["batch"] for probe in answer["probes"]], [4, 8, 12])
+        largest = answer["max_batch"]
+        self.assertLessEqual(self.count(*command, largest), capacity)
+        self.assertGreater(self.count(*command, largest + 1), capacity)
+        by_batch = {need["batch"]: need for need in answer["predictions"]}
+        self.assertEqual([by_batch[largest]["fits"], by_batch[largest + 1]["fits"]], ["yes", "no"])
+
+    def test_what_is_said_to_fit_fits(self):
+        self.fits_and_one_more_does_not(48 * MIB, TRAIN, "--steps", "3", "--batch-size")
+
+    @harness.unittest.skipUnless(os.environ.get("MEMPROF_SIZE_FULL"), "takes minutes")
+    def test_the_example_of_the_readme(self):
+        self.fits_and_one_more_does_not(2048 * MIB, TRAIN, "--steps", "3", "--batch-size")
+
+    def test_two_variables_in_a_command(self):
+        result = size("--capacity", "64MiB", "--json", "--probe", "4x16,8x16,4x32,8x32", "--predict", "16x64", "--",
+                      PYTHON, MODELS, "decoder", "--batch", "{batch}", "--length", "{length}")
+        answer = json.loads(result.stdout)
+        need = next(need for need in answer["predictions"] if need["batch"] == 16)
+        self.assertEqual(need["second"], 64)
+        self.assertEqual(need["allocated_bytes"],
+                         self.count(MODELS, "decoder", "--batch", 16, "--length", 64))
+
+    def test_failed_and_cut_recordings(self):
+        paths = {}
+        for batch in (4, 8):
+            paths[batch] = self.folder / f"{batch}.mp"
+            harness.memprof("snapshot", "-o", paths[batch], "--", PYTHON, MODELS, "cnn", "--batch", batch)
+        failed, cut = self.folder / "failed.mp", self.folder / "cut.mp"
+        harness.memprof("snapshot", "-o", failed, "--", PYTHON, "-c",
+                        "import torch\nkept = torch.ones(1000)\nraise SystemExit(3)")
+        whole = paths[8].read_bytes()
+        cut.write_bytes(whole[:len(whole) * 2 // 3])
+        for words, second in (("failed (exit 3)", failed), ("is cut", cut)):
+            result = size("--capacity", "1GiB", f"4={paths[4]}", f"8={second}", status=1)
+            self.assertIn(words, result.stderr)
+        other = self.folder / "other.mp"
+        harness.memprof("snapshot", "-o", other, "--", PYTHON, MODELS, "encoder", "--batch", 8)
+        result = size("--capacity", "1GiB", f"4={paths[4]}", f"8={other}", status=1)
+        self.assertIn("do not come from one program", result.stderr)
+        shutil.copy(paths[4], self.folder / "same.mp")
+        result = size("--capacity", "1GiB", f"4={paths[4]}", f"8={self.folder / 'same.mp'}", status=1)
+        self.assertIn("does not depend", result.stderr)
+
+
+@harness.unittest.skipUnless(DATA, "MEMPROF_TEST_DATA is not set")
+class RealGpu(harness.TestCase):
+    """One model at four context lengths, recorded by others on a GPU; at 512 it took another way."""
+
+    def series(self, *lengths):
+        return [f"{length}={DATA}/ctx{length}_inference.pickle" for length in lengths]
+
+    def test_a_quadratic_is_known_from_two_lengths(self):
+        peak = harness.answer("peak", f"{DATA}/ctx1024_inference.pickle")["peak_bytes"]
+        for lengths in ((128, 256), (128, 256, 1024), (256, 512, 1024)):
+            result = size("--capacity", "16GiB", "--json", *self.series(*lengths), "--predict", "1024")
+            need = json.loads(result.stdout)["predictions"][0]
+            self.assertEqual(need["batch"], 1024)
+            self.assertLess(abs(need["allocated_bytes"] - peak) / peak, 0.0005)
+
+    def test_another_way_is_noticed(self):
+        result = size("--capacity", "16GiB", *self.series(128, 256, 512), status=1)
+        self.assertIn("took another way", result.stderr)
+        result = size("--capacity", "16GiB", *self.series(128, 512, 1024))
+        self.assertIn("ctx512_inference.pickle took another way", result.stdout)
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Bench(harness.TestCase):
+    def test_its_short_form(self):
+        bench = pathlib.Path(__file__).with_name("sizebench.py")
+        result = subprocess.run([sys.executable, bench, "--short"], capture_output=True, text=True,
+                                stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
