@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { paintRects, Ranges } from "../src/data/address_time.js";
+import { COLOURS } from "../src/draw/colour_by.js";
 import { alongOf } from "../src/draw/along.js";
 import { csvText } from "../src/export.js";
 import { flameBoxes, flameTree, foldedText, frameKey } from "../src/data/flame.js";
@@ -279,4 +280,19 @@ test("a block over time is a box of its bytes and its life, and at least a pixel
       assert.equal(pick[y * 10 + x], expected, `${x} ${y}`);
     }
   }
+});
+
+test("colours by size name the classes that there are, from low to high", () => {
+  const life = makeLife(randomFrom(23), { events: 300, sizes: 200 });
+  const track = trackOf(life);
+  const { of, colours, names } = COLOURS.size.make(track, {}, false);
+  assert.equal(names[0], "below 512 B");
+  assert.equal(colours.length, names.length);
+  const largest = [];
+  life.blocks.forEach(({ bytes }, id) => {
+    largest[of[id]] = Math.max(largest[of[id]] ?? -1, bytes);
+    for (const [other, most] of largest.entries()) if (most !== undefined && other < of[id]) assert.ok(bytes > most);
+  });
+  assert.equal(largest.length, names.length);
+  assert.ok(largest.every((bytes) => bytes >= 0));
 });

@@ -4,27 +4,24 @@ import { GROUPS } from "../data/group.js";
 import { arrayFor } from "../data/varint.js";
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatDuration } from "../format.js";
-import { siteColour } from "./palette.js";
+import { scaleColours, siteColour } from "./palette.js";
 
-// From low to high, dark to light and with rising red: told apart without colour vision, too (after "viridis").
-const SCALE = [[68, 57, 131], [59, 82, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99],
-  [170, 220, 50],
-  [236, 210, 40]];
-
-function scaled(count) {
-  return Array.from({ length: count }, (_, i) => SCALE[Math.round(i / Math.max(count - 1, 1) * (SCALE.length - 1))]);
-}
-
-/** Classes 0.. by limits: class i is of values below limits[i]. */
-function ranges(track, limits, valueOf, names) {
+/** Classes by limits: the first is of values below limits[0], and so on; those that no block is of are left out. */
+function ranges(track, dark, limits, valueOf, names) {
   const of = new Uint8Array(track.blocks.count);
+  const used = new Uint8Array(limits.length + 1);
   for (let id = 0; id < of.length; id++) {
     const value = valueOf(id);
     let at = 0;
     while (at < limits.length && value >= limits[at]) at++;
     of[id] = at;
+    used[at] = 1;
   }
-  return { of, colours: scaled(limits.length + 1), names };
+  const classes = [...used.keys()].filter((at) => used[at]);
+  const place = new Uint8Array(used.length);
+  classes.forEach((at, i) => { place[at] = i; });
+  for (let id = 0; id < of.length; id++) of[id] = place[of[id]];
+  return { of, colours: scaleColours(classes.length, dark), names: classes.map((at) => names[at]) };
 }
 
 function rangeNames(limits, format) {
@@ -68,19 +65,19 @@ export const COLOURS = {
   },
   size: {
     name: "size",
-    make: (track) => ranges(track, SIZES, (id) => track.bytesOf(id), rangeNames(SIZES, formatBytes)),
+    make: (track, recording, dark) => ranges(track, dark, SIZES, (id) => track.bytesOf(id), rangeNames(SIZES, formatBytes)),
   },
   life: {
     name: "how long it lives",
-    make: (track, { timeUnit }) => ranges(track, LIVES, (id) => track.life(id) * timeUnit,
+    make: (track, { timeUnit }, dark) => ranges(track, dark, LIVES, (id) => track.life(id) * timeUnit,
       rangeNames(LIVES, formatDuration)),
   },
   age: {
     name: "age",
-    make: (track, { timeUnit, from, to, before }) => {
+    make: (track, { timeUnit, from, to, before }, dark) => {
       const limits = [0, 1, 2, 3, 4, 5, 6, 7].map((part) => from + part / 8 * (to - from));
       const names = [before, ...limits.map((limit) => `born from ${formatDuration(limit * timeUnit)}`)];
-      return ranges(track, limits, (id) => track.birthTime(id), names);
+      return ranges(track, dark, limits, (id) => track.birthTime(id), names);
     },
   },
   function: byGroup("function"),

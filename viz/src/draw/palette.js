@@ -1,12 +1,36 @@
-// Colours of sites: from Paul Tol's "muted" scheme and Okabe-Ito's, which stay apart for colour-blind
-// eyes; a site takes the one that its hash names, with one of three lightnesses, so that it looks the same in every
-// run.
+// Colours of sites and of other names: a name's hash chooses one of twenty, so that it looks the same in every run.
+//
+// The twenty were searched for so that any two differ by at least 12 (CIE 1976) for eyes that see all colours and for
+// those blind to red, to green or to blue (Machado 2009), and that each stands out from the page by 3 to 1 or more
+// (WCAG); test/palette.test.js computes it.
 
-const HUES = [
-  [86, 74, 160], [136, 204, 238], [68, 170, 153], [17, 119, 51], [153, 153, 51], [221, 204, 119],
-  [204, 102, 119], [136, 34, 85], [170, 68, 153], [230, 159, 0], [0, 114, 178], [213, 94, 0],
+/** On a light page, and, of about the same hue, on a dark one. */
+export const PALETTE = [
+  [[8, 112, 112], [147, 243, 231]],
+  [[8, 151, 242], [111, 171, 231]],
+  [[21, 112, 203], [63, 111, 207]],
+  [[86, 99, 138], [183, 171, 207]],
+  [[138, 138, 177], [207, 207, 255]],
+  [[112, 86, 164], [147, 135, 171]],
+  [[164, 125, 203], [147, 147, 255]],
+  [[86, 47, 125], [111, 111, 171]],
+  [[112, 34, 99], [195, 75, 123]],
+  [[164, 47, 99], [243, 183, 183]],
+  [[203, 125, 151], [207, 75, 87]],
+  [[151, 8, 60], [219, 135, 159]],
+  [[229, 112, 112], [243, 135, 135]],
+  [[125, 73, 8], [255, 219, 183]],
+  [[86, 60, 21], [171, 135, 27]],
+  [[177, 138, 34], [111, 123, 39]],
+  [[125, 112, 60], [207, 183, 75]],
+  [[151, 151, 73], [219, 231, 111]],
+  [[47, 164, 112], [123, 207, 111]],
+  [[8, 73, 47], [183, 243, 147]],
 ];
-const LIGHTNESS = [0, 0.16, -0.16];
+
+/** Low to high, told apart by lightness alone ("viridis", by van der Walt and Smith, CC0). */
+const SCALE = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99],
+  [170, 220, 50], [253, 231, 37]];
 
 /** Moves a colour towards another: 0 keeps it. */
 export function mix(colour, other, share) {
@@ -14,22 +38,31 @@ export function mix(colour, other, share) {
 }
 
 export function siteColour(hash, dark) {
-  const hue = HUES[hash % HUES.length];
-  const light = LIGHTNESS[(hash >>> 8) % LIGHTNESS.length] + (dark ? 0.06 : 0.1);
-  // Very dark hues vanish on a dark page, very light ones on a light page.
-  const luminance = (0.3 * hue[0] + 0.59 * hue[1] + 0.11 * hue[2]) / 255;
-  const lift = dark ? Math.max(0, 0.42 - luminance) : Math.min(0, 0.72 - luminance);
-  const share = light + lift;
-  return share >= 0 ? mix(hue, [255, 255, 255], share) : mix(hue, [0, 0, 0], -share);
+  return PALETTE[hash % PALETTE.length][dark ? 1 : 0];
+}
+
+/** `count` colours from low to high; without those that a light or a dark page swallows. */
+export function scaleColours(count, dark) {
+  const [first, last] = dark ? [2.5, 8] : [1, 7];
+  return Array.from({ length: count }, (_, i) => {
+    const at = first + i / Math.max(count - 1, 1) * (last - first);
+    const low = Math.floor(at);
+    return mix(SCALE[low], SCALE[Math.min(low + 1, SCALE.length - 1)], at - low);
+  });
 }
 
 /** Black or white, whichever can be read better on a colour (WCAG's relative luminance). */
 export function textOn(colour) {
+  return luminance(colour) > 0.179 ? [0, 0, 0] : [255, 255, 255];
+}
+
+/** WCAG's relative luminance. */
+export function luminance(colour) {
   const [r, g, b] = colour.map((value) => {
     const part = value / 255;
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? [12, 14, 18] : [255, 255, 255];
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
 export function css([red, green, blue]) {
