@@ -19,6 +19,7 @@
     X(import)                                                                                                          \
     X(recover)                                                                                                         \
     X(anonymize)                                                                                                       \
+    X(doctor)                                                                                                          \
     X(help)
 
 #define DECLARE(name) extern const struct mp_command mp_command_##name;

@@ -34,6 +34,10 @@ struct mp_record_config {
                                           * empty; the recorder has no use for it and reads it not */
 };
 
+/* The minor versions of CPython 3 whose frames the recorder knows (capture/python/layout.c). */
+#define MP_PYTHON_MINOR_FIRST 9
+#define MP_PYTHON_MINOR_LAST  14
+
 #define MP_DEPTH_DEFAULT 256
 #define MP_DEPTH_MAX     4096
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "capture/fork.h"
+#include "capture/python/layout.h"
 #include "capture/session.h"
 #include "capture/stack.h"
 #include "capture/tables.h"
@@ -350,8 +351,17 @@ START_TEST(full_tables_answer_nothing_and_count)
 }
 END_TEST
 
+/* What `memprof doctor` says is known. */
+START_TEST(the_pythons_that_are_known)
+{
+    for (unsigned minor = 0; minor < 40; minor++)
+        ck_assert_int_eq(mp_python_layout_find(minor, false) != NULL,
+                         minor >= MP_PYTHON_MINOR_FIRST && minor <= MP_PYTHON_MINOR_LAST);
+}
+END_TEST
+
 MP_SUITE("recorder", many_threads_and_one_reader, a_full_ring_drops_and_counts,
          a_full_ring_waits_and_then_drops_and_counts, nobody_records_for_a_collector_that_left,
          rings_go_from_thread_to_thread, threads_without_a_ring_are_counted, a_hook_within_a_hook_is_nothing,
          a_forked_child_is_silent, a_fork_within_a_hook_harms_nobody, a_fork_waits_for_hooks, texts_keep_their_numbers,
-         full_tables_answer_nothing_and_count)
+         full_tables_answer_nothing_and_count, the_pythons_that_are_known)
