@@ -206,6 +206,20 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for leaks");
 }
 
+/* From steps of the evidence to the program's own, where one stands for many. */
+static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *leaks)
+{
+    double each = steps->each;
+    if (steps->total) leaks->step_count = steps->total;
+    for (size_t i = 0; i < leaks->findings.count && steps->each > 1; i++) {
+        struct mp_leak_finding *finding = &leaks->findings.at[i];
+        finding->first_step = (finding->first_step - 1) * steps->each + 1;
+        finding->bytes_per_step /= each;
+        finding->blocks_per_step /= each;
+        if (finding->eta_oom_steps != UINT64_MAX) finding->eta_oom_steps *= steps->each;
+    }
+}
+
 enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,
                              struct mp_error *error)
 {
@@ -218,6 +232,7 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     leaks->step_count = (uint32_t)steps.count;
     leaks->step_source = mp_steps_source(&steps);
     if (status == MP_OK) status = find_growing(&judge, error);
+    if (status == MP_OK) count_in_own_steps(&steps, leaks);
     if (status == MP_OK) status = sites_at(model, query, query->window.last, &steps, &leaks->outstanding, error);
     if (status == MP_OK) status = find_held(model, query, &steps, leaks, error);
     mp_steps_free(&steps);

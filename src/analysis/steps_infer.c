@@ -264,12 +264,12 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
 
 bool mp_steps_find_or_infer(const struct mp_model *model, struct mp_steps *steps)
 {
-    bool told;
+    struct mp_loop loop;
     if (!mp_steps_find(model, steps)) return false;
     if (steps->count || !model->tracks.count) return true;
     steps->source = "inferred";
-    if (!mp_steps_from_loop(model, steps, &told)) return false;
-    if (steps->count || told) return true;
+    if (!mp_loop_find(model, steps, &loop)) return false;
+    if (loop.rounds || loop.told) return true;
     steps->guessed = true;
     return infer(model, steps);
 }

@@ -19,6 +19,7 @@ struct round {
 /* A line of a function that allocates, itself or in what it calls. It is reached where it allocates and another line of
  * its function did before. */
 struct line {
+    const struct mp_model_line *at;
     uint32_t function, depth;
     uint32_t count, first, last; /* how often it was reached; the events at which it was first and last */
     double live;                 /* blocks where it was reached, in the mean, less those of the beginning */
@@ -103,7 +104,7 @@ static bool add_line(struct search *search, const struct mp_model_line *from, ui
     uint64_t *number = mp_map_insert(&search->numbers, (*function << 32 | from->line) + 1, &fresh);
     if (!number) return false;
     if (fresh) {
-        struct line line = {.function = (uint32_t)*function, .depth = depth};
+        struct line line = {.at = from, .function = (uint32_t)*function, .depth = depth};
         *number = search->lines.count;
         if (!mp_vec_push(&search->lines, line)) return false;
     }
@@ -354,13 +355,17 @@ static bool lines_tell(const struct search *search)
     return search->inside || (again && search->with_lines * 10 >= search->allocs * 9);
 }
 
-bool mp_steps_from_loop(const struct mp_model *model, struct mp_steps *steps, bool *told)
+bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop)
 {
     struct search search = {.model = model, .steps = steps};
     bool done = know_sites(&search) && sum_work(&search) && follow(&search, count_line) &&
                 follow(&search, sample_line) && choose(&search);
-    if (done && search.chosen) done = follow(&search, begin_step);
-    *told = lines_tell(&search);
+    *loop = (struct mp_loop){.told = lines_tell(&search)};
+    if (done && search.chosen) {
+        const struct mp_model_line *at = search.chosen->at;
+        *loop = (struct mp_loop){at->function, at->file, at->line, search.chosen->count, true};
+        done = !steps || follow(&search, begin_step);
+    }
     for (size_t i = 0; i < search.lines.count; i++)
         mp_vec_free(&search.lines.at[i].rounds);
     mp_vec_free(&search.lines);

@@ -32,15 +32,21 @@ static void decode(char *to, size_t room, const char *from)
     to[length] = '\0';
 }
 
-void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration)
+void mp_step_setting(char *to, size_t room, const char *configuration, const char *key)
 {
-    static const char key[] = "step_range=";
-    char pattern[256] = "";
+    size_t length = strlen(key);
+    *to = '\0';
     for (const char *at = configuration; at && *at; at = strchr(at, ';')) {
         at += *at == ';';
-        if (!strncmp(at, key, sizeof key - 1)) decode(pattern, sizeof pattern, at + sizeof key - 1);
+        if (!strncmp(at, key, length) && at[length] == '=') decode(to, room, at + length + 1);
     }
+}
+
+void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration)
+{
+    char pattern[256];
     struct mp_error ignored;
+    mp_step_setting(pattern, sizeof pattern, configuration, "step_range");
     (void)mp_step_rule_open(rule, pattern, &ignored);
 }
 

@@ -21,6 +21,8 @@ struct mp_step_rule {
 enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern, struct mp_error *error);
 /* By the setting that a recording carries (a recording's configuration, wire/config.h), which was looked at before. */
 void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration);
+/* A text that a recording's configuration has about steps: step_range, step_at; "" where it has none. */
+void mp_step_setting(char *to, size_t room, const char *configuration, const char *key);
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name);
 void mp_step_rule_close(struct mp_step_rule *rule);
 

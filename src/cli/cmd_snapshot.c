@@ -98,6 +98,11 @@ static bool parse_step_range(const char *text, struct mp_record_config *config)
     return true;
 }
 
+static bool parse_step_at(const char *text, struct mp_record_config *config)
+{
+    return *text && snprintf(config->step_at, sizeof config->step_at, "%s", text) < (int)sizeof config->step_at;
+}
+
 static int read_options(const struct mp_invocation *invocation, struct mp_record_config *config)
 {
     static const struct {
@@ -111,6 +116,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
         {MP_OPT_FOLLOW, parse_follow, "yes or no"},
         {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
+        {MP_OPT_STEP_AT, parse_step_at, "a function's name of at most 127 bytes"},
     };
     mp_record_config_defaults(config);
     config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
@@ -121,7 +127,10 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         mp_message("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
         return MP_EXIT_USAGE;
     }
-    return MP_EXIT_DONE;
+    if (!*config->step_at || (config->python_stacks && !*config->step_range)) return MP_EXIT_DONE;
+    mp_message(*config->step_range ? "--step-at and --step-range: steps are either of the two"
+                                   : "--step-at: steps are seen in Python stacks, which --stacks leaves out");
+    return MP_EXIT_USAGE;
 }
 
 static int read_schedule(const struct mp_invocation *invocation, struct mp_schedule *schedule)
@@ -276,10 +285,10 @@ const struct mp_command mp_command_snapshot = {
         "the rank (torchrun, Slurm, Open MPI, PMI), %h the host and %t the time. Without %p or %r the first process "
         "with events gets the name as given, others get their number before the extension.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_CAPTURE,
-                MP_OPT_PAUSED, MP_OPT_SCHEDULE, MP_OPT_DELAY, MP_OPT_DURATION, MP_OPT_ON_OOM, MP_OPT_AT_SIGNAL,
-                MP_OPT_ON_FULL, MP_OPT_FOLLOW, MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,
-                MP_OPT_STRICT},
+    .options = {MP_OPT_OUTPUT,  MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
+                MP_OPT_CAPTURE, MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
+                MP_OPT_ON_OOM,  MP_OPT_AT_SIGNAL,  MP_OPT_ON_FULL,    MP_OPT_FOLLOW,      MP_OPT_STEP_RANGE,
+                MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,

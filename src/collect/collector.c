@@ -1,4 +1,4 @@
-#include "collect/collector.h"
+#include "collect/collector_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,201 +7,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/command_line.h"
-#include "collect/doorbell.h"
-#include "collect/finisher.h"
 #include "collect/launch.h"
-#include "collect/naming.h"
 
-#define ROUND_MS         20 /* at least so often; a ring that is half full rings the doorbell */
 #define ACCEPTED_AT_ONCE 16
 
-struct process {
-    struct mp_recording *recording;
-    int pidfd; /* -1: the command itself, whose end waitpid() tells */
-    uint32_t pid;
-};
-
-struct collector {
-    const struct mp_collector_options *options;
-    struct mp_collector_result *result;
-    struct mp_naming naming;
-    char host[256];
-    char *output_folder;
-    char socket_folder[64], socket_path[96];
-    int listener, signals;
-    struct mp_doorbell doorbell;
-    struct mp_finisher finisher;
-    struct mp_snapshots snapshots;
-    struct mp_device_watch *devices;
-    sigset_t newly_ignored; /* signals that were not ignored before: the command gets their default back */
-    sigset_t mask;          /* of blocked signals before, which the command gets */
-    pid_t command;
-    bool command_ended;
-    int wait_status;
-    MP_VEC(struct process) processes;
-    MP_VEC(char *) paths; /* of every file made so far */
-};
-
-/* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
-
-static bool is_taken(const struct collector *collector, const char *path)
-{
-    for (size_t i = 0; i < collector->paths.count; i++)
-        if (!strcmp(collector->paths.at[i], path)) return true;
-    return false;
-}
-
-static enum mp_status create_snapshot_file(void *context, struct mp_recording *recording, char **path, int *fd,
-                                           struct mp_error *error)
-{
-    struct collector *collector = context;
-    for (unsigned number = 0;; number++) {
-        char *candidate = mp_naming_path(&collector->naming, recording->spool.header->pid, number);
-        if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
-        if (!is_taken(collector, candidate)) {
-            int how = collector->options->force ? O_TRUNC : O_EXCL;
-            *fd = open(candidate, O_RDWR | O_CREAT | O_CLOEXEC | how, 0666);
-            if (*fd >= 0) {
-                char *known = strdup(candidate);
-                if (!known || !mp_vec_push(&collector->paths, known)) free(known);
-                *path = candidate;
-                return MP_OK;
-            }
-            if (errno != EEXIST) {
-                mp_fail_errno(error, "cannot create %s", candidate);
-                free(candidate);
-                return MP_IO;
-            }
-        }
-        free(candidate);
-    }
-}
-
-/* ---- processes that want to be recorded ----------------------------------------------------------------------- */
-
-static enum mp_status new_process(struct collector *collector, uint32_t pid, struct mp_error *error)
-{
-    struct mp_spool_header *facts = calloc(1, sizeof *facts);
-    if (!facts) return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
-    facts->magic = MP_SPOOL_MAGIC;
-    facts->version = MP_SPOOL_VERSION;
-    facts->header_bytes = sizeof *facts;
-    if (getrandom(&facts->spool_id, sizeof facts->spool_id, 0) < 0) facts->spool_id = mp_clock_realtime_ns();
-    facts->monotonic_ns = mp_clock_monotonic_ns();
-    facts->realtime_ns = mp_clock_realtime_ns();
-    facts->pid = pid;
-    snprintf(facts->output, sizeof facts->output, "%s", collector->options->output);
-    snprintf(facts->host, sizeof facts->host, "%s", collector->host);
-    mp_record_config_format(&collector->options->record, facts->configuration, sizeof facts->configuration);
-    if (collector->options->keep_command) {
-        mp_command_line_read(pid, facts->command, sizeof facts->command);
-        mp_command_line_mask(facts->command);
-    }
-
-    struct mp_spool_file spool;
-    enum mp_status status = mp_spool_file_create(facts, collector->output_folder, &spool, error);
-    free(facts);
-    if (status) return status;
-    struct process process = {.pid = pid, .pidfd = -1};
-    const struct mp_schedule *schedule = &collector->options->schedule;
-    process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused,
-                                         create_snapshot_file, collector, error);
-    if (!process.recording) return error->status;
-    process.recording->devices.watch = collector->devices;
-    if (getenv(MP_NVTX_VARIABLE))
-        mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
-    if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);
-    if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (mp_vec_push(&collector->processes, process)) return MP_OK;
-    mp_recording_free(process.recording, true);
-    return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
-}
-
-static void send_answer(int connection, const struct collector *collector, const struct mp_recording *recording)
-{
-    struct mp_greeting_answer answer = {.magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION};
-    union {
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-        struct cmsghdr align;
-    } control;
-    memset(&control, 0, sizeof control);
-    struct iovec part = {.iov_base = &answer, .iov_len = sizeof answer};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (recording) {
-        answer.file_bytes = recording->spool.bytes;
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
-        int descriptors[2] = {recording->spool.fd, collector->doorbell.memory};
-        memcpy(CMSG_DATA(rights), descriptors, sizeof descriptors);
-    }
-    sendmsg(connection, &message, MSG_NOSIGNAL);
-}
-
-static void end_process(struct collector *collector, size_t index, struct mp_exit how, const char *text);
-
-static void refuse(struct collector *collector, const struct mp_error *why)
-{
-    if (!collector->result->refused++) collector->result->refusal = *why;
-}
-
-static bool is_ours(const struct collector *collector, int connection, struct ucred *who)
-{
-    struct mp_greeting greeting = {0};
-    socklen_t size = sizeof *who;
-    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, who, &size) && who->pid > 0 && who->uid == geteuid() &&
-           recv(connection, &greeting, sizeof greeting, 0) == sizeof greeting && greeting.magic == MP_GREETING_MAGIC &&
-           greeting.version == MP_SPOOL_VERSION &&
-           (collector->options->record.follow || who->pid == collector->command);
-}
-
-/* One process that wants to be recorded. False: none was waiting. */
-static bool accept_process(struct collector *collector)
-{
-    struct mp_error error;
-    int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (connection < 0) {
-        if (errno != EMFILE && errno != ENFILE) return false;
-        mp_fail_errno(&error, "a process could not be recorded");
-        refuse(collector, &error);
-        usleep(ROUND_MS * 1000); /* it stays in the queue: do not spin */
-        return false;
-    }
-    struct timeval limit = {.tv_usec = 200000};
-    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    struct ucred who;
-    const struct mp_recording *recording = NULL;
-    if (is_ours(collector, connection, &who)) {
-        /* The same pid again: exec() replaced the program that had it. */
-        for (size_t i = collector->processes.count; i-- > 0;)
-            if (collector->processes.at[i].pid == (uint32_t)who.pid)
-                end_process(collector, i, (struct mp_exit){.known = false}, "replaced by exec");
-        if (new_process(collector, (uint32_t)who.pid, &error))
-            refuse(collector, &error);
-        else
-            recording = collector->processes.at[collector->processes.count - 1].recording;
-    }
-    send_answer(connection, collector, recording);
-    close(connection);
-    return true;
-}
-
-static void take_finished(struct collector *collector, struct mp_finished *finished)
+static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
 {
     /* What a full disk did not take stays in the spool for `memprof recover`. */
     uint64_t units = finished->recording->schedule_state.position.units;
@@ -211,9 +29,9 @@ static void take_finished(struct collector *collector, struct mp_finished *finis
     if (!worth_telling || !mp_vec_push(&collector->result->recordings, finished->summary)) free(finished->summary.path);
 }
 
-static void end_process(struct collector *collector, size_t index, struct mp_exit how, const char *text)
+void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text)
 {
-    struct process process = collector->processes.at[index];
+    struct mp_collected process = collector->processes.at[index];
     struct mp_finished finished;
     collector->processes.at[index] = collector->processes.at[--collector->processes.count];
     if (process.pidfd >= 0) close(process.pidfd);
@@ -224,7 +42,7 @@ static void end_process(struct collector *collector, size_t index, struct mp_exi
 
 /* ---- setting up ----------------------------------------------------------------------------------------------- */
 
-static enum mp_status open_socket(struct collector *collector, struct mp_error *error)
+static enum mp_status open_socket(struct mp_collector *collector, struct mp_error *error)
 {
     const char *folder = getenv("XDG_RUNTIME_DIR");
     if (!folder || strlen(folder) > 32 || access(folder, W_OK)) folder = "/tmp";
@@ -241,7 +59,7 @@ static enum mp_status open_socket(struct collector *collector, struct mp_error *
 }
 
 /* Terminal signals reach the command by themselves; what is sent to memprof is passed on. */
-static enum mp_status catch_signals(struct collector *collector, struct mp_error *error)
+static enum mp_status catch_signals(struct mp_collector *collector, struct mp_error *error)
 {
     static const int passed_on[] = {SIGCHLD, SIGTERM, SIGHUP, SIGCONT, SIGTSTP};
     /* SIGXFSZ: a limit on file sizes is a write error to report, not an end. */
@@ -260,7 +78,7 @@ static enum mp_status catch_signals(struct collector *collector, struct mp_error
     return collector->signals < 0 ? mp_fail_errno(error, "cannot watch signals") : MP_OK;
 }
 
-static enum mp_status set_up(struct collector *collector, struct mp_error *error)
+static enum mp_status set_up(struct mp_collector *collector, struct mp_error *error)
 {
     if (gethostname(collector->host, sizeof collector->host - 1))
         snprintf(collector->host, sizeof collector->host, "localhost");
@@ -279,7 +97,7 @@ static enum mp_status set_up(struct collector *collector, struct mp_error *error
     return status ? status : mp_doorbell_open(&collector->doorbell, error);
 }
 
-static void tear_down(struct collector *collector)
+static void tear_down(struct mp_collector *collector)
 {
     if (collector->listener >= 0) close(collector->listener);
     if (*collector->socket_path) unlink(collector->socket_path);
@@ -307,7 +125,7 @@ static void allow_many_files(void)
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
 
-static void snapshot_all(struct collector *collector)
+static void snapshot_all(struct mp_collector *collector)
 {
     for (size_t i = 0; i < collector->processes.count; i++) {
         struct mp_snapshot_request request = {0};
@@ -316,7 +134,7 @@ static void snapshot_all(struct collector *collector)
 }
 
 /* Answers the programs whose snapshots are written; with `wait` until all are. */
-static void reap_snapshots(struct collector *collector, bool wait)
+static void reap_snapshots(struct mp_collector *collector, bool wait)
 {
     uint64_t spool_id;
     uint32_t number;
@@ -327,7 +145,7 @@ static void reap_snapshots(struct collector *collector, bool wait)
                 mp_snapshots_answer(collector->processes.at[i].recording, number, written);
 }
 
-static void pass_on_signals(struct collector *collector)
+static void pass_on_signals(struct mp_collector *collector)
 {
     struct signalfd_siginfo info;
     while (read(collector->signals, &info, sizeof info) == sizeof info) {
@@ -344,12 +162,12 @@ static void pass_on_signals(struct collector *collector)
         collector->command_ended = true;
 }
 
-static void watch(struct collector *collector)
+static void watch(struct mp_collector *collector)
 {
     size_t fixed = 3, count = fixed;
     struct pollfd *set = calloc(fixed + collector->processes.count, sizeof *set);
     if (!set) {
-        usleep(ROUND_MS * 1000);
+        usleep(MP_ROUND_MS * 1000);
         return;
     }
     set[0] = (struct pollfd){.fd = collector->listener, .events = POLLIN};
@@ -357,12 +175,12 @@ static void watch(struct collector *collector)
     set[2] = (struct pollfd){.fd = collector->doorbell.heard, .events = POLLIN};
     for (size_t i = 0; i < collector->processes.count; i++)
         set[count++] = (struct pollfd){.fd = collector->processes.at[i].pidfd, .events = POLLIN};
-    poll(set, count, ROUND_MS);
+    poll(set, count, MP_ROUND_MS);
     mp_doorbell_hear(&collector->doorbell);
     for (size_t i = count; i-- > fixed;)
-        if (set[i].revents) end_process(collector, i - fixed, (struct mp_exit){.known = false}, "ended");
+        if (set[i].revents) mp_collector_end_process(collector, i - fixed, (struct mp_exit){.known = false}, "ended");
     for (int i = 0; set[0].revents && i < ACCEPTED_AT_ONCE; i++)
-        if (!accept_process(collector)) break;
+        if (!mp_collector_accept(collector)) break;
     struct mp_finished finished;
     while (mp_finisher_take(&collector->finisher, false, &finished))
         take_finished(collector, &finished);
@@ -382,15 +200,15 @@ static struct mp_exit describe_end(int wait_status, char *text, size_t room)
     return how;
 }
 
-static void end_all(struct collector *collector)
+static void end_all(struct mp_collector *collector)
 {
     char text[64];
     struct mp_exit how = describe_end(collector->wait_status, text, sizeof text);
     while (collector->processes.count) {
         size_t last = collector->processes.count - 1;
         bool is_command = (pid_t)collector->processes.at[last].pid == collector->command;
-        end_process(collector, last, is_command ? how : (struct mp_exit){.known = false},
-                    is_command ? text : "still running when the command ended");
+        mp_collector_end_process(collector, last, is_command ? how : (struct mp_exit){.known = false},
+                                 is_command ? text : "still running when the command ended");
     }
     struct mp_finished finished;
     while (mp_finisher_take(&collector->finisher, true, &finished))
@@ -402,7 +220,7 @@ static void end_all(struct collector *collector)
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error)
 {
-    struct collector collector = {.options = options, .result = result, .listener = -1, .signals = -1};
+    struct mp_collector collector = {.options = options, .result = result, .listener = -1, .signals = -1};
     struct mp_launch launch = {.command = options->command};
     char *library = NULL, *python_folder = NULL;
     enum mp_status status = mp_launch_find_library(&library, &python_folder, error);

@@ -31,7 +31,7 @@ static bool take_slot(struct mp_ledger *ledger, uint32_t *slot)
         return true;
     }
     struct mp_base_block none = {.track = MP_LEDGER_SLOT_FREE};
-    if (!mp_vec_push(&ledger->blocks, none)) return false;
+    if (!mp_vec_push(&ledger->births, 0) || !mp_vec_push(&ledger->blocks, none)) return false;
     *slot = (uint32_t)(ledger->blocks.count - 1);
     return true;
 }
@@ -64,6 +64,8 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
         slot = (uint32_t)*value;
         const struct mp_base_block *before = &ledger->blocks.at[slot];
         subtract(track, before->bytes);
+        ledger->freed = *before;
+        ledger->freed_birth = ledger->births.at[slot];
         if (ledger->paused && !(before->block & MP_LEDGER_UNNUMBERED) && !mp_vec_push(&ledger->freed_unseen, *before))
             return no_memory(error);
         ledger->missed_frees++;
@@ -84,6 +86,7 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
                                                      .stack = event->stack,
                                                      .track = event->track,
                                                      .kind = event->kind};
+    ledger->births.at[slot] = ledger->step_now;
     track->blocks++;
     track->bytes += event->bytes;
     if (track->bytes > track->peak_since_reset_bytes) track->peak_since_reset_bytes = track->bytes;
@@ -107,6 +110,8 @@ enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, 
         return MP_OK;
     }
     struct mp_base_block *block = &ledger->blocks.at[slot];
+    ledger->freed = *block;
+    ledger->freed_birth = ledger->births.at[slot];
     event->block = block->block;
     event->bytes = block->bytes;
     subtract(track, block->bytes);
@@ -201,7 +206,7 @@ enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_
                                  struct mp_error *error)
 {
     mp_map_clear(&ledger->by_address);
-    ledger->blocks.count = ledger->free_slots.count = 0;
+    ledger->blocks.count = ledger->births.count = ledger->free_slots.count = 0;
     for (size_t i = 0; i < ledger->tracks.count; i++)
         ledger->tracks.at[i].bytes = ledger->tracks.at[i].blocks = 0;
     uint64_t next = ledger->next_block;
@@ -225,6 +230,7 @@ void mp_ledger_free_all(struct mp_ledger *ledger)
 {
     mp_map_free(&ledger->by_address);
     mp_vec_free(&ledger->blocks);
+    mp_vec_free(&ledger->births);
     mp_vec_free(&ledger->free_slots);
     mp_vec_free(&ledger->freed_unseen);
     mp_vec_free(&ledger->tracks);

@@ -27,6 +27,7 @@ struct mp_ledger_track {
 struct mp_ledger {
     struct mp_map by_address;            /* key: track and address; value: index into blocks */
     MP_VEC(struct mp_base_block) blocks; /* slots; a free one has track MP_LEDGER_SLOT_FREE */
+    MP_VEC(uint32_t) births;             /* by slot: `step_now` when it was allocated */
     MP_VEC(uint32_t) free_slots;
     MP_VEC(struct mp_ledger_track) tracks;
     uint64_t next_block; /* the number of the next new block */
@@ -35,6 +36,9 @@ struct mp_ledger {
     uint64_t next_unnumbered;                  /* order among those, with MP_LEDGER_UNNUMBERED set */
     MP_VEC(struct mp_base_block) freed_unseen; /* numbered blocks that ended in the pause */
     uint64_t steps;
+    uint32_t step_now;          /* the caller's own count of steps (collect/lives.h) */
+    struct mp_base_block freed; /* the block that ended last, and its birth */
+    uint32_t freed_birth;
     uint64_t unknown_frees, missed_frees, totals_checked, totals_wrong;
 };
 

@@ -27,6 +27,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     *spool = (struct mp_spool_file){.fd = -1};
     recording->window_open = !paused;
     mp_step_rule_open_configured(&recording->step_rule, recording->spool.header->configuration);
+    mp_step_watch_open(&recording->watch, recording->spool.header->configuration);
     recording->ledger.paused = paused;
     recording->name = name;
     recording->name_context = name_context;
@@ -196,6 +197,8 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_ledger_free_all(&recording->ledger);
     mp_step_rule_close(&recording->step_rule);
     mp_device_samples_free(&recording->devices);
+    mp_step_watch_close(&recording->watch);
+    mp_lives_free(&recording->lives);
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
     mp_vec_free(&recording->requests);

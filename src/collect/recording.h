@@ -10,8 +10,10 @@
 #include "collect/device_samples.h"
 #include "collect/drain.h"
 #include "collect/ledger.h"
+#include "collect/lives.h"
 #include "collect/schedule.h"
 #include "collect/spool_file.h"
+#include "collect/step_watch.h"
 #include "collect/symbols.h"
 #include "collect/tables.h"
 #include "format/writer.h"
@@ -57,6 +59,9 @@ struct mp_recording {
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;
     struct mp_step_rule step_rule;
+    struct mp_step_watch watch;         /* steps that the program does not mark */
+    uint32_t step_name;                 /* string id of the function asked for; 0: none */
+    struct mp_lives lives;              /* what outlived a step */
     bool steps_marked;                  /* the program marks steps itself */
     bool window_open;                   /* events go to the file; else only what is live is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */

@@ -8,7 +8,7 @@
 
 #define OOMS_LOOKED_AT     3
 #define OOM_APART_NS       (10 * MP_NS_PER_SECOND)
-#define EVENTS_OF_A_RECORD 3 /* at most: a free that was missed, the reserved total, the event itself */
+#define EVENTS_OF_A_RECORD 4 /* at most: a step, a free that was missed, the reserved total, the event itself */
 
 static bool remember_live(struct mp_recording *recording)
 {
@@ -77,6 +77,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     struct mp_event missed = {.type = MP_EVENT_NONE};
     enum mp_status status =
         is_alloc ? mp_ledger_alloc(ledger, event, &missed, error) : mp_ledger_free(ledger, event, &known, error);
+    if (!status && (is_alloc ? missed.type != MP_EVENT_NONE : known)) mp_lives_end(&recording->lives, ledger);
     if (!status && missed.type) status = keep(recording, &missed, error);
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
@@ -135,10 +136,15 @@ static enum mp_status take_window(struct mp_recording *recording, uint32_t ring,
 }
 
 /* True where a step begins, as model/spans.h finds steps: what the program marks is right, else what regions are named,
- * unless that was asked for. */
+ * unless that was asked for, or the calls of a function were. */
 static bool begins_step(struct mp_recording *recording, const struct mp_event *event, const char *name)
 {
     bool marked = event->type == MP_EVENT_STEP, by_name = recording->step_rule.has_pattern;
+    if (*recording->watch.asked) {
+        bool counts = marked && event->name == recording->step_name;
+        recording->ledger.steps += counts;
+        return counts;
+    }
     if (!marked && (event->type != MP_EVENT_REGION_BEGIN || !mp_step_rule_matches(&recording->step_rule, name)))
         return false;
     if (marked && !by_name && !recording->steps_marked) {
@@ -207,6 +213,8 @@ static enum mp_schedule_wish ask_schedule(struct mp_recording *recording, uint32
 {
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
     bool is_step = begins_step(recording, event, name);
+    if (is_step) mp_lives_step(&recording->lives, &recording->ledger, MP_LIVES_MARKED, event->time_ns);
+    if (is_step) mp_step_watch_marked(&recording->watch);
     recording->position_before = recording->schedule_state.position;
     if (!recording->schedule || event->type >= MP_EVENT_TYPES) return MP_SCHEDULE_NONE;
     /* A range that may end on another thread is in nobody's order. */
@@ -221,6 +229,38 @@ static enum mp_status follow_schedule(struct mp_recording *recording, uint32_t r
                               .thread = at->thread,
                               .type = wish == MP_SCHEDULE_OPEN ? MP_EVENT_START : MP_EVENT_STOP};
     return take_window(recording, ring, &window, error);
+}
+
+static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                           struct mp_event *event, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    enum mp_schedule_wish wish = ask_schedule(recording, ring, record, event);
+    if (wish == MP_SCHEDULE_OPEN || wish == MP_SCHEDULE_CLOSE)
+        status = follow_schedule(recording, ring, wish, event, error);
+    if (!status) status = take_event(recording, ring, record, event, error);
+    if (!status && wish == MP_SCHEDULE_CLOSE_AFTER) status = follow_schedule(recording, ring, wish, event, error);
+    return status;
+}
+
+/* A step that is no event of the program's, but seen in what it allocates: in the file where it was asked for. */
+static enum mp_status take_unmarked_step(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
+                                         struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    if (event->stack >= recording->tables.seen[MP_TABLE_NODES]) status = mp_recording_read_tables(recording, error);
+    if (status || !mp_step_watch_event(&recording->watch, &recording->tables, recording->spool.header, event))
+        return status;
+    if (!*recording->watch.asked) {
+        mp_lives_step(&recording->lives, &recording->ledger, MP_LIVES_INFERRED, event->time_ns);
+        return MP_OK;
+    }
+    if (!recording->step_name)
+        status = mp_tables_text(&recording->tables, recording->watch.asked, &recording->step_name, error);
+    const struct mp_record step = {.type = MP_EVENT_STEP};
+    struct mp_event begin = {
+        .time_ns = event->time_ns, .thread = event->thread, .name = recording->step_name, .type = MP_EVENT_STEP};
+    return status ? status : pass(recording, ring, &step, &begin, error);
 }
 
 static enum mp_status take(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
@@ -248,13 +288,9 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
             event.name = mp_tables_spool_string(&recording->tables, record->name);
         }
     }
-    if (status) return status;
-    enum mp_schedule_wish wish = ask_schedule(recording, ring, record, &event);
-    if (wish == MP_SCHEDULE_OPEN || wish == MP_SCHEDULE_CLOSE)
-        status = follow_schedule(recording, ring, wish, &event, error);
-    if (!status) status = take_event(recording, ring, record, &event, error);
-    if (!status && wish == MP_SCHEDULE_CLOSE_AFTER) status = follow_schedule(recording, ring, wish, &event, error);
-    return status;
+    if (!status && (record->type == MP_EVENT_ALLOC || record->type == MP_EVENT_FREE))
+        status = take_unmarked_step(recording, ring, &event, error);
+    return status ? status : pass(recording, ring, record, &event, error);
 }
 
 bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *record)

@@ -195,6 +195,12 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     }
     note_cupti(recording);
     mp_device_samples_notes(recording);
+    if (*recording->watch.asked && !recording->step_name) {
+        char text[MP_STEP_AT_ROOM + 96];
+        snprintf(text, sizeof text, "no Python function %s was seen to allocate: --step-at gave no steps",
+                 recording->watch.asked);
+        mp_recording_note(recording, text);
+    }
     if (!*recording->spool.path)
         mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
     uint32_t limit = 0;

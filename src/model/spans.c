@@ -8,10 +8,12 @@
 /* More than this open at once is no program's nesting; further ones are left out. */
 #define OPEN_MAX 4096
 
-static bool find_marked(const struct mp_model *model, struct mp_steps *steps)
+/* `asked`: only those of that name; "": all. */
+static bool find_marked(const struct mp_model *model, const char *asked, struct mp_steps *steps)
 {
     for (size_t i = 0; i < model->noted.count; i++)
         if (model->events.type[model->noted.at[i]] == MP_EVENT_STEP &&
+            (!*asked || !strcmp(mp_model_text(model, model->notes.at[i].name), asked)) &&
             !mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps))
             return false;
     return true;
@@ -68,18 +70,36 @@ static const char *source_of(const struct mp_model *model, const struct mp_steps
     return is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
 }
 
+/* What a recording that was made of a running program says of its steps. */
+static void read_live(const struct mp_model *model, struct mp_steps *steps)
+{
+    static const char *const sources[] = {"inferred", "function"};
+    char text[32];
+    mp_step_setting(text, sizeof text, model->start.configuration, "live_each");
+    if (*text) steps->each = (uint32_t)strtoul(text, NULL, 10);
+    mp_step_setting(text, sizeof text, model->start.configuration, "live_steps");
+    if (*text) steps->total = (uint32_t)strtoul(text, NULL, 10);
+    mp_step_setting(text, sizeof text, model->start.configuration, "live_source");
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (!strcmp(text, sources[i])) steps->source = sources[i];
+}
+
 bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_step_rule rule;
+    char function[128] = "";
     bool recorded = model->format && !strcmp(model->format, "mp");
-    steps->count = 0;
-    steps->guessed = false;
+    *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
+    if (recorded) mp_step_setting(function, sizeof function, model->start.configuration, "step_at");
     bool asked_for = recorded && rule.has_pattern;
-    bool done = !asked_for || find_named(model, &rule, steps);
-    if (done && !steps->count) done = find_marked(model, steps);
+    bool done = !*function || find_marked(model, function, steps);
+    bool by_function = steps->count;
+    if (done && !steps->count && asked_for) done = find_named(model, &rule, steps);
+    if (done && !steps->count) done = find_marked(model, "", steps);
     if (done && !steps->count && !asked_for) done = find_named(model, &rule, steps);
-    steps->source = source_of(model, steps);
+    steps->source = by_function ? "function" : source_of(model, steps);
+    if (recorded) read_live(model, steps);
     mp_step_rule_close(&rule);
     return done;
 }

@@ -20,17 +20,20 @@ struct mp_steps {
     size_t count, room;
     const char *source; /* who marked them, NULL where there are none; analysis/steps_infer.h adds one */
     bool guessed;       /* inferred from a rhythm alone: they may be parts of steps */
+    uint32_t each;      /* how many of the program's steps one stands for; 1 but in what a running program told */
+    uint32_t total;     /* how many steps there were; 0: count */
 };
 
-/* Regions that match the recording's --step-range; else steps that the program marked; else regions that are named as
- * steps are (base/step_rule.h; in files of other programs only "ProfilerStep#N"). */
+/* The calls of the recording's --step-at; else regions that match its --step-range; else steps that the program marked;
+ * else regions that are named as steps are (base/step_rule.h; in files of other programs only "ProfilerStep#N"). */
 bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
 /* Adds a step that begins at an event, which is after those already there; it ends the one before. */
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
 /* The number of the step that an event belongs to; 0 before the first. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
-/* Who marked the steps: the words of `source` in JSON ("api", "nvtx", "torch", "inferred", "none"). */
+/* Who marked the steps: the words of `source` in JSON ("api", "nvtx", "torch", "function", "inferred",
+ * "none"). */
 const char *mp_steps_source(const struct mp_steps *steps);
 
 /* A region that is open. */

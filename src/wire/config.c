@@ -39,16 +39,18 @@ void mp_record_config_defaults(struct mp_record_config *config)
                                         .depth = MP_DEPTH_DEFAULT};
 }
 
-/* "step_range=..." with %XX for what would end or break the text. */
-static bool put_step_range(const char *pattern, char *text, size_t room)
+/* ";key=value" with %XX for what would end or break the text; nothing for an empty value. */
+static bool put_text(const char *key, const char *value, char *text, size_t *used, size_t room)
 {
-    int length = snprintf(text, room, ";step_range=");
-    size_t used = (size_t)length;
-    for (; *pattern; pattern++) {
-        unsigned char c = (unsigned char)*pattern;
+    if (!*value) return true;
+    int length = snprintf(text + *used, room - *used, ";%s=", key);
+    if (length < 0 || (size_t)length >= room - *used) return false;
+    *used += (size_t)length;
+    for (; *value; value++) {
+        unsigned char c = (unsigned char)*value;
         bool plain = c > ' ' && c != ';' && c != '%' && c != 0x7f;
-        if (used + 4 > room) return false;
-        used += (size_t)snprintf(text + used, room - used, plain ? "%c" : "%%%02x", c);
+        if (*used + 4 > room) return false;
+        *used += (size_t)snprintf(text + *used, room - *used, plain ? "%c" : "%%%02x", c);
     }
     return true;
 }
@@ -63,7 +65,8 @@ bool mp_record_config_format(const struct mp_record_config *config, char *text, 
         if (length < 0 || (size_t)length >= room - used) return false;
         used += (size_t)length;
     }
-    return !*config->step_range || put_step_range(config->step_range, text + used, room - used);
+    return put_text("step_range", config->step_range, text, &used, room) &&
+           put_text("step_at", config->step_at, text, &used, room);
 }
 
 void mp_record_config_parse(const char *text, struct mp_record_config *config)

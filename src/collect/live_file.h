@@ -1,0 +1,14 @@
+/*
+ * A running program as a snapshot file of its own: what is live, with its stacks, and of what ended the lives that
+ * outlived a step (collect/lives.h), as events between steps. Every command reads it; `memprof leaks` judges it by the
+ * rule that it has for whole recordings.
+ */
+#ifndef MP_COLLECT_LIVE_FILE_H
+#define MP_COLLECT_LIVE_FILE_H
+
+#include "collect/recording.h"
+
+/* Writes it to fd, an empty file, which is closed. What the recording has taken so far is in it. */
+enum mp_status mp_live_file_write(struct mp_recording *recording, int fd, struct mp_error *error);
+
+#endif

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""A training that does what the lines say that it reads, each answered by "done": `run N` steps, `run N leak` steps that
+keep their validation loss, `clear`."""
+
+import sys
+
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters())
+losses = []
+
+
+def train_step():
+    inputs = torch.randn(8, 16)
+    loss = model(inputs).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def validate(inputs):
+    return model(inputs).abs().mean()  # LEAK
+
+
+def run(steps, leaks):
+    for _ in range(steps):
+        train_step()
+        inputs = torch.ones(8, 16)
+        loss = validate(inputs)
+        if leaks:
+            losses.append(loss)
+
+
+for line in sys.stdin:
+    order, *rest = line.split()
+    if order == "run":
+        run(int(rest[0]), "leak" in rest)
+    else:
+        losses.clear()
+    print("done", flush=True)
