@@ -39,7 +39,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_import;
 const struct mp_command mp_command_import = {
     .name = "import",
-    .summary = "make a recording of a PyTorch snapshot or a profiler's trace",
+    .summary = "make a recording of what another program wrote",
     .usage = "FILE",
     .about =
         "FILE is a memory snapshot that PyTorch wrote (torch.cuda.memory._dump_snapshot), a pickle or JSON, or a trace "
@@ -47,7 +47,11 @@ const struct mp_command mp_command_import = {
         "which, not its name. Nothing in it is executed: a pickle that would import or call anything is refused. "
         "Every command that reads a recording takes such a file as it is; a recording is smaller and is read "
         "faster. A snapshot's blocks have the sizes that were asked for, its segments are the track of the driver, "
-        "its annotations are steps and regions. What the file leaves out or contradicts is told as coverage.",
+        "its annotations are steps and regions. What the file leaves out or contradicts is told as coverage.\n\n"
+        "FILE may also be Nsight Systems' SQLite export (nsys profile --cuda-memory-usage=true, then nsys export --type "
+        "sqlite): the driver's blocks of the process that has most of them, pools where the export tells them, NVTX "
+        "ranges as regions, CUDA's backtraces as stacks; kernels and copies are left out. Or RMM's log (RMM_LOG_FILE, "
+        "logging_resource_adaptor): blocks without stacks, streams left out.",
     .example = "memprof import memory_snapshot.pickle -o snap.mp",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,

@@ -10,8 +10,10 @@
 
 #include "exchange/input.h"
 #include "exchange/kineto.h"
+#include "exchange/nsys.h"
 #include "exchange/pickle.h"
 #include "exchange/pytorch_snapshot.h"
+#include "exchange/rmm.h"
 
 /* A recording is read by position, so a compressed one is unwrapped into memory first. */
 static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **model, struct mp_error *error)
@@ -77,6 +79,12 @@ static enum mp_status load_json(struct mp_input *input, struct mp_model **model,
     return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
 }
 
+static enum mp_status load_database(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    if (!input->wrapped) return mp_nsys_load(input->path, model, error);
+    return mp_fail(error, MP_NOT_A_RECORDING, "%s is a compressed database: unwrap it first, with gunzip", input->path);
+}
+
 static enum mp_status load_input(struct mp_input *input, struct mp_model **model, struct mp_error *error)
 {
     enum mp_status status = mp_input_fill(input, MP_INPUT_WINDOW, error);
@@ -84,6 +92,8 @@ static enum mp_status load_input(struct mp_input *input, struct mp_model **model
     if (looks_like_json(input)) return load_json(input, model, error);
     if (mp_pickle_begins(input->at, (size_t)(input->end - input->at)))
         return mp_pytorch_load_pickle(input, model, error);
+    if (mp_rmm_looks_like(input->at, (size_t)(input->end - input->at))) return mp_rmm_load(input, model, error);
+    if (mp_sqlite_begins(input->at, (size_t)(input->end - input->at))) return load_database(input, model, error);
     return input->wrapped ? load_wrapped(input, model, error) : mp_model_load(input->path, model, error);
 }
 
