@@ -78,6 +78,8 @@
 
 #define DRIVER_MEMORY_CALLS(F)                                                                                         \
     F(cuMemGetInfo, 3020, PLAIN, cuMemGetInfo_v2, 242, (size_t * free, size_t * total))                                \
+    F(cuMemGetAddressRange, 3020, PLAIN, cuMemGetAddressRange_v2, 246,                                                 \
+      (CUdeviceptr * pbase, size_t * psize, CUdeviceptr dptr))                                                         \
     F(cuMemAlloc, 2000, PLAIN, cuMemAlloc, 29, (CUdeviceptr_v1 * dptr, unsigned bytesize))                             \
     F(cuMemAlloc, 3020, PLAIN, cuMemAlloc_v2, 243, (CUdeviceptr * dptr, size_t bytesize))                              \
     F(cuMemAllocPitch, 2000, PLAIN, cuMemAllocPitch, 31,                                                               \
@@ -218,6 +220,8 @@
       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const void *dependencyData,         \
        size_t numDependencies, CUgraphNodeParams *nodeParams))                                                         \
     F(cuGraphClone, 10000, PLAIN, cuGraphClone, 523, (CUgraph * phGraphClone, CUgraph originalGraph))                  \
+    F(cuGraphInstantiate, 10000, PLAIN, cuGraphInstantiate, 513,                                                       \
+      (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode * phErrorNode, char *logBuffer, size_t bufferSize))      \
     F(cuGraphInstantiate, 11000, PLAIN, cuGraphInstantiate_v2, 578,                                                    \
       (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode * phErrorNode, char *logBuffer, size_t bufferSize))      \
     F(cuGraphInstantiateWithFlags, 11040, PLAIN, cuGraphInstantiateWithFlags, 643,                                     \

@@ -33,7 +33,7 @@ static void count(const struct mp_model *model, uint32_t block, uint64_t sign)
 
 static bool agrees(const struct mp_model *model, uint16_t track, uint32_t moment)
 {
-    struct mp_live live;
+    struct mp_live live = {0};
     struct softgpu_digest found = {0, 0, 0};
     if (!mp_live_at(model, track, moment, NULL, &live)) abort();
     for (size_t i = 0; i < live.count; i++) {

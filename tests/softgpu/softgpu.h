@@ -7,16 +7,23 @@
  *     + CLASS DEVICE ADDRESS BYTES      memory handed out, or a handle (0 bytes)
  *     - CLASS DEVICE ADDRESS BYTES      given back, by whatever way
  *     ! CLASS DEVICE 0 BYTES            refused for want of memory
- *     = CLASS DEVICE ADDRESS BYTES      the pool at ADDRESS now holds BYTES of the device (graph: the device's graph
- * pool)
+ *     = CLASS DEVICE ADDRESS BYTES      a pool, or the device's graph pool, now holds so much
  *
  * DEVICE is the ordinal, -1 for the host's; ADDRESS and BYTES are decimal.
  *
- * The driver reads these variables at cuInit():
- *     SOFTGPU_DEVICES (1), SOFTGPU_MEMORY (bytes of a device, 8 GiB), SOFTGPU_CONTEXT (bytes that a context takes, 64
- * MiB), SOFTGPU_VERSION (13000), SOFTGPU_FAIL (SYMBOL:N, the Nth call of SYMBOL finds no memory), SOFTGPU_LEDGER,
- * SOFTGPU_STATE (a file shared with the stand-in of NVML, softgpu/state.h), SOFTGPU_NO_DEVICE=ERROR (cuInit fails with
- * it), CUDA_VISIBLE_DEVICES (ordinals or UUIDs), CUDA_INJECTION64_PATH.
+ * The driver reads these variables:
+ *
+ *     SOFTGPU_DEVICES=N             how many devices there are (1)
+ *     SOFTGPU_MEMORY=BYTES          of each (8 GiB)
+ *     SOFTGPU_CONTEXT=BYTES         that a context takes of it (64 MiB)
+ *     SOFTGPU_VERSION=N             what cuDriverGetVersion() says (13000)
+ *     SOFTGPU_NO_DEVICE=ERROR       cuInit() fails with it
+ *     SOFTGPU_FAIL=SYMBOL:N,...     the Nth call of SYMBOL finds no memory
+ *     SOFTGPU_INNER=1               cuGetProcAddress() answers with addresses that the library does not export
+ *     SOFTGPU_LEDGER=FILE           the book; appended to
+ *     SOFTGPU_LOOKUPS=FILE          the questions to cuGetProcAddress(): name, version, flags, the library that asked
+ *     SOFTGPU_STATE=FILE            shared with the stand-in of NVML (softgpu/state.h)
+ *     CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH      as NVIDIA's driver
  */
 #ifndef SOFTGPU_SOFTGPU_H
 #define SOFTGPU_SOFTGPU_H

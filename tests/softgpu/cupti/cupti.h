@@ -12,6 +12,7 @@
  *     SOFTCUPTI_SILENT=1         no records at all, as one build of a known profiler gave
  *     SOFTCUPTI_GONE_AFTER=N     after N callbacks somebody else finalizes CUPTI; with SOFTCUPTI_FATAL=1 as after an
  * error of CUPTI's own, which the STATE domain tells
+ *     SOFTCUPTI_WALKER=PATH      records are walked by the libcupti there, NVIDIA's
  */
 #ifndef SOFTGPU_CUPTI_H
 #define SOFTGPU_CUPTI_H
@@ -29,7 +30,7 @@ enum { SOFT_INVALID_KIND = 21 };
 /* The variables above, read when the library is loaded. */
 struct soft_settings {
     unsigned long error, drop, disorder, cut, strange, wrong, silent, gone_after, fatal;
-    const char *held_by; /* NULL: nobody */
+    const char *held_by, *walker; /* NULL: nobody */
 };
 extern struct soft_settings soft_settings;
 

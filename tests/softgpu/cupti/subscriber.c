@@ -45,6 +45,7 @@ __attribute__((constructor)) static void read_settings(void)
         .gone_after = number("SOFTCUPTI_GONE_AFTER"),
         .fatal = number("SOFTCUPTI_FATAL"),
         .held_by = getenv("SOFTCUPTI_HELD_BY"),
+        .walker = getenv("SOFTCUPTI_WALKER"),
     };
 }
 

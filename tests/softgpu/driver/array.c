@@ -43,7 +43,7 @@ static CUresult create(enum soft_class class, void *to, const CUDA_ARRAY3D_DESCR
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     uint64_t bytes = soft_array_bytes(descriptor, levels);
     if (!bytes || !descriptor->Width) return CUDA_ERROR_INVALID_VALUE;
-    if (!soft_take(class, context->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!soft_take(class, context->device, bytes, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     void *handle = malloc(16);
     if (!handle) abort();
     *(void **)to = handle;

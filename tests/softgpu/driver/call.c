@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,19 +51,24 @@ void soft_exit(struct soft_call *call)
         call->tool->call(call, true);
 }
 
-/* $SOFTGPU_FAIL=SYMBOL:N */
+/* $SOFTGPU_FAIL=SYMBOL:N,... Under the lock. */
 static bool told_to_fail(const char *name)
 {
-    static const char *wanted;
-    static unsigned long nth, calls;
-    if (!wanted) {
-        wanted = getenv("SOFTGPU_FAIL");
-        if (!wanted) wanted = "";
-        const char *colon = strchr(wanted, ':');
-        nth = colon ? strtoul(colon + 1, NULL, 10) : 1;
+    enum { MOST = 32 };
+    static struct {
+        char name[64];
+        unsigned long nth;
+    } wanted[MOST];
+    static size_t count;
+    static bool read;
+    for (const char *at = read ? NULL : getenv("SOFTGPU_FAIL"); at && count < MOST; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (sscanf(at, "%63[^:]:%lu", wanted[count].name, &wanted[count].nth) == 2) count++;
     }
-    size_t length = strcspn(wanted, ":");
-    return length && strlen(name) == length && !strncmp(wanted, name, length) && ++calls == nth;
+    read = true;
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(wanted[i].name, name)) return wanted[i].nth && !--wanted[i].nth;
+    return false;
 }
 
 bool soft_ready(struct soft_call *call)
@@ -80,9 +86,16 @@ bool soft_refusing(void)
     return refusing;
 }
 
-static void unlock_in_child(void)
+/* The child gets the lock free, and none of what the ledger's file has not written yet. */
+static void before_fork(void)
 {
-    pthread_mutex_init(&soft_lock, NULL); /* whoever held it is not there */
+    softgpu_flush();
+    pthread_mutex_lock(&soft_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&soft_lock);
 }
 
 void soft_inject(void)
@@ -90,7 +103,7 @@ void soft_inject(void)
     static bool done;
     if (__atomic_exchange_n(&done, true, __ATOMIC_ACQ_REL)) return;
     started_in = getpid();
-    pthread_atfork(NULL, NULL, unlock_in_child);
+    pthread_atfork(before_fork, after_fork, after_fork);
     const char *path = getenv("CUDA_INJECTION64_PATH");
     if (!path || !*path) return;
     void *library = dlopen(path, RTLD_NOW);

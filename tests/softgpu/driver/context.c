@@ -23,7 +23,7 @@ CUcontext soft_current(void)
 
 static CUcontext new_context(int device, bool primary)
 {
-    if (!soft_take(SOFT_context, device, context_bytes())) return NULL;
+    if (!soft_take(SOFT_context, device, context_bytes(), context_bytes())) return NULL;
     CUcontext context = calloc(1, sizeof *context);
     if (!context) abort();
     *context = (struct CUctx_st){.uid = ++contexts, .device = device, .alive = true, .primary = primary};

@@ -36,11 +36,11 @@ static void publish(const struct soft_device *device)
         state->processes[state_slot].used[device->physical] = device->used;
 }
 
-bool soft_take(enum soft_class class, int device, uint64_t bytes)
+bool soft_take(enum soft_class class, int device, uint64_t bytes, uint64_t asked)
 {
     struct soft_device *at = &soft_devices[device];
     if (soft_refusing() || bytes > at->total || at->used + bytes > at->total) {
-        soft_refused(class, device, bytes);
+        soft_refused(class, device, asked);
         return false;
     }
     at->used += bytes;

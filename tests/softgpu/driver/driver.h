@@ -54,8 +54,9 @@ extern struct soft_device soft_devices[SOFT_DEVICES];
 extern int soft_device_count;
 
 bool soft_has_device(CUdevice device);
-/* Takes physical memory of a device; false: it is full, or the test wants it to be. Books the refusal. */
-bool soft_take(enum soft_class class, int device, uint64_t bytes);
+/* Takes physical memory of a device; false: it is full, or the test wants it to be. Books the refusal of what was
+ * asked for. */
+bool soft_take(enum soft_class class, int device, uint64_t bytes, uint64_t asked);
 void soft_give(int device, uint64_t bytes);
 /* Addresses of the device's range; `low`: below 4 GiB, for the calls of CUDA 2. */
 uint64_t soft_new_address(uint64_t bytes);

@@ -170,7 +170,7 @@ static bool use(const struct node *node)
     struct soft_device *at = &soft_devices[node->device];
     uint64_t needed = soft_round(at->graph_used + node->bytes, SOFT_GRANULE);
     if (needed > at->graph_reserved) {
-        if (!soft_take(SOFT_graph, node->device, needed - at->graph_reserved)) return false;
+        if (!soft_take(SOFT_graph, node->device, needed - at->graph_reserved, node->bytes)) return false;
         at->graph_reserved = needed;
         if (needed > at->graph_reserved_high) at->graph_reserved_high = needed;
         soft_pool_holds(SOFT_graph, node->device, 0, needed);
@@ -243,6 +243,8 @@ ENTRY(cuGraphAddNode_v2, add_node(phGraphNode, hGraph, nodeParams), (CUgraphNode
       (const CUgraphNode *, dependencies), (const void *, dependencyData), (size_t, numDependencies),
       (CUgraphNodeParams *, nodeParams))
 ENTRY(cuGraphClone, clone_graph(phGraphClone, originalGraph), (CUgraph *, phGraphClone), (CUgraph, originalGraph))
+ENTRY(cuGraphInstantiate, instantiate(phGraphExec, hGraph, 0), (CUgraphExec *, phGraphExec), (CUgraph, hGraph),
+      (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
 ENTRY(cuGraphInstantiate_v2, instantiate(phGraphExec, hGraph, 0), (CUgraphExec *, phGraphExec), (CUgraph, hGraph),
       (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))
 ENTRY(cuGraphInstantiateWithFlags, instantiate(phGraphExec, hGraph, flags), (CUgraphExec *, phGraphExec),

@@ -9,12 +9,26 @@
 
 enum { PLAIN, THREAD };
 
+/* The same function at another address, which the library does not export: NVIDIA's driver may answer with such. */
+#if defined(__x86_64__)
+#    define JUMP "jmp "
+#elif defined(__aarch64__)
+#    define JUMP "b "
+#endif
+#define INNER(name, version, mode, symbol, cbid, signature)                                                            \
+    __asm__(".text\n.hidden inner_" #symbol "\n.globl inner_" #symbol "\n.type inner_" #symbol                         \
+            ", %function\ninner_" #symbol ":\n" JUMP #symbol "\n");                                                    \
+    CUresult inner_##symbol signature;
+DRIVER_CALLS(INNER)
+#undef INNER
+
 static const struct row {
     const char *name;
     int version, mode;
-    void *function;
+    void *function, *inner;
 } rows[] = {
-#define ROW(name, version, mode, symbol, cbid, signature) {#name, version, mode, (void *)symbol},
+#define ROW(name, version, mode, symbol, cbid, signature)                                                              \
+    {#name, version, mode, (void *)symbol, (void *)inner_##symbol},
     DRIVER_CALLS(ROW)
 #undef ROW
 };
@@ -44,7 +58,7 @@ static void log_look_up(const char *name, int version, uint64_t flags, const voi
     if (path && *path) file = fopen(path, "ae");
     Dl_info asker = {0};
     if (file && dladdr(caller, &asker)) {
-        fprintf(file, "%s %d %" PRIu64 " %s\n", name, version, flags, asker.dli_fname);
+        fprintf(file, "%s %d %" PRIu64 " %s\n", *name ? name : "-", version, flags, asker.dli_fname);
         fflush(file);
     }
     pthread_mutex_unlock(&soft_lock);
@@ -57,7 +71,8 @@ static CUresult look_up(const char *name, void **found, int version, uint64_t fl
     log_look_up(name, version, flags, caller);
     const struct row *row =
         best_row(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? THREAD : PLAIN, &known);
-    *found = row ? row->function : NULL;
+    const char *inner = getenv("SOFTGPU_INNER");
+    *found = row ? inner && *inner ? row->inner : row->function : NULL;
     if (status)
         *status = row     ? CU_GET_PROC_ADDRESS_SUCCESS
                   : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT

@@ -24,7 +24,7 @@ static CUresult alloc(enum soft_class class, CUdeviceptr *to, uint64_t bytes)
     CUcontext context = soft_current();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (!to || !bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (!soft_take(class, context->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!soft_take(class, context->device, bytes, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     return hand_out(class, to, bytes, soft_new_address(bytes));
 }
 
@@ -33,7 +33,7 @@ static CUresult alloc_low(enum soft_class class, CUdeviceptr_v1 *to, uint64_t by
     CUcontext context = soft_current();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (!to || !bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (!soft_take(class, context->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!soft_take(class, context->device, bytes, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr address;
     CUresult result = hand_out(class, &address, bytes, soft_new_low_address(bytes));
     *to = (CUdeviceptr_v1)address;
@@ -145,6 +145,31 @@ static CUresult device_pointer(CUdeviceptr *to, void *address)
     return CUDA_SUCCESS;
 }
 
+struct inside {
+    uint64_t address;
+    const struct soft_block *found;
+};
+
+static void find_around(struct soft_block *block, void *context)
+{
+    struct inside *inside = context;
+    if (soft_find_like(SOFT_linear, block->address) == block && inside->address >= block->address &&
+        inside->address - block->address < block->bytes)
+        inside->found = block;
+}
+
+static CUresult address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    struct inside inside = {address, soft_find_like(SOFT_linear, address)};
+    if (!inside.found) soft_each(find_around, &inside);
+    if (!inside.found) return CUDA_ERROR_NOT_FOUND;
+    if (base) *base = inside.found->address;
+    if (bytes) *bytes = inside.found->bytes;
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemGetAddressRange_v2, address_range(pbase, psize, dptr), (CUdeviceptr *, pbase), (size_t *, psize),
+      (CUdeviceptr, dptr))
 ENTRY(cuMemAlloc, alloc_low(SOFT_linear, dptr, bytesize), (CUdeviceptr_v1 *, dptr), (unsigned, bytesize))
 ENTRY(cuMemAlloc_v2, alloc(SOFT_linear, dptr, bytesize), (CUdeviceptr *, dptr), (size_t, bytesize))
 ENTRY(cuMemAllocPitch, alloc_pitch_low(dptr, pPitch, WidthInBytes, Height), (CUdeviceptr_v1 *, dptr),

@@ -39,7 +39,7 @@ static bool add_variable(struct module *module, CUcontext context, const char *l
     uint64_t bytes;
     if (module->count == VARIABLES || !read_variable(line, &managed, name, &bytes)) return true;
     enum soft_class class = managed ? SOFT_managed_variable : SOFT_variable;
-    if (!managed && !soft_take(class, context->device, bytes)) return false;
+    if (!managed && !soft_take(class, context->device, bytes, bytes)) return false;
     uint64_t address = soft_new_address(bytes);
     struct soft_block *block = soft_add(class, context->device, address, bytes, NULL);
     char *kept = strdup(name);

@@ -135,7 +135,7 @@ static CUresult alloc(CUdeviceptr *to, size_t bytes, CUmemoryPool pool, CUstream
     if (soft_capturing(stream)) return soft_capture_alloc(soft_capturing(stream), pool->device, to, bytes);
     uint64_t needed = soft_round(pool->used + bytes, SOFT_GRANULE);
     uint64_t more = needed > pool->reserved ? needed - pool->reserved : 0;
-    if (pool->device >= 0 && (more || soft_refusing()) && !soft_take(SOFT_pool, pool->device, more))
+    if (pool->device >= 0 && (more || soft_refusing()) && !soft_take(SOFT_pool, pool->device, more, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (more) set_reserved(pool, needed);
     *to = soft_new_address(bytes);

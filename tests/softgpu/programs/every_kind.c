@@ -1,7 +1,7 @@
 /*
  * Every kind of memory and handle, each with sizes of its own, some freed and some left, on two devices:
  *
- *     every_kind WAY        WAY as in driver_api.h
+ *     every_kind WAY [VERSION]        WAY as in driver_api.h; VERSION of CUDA (11020): nothing newer is called
  *
  * What it did is in the driver's ledger ($SOFTGPU_LEDGER). Needs SOFTGPU_DEVICES=2.
  */
@@ -13,6 +13,8 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
+
+static long version = 13000;
 
 static void linear(void)
 {
@@ -90,8 +92,8 @@ static void pools(CUstream stream)
     CHECK(driver.cuDeviceSetMemPool(0, pool));
     CHECK(driver.cuMemAllocAsync(&block[4], 300 * KIB, stream));
     CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-    CHECK(driver.cuMemGetDefaultMemPool(&standard, &location, 1));
-    CHECK(driver.cuMemSetMemPool(&location, 1, pool));
+    if (version >= 13000) CHECK(driver.cuMemGetDefaultMemPool(&standard, &location, 1));
+    if (version >= 13000) CHECK(driver.cuMemSetMemPool(&location, 1, pool));
     CHECK(driver.cuDeviceSetMemPool(0, standard));
     CHECK_FAILS(driver.cuMemAllocAsync(&block[5], 64 * GIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(driver.cuMemPoolTrimTo(standard, 0));
@@ -130,6 +132,17 @@ static void virtual_memory(void)
     CHECK_FAILS(driver.cuMemCreate(&handle[0], 64 * GIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+static void multicast(CUmemGenericAllocationHandle memory)
+{
+    CUmemGenericAllocationHandle object;
+    CUmulticastObjectProp prop = {.numDevices = 2, .size = 16 * MIB};
+    CHECK(driver.cuMulticastCreate(&object, &prop));
+    CHECK(driver.cuMulticastAddDevice(object, 0));
+    CHECK(driver.cuMulticastBindMem(object, 0, memory, 0, 2 * MIB, 0));
+    CHECK(driver.cuMulticastUnbind(object, 0, 0, 2 * MIB));
+    CHECK(driver.cuMemRelease(object));
+}
+
 static void imported(void)
 {
     CUdeviceptr exported, opened[2], buffer;
@@ -148,14 +161,9 @@ static void imported(void)
     CHECK(driver.cuMemFree_v2(buffer));
     CHECK(driver.cuDestroyExternalMemory(external));
 
-    CUmemGenericAllocationHandle shared, multicast;
+    CUmemGenericAllocationHandle shared;
     CHECK(driver.cuMemImportFromShareableHandle(&shared, (void *)(uintptr_t)(12 << 4), 1));
-    CUmulticastObjectProp prop = {.numDevices = 2, .size = 16 * MIB};
-    CHECK(driver.cuMulticastCreate(&multicast, &prop));
-    CHECK(driver.cuMulticastAddDevice(multicast, 0));
-    CHECK(driver.cuMulticastBindMem(multicast, 0, shared, 0, 2 * MIB, 0));
-    CHECK(driver.cuMulticastUnbind(multicast, 0, 0, 2 * MIB));
-    CHECK(driver.cuMemRelease(multicast));
+    if (version >= 12010) multicast(shared);
     CHECK(driver.cuMemRelease(shared));
     CUmemoryPool pool;
     CUmemPoolPtrExportData data = {{0}};
@@ -166,41 +174,53 @@ static void imported(void)
     CHECK(driver.cuMemFreeAsync(opened[0], NULL));
 }
 
-static void graphs(CUstream stream)
+static void general_nodes(CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    CUgraph graph, captured;
-    CUgraphNode node[3];
-    CUgraphExec executable[2];
+    CUgraphNode node[2];
+    CUgraphNodeParams begin = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = *params};
+    begin.alloc.bytesize = 1 * MIB;
+    CHECK(driver.cuGraphAddNode_v2(&node[0], graph, NULL, NULL, 0, &begin));
+    CUgraphNodeParams end = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {begin.alloc.dptr}};
+    CHECK(driver.cuGraphAddNode(&node[1], graph, &node[0], 1, &end));
+}
+
+static void built_graph(CUstream stream)
+{
+    CUgraph graph;
+    CUgraphNode node[2];
+    CUgraphExec executable;
     CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = {.allocType = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
                                          .bytesize = 3 * MIB};
     CHECK(driver.cuGraphCreate(&graph, 0));
     CHECK(driver.cuGraphAddMemAllocNode(&node[0], graph, NULL, 0, &params));
     CHECK(driver.cuGraphAddMemFreeNode(&node[1], graph, &node[0], 1, params.dptr));
-    CUgraphNodeParams general = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = params};
-    general.alloc.bytesize = 1 * MIB;
-    CHECK(driver.cuGraphAddNode_v2(&node[0], graph, &node[1], NULL, 1, &general));
-    CUgraphNodeParams end = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {general.alloc.dptr}};
-    CHECK(driver.cuGraphAddNode(&node[1], graph, &node[0], 1, &end));
-    CHECK(driver.cuGraphInstantiateWithFlags(&executable[0], graph, 0));
-    CHECK(driver.cuGraphLaunch(executable[0], stream));
-    CHECK(driver.cuGraphLaunch(executable[0], stream));
+    if (version >= 12030) general_nodes(graph, &params);
+    CHECK(driver.cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK(driver.cuGraphLaunch(executable, stream));
+    CHECK(driver.cuGraphLaunch(executable, stream));
     CHECK(driver.cuGraphDestroy(graph)); /* its nodes live on in the executable */
-    CHECK(driver.cuGraphExecDestroy(executable[0]));
+    CHECK(driver.cuGraphExecDestroy(executable));
     CHECK(driver.cuDeviceGraphMemTrim(0));
+}
 
+static void captured_graph(CUstream stream)
+{
+    CUgraph captured;
+    CUgraphExec executable;
     CUdeviceptr block[2];
-    CUDA_GRAPH_INSTANTIATE_PARAMS how = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
+    uint64_t reserved;
     CHECK(driver.cuStreamBeginCapture_v2(stream, 0));
     CHECK(driver.cuMemAllocAsync(&block[0], 40 * KIB, stream));
     CHECK(driver.cuMemAllocAsync(&block[1], 50 * KIB, stream));
     CHECK(driver.cuMemFreeAsync(block[0], stream));
     CHECK(driver.cuStreamEndCapture(stream, &captured));
-    CHECK(driver.cuGraphInstantiateWithParams(&executable[1], captured, &how));
-    CHECK(driver.cuGraphLaunch(executable[1], stream));
-    CHECK(driver.cuGraphLaunch(executable[1], stream));
+    CHECK(driver.cuGraphInstantiateWithFlags(&executable, captured, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    CHECK(driver.cuGraphLaunch(executable, stream));
+    CHECK(driver.cuGraphLaunch(executable, stream));
     CHECK(driver.cuMemFreeAsync(block[1], stream)); /* what the launch left */
-    uint64_t reserved;
     CHECK(driver.cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
+    if (version >= 12000) CHECK(driver.cuGraphInstantiateWithParams(&executable, captured, &how));
 }
 
 static void modules(void)
@@ -252,7 +272,8 @@ static void contexts(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) return 2;
+    if (argc != 2 && argc != 3) return 2;
+    if (argc == 3) version = strtol(argv[2], NULL, 10);
     driver_open(argv[1]);
     CUcontext context;
     CUstream stream;
@@ -266,7 +287,8 @@ int main(int argc, char **argv)
     pools(stream);
     virtual_memory();
     imported();
-    graphs(stream);
+    if (version >= 11040) built_graph(stream);
+    if (version >= 11040) captured_graph(stream);
     modules();
     handles();
     contexts();

@@ -1,7 +1,7 @@
 /*
  * Programs that do wrong, or to which it is done:
  *
- *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | kill
+ *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | kill | refusals
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -91,6 +91,46 @@ static void fork_and(bool use)
     CHECK(driver.cuMemFree_v2(block[0]));
 }
 
+/* Every function that may find no memory, once; the test has one of them refused ($SOFTGPU_FAIL). */
+static void refusals(void)
+{
+    CUdeviceptr block;
+    CUdeviceptr_v1 old;
+    size_t pitch;
+    unsigned old_pitch;
+    void *pinned;
+    CUarray array;
+    CUmipmappedArray mipmap;
+    CUmemGenericAllocationHandle handle;
+    CUmemoryPool pool;
+    CUgraph graph;
+    CUgraphNode node;
+    CUmemAllocationProp prop = {.type = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemPoolProps pool_props = {.allocType = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUDA_ARRAY_DESCRIPTOR plane = {10, 20, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY3D_DESCRIPTOR space = {10, 20, 30, CU_AD_FORMAT_FLOAT, 1, 0};
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = pool_props, .bytesize = 11000};
+    CHECK(driver.cuMemPoolCreate(&pool, &pool_props));
+    CHECK(driver.cuGraphCreate(&graph, 0));
+    driver.cuMemAlloc_v2(&block, 1000);
+    driver.cuMemAlloc(&old, 2000);
+    driver.cuMemAllocPitch_v2(&block, &pitch, 1024, 3, 4);
+    driver.cuMemAllocPitch(&old, &old_pitch, 512, 4, 4);
+    driver.cuMemAllocManaged(&block, 3000, 1);
+    driver.cuMemHostAlloc(&pinned, 4000, 0);
+    driver.cuMemAllocHost_v2(&pinned, 5000);
+    driver.cuMemAllocHost(&pinned, 6000);
+    driver.cuArrayCreate_v2(&array, &plane);
+    driver.cuArray3DCreate_v2(&array, &space);
+    driver.cuMipmappedArrayCreate(&mipmap, &space, 3);
+    driver.cuMemAllocAsync(&block, 7000, NULL);
+    driver.cuMemAllocAsync_ptsz(&block, 8000, NULL);
+    driver.cuMemAllocFromPoolAsync(&block, 9000, pool, NULL);
+    driver.cuMemAllocFromPoolAsync_ptsz(&block, 10000, pool, NULL);
+    driver.cuMemCreate(&handle, 2 << 20, &prop, 0);
+    driver.cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params);
+}
+
 static void killed(void)
 {
     CUdeviceptr block;
@@ -100,6 +140,25 @@ static void killed(void)
     kill(getpid(), SIGKILL);
 }
 
+static void fork_only(void)
+{
+    fork_and(false);
+}
+
+static void fork_and_use(void)
+{
+    fork_and(true);
+}
+
+static const struct {
+    const char *name;
+    void (*commit)(void);
+} faults[] = {
+    {"double_free", double_free}, {"unknown_free", unknown_free}, {"lost_context", lost_context},
+    {"fork", fork_only},          {"fork_and_use", fork_and_use}, {"kill", killed},
+    {"refusals", refusals},
+};
+
 int main(int argc, char **argv)
 {
     if (argc != 3) return 2;
@@ -107,19 +166,10 @@ int main(int argc, char **argv)
     CHECK(driver.cuInit(0));
     CHECK(driver.cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(driver.cuCtxSetCurrent(context));
-    if (!strcmp(argv[2], "double_free"))
-        double_free();
-    else if (!strcmp(argv[2], "unknown_free"))
-        unknown_free();
-    else if (!strcmp(argv[2], "lost_context"))
-        lost_context();
-    else if (!strcmp(argv[2], "fork"))
-        fork_and(false);
-    else if (!strcmp(argv[2], "fork_and_use"))
-        fork_and(true);
-    else if (!strcmp(argv[2], "kill"))
-        killed();
-    else
-        return 2;
-    return 0;
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        if (strcmp(faults[i].name, argv[2])) continue;
+        faults[i].commit();
+        return 0;
+    }
+    return 2;
 }

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "memprof.h"
 #include "softgpu/programs/driver_api.h"
@@ -143,12 +144,22 @@ static void operate(struct held *own, uint64_t *state)
     if (!mine) pthread_mutex_unlock(&slot_locks[slot]);
 }
 
+/* Until the collector has taken all that was recorded, on a machine as busy as may be: this test is not about what is
+ * dropped where it cannot keep up. */
+static void wait_for_collector(void)
+{
+    struct memprof_stats stats;
+    for (int tries = 0; tries < 600 && memprof_active() && memprof_stats(NULL, &stats); tries++)
+        usleep(1000);
+}
+
 static void tell_moment(unsigned long moment)
 {
     struct softgpu_digest live[SOFT_CLASS_COUNT];
     char name[32];
     snprintf(name, sizeof name, "moment %lu", moment);
     memprof_mark(name);
+    wait_for_collector();
     driver.live(live);
     for (int class = 0; class < SOFT_CLASS_COUNT; class ++)
         if (live[class].blocks)
