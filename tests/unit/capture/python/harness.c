@@ -256,8 +256,11 @@ __attribute__((destructor)) static void at_exit(void)
     struct mp_python_stack stack = make_stack(MP_PYTHON_FRAMES_MAX);
     bool known = mp_python_walk(&stack, true);
     atomic_store(&walks_at_end, atomic_load(&walks));
-    struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
-    nanosleep(&pause, NULL);
+    enum { PATIENCE = 600 }; /* of 50 ms: on a busy machine a thread may not run for long */
+    for (int i = 0; i < PATIENCE && atomic_load(&walks) == atomic_load(&walks_at_end); i++) {
+        struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+        nanosleep(&pause, NULL);
+    }
     if (known || atomic_load(&walks) == atomic_load(&walks_at_end)) {
         fprintf(stderr, "harness: a walk after the end of the interpreter was answered, or the walkers have died\n");
         _exit(99);
