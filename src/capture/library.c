@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "capture/cuda/front.h"
 #include "capture/fork.h"
 #include "capture/python/python_stack.h"
 #include "capture/session.h"
@@ -34,7 +35,7 @@ __attribute__((constructor)) static void enter_program(void)
     if (first && atomic_exchange(first, 1)) return;
     mp_session_start();
     if (!mp_session.page) return;
-    if (mp_tables_start() && mp_stack_start() && mp_thread_start() && mp_fork_start())
+    if (mp_tables_start() && mp_stack_start() && mp_thread_start() && mp_fork_start() && mp_cuda_start())
         mp_python_probe();
     else
         mp_session.page = NULL;

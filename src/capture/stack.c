@@ -15,13 +15,28 @@
 static struct mp_libunwind libunwind;
 static bool has_libunwind; /* walks what native/walk.h has no rules for; without it such stacks have no native frames */
 static struct mp_tag_cache stacks, frames;
-static struct mp_module_facts own_module; /* whose frames are left out: the recorder's own */
-static _Atomic uint64_t code_generation;  /* counts unloads: part of every hash over addresses */
+/* Whose inner frames are left out: the recorder's own, and those between it and what the program called. */
+#define LEFT_OUT_MAX 4
+static struct left_out {
+    uint64_t start, end;
+    bool keep_outermost;
+} left_out[LEFT_OUT_MAX];
+static _Atomic uint32_t left_out_count;
+static _Atomic uint64_t code_generation; /* counts unloads: part of every hash over addresses */
+
+void mp_stack_leave_out(uintptr_t address, bool keep_outermost)
+{
+    struct mp_module_facts module;
+    uint32_t count = atomic_load(&left_out_count);
+    if (count == LEFT_OUT_MAX || !mp_module_of(address, &module)) return;
+    left_out[count] = (struct left_out){module.start, module.end, keep_outermost};
+    atomic_store_explicit(&left_out_count, count + 1, memory_order_release);
+}
 
 bool mp_stack_start(void)
 {
     mp_module_start();
-    mp_module_of((uintptr_t)mp_stack_start, &own_module);
+    mp_stack_leave_out((uintptr_t)mp_stack_start, false);
     has_libunwind = mp_libunwind_open(&libunwind);
     return mp_tag_cache_start(&stacks) && mp_tag_cache_start(&frames);
 }
@@ -119,6 +134,18 @@ static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool 
     return node;
 }
 
+static bool is_left_out(const void *address, const void *outer)
+{
+    uint64_t at = (uint64_t)(uintptr_t)address, next = (uint64_t)(uintptr_t)outer;
+    uint32_t count = atomic_load_explicit(&left_out_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct left_out *module = &left_out[i];
+        if (at - module->start < module->end - module->start)
+            return !module->keep_outermost || next - module->start < module->end - module->start;
+    }
+    return false;
+}
+
 /* `frame`: of a function that stays on the stack. */
 static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, uint64_t *hash)
 {
@@ -131,7 +158,7 @@ static struct mp_native_stack walk_native(struct mp_stack_room *room, const void
         count = has_libunwind ? libunwind.backtrace(room->native, MP_WALK_MAX) : 0;
         *hash = mp_hash_words((const uint64_t *)room->native, (size_t)(count > 0 ? count : 0), generation);
     }
-    while (own < count && (uint64_t)(uintptr_t)room->native[own] - own_module.start < own_module.end - own_module.start)
+    while (own < count && is_left_out(room->native[own], own + 1 < count ? room->native[own + 1] : NULL))
         own++;
     native.addresses += own;
     native.count = (uint32_t)(count > own ? count - own : 0);

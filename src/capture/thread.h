@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/cuda/visit.h"
 #include "capture/nvtx/nvtx_ranges.h"
 #include "capture/stack.h"
 #include "wire/spool.h"
@@ -24,6 +25,7 @@ struct mp_thread {
     uint64_t tail_seen, full_tail;
     struct mp_stack_room stack;
     struct mp_nvtx_stack nvtx;
+    struct mp_cupti_thread cupti;
 };
 
 /* This thread's state with a ring of the present session; NULL where the memory cannot be had. Call inside a hook, with

@@ -45,8 +45,12 @@ static bool take_capture(const char *word, struct mp_record_config *config)
         config->torch = true;
     else if (!strcmp(word, "cpu"))
         config->torch = config->cpu_tensors = config->cpu_throughout = true;
+    else if (!strcmp(word, "cupti"))
+        config->cupti = true;
+    else if (!strcmp(word, "hooks"))
+        config->hooks = true;
     else if (!strcmp(word, "auto"))
-        config->torch = config->cpu_tensors = true;
+        config->torch = config->cpu_tensors = config->cupti = config->hooks = true;
     else
         return false;
     return true;
@@ -60,7 +64,7 @@ static bool parse_stacks(const char *text, struct mp_record_config *config)
 
 static bool parse_capture(const char *text, struct mp_record_config *config)
 {
-    config->torch = config->cpu_tensors = config->cpu_throughout = false;
+    config->torch = config->cpu_tensors = config->cpu_throughout = config->cupti = config->hooks = false;
     return each_word(text, take_capture, config);
 }
 
@@ -111,7 +115,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         const char *wanted;
     } parsers[] = {
         {MP_OPT_STACKS, parse_stacks, "native,python, native, python or none"},
-        {MP_OPT_CAPTURE, parse_capture, "auto, torch, cpu or torch,cpu"},
+        {MP_OPT_CAPTURE, parse_capture, "auto, or a list of cupti, hooks, torch, cpu"},
         {MP_OPT_DEPTH, parse_depth, "a number from 8 to 4096"},
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
         {MP_OPT_FOLLOW, parse_follow, "yes or no"},

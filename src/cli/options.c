@@ -35,7 +35,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_FREE_STACKS] = {"free-stacks", '\0', NULL, "also record where blocks are freed"},
     [MP_OPT_DEPTH] = {"depth", '\0', "N", "keep N frames of a stack, three quarters of them inner ones (256)"},
     [MP_OPT_CAPTURE] = {"capture", '\0', "WHAT",
-                        "auto, or a list of torch and cpu (auto: CPU tensors until another device is used)"},
+                        "auto, or a list of cupti, hooks (the CUDA driver, without CUPTI), torch, cpu (auto: CPU "
+                        "tensors until another device is used)"},
     [MP_OPT_PAUSED] = {"paused", '\0', NULL, "record nothing until the program says start"},
     [MP_OPT_SCHEDULE] = {"schedule", '\0', "CYCLES",
                          "keep some steps only: wait=1,warmup=1,active=3,repeat=1,every=N,unit=REGEX (regions)"},

@@ -1,5 +1,6 @@
 #include "collect/launch.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -59,6 +60,58 @@ static char *prepended(const char *name, const char *value)
     return asprintf(&entry, "%s=%s%s%s", name, value, joined ? ":" : "", joined ? present : "") < 0 ? NULL : entry;
 }
 
+/* What the command's environment has beside the present one; entries are freed by the caller. */
+struct additions {
+    char *entries[8]; /* NULL-terminated */
+    size_t count;
+    bool failed;
+};
+
+static void add(struct additions *to, char *entry)
+{
+    if (entry)
+        to->entries[to->count++] = entry;
+    else
+        to->failed = true;
+}
+
+static char *entry_of(const char *name, const char *value)
+{
+    char *entry;
+    return asprintf(&entry, "%s=%s", name, value) < 0 ? NULL : entry;
+}
+
+/* The driver's hooks are for whoever can have a driver; asked for by name, for everybody. */
+static bool wants_hooks(const struct mp_launch *launch, const char *hooks)
+{
+    if (!launch->hooks || access(hooks, R_OK)) return false;
+    void *driver = launch->cupti ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) : NULL;
+    if (driver) dlclose(driver);
+    return driver || !launch->cupti;
+}
+
+static void add_preloads(struct additions *to, const struct mp_launch *launch)
+{
+    char hooks[PATH_MAX], both[2 * PATH_MAX];
+    const char *slash = strrchr(launch->library, '/');
+    int folder = slash ? (int)(slash - launch->library) + 1 : 0;
+    snprintf(hooks, sizeof hooks, "%.*slibmemprof-hooks.so", folder, launch->library);
+    snprintf(both, sizeof both, "%s:%s", launch->library, hooks);
+    add(to, prepended("LD_PRELOAD", wants_hooks(launch, hooks) ? both : launch->library));
+}
+
+static void add_all(struct additions *to, const struct mp_launch *launch)
+{
+    char session[PATH_MAX];
+    snprintf(session, sizeof session, "%c;%s", MP_SESSION_VERSION, launch->socket_path);
+    add_preloads(to, launch);
+    add(to, entry_of(MP_SESSION_VARIABLE, session));
+    /* Another tool's injections stay: there can be only one of each. */
+    if (!getenv(MP_NVTX_VARIABLE)) add(to, entry_of(MP_NVTX_VARIABLE, launch->library));
+    if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add(to, entry_of(MP_CUDA_VARIABLE, launch->library));
+    if (launch->python_folder) add(to, prepended("PYTHONPATH", launch->python_folder));
+}
+
 static bool is_one_of(const char *entry, char *const *added)
 {
     for (; *added; added++) {
@@ -104,17 +157,9 @@ static int spawn_script(pid_t *pid, const posix_spawnattr_t *attributes, char *c
 
 enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error)
 {
-    char *added[5] = {prepended("LD_PRELOAD", launch->library), NULL};
-    char *session;
-    bool complete =
-        added[0] && asprintf(&session, "%s=%c;%s", MP_SESSION_VARIABLE, MP_SESSION_VERSION, launch->socket_path) >= 0;
-    if (complete) added[1] = session;
-    size_t count = 2;
-    /* Another tool's stays: there can be only one. */
-    if (complete && !getenv(MP_NVTX_VARIABLE))
-        complete = asprintf(&added[count++], "%s=%s", MP_NVTX_VARIABLE, launch->library) >= 0;
-    if (complete && launch->python_folder) complete = (added[count++] = prepended("PYTHONPATH", launch->python_folder));
-    char **environment = complete ? environment_with(added) : NULL;
+    struct additions added = {0};
+    add_all(&added, launch);
+    char **environment = added.failed ? NULL : environment_with(added.entries);
     *exec_errno = 0;
     enum mp_status status = MP_OK;
     if (!environment) {
@@ -133,7 +178,7 @@ enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int
         if (*exec_errno) status = mp_fail_errno(error, "cannot run %s", launch->command[0]);
     }
     free(environment);
-    for (size_t i = 0; i < count; i++)
-        free(added[i]);
+    for (size_t i = 0; i < added.count; i++)
+        free(added.entries[i]);
     return status;
 }

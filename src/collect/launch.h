@@ -3,6 +3,7 @@
 #define MP_COLLECT_LAUNCH_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -14,6 +15,7 @@ enum mp_status mp_launch_find_library(char **library, char **python_folder, stru
 struct mp_launch {
     char *const *command; /* NULL-terminated */
     const char *library, *python_folder, *socket_path;
+    bool cupti, hooks;        /* the ways to the CUDA driver that are wanted */
     sigset_t default_signals; /* those that the caller ignores and the command must not */
     sigset_t mask;            /* those that the command has blocked */
 };

@@ -16,7 +16,8 @@
 
 #define MP_SESSION_VARIABLE "MEMPROF_SESSION"
 #define MP_SESSION_VERSION  '1'
-/* Read by NVTX in the program: the library that gets its ranges. */
+/* Read by the CUDA driver in cuInit(), and by NVTX: the library that is told of calls, and of ranges. */
+#define MP_CUDA_VARIABLE "CUDA_INJECTION64_PATH"
 #define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
 
 #define MP_STEP_RANGE_ROOM 256
@@ -25,12 +26,13 @@
 struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
     bool torch, cpu_tensors;
-    bool cupti, hooks;   /* the driver's calls: by CUPTI where it is free, else by the hooks */
+    bool cupti, hooks;   /* the CUDA driver's calls: by CUPTI where it is free, else by the hooks */
     bool cpu_throughout; /* else CPU tensors only until a block on another device was seen */
     bool wait_when_full;
-    bool follow;                         /* children and exec'ed programs too */
-    bool paused;                         /* until the program says start */
-    uint32_t depth;                      /* frames kept of a stack: three quarters inner, one quarter outer */
+    bool follow;    /* children and exec'ed programs too */
+    bool paused;    /* until the program says start */
+    uint32_t depth; /* frames kept of a stack: three quarters inner, one quarter outer */
+
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text, where it is not
                                           * empty; the recorder has no use for it and reads it not */
     char step_at[MP_STEP_AT_ROOM];       /* the function whose calls are steps; likewise */

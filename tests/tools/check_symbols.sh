@@ -8,6 +8,8 @@ trap 'rm -rf "$folder"' EXIT
 
 echo "the recorder:"
 "$check" "$PWD/libmemprof.so"
+echo "the driver's hooks:"
+"$check" "$PWD/libmemprof-hooks.so"
 
 # expect TEXT CODE [FLAG...]: a library of CODE is refused, and among what is said is TEXT.
 expect() {

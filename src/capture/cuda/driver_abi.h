@@ -146,6 +146,13 @@ struct mp_cu_external_buffer {
     unsigned reserved[16];
 };
 
+struct mp_cu_external_mipmap {
+    unsigned long long offset;
+    struct mp_cu_array3d arrayDesc;
+    unsigned numLevels;
+    unsigned reserved[16];
+};
+
 /* CUDA_MEM_ALLOC_NODE_PARAMS; CUgraphNodeParams, with the union's members that are memory */
 struct mp_cu_alloc_node {
     struct mp_cu_pool_props poolProps;

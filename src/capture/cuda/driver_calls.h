@@ -116,6 +116,9 @@
       (mp_cu_handle *, extMem_out), (const struct mp_cu_external_memory *, memHandleDesc))                             \
     X(cuExternalMemoryGetMappedBuffer, "cuExternalMemoryGetMappedBuffer", 10000, 0, 486, EXTERNAL_BUFFER, 3,           \
       (mp_cu_ptr *, devPtr), (mp_cu_handle, extMem), (const struct mp_cu_external_buffer *, bufferDesc))               \
+    X(cuExternalMemoryGetMappedMipmappedArray, "cuExternalMemoryGetMappedMipmappedArray", 10000, 0, 487,               \
+      EXTERNAL_MIPMAP, 3, (mp_cu_handle *, mipmap), (mp_cu_handle, extMem),                                            \
+      (const struct mp_cu_external_mipmap *, mipmapDesc))                                                              \
     X(cuDestroyExternalMemory, "cuDestroyExternalMemory", 10000, 0, 488, EXTERNAL_DESTROY, 1, (mp_cu_handle, extMem))
 
 #define MP_CUDA_GRAPH_CALLS(X)                                                                                         \
@@ -282,6 +285,7 @@ enum mp_cuda_action {
     MP_CUDA_IPC_CLOSE,
     MP_CUDA_EXTERNAL_IMPORT,
     MP_CUDA_EXTERNAL_BUFFER,
+    MP_CUDA_EXTERNAL_MIPMAP,
     MP_CUDA_EXTERNAL_DESTROY,
     MP_CUDA_CAPTURE_BEGIN,
     MP_CUDA_CAPTURE_END,

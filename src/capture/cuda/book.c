@@ -1,0 +1,178 @@
+#include "capture/cuda/book.h"
+
+#include <string.h>
+
+#include "capture/session.h"
+#include "capture/stack.h"
+
+static const struct {
+    const char *name;
+    bool of_host;
+} books[MP_BOOKS] = {
+    [MP_BOOK_DEVICE] = {"", false},
+    [MP_BOOK_POOL] = {"pool", false},
+    [MP_BOOK_GRAPH] = {"graph", false},
+    [MP_BOOK_NODES] = {"nodes", false},
+    [MP_BOOK_MANAGED] = {"managed", false},
+    [MP_BOOK_ADDRESSES] = {"addresses", false},
+    [MP_BOOK_MAPPED] = {"mapped", false},
+    [MP_BOOK_IMPORTED] = {"imported", false},
+    [MP_BOOK_PINNED] = {"", true},
+    [MP_BOOK_HOST_POOL] = {"pool", true},
+    [MP_BOOK_REGISTERED] = {"registered", true},
+    [MP_BOOK_CONTEXTS] = {"contexts", false},
+    [MP_BOOK_MODULES] = {"modules", false},
+    [MP_BOOK_LIBRARIES] = {"libraries", false},
+    [MP_BOOK_STREAMS] = {"streams", false},
+    [MP_BOOK_EVENTS] = {"events", false},
+    [MP_BOOK_GRAPHS] = {"graphs", false},
+    [MP_BOOK_EXECUTABLES] = {"executables", false},
+    [MP_BOOK_POOLS] = {"pools", false},
+    [MP_BOOK_MULTICAST] = {"multicast", false},
+};
+
+/* What the pools of each device hold in all, those of the host last, and what its graphs do. Under the lock, so that
+ * the last record has the last sum. */
+#define HOST MP_CUDA_DEVICES
+static mp_lock holding;
+static _Atomic uint64_t last_pool;
+static uint64_t pools_hold[MP_CUDA_DEVICES + 1], graphs_hold[MP_CUDA_DEVICES];
+
+uint16_t mp_book_track(enum mp_book book, int device)
+{
+    /* One word each: the session's generation and the track, so that a forked child asks anew. */
+    static _Atomic uint64_t known[MP_BOOKS][MP_CUDA_DEVICES];
+    if (device < 0 || device >= MP_CUDA_DEVICES || books[book].of_host) device = 0;
+    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&known[book][device], memory_order_relaxed);
+    if (word >> 32 == generation) return (uint16_t)word;
+    bool of_host = books[book].of_host;
+    uint16_t track = mp_record_track(of_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, of_host ? -1 : device, MP_LAYER_DRIVER,
+                                     MP_BASIS_EXACT, books[book].name);
+    atomic_store_explicit(&known[book][device], generation << 32 | track, memory_order_relaxed);
+    return track;
+}
+
+static struct mp_block_facts block_of(const struct mp_live *entry)
+{
+    return (struct mp_block_facts){
+        .track = mp_book_track(entry->book, entry->device),
+        .kind = entry->kind,
+        .address = entry->class == MP_LIVE_NODE ? entry->other : entry->value,
+        .bytes = entry->kind == MP_KIND_HANDLE ? 0 : entry->bytes,
+        .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+        .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+        .stack_known = true,
+        .stack = entry->stack,
+    };
+}
+
+uint32_t mp_book_stack(struct mp_thread *thread)
+{
+    return mp_stack_capture(thread, false);
+}
+
+static void record_free(struct mp_thread *thread, struct mp_block_facts *block)
+{
+    block->stack = 0;
+    block->stack_known = !mp_session.config.free_stacks;
+    if (block->track != MP_TRACK_NONE) mp_record_free(thread, block);
+}
+
+void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device, uint64_t value)
+{
+    struct mp_live entry = {.value = value, .bytes = MP_BYTES_UNKNOWN, .device = (int16_t)device, .book = book};
+    struct mp_block_facts block = block_of(&entry);
+    record_free(thread, &block);
+}
+
+void mp_book_refused(struct mp_thread *thread, enum mp_book book, int device, uint64_t bytes)
+{
+    struct mp_live entry = {.bytes = bytes, .device = (int16_t)device, .book = book};
+    struct mp_block_facts block = block_of(&entry);
+    block.stack_known = false;
+    if (block.track != MP_TRACK_NONE) mp_record_oom(thread, &block);
+}
+
+static void pool_changed(struct mp_thread *thread, const struct mp_live *pool, uint64_t before, uint64_t after)
+{
+    bool of_host = pool->origin == MP_POOL_OF_HOST;
+    if (before == after || pool->device < 0 || pool->device >= MP_CUDA_DEVICES) return;
+    uint16_t track = mp_book_track(of_host ? MP_BOOK_HOST_POOL : MP_BOOK_POOL, pool->device);
+    mp_lock_take(&holding);
+    uint64_t *hold = &pools_hold[of_host ? HOST : pool->device];
+    *hold += after - before;
+    if (track != MP_TRACK_NONE) mp_record_reserved(thread, track, *hold);
+    mp_lock_release(&holding);
+}
+
+/* A pool's memory is there as long as the pool, or a block of it. */
+static bool is_of_pool(const struct mp_live *entry)
+{
+    return entry->other && (entry->class == MP_LIVE_MEMORY || entry->class == MP_LIVE_POOL);
+}
+
+void mp_book_end(struct mp_thread *thread, const struct mp_live *entry)
+{
+    struct mp_live held;
+    if (entry->book) {
+        struct mp_block_facts block = block_of(entry);
+        record_free(thread, &block);
+    }
+    if (is_of_pool(entry) && mp_live_count(MP_LIVE_HELD, entry->other, -1, 0, &held) && !held.refs)
+        pool_changed(thread, &held, held.bytes, 0);
+}
+
+void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
+{
+    struct mp_live before, held;
+    if (entry->book && !entry->stack) entry->stack = mp_book_stack(thread);
+    if (is_of_pool(entry)) mp_live_count(MP_LIVE_HELD, entry->other, 1, 0, &held);
+    if (mp_live_put(entry, &before)) mp_book_end(thread, &before);
+    if (!entry->book) return;
+    struct mp_block_facts block = block_of(entry);
+    if (block.track != MP_TRACK_NONE) mp_record_alloc(thread, &block);
+}
+
+void mp_book_has_size(struct mp_thread *thread, uint64_t address, uint64_t bytes)
+{
+    struct mp_live block;
+    if (!mp_live_find(MP_LIVE_MEMORY, address, &block) || block.bytes) return;
+    block.bytes = bytes;
+    mp_book_begin(thread, &block);
+}
+
+uint64_t mp_book_new_pool(int device, unsigned origin)
+{
+    struct mp_live before, held = {.value = atomic_fetch_add(&last_pool, 1) + 1,
+                                   .device = (int16_t)device,
+                                   .class = MP_LIVE_HELD,
+                                   .origin = (uint8_t)origin};
+    mp_live_put(&held, &before);
+    return held.value;
+}
+
+void mp_book_pool_holds(struct mp_thread *thread, uint64_t number, uint64_t bytes, uint64_t when)
+{
+    struct mp_live before;
+    if (mp_live_set_bytes(MP_LIVE_HELD, number, bytes, when, &before))
+        pool_changed(thread, &before, before.bytes, bytes);
+}
+
+void mp_book_graphs_hold(struct mp_thread *thread, int device, uint64_t bytes)
+{
+    if (device < 0 || device >= MP_CUDA_DEVICES) return;
+    uint16_t track = mp_book_track(MP_BOOK_GRAPH, device);
+    mp_lock_take(&holding);
+    bool changed = graphs_hold[device] != bytes;
+    graphs_hold[device] = bytes;
+    if (changed && track != MP_TRACK_NONE) mp_record_reserved(thread, track, bytes);
+    mp_lock_release(&holding);
+}
+
+void mp_book_reset(void)
+{
+    memset(pools_hold, 0, sizeof pools_hold);
+    memset(graphs_hold, 0, sizeof graphs_hold);
+    holding = 0;
+}

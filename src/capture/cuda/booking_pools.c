@@ -1,0 +1,139 @@
+/* Stream-ordered pools: their blocks, and the pools themselves. */
+#include "base/clock.h"
+#include "capture/cuda/booking_parts.h"
+
+static const struct {
+    enum mp_book book;
+    enum mp_kind kind;
+} blocks_of[] = {
+    [MP_POOL_OF_DEVICE] = {MP_BOOK_POOL, MP_KIND_POOL},
+    [MP_POOL_OF_HOST] = {MP_BOOK_HOST_POOL, MP_KIND_PINNED},
+    [MP_POOL_MANAGED] = {MP_BOOK_MANAGED, MP_KIND_MANAGED},
+    [MP_POOL_IMPORTED] = {MP_BOOK_IMPORTED, MP_KIND_DEVICE},
+};
+
+static void begin_pool(struct mp_cuda_event *event, mp_cu_handle handle, int device, unsigned origin, enum mp_book book)
+{
+    if (device < 0) device = 0;
+    struct mp_live pool = {.value = (uint64_t)(uintptr_t)handle,
+                           .other = mp_book_new_pool(device, origin),
+                           .device = (int16_t)device,
+                           .class = MP_LIVE_POOL,
+                           .book = book,
+                           .kind = MP_KIND_HANDLE,
+                           .origin = (uint8_t)origin};
+    mp_cuda_begin_entry(event, &pool);
+}
+
+static void begin_pool_at(struct mp_cuda_event *event, mp_cu_handle handle, int allocation,
+                          struct mp_cu_location location, enum mp_book book)
+{
+    bool on_device = location.type == MP_CU_LOCATION_DEVICE;
+    unsigned origin = allocation == MP_CU_ALLOCATION_MANAGED ? MP_POOL_MANAGED
+                      : on_device                            ? MP_POOL_OF_DEVICE
+                                                             : MP_POOL_OF_HOST;
+    begin_pool(event, handle, on_device ? location.id : 0, origin, book);
+}
+
+/* A pool that was always there: known from now on. */
+static void learn_pool(struct mp_cuda_event *event, mp_cu_handle handle, int allocation, struct mp_cu_location location)
+{
+    struct mp_live known;
+    if (handle && !mp_live_find(MP_LIVE_POOL, (uint64_t)(uintptr_t)handle, &known))
+        begin_pool_at(event, handle, allocation, location, MP_BOOK_NONE);
+}
+
+void mp_exit_pool_create(struct mp_cuda_event *event)
+{
+    const struct mp_params_cuMemPoolCreate *a = event->arguments;
+    if (!mp_cuda_succeeded(event) || !a->poolProps) return;
+    begin_pool_at(event, *a->pool, a->poolProps->allocType, a->poolProps->location, MP_BOOK_POOLS);
+}
+
+void mp_exit_pool_of_device(struct mp_cuda_event *event)
+{
+    const struct mp_params_cuDeviceGetMemPool *a = event->arguments;
+    struct mp_cu_location location = {.type = MP_CU_LOCATION_DEVICE, .id = a->dev};
+    if (mp_cuda_succeeded(event)) learn_pool(event, *a->pool, MP_CU_ALLOCATION_PINNED, location);
+}
+
+void mp_exit_pool_of_location(struct mp_cuda_event *event)
+{
+    const struct mp_params_cuMemGetMemPool *a = event->arguments;
+    if (mp_cuda_succeeded(event) && a->location) learn_pool(event, *a->pool, a->type, *a->location);
+}
+
+void mp_exit_pool_import(struct mp_cuda_event *event)
+{
+    const struct mp_params_cuMemPoolImportFromShareableHandle *a = event->arguments;
+    if (mp_cuda_succeeded(event)) begin_pool(event, *a->pool_out, event->told->device, MP_POOL_IMPORTED, MP_BOOK_POOLS);
+}
+
+void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t bytes)
+{
+    struct mp_live known;
+    struct mp_cu_location location = {.type = MP_CU_LOCATION_DEVICE, .id = event->told->device};
+    learn_pool(event, (mp_cu_handle)(uintptr_t)pool, MP_CU_ALLOCATION_PINNED, location);
+    if (mp_live_find(MP_LIVE_POOL, pool, &known))
+        mp_book_pool_holds(event->thread, known.other, bytes, mp_clock_monotonic_ns());
+}
+
+/* `pool`: its number and origin. */
+static void begin_block(struct mp_cuda_event *event, uint64_t address, uint64_t bytes, const struct mp_live *pool,
+                        int device)
+{
+    struct mp_live block = {.value = address,
+                            .bytes = bytes,
+                            .other = pool->other,
+                            .device = (int16_t)(device < 0 ? 0 : device),
+                            .class = MP_LIVE_MEMORY,
+                            .book = blocks_of[pool->origin].book,
+                            .kind = blocks_of[pool->origin].kind};
+    mp_cuda_begin_entry(event, &block);
+}
+
+void mp_exit_pool_import_pointer(struct mp_cuda_event *event)
+{
+    const struct mp_params_cuMemPoolImportPointer *a = event->arguments;
+    if (!mp_cuda_succeeded(event)) return;
+    uint64_t bytes = event->told->bytes == MP_BYTES_UNKNOWN ? 0 : event->told->bytes;
+    struct mp_live pool = {.origin = MP_POOL_IMPORTED};
+    mp_live_find(MP_LIVE_POOL, (uint64_t)(uintptr_t)a->pool, &pool);
+    begin_block(event, *a->ptr_out, bytes, &pool, event->told->device);
+}
+
+/* The stream's device, else the calling thread's. */
+static int device_of_stream(const struct mp_cuda_event *event, mp_cu_handle stream)
+{
+    struct mp_live found;
+    return mp_live_find(MP_LIVE_STREAM, (uint64_t)(uintptr_t)stream, &found) ? found.device : event->told->device;
+}
+
+static void alloc_in_order(struct mp_cuda_event *event, mp_cu_ptr *address, uint64_t bytes, mp_cu_handle stream,
+                           const struct mp_live *pool, int device)
+{
+    uint64_t captured = mp_cuda_capture_of(event, stream);
+    if (!mp_cuda_succeeded(event))
+        mp_cuda_refused(event, captured ? MP_BOOK_NODES : blocks_of[pool->origin].book, device, bytes);
+    else if (captured)
+        mp_cuda_add_alloc_node(event, captured, *address, bytes, device);
+    else
+        begin_block(event, *address, bytes, pool, device);
+}
+
+/* The device's current pool is known where somebody asked for it. */
+void mp_exit_alloc_async(struct mp_cuda_event *event)
+{
+    const struct mp_params_cuMemAllocAsync *a = event->arguments;
+    struct mp_live pool = {.origin = MP_POOL_OF_DEVICE};
+    if (event->told->pool) mp_live_find(MP_LIVE_POOL, event->told->pool, &pool);
+    alloc_in_order(event, a->dptr, a->bytesize, a->hStream, &pool, device_of_stream(event, a->hStream));
+}
+
+void mp_exit_alloc_from_pool(struct mp_cuda_event *event)
+{
+    const struct mp_params_cuMemAllocFromPoolAsync *a = event->arguments;
+    struct mp_live pool = {.origin = MP_POOL_OF_DEVICE, .device = (int16_t)event->told->device};
+    mp_live_find(MP_LIVE_POOL, (uint64_t)(uintptr_t)a->pool, &pool);
+    alloc_in_order(event, a->dptr, a->bytesize, a->hStream, &pool, pool.device);
+}

@@ -1,0 +1,131 @@
+#include "capture/cuda/front.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "capture/cuda/cupti.h"
+#include "capture/session.h"
+
+_Atomic int mp_cuda_front;
+
+/* CUDA does not survive a fork, so what the parent held is not the child's; CUPTI's state there is nobody's. */
+static void after_fork_in_child(void)
+{
+    mp_live_reset();
+    mp_book_reset();
+    if (mp_cupti_forget()) atomic_store(&mp_cuda_front, MP_FRONT_NOBODY);
+}
+
+bool mp_cuda_start(void)
+{
+    return pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+}
+
+bool mp_cuda_has_hooks(void)
+{
+    return mp_session.config.hooks && dlsym(RTLD_DEFAULT, "memprof_hooks_are_here");
+}
+
+void mp_cuda_without_cupti(const char *reason)
+{
+    char text[MP_SPOOL_NOTE_TEXT];
+    bool hooks = mp_cuda_has_hooks();
+    atomic_store(&mp_cuda_front, hooks ? MP_FRONT_HOOKS : MP_FRONT_NOBODY);
+    snprintf(text, sizeof text, "%s: the CUDA driver's calls were %s", reason,
+             hooks ? "recorded by hooks" : "not recorded");
+    mp_session_note(text);
+}
+
+/* cuInit() came and went without loading the recorder for CUPTI. */
+static void decide_without_injection(void)
+{
+    const char *injected = getenv(MP_CUDA_VARIABLE);
+    if (!mp_session.config.cupti)
+        atomic_store(&mp_cuda_front, mp_session.config.hooks ? MP_FRONT_HOOKS : MP_FRONT_NOBODY);
+    else if (injected && *injected && !mp_cupti_is_own_path(injected))
+        mp_cuda_without_cupti("CUPTI was not used, since CUDA_INJECTION64_PATH names another tool's library");
+    else
+        mp_cuda_without_cupti("CUPTI was not used, since the driver did not load the recorder");
+}
+
+static uint32_t callbacks_seen(void)
+{
+    struct mp_thread *thread = mp_thread_present();
+    return thread ? thread->cupti.calls : 0;
+}
+
+static bool before(struct mp_hook_call *call)
+{
+    if (!mp_session_recording()) return false;
+    call->visit.taken_count = 0;
+    call->visit.entered = call->visit.unknown = false;
+    call->visit.began = 0;
+    int front = atomic_load_explicit(&mp_cuda_front, memory_order_relaxed);
+    if (front == MP_FRONT_UNDECIDED) {
+        decide_without_injection();
+        front = atomic_load(&mp_cuda_front);
+    }
+    if (front == MP_FRONT_NOBODY) return false;
+    call->watched = front == MP_FRONT_CUPTI && mp_cupti_tells_of(call->id);
+    if (call->watched) {
+        call->callbacks_before = callbacks_seen();
+        return true;
+    }
+    mp_cuda_enter(call->id, call->arguments, &call->visit);
+    return true;
+}
+
+/* While CUPTI records, a wrapper only adds what no callback may ask the driver for. */
+static void add_what_was_told(const struct mp_hook_call *call, const struct mp_cuda_told *told)
+{
+    bool has_size = told->bytes != MP_BYTES_UNKNOWN;
+    if (!told->pool && !has_size && told->graph_bytes == MP_BYTES_UNKNOWN) return;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    mp_cuda_book_told(thread, told);
+    if (has_size) mp_book_has_size(thread, **(const mp_cu_ptr *const *)call->arguments, told->bytes);
+    mp_hook_leave(thread);
+}
+
+static void device(int ordinal, const struct mp_cu_uuid *uuid)
+{
+    if (mp_session_recording()) mp_cuda_device_is(ordinal, uuid, true);
+}
+
+static void after(struct mp_hook_call *call, int result, const struct mp_cuda_told *told)
+{
+    int saved = errno;
+    if (call->watched && callbacks_seen() != call->callbacks_before) {
+        add_what_was_told(call, told);
+        errno = saved;
+        return;
+    }
+    if (call->watched) {
+        /* Another thread may have found it first, or this call was under way when CUPTI was released. */
+        if (atomic_load(&mp_cuda_front) == MP_FRONT_CUPTI)
+            mp_cuda_without_cupti("CUPTI went away in the middle, finalized by another tool; from then on");
+        mp_cuda_enter(call->id, call->arguments, &call->visit);
+    }
+    mp_session_source(MP_SOURCE_HOOKS);
+    enum mp_cuda_action action = mp_cuda_calls[call->id].action;
+    if (action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD)
+        mp_session_note("variables of CUDA modules are not recorded: only CUPTI's records tell of them");
+    mp_cuda_exit(call->id, call->arguments, result, &call->visit, told);
+    errno = saved;
+}
+
+__attribute__((visibility("default"))) const struct mp_cuda_hooks *memprof_cuda_v1(void)
+{
+    static const struct mp_cuda_hooks hooks = {.size = sizeof hooks,
+                                               .version = MP_CUDA_HOOKS_VERSION,
+                                               .call_bytes = sizeof(struct mp_hook_call),
+                                               .calls = MP_CUDA_CALL_COUNT,
+                                               .before = before,
+                                               .after = after,
+                                               .device = device};
+    if (!mp_session.page) return NULL;
+    return &hooks;
+}

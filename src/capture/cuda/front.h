@@ -1,0 +1,46 @@
+/*
+ * Who records the driver's calls: CUPTI where it is free and wanted, else the hooks of libmemprof-hooks.so, else
+ * nobody. Wrappers are always handed out; what they see while CUPTI records is only looked at, so that nothing is lost
+ * where CUPTI goes away in the middle.
+ */
+#ifndef MP_CAPTURE_CUDA_FRONT_H
+#define MP_CAPTURE_CUDA_FRONT_H
+
+#include <stdatomic.h>
+
+#include "capture/cuda/booking.h"
+
+enum mp_cuda_front { MP_FRONT_UNDECIDED, MP_FRONT_CUPTI, MP_FRONT_HOOKS, MP_FRONT_NOBODY };
+extern _Atomic int mp_cuda_front; /* enum mp_cuda_front */
+
+/* The hooks' library is in this process and is wanted. */
+bool mp_cuda_has_hooks(void);
+/* CUPTI is not there, or not any more: the hooks record from now on, where they are there and wanted. Leaves a note of
+ * the reason and of what came of it. */
+void mp_cuda_without_cupti(const char *reason);
+
+/* A call through a wrapper. */
+struct mp_hook_call {
+    enum mp_cuda_call_id id;
+    const void *arguments;
+    uint32_t callbacks_before;
+    bool watched; /* CUPTI records */
+    struct mp_cuda_visit visit;
+};
+
+/* What libmemprof-hooks.so gets from memprof_cuda_v1(): both are of one build, or the hooks stay still. */
+#define MP_CUDA_HOOKS_VERSION 1
+struct mp_cuda_hooks {
+    uint32_t size, version, call_bytes, calls;
+    /* Before the call goes down; `capturing` as in mp_cuda_told. False: nothing is recorded, and after() not called. */
+    bool (*before)(struct mp_hook_call *call);
+    /* When it has returned; errno is kept. */
+    void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_told *told);
+    void (*device)(int ordinal, const struct mp_cu_uuid *uuid);
+};
+const struct mp_cuda_hooks *memprof_cuda_v1(void);
+
+/* For the constructor: forked children are told. */
+bool mp_cuda_start(void);
+
+#endif

@@ -1,0 +1,174 @@
+#include "capture/cuda/live.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/hash.h"
+#include "capture/futex.h"
+
+#define SHARDS     16
+#define ROOM_FIRST 256 /* slots of a shard */
+
+/* Linear probing over a power of two, at most three quarters full. */
+static struct shard {
+    mp_lock lock;
+    struct mp_live *slots;
+    uint64_t room, count;
+} shards[SHARDS];
+
+static uint64_t hash_of(unsigned class, uint64_t value)
+{
+    return mp_hash_mix(value ^ (uint64_t) class << 56);
+}
+
+static struct shard *lock_shard(uint64_t hash)
+{
+    struct shard *shard = &shards[hash >> 60 & (SHARDS - 1)];
+    mp_lock_take(&shard->lock);
+    return shard;
+}
+
+/* The entry, or the free slot where it would stand. The shard has room. */
+static struct mp_live *slot_of(const struct shard *shard, uint64_t hash, unsigned class, uint64_t value)
+{
+    uint64_t at = hash & (shard->room - 1);
+    while (shard->slots[at].class && (shard->slots[at].value != value || shard->slots[at].class != class))
+        at = (at + 1) & (shard->room - 1);
+    return &shard->slots[at];
+}
+
+static struct mp_live *find(const struct shard *shard, uint64_t hash, unsigned class, uint64_t value)
+{
+    struct mp_live *slot = shard->room ? slot_of(shard, hash, class, value) : NULL;
+    return slot && slot->class ? slot : NULL;
+}
+
+static bool grow(struct shard *shard)
+{
+    if (shard->room && (shard->count + 1) * 4 <= shard->room * 3) return true;
+    struct shard larger = {.room = shard->room ? shard->room * 2 : ROOM_FIRST};
+    void *slots =
+        mmap(NULL, larger.room * sizeof *larger.slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (slots == MAP_FAILED) return shard->count + 1 < shard->room;
+    larger.slots = slots;
+    for (uint64_t i = 0; i < shard->room; i++) {
+        const struct mp_live *entry = &shard->slots[i];
+        if (entry->class) *slot_of(&larger, hash_of(entry->class, entry->value), entry->class, entry->value) = *entry;
+    }
+    if (shard->room) munmap(shard->slots, shard->room * sizeof *shard->slots);
+    shard->slots = larger.slots;
+    shard->room = larger.room;
+    return true;
+}
+
+/* Closes the gap: entries behind it that were displaced over it move up. */
+static void take_away(struct shard *shard, struct mp_live *slot)
+{
+    uint64_t mask = shard->room - 1, gap = (uint64_t)(slot - shard->slots);
+    for (uint64_t at = (gap + 1) & mask; shard->slots[at].class; at = (at + 1) & mask) {
+        uint64_t home = hash_of(shard->slots[at].class, shard->slots[at].value) & mask;
+        if (((at - home) & mask) < ((at - gap) & mask)) continue;
+        shard->slots[gap] = shard->slots[at];
+        gap = at;
+    }
+    shard->slots[gap].class = 0;
+    shard->count--;
+}
+
+bool mp_live_put(const struct mp_live *entry, struct mp_live *before)
+{
+    uint64_t hash = hash_of(entry->class, entry->value);
+    struct shard *shard = lock_shard(hash);
+    bool replaced = false;
+    if (grow(shard)) {
+        struct mp_live *slot = slot_of(shard, hash, entry->class, entry->value);
+        replaced = slot->class;
+        if (replaced)
+            *before = *slot;
+        else
+            shard->count++;
+        *slot = *entry;
+    }
+    mp_lock_release(&shard->lock);
+    return replaced;
+}
+
+bool mp_live_find(enum mp_live_class class, uint64_t value, struct mp_live *found)
+{
+    uint64_t hash = hash_of(class, value);
+    struct shard *shard = lock_shard(hash);
+    const struct mp_live *slot = find(shard, hash, class, value);
+    if (slot) *found = *slot;
+    mp_lock_release(&shard->lock);
+    return slot;
+}
+
+bool mp_live_take(enum mp_live_class class, uint64_t value, struct mp_live *taken)
+{
+    uint64_t hash = hash_of(class, value);
+    struct shard *shard = lock_shard(hash);
+    struct mp_live *slot = find(shard, hash, class, value);
+    if (slot) {
+        *taken = *slot;
+        take_away(shard, slot);
+    }
+    mp_lock_release(&shard->lock);
+    return slot;
+}
+
+bool mp_live_count(enum mp_live_class class, uint64_t value, int refs, int others, struct mp_live *after)
+{
+    uint64_t hash = hash_of(class, value);
+    struct shard *shard = lock_shard(hash);
+    struct mp_live *slot = find(shard, hash, class, value);
+    if (slot) {
+        slot->refs += slot->refs || refs > 0 ? (uint32_t)refs : 0;
+        slot->other += slot->other || others > 0 ? (uint64_t)(int64_t)others : 0;
+        *after = *slot;
+        if (!slot->refs && !slot->other) take_away(shard, slot);
+    }
+    mp_lock_release(&shard->lock);
+    return slot;
+}
+
+bool mp_live_set_bytes(enum mp_live_class class, uint64_t value, uint64_t bytes, uint64_t when, struct mp_live *before)
+{
+    uint64_t hash = hash_of(class, value);
+    struct shard *shard = lock_shard(hash);
+    struct mp_live *slot = find(shard, hash, class, value);
+    bool newer = slot && when >= slot->context;
+    if (newer) {
+        *before = *slot;
+        slot->bytes = bytes;
+        slot->context = when;
+    }
+    mp_lock_release(&shard->lock);
+    return newer;
+}
+
+unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t what), uint64_t what,
+                           struct mp_live taken[MP_LIVE_TAKEN])
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < SHARDS && count < MP_LIVE_TAKEN; i++) {
+        struct shard *shard = &shards[i];
+        mp_lock_take(&shard->lock);
+        for (uint64_t at = 0; at < shard->room && count < MP_LIVE_TAKEN; at++) {
+            /* What moves up into the gap is looked at as well. */
+            while (count < MP_LIVE_TAKEN && shard->slots[at].class && wanted(&shard->slots[at], what)) {
+                taken[count++] = shard->slots[at];
+                take_away(shard, &shard->slots[at]);
+            }
+        }
+        mp_lock_release(&shard->lock);
+    }
+    return count;
+}
+
+void mp_live_reset(void)
+{
+    for (unsigned i = 0; i < SHARDS; i++) {
+        if (shards[i].room) munmap(shards[i].slots, shards[i].room * sizeof *shards[i].slots);
+        memset(&shards[i], 0, sizeof shards[i]);
+    }
+}

@@ -1,0 +1,24 @@
+/* A call of the driver's between its enter and its exit, and what a thread remembers of such calls. */
+#ifndef MP_CAPTURE_CUDA_VISIT_H
+#define MP_CAPTURE_CUDA_VISIT_H
+
+#include "capture/cuda/live.h"
+
+/* Zeroed by its owner. */
+#define MP_CUDA_VISIT_TAKEN 4
+struct mp_cuda_visit {
+    unsigned taken_count;
+    bool entered, unknown; /* what the call frees was never seen to begin */
+    uint8_t began;         /* enum mp_book on which memory with an address began */
+    struct mp_live taken[MP_CUDA_VISIT_TAKEN];
+};
+
+/* What CUPTI's callbacks leave in a thread. */
+struct mp_cupti_thread {
+    uint32_t calls; /* exits of calls that a callback told of */
+    uint32_t next;  /* visit to use next */
+    bool captured;  /* an alloc node was made since the call's enter */
+    struct mp_cuda_visit visits[4];
+};
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * libmemprof-hooks.so: the driver's calls, seen without CUPTI. A library of its own, preloaded only where there is a
+ * libcuda: it wraps the driver's exported functions, dlsym(), and cuGetProcAddress(), by which all others find them
+ * (NVIDIA's runtime, linked either way, looks up nothing else). Wrappers hand over to libmemprof.so, which books.
+ *
+ * Never allocates, prints or ends the program. Asks the driver, outside of any hook and on the program's own thread,
+ * only what a wrapper's caller could ask there as well.
+ */
+#ifndef MP_CAPTURE_HOOKS_HOOKS_H
+#define MP_CAPTURE_HOOKS_HOOKS_H
+
+#include "capture/cuda/front.h"
+
+/* dlsym.c: the C library's own. */
+void *mp_hooks_dlsym(void *handle, const char *name);
+/* Called by the wrapper of dlsym(): what it answers itself, or NULL. */
+__attribute__((visibility("hidden"))) void *mp_hooks_look_up(void *handle, const char *name);
+
+/* lookup.c: the wrapper of a symbol that the handle's libraries have; NULL where it is none of ours, or not there. */
+void *mp_hooks_wrap_symbol(void *handle, const char *name);
+/* What a wrapper calls; NULL: there is no driver. */
+void *mp_hooks_real(enum mp_cuda_call_id id);
+/* Another function of the driver that the wrappers' calls go to. */
+void *mp_hooks_function_of_driver(const char *name);
+
+/* wrappers.c: by row. */
+extern void *const mp_hooks_wrappers[MP_CUDA_CALL_COUNT];
+
+/* ask.c: what libmemprof.so is to be told of a call that has returned. */
+void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_told *told);
+/* The devices' UUIDs, once in a process's life. */
+void mp_hooks_tell_devices(const struct mp_cuda_hooks *recorder);
+
+#endif

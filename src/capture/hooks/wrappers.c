@@ -1,0 +1,75 @@
+/* One wrapper for each row of driver_calls.h, exported under the driver's own name. */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "capture/hooks/hooks.h"
+
+/* libmemprof.so finds out by it whether this library is there. */
+__attribute__((visibility("default"))) const int memprof_hooks_are_here = MP_CUDA_HOOKS_VERSION;
+
+/* A call that the driver makes itself, inside a call of the program's, is the driver's business. */
+static __thread bool inside __attribute__((tls_model("initial-exec")));
+
+static const struct mp_cuda_hooks *recorder(void)
+{
+    static _Atomic(const struct mp_cuda_hooks *) known;
+    static _Atomic bool none;
+    const struct mp_cuda_hooks *hooks = atomic_load_explicit(&known, memory_order_acquire);
+    if (__builtin_expect(hooks != NULL, 1)) return hooks;
+    if (atomic_load_explicit(&none, memory_order_relaxed)) return NULL;
+    const struct mp_cuda_hooks *(*get)(void);
+    void *found = mp_hooks_dlsym(RTLD_DEFAULT, "memprof_cuda_v1");
+    memcpy(&get, &found, sizeof get);
+    hooks = found ? get() : NULL;
+    bool same_build = hooks && hooks->size == sizeof *hooks && hooks->version == MP_CUDA_HOOKS_VERSION &&
+                      hooks->call_bytes == sizeof(struct mp_hook_call) && hooks->calls == MP_CUDA_CALL_COUNT;
+    if (same_build)
+        atomic_store(&known, hooks);
+    else
+        atomic_store(&none, true);
+    return same_build ? hooks : NULL;
+}
+
+static bool before(struct mp_hook_call *call)
+{
+    const struct mp_cuda_hooks *hooks = inside ? NULL : recorder();
+    if (!hooks || !hooks->before(call)) return false;
+    inside = true;
+    return true;
+}
+
+static void after(struct mp_hook_call *call, int result)
+{
+    struct mp_cuda_told told = MP_CUDA_TOLD_NOTHING;
+    mp_hooks_tell_devices(recorder());
+    mp_hooks_ask(call, result, &told);
+    recorder()->after(call, result, &told);
+    inside = false;
+}
+
+#define MP_CUDA_ROW(symbol, base, version, per_thread, cbid, action, count, ...)                                       \
+    __attribute__((visibility("default"))) int symbol(MP_CUDA_PARAMETERS(count, __VA_ARGS__));                         \
+    int symbol(MP_CUDA_PARAMETERS(count, __VA_ARGS__))                                                                 \
+    {                                                                                                                  \
+        int (*next)(MP_CUDA_PARAMETERS(count, __VA_ARGS__));                                                           \
+        void *known = mp_hooks_real(MP_CALL_##symbol);                                                                 \
+        if (!known) return MP_CU_NOT_INITIALIZED;                                                                      \
+        memcpy(&next, &known, sizeof next);                                                                            \
+        struct mp_params_##symbol arguments = {MP_CUDA_NAMES(count, __VA_ARGS__)};                                     \
+        struct mp_hook_call call;                                                                                      \
+        call.id = MP_CALL_##symbol;                                                                                    \
+        call.arguments = &arguments;                                                                                   \
+        bool seen = before(&call);                                                                                     \
+        int result = next(MP_CUDA_NAMES(count, __VA_ARGS__));                                                          \
+        if (seen) after(&call, result);                                                                                \
+        return result;                                                                                                 \
+    }
+MP_CUDA_CALLS(MP_CUDA_ROW)
+#undef MP_CUDA_ROW
+
+void *const mp_hooks_wrappers[MP_CUDA_CALL_COUNT] = {
+#define MP_CUDA_ROW(symbol, ...) [MP_CALL_##symbol] = (void *)symbol,
+    MP_CUDA_CALLS(MP_CUDA_ROW)
+#undef MP_CUDA_ROW
+};
