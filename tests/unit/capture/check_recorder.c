@@ -15,45 +15,7 @@
 #include "capture/stack.h"
 #include "capture/tables.h"
 #include "collect/drain.h"
-#include "unit/suite.h"
-
-static _Atomic uint32_t doorbell;
-
-static void *map(uint64_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    ck_assert_ptr_ne(at, MAP_FAILED);
-    return at;
-}
-
-/* Each test runs in a process of its own. */
-static struct mp_spool_header *start(bool wait)
-{
-    struct mp_spool_table tables[MP_TABLES] = {{0}};
-    uint64_t bytes = mp_spool_layout(tables);
-    struct mp_spool_header *spool = map(bytes);
-    madvise(spool, bytes, MADV_DONTFORK);
-    memcpy(spool->tables, tables, sizeof tables);
-    for (int id = 0; id < MP_TABLES; id++)
-        spool->tables[id].committed = tables[id].room;
-    spool->tables[MP_TABLE_NODES].count = spool->tables[MP_TABLE_MODULES].count = 1;
-    spool->tables[MP_TABLE_STRINGS].count = sizeof(uint32_t);
-    spool->rings_committed = MP_SPOOL_RINGS_MAX;
-    *(uint32_t *)&spool->collector = (uint32_t)getpid(); /* somebody holds it */
-
-    mp_session.page = map((uint64_t)sysconf(_SC_PAGESIZE));
-    ck_assert(!madvise(mp_session.page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK));
-    mp_session.header = spool;
-    mp_session.file_bytes = bytes;
-    mp_session.doorbell = &doorbell;
-    mp_record_config_defaults(&mp_session.config);
-    mp_session.config.native_stacks = mp_session.config.python_stacks = false;
-    mp_session.config.wait_when_full = wait;
-    ck_assert(mp_tables_start() && mp_stack_start() && mp_thread_start() && mp_fork_start());
-    atomic_store(&mp_session.page->generation, 1);
-    atomic_store(&mp_session.page->recording, 1);
-    return spool;
-}
+#include "unit/capture/memory_spool.h"
 
 static bool alloc(uint64_t address)
 {
