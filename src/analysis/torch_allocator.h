@@ -19,6 +19,7 @@
 
 #include "analysis/torch_settings.h"
 #include "base/vec.h"
+#include "base/words.h"
 
 #define MP_TORCH_ANY_STREAM UINT64_MAX /* of a pool's filter */
 #define MP_TORCH_NO_BLOCK   UINT32_MAX /* what a request for 0 bytes gets; may be freed */
@@ -30,23 +31,11 @@ enum mp_torch_result {
     MP_TORCH_BROKEN /* the model has no memory for itself */
 };
 
-enum mp_torch_action { /* as in the allocator's own trace, with the same meaning of address and bytes */
-                       MP_TORCH_ALLOC,
-                       MP_TORCH_FREE_REQUESTED,
-                       MP_TORCH_FREE_COMPLETED,
-                       MP_TORCH_SEGMENT_ALLOC,
-                       MP_TORCH_SEGMENT_FREE,
-                       MP_TORCH_SEGMENT_MAP,
-                       MP_TORCH_SEGMENT_UNMAP,
-                       MP_TORCH_OUT_OF_MEMORY,
-                       MP_TORCH_ACTIONS
-};
-
 struct mp_torch_event {
     uint64_t address, bytes; /* alloc, free: requested bytes; out of memory: rounded ones */
     uint64_t stream;
     uint32_t pool, block; /* block: of an alloc or a free */
-    uint8_t action;       /* enum mp_torch_action */
+    uint8_t action;       /* enum mp_torch_action: with the meaning of PyTorch's own trace */
 };
 
 /* What stands below and beside the allocator. Functions that are NULL: the model's own device, nobody listens. */
@@ -68,17 +57,10 @@ struct mp_torch_stats {
     uint64_t retries, ooms;
 };
 
-enum mp_torch_state {
-    MP_TORCH_FREE,
-    MP_TORCH_ALLOCATED,
-    MP_TORCH_PENDING, /* freed, but a stream may still use it */
-    MP_TORCH_UNMAPPED /* address space of an expandable segment without memory; not in listings */
-};
-
 struct mp_torch_block {
     uint64_t address, bytes, requested;
     uint32_t id;
-    uint8_t state; /* enum mp_torch_state */
+    uint8_t state; /* enum mp_torch_state; in listings not MP_TORCH_UNMAPPED */
 };
 
 struct mp_torch_segment {
@@ -109,6 +91,9 @@ enum mp_torch_result mp_torch_malloc(struct mp_torch_allocator *allocator, uint6
 enum mp_torch_result mp_torch_free(struct mp_torch_allocator *allocator, uint32_t block);
 /* torch.cuda.empty_cache() */
 enum mp_torch_result mp_torch_empty_cache(struct mp_torch_allocator *allocator);
+
+/* Whether malloc would find a free block, as things stand. */
+bool mp_torch_would_fit(const struct mp_torch_allocator *allocator, uint64_t bytes, uint64_t stream, uint32_t pool);
 
 uint64_t mp_torch_block_address(const struct mp_torch_allocator *allocator, uint32_t block);
 uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* what it occupies */

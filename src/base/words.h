@@ -46,6 +46,28 @@ enum mp_language { MP_NATIVE = 0, MP_PYTHON = 1 };
 /* What the bytes of a track's blocks mean; `size_basis` in JSON. */
 enum mp_size_basis { MP_BASIS_REQUESTED = 0, MP_BASIS_BLOCK = 1, MP_BASIS_EXACT = 2 };
 
+/* What a caching allocator does, as PyTorch's own trace tells it. */
+enum mp_torch_action {
+    MP_TORCH_ALLOC = 0,
+    MP_TORCH_FREE_REQUESTED = 1, /* other streams still use the block */
+    MP_TORCH_FREE_COMPLETED = 2,
+    MP_TORCH_SEGMENT_ALLOC = 3,
+    MP_TORCH_SEGMENT_FREE = 4,
+    MP_TORCH_SEGMENT_MAP = 5, /* pages of an expandable segment */
+    MP_TORCH_SEGMENT_UNMAP = 6,
+    MP_TORCH_OUT_OF_MEMORY = 7,
+    MP_TORCH_ACTIONS
+};
+
+/* What a part of a segment is. */
+enum mp_torch_state {
+    MP_TORCH_FREE = 0,
+    MP_TORCH_ALLOCATED = 1,
+    MP_TORCH_PENDING = 2,  /* freed, but a stream may still use it */
+    MP_TORCH_UNMAPPED = 3, /* address space of an expandable segment without memory */
+    MP_TORCH_STATES
+};
+
 /* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */
 enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 

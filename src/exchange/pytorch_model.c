@@ -355,6 +355,26 @@ static enum mp_status add_strings(struct maker *m)
     return status;
 }
 
+static enum mp_status add_rows(struct maker *m)
+{
+    const struct mp_pytorch_snapshot *s = m->snapshot;
+    struct mp_pytorch_rows rows = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < s->devices.count; i++)
+        done = mp_pytorch_allocator_rows(&s->records, &s->devices.at[i], m->courses[i].torch, &rows);
+    const struct mp_chunk chunks[] = {
+        {.kind = MP_CHUNK_SEGMENTS, .count = rows.segments.count, .segments = rows.segments.at},
+        {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows.parts.count, .parts = rows.parts.at},
+        {.kind = MP_CHUNK_CALLS, .count = rows.calls.count, .calls = rows.calls.at}};
+    enum mp_status status = done ? MP_OK : no_memory(m);
+    for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
+        status = add_chunk(m, chunks[i]);
+    mp_vec_free(&rows.segments);
+    mp_vec_free(&rows.parts);
+    mp_vec_free(&rows.calls);
+    return status;
+}
+
 static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sentences *sentences, uint32_t source)
 {
     struct mp_coverage coverage = {.events = m->events,
@@ -390,6 +410,7 @@ static enum mp_status add_all(struct maker *m, bool has_times)
     if (!status) status = add_frames(m);
     if (!status) status = tell_base(m);
     if (!status) status = tell_all(m);
+    if (!status) status = add_rows(m);
     if (!status) status = add_coverage(m, &sentences, source);
     mp_vec_free(&sentences.limits);
     mp_vec_free(&sentences.notes);

@@ -32,6 +32,10 @@ static const char *const key_names[MP_KEYS] = {
     [MP_KEY_HOST_TRACES] = "host_traces",
     [MP_KEY_OVERFLOWED] = "trace_alloc_overflowed",
     [MP_KEY_METADATA] = "user_metadata",
+    [MP_KEY_STREAM] = "stream",
+    [MP_KEY_SEGMENT_TYPE] = "segment_type",
+    [MP_KEY_SEGMENT_POOL] = "segment_pool_id",
+    [MP_KEY_POOL] = "pool_id",
 };
 
 /* Their text ids follow those of the keys. */
@@ -98,6 +102,28 @@ static uint32_t text_of(const struct fields *fields, unsigned key)
     return is_text ? (uint32_t)mp_value_payload(fields->of[key]) : 0;
 }
 
+/* Streams are handles, and where they are numbers below 0 they are the same in 64 bits. */
+static uint64_t stream_of(struct mp_values *values, const struct fields *fields)
+{
+    uint64_t stream = 0;
+    int64_t negative;
+    if (!has(fields, MP_KEY_STREAM) || mp_values_unsigned(values, fields->of[MP_KEY_STREAM], &stream)) return stream;
+    return mp_values_signed(values, fields->of[MP_KEY_STREAM], &negative) ? (uint64_t)negative : 0;
+}
+
+/* A pool's two numbers as one. A list that is shared is looked at once. */
+static uint64_t pool_of(struct mp_values *values, const struct fields *fields)
+{
+    unsigned key = has(fields, MP_KEY_POOL) ? MP_KEY_POOL : MP_KEY_SEGMENT_POOL;
+    uint64_t first, second;
+    size_t count;
+    if (!has(fields, key)) return 0;
+    const uint64_t *items = mp_values_items(values, fields->of[key], MP_OBJECT_LIST, &count);
+    bool pair = items && count == 2 && mp_values_unsigned(values, items[0], &first) &&
+                mp_values_unsigned(values, items[1], &second);
+    return pair ? first << 32 | (second & UINT32_MAX) : 0;
+}
+
 /* The stack that a list of frames is. A list that is shared is looked at once: from then on it is its stack. */
 static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *stack)
 {
@@ -140,6 +166,8 @@ static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields
         !read_number(values, fields, MP_KEY_SIZE, &entry.bytes, &entry.has_bytes) ||
         !read_number(values, fields, MP_KEY_TIME, &time, &has_time) || !read_stack(r, fields, &entry.stack))
         return false;
+    entry.stream = stream_of(values, fields);
+    entry.pool = pool_of(values, fields);
     if (has_time && time <= INT64_MAX / 1000) entry.time_us = (int64_t)time;
     if (entry.action == MP_ACTION_UNKNOWN) entry.address = action;
     if (has(fields, MP_KEY_METADATA) && fields->of[MP_KEY_METADATA] != MP_VALUE_NONE &&
@@ -173,6 +201,9 @@ static bool make_segment(struct mp_pytorch_records *r, const struct fields *fiel
         !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack))
         return false;
     segment.device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
+    segment.stream = stream_of(values, fields);
+    segment.pool = pool_of(values, fields);
+    segment.small = !strcmp(mp_intern_get(&values->texts, text_of(fields, MP_KEY_SEGMENT_TYPE), NULL), "small");
     segment.expandable = has(fields, MP_KEY_EXPANDABLE) && fields->of[MP_KEY_EXPANDABLE] == MP_VALUE_TRUE;
     *record = mp_value_make(MP_PYTORCH_SEGMENT, r->segments.count);
     return mp_vec_push(&r->segments, segment);
@@ -208,6 +239,7 @@ static bool make_block(struct mp_pytorch_records *r, const struct fields *fields
     /* active_allocated, active_pending_free, active_awaiting_free: all but "inactive". */
     const char *state = mp_intern_get(&values->texts, text_of(fields, MP_KEY_STATE), NULL);
     block.live = !strncmp(state, "active", 6);
+    block.pending = block.live && strcmp(state, "active_allocated");
     *record = mp_value_make(old ? MP_PYTORCH_HISTORY : MP_PYTORCH_BLOCK, r->blocks.count);
     return mp_vec_push(&r->blocks, block);
 }

@@ -50,6 +50,10 @@ enum mp_pytorch_key {
     MP_KEY_HOST_TRACES,
     MP_KEY_OVERFLOWED,
     MP_KEY_METADATA,
+    MP_KEY_STREAM,
+    MP_KEY_SEGMENT_TYPE,
+    MP_KEY_SEGMENT_POOL,
+    MP_KEY_POOL,
     MP_KEYS
 };
 
@@ -73,6 +77,7 @@ enum mp_pytorch_action {
 
 struct mp_pytorch_entry {
     uint64_t address, bytes; /* oom: address is what the device had free */
+    uint64_t stream, pool;   /* pool: the first of its two numbers in the upper 32 bits */
     int64_t time_us;         /* MP_PYTORCH_NO_TIME: none */
     uint32_t stack;
     uint32_t block; /* for mp_pytorch_replay() */
@@ -84,15 +89,16 @@ struct mp_pytorch_entry {
 struct mp_pytorch_block {
     uint64_t address, bytes, requested; /* MP_BYTES_UNKNOWN: not said */
     uint32_t stack;
-    bool live;
+    bool live, pending; /* pending: freed, but streams still use it; it is live, too */
 };
 
 struct mp_pytorch_segment {
     uint64_t address, bytes;
     uint64_t blocks; /* value: a list of blocks */
+    uint64_t stream, pool;
     uint32_t stack;
     uint32_t device;
-    bool expandable;
+    bool small, expandable;
 };
 
 struct mp_pytorch_annotation {

@@ -220,8 +220,22 @@ static bool meet_block(struct replay *r, const struct mp_pytorch_block *block, u
     return mp_vec_push(&device->base, base);
 }
 
-static bool meet_segment(struct replay *r, struct mp_pytorch_segment *segment)
+static bool keep_part(struct replay *r, uint32_t segment, const struct mp_pytorch_block *block)
 {
+    const struct mp_segment_part part = {.bytes = block->bytes,
+                                         .requested = !block->live                           ? 0
+                                                      : block->requested == MP_BYTES_UNKNOWN ? block->bytes
+                                                                                             : block->requested,
+                                         .segment = segment,
+                                         .state = block->pending ? MP_TORCH_PENDING
+                                                  : block->live  ? MP_TORCH_ALLOCATED
+                                                                 : MP_TORCH_FREE};
+    return mp_vec_push(&r->device->parts, part);
+}
+
+static bool meet_segment(struct replay *r, uint32_t index)
+{
+    struct mp_pytorch_segment *segment = &r->records->segments.at[r->device->segments.at[index]];
     struct mp_values *values = &r->records->values;
     size_t count;
     const uint64_t *items = mp_values_items(values, segment->blocks, MP_OBJECT_LIST, &count);
@@ -230,7 +244,7 @@ static bool meet_segment(struct replay *r, struct mp_pytorch_segment *segment)
         uint64_t value = mp_values_resolve(values, items[i]);
         if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
         const struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
-        if (block->live && !meet_block(r, block, address)) return false;
+        if ((block->live && !meet_block(r, block, address)) || !keep_part(r, index, block)) return false;
         address += block->bytes;
     }
     if (items) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is gone through twice */
@@ -250,7 +264,7 @@ static bool meet_segments(struct replay *r)
 {
     struct mp_pytorch_device *device = r->device;
     for (size_t i = 0; i < device->segments.count; i++)
-        if (!meet_segment(r, &r->records->segments.at[device->segments.at[i]])) return false;
+        if (!meet_segment(r, (uint32_t)i)) return false;
     if (!device->lists_segments) return true;
     twalk_r(r->ranges, count_unseen, &device->ranges_missing);
     for (size_t i = 0; i < r->live.room; i++) {
@@ -313,4 +327,5 @@ void mp_pytorch_device_free(struct mp_pytorch_device *device)
     mp_vec_free(&device->ranges);
     mp_vec_free(&device->range_events);
     mp_vec_free(&device->missed);
+    mp_vec_free(&device->parts);
 }

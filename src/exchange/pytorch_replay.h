@@ -6,6 +6,7 @@
 #define MP_EXCHANGE_PYTORCH_REPLAY_H
 
 #include "exchange/pytorch_records.h"
+#include "format/recording.h"
 
 /* Memory from the layer below: a segment, or a range mapped into an expandable one. */
 struct mp_pytorch_range {
@@ -34,6 +35,7 @@ struct mp_pytorch_device {
     MP_VEC(struct mp_pytorch_block) base;   /* `requested` bytes */
     MP_VEC(struct mp_pytorch_range) ranges; /* those of the base first */
     MP_VEC(struct mp_pytorch_range_event) range_events;
+    MP_VEC(struct mp_segment_part) parts; /* at the end; `segment` is an index in segments */
     MP_VEC(uint32_t) missed; /* pairs: an alloc's entry in trace, the entry of the alloc that still lived there */
     size_t base_ranges;
     uint64_t base_bytes, base_range_bytes;

@@ -166,6 +166,9 @@ static enum mp_status save_all(struct saver *s)
     if (!status) status = save_base(s);
     if (!status) status = save_events(s);
     if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);
+    if (!status) status = mp_writer_segments(s->writer, model->segments.at, model->segments.count, s->error);
+    if (!status) status = mp_writer_parts(s->writer, model->parts.at, model->parts.count, s->error);
+    if (!status) status = mp_writer_calls(s->writer, model->calls.at, model->calls.count, s->error);
     if (!status) status = mp_writer_coverage(s->writer, &model->coverage, s->error);
     if (!status) status = mp_writer_exit(s->writer, &model->how, s->error);
     free(s->numbers);

@@ -187,7 +187,7 @@ enum mp_status mp_chunk_in_parse(struct mp_chunk_in *in, const unsigned char *da
     in->kind = data[MP_AT_KIND];
     in->sequence = mp_get_be32(data + MP_AT_SEQUENCE + 1);
     in->column_count = 0;
-    if (!in->kind || in->kind > MP_CHUNK_INDEX) return MP_OK;
+    if (!in->kind || in->kind >= MP_CHUNK_KINDS) return MP_OK;
     const unsigned char *meta = data + MP_HEAD_BYTES, *end = data + size, *body;
     size_t meta_length = mp_msgpack_length(meta, (size_t)(end - meta)), body_length;
     if (!meta_length || !bin_body(meta + meta_length, (size_t)(end - meta) - meta_length, &body, &body_length))

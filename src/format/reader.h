@@ -26,6 +26,9 @@ enum mp_chunk_kind {
     MP_CHUNK_COVERAGE = 12,
     MP_CHUNK_EXIT = 13,
     MP_CHUNK_INDEX = 14,
+    MP_CHUNK_SEGMENTS = 15,
+    MP_CHUNK_SEGMENT_PARTS = 16,
+    MP_CHUNK_CALLS = 17,
     MP_CHUNK_KINDS
 };
 
@@ -59,6 +62,9 @@ struct mp_chunk {
         const struct mp_symbol *symbols;
         const struct mp_sample *samples;
         const struct mp_base_block *base;
+        const struct mp_segment *segments;
+        const struct mp_segment_part *parts;
+        const struct mp_allocator_call *calls;
         const struct mp_coverage *coverage;
         const struct mp_exit *how;
         struct mp_event_columns events;

@@ -111,6 +111,33 @@ struct mp_sample {
     uint64_t value;   /* bytes */
 };
 
+/* Memory that a caching allocator held at the end of the recording. Of an expandable segment, a run of mapped pages. */
+struct mp_segment {
+    uint64_t address, bytes;
+    uint64_t stream; /* PyTorch's number of it; 0: the default one */
+    uint64_t pool;   /* PyTorch's pair of numbers, the first in the upper 32 bits; 0: the default pool */
+    uint16_t track;  /* the allocator's */
+    uint8_t small;   /* for small blocks */
+    uint8_t expandable;
+};
+
+/* A part of a segment, in order of segments and addresses; without gaps. */
+struct mp_segment_part {
+    uint64_t bytes, requested; /* what the block takes; what was asked for */
+    uint32_t segment;
+    uint8_t state; /* enum mp_torch_state */
+};
+
+/* One entry of a caching allocator's own trace. Those that allocate, complete a free or run out of memory belong, in
+ * this order, to the alloc, free and oom events of the track, which know address, bytes and block. */
+struct mp_allocator_call {
+    uint64_t address; /* segments and requests to free; out of memory: what the device had free, MP_BYTES_UNKNOWN */
+    uint64_t bytes;   /* segments */
+    uint64_t stream, pool;
+    uint16_t track;
+    uint8_t action; /* enum mp_torch_action */
+};
+
 /* How far an event ring had been read when a chunk was written; recover() skips what the file already has. */
 struct mp_ring_mark {
     uint32_t ring;

@@ -77,6 +77,32 @@ static const struct mp_table tables[] = {
      .field_count = 3,
      .fields = {NAMED("time", mp_sample, time_ns, MP_FIELD_ANY, DELTA),
                 FIELD(mp_sample, counter, MP_CHUNK_STRINGS, VARINT), FIELD(mp_sample, value, MP_FIELD_ANY, VARINT)}},
+    {.kind = MP_CHUNK_SEGMENTS,
+     .name = "segment",
+     .row = sizeof(struct mp_segment),
+     .field_count = 7,
+     .fields = {FIELD(mp_segment, address, MP_FIELD_ANY, DELTA), FIELD(mp_segment, bytes, MP_FIELD_ANY, VARINT),
+                FIELD(mp_segment, stream, MP_FIELD_ANY, DELTA), FIELD(mp_segment, pool, MP_FIELD_ANY, DELTA),
+                FIELD(mp_segment, track, MP_CHUNK_TRACKS, VARINT), FIELD(mp_segment, small, MP_FIELD_BOOL, VARINT),
+                FIELD(mp_segment, expandable, MP_FIELD_BOOL, VARINT)}},
+    {.kind = MP_CHUNK_SEGMENT_PARTS,
+     .name = "part of a segment",
+     .row = sizeof(struct mp_segment_part),
+     .field_count = 4,
+     .fields = {FIELD(mp_segment_part, bytes, MP_FIELD_ANY, VARINT),
+                FIELD(mp_segment_part, requested, MP_FIELD_ANY, VARINT),
+                FIELD(mp_segment_part, segment, MP_FIELD_ANY, DELTA),
+                FIELD(mp_segment_part, state, MP_FIELD_STATE, PLANES)}},
+    {.kind = MP_CHUNK_CALLS,
+     .name = "call of the allocator",
+     .row = sizeof(struct mp_allocator_call),
+     .field_count = 6,
+     .fields = {FIELD(mp_allocator_call, address, MP_FIELD_ANY, DELTA),
+                FIELD(mp_allocator_call, bytes, MP_FIELD_ANY, VARINT),
+                FIELD(mp_allocator_call, stream, MP_FIELD_ANY, DELTA),
+                FIELD(mp_allocator_call, pool, MP_FIELD_ANY, DELTA),
+                FIELD(mp_allocator_call, track, MP_CHUNK_TRACKS, VARINT),
+                FIELD(mp_allocator_call, action, MP_FIELD_ACTION, PLANES)}},
     {.kind = MP_CHUNK_COVERAGE,
      .name = "coverage",
      .row = sizeof(struct mp_coverage),
@@ -152,6 +178,10 @@ static bool keeps_rule(unsigned rule, uint64_t value, uint64_t id, const struct 
         return value <= 1;
     case MP_FIELD_BUILD_ID:
         return value <= MP_BUILD_ID_MAX;
+    case MP_FIELD_ACTION:
+        return value < MP_TORCH_ACTIONS;
+    case MP_FIELD_STATE:
+        return value < MP_TORCH_STATES;
     case MP_FIELD_PARENT:
         return value < id || (!id && !value);
     case MP_FIELD_STACK_FRAME:

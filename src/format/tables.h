@@ -17,6 +17,8 @@ enum mp_field_rule {
     MP_FIELD_STACK_FRAME, /* a frame, or MP_FRAME_CUT */
     MP_FIELD_PARENT,      /* a stack node before this one; node 0 is its own */
     MP_FIELD_BUILD_ID,    /* at most MP_BUILD_ID_MAX */
+    MP_FIELD_ACTION,      /* enum mp_torch_action */
+    MP_FIELD_STATE,       /* enum mp_torch_state */
 };
 
 struct mp_field {

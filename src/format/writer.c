@@ -192,6 +192,9 @@ TABLE_WRITER(mp_writer_frames, mp_frame, MP_CHUNK_FRAMES)
 TABLE_WRITER(mp_writer_stacks, mp_stack_node, MP_CHUNK_STACKS)
 TABLE_WRITER(mp_writer_symbols, mp_symbol, MP_CHUNK_SYMBOLS)
 TABLE_WRITER(mp_writer_samples, mp_sample, MP_CHUNK_SAMPLES)
+TABLE_WRITER(mp_writer_segments, mp_segment, MP_CHUNK_SEGMENTS)
+TABLE_WRITER(mp_writer_parts, mp_segment_part, MP_CHUNK_SEGMENT_PARTS)
+TABLE_WRITER(mp_writer_calls, mp_allocator_call, MP_CHUNK_CALLS)
 
 enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,

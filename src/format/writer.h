@@ -47,6 +47,13 @@ enum mp_status mp_writer_symbols(struct mp_writer *writer, const struct mp_symbo
 enum mp_status mp_writer_samples(struct mp_writer *writer, const struct mp_sample *samples, size_t count,
                                  struct mp_error *error);
 
+enum mp_status mp_writer_segments(struct mp_writer *writer, const struct mp_segment *segments, size_t count,
+                                  struct mp_error *error);
+enum mp_status mp_writer_parts(struct mp_writer *writer, const struct mp_segment_part *parts, size_t count,
+                               struct mp_error *error);
+enum mp_status mp_writer_calls(struct mp_writer *writer, const struct mp_allocator_call *calls, size_t count,
+                               struct mp_error *error);
+
 /* At most MP_CHUNK_EVENTS events, in order of time; `live_bytes` per track at the first of them (track_count entries).
  * `marks` say how far each ring had been read. Members that an event's type does not have (see struct mp_event; a stack
  * also on resize) are not kept. */

@@ -179,6 +179,27 @@ static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
     return true;
 }
 
+static bool add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++)
+        if (!mp_vec_push(&b->model->segments, chunk->segments[i])) return false;
+    return true;
+}
+
+static bool add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++)
+        if (!mp_vec_push(&b->model->parts, chunk->parts[i])) return false;
+    return true;
+}
+
+static bool add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++)
+        if (!mp_vec_push(&b->model->calls, chunk->calls[i])) return false;
+    return true;
+}
+
 static bool copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *from, size_t count)
 {
     uint32_t *ids = malloc((count ? count : 1) * sizeof *ids);
@@ -231,6 +252,12 @@ static enum mp_status check_table(const struct mp_builder *b, const struct mp_ch
             return bad_entry(chunk, "a frame", error);
         if (chunk->kind == MP_CHUNK_SYMBOLS && chunk->symbols[i].frame >= model->frames.count)
             return bad_entry(chunk, "a symbol", error);
+        if (chunk->kind == MP_CHUNK_SEGMENTS && chunk->segments[i].track >= model->tracks.count)
+            return bad_entry(chunk, "a segment", error);
+        if (chunk->kind == MP_CHUNK_SEGMENT_PARTS && chunk->parts[i].segment >= model->segments.count)
+            return bad_entry(chunk, "a part of a segment", error);
+        if (chunk->kind == MP_CHUNK_CALLS && chunk->calls[i].track >= model->tracks.count)
+            return bad_entry(chunk, "a call of the allocator", error);
         if (chunk->kind != MP_CHUNK_STACKS) continue;
         size_t id = model->stacks.count + i;
         const struct mp_stack_node *node = &chunk->stacks[i];
@@ -250,10 +277,11 @@ static void note_sequence(struct mp_builder *b, const struct mp_chunk *chunk)
 enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
 {
     static bool (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
-        [MP_CHUNK_STRINGS] = add_strings,   [MP_CHUNK_DEVICES] = add_devices, [MP_CHUNK_TRACKS] = add_tracks,
-        [MP_CHUNK_THREADS] = add_threads,   [MP_CHUNK_MODULES] = add_modules, [MP_CHUNK_FRAMES] = add_frames,
-        [MP_CHUNK_STACKS] = add_stacks,     [MP_CHUNK_SYMBOLS] = add_symbols, [MP_CHUNK_SAMPLES] = add_samples,
-        [MP_CHUNK_COVERAGE] = add_coverage, [MP_CHUNK_EXIT] = add_exit,
+        [MP_CHUNK_STRINGS] = add_strings,     [MP_CHUNK_DEVICES] = add_devices, [MP_CHUNK_TRACKS] = add_tracks,
+        [MP_CHUNK_THREADS] = add_threads,     [MP_CHUNK_MODULES] = add_modules, [MP_CHUNK_FRAMES] = add_frames,
+        [MP_CHUNK_STACKS] = add_stacks,       [MP_CHUNK_SYMBOLS] = add_symbols, [MP_CHUNK_SAMPLES] = add_samples,
+        [MP_CHUNK_COVERAGE] = add_coverage,   [MP_CHUNK_EXIT] = add_exit,       [MP_CHUNK_SEGMENTS] = add_segments,
+        [MP_CHUNK_SEGMENT_PARTS] = add_parts, [MP_CHUNK_CALLS] = add_calls,
     };
     note_sequence(b, chunk);
     if (chunk->kind < MP_CHUNK_KINDS && chunk->bytes) {

@@ -20,6 +20,9 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->noted);
     mp_vec_free(&model->resizes);
     mp_vec_free(&model->samples);
+    mp_vec_free(&model->segments);
+    mp_vec_free(&model->parts);
+    mp_vec_free(&model->calls);
     mp_vec_free(&model->sums);
     free(model->events.time_ns);
     free(model->events.subject);

@@ -92,6 +92,9 @@ struct mp_model {
     MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N is of event noted[N] */
     MP_VEC(struct mp_model_resize) resizes;
     MP_VEC(struct mp_sample) samples;
+    MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */
+    MP_VEC(struct mp_segment_part) parts;
+    MP_VEC(struct mp_allocator_call) calls; /* of one that has an allocator's own trace */
     struct mp_model_events events;
     struct mp_model_blocks blocks;
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */
