@@ -114,12 +114,12 @@ static uint64_t room_of(const struct mp_torch_allocator *a, uint32_t block)
 
 /* The place of the block to try, or NONE: get_free_block(). With the option expandable blocks compete by their room,
  * without it they are passed over. */
-static uint32_t best_fit(struct mp_torch_allocator *a, const struct mp_torch_set *set, uint64_t bytes, uint64_t stream,
-                         bool expandable)
+static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_torch_set *set, uint64_t bytes,
+                         uint64_t stream, bool expandable)
 {
     struct mp_torch_place place = mp_torch_set_find(set, stream, bytes, 0);
     const struct mp_torch_key *key = mp_torch_set_at(set, place);
-    while (key && key->stream == stream && segment_of(a, key->block)->page) {
+    while (key && key->stream == stream && a->segments.at[a->blocks.at[key->block].segment].page) {
         place = mp_torch_set_next(set, place);
         const struct mp_torch_key *next = mp_torch_set_at(set, place);
         if (expandable && (!next || next->stream != stream || room_of(a, next->block) >= room_of(a, key->block))) break;
@@ -128,16 +128,29 @@ static uint32_t best_fit(struct mp_torch_allocator *a, const struct mp_torch_set
     return key && key->stream == stream ? key->block : NONE;
 }
 
+/* Whether the block that fits best may be taken at all: large ones are not given to small requests. */
+static bool suits(const struct mp_torch_allocator *a, uint32_t block, uint64_t bytes)
+{
+    uint64_t has = a->blocks.at[block].bytes, max_split = a->settings.max_split;
+    return bytes < max_split ? has < max_split : has < bytes + a->settings.max_non_split_rounding;
+}
+
+bool mp_torch_would_fit(const struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
+{
+    if (!bytes || bytes >= TOO_LARGE || pool >= a->pools.count) return false;
+    uint64_t rounded = mp_torch_round(&a->settings, bytes);
+    const struct mp_torch_set *set = &a->pools.at[pool].sides[rounded <= MP_TORCH_SMALL].blocks;
+    uint32_t block = best_fit(a, set, rounded, stream, a->settings.expandable);
+    return block != NONE && suits(a, block, rounded);
+}
+
 /* Takes a free block for so many bytes out of a pool; NONE where it has none. */
 static uint32_t search(struct mp_torch_allocator *a, uint32_t pool, uint64_t bytes, uint64_t stream, bool expandable)
 {
     struct side *side = &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL];
     if (collects_garbage(a)) side->searches++;
     uint32_t block = best_fit(a, &side->blocks, bytes, stream, expandable);
-    if (block == NONE) return NONE;
-    uint64_t has = a->blocks.at[block].bytes, max_split = a->settings.max_split;
-    if (bytes < max_split && has >= max_split) return NONE;
-    if (bytes >= max_split && has >= bytes + a->settings.max_non_split_rounding) return NONE;
+    if (block == NONE || !suits(a, block, bytes)) return NONE;
     mp_torch_take(a, block);
     return block;
 }
