@@ -64,6 +64,11 @@ uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *a, uint32_t block
     return block < a->blocks.count ? a->blocks.at[block].bytes : 0;
 }
 
+enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *a, uint32_t block)
+{
+    return block < a->blocks.count ? (enum mp_torch_state)a->blocks.at[block].state : MP_TORCH_FREE;
+}
+
 static enum mp_torch_result result_of(const struct mp_torch_allocator *a)
 {
     return a->broken ? MP_TORCH_BROKEN : MP_TORCH_DONE;
@@ -133,15 +138,6 @@ static bool suits(const struct mp_torch_allocator *a, uint32_t block, uint64_t b
 {
     uint64_t has = a->blocks.at[block].bytes, max_split = a->settings.max_split;
     return bytes < max_split ? has < max_split : has < bytes + a->settings.max_non_split_rounding;
-}
-
-bool mp_torch_would_fit(const struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
-{
-    if (!bytes || bytes >= TOO_LARGE || pool >= a->pools.count) return false;
-    uint64_t rounded = mp_torch_round(&a->settings, bytes);
-    const struct mp_torch_set *set = &a->pools.at[pool].sides[rounded <= MP_TORCH_SMALL].blocks;
-    uint32_t block = best_fit(a, set, rounded, stream, a->settings.expandable);
-    return block != NONE && suits(a, block, rounded);
 }
 
 /* Takes a free block for so many bytes out of a pool; NONE where it has none. */

@@ -82,6 +82,8 @@ struct mp_torch_allocator;
  * bounds the address space of an expandable segment. hooks may be NULL. NULL where memory is short. */
 struct mp_torch_allocator *mp_torch_allocator_new(const struct mp_torch_settings *settings, uint64_t capacity,
                                                   uint64_t total, const struct mp_torch_hooks *hooks);
+/* The same state once more, with the same hooks and ids. NULL where memory is short. */
+struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocator *allocator);
 void mp_torch_allocator_free(struct mp_torch_allocator *allocator);
 /* As torch.cuda.memory._set_allocator_settings() while the program runs. */
 void mp_torch_set(struct mp_torch_allocator *allocator, const struct mp_torch_settings *settings);
@@ -92,11 +94,9 @@ enum mp_torch_result mp_torch_free(struct mp_torch_allocator *allocator, uint32_
 /* torch.cuda.empty_cache() */
 enum mp_torch_result mp_torch_empty_cache(struct mp_torch_allocator *allocator);
 
-/* Whether malloc would find a free block, as things stand. */
-bool mp_torch_would_fit(const struct mp_torch_allocator *allocator, uint64_t bytes, uint64_t stream, uint32_t pool);
-
 uint64_t mp_torch_block_address(const struct mp_torch_allocator *allocator, uint32_t block);
 uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* what it occupies */
+enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *allocator, uint32_t block);
 const struct mp_torch_stats *mp_torch_stats(const struct mp_torch_allocator *allocator);
 /* The listing starts empty; the caller frees it, also after false: memory is short. */
 bool mp_torch_list(const struct mp_torch_allocator *allocator, struct mp_torch_listing *listing);

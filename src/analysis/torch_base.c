@@ -41,22 +41,6 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static uint16_t driver_of(const struct mp_model *model, uint16_t track)
-{
-    for (size_t i = 0; i < model->tracks.count; i++)
-        if (model->tracks.at[i].device == model->tracks.at[track].device &&
-            model->tracks.at[i].layer == MP_LAYER_DRIVER)
-            return (uint16_t)i;
-    return MP_TRACK_NONE;
-}
-
-static uint32_t pool_of(const struct mp_torch_history *history, uint64_t pool)
-{
-    for (uint32_t i = 0; i < history->pools.count; i++)
-        if (history->pools.at[i] == pool) return i;
-    return 0;
-}
-
 /* The last of some sorted segments that begins at or below the address; NULL where there is none. */
 static const struct mp_torch_segment *last_below(const struct mp_torch_segment *at, size_t count, uint64_t address)
 {
@@ -176,7 +160,7 @@ static bool gather_owners(struct finder *f)
         const struct mp_torch_segment segment = {.address = from->address,
                                                  .bytes = from->bytes,
                                                  .stream = from->stream,
-                                                 .pool = pool_of(f->history, from->pool),
+                                                 .pool = mp_torch_pool_index(f->history, from->pool),
                                                  .small = from->small,
                                                  .expandable = from->expandable};
         if (from->track == f->history->track && !mp_vec_push(&f->ends, segment)) return false;
@@ -218,12 +202,25 @@ static uint64_t taken(const struct finder *f, const struct mp_torch_base *block,
     const uint64_t *part = freed == MP_NONE ? mp_map_find(&f->held, block->address + 1) : NULL;
     if (part && f->model->parts.at[*part].bytes <= limit - block->address) return f->model->parts.at[*part].bytes;
     uint64_t bytes = mp_torch_round(&f->history->settings, block->requested), room = limit - block->address;
-    if (bytes >= room) return room;
+    if (bytes >= room || (!segment->small && bytes >= f->history->settings.max_split)) return room; /* never cut */
     if (segment->small || f->history->settings.expandable) return bytes;
     uint64_t end = block->address + bytes, rest = room - bytes;
     if (rest <= MP_TORCH_SMALL) return room;
     uint64_t next = first_birth(f, end, end + MP_TORCH_SMALL + 1, freed);
     return next <= end + MP_TORCH_SMALL ? next - block->address : bytes;
+}
+
+/* No step requests its free, but the end has it as freed. */
+static bool is_pending_at_end(const struct finder *f, const struct mp_torch_base *block)
+{
+    const uint64_t *part = mp_map_find(&f->held, block->address + 1);
+    if (f->model->blocks.free_event[block->block] != MP_NONE || !part ||
+        f->model->parts.at[*part].state != MP_TORCH_PENDING)
+        return false;
+    for (size_t i = 0; i < f->history->steps.count; i++)
+        if (f->history->steps.at[i].action == MP_TORCH_FREE_REQUESTED && f->history->steps.at[i].block == block->block)
+            return false;
+    return true;
 }
 
 static bool find_blocks(struct finder *f)
@@ -255,15 +252,30 @@ static bool find_blocks(struct finder *f)
         base->stream = segment->stream;
         base->pool = segment->pool;
         base->bytes = taken(f, base, segment, limit);
+        base->pending = is_pending_at_end(f, base);
         end = base->address + base->bytes;
     }
     return true;
 }
 
+/* Before PyTorch 2.10 only the segments of the end name their pools: what lies in them is theirs. */
+static void find_pools(struct finder *f)
+{
+    struct mp_torch_history *history = f->history;
+    for (size_t i = 0; i < history->steps.count; i++)
+        if (history->steps.at[i].pool) return;
+    for (size_t i = 0; history->pools.count > 1 && i < history->steps.count; i++) {
+        const struct mp_torch_segment *segment = segment_at(f->ends.at, f->ends.count, history->steps.at[i].address);
+        if (segment && history->steps.at[i].action != MP_TORCH_OUT_OF_MEMORY) history->steps.at[i].pool = segment->pool;
+    }
+}
+
 bool mp_torch_find_base(const struct mp_model *model, struct mp_torch_history *history)
 {
-    struct finder f = {.model = model, .history = history, .driver = driver_of(model, history->track)};
-    bool done = !history->traced || (gather_owners(&f) && find_segments(&f));
+    struct finder f = {.model = model, .history = history, .driver = mp_torch_driver_of(model, history->track)};
+    bool done = !history->traced || gather_owners(&f);
+    if (done) find_pools(&f);
+    done = done && (!history->traced || find_segments(&f));
     done = done && gather(&f) && find_blocks(&f);
     mp_map_free(&f.held);
     mp_vec_free(&f.births);

@@ -183,6 +183,30 @@ enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t trac
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator");
 }
 
+uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event)
+{
+    uint32_t step = 0;
+    for (uint32_t i = 0; i < history->steps.count; i++)
+        if (history->steps.at[i].event != MP_NONE && history->steps.at[i].event < event) step = i + 1;
+    return step;
+}
+
+uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool)
+{
+    for (uint32_t i = 0; i < history->pools.count; i++)
+        if (history->pools.at[i] == pool) return i;
+    return 0;
+}
+
+uint16_t mp_torch_driver_of(const struct mp_model *model, uint16_t track)
+{
+    for (size_t i = 0; i < model->tracks.count; i++)
+        if (model->tracks.at[i].device == model->tracks.at[track].device &&
+            model->tracks.at[i].layer == MP_LAYER_DRIVER)
+            return (uint16_t)i;
+    return MP_TRACK_NONE;
+}
+
 void mp_torch_history_free(struct mp_torch_history *history)
 {
     mp_vec_free(&history->steps);

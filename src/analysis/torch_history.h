@@ -25,6 +25,7 @@ struct mp_torch_base {
     uint64_t bytes; /* that it took; 0: it lies in none of the segments */
     uint64_t stream;
     uint32_t pool, block;
+    bool pending; /* freed before the first step, and still used by a stream at the end */
 };
 
 struct mp_torch_history {
@@ -43,6 +44,13 @@ struct mp_torch_history {
 enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, struct mp_torch_history *history,
                                      struct mp_error *error);
 void mp_torch_history_free(struct mp_torch_history *history);
+
+/* The first step that has not happened when so many events have. */
+uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event);
+/* Of PyTorch's number of a pool, its index. */
+uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool);
+/* The track of the layer below on the same device, or MP_TRACK_NONE. */
+uint16_t mp_torch_driver_of(const struct mp_model *model, uint16_t track);
 
 /* The settings that a recording's configuration (key=value,..., as importers of PyTorch's snapshots keep it) tells. */
 void mp_torch_settings_recorded(const char *configuration, struct mp_torch_settings *settings);

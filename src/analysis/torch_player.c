@@ -59,7 +59,9 @@ static bool fill(const struct mp_torch_history *history, size_t *next, uint64_t 
         const struct mp_torch_block block = {.address = address,
                                              .bytes = limit - address,
                                              .requested = here ? base->requested : 0,
-                                             .state = here ? MP_TORCH_ALLOCATED : MP_TORCH_FREE};
+                                             .state = !here           ? MP_TORCH_FREE
+                                                      : base->pending ? MP_TORCH_PENDING
+                                                                      : MP_TORCH_ALLOCATED};
         if (!mp_vec_push(&to->listing.blocks, block) ||
             !mp_vec_push(&to->owners, here ? base->block : (uint32_t)MP_NONE))
             return false;

@@ -12,10 +12,13 @@ struct mp_torch_player {
     struct mp_torch_replay *replay;
     uint32_t *ids;           /* by block of the model: the allocator's, or MP_TORCH_NO_BLOCK */
     MP_VEC(uint32_t) owners; /* by the allocator's block: the model's */
-    uint32_t pending;        /* the block of the model whose id is being made */
+    MP_VEC(uint32_t) begun;  /* by pool: how often it was */
+    MP_VEC(uint32_t) late;   /* blocks whose requested free the record completes during the call that comes */
     bool recorded;
+    bool probing, probe_failed; /* a call is tried on a copy of the allocator; it did what the record does not have */
+    uint32_t probes;
     uint32_t step;               /* under way */
-    uint32_t script, script_end; /* steps about segments that the record has next: not yet met, end */
+    uint32_t script, script_end; /* steps among which are those about segments that the record has next */
     bool failed;                 /* memory is short */
 };
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #define OTHER_STREAM (UINT64_MAX - 1)    /* stands for those that use a block; it is never said to be done */
-#define TOTAL        ((uint64_t)1 << 40) /* of a device that is not known */
+#define PROBES       100000              /* in one replay: no file takes for ever */
+#define TOTAL        ((uint64_t)1 << 40) /* of a device that is not known: no address space is ever used up */
 
 static const char *name_of(unsigned action)
 {
@@ -14,14 +15,21 @@ static const char *name_of(unsigned action)
     return names[action];
 }
 
-static const struct mp_torch_step *next_of_script(const struct mp_torch_player *p)
+static bool is_about_segments(const struct mp_torch_step *step)
 {
+    return step->action >= MP_TORCH_SEGMENT_ALLOC && step->action <= MP_TORCH_SEGMENT_UNMAP;
+}
+
+static const struct mp_torch_step *next_of_script(struct mp_torch_player *p)
+{
+    while (p->script < p->script_end && !is_about_segments(&p->history->steps.at[p->script]))
+        p->script++;
     return p->script < p->script_end ? &p->history->steps.at[p->script] : NULL;
 }
 
 static bool give_segment(void *context, uint64_t bytes, uint64_t *address)
 {
-    const struct mp_torch_player *p = context;
+    struct mp_torch_player *p = context;
     const struct mp_torch_step *next = next_of_script(p);
     if (!next || next->action != MP_TORCH_SEGMENT_ALLOC || next->bytes != bytes) return false;
     *address = next->address;
@@ -30,7 +38,7 @@ static bool give_segment(void *context, uint64_t bytes, uint64_t *address)
 
 static bool give_room(void *context, uint64_t bytes, uint64_t page, uint64_t *address)
 {
-    const struct mp_torch_player *p = context;
+    struct mp_torch_player *p = context;
     const struct mp_torch_step *next = next_of_script(p);
     (void)bytes, (void)page;
     if (!next || next->action != MP_TORCH_SEGMENT_MAP) return false;
@@ -40,7 +48,7 @@ static bool give_room(void *context, uint64_t bytes, uint64_t page, uint64_t *ad
 
 static bool give_pages(void *context, uint64_t address, uint64_t bytes)
 {
-    const struct mp_torch_player *p = context;
+    struct mp_torch_player *p = context;
     const struct mp_torch_step *next = next_of_script(p);
     return next && next->action == MP_TORCH_SEGMENT_MAP && next->address == address && next->bytes == bytes;
 }
@@ -48,12 +56,14 @@ static bool give_pages(void *context, uint64_t address, uint64_t bytes)
 static void meet_segment_event(struct mp_torch_player *p, const struct mp_torch_event *event)
 {
     const struct mp_torch_step *next = next_of_script(p);
-    p->replay->segment_events++;
     if (next && next->action == event->action && next->address == event->address && next->bytes == event->bytes) {
         p->script++;
+        p->replay->segment_events += !p->probing;
         return;
     }
-    if (next)
+    if (p->probing)
+        p->probe_failed = true;
+    else if (next)
         mp_torch_differ(
             p,
             "%s of %" PRIu64 " bytes at 0x%" PRIx64 " in the replay, %s of %" PRIu64 " at 0x%" PRIx64 " in the record",
@@ -68,57 +78,142 @@ static void on_event(void *context, const struct mp_torch_event *event)
 {
     struct mp_torch_player *p = context;
     if (event->action == MP_TORCH_FREE_COMPLETED) {
-        if (event->block < p->owners.count && p->owners.at[event->block] != MP_NONE)
+        if (!p->probing && event->block < p->owners.count && p->owners.at[event->block] != MP_NONE)
             p->ids[p->owners.at[event->block]] = MP_TORCH_NO_BLOCK;
     } else if (p->recorded && event->action >= MP_TORCH_SEGMENT_ALLOC && event->action <= MP_TORCH_SEGMENT_UNMAP) {
         meet_segment_event(p, event);
     }
 }
 
-/* What the record did with segments and no request explains: the program emptied the cache. */
-static void empty_cache(struct mp_torch_player *p)
-{
-    if (!mp_vec_push(&p->noted->emptied, p->step)) p->failed = true;
-    mp_torch_check(p, mp_torch_empty_cache(p->allocator));
-}
-
 static bool gives_back(const struct mp_torch_step *step)
 {
-    return step && (step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP);
+    return step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP;
+}
+
+/* Whether the record gives segments back now. Those of private pools belong to pools that nobody uses any more. */
+static bool release_pools(struct mp_torch_player *p)
+{
+    bool any = false;
+    for (uint32_t i = p->script; i < p->script_end; i++) {
+        const struct mp_torch_step *step = &p->history->steps.at[i];
+        if (!gives_back(step)) continue;
+        any = true;
+        for (; step->pool < p->begun.count && p->begun.at[step->pool]; p->begun.at[step->pool]--)
+            mp_torch_pool_release(p->allocator, step->pool);
+    }
+    return any;
+}
+
+/* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool. */
+static enum mp_torch_result ask(struct mp_torch_player *p, const struct mp_torch_step *step, uint32_t *id)
+{
+    if (!step->pool) return mp_torch_malloc(p->allocator, step->bytes, step->stream, 0, id);
+    if (!mp_vec_extend(&p->begun, (size_t)step->pool + 1)) return MP_TORCH_BROKEN;
+    if (!p->probing) p->begun.at[step->pool]++;
+    enum mp_torch_result result = mp_torch_pool_begin(p->allocator, step->pool, MP_TORCH_ANY_STREAM);
+    if (result == MP_TORCH_DONE) result = mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
+    mp_torch_pool_end(p->allocator, step->pool);
+    return result;
+}
+
+static void complete_late(struct mp_torch_player *p)
+{
+    for (size_t i = 0; i < p->late.count; i++) {
+        uint32_t id = p->ids[p->late.at[i]];
+        if (id != MP_TORCH_NO_BLOCK) mp_torch_check(p, mp_torch_complete(p->allocator, id));
+    }
+}
+
+/* What may have happened when a record gives segments back and then hands out a block, or finds none: frees that waited
+ * for streams were completed, then the request was made; or the request found no memory, and waited for all streams
+ * itself; or the program had emptied the cache before. */
+enum course { COURSE_REQUEST, COURSE_WAITING, COURSE_EMPTIED, COURSES };
+
+static enum mp_torch_result take_course(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course,
+                                        uint32_t *id)
+{
+    if (course != COURSE_WAITING) complete_late(p);
+    if (course == COURSE_EMPTIED) {
+        if (!p->probing && !mp_vec_push(&p->noted->emptied, p->step)) return MP_TORCH_BROKEN;
+        mp_torch_check(p, mp_torch_empty_cache(p->allocator));
+    }
+    return ask(p, step, id);
+}
+
+/* Whether a course leads to what the record says, tried on a copy of the allocator. */
+static bool leads_there(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course)
+{
+    struct mp_torch_allocator *kept = p->allocator;
+    uint32_t script = p->script, id = MP_TORCH_NO_BLOCK;
+    p->allocator = mp_torch_allocator_copy(kept);
+    p->probing = true;
+    p->probe_failed = !p->allocator;
+    enum mp_torch_result result = p->allocator ? take_course(p, step, course, &id) : MP_TORCH_BROKEN;
+    bool there = !p->probe_failed && !next_of_script(p);
+    if (step->action == MP_TORCH_OUT_OF_MEMORY)
+        there = there && result == MP_TORCH_OOM;
+    else
+        there = there && result == MP_TORCH_DONE && mp_torch_block_address(p->allocator, id) == step->address;
+    if (result == MP_TORCH_BROKEN) p->failed = true;
+    for (size_t i = 0; there && i < p->late.count; i++) {
+        uint32_t late = p->ids[p->late.at[i]];
+        there = late == MP_TORCH_NO_BLOCK || mp_torch_block_state(p->allocator, late) != MP_TORCH_PENDING;
+    }
+    mp_torch_allocator_free(p->allocator);
+    p->allocator = kept;
+    p->probing = false;
+    p->script = script;
+    return there;
+}
+
+static enum course find_course(struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    if (!p->recorded) return COURSE_REQUEST;
+    bool in_doubt = release_pools(p) || (p->late.count && step->action == MP_TORCH_OUT_OF_MEMORY);
+    if (!in_doubt || p->probes++ > PROBES) return COURSE_REQUEST;
+    for (enum course course = COURSE_REQUEST; course < COURSES && !p->failed; course++)
+        if (leads_there(p, step, course)) return course;
+    return COURSE_REQUEST;
+}
+
+static void compare_alloc(struct mp_torch_player *p, const struct mp_torch_step *step, bool found, uint64_t address)
+{
+    bool was_oom = step->action == MP_TORCH_OUT_OF_MEMORY;
+    p->replay->allocs += !was_oom;
+    if (found && was_oom)
+        mp_torch_differ(p, "%" PRIu64 " bytes at 0x%" PRIx64 " in the replay, out of memory in the record", step->bytes,
+                        address);
+    else if (!found && !was_oom)
+        mp_torch_differ(p, "out of memory in the replay, %" PRIu64 " bytes at 0x%" PRIx64 " in the record", step->bytes,
+                        step->address);
+    else if (found && step->bytes && address != step->address)
+        mp_torch_differ(p, "%" PRIu64 " bytes at 0x%" PRIx64 " in the replay, at 0x%" PRIx64 " in the record",
+                        step->bytes, address, step->address);
 }
 
 static void play_alloc(struct mp_torch_player *p, const struct mp_torch_step *step)
 {
     uint32_t id;
-    if (p->recorded && gives_back(next_of_script(p)) &&
-        mp_torch_would_fit(p->allocator, step->bytes, step->stream, step->pool))
-        empty_cache(p);
-    enum mp_torch_result result = mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, &id);
+    enum mp_torch_result result = take_course(p, step, find_course(p, step), &id);
     if (!mp_torch_check(p, result)) return;
-    bool found = result == MP_TORCH_DONE, was_oom = step->action == MP_TORCH_OUT_OF_MEMORY;
+    bool found = result == MP_TORCH_DONE;
     if (!found) mp_torch_count_oom(p);
-    if (p->recorded) {
-        uint64_t address = mp_torch_block_address(p->allocator, id);
-        p->replay->allocs += !was_oom;
-        if (found && was_oom)
-            mp_torch_differ(p, "%" PRIu64 " bytes at 0x%" PRIx64 " in the replay, out of memory in the record",
-                            step->bytes, address);
-        else if (!found && !was_oom)
-            mp_torch_differ(p, "out of memory in the replay, %" PRIu64 " bytes at 0x%" PRIx64 " in the record",
-                            step->bytes, step->address);
-        else if (found && id != MP_TORCH_NO_BLOCK && address != step->address)
-            mp_torch_differ(p, "%" PRIu64 " bytes at 0x%" PRIx64 " in the replay, at 0x%" PRIx64 " in the record",
-                            step->bytes, address, step->address);
-    }
-    if (found && was_oom)
+    if (p->recorded) compare_alloc(p, step, found, mp_torch_block_address(p->allocator, id));
+    if (found && step->action == MP_TORCH_OUT_OF_MEMORY)
         mp_torch_check(p, mp_torch_free(p->allocator, id));
     else if (found && !mp_torch_own(p, step->block, id))
         p->failed = true;
+    complete_late(p);
+}
+
+static uint32_t id_of(const struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    return step->block == MP_NONE ? MP_TORCH_NO_BLOCK : p->ids[step->block];
 }
 
 static void play_free(struct mp_torch_player *p, const struct mp_torch_step *step)
 {
-    uint32_t id = step->block == MP_NONE ? MP_TORCH_NO_BLOCK : p->ids[step->block];
+    uint32_t id = id_of(p, step);
     if (id == MP_TORCH_NO_BLOCK) return;
     if (step->action == MP_TORCH_FREE_REQUESTED)
         mp_torch_check(p, mp_torch_record_stream(p->allocator, id, OTHER_STREAM));
@@ -127,20 +222,35 @@ static void play_free(struct mp_torch_player *p, const struct mp_torch_step *ste
     if (p->ids[step->block] == id) mp_torch_check(p, mp_torch_free(p->allocator, id));
 }
 
-/* Steps about segments that the record has and the replay had no reason for. */
+/* Nothing was requested: if the record gives segments back, the program emptied the cache. */
 static void end_script(struct mp_torch_player *p)
 {
-    const struct mp_torch_step *next = next_of_script(p);
-    if (gives_back(next)) empty_cache(p);
-    if ((next = next_of_script(p)))
-        mp_torch_differ(p, "%s of %" PRIu64 " bytes at 0x%" PRIx64 " in the record, not in the replay",
-                        name_of(next->action), next->bytes, next->address);
-    p->script = p->script_end;
+    complete_late(p);
+    if (release_pools(p)) {
+        if (!mp_vec_push(&p->noted->emptied, p->step)) p->failed = true;
+        mp_torch_check(p, mp_torch_empty_cache(p->allocator));
+    }
 }
 
-static bool is_about_segments(const struct mp_torch_step *step)
+/* Steps about segments that the record has and the replay had no reason for. */
+static void end_call(struct mp_torch_player *p)
 {
-    return step->action >= MP_TORCH_SEGMENT_ALLOC && step->action <= MP_TORCH_SEGMENT_UNMAP;
+    for (const struct mp_torch_step *next; (next = next_of_script(p)); p->script++)
+        mp_torch_differ(p, "%s of %" PRIu64 " bytes at 0x%" PRIx64 " in the record, not in the replay",
+                        name_of(next->action), next->bytes, next->address);
+    p->script = p->script_end = p->step + 1;
+    p->late.count = 0;
+}
+
+/* Whether a step of the record is part of the call that comes: what that does with segments, and what of frees that
+ * waited for streams is completed meanwhile. */
+static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    bool late = step->action == MP_TORCH_FREE_COMPLETED &&
+                mp_torch_block_state(p->allocator, id_of(p, step)) == MP_TORCH_PENDING;
+    if (late && !mp_vec_push(&p->late, step->block)) p->failed = true;
+    p->script_end = p->step + 1;
+    return late || is_about_segments(step);
 }
 
 static void play(struct mp_torch_player *p, uint32_t until)
@@ -149,18 +259,18 @@ static void play(struct mp_torch_player *p, uint32_t until)
     size_t end = until < history->steps.count ? until : history->steps.count, emptied = 0;
     for (p->step = 0; p->step < end && !p->failed; p->step++) {
         const struct mp_torch_step *step = &history->steps.at[p->step];
-        if (is_about_segments(step)) {
-            p->script_end = p->step + 1;
-            continue;
-        }
+        bool asks = step->action == MP_TORCH_ALLOC || step->action == MP_TORCH_OUT_OF_MEMORY;
+        if (p->recorded ? belongs_to_next(p, step) : is_about_segments(step)) continue;
         for (; !p->recorded && emptied < history->emptied.count && history->emptied.at[emptied] <= p->step; emptied++)
             mp_torch_check(p, mp_torch_empty_cache(p->allocator));
-        if (step->action == MP_TORCH_ALLOC || step->action == MP_TORCH_OUT_OF_MEMORY) play_alloc(p, step);
-        if (p->recorded) end_script(p);
-        if (step->action == MP_TORCH_FREE_COMPLETED || step->action == MP_TORCH_FREE_REQUESTED) play_free(p, step);
-        p->script = p->script_end = p->step + 1;
+        if (asks) play_alloc(p, step);
+        if (p->recorded && !asks) end_script(p);
+        if (p->recorded) end_call(p);
+        if (!asks) play_free(p, step);
     }
-    if (p->recorded && !p->failed && p->script < p->script_end) end_script(p);
+    if (!p->recorded || p->failed) return;
+    end_script(p);
+    end_call(p);
 }
 
 static bool start(struct mp_torch_player *p, const struct mp_torch_settings *settings, uint64_t capacity,
@@ -191,6 +301,8 @@ static enum mp_status finish(struct mp_torch_player *p, bool failed, struct mp_e
     }
     mp_torch_allocator_free(p->allocator);
     mp_vec_free(&p->owners);
+    mp_vec_free(&p->begun);
+    mp_vec_free(&p->late);
     free(p->ids);
     return failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator") : MP_OK;
 }

@@ -132,31 +132,46 @@ void mp_torch_collect_garbage(struct mp_torch_allocator *a)
     }
 }
 
-bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
+/* Whether the key's block is one that a request of the stream may have released for it. */
+static bool is_oversize(const struct mp_torch_key *key, uint64_t stream, uint64_t least)
 {
-    if (a->settings.max_split == MP_TORCH_UNLIMITED) return false;
-    struct mp_torch_set *set = &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL].blocks;
-    uint64_t need = bytes > a->settings.max_split ? bytes : a->settings.max_split, released = 0;
+    return key && key->stream == stream && key->bytes >= least;
+}
+
+/* The blocks that are released for a request, as a->scratch: the smallest that suffices alone, else several, from the
+ * largest on. *bytes is their sum. */
+static bool choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream, const struct mp_torch_set *set,
+                   uint64_t *bytes)
+{
     struct mp_torch_place place = mp_torch_set_find(set, stream, need, 0);
     const struct mp_torch_key *key = mp_torch_set_at(set, place);
-    if (key && key->stream == stream && may_release(a, key->block)) {
-        release(a, key->block);
-        return true;
+    a->scratch.count = 0;
+    *bytes = 0;
+    if (is_oversize(key, stream, need) && may_release(a, key->block)) {
+        *bytes = key->bytes;
+        return mp_vec_push(&a->scratch, key->block);
     }
-    a->scratch.count = 0; /* none alone is large enough: several, from the largest on */
-    while (released < need && mp_torch_set_previous(set, &place)) {
+    while (*bytes < need && mp_torch_set_previous(set, &place)) {
         key = mp_torch_set_at(set, place);
-        if (key->stream != stream || key->bytes < a->settings.max_split) break;
+        if (!is_oversize(key, stream, a->settings.max_split)) break;
         if (!may_release(a, key->block)) continue;
-        released += key->bytes;
-        if (!mp_vec_push(&a->scratch, key->block)) {
-            a->broken = true;
-            return false;
-        }
+        *bytes += key->bytes;
+        if (!mp_vec_push(&a->scratch, key->block)) return false;
+    }
+    return true;
+}
+
+bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
+{
+    uint64_t need = bytes > a->settings.max_split ? bytes : a->settings.max_split, chosen;
+    if (a->settings.max_split == MP_TORCH_UNLIMITED) return false;
+    if (!choose(a, need, stream, &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL].blocks, &chosen)) {
+        a->broken = true;
+        return false;
     }
     for (size_t i = 0; i < a->scratch.count; i++)
         release(a, a->scratch.at[i]);
-    return released >= need;
+    return chosen >= need;
 }
 
 static void release_side(struct mp_torch_allocator *a, uint32_t pool, bool small)

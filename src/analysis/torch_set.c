@@ -120,6 +120,19 @@ void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *ke
             (set->runs.count - place.run) * sizeof *set->runs.at);
 }
 
+bool mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from)
+{
+    for (size_t i = 0; i < from->runs.count; i++) {
+        struct mp_torch_run *run = malloc(sizeof *run);
+        if (!run || !mp_vec_push(&to->runs, run)) {
+            free(run);
+            return false;
+        }
+        *run = *from->runs.at[i];
+    }
+    return true;
+}
+
 void mp_torch_set_free(struct mp_torch_set *set)
 {
     for (size_t i = 0; i < set->runs.count; i++)

@@ -1,5 +1,65 @@
 /* A whole state of the model of PyTorch's allocator, out and in. */
+#include <string.h>
+
 #include "analysis/torch_parts.h"
+
+/* Appends what `from` has to the empty vector `to`. */
+#define COPY(to, from)                                                                                                 \
+    (mp_vec_reserve(to, (from)->count) &&                                                                              \
+     ((from)->count ? (void)memcpy((to)->at, (from)->at, (from)->count * sizeof *(to)->at) : (void)0,                  \
+      (to)->count = (from)->count, true))
+
+static bool copy_side(struct side *to, const struct side *from)
+{
+    to->searches = from->searches;
+    return mp_torch_set_copy(&to->blocks, &from->blocks) && mp_torch_set_copy(&to->unmapped, &from->unmapped);
+}
+
+static bool copy_pools(struct mp_torch_allocator *to, const struct mp_torch_allocator *from)
+{
+    for (size_t i = 0; i < from->pools.count; i++) {
+        const struct pool *pool = &from->pools.at[i];
+        if (!mp_vec_extend(&to->pools, i + 1)) return false;
+        struct pool *made = &to->pools.at[i];
+        made->users = pool->users;
+        made->bytes = pool->bytes;
+        made->freeable = pool->freeable;
+        made->no_split = pool->no_split;
+        made->use_on_oom = pool->use_on_oom;
+        if (!copy_side(&made->sides[0], &pool->sides[0]) || !copy_side(&made->sides[1], &pool->sides[1])) return false;
+    }
+    return true;
+}
+
+static bool copy_queues(struct mp_torch_allocator *to, const struct mp_torch_allocator *from)
+{
+    for (size_t i = 0; i < from->queues.count; i++) {
+        const struct queue *queue = &from->queues.at[i];
+        const struct queue made = {.stream = queue->stream, .first = queue->first, .done = queue->done};
+        if (!mp_vec_push(&to->queues, made) || !COPY(&to->queues.at[i].blocks, &queue->blocks)) return false;
+    }
+    return true;
+}
+
+struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocator *from)
+{
+    struct mp_torch_allocator *to = mp_torch_allocator_new(&from->settings, from->capacity, from->total, &from->hooks);
+    if (!to) return NULL;
+    to->device_used = from->device_used;
+    to->next_segment = from->next_segment;
+    to->next_reservation = from->next_reservation;
+    to->broken = from->broken;
+    to->stats = from->stats;
+    to->unused_block = from->unused_block;
+    to->unused_segment = from->unused_segment;
+    to->unused_use = from->unused_use;
+    if (COPY(&to->blocks, &from->blocks) && COPY(&to->segments, &from->segments) &&
+        COPY(&to->contexts, &from->contexts) && COPY(&to->freeable, &from->freeable) && COPY(&to->uses, &from->uses) &&
+        COPY(&to->deferred, &from->deferred) && copy_pools(to, from) && copy_queues(to, from))
+        return to;
+    mp_torch_allocator_free(to);
+    return NULL;
+}
 
 /* Adds the run of mapped blocks from `block` on; *block becomes what follows it. */
 static bool list_run(const struct mp_torch_allocator *a, const struct segment *segment, uint32_t *block,

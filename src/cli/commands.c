@@ -9,6 +9,7 @@
     X(peak)                                                                                                            \
     X(leaks)                                                                                                           \
     X(steps)                                                                                                           \
+    X(frag)                                                                                                            \
     X(size)                                                                                                            \
     X(info)                                                                                                            \
     X(trace_plot)                                                                                                      \

@@ -31,6 +31,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_FAIL] = {"fail", '\0', NULL, "exit with 3 where there is a leak"},
     [MP_OPT_SUPPRESSIONS] = {"suppressions", '\0', "FILE", "leave out what lines `leak:PATTERN` of FILE match"},
     [MP_OPT_PID] = {"pid", '\0', "PID", "of a program that is being recorded and runs, instead of FILE"},
+    [MP_OPT_REPLAY] = {"replay", '\0', "SETTINGS", "replay under these settings of PyTorch's allocator, or `recorded`"},
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)"},
     [MP_OPT_FREE_STACKS] = {"free-stacks", '\0', NULL, "also record where blocks are freed"},
     [MP_OPT_DEPTH] = {"depth", '\0', "N", "keep N frames of a stack, three quarters of them inner ones (256)"},

@@ -176,6 +176,25 @@ static void put_setting(struct mp_buffer *out, const struct mp_values *values, u
     }
 }
 
+/* roundup_power2_divisions, a dictionary, as PyTorch's setting has it; nothing where none rounds. */
+static void put_divisions(struct mp_buffer *out, struct mp_values *values, uint64_t dict)
+{
+    struct mp_buffer list = {0};
+    size_t count = 0;
+    uint64_t divisions, any = 0;
+    const uint64_t *items = mp_values_items(values, dict, MP_OBJECT_DICT, &count);
+    for (size_t i = 0; items && i + 1 < count && i < 64; i += 2) {
+        if (mp_value_tag(items[i]) != MP_VALUE_TEXT || !mp_values_unsigned(values, items[i + 1], &divisions)) continue;
+        any |= divisions;
+        mp_buffer_printf(&list, "%s%.20s:%" PRIu64, list.size ? "," : "",
+                         mp_intern_get(&values->texts, (uint32_t)mp_value_payload(items[i]), NULL), divisions);
+    }
+    if (any)
+        mp_buffer_printf(out, "%sroundup_power2_divisions=[%.*s]", out->size ? "," : "", (int)list.size,
+                         (const char *)list.data);
+    mp_buffer_free(&list);
+}
+
 /* Those with one value; what is off or empty by default is told too, as it says that it was so. */
 char *mp_pytorch_settings(struct mp_values *values, uint64_t settings)
 {
@@ -183,6 +202,10 @@ char *mp_pytorch_settings(struct mp_values *values, uint64_t settings)
     size_t count = 0;
     const uint64_t *items = mp_values_items(values, settings, MP_OBJECT_DICT, &count);
     for (size_t i = 0; items && i + 1 < count && out.size < 65536; i += 2) {
+        if (mp_value_tag(items[i]) == MP_VALUE_TEXT && mp_value_tag(items[i + 1]) == MP_VALUE_OBJECT &&
+            !strcmp(mp_intern_get(&values->texts, (uint32_t)mp_value_payload(items[i]), NULL),
+                    "roundup_power2_divisions"))
+            put_divisions(&out, values, items[i + 1]);
         bool plain = mp_value_tag(items[i + 1]) < MP_VALUE_OBJECT && items[i + 1] != MP_VALUE_NONE;
         if (mp_value_tag(items[i]) != MP_VALUE_TEXT || !plain) continue;
         mp_buffer_printf(&out, "%s%.200s=", out.size ? "," : "",

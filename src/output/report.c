@@ -75,28 +75,6 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
                                               : "complete");
 }
 
-/* "model.py:88 attention ← train.py:58 train_step": the headline and the user's line that called it. */
-static void put_site(struct mp_table *table, const struct mp_model *model, const struct mp_site *site)
-{
-    struct mp_stack_lines lines = {0};
-    struct mp_buffer out = {0};
-    if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
-    const struct mp_stack_line *headline = mp_stack_headline(&lines);
-    if (headline) mp_line_text(&out, headline);
-    for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
-        if (!lines.at[i].user) continue;
-        mp_buffer_append_text(&out, " ← ");
-        mp_line_text(&out, &lines.at[i]);
-        break;
-    }
-    if (headline && !out.failed)
-        mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
-    else
-        mp_table_wide(table, MP_PLAIN, "%s", mp_no_stack_text(site));
-    mp_buffer_free(&out);
-    mp_stack_lines_free(&lines);
-}
-
 static void put_top_sites(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                           uint64_t whole, const struct mp_view *view, bool births)
 {
@@ -114,7 +92,7 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
             mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
         else
             mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
-        put_site(&table, model, site);
+        mp_site_cell(&table, model, site);
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);

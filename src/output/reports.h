@@ -7,6 +7,7 @@
 #define MP_OUTPUT_REPORTS_H
 
 #include "analysis/device_use.h"
+#include "analysis/frag.h"
 #include "analysis/leaks.h"
 #include "analysis/peak.h"
 #include "analysis/size.h"
@@ -63,6 +64,10 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
                    const struct mp_step_report *report, const struct mp_view *view);
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
                    const struct mp_view *view);
+
+void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
+void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
+                  const struct mp_view *view);
 
 /* The whole story. `peak` and `steps` are NULL where the recording has no track. */
 struct mp_story {

@@ -293,3 +293,24 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
     }
     mp_json_end_array(json);
 }
+
+void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_site *site)
+{
+    struct mp_stack_lines lines = {0};
+    struct mp_buffer out = {0};
+    if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
+    const struct mp_stack_line *headline = mp_stack_headline(&lines);
+    if (headline) mp_line_text(&out, headline);
+    for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
+        if (!lines.at[i].user) continue;
+        mp_buffer_append_text(&out, " ← ");
+        mp_line_text(&out, &lines.at[i]);
+        break;
+    }
+    if (headline && !out.failed)
+        mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    else
+        mp_table_wide(table, MP_PLAIN, "%s", mp_no_stack_text(site));
+    mp_buffer_free(&out);
+    mp_stack_lines_free(&lines);
+}

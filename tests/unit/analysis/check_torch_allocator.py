@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """The model of PyTorch's caching allocator against cases that were derived by hand from PyTorch's sources, and against
 a second model, naive and slow, on random calls. Run in the build folder."""
+import collections
 import json
 import os
+import random
 import subprocess
 import sys
+
+import naive_allocator
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
@@ -145,8 +149,155 @@ def check_cases(program):
     return failed == 0
 
 
+SETTINGS = [
+    {}, {}, {"expandable_segments": True}, {"expandable_segments": True}, {"max_split_size": 40 * MIB},
+    {"max_split_size": 20 * MIB, "max_non_split_rounding": 32 * MIB}, {"fraction": 0.5, "gc_threshold": 0.6},
+    {"fraction": 0.4, "gc_threshold": 0.3, "max_split_size": 24 * MIB}, {"roundup": 4},
+    {"roundup": [1, 2, 4, 8, 0, 16, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4]}, {"large_segment_size": 12 * MIB}, {"fraction": 0.7},
+    {"expandable_segments": True, "max_split_size": 64 * MIB}, {"expandable_segments": True, "fraction": 0.6},
+    {"expandable_segments": True, "large_segment_size": 32 * MIB, "roundup": 8},
+]
+
+
+class Random:
+    """Random calls to both models; `lines` are those to the one in C, `expected` what the naive one makes of each."""
+
+    def __init__(self, seed, calls):
+        self.random = random.Random(seed)
+        self.settings = dict(self.random.choice(SETTINGS))
+        total = self.random.choice([64, 150, 400, 4000]) * MIB
+        capacity = total - self.random.choice([0, 0, 7 * MIB])
+        self.naive = naive_allocator.Allocator(capacity, total, self.settings)
+        self.streams = [0, 0, 0, 1, 7][:self.random.choice([1, 3, 5])]
+        self.pools = self.random.random() < 0.4
+        self.largest = self.random.choice([20, 23, 26])
+        self.calls = calls
+        self.live, self.free_names, self.begun = {}, list(range(4000)), []
+        self.expected = [[]]
+        self.lines = [f"new {capacity} {total} {settings_of(self.settings)}"]
+
+    def call(self, line, function, *arguments):
+        before = len(self.naive.trace)
+        answer = []
+        try:
+            result = function(*arguments)
+            if line.startswith("malloc"):
+                answer = [["got", *(map(str, (result[1].address, result[1].size)) if result else "00")]]
+        except naive_allocator.OutOfMemory:
+            result = None
+            answer = [["oom"]]
+        events = [["event", *map(str, entry)] for entry in self.naive.trace[before:]]
+        self.lines.append(line)
+        self.expected.append(events + answer)
+        return result
+
+    def malloc(self):
+        name = self.free_names.pop()
+        size = int(2 ** self.random.uniform(0, self.largest))
+        if self.random.random() < 0.3:
+            size = self.random.choice([512, 513, MIB, MIB + 1, 2 * MIB, 10 * MIB - 512, 10 * MIB, 11 * MIB, 20 * MIB, 0])
+        stream = self.random.choice(self.streams)
+        handle = self.call(f"malloc {name} {size} {stream}", self.naive.malloc, size, stream)
+        if handle:
+            self.live[name] = handle
+        else:
+            self.free_names.append(name)
+
+    def free(self):
+        if not self.live:
+            return
+        name = self.random.choice(list(self.live))
+        self.call(f"free {name}", self.naive.free, self.live.pop(name))
+        self.free_names.append(name)
+
+    def use(self):
+        if self.live:
+            name, stream = self.random.choice(list(self.live)), self.random.choice([1, 2, 7])
+            self.call(f"use {name} {stream}", self.naive.record_stream, self.live[name], stream)
+
+    def done(self):
+        stream = self.random.choice([1, 2, 7])
+        self.call(f"done {stream}", self.naive.stream_done, stream)
+
+    def empty(self):
+        self.call("empty", self.naive.release_all)
+
+    def pool(self):
+        if not self.pools:
+            return
+        if self.begun and self.random.random() < 0.7:
+            pool = self.begun.pop()
+            self.call(f"end {pool}", self.naive.end, pool)
+            return
+        pool = self.random.choice([1, 2, 3])
+        if pool in self.begun:
+            return
+        if self.naive.pools.get(pool) and self.naive.pools[pool].users and self.random.random() < 0.5:
+            self.call(f"release {pool}", self.naive.release, pool)
+            return
+        stream = self.random.choice([0, 1, naive_allocator.ANY_STREAM])
+        self.begun.append(pool)
+        self.call(f"begin {pool} {stream}", self.naive.begin, pool, stream)
+        if self.random.random() < 0.2:
+            flags = self.random.random() < 0.5, self.random.random() < 0.5
+
+            def options():
+                self.naive.pools[pool].no_split, self.naive.pools[pool].use_on_oom = flags
+            self.call(f"pool {pool} {int(flags[0])} {int(flags[1])}", options)
+
+    def toggle(self):
+        if self.random.random() < 0.2:
+            self.settings["expandable_segments"] = not self.settings.get("expandable_segments", False)
+            self.call(f"set expandable_segments:{self.settings['expandable_segments']}", self.naive.set, self.settings)
+
+    def run(self):
+        kinds = [self.malloc] * 10 + [self.free] * 9 + [self.use, self.done, self.empty, self.pool, self.toggle]
+        for _ in range(self.calls):
+            self.random.choice(kinds)()
+        self.lines.append("list")
+
+
+def differences_of_run(run, answers):
+    for line, want, have in zip(run.lines, run.expected, answers):
+        if sorted(want) != sorted(have):  # streams are looked at in no particular order
+            yield f"{line}: {have}, not {want}"
+            return
+    stats, segments = state_of(answers[-1])
+    naive = run.naive
+    want = {"allocated": naive.allocated(), "reserved": naive.reserved(), "active": naive.active(),
+            "requested": naive.requested(), "inactive_split": naive.inactive_split(), "ooms": naive.ooms,
+            "alloc_retries": naive.retries, "peak_reserved": naive.peak_reserved,
+            "peak_allocated": naive.peak_allocated,
+            "segment_count": sum(1 for segment in naive.segments if not segment.page)}
+    for key, value in want.items():
+        if stats[key] != value:
+            yield f"{key} is {stats[key]}, not {value}"
+    if segments != naive.listing():
+        yield f"segments {segments}, not {naive.listing()}"
+
+
+def check_random(program, runs, calls):
+    model, made = Model(program), []
+    for seed in range(runs):
+        run = Random(seed, calls)
+        run.run()
+        made.append((run, len(model.lines)))
+        model.lines += run.lines
+    answers, failed = model.run(), 0
+    seen = collections.Counter(entry[0] for run, _ in made for entry in run.naive.trace)
+    for seed, (run, first) in enumerate(made):
+        for difference in differences_of_run(run, answers[first:first + len(run.lines)]):
+            print(f"seed {seed}, {run.settings}: {difference[:1000]}")
+            failed += 1
+    print(f"{runs} random runs, {failed} differences; {dict(seen)}")
+    assert all(seen[action] > 20 for action in ("segment_free", "segment_map", "segment_unmap", "oom"))
+    return failed == 0
+
+
 def main():
-    if not check_cases(os.path.join(os.getcwd(), "tests/unit/analysis/torch_calls")):
+    program = os.path.join(os.getcwd(), "tests/unit/analysis/torch_calls")
+    runs = int(os.environ.get("MEMPROF_ALLOCATOR_RUNS", "150"))
+    if not all([check_cases(program), check_random(program, runs, 150)]):
         sys.exit(1)
 
 

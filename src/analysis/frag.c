@@ -1,0 +1,255 @@
+#include "analysis/frag.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/frag_oom.h"
+#include "analysis/level.h"
+
+static enum mp_status no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the segments");
+}
+
+/* The last out-of-memory of the track in the window. */
+static uint32_t find_oom(const struct mp_model *model, const struct mp_frag_query *query)
+{
+    for (uint32_t event = query->window.last; event-- > query->window.first;)
+        if (model->events.type[event] == MP_EVENT_OOM && model->events.track[event] == query->track) return event;
+    return MP_NONE;
+}
+
+/* Events up to the highest reserved total; where none is told, the highest allocated one. */
+static uint32_t find_highest(const struct mp_model *model, uint16_t track)
+{
+    uint64_t highest = 0;
+    uint32_t at = model->sums.at[track].peak_event == MP_NONE ? 0 : model->sums.at[track].peak_event + 1;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        if (model->events.type[event] != MP_EVENT_RESERVED || model->events.track[event] != track) continue;
+        uint64_t bytes = model->notes.at[model->events.subject[event]].bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        at = event + 1;
+    }
+    return at;
+}
+
+static uint64_t allocated_at(const struct mp_model *model, uint16_t track, uint32_t moment)
+{
+    if (moment >= model->events.count) return model->sums.at[track].end_bytes;
+    struct mp_level level = mp_level_start(model, track);
+    for (uint32_t event = 0; event < moment; event++)
+        mp_level_apply(&level, model, track, event);
+    return level.bytes;
+}
+
+static enum mp_status take_layout(const struct mp_model *model, struct mp_torch_history *history, struct mp_frag *frag,
+                                  struct mp_error *error)
+{
+    enum mp_status status = mp_torch_layout_at(model, history, frag->events, &frag->layout, error);
+    frag->known = status == MP_OK;
+    return status == MP_NOT_FOUND ? MP_OK : status;
+}
+
+/* The moment that was asked for, or, where a program has given everything back at its end, that of the highest. */
+static enum mp_status find_moment(const struct mp_model *model, const struct mp_frag_query *query,
+                                  struct mp_torch_history *history, struct mp_frag *frag, struct mp_error *error)
+{
+    frag->oom.event = find_oom(model, query);
+    frag->moment = frag->oom.event == MP_NONE ? MP_FRAG_END : MP_FRAG_OOM;
+    frag->events = frag->oom.event == MP_NONE ? query->window.last : frag->oom.event + 1;
+    enum mp_status status = take_layout(model, history, frag, error);
+    if (!status && !frag->known && frag->moment == MP_FRAG_END && query->window.whole) {
+        mp_torch_moment_free(&frag->layout.moment);
+        frag->moment = MP_FRAG_PEAK;
+        frag->events = find_highest(model, query->track);
+        status = take_layout(model, history, frag, error);
+    }
+    frag->ns = frag->events >= model->events.count ? model->duration_ns
+               : frag->events                      ? model->events.time_ns[frag->events - 1]
+                                                   : 0;
+    return status;
+}
+
+static uint64_t largest_block(const struct mp_model *model, uint16_t track)
+{
+    uint64_t largest = 0;
+    for (size_t i = 0; i < model->blocks.count; i++) {
+        uint64_t bytes = model->blocks.bytes[i];
+        if (model->blocks.track[i] == track && bytes != MP_BYTES_UNKNOWN && bytes > largest) largest = bytes;
+    }
+    return largest;
+}
+
+static void add_block(struct mp_frag *frag, struct mp_frag_segment *segment, const struct mp_torch_block *block)
+{
+    if (block->state == MP_TORCH_FREE) {
+        frag->holes++;
+        frag->free_bytes += block->bytes;
+        if (block->bytes < frag->wanted) frag->unusable += block->bytes;
+        if (block->bytes > segment->largest_free) segment->largest_free = block->bytes;
+        return;
+    }
+    segment->held += block->bytes;
+    if (block->state == MP_TORCH_ALLOCATED) segment->allocated += block->bytes;
+    frag->requested += block->requested;
+}
+
+static bool sum_up(const struct mp_torch_history *history, struct mp_frag *frag)
+{
+    const struct mp_torch_listing *listing = &frag->layout.moment.listing;
+    bool exact = frag->layout.source != MP_LAYOUT_PLACED;
+    for (size_t i = 0; i < listing->segments.count; i++) {
+        const struct mp_torch_segment *from = &listing->segments.at[i];
+        struct mp_frag_segment segment = {.address = from->address,
+                                          .bytes = from->bytes,
+                                          .stream = exact ? from->stream : MP_BYTES_UNKNOWN,
+                                          .pool = exact ? history->pools.at[from->pool] : MP_BYTES_UNKNOWN,
+                                          .small = from->small,
+                                          .expandable = from->expandable,
+                                          .first_block = from->first_block,
+                                          .block_count = from->block_count};
+        for (size_t k = 0; k < from->block_count; k++)
+            add_block(frag, &segment, &listing->blocks.at[from->first_block + k]);
+        frag->allocated += segment.allocated;
+        frag->reserved += segment.bytes;
+        if (!segment.held) frag->whole_free += segment.bytes;
+        if (segment.largest_free > frag->largest_free) frag->largest_free = segment.largest_free;
+        if (!mp_vec_push(&frag->segments, segment)) return false;
+    }
+    return true;
+}
+
+static int by_free_bytes(const void *a, const void *b)
+{
+    const struct mp_frag_pin *x = a, *y = b;
+    uint64_t left = x->segment_bytes - x->held_bytes, right = y->segment_bytes - y->held_bytes;
+    if (left != right) return left < right ? 1 : -1;
+    return x->address < y->address ? -1 : x->address > y->address;
+}
+
+static enum mp_status add_pin(const struct mp_model *model, const struct mp_steps *steps,
+                              const struct mp_frag_segment *segment, struct mp_frag *frag, struct mp_error *error)
+{
+    const struct mp_torch_moment *moment = &frag->layout.moment;
+    struct mp_frag_pin pin = {
+        .address = segment->address, .segment_bytes = segment->bytes, .held_bytes = segment->held};
+    struct mp_live live = {0};
+    bool done = true;
+    for (size_t i = segment->first_block; done && i < segment->first_block + segment->block_count; i++) {
+        const struct mp_torch_block *block = &moment->listing.blocks.at[i];
+        const struct mp_live_block held = {block->bytes, moment->owners.at[i]};
+        if (block->state != MP_TORCH_FREE && held.block != MP_NONE) done = mp_vec_push(&live, held);
+    }
+    const struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
+    enum mp_status status = done ? mp_sites_make(model, &live, steps, &grouping, &pin.sites, error) : no_memory(error);
+    mp_live_free(&live);
+    if (status) return status;
+    if (mp_vec_push(&frag->pins, pin)) return MP_OK;
+    mp_sites_free(&pin.sites);
+    return no_memory(error);
+}
+
+static enum mp_status find_pins(const struct mp_model *model, struct mp_frag *frag, struct mp_error *error)
+{
+    struct mp_steps steps = {0};
+    enum mp_status status = mp_steps_find(model, &steps) ? MP_OK : no_memory(error);
+    for (size_t i = 0; !status && i < frag->segments.count; i++) {
+        const struct mp_frag_segment *segment = &frag->segments.at[i];
+        if (segment->held && segment->held < segment->bytes / 2) status = add_pin(model, &steps, segment, frag, error);
+    }
+    mp_steps_free(&steps);
+    if (frag->pins.count) qsort(frag->pins.at, frag->pins.count, sizeof *frag->pins.at, by_free_bytes);
+    return status;
+}
+
+/* What the recording says was reserved at most. */
+static uint64_t recorded_peak(const struct mp_model *model, const struct mp_frag *frag)
+{
+    uint64_t peak = model->sums.at[frag->track].reserved_peak_bytes;
+    return peak == MP_BYTES_UNKNOWN ? frag->reserved : peak;
+}
+
+static enum mp_status replay_recorded(const struct mp_model *model, struct mp_torch_history *history,
+                                      struct mp_frag *frag, struct mp_error *error)
+{
+    if (!history->traced)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "there is no allocator's trace to replay: only PyTorch's snapshots have one, where "
+                       "_record_memory_history() was on and the file does not contradict itself");
+    frag->replay.recorded = true;
+    return mp_torch_replay_recorded(model, history, MP_TORCH_TO_THE_END, NULL, &frag->replay.result, error);
+}
+
+static enum mp_status replay_settings(const struct mp_model *model, const struct mp_torch_history *history,
+                                      const char *text, struct mp_frag *frag, struct mp_error *error)
+{
+    struct mp_frag_replay *replay = &frag->replay;
+    struct mp_torch_settings settings = history->settings;
+    struct mp_torch_replay same;
+    enum mp_status status = mp_torch_settings_parse(&settings, text, error);
+    if (status) return status;
+    if (!history->steps.count && !history->base.count)
+        return mp_fail(error, MP_UNSUPPORTED, "there is nothing to replay: the track has no blocks");
+    uint64_t total = model->devices.at[model->tracks.at[frag->track].device].total_bytes, capacity = total;
+    if (total == MP_BYTES_UNKNOWN) total = (uint64_t)1 << 40;
+    status =
+        mp_torch_replay_with(model, history, &settings, capacity, total, MP_TORCH_TO_THE_END, &replay->result, error);
+    if (!status)
+        status = mp_torch_replay_with(model, history, &history->settings, capacity, total, MP_TORCH_TO_THE_END, &same,
+                                      error);
+    if (status) return status;
+    uint64_t recorded = recorded_peak(model, frag);
+    replay->compare_reserved = recorded && recorded < same.reserved_peak ? recorded : same.reserved_peak;
+    for (size_t i = 0; i < history->base.count; i++)
+        replay->base_bytes += history->base.at[i].requested;
+    return MP_OK;
+}
+
+static enum mp_status find_replay(const struct mp_model *model, const struct mp_frag_query *query,
+                                  struct mp_torch_history *history, struct mp_frag *frag, struct mp_error *error)
+{
+    const char *settings = query->replay;
+    if (!settings && query->advise && history->traced && !history->settings.expandable)
+        settings = "expandable_segments:True";
+    if (!settings) return MP_OK;
+    frag->replay.settings = strdup(settings);
+    if (!frag->replay.settings) return no_memory(error);
+    return strcmp(settings, "recorded") ? replay_settings(model, history, settings, frag, error)
+                                        : replay_recorded(model, history, frag, error);
+}
+
+enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
+                            struct mp_error *error)
+{
+    struct mp_torch_history history = {0};
+    *frag = (struct mp_frag){.track = query->track, .oom = {.event = MP_NONE}};
+    enum mp_status status = mp_torch_history_make(model, query->track, &history, error);
+    if (!status) status = find_moment(model, query, &history, frag, error);
+    if (!status && frag->oom.event != MP_NONE)
+        frag->wanted = model->notes.at[model->events.subject[frag->oom.event]].bytes;
+    else
+        frag->wanted = largest_block(model, query->track);
+    if (!status && frag->known) {
+        status = sum_up(&history, frag) ? find_pins(model, frag, error) : no_memory(error);
+    } else {
+        frag->allocated = allocated_at(model, query->track, frag->events);
+    }
+    if (!status && frag->oom.event != MP_NONE) status = mp_frag_judge_oom(model, &history, frag, error);
+    if (!status) status = find_replay(model, query, &history, frag, error);
+    mp_torch_history_free(&history);
+    if (status) mp_frag_free(frag);
+    return status;
+}
+
+void mp_frag_free(struct mp_frag *frag)
+{
+    for (size_t i = 0; i < frag->pins.count; i++)
+        mp_sites_free(&frag->pins.at[i].sites);
+    mp_vec_free(&frag->pins);
+    mp_vec_free(&frag->segments);
+    mp_vec_free(&frag->oom.would_fit);
+    mp_torch_moment_free(&frag->layout.moment);
+    free(frag->replay.settings);
+    frag->replay.settings = NULL;
+}
