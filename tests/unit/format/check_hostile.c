@@ -211,7 +211,7 @@ START_TEST(chunks_of_unknown_kinds_are_passed_over)
     add_start(&file, 1, 1);
     add_some_tables(&file);
     add_raw(&file, 99, "\xc0\xc0", 2);
-    add_raw(&file, 15, "whatever", 8);
+    add_raw(&file, MP_CHUNK_KINDS, "whatever", 8);
     add_columns(&file, 4, 1, some, NO_KEY, 0, COLUMNS(VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")));
     struct result result = read_file(&file);
     ck_assert_uint_eq(result.chunks, 7);
@@ -336,6 +336,16 @@ START_TEST(ids_that_name_nothing_are_damage)
                 COLUMNS(VARINT("known", 1, "\2"), VARINT("by_signal", 1, "\0"), VARINT("status", 1, "\0"),
                         VARINT("time", 1, "\0"), VARINT("text", 1, "\0")));
     check_damaged(&file); /* a bool of 2 */
+    begin(&file);
+    add_columns(&file, 16, 1, some, NO_KEY, 0,
+                COLUMNS(VARINT("bytes", 1, "\1"), VARINT("requested", 1, "\1"), VARINT("segment", 1, "\0"),
+                        VARINT("state", 1, "\4")));
+    check_damaged(&file); /* no such state */
+    begin(&file);
+    add_columns(&file, 17, 1, some, NO_KEY, 0,
+                COLUMNS(VARINT("address", 1, "\0"), VARINT("bytes", 1, "\0"), VARINT("stream", 1, "\0"),
+                        VARINT("pool", 1, "\0"), VARINT("track", 1, "\0"), VARINT("action", 1, "\10")));
+    check_damaged(&file); /* no such action */
     begin(&file);
     add_columns(&file, 12, 1, some, NO_KEY, 0,
                 COLUMNS(VARINT("events", 1, "\0"), VARINT("dropped", 1, "\0"), VARINT("truncated_stacks", 1, "\0"),

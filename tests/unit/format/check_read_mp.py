@@ -21,6 +21,9 @@ MEMBERS = {
     "samples": ["time", "counter", "value"],
     "coverage": ["events", "dropped", "truncated_stacks", "unmatched_stacks", "totals_checked", "totals_wrong",
                  "unknown_frees", "missed_frees"],
+    "segments": ["address", "bytes", "stream", "pool", "track", "small", "expandable"],
+    "segment parts": ["bytes", "requested", "segment", "state"],
+    "calls": ["address", "bytes", "stream", "pool", "track", "action"],
     "exit": ["known", "by_signal", "status", "time", "text"],
 }
 EVENT = ["time", "address", "bytes", "block", "stack", "name", "thread", "track", "type", "kind"]

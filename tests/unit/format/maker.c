@@ -191,6 +191,42 @@ static void put_samples(struct maker *maker)
     PUT(mp_writer_samples, MP_CHUNK_SAMPLES, samples, 5);
 }
 
+static void put_segments(struct maker *maker)
+{
+    struct mp_segment segments[4];
+    struct mp_segment_part parts[9];
+    struct mp_allocator_call calls[11];
+    memset(segments, 0, sizeof segments);
+    memset(parts, 0, sizeof parts);
+    memset(calls, 0, sizeof calls);
+    for (size_t i = 0; i < 4; i++) {
+        segments[i].address = wild(maker);
+        segments[i].bytes = wild(maker);
+        segments[i].stream = wild(maker);
+        segments[i].pool = wild(maker);
+        segments[i].track = (uint16_t)below(maker, maker->tracks);
+        segments[i].small = (uint8_t)below(maker, 2);
+        segments[i].expandable = (uint8_t)below(maker, 2);
+    }
+    for (size_t i = 0; i < 9; i++) {
+        parts[i].bytes = wild(maker);
+        parts[i].requested = wild(maker);
+        parts[i].segment = (uint32_t)i / 3;
+        parts[i].state = (uint8_t)below(maker, MP_TORCH_STATES);
+    }
+    for (size_t i = 0; i < 11; i++) {
+        calls[i].address = wild(maker);
+        calls[i].bytes = wild(maker);
+        calls[i].stream = wild(maker);
+        calls[i].pool = wild(maker);
+        calls[i].track = (uint16_t)below(maker, maker->tracks);
+        calls[i].action = (uint8_t)below(maker, MP_TORCH_ACTIONS);
+    }
+    PUT(mp_writer_segments, MP_CHUNK_SEGMENTS, segments, 4);
+    PUT(mp_writer_parts, MP_CHUNK_SEGMENT_PARTS, parts, 9);
+    PUT(mp_writer_calls, MP_CHUNK_CALLS, calls, 11);
+}
+
 static void put_base(struct maker *maker, size_t count)
 {
     struct mp_base_block *blocks = calloc(count + 1, sizeof *blocks);
@@ -354,6 +390,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
         put_symbols(maker);
         put_coverage(maker);
     }
+    put_segments(maker);
     put_exit(maker);
     if (finish)
         must(!mp_writer_finish(maker->writer, &error), error.text);
@@ -426,11 +463,13 @@ bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made)
 {
     /* Structures without padding can be compared as bytes; the others were zeroed before they were filled. */
     static const size_t rows[] = {
-        [MP_CHUNK_DEVICES] = sizeof(struct mp_device),      [MP_CHUNK_TRACKS] = sizeof(struct mp_track),
-        [MP_CHUNK_THREADS] = sizeof(struct mp_thread_info), [MP_CHUNK_MODULES] = sizeof(struct mp_module),
-        [MP_CHUNK_FRAMES] = sizeof(struct mp_frame),        [MP_CHUNK_STACKS] = sizeof(struct mp_stack_node),
-        [MP_CHUNK_SYMBOLS] = sizeof(struct mp_symbol),      [MP_CHUNK_BASE] = sizeof(struct mp_base_block),
-        [MP_CHUNK_SAMPLES] = sizeof(struct mp_sample),      [MP_CHUNK_EXIT] = sizeof(struct mp_exit),
+        [MP_CHUNK_DEVICES] = sizeof(struct mp_device),       [MP_CHUNK_TRACKS] = sizeof(struct mp_track),
+        [MP_CHUNK_THREADS] = sizeof(struct mp_thread_info),  [MP_CHUNK_MODULES] = sizeof(struct mp_module),
+        [MP_CHUNK_FRAMES] = sizeof(struct mp_frame),         [MP_CHUNK_STACKS] = sizeof(struct mp_stack_node),
+        [MP_CHUNK_SYMBOLS] = sizeof(struct mp_symbol),       [MP_CHUNK_BASE] = sizeof(struct mp_base_block),
+        [MP_CHUNK_SAMPLES] = sizeof(struct mp_sample),       [MP_CHUNK_EXIT] = sizeof(struct mp_exit),
+        [MP_CHUNK_SEGMENTS] = sizeof(struct mp_segment),     [MP_CHUNK_SEGMENT_PARTS] = sizeof(struct mp_segment_part),
+        [MP_CHUNK_CALLS] = sizeof(struct mp_allocator_call),
     };
     if (chunk->lost || chunk->kind != made->kind || chunk->count != made->count || chunk->time_ns != made->time_ns ||
         chunk->live_bytes_count != made->live_bytes_count || !same_marks(chunk, made))

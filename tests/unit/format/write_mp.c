@@ -88,6 +88,15 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_SAMPLES) {
         ROW(mp_sample);
         NUMBERS(row->time_ns, row->counter, row->value);
+    } else if (made->kind == MP_CHUNK_SEGMENTS) {
+        ROW(mp_segment);
+        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->small, row->expandable);
+    } else if (made->kind == MP_CHUNK_SEGMENT_PARTS) {
+        ROW(mp_segment_part);
+        NUMBERS(row->bytes, row->requested, row->segment, row->state);
+    } else if (made->kind == MP_CHUNK_CALLS) {
+        ROW(mp_allocator_call);
+        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->action);
     } else if (made->kind == MP_CHUNK_COVERAGE) {
         ROW(mp_coverage);
         print_coverage(row);
