@@ -63,6 +63,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_MARGIN] = {"margin", '\0', "PART", "keep so much of it free: 5% or 512MiB (5%)"},
     [MP_OPT_PREDICT] = {"predict", '\0', "LIST", "also say what these need: 16,32,64 or 16x2048"},
     [MP_OPT_PROBE] = {"probe", '\0', "LIST", "run the command with each of these for {batch}: 4,8,12"},
+    [MP_OPT_MERGE] = {"merge", '\0', "TRACE", "write a copy of this trace of PyTorch's profiler with the counters in it"},
+    [MP_OPT_TENSORBOARD] = {"tensorboard", '\0', "DIR", "write to DIR, under a name that TensorBoard finds"},
     [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
     [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
 };

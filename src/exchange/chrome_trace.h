@@ -1,7 +1,8 @@
 /*
- * Chrome's trace format, for chrome://tracing and Perfetto: counter tracks per device and layer (allocated, reserved),
- * sampled counters, steps and regions as slices, names of process and threads. Times are microseconds with three
- * decimals since baseTimeNanoseconds (Unix time of the recording's start), as PyTorch's profiler writes them.
+ * A recording as a Chrome trace, for Perfetto, chrome://tracing and TensorBoard's PyTorch plugin, in the form of
+ * PyTorch's own profiler: counters of each track and of what was sampled, "[memory]" and "[OutOfMemory]" events of each
+ * device's uppermost layer, steps and regions as annotations, names of processes and threads. What it has no place for:
+ * stacks, kinds of memory, other layers' blocks, coverage.
  */
 #ifndef MP_EXCHANGE_CHROME_TRACE_H
 #define MP_EXCHANGE_CHROME_TRACE_H
@@ -9,11 +10,24 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "exchange/chrome_merge.h"
 #include "model/model.h"
+#include "model/window.h"
 
-/* Writes to `out`, which stays open; gzip-compressed where `compress` says so. A counter that changes more than a
- * million times is thinned: of each short time its first, highest, lowest and last value stay, so that no peak is lost.
- * MP_IO where a write failed, MP_NO_MEMORY. */
-enum mp_status mp_chrome_trace_write(const struct mp_model *model, bool compress, FILE *out, struct mp_error *error);
+/* More memory events than this are left out: what reads them pairs all of them in memory. */
+#define MP_CHROME_MEMORY_MAX 1000000
+
+struct mp_chrome_query {
+    const struct mp_model *model;
+    struct mp_window window;
+    bool compress;
+    const struct mp_chrome_input *merge; /* into a copy of this trace; NULL: a trace of its own */
+};
+
+/* *left_out: memory events that were too many. With `merge` only what the trace lacks is added: counters, names of
+ * devices' rows, memory events where it has none; the window should lie in the trace's. MP_IO, MP_NO_MEMORY, and of the
+ * trace that is copied what chrome_merge.h says. */
+enum mp_status mp_chrome_trace_write(const struct mp_chrome_query *query, FILE *out, uint64_t *left_out,
+                                     struct mp_error *error);
 
 #endif

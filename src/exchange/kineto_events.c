@@ -214,7 +214,11 @@ static int on_array(void *context)
     }
     if (reader->depth == 2) {
         reader->list = key && (key->form == THE_EVENTS || key->form == THE_DEVICES) ? key : NULL;
-        reader->any_events |= reader->list && reader->list->form == THE_EVENTS;
+        if (reader->list && reader->list->form == THE_EVENTS && !reader->any_events) {
+            reader->any_events = true;
+            reader->trace.facts[MP_KINETO_EVENTS_AT] = (int64_t)offset_of(reader);
+            reader->trace.known |= 1u << MP_KINETO_EVENTS_AT;
+        }
     }
     reader->key = NULL;
     return 1;
@@ -370,6 +374,7 @@ enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sin
     if (status) return status;
     reader.yajl = yajl_alloc(&callbacks, NULL, &reader);
     status = reader.yajl ? read_all(&reader) : mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
+    if (status == MP_DAMAGED && reader.any_events) hand_over(&reader, &reader.trace, sink->trace);
     if (reader.yajl) yajl_free(reader.yajl);
     for (size_t i = 0; i < MP_KINETO_TEXTS; i++)
         mp_buffer_free(&reader.texts[i]);

@@ -26,6 +26,7 @@ enum mp_kineto_fact { /* numbers of an event, of a device, of the whole trace */
                       MP_KINETO_ID,           /* of a device */
                       MP_KINETO_TOTAL_MEMORY, /* of a device */
                       MP_KINETO_BASE_NS,      /* of the trace: what times count from */
+                      MP_KINETO_EVENTS_AT,    /* of the trace: offset of the byte behind its list's first bracket */
                       MP_KINETO_FACTS
 };
 
@@ -57,7 +58,8 @@ static inline bool mp_kineto_has(const struct mp_kineto_event *event, enum mp_ki
 struct mp_kineto_sink {
     bool (*event)(void *context, const struct mp_kineto_event *event);
     bool (*device)(void *context, const struct mp_kineto_event *device);
-    bool (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end */
+    bool (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end, be it
+                                                                        * that of the whole part of a damaged one */
     void *context;
 };
 

@@ -88,3 +88,12 @@ enum mp_status mp_window_make(const struct mp_model *model, const char *from, co
     window->last = to ? count_before(model, window->to_ns, true) : (uint32_t)model->events.count;
     return MP_OK;
 }
+
+void mp_window_between(const struct mp_model *model, uint64_t from_ns, uint64_t to_ns, struct mp_window *window)
+{
+    *window = (struct mp_window){.first = count_before(model, from_ns, false),
+                                 .last = count_before(model, to_ns, true),
+                                 .from_ns = from_ns,
+                                 .to_ns = to_ns};
+    window->whole = !window->first && window->last == model->events.count;
+}

@@ -20,4 +20,7 @@ struct mp_window mp_window_all(const struct mp_model *model);
 enum mp_status mp_window_make(const struct mp_model *model, const char *from, const char *to, struct mp_window *window,
                               struct mp_error *error);
 
+/* The same of times in nanoseconds. */
+void mp_window_between(const struct mp_model *model, uint64_t from_ns, uint64_t to_ns, struct mp_window *window);
+
 #endif

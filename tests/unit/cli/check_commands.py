@@ -447,7 +447,8 @@ class Commands(unittest.TestCase):
             self.assertEqual(round(highest["ts"] * 1000), track["peak_ns"])
             self.assertEqual(points[-1]["args"]["allocated"], track["end_bytes"])
         slices = [e["name"] for e in events if e["ph"] == "X"]
-        self.assertEqual(sorted(slices), ["backward"] * 3 + ["forward"] * 3 + ["step 1", "step 2", "step 3"])
+        self.assertEqual(sorted(slices), ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"] + ["backward"] * 3 +
+                         ["forward"] * 3 + ["memprof (0)"])
         names = {e["args"]["name"] for e in events if e["ph"] == "M"}
         self.assertLessEqual({"python3 train.py --batch-size 32", "pt_autograd_0", "steps"}, names)
         self.assertEqual(max(e["args"]["bytes"] for e in events if e["name"] == "cpu/resident"), 260 << 20)

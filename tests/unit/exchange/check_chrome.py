@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""Chrome traces: read by Python's json and by memprof's own import, which must find what was written; merged into traces of
+PyTorch's profiler, whose bytes must all be there."""
+import gzip
+import json
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+from check_kineto import BASE_NS, memory, span
+
+BUILD = pathlib.Path(os.getcwd())
+DATA = os.environ.get("MEMPROF_TEST_DATA")
+REAL = ("sidnb13_transformer.pt.trace.json", "kineto_resnet50_w0.pt.trace.json.gz", "hta_df_index_resolver.json.gz")
+SNAPSHOTS = ("niu_fb_200_mixed.pickle", "sidsoc_train.pickle", "silmont_small.pickle")
+# As TensorBoard's PyTorch plugin picks files: worker and span.
+PLUGIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
+START = 1_763_620_000_123_456_789  # of the made recordings
+
+
+def memprof(*arguments, **more):
+    return subprocess.run([str(BUILD / "memprof"), *map(str, arguments)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=120, **more)
+
+
+def read(path):
+    data = path.read_bytes()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+class Chrome(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="memprof-chrome-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for kind in ("train", "hostile", "nothing"):
+            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind], check=True)
+        self.train = self.folder / "train.mp"
+
+    def write(self, *arguments, name="out.json"):
+        out = self.folder / name
+        done = memprof("chrome_trace", *arguments, "-o", out)
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        return out, done.stderr
+
+    def ask(self, command, path, *options):
+        return json.loads(memprof(command, path, "--json", *options).stdout)
+
+    def facts(self, path, without=()):
+        """What a trace can tell of a recording, of the tracks that it can tell of."""
+        info = self.ask("info", path)
+        keys = ("allocs", "frees", "ooms", "base_bytes", "peak_bytes", "peak_ns", "end_bytes", "reserved_peak_bytes")
+        tracks = {track["id"]: tuple(track[key] for key in keys) for track in info["tracks"]
+                  if track["events"] and track["id"] not in without and "/driver" not in track["id"]}
+        process = info["process"]
+        return tracks, info["steps"]["count"], process["pid"], process["start_unix_ns"], process["duration_ns"]
+
+    def test_read_back(self):
+        """The first trace of a file may begin before its first event; so a trace of a trace is compared."""
+        for name in REAL if DATA else ():
+            with self.subTest(name=name):
+                path = pathlib.Path(DATA) / name
+                self.assertEqual(self.facts(self.write(path)[0]), self.facts(path))
+                regions = [self.ask("steps", each, "--track", "cuda:0/torch" if "hta" not in name else "cuda:1/torch")
+                           ["regions"] for each in (path, self.folder / "out.json")]
+                self.assertEqual(regions[0], regions[1])
+
+    def test_recording_read_back(self):
+        tracks, steps, *when = self.facts(self.train, without=("cpu/torch",))
+        again, _ = self.write(self.train)
+        self.assertEqual(self.facts(again, without=("cpu/torch",)), (tracks, steps, *when))
+        # A block of unknown size cannot be told: neither can totals be.
+        (cpu,) = [track for track in self.ask("info", again)["tracks"] if track["id"] == "cpu/torch"]
+        self.assertEqual((cpu["allocs"], cpu["peak_bytes"], cpu["base_bytes"]), (1, 3 << 20, None))
+        for name in SNAPSHOTS if DATA else ():
+            path = pathlib.Path(DATA) / name
+            tracks, *_ = self.facts(path)
+            written, *_ = self.facts(self.write(path)[0])
+            for track, expected in tracks.items():
+                self.assertEqual(written[track][:2] + written[track][3:5] + written[track][6:7],
+                                 expected[:2] + expected[3:5] + expected[6:7], (name, track))
+
+    def test_form(self):
+        """As Kineto writes them, for whoever relies on it."""
+        trace = json.loads(read(self.write(self.train)[0]))
+        self.assertEqual(trace["deviceProperties"], [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150754820096}])
+        events = trace["traceEvents"]
+        self.assertTrue(all(event["name"] for event in events))
+        instants = [event for event in events if event["name"] == "[memory]"]
+        for event in instants:
+            self.assertEqual((event["ph"], event["cat"], event["s"], event["pid"]), ("i", "cpu_instant_event", "t", 4711))
+            arguments = event["args"]
+            self.assertLessEqual({"Ev Idx", "Device Type", "Device Id", "Addr", "Bytes"}, set(arguments))
+            self.assertIn((arguments["Device Type"], arguments["Device Id"]), {(0, -1), (1, 0)})
+        self.assertEqual([event["args"]["Ev Idx"] for event in instants], list(range(len(instants))))  # failures are counted on
+        on_gpu = [event["args"] for event in instants if event["args"]["Device Type"] == 1]
+        level = 512 << 10
+        for arguments in on_gpu:
+            level += arguments["Bytes"]
+            self.assertEqual(arguments["Total Allocated"], level)
+        self.assertEqual({arguments["Total Reserved"] >> 20 for arguments in on_gpu}, {20})
+        (failed,) = [event["args"] for event in events if event["name"] == "[OutOfMemory]"]
+        self.assertEqual((failed["Total Reserved"] >> 20, "Addr" in failed), (48, False))
+        steps = [event for event in events if event["name"].startswith("ProfilerStep#")]
+        self.assertEqual([step["name"] for step in steps], ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"])
+        self.assertTrue(all(step["ph"] == "X" and step["cat"] == "user_annotation" for step in steps))
+        self.assertEqual(events[-1]["name"], "Record Window End")
+        counters = {(event["pid"], event["name"]) for event in events if event["ph"] == "C"}
+        self.assertEqual(counters, {(0, "cuda:0/torch"), (0, "cuda:0/torch reserved"), (0, "cuda:0/driver"),
+                                    (4711, "cpu/torch"), (4711, "cpu/resident"), (4711, "cpu/shared")})
+        names = {(event["pid"], event["name"]): event["args"] for event in events if event["ph"] == "M"}
+        self.assertEqual(names[0, "process_name"], {"name": "cuda:0"})
+        self.assertEqual(names[0, "process_labels"], {"labels": "GPU 0"})
+
+    def test_out_of_memory(self):
+        path = self.folder / "oom.json"
+        path.write_text(json.dumps({"traceEvents": [memory(10, 512, 4096, 512, 1024), span("huge", 15, 10),
+                                                    memory(20, 1 << 40, None, 512, 1024, name="[OutOfMemory]")]}))
+        events = json.loads(read(self.write(path)[0]))["traceEvents"]
+        (failed,) = [event for event in events if event["name"] == "[OutOfMemory]"]
+        self.assertEqual(failed["args"], {"Ev Idx": 1, "Device Type": 1, "Device Id": 0, "Bytes": 1 << 40,
+                                          "Total Allocated": 512, "Total Reserved": 1024})
+        self.assertEqual(failed["ts"], 10)
+
+    def test_a_part(self):
+        out, _ = self.write(self.train, "--from", "step:2", "--to", "step:2")
+        events = json.loads(read(out))["traceEvents"]
+        times = [event["ts"] for event in events if event["ph"] != "M"]
+        ends = [event["ts"] + event.get("dur", 0) for event in events if event["ph"] != "M"]
+        self.assertEqual((min(times), max(ends)), (27000, 45000))
+        points = [event["args"]["allocated"] for event in events if event["name"] == "cuda:0/torch"]
+        peak = self.ask("peak", self.train, "--from", "step:2", "--to", "step:2")
+        self.assertEqual(max(points), peak["peak_bytes"])
+
+    def test_tensorboard(self):
+        folder = self.folder / "logs"
+        for _ in range(2):  # into a folder that is there, too
+            done = memprof("chrome_trace", self.train, "--tensorboard", folder)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        (name,) = [path.name for path in folder.iterdir()]
+        self.assertEqual(PLUGIN.match(name).groups(), ("node7_4711", f".{START}"))
+        self.assertTrue(json.loads(read(folder / name))["traceEvents"])
+        for arguments in (("--tensorboard", folder, "-o", "x"), ()):
+            self.assertEqual(memprof("chrome_trace", self.train, *arguments).returncode, 2)
+
+    def made_trace(self, text=None, base=BASE_NS, at=START, **header):
+        """A trace of the same time as the made recordings, without memory events."""
+        start = (at - base) / 1000
+        events = [span("step", start + 9000, 1000, pid=4711), span("kernel", start + 60000, 50, "kernel", pid=0),
+                  {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "ts": 0, "args": {"name": "python"}}]
+        path = self.folder / "torch.pt.trace.json"
+        top = {"schemaVersion": 1, **({"baseTimeNanoseconds": base} if base else {}), **header, "traceEvents": events,
+               "traceName": "x"}
+        path.write_text(text(json.dumps(top, indent=1)) if text else json.dumps(top, indent=1))
+        return path
+
+    def assert_untouched(self, before, after):
+        """All bytes in their order, but for one run of events behind the list's bracket."""
+        at = before.index(b'"traceEvents"')
+        at = before.index(b"[", at) + 1
+        self.assertEqual(after[:at], before[:at])
+        self.assertTrue(after.endswith(before[at:]))
+
+    def test_merge(self):
+        for base, name in ((BASE_NS, "out.json"), (0, "out.json.gz")):
+            path = self.made_trace(base=base)
+            out, said = self.write(self.train, "--merge", path, name=name)
+            self.assertEqual(said, "")
+            self.assert_untouched(read(path), read(out))
+            trace = json.loads(read(out))
+            events = trace["traceEvents"]
+            self.assertEqual(events[-3:], json.loads(path.read_text())["traceEvents"])
+            added = events[:-3]
+            self.assertEqual({event["ph"] for event in added}, {"C", "i"})  # the GPU's row has a name already
+            info = self.ask("info", self.train)
+            for track in info["tracks"]:
+                points = [event for event in added if event["name"] == track["id"]]
+                self.assertEqual({event["pid"] for event in points}, {0 if "cuda" in track["id"] else 4711})
+            shift = (START - base) / 1000
+            inside = [event for event in added if event["name"] == "cuda:0/torch" and event["ph"] == "C"]
+            self.assertAlmostEqual(inside[0]["ts"], shift + 9000, delta=0.6)  # a double holds no more of 10^15
+            self.assertTrue(all(shift + 8999 <= event["ts"] <= shift + 60051 for event in added))
+            peak = self.ask("peak", self.train, "--from", "9ms", "--to", "60050us", "--track", "cuda:0/torch")
+            self.assertEqual(max(event["args"]["allocated"] for event in inside), peak["peak_bytes"])
+
+    def test_merge_into_what_is_there(self):
+        for name in REAL if DATA else ():
+            path = pathlib.Path(DATA) / name
+            recording = self.folder / "same.mp"
+            recording.unlink(missing_ok=True)
+            self.assertEqual(memprof("import", path, "-o", recording).returncode, 0)
+            out, said = self.write(recording, "--merge", path)
+            self.assertEqual(said, "")
+            self.assert_untouched(read(path), read(out))
+            before, after = json.loads(read(path)), json.loads(read(out))
+            added = after["traceEvents"][:len(after["traceEvents"]) - len(before["traceEvents"])]
+            self.assertEqual({event["ph"] for event in added} - {"M"}, {"C"})
+            self.assertEqual(self.facts(out), self.facts(path))
+            key = "cuda:1/torch" if "hta" in name else "cuda:0/torch"
+            (track,) = [track for track in self.ask("info", recording)["tracks"] if track["id"] == key]
+            self.assertEqual(max(event["args"]["allocated"] for event in added if event["name"] == key),
+                             track["peak_bytes"])
+
+    def test_merge_into_nothing(self):
+        path = self.made_trace()
+        data = json.loads(path.read_text())
+        for empty in ("[]", "[ \n ]"):
+            data["traceEvents"] = []
+            path.write_text(json.dumps(data))
+            done = memprof("chrome_trace", self.train, "--merge", path, "-o", self.folder / "x")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("does not say when", done.stderr)
+
+    def test_merge_of_what_is_no_json(self):
+        """Names with quotation marks unescaped, and a cut file: copied as they are."""
+        path = self.made_trace(lambda text: text.replace('"kernel"', '"say "hi" kernel"', 1))
+        out, said = self.write(self.train, "--merge", path)
+        self.assertIn("copied as it is", said)
+        self.assertIn("byte", said)
+        self.assert_untouched(read(path), read(out))
+        path = self.made_trace(lambda text: text[:-30])
+        out, said = self.write(self.train, "--merge", path)
+        self.assert_untouched(read(path), read(out))
+        self.assertIn("is cut", said)
+
+    def test_merge_refused(self):
+        def far(at, base=BASE_NS):
+            return self.made_trace(base=base, at=at).rename(self.folder / f"{at}.json")
+
+        for path, words in ((far(START + 10**11), ("no moment in common", "the recording ends 99.9 s", "same run")),
+                            (far(START - 10**11), ("no moment in common", "the trace ends")),
+                            (far(0, base=0), ("count from nowhere",)),
+                            (self.folder / "absent.json", ("absent.json",)), (self.train, ("train.mp",))):
+            done = memprof("chrome_trace", self.train, "--merge", path, "-o", self.folder / "x.json")
+            self.assertIn(done.returncode, (1, 2), done.stderr)
+            self.assertEqual(done.stdout, "")
+            for word in words:
+                self.assertIn(word, done.stderr)
+            self.assertFalse((self.folder / "x.json").exists())
+        cut = self.folder / "cut.json.gz"
+        cut.write_bytes(gzip.compress(self.made_trace().read_bytes())[:-60])
+        self.assertEqual(memprof("chrome_trace", self.train, "--merge", cut, "-o", self.folder / "x.json").returncode, 1)
+        self.assertFalse((self.folder / "x.json").exists())
+
+    def test_merge_of_another_process(self):
+        path = self.made_trace(lambda text: text.replace("4711", "815"))
+        self.assertIn("no event of", self.write(self.train, "--merge", path)[1])
+
+    def test_merge_in_bounded_memory(self):
+        """A trace of 150 MB, with room for 64 MB beyond what the program takes for a small one."""
+        path = self.made_trace()
+        text = path.read_text()
+        head, tail = text.split('"traceEvents": [')
+        filler = json.dumps(span("x" * 200, (START - BASE_NS) / 1000 + 9000, 1, pid=4711, more="y" * 700)) + ",\n"
+        big = self.folder / "big.json"
+        with open(big, "w") as file:
+            file.write(head + '"traceEvents": [\n')
+            for _ in range(150):
+                file.write(filler * 1000)
+            file.write(tail.lstrip())
+
+        def most(trace):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+            pid = os.posix_spawn(BUILD / "memprof", ["memprof", "chrome_trace", str(self.train), "--merge", str(trace),
+                                                     "-o", str(self.folder / "big.out.json")], os.environ)
+            _, status, usage = os.wait4(pid, 0)
+            self.assertEqual(status, 0)
+            return usage.ru_maxrss
+
+        small = most(path)
+        self.assertLess(most(big), small + 64 * 1024)
+        self.assertGreater(os.path.getsize(self.folder / "big.out.json"), os.path.getsize(big))
+
+    def test_hostile_names(self):
+        for event in json.loads(read(self.write(self.folder / "hostile.mp")[0]))["traceEvents"]:
+            self.assertIsInstance(event["name"], str)
+        self.assertTrue(json.loads(read(self.write(self.folder / "nothing.mp")[0]))["traceEvents"])
+
+
+if __name__ == "__main__":
+    unittest.main()
