@@ -1,13 +1,13 @@
 #include "cli/query.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/units.h"
+#include "cli/running.h"
 #include "collect/control.h"
 
 static int read_suppressions(const char *path, struct mp_suppressions *suppressions)
@@ -65,17 +65,12 @@ static int find_leaks(struct mp_query *query, struct mp_suppressions *suppressio
 static int ask_running(struct mp_invocation *invocation, char *path, size_t room, int *fd)
 {
     static char *operands[2];
-    const char *text = invocation->value[MP_OPT_PID];
     struct mp_error error;
-    char *end;
-    long pid = strtol(text, &end, 10);
-    pid_t answered;
-    if (pid <= 0 || pid > INT_MAX || *end) {
-        mp_message("--pid %s: the number of a process is wanted", text);
-        return MP_EXIT_USAGE;
-    }
-    if (mp_control_ask_live((pid_t)pid, fd, &answered, &error)) return mp_message_error(&error);
-    if (answered != pid) mp_message("process %ld does not allocate itself; this is of process %d", pid, (int)answered);
+    pid_t pid, answered;
+    int status = mp_running_pid(invocation, &pid);
+    if (status) return status;
+    if (mp_control_ask_live(pid, fd, &answered, &error)) return mp_message_error(&error);
+    mp_running_tell(pid, answered);
     snprintf(path, room, "/proc/self/fd/%d", *fd);
     operands[0] = path;
     invocation->operands = operands;

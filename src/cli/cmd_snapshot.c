@@ -11,6 +11,7 @@
 #include "base/step_rule.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/running.h"
 #include "cli/snapshot_messages.h"
 #include "collect/naming.h"
 
@@ -245,7 +246,7 @@ static int check_output(const struct mp_invocation *invocation, const char *patt
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-static int run(const struct mp_invocation *invocation)
+static int record(const struct mp_invocation *invocation)
 {
     bool quiet = mp_given(invocation, MP_OPT_QUIET);
     struct mp_collector_options options = {.command = invocation->operands,
@@ -278,22 +279,34 @@ static int run(const struct mp_invocation *invocation)
     return status;
 }
 
+static int run(const struct mp_invocation *invocation)
+{
+    bool of_running = mp_given(invocation, MP_OPT_PID);
+    if (of_running == (invocation->operand_count > 0)) {
+        mp_message("snapshot needs -- COMMAND, or --pid PID of a program that is being recorded: memprof snapshot "
+                   "[options] -- COMMAND [ARGUMENT...]");
+        return MP_EXIT_USAGE;
+    }
+    return of_running ? mp_running_snapshot(invocation) : record(invocation);
+}
+
 extern const struct mp_command mp_command_snapshot;
 const struct mp_command mp_command_snapshot = {
     .name = "snapshot",
     .summary = "run a command and record where its memory goes",
-    .usage = "-- COMMAND [ARGUMENT...]",
+    .usage = "-- COMMAND [ARGUMENT...] | --pid PID",
     .about =
         "Runs the command as it is, records every allocation with its stack, and writes one snapshot file for each "
         "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
         "the rank (torchrun, Slurm, Open MPI, PMI), %h the host and %t the time. Without %p or %r the first process "
-        "with events gets the name as given, others get their number before the extension.",
+        "with events gets the name as given, others get their number before the extension.\n\nWith --pid, a "
+        "whole file of now of a program that another memprof records; the program is not stopped.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
-    .options = {MP_OPT_OUTPUT,  MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
-                MP_OPT_CAPTURE, MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
-                MP_OPT_ON_OOM,  MP_OPT_AT_SIGNAL,  MP_OPT_ON_FULL,    MP_OPT_FOLLOW,      MP_OPT_STEP_RANGE,
-                MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_STRICT},
-    .operands_min = 1,
+    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,   MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
+                MP_OPT_CAPTURE,    MP_OPT_PAUSED,  MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
+                MP_OPT_ON_OOM,     MP_OPT_PID,     MP_OPT_AT_SIGNAL,  MP_OPT_ON_FULL,     MP_OPT_FOLLOW,
+                MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND,  MP_OPT_QUIET,
+                MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

@@ -170,16 +170,20 @@ static void answer_question(struct mp_collector *collector, int connection, cons
     struct stat facts;
     struct mp_collected *process = asked_for(collector, question->pid);
     enum mp_status status = MP_OK;
-    if (question->command != MP_CONTROL_LIVE)
+    if (question->command != MP_CONTROL_LIVE && question->command != MP_CONTROL_SNAPSHOT)
         status = mp_fail(&error, MP_INVALID, "the memprof that records does not know this question");
     else if (!process)
         status = mp_fail(&error, MP_NOT_FOUND, "process %u has allocated nothing that is recorded", question->pid);
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
-    if (!status) {
-        int copy = fcntl(file, F_DUPFD_CLOEXEC, 0);
-        status = copy < 0 ? mp_fail_errno(&error, "cannot write the answer")
-                          : mp_live_file_write(process->recording, copy, &error);
+    int copy = status ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
+    if (!status && copy < 0) status = mp_fail_errno(&error, "cannot write the answer");
+    if (!status && question->command == MP_CONTROL_SNAPSHOT) {
+        int waiting = fcntl(connection, F_DUPFD_CLOEXEC, 0);
+        status = mp_snapshots_start_for(&collector->snapshots, process->recording, copy, waiting, &error);
+        if (!status && waiting >= 0) return;
+    } else if (!status) {
+        status = mp_live_file_write(process->recording, copy, &error);
     }
     mp_control_answer(connection, status, process ? process->pid : 0, &error);
 }

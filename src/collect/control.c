@@ -171,22 +171,34 @@ static enum mp_status ask(int connection, struct mp_control_question *question, 
                    got > 0 ? ": it is of another version" : "");
 }
 
-enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error)
+static enum mp_status ask_for_file(pid_t pid, enum mp_control_command command, int fd, pid_t *answered_pid,
+                                   struct mp_error *error)
 {
     struct mp_control_question question = {
-        .magic = MP_CONTROL_MAGIC, .version = MP_CONTROL_VERSION, .command = MP_CONTROL_LIVE, .pid = (uint32_t)pid};
+        .magic = MP_CONTROL_MAGIC, .version = MP_CONTROL_VERSION, .command = command, .pid = (uint32_t)pid};
     struct mp_control_answer answer = {0};
     int connection = -1;
     enum mp_status status = connect_to(pid, &connection, error);
     if (status) return status;
-    *fd = memfd_create("memprof-live", MFD_CLOEXEC);
-    if (*fd < 0) status = mp_fail_errno(error, "cannot make a file in memory");
-    if (!status) status = ask(connection, &question, *fd, &answer, error);
+    status = ask(connection, &question, fd, &answer, error);
     close(connection);
     answer.text[sizeof answer.text - 1] = '\0';
     if (!status && answer.status) status = mp_fail(error, MP_INVALID, "%s", answer.text);
-    if (!status && lseek(*fd, 0, SEEK_SET)) status = mp_fail_errno(error, "cannot read the answer");
-    if (status && *fd >= 0) close(*fd);
     *answered_pid = (pid_t)answer.pid;
     return status;
+}
+
+enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error)
+{
+    *fd = memfd_create("memprof-live", MFD_CLOEXEC);
+    if (*fd < 0) return mp_fail_errno(error, "cannot make a file in memory");
+    enum mp_status status = ask_for_file(pid, MP_CONTROL_LIVE, *fd, answered_pid, error);
+    if (!status && lseek(*fd, 0, SEEK_SET)) status = mp_fail_errno(error, "cannot read the answer");
+    if (status) close(*fd);
+    return status;
+}
+
+enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error)
+{
+    return ask_for_file(pid, MP_CONTROL_SNAPSHOT, fd, answered_pid, error);
 }

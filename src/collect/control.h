@@ -17,7 +17,8 @@
 #define MP_CONTROL_VERSION 1
 
 enum mp_control_command {
-    MP_CONTROL_LIVE = 1, /* write what is live, as a snapshot file (collect/live_file.h) */
+    MP_CONTROL_LIVE = 1,     /* write what is live, as a snapshot file (collect/live_file.h) */
+    MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/snapshots.h) */
 };
 
 struct mp_control_question {
@@ -46,5 +47,7 @@ void mp_control_answer(int connection, enum mp_status status, uint32_t pid, cons
 /* Asks the collector that records process `pid`, or that is process `pid`, for a file of what is live. *fd: an
  * anonymous file, at its beginning, to be closed; *answered_pid: the process it is of. */
 enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error);
+/* Likewise for the whole recording so far, into `fd`, an empty regular file. */
+enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error);
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/control.h"
 #include "collect/recording_parts.h"
 
 /* ---- in the child: everything is a copy but the spool, of which nothing is written ------------------------------ */
@@ -37,9 +38,9 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
     signal(SIGHUP, SIG_IGN);
     enum mp_status status = write_now(recording, fd, &told->error);
     struct stat facts;
-    if (!status && !stat(job->path, &facts)) told->file_bytes = (uint64_t)facts.st_size;
+    if (!status && job->path && !stat(job->path, &facts)) told->file_bytes = (uint64_t)facts.st_size;
     told->status = status;
-    if (!status && snapshots->calls->written) snapshots->calls->written(snapshots->calls->context, told);
+    if (!status && job->path && snapshots->calls->written) snapshots->calls->written(snapshots->calls->context, told);
     _exit(0);
 }
 
@@ -74,47 +75,67 @@ static enum mp_status make_file(const struct mp_snapshots *snapshots, const stru
 static void free_job(struct mp_snapshot_job *job)
 {
     if (job->shared) munmap(job->shared, sizeof *job->shared);
+    if (job->connection >= 0) close(job->connection);
     free(job->path);
 }
 
-static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording *recording,
-                            const struct mp_snapshot_request *request, struct mp_snapshot_job *job, int fd,
-                            struct mp_error *error)
+static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording *recording, struct mp_snapshot_job *job,
+                            const struct mp_snapshot_told *told, int fd, struct mp_error *error)
 {
     void *shared = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     job->shared = shared == MAP_FAILED ? NULL : shared;
+    job->spool_id = recording->spool.header->spool_id;
+    job->pid = recording->spool.header->pid;
     if (!job->shared || !mp_vec_push(&snapshots->jobs, *job))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
     struct mp_snapshot_job *kept = &snapshots->jobs.at[snapshots->jobs.count - 1];
-    *job->shared = (struct mp_snapshot_told){
-        .path = job->path, .at_oom = request->at_oom, .oom_ns = request->oom_ns, .events = recording->events};
-    job->shared->status = mp_fail(&job->shared->error, MP_IO, "the process that wrote %s was killed", job->path);
+    *job->shared = *told;
+    job->shared->events = recording->events;
+    job->shared->status = mp_fail(&job->shared->error, MP_IO, "the process that wrote the snapshot was killed");
     kept->child = fork();
     if (!kept->child) run_child(snapshots, recording, kept, fd);
     if (kept->child > 0) return MP_OK;
     snapshots->jobs.count--;
-    return mp_fail_errno(error, "cannot start a process to write %s", job->path);
+    return mp_fail_errno(error, "cannot start a process to write a snapshot");
 }
 
-static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording *recording,
-                            const struct mp_snapshot_request *request, struct mp_error *error)
+/* What was taken goes to the recording's own file first, for the child to copy. */
+static enum mp_status prepare(struct mp_recording *recording, struct mp_error *error)
 {
-    struct mp_snapshot_job job = {
-        .child = -1, .number = request->number, .spool_id = recording->spool.header->spool_id};
-    int fd = -1;
     if (recording->failed) {
         *error = recording->failure;
         return recording->failed;
     }
     enum mp_status status = mp_recording_write(recording, false, error);
     if (!mp_recording_check(recording, status, error)) return status;
-    if (!recording->writer) return mp_fail(error, MP_NOT_FOUND, "nothing was recorded yet");
-    status = make_file(snapshots, recording, request, &job.path, &fd, error);
+    return recording->writer ? MP_OK : mp_fail(error, MP_NOT_FOUND, "nothing was recorded yet");
+}
+
+static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                            const struct mp_snapshot_request *request, struct mp_error *error)
+{
+    struct mp_snapshot_job job = {.child = -1, .number = request->number, .connection = -1};
+    int fd = -1;
+    enum mp_status status = prepare(recording, error);
+    if (!status) status = make_file(snapshots, recording, request, &job.path, &fd, error);
     if (!status) {
-        status = start(snapshots, recording, request, &job, fd, error);
+        struct mp_snapshot_told told = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
+        status = start(snapshots, recording, &job, &told, fd, error);
         close(fd);
         if (status) unlink(job.path);
     }
+    if (status) free_job(&job);
+    return status;
+}
+
+enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, int fd,
+                                      int connection, struct mp_error *error)
+{
+    struct mp_snapshot_job job = {.child = -1, .connection = connection};
+    struct mp_snapshot_told told = {0};
+    enum mp_status status = prepare(recording, error);
+    if (!status) status = start(snapshots, recording, &job, &told, fd, error);
+    close(fd);
     if (status) free_job(&job);
     return status;
 }
@@ -145,7 +166,10 @@ bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *spoo
         *spool_id = job.spool_id;
         *number = job.number;
         *written = !job.shared->status;
-        if (snapshots->calls->told) snapshots->calls->told(snapshots->calls->context, job.shared);
+        if (job.connection >= 0)
+            mp_control_answer(job.connection, job.shared->status, job.pid, &job.shared->error);
+        else if (snapshots->calls->told)
+            snapshots->calls->told(snapshots->calls->context, job.shared);
         free_job(&job);
         return true;
     }

@@ -31,10 +31,12 @@ struct mp_snapshot_calls {
 
 struct mp_snapshot_job {
     pid_t child;
-    char *path;                      /* owned */
+    char *path;                      /* owned; NULL: the file is another one's */
     struct mp_snapshot_told *shared; /* with the child */
     uint64_t spool_id;               /* of the recording */
     uint32_t number;                 /* the program's question that this answers; 0: nobody's */
+    int connection;                  /* of somebody who waits (collect/control.h); -1 */
+    uint32_t pid;                    /* of the recorded process */
 };
 
 struct mp_snapshots {
@@ -46,6 +48,10 @@ struct mp_snapshots {
 
 /* Begins what was wished of this recording. */
 void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording);
+/* Begins one into `fd`, an empty file, for whoever waits at `connection`: he is answered, and the connection closed,
+ * when the file is whole. Takes over both, also on failure, where the caller answers. */
+enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, int fd,
+                                      int connection, struct mp_error *error);
 
 /* A snapshot that has ended, with `wait` the next one that ends: calls `told` and returns which recording's it was and
  * the program's question; false: none. The program is to be answered by mp_snapshots_answer. */

@@ -92,6 +92,31 @@ class OfARunningProgram(harness.TestCase):
         track = next(track for track in info["tracks"] if track["id"] == TRACK)
         self.assertGreaterEqual(track["allocs"] + track["frees"] + info["coverage"]["dropped"], allocs + frees)
 
+    def test_somebody_else_asks(self):
+        self.start()
+        for pid in (self.program, self.collector.pid):
+            path = self.folder / f"asked.{pid}.mp"
+            before = sum(self.handed_over())
+            result = harness.memprof("snapshot", "--pid", pid, "-o", path)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            track = self.track(path, TRACK)
+            self.assertGreater(track["allocs"], 0)
+            self.assertLessEqual(track["allocs"] + track["frees"], sum(self.handed_over()) + THREADS)
+            self.assertEqual(track["end_bytes"], 64 * (track["allocs"] - track["frees"]))
+            self.assertGreater(sum(self.handed_over()), before)  # it ran on meanwhile
+            again = harness.memprof("snapshot", "--pid", pid, "-o", path)
+            self.assertEqual(again.returncode, 1)
+            self.assertIn("--force", again.stderr)
+        chosen = harness.memprof("snapshot", "--pid", self.program, "--quiet", cwd=self.folder)
+        self.assertEqual((chosen.returncode, chosen.stderr), (0, ""))
+        self.assertTrue(self.is_whole(self.folder / f"snapshot.{self.program}.mp"))
+        self.end()
+        for pid in (1, os.getpid(), self.program, "x", ""):
+            path = self.folder / "none.mp"
+            self.assertIn(harness.memprof("snapshot", "--pid", pid, "-o", path).returncode, (1, 2))
+            self.assertFalse(path.exists())
+        self.assertEqual(list(self.folder.glob("none*")), [])
+
     def test_signals_that_mean_something_else_are_refused(self):
         for name in ("TERM", "KILL", "CHLD", "INT", "nonsense", ""):
             result = harness.memprof("snapshot", "--at-signal", name, "-o", self.folder / "x.mp", "--", "true")

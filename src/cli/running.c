@@ -1,0 +1,65 @@
+#include "cli/running.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "collect/control.h"
+
+int mp_running_pid(const struct mp_invocation *invocation, pid_t *pid)
+{
+    const char *text = invocation->value[MP_OPT_PID];
+    char *end;
+    long number = strtol(text, &end, 10);
+    *pid = (pid_t)number;
+    if (number > 0 && number <= INT_MAX && !*end) return MP_EXIT_DONE;
+    mp_message("--pid %s: the number of a process is wanted", text);
+    return MP_EXIT_USAGE;
+}
+
+void mp_running_tell(pid_t asked, pid_t answered)
+{
+    if (answered != asked)
+        mp_message("process %d does not allocate itself; this is of process %d", (int)asked, (int)answered);
+}
+
+/* snapshot.PID.mp, or the first of snapshot.PID.2.mp, ... that is free. */
+static void choose_name(pid_t pid, char *path, size_t room)
+{
+    snprintf(path, room, "snapshot.%d.mp", (int)pid);
+    for (unsigned number = 2; !access(path, F_OK); number++)
+        snprintf(path, room, "snapshot.%d.%u.mp", (int)pid, number);
+}
+
+int mp_running_snapshot(const struct mp_invocation *invocation)
+{
+    const char *path = invocation->value[MP_OPT_OUTPUT];
+    char chosen[64], size[MP_UNIT_TEXT];
+    struct mp_output_file output;
+    struct mp_error error;
+    struct stat facts;
+    pid_t pid, answered;
+    int status = mp_running_pid(invocation, &pid);
+    if (status) return status;
+    if (!path) choose_name(pid, chosen, sizeof chosen);
+    if (!path) path = chosen;
+    status = mp_output_open(path, mp_given(invocation, MP_OPT_FORCE), &output);
+    if (status) return status;
+    if (mp_control_ask_snapshot(pid, fileno(output.file), &answered, &error)) {
+        status = mp_message_error(&error);
+        mp_output_close(&output, false);
+        return status;
+    }
+    uint64_t bytes = fstat(fileno(output.file), &facts) ? 0 : (uint64_t)facts.st_size;
+    status = mp_output_close(&output, true);
+    if (status || mp_given(invocation, MP_OPT_QUIET)) return status;
+    mp_running_tell(pid, answered);
+    mp_message("%s  %s, of process %d as it is now.   Next: memprof report %s", path, mp_format_bytes(size, bytes),
+               (int)answered, path);
+    return MP_EXIT_DONE;
+}
