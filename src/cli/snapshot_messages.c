@@ -67,10 +67,12 @@ static void tell_nothing(const struct mp_collector_result *result, const struct 
     else if (mp_schedule_is_set(schedule))
         mp_message("nothing was recorded and no file written: no allocation was seen in the time that --delay and "
                    "--duration leave");
+    else if (*result->note)
+        mp_message("nothing was recorded and no file written: %s", result->note);
     else
         mp_message(
-            "nothing was recorded and no file written: the command made no allocation that memprof can see (PyTorch "
-            "tensors, or blocks announced through memprof.h)");
+            "nothing was recorded and no file written: the command made no allocation that memprof can see (calls of "
+            "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h)");
 }
 
 bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_schedule *schedule, bool quiet)

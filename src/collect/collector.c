@@ -19,13 +19,21 @@
 
 #define ACCEPTED_AT_ONCE 16
 
+static void keep_note(const struct mp_recording *recording, struct mp_collector_result *result)
+{
+    if (!recording->notes.count) return;
+    snprintf(result->note, sizeof result->note, "%s",
+             mp_intern_get(&recording->tables.strings, recording->notes.at[0], NULL));
+}
+
 static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
 {
     /* What a full disk did not take stays in the spool for `memprof recover`. */
     uint64_t units = finished->recording->schedule_state.position.units;
     if (units > collector->result->units_seen) collector->result->units_seen = units;
-    mp_recording_free(finished->recording, !finished->summary.failed);
     bool worth_telling = finished->summary.path || finished->summary.failed;
+    if (!worth_telling && !*collector->result->note) keep_note(finished->recording, collector->result);
+    mp_recording_free(finished->recording, !finished->summary.failed);
     if (!worth_telling || !mp_vec_push(&collector->result->recordings, finished->summary)) free(finished->summary.path);
 }
 

@@ -28,7 +28,8 @@ struct mp_collector_result {
     int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
     MP_VEC(struct mp_recording_summary) recordings;
     uint64_t units_seen; /* the most steps (or regions) that one process began, where a schedule counts them */
-    unsigned refused;    /* processes that could not be recorded, and why the first could not */
+    char note[MP_SPOOL_NOTE_TEXT + 1]; /* what the recorder of a process without a file had to say first; "": nothing */
+    unsigned refused;                  /* processes that could not be recorded, and why the first could not */
     struct mp_error refusal;
 };
 

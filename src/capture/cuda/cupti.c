@@ -46,6 +46,14 @@ bool mp_cupti_tells_of(enum mp_cuda_call_id id)
     return told_of[id];
 }
 
+bool mp_cupti_entered(uint32_t before, struct mp_cuda_visit *visit)
+{
+    struct mp_thread *thread = mp_thread_present();
+    if (!thread || thread->cupti.entered == before) return false;
+    if (thread->cupti.visited) *visit = thread->cupti.visits[(thread->cupti.next - 1) % VISITS];
+    return true;
+}
+
 bool mp_cupti_is_own_path(const char *path)
 {
     static const char here;
@@ -81,7 +89,9 @@ static void on_enter(enum mp_cuda_call_id id, const struct mp_cupti_call *data)
     *data->correlationData = VISIT_MARK;
     struct mp_thread *thread = mp_thread_present();
     if (!thread) return;
+    thread->cupti.entered++;
     thread->cupti.captured = false;
+    thread->cupti.visited = visit.entered;
     if (!visit.entered) return;
     unsigned place = thread->cupti.next++ % VISITS;
     thread->cupti.visits[place] = visit;

@@ -12,6 +12,7 @@
 
 #include "capture/cuda/calls.h"
 #include "capture/cuda/cupti_abi.h"
+#include "capture/cuda/visit.h"
 
 /* The loaded library's functions; NULL for those that it has not. */
 struct mp_cupti {
@@ -29,6 +30,8 @@ bool mp_cupti_find(bool (*use)(void *context), void *context);
 
 /* Whether callbacks tell of that call: false for one that the loaded library does not know. */
 bool mp_cupti_tells_of(enum mp_cuda_call_id id);
+/* Whether a callback told of an enter since there were `before` of them on this thread; its visit. */
+bool mp_cupti_entered(uint32_t before, struct mp_cuda_visit *visit);
 /* Whether the path is that of this library. */
 bool mp_cupti_is_own_path(const char *path);
 /* Gives CUPTI back, so that another tool of this process can use it (torch.profiler); hooks record on where they are

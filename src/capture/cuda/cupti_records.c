@@ -46,7 +46,13 @@ static struct expected *set_of(uint64_t address, mp_lock **lock)
 
 enum side { CALL = 1, RECORD = 2 };
 
-/* The other side's entry for the same, the one of the same correlation id before the oldest; NULL. */
+/* How well a call and a record agree: in their correlation ids, which not every record has, before their sizes. */
+static unsigned likeness(const struct expected *one, const struct expected *other)
+{
+    return 2u * (one->correlation == other->correlation) + (one->bytes == other->bytes);
+}
+
+/* The other side's entry for the same, of those that are most alike the oldest; NULL. */
 static struct expected *find_partner(struct expected *set, const struct expected *wanted)
 {
     struct expected *found = NULL;
@@ -55,10 +61,8 @@ static struct expected *find_partner(struct expected *set, const struct expected
         if (!at->side || at->side == wanted->side || at->operation != wanted->operation ||
             at->address != wanted->address)
             continue;
-        bool same = at->correlation == wanted->correlation;
-        bool found_same = found && found->correlation == wanted->correlation;
-        if (!found || (same && !found_same) || (same == found_same && (int32_t)(at->order - found->order) < 0))
-            found = at;
+        unsigned like = likeness(at, wanted), best = found ? likeness(found, wanted) : 0;
+        if (!found || like > best || (like == best && (int32_t)(at->order - found->order) < 0)) found = at;
     }
     return found;
 }

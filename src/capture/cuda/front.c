@@ -51,7 +51,13 @@ static void decide_without_injection(void)
         mp_cuda_without_cupti("CUPTI was not used, since the driver did not load the recorder");
 }
 
-static uint32_t callbacks_seen(void)
+static uint32_t enters_told(void)
+{
+    struct mp_thread *thread = mp_thread_present();
+    return thread ? thread->cupti.entered : 0;
+}
+
+static uint32_t exits_told(void)
 {
     struct mp_thread *thread = mp_thread_present();
     return thread ? thread->cupti.calls : 0;
@@ -71,7 +77,8 @@ static bool before(struct mp_hook_call *call)
     if (front == MP_FRONT_NOBODY) return false;
     call->watched = front == MP_FRONT_CUPTI && mp_cupti_tells_of(call->id);
     if (call->watched) {
-        call->callbacks_before = callbacks_seen();
+        call->enters_before = enters_told();
+        call->exits_before = exits_told();
         return true;
     }
     mp_cuda_enter(call->id, call->arguments, &call->visit);
@@ -98,7 +105,7 @@ static void device(int ordinal, const struct mp_cu_uuid *uuid)
 static void after(struct mp_hook_call *call, int result, const struct mp_cuda_told *told)
 {
     int saved = errno;
-    if (call->watched && callbacks_seen() != call->callbacks_before) {
+    if (call->watched && exits_told() != call->exits_before) {
         add_what_was_told(call, told);
         errno = saved;
         return;
@@ -107,7 +114,8 @@ static void after(struct mp_hook_call *call, int result, const struct mp_cuda_to
         /* Another thread may have found it first, or this call was under way when CUPTI was released. */
         if (atomic_load(&mp_cuda_front) == MP_FRONT_CUPTI)
             mp_cuda_without_cupti("CUPTI went away in the middle, finalized by another tool; from then on");
-        mp_cuda_enter(call->id, call->arguments, &call->visit);
+        if (!mp_cupti_entered(call->enters_before, &call->visit))
+            mp_cuda_enter(call->id, call->arguments, &call->visit);
     }
     mp_session_source(MP_SOURCE_HOOKS);
     enum mp_cuda_action action = mp_cuda_calls[call->id].action;

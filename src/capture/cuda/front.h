@@ -23,8 +23,8 @@ void mp_cuda_without_cupti(const char *reason);
 struct mp_hook_call {
     enum mp_cuda_call_id id;
     const void *arguments;
-    uint32_t callbacks_before;
-    bool watched; /* CUPTI records */
+    uint32_t enters_before, exits_before; /* that callbacks told of on this thread */
+    bool watched;                         /* CUPTI records */
     struct mp_cuda_visit visit;
 };
 
