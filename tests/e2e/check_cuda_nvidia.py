@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""What memprof and its stand-ins say of NVIDIA's ABI, held against NVIDIA's own libraries, none of which needs a GPU for
+this. Skipped where there is no CUDA toolkit ($CUDA_HOME, /usr/local/cuda)."""
+
+import glob
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import unittest
+
+import cuda_stand_in as stand_in
+import harness
+
+TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+NVIDIA = harness.SOURCE / "tests" / "softgpu" / "nvidia"
+COMPILER = shlex.split(os.environ.get("CC", "gcc"))
+
+# What the recorder must see of what a runtime can call: all that hands out memory, gives it back, or holds it.
+MEMORY = re.compile(
+    r"cu(Mem(Alloc|Free|Host(Alloc|Register|Unregister)|Address|Create|Release|Map$|Unmap|ImportFrom|Retain)"
+    r"|MemPool(Create|Destroy|TrimTo|Import)|DeviceSetMemPool|DeviceGet(Default)?MemPool|Mem(GetDefault|Get|Set)MemPool"
+    r"|Array(3D)?Create|ArrayDestroy|MipmappedArray(Create|Destroy)|Ipc(Open|Close)MemHandle"
+    r"|ImportExternalMemory|ExternalMemoryGetMapped|DestroyExternalMemory|Multicast(Create|Bind|Unbind)"
+    r"|Graph(Create|Clone|Destroy$|AddMem(Alloc|Free)|AddNode|Instantiate|Launch|ExecDestroy)|DeviceGraphMemTrim"
+    r"|Stream(BeginCapture|EndCapture|Create|Destroy)|Event(Create|Destroy)|Ctx(Create|Destroy)"
+    r"|DevicePrimaryCtx(Retain|Release|Reset)|Module(Load|Unload)|Library(LoadData|LoadFromFile|Unload))")
+
+
+def library(pattern):
+    found = sorted(path for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "extras/CUPTI/lib64")
+                   for path in glob.glob(str(TOOLKIT / folder / pattern)))
+    if not found:
+        raise unittest.SkipTest(f"no {pattern} in {TOOLKIT}")
+    return found[0]
+
+
+class Nvidia(stand_in.TestCase):
+    def compile(self, source, *arguments):
+        program = self.folder / (source.removesuffix(".c") + str(len(arguments)))
+        subprocess.run([*COMPILER, "-D_GNU_SOURCE", "-o", program, NVIDIA / source, f"-I{harness.SOURCE / 'tests'}",
+                        f"-I{harness.SOURCE / 'src'}", *arguments, "-ldl", "-lpthread", "-lrt"], check=True)
+        return program
+
+    def output(self, *command, **options):
+        result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60, **options)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def test_layouts(self):
+        if not (TOOLKIT / "include" / "cuda.h").exists():
+            self.skipTest(f"no cuda.h in {TOOLKIT}")
+        ours = self.output(self.compile("layouts.c"))
+        self.assertEqual(ours, self.output(self.compile("layouts.c", "-DNVIDIA", f"-I{TOOLKIT / 'include'}")))
+
+    def test_callback_names(self):
+        told = self.output(self.compile("callback_names.c"), library("libcupti.so*"))
+        self.assertRegex(told, r"^\d{3} asked, 0 wrong\n$")
+
+    def test_walker(self):
+        """NVIDIA's library walks the buffers that the stand-in filled; what the recorder reads there is right."""
+        cupti = library("libcupti.so.13")
+        for more in ({}, {"SOFTCUPTI_DISORDER": 1}, {"SOFTCUPTI_STRANGE": 1}):
+            with self.subTest(more=more):
+                result = self.run_program(stand_in.program("every_kind"), "lookup", options=("--capture", "cupti"),
+                                          cupti="13.0", SOFTCUPTI_WALKER=cupti, **more)
+                self.assert_same_ledger(result)
+                self.assertNotRegex(self.notes(result), "differed|had no memory record")
+        for more in ({"SOFTCUPTI_CUT": 1}, {"SOFTCUPTI_STRANGE": 2}):
+            with self.subTest(more=more):
+                self.assert_same_ledger(self.run_program(
+                    stand_in.program("every_kind"), "lookup", options=("--capture", "cupti"), cupti="13.0",
+                    SOFTCUPTI_WALKER=cupti, **more), variables=None)
+
+    def lookups(self, *command):
+        """Runs a program with the runtime under memprof's hooks: what it asked the stand-in driver for."""
+        asked = self.folder / "asked"
+        asked.unlink(missing_ok=True)
+        self.run_program(*command, options=("--capture", "hooks"), SOFTGPU_LOOKUPS=asked)
+        return asked.read_text()
+
+    def hooks(self):
+        found = [path for path in (harness.BUILD / "libmemprof-hooks.so",) if path.exists()]
+        self.assertTrue(found, "libmemprof-hooks.so is not built")
+        return found[0]
+
+    def assert_all_caught(self, asked):
+        lines = asked.splitlines()
+        names = {line.split()[0] for line in lines}
+        self.assertGreaterEqual(len(names), 300)
+        # Every question came through the hooks: they asked the driver.
+        self.assertEqual({os.path.basename(line.split()[3]) for line in lines}, {"libmemprof-hooks.so"})
+        answers = self.output(self.compile("who_answers.c"), input=asked,
+                              env=stand_in.environment(LD_PRELOAD=f"{harness.BUILD / 'libmemprof.so'}:{self.hooks()}"))
+        rows = [line.split() for line in answers.splitlines()]
+        caught = {name for name, _, _, where in rows if os.path.basename(where) == "libmemprof-hooks.so"}
+        self.assertEqual([row for row in rows if MEMORY.match(row[0]) and row[0] not in caught], [])
+        # Each form of a name: by version, and for per-thread default streams.
+        self.assertEqual([row for row in rows if row[0] in caught and "libmemprof" not in row[3]], [])
+        memory = {name for name in names if MEMORY.match(name)}
+        print(f"{len(lines)} questions, {len(names)} names, {len(memory)} of memory, all caught; {len(caught)} in all")
+
+    def test_runtime_shared(self):
+        program = self.compile("call_runtime.c")
+        self.assert_all_caught(self.lookups(program, library("libcudart.so.1[0-9]")))
+
+    def test_runtime_static(self):
+        static = library("libcudart_static.a")
+        self.assert_all_caught(self.lookups(self.compile("call_runtime.c", "-DRUNTIME_IS_STATIC", static)))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,153 @@
+"""Programs on the stand-ins of tests/softgpu: running them under memprof, and holding what was recorded against the stand-in
+driver's own ledger. The recording is read by tests/unit/format/read_mp.py, which shares no code with memprof."""
+
+import collections
+import os
+import pathlib
+import sys
+
+import harness
+
+sys.path.insert(0, str(harness.SOURCE / "tests" / "unit" / "format"))
+import read_mp  # noqa: E402
+
+SOFTGPU = harness.BUILD / "tests" / "softgpu"
+CUPTI = {"11.2": "libcupti.so.11.2", "11.6": "libcupti.so.11.6", "12.6": "libcupti.so.12", "13.0": "libcupti.so.13",
+         "13.3": "libcupti.so.13", "99": "libcupti.so.99"}
+# What an old CUPTI tells of: the functions of its own CUDA.
+CUDA_OF = {"11.2": 11020, "11.6": 11060, "12.6": 12060}
+
+# The driver's classes (softgpu.h), by the track that they belong to.
+TRACKS = {"linear": "", "pitched": "", "array": "", "mipmap": "", "physical": "", "variable": "", "pool": "pool",
+          "graph": "graph", "node": "nodes", "managed": "managed", "managed_variable": "managed",
+          "reservation": "addresses", "mapping": "mapped", "external_buffer": "mapped", "external_mipmap": "mapped",
+          "ipc": "imported", "external": "imported", "pool_import": "imported", "import": "imported", "pinned": "",
+          "registered": "registered", "multicast": "multicast", "context": "contexts", "stream": "streams",
+          "event": "events", "module": "modules", "library": "libraries", "mempool": "pools", "graph_handle": "graphs",
+          "graph_exec": "executables"}
+# What is recorded without bytes: the driver tells nobody how many.
+SIZE_NOT_TOLD = {"import", "multicast"}
+# What only a hook may ask the driver for.
+SIZE_TOLD_TO_HOOKS = {"ipc", "pool_import"}
+VARIABLES = {"variable", "managed_variable"}
+
+Entry = collections.namedtuple("Entry", "sign track address bytes")
+
+
+def program(name):
+    return SOFTGPU / "programs" / name
+
+
+def environment(cupti=None, **more):
+    """For a program on the stand-ins: two devices, and CUPTI of that version or none."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
+    variables["LD_LIBRARY_PATH"] = f"{SOFTGPU / 'lib'}:{SOFTGPU / 'cudart'}"
+    variables["MEMPROF_CUPTI"] = str(SOFTGPU / f"cupti-{cupti}" / CUPTI[cupti]) if cupti else "/nowhere/libcupti.so"
+    variables["SOFTGPU_DEVICES"] = "2"
+    variables.update({name: str(value) for name, value in more.items()})
+    return variables
+
+
+def track_name(device, name):
+    return "/".join(filter(None, [f"cuda:{device}" if device >= 0 else "cpu", "driver", name]))
+
+
+def read_ledger(path, unknown=()):
+    """The driver's entries, and those of modules' variables apart: (entries, variables). `unknown`: classes whose sizes
+    could not be known."""
+    entries, variables = [], []
+    for line in pathlib.Path(path).read_text().splitlines():
+        sign, kind, device, address, size = line.split()
+        if sign == "=":
+            continue
+        size = 0 if (kind in SIZE_NOT_TOLD or kind in unknown) and sign != "!" else int(size)
+        entry = Entry(sign, track_name(int(device), TRACKS[kind]), int(address), size)
+        (variables if kind in VARIABLES else entries).append(entry)
+    return entries, variables
+
+
+def read_recording(path):
+    """The events of the driver's tracks in the recording's order, as the ledger has them."""
+    zstd = read_mp.load_zstd()
+    _, chunks, end = read_mp.walk(zstd, pathlib.Path(path).read_bytes())
+    assert end, "the recording was not ended"
+    strings, devices, tracks, entries, sizes = [], [], [], [], {}
+    for _, _, kind, meta, columns in chunks:
+        if kind == "strings":
+            strings += read_mp.strings_of(columns)
+        elif kind == "devices":
+            devices += [strings[name] for name in columns["name"]]
+        elif kind == "tracks":
+            for device, layer, name in zip(columns["device"], columns["layer"], columns["name"]):
+                tracks.append("/".join(filter(None, [devices[device], "driver", strings[name]])) if layer == 0 else None)
+        elif kind == "events":
+            for event in read_mp.events_of(meta, columns):
+                sign = {read_mp.ALLOC: "+", read_mp.FREE: "-", read_mp.OOM: "!"}.get(event["type"])
+                if sign and tracks[event["track"]]:
+                    entries.append(Entry(sign, tracks[event["track"]], event.get("address", 0), event["bytes"]))
+    return entries
+
+
+def runs_of(entries):
+    """By track, runs of what has the same sign; what one call did to many blocks has no order. A free that failed is
+    recorded, and taken back by an alloc: what is freed and is there again at once, the same, does not count."""
+    tracks = collections.defaultdict(list)
+    for entry in entries:
+        runs = tracks[entry.track]
+        block = (entry.address, entry.bytes)
+        if entry.sign == "+" and runs and runs[-1][0] == "-" and runs[-1][1][block]:
+            runs[-1][1] -= collections.Counter([block])
+            if not runs[-1][1]:
+                runs.pop()
+        elif runs and runs[-1][0] == entry.sign:
+            runs[-1][1][block] += 1
+        else:
+            runs.append([entry.sign, collections.Counter([block])])
+    return {track: [(sign, sorted(blocks.elements())) for sign, blocks in runs] for track, runs in tracks.items() if runs}
+
+
+def live_of(entries):
+    """By track, the blocks that are live at the end."""
+    live = collections.Counter()
+    for entry in entries:
+        if entry.sign != "!":
+            live[entry[1:]] += 1 if entry.sign == "+" else -1
+    return +live
+
+
+class TestCase(harness.TestCase):
+    def run_program(self, *command, options=(), cupti=None, status=0, **variables):
+        """Runs a program under memprof; its result with `recording` and `ledger`, the paths."""
+        ledger, recording = self.folder / "ledger", self.folder / "run.mp"
+        ledger.unlink(missing_ok=True)
+        ledger.touch()
+        variables.setdefault("SOFTGPU_LEDGER", ledger)
+        variables.setdefault("SOFTGPU_STATE", self.folder / "state")
+        result = harness.memprof("snapshot", "--force", "-o", recording, *options, "--", *command,
+                                 env=environment(cupti, **variables))
+        self.assertEqual(result.returncode, status, result.stderr)
+        result.recording, result.ledger = recording, ledger
+        return result
+
+    def notes(self, result, status=(0, 4)):
+        return " ".join(harness.answer("info", result.recording, status=status)["coverage"]["notes"])
+
+    def assert_same_ledger(self, result, variables=True):
+        """Block for block, call for call. `variables`: modules' variables are recorded; when, is not compared; None: not
+        looked at."""
+        sources = harness.answer("info", result.recording, status=(0, 4))["coverage"]["sources"]
+        wanted, wanted_variables = read_ledger(result.ledger, SIZE_TOLD_TO_HOOKS if "cupti" in sources else ())
+        recorded = read_recording(result.recording)
+        if "cupti" in sources:  # where hooks are there as well, they may tell the size later
+            imported = {entry.address for entry in wanted if entry.track.endswith("/imported") and not entry.bytes}
+            recorded = [entry._replace(bytes=0) if entry.track.endswith("/imported") and entry.address in imported
+                        else entry for entry in recorded]
+        addresses = {entry.address for entry in wanted_variables}
+        if variables is not None:
+            seen = collections.Counter(entry for entry in recorded if entry.address in addresses and entry.sign != "!")
+            self.assertEqual(seen, collections.Counter(wanted_variables) if variables else collections.Counter())
+        wanted = runs_of(wanted)
+        recorded = runs_of(entry for entry in recorded if entry.address not in addresses or entry.sign == "!")
+        for track in sorted(set(wanted) | set(recorded)):
+            with self.subTest(track=track):
+                self.assertEqual(recorded.get(track), wanted.get(track))
