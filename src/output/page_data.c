@@ -26,7 +26,7 @@ struct note_columns {
 
 /* Counters that were sampled. */
 struct sample_columns {
-    uint64_t last_time;
+    uint64_t count, last_time;
     struct mp_buffer time, counter, value;
 };
 
@@ -75,6 +75,8 @@ static void add_samples(struct maker *make)
     struct sample_columns *to = &make->samples;
     for (size_t i = 0; i < make->model->samples.count; i++) {
         const struct mp_sample *sample = &make->model->samples.at[i];
+        if (sample->value == MP_BYTES_UNKNOWN) continue;
+        to->count++;
         mp_page_add_time(&to->time, &to->last_time, sample->time_ns / make->shared.time_unit_ns);
         mp_varint_append(&to->counter, mp_page_stacks_string(&make->stacks, sample->counter));
         mp_varint_append(&to->value, sample->value);
@@ -146,7 +148,7 @@ static void step_rows(struct maker *make, struct mp_page_row rows[STEP_COLUMNS])
 
 static void sample_rows(struct maker *make, struct mp_page_row rows[SAMPLE_COLUMNS])
 {
-    uint64_t count = make->model->samples.count;
+    uint64_t count = make->samples.count;
     const struct mp_page_row made[SAMPLE_COLUMNS] = {
         {"time", &make->samples.time, count},
         {"counter", &make->samples.counter, count},

@@ -163,6 +163,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
     mp_json_number(&json, "track", mp_page_first_track(model, options));
     put_process(&json, model);
     mp_coverage_json(&json, model);
+    mp_device_uses_json(&json, model);
     mp_json_array(&json, "tracks");
     for (size_t i = 0; i < model->tracks.count; i++)
         put_track(&json, model, data, i);

@@ -265,6 +265,7 @@ class PageTest(BrowserTest):
     def test_levels_are_where_their_bytes_are(self):
         """Reserved bytes, the device's total as it was sampled, its capacity: a line each, at the height of its bytes."""
         self.open()
+        self.settle()
         lines = self.js("""const t = window.memprof.page.timeline, n = t.levels.lines.length;
             const out = t.levels.lines.map(({ name, most, bytes }) => [name, most, bytes.length]);
             return out""")
@@ -274,14 +275,16 @@ class PageTest(BrowserTest):
         # With nothing else on the canvas, ink lies only in rows where a line is.
         rows = self.js("""
             const { timeline: t } = window.memprof.page, c = document.getElementById('over'), k = c.getContext('2d');
-            const ratio = c.height / t.box.clientHeight, x = Math.round((74 + t.width * 0.985) * ratio);
+            const ratio = c.height / t.box.clientHeight, x = Math.round((74 + t.width * 0.56) * ratio);
             const d = k.getImageData(x, 0, 8, c.height).data, out = [];
             for (let y = 0; y < c.height; y++) {
               let most = 0;
               for (let i = 0; i < 8; i++) most = Math.max(most, d[(y * 8 + i) * 4 + 3]);
               if (most > 100) out.push(y / ratio);
             }
-            const wanted = [80, 91, 96].map((mib) => t.y(mib * 2 ** 20));
+            const device = t.levels.lines[1], time = t.timeAt(x / ratio);
+            const sampled = device.bytes[device.time.findLastIndex((one) => one <= time)];
+            const wanted = [80 * 2 ** 20, sampled, 96 * 2 ** 20].map((bytes) => t.y(bytes));
             return [out, wanted]""")
         for wanted in rows[1]:
             self.assertTrue(any(abs(y - wanted) < 2.5 for y in rows[0]), (wanted, rows[0]))

@@ -319,6 +319,19 @@ class TrainingTest(ViewTest):
         self.assertEqual(self.js(site), before)
         self.press(",")
         self.assertEqual(self.state()["pinned"], first)
+        address = "const { track } = window.memprof.page; return track.address(window.memprof.store.state.pinned)"
+        here = self.js(address)
+        self.press(">")
+        later = self.state()["pinned"]
+        if later != first:
+            self.assertGreater(later, first)
+            self.assertEqual(self.js(address), here)
+            self.press("<")
+        self.assertEqual(self.state()["pinned"], first)
+        self.js("Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (t) => { window.copied = t; } } })")
+        ActionChains(self.driver).key_down(Keys.CONTROL).send_keys("c").key_up(Keys.CONTROL).perform()
+        self.wait("return typeof window.copied === 'string'")
+        self.assertIn(".py:", self.js("return window.copied"))
 
     def test_colours(self):
         self.view("")

@@ -149,6 +149,13 @@ export class Controls {
     }
   }
 
+  /** The next or previous block at the pinned one's address. */
+  sameAddress(step) {
+    const { pinned } = this.store.state;
+    const next = pinned < 0 ? -1 : this.timeline.track.sameAddress(pinned, step);
+    if (next >= 0) this.pin(next);
+  }
+
   /** The moment at which the pinned block was allocated. */
   momentOfBirth() {
     const { pinned } = this.store.state;
@@ -271,6 +278,7 @@ export class Controls {
   }
 
   key(event) {
+    if (event.key === "c" && (event.ctrlKey || event.metaKey) && !String(getSelection())) byId("copy-stack")?.click();
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const help = byId("help");
@@ -283,7 +291,8 @@ export class Controls {
       ArrowLeft: () => this.panTime(-PAN_STEP), ArrowRight: () => this.panTime(PAN_STEP),
       ArrowUp: () => this.stepBlock(1), ArrowDown: () => this.stepBlock(-1),
       f: () => this.fit(), p: () => this.goToPeak(), Escape: () => this.clear(), "?": () => help.showModal(),
-      ".": () => this.sameSite(1), ",": () => this.sameSite(-1), m: () => this.momentOfBirth(),
+      ".": () => this.sameSite(1), ",": () => this.sameSite(-1),
+      ">": () => this.sameAddress(1), "<": () => this.sameAddress(-1), m: () => this.momentOfBirth(),
       x: () => this.select(...this.timeline.sight()), e: () => this.nextAlong(), t: () => this.strips.toggle(), c: () => this.nextColour(),
       "/": () => byId("search").select(), n: () => this.search.next(1), N: () => this.search.next(-1),
     };

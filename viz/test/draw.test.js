@@ -4,6 +4,7 @@ import test from "node:test";
 import { alongOf } from "../src/draw/along.js";
 import { byteTicks, timeTicks } from "../src/draw/axis.js";
 import { chooseColumns } from "../src/draw/columns.js";
+import { levelsOf } from "../src/draw/levels.js";
 import { layOut, NOTHING, outlineOf } from "../src/draw/layout.js";
 import { liveAfter, makeLife, randomFrom, totalAfter, trackOf } from "./make.js";
 
@@ -119,4 +120,21 @@ test("ticks are round, in range, and told apart by their labels", () => {
   }
   assert.deepEqual(byteTicks(0, 80 * 2 ** 30, 4).map(({ label }) => label), ["0", "20 GiB", "40 GiB", "60 GiB", "80 GiB"]);
   assert.deepEqual(timeTicks(0, 3e9, 3).map(({ label }) => label), ["0 s", "1 s", "2 s", "3 s"]);
+});
+
+test("a track's lines: reserved, its device's counters, what pools below it hold, the capacity", () => {
+  const tracks = ["cuda:0/torch", "cuda:0/driver", "cuda:0/driver/pool", "cpu/torch"].map((id) =>
+    ({ id, reserved_peak_bytes: id.endsWith("pool") ? 40 : id === "cuda:0/torch" ? 120 : null, capacity_bytes: 1000 }));
+  const line = (...bytes) => ({ time: bytes.map((_, i) => i), bytes });
+  const recording = {
+    header: { tracks }, notes: { reserved: new Map([[0, line(100, 120)], [2, line(40)]]) },
+    samples: [{ name: "device, in use", device: "cuda:0", most: 150, ...line(150) },
+      { name: "process, resident", device: "cpu", most: 900, ...line(900) }],
+  };
+  const of = (index) => levelsOf(recording, { info: tracks[index], peak: { bytes: 100 } }, index);
+  assert.deepEqual(of(0).lines.map(({ name }) => name), ["reserved", "device, in use", "capacity 1000 B"]);
+  assert.equal(of(0).top, 150); // 120 is near 100, 150 near 120, 1000 is not
+  assert.deepEqual(of(1).lines.map(({ name }) => name), ["held by pool", "device, in use", "capacity 1000 B"]);
+  assert.deepEqual(of(3).lines.map(({ name }) => name), ["process, resident", "capacity 1000 B"]);
+  assert.equal(of(3).top, 100);
 });

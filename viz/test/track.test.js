@@ -171,3 +171,13 @@ test("steps over whole parts of 1024 events leave what single steps leave", () =
     }
   }
 });
+
+test("blocks at one address follow each other", () => {
+  const life = makeLife(randomFrom(29), { events: 900 });
+  const track = trackOf(life);
+  life.blocks.forEach(({ address }, id) => {
+    const same = life.blocks.flatMap((block, other) => block.address === address ? [other] : []);
+    assert.equal(track.sameAddress(id, 1), same.find((other) => other > id) ?? -1);
+    assert.equal(track.sameAddress(id, -1), same.findLast((other) => other < id) ?? -1);
+  });
+});

@@ -52,6 +52,8 @@ test("a scope holds the blocks of its moment or window", () => {
       life.blocks.flatMap((block, id) => isLive(block, first) && isLive(block, last) ? [id] : []));
     assert.deepEqual(of({ of: "born", window }),
       life.blocks.flatMap(({ birth }, id) => birth > first && birth <= last ? [id] : []));
+    assert.deepEqual(of({ of: "freed", window }),
+      life.blocks.flatMap(({ death }, id) => death > first && death <= last ? [id] : []));
   }
   assert.equal(scopeName({ ...NO_CHOICE, of: "window" }), "peak");
 });
@@ -61,7 +63,7 @@ test("sums over any grouping add up to the scope, and are those of its blocks", 
   const track = trackOf(life);
   const duration = life.events.at(-1).time + 1;
   const window = [duration * 0.2, duration * 0.7];
-  for (const of of ["peak", "window", "across", "born"]) {
+  for (const of of ["peak", "window", "across", "born", "freed"]) {
     const scope = scopeOf(track, { ...NO_CHOICE, of, window });
     const [from, to] = of === "peak" ? [0, duration] : window;
     const recording = { notes: { steps: [], stepAt: () => undefined }, header: { threads: [], kinds: ["device"] } };

@@ -4,11 +4,15 @@ import { readNumbers, readUint32s } from "./varint.js";
 
 export const SAMPLE_COLUMNS = ["time", "counter", "value"];
 
-const WORDS = { device: "device, in use", resident: "process, resident", shared: "process, shared" };
+/** What lines are called; other counters (what was in use before the recording) are no lines. */
+const WORDS = {
+  device: "device, in use", process: "device, this process", others: "device, others",
+  resident: "process, resident", shared: "process, shared",
+};
 
 /** @typedef {{name: string, device: string, time: number[], bytes: number[], most: number}} Line */
 
-/** @returns {Line[]} in order of first appearance */
+/** @returns {Line[]} in order of first appearance, each of a known counter */
 export function readSamples(columns, stacks) {
   const { time, counter, value } = columns;
   const times = readNumbers(time.bytes, time.count);
@@ -23,12 +27,12 @@ export function readSamples(columns, stacks) {
     line.bytes.push(values[i]);
     line.most = Math.max(line.most, values[i]);
   }
-  return [...lines.values()];
+  return [...lines.values()].filter(({ name }) => name);
 }
 
 /** Counters are called DEVICE/WHAT, as tracks are called DEVICE/LAYER. */
 function newLine(counter) {
   const cut = counter.indexOf("/");
   const what = counter.slice(cut + 1);
-  return { name: WORDS[what] ?? what, device: counter.slice(0, Math.max(cut, 0)), time: [], bytes: [], most: 0 };
+  return { name: WORDS[what], device: counter.slice(0, Math.max(cut, 0)), time: [], bytes: [], most: 0 };
 }

@@ -9,6 +9,7 @@ export const SCOPES = {
   window: { name: "at the selection's fullest moment", needs: "window" },
   across: { name: "live throughout the selection", needs: "window" },
   born: { name: "allocated in the selection", needs: "window" },
+  freed: { name: "freed in the selection", needs: "window" },
   end: { name: "outstanding at the end" },
 };
 
@@ -47,6 +48,10 @@ export function scopeOf(track, state) {
   if (of === "born") {
     const from = track.bornBefore(first);
     return finish(track, of, Uint32Array.from({ length: track.bornBefore(last) - from }, (_, i) => from + i), span);
+  }
+  if (of === "freed") {
+    return finish(track, of, track.subject.subarray(first + 1, last + 1).filter((subject) => subject < 0)
+      .map((subject) => ~subject).sort(), span);
   }
   const { death } = track.blocks;
   return finish(track, of, track.side.seek(first).ids().filter((id) => death[id] < 0 || death[id] > last), span);

@@ -231,6 +231,16 @@ export class Track {
     return this.addresses[id] * this.addressScale;
   }
 
+  /** The block that used this one's address next (step 1) or before (-1); -1 where none did. */
+  sameAddress(id, step) {
+    const address = this.address(id);
+    const { count } = this.blocks;
+    for (let other = id + step; address > 0 && other >= 0 && other < count; other += step) {
+      if (this.address(other) === address) return other;
+    }
+    return -1;
+  }
+
   /** The block that this one was before it was resized, or -1. */
   resizedFrom(id) {
     if (!this.resizes) {

@@ -18,6 +18,12 @@ export function levelsOf(recording, track, index) {
   if (reserved) {
     lines.push({ name: "reserved", ...reserved, most: Math.max(track.info.reserved_peak_bytes ?? 0, 1) });
   }
+  // What private pools and graphs hold of it: tracks below this one.
+  recording.header.tracks.forEach(({ id, reserved_peak_bytes: most }, i) => {
+    const line = recording.notes.reserved.get(i);
+    const name = id.startsWith(track.info.id + "/") && id.slice(track.info.id.length + 1);
+    if (line && name) lines.push({ name: `held by ${name}`, ...line, most: most ?? 0 });
+  });
   lines.push(...recording.samples.filter((line) => line.device === device));
   const capacity = track.info.capacity_bytes;
   if (capacity) lines.push({ name: `capacity ${formatBytes(capacity)}`, time: [0], bytes: [capacity], most: capacity });
@@ -26,18 +32,29 @@ export function levelsOf(recording, track, index) {
   return { lines, top };
 }
 
+/** @param {function(string, number, number): void} label draws a text at x and at the height y of its line */
 export function drawLevels(context, plot, ink, label) {
   context.save();
   context.beginPath();
   context.rect(LEFT, plot.top, plot.width, plot.height);
   context.clip();
   context.lineWidth = 1.5;
+  const named = [];
   plot.levels.lines.forEach((line, i) => {
     context.strokeStyle = i ? ink.text : ink.accent;
     context.setLineDash(DASHES[i % DASHES.length]);
     const last = drawLine(context, plot, line);
-    if (last >= plot.top - 2 && last <= plot.top + plot.height) label(line.name, last, i % 2 === 0);
+    if (last >= plot.top - 2 && last <= plot.top + plot.height) named.push([line.name, last]);
   });
+  const placed = [];
+  for (const [name, y] of named) {
+    const width = context.measureText(name).width + 16;
+    let right = LEFT + plot.width - 4;
+    // Beside the names that would lie under it.
+    for (const other of placed) if (Math.abs(other.y - y) < 20 && right > other.left) right = other.left;
+    placed.push({ y, left: right - width });
+    label(name, right - width + 8, y);
+  }
   context.restore();
 }
 

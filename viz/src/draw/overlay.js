@@ -11,6 +11,7 @@ import { css, siteColour } from "./palette.js";
 
 export const STEP_LANE = 18;
 export const REGION_LANE = 17;
+const MOST_LABELS = 60; // of marks and lines; further marks in sight are lines without words
 const FONT = "12px system-ui, sans-serif";
 
 export class Overlay {
@@ -23,6 +24,7 @@ export class Overlay {
     const { top, width, height, store } = this.plot;
     this.ink = inks("text", "soft", "line", "accent", "peak", "oom", "panel");
     context.font = FONT;
+    this.labels = []; // places of texts over the picture
     this.drawAxes(context);
     context.save();
     context.beginPath();
@@ -30,7 +32,7 @@ export class Overlay {
     context.clip();
     this.drawSteps(context);
     this.drawRegions(context);
-    drawLevels(context, this.plot, this.ink, (text, y, right) => this.label(context, text, y, right));
+    drawLevels(context, this.plot, this.ink, (text, x, y) => this.label(context, text, x, y));
     this.drawMarks(context);
     this.drawPeak(context);
     this.drawSelection(context);
@@ -154,9 +156,9 @@ export class Overlay {
     });
   }
 
-  label(context, text, y, right = false) {
-    const width = context.measureText(text).width;
-    const x = right ? LEFT + this.plot.width - width - 8 : LEFT + 8;
+  label(context, text, x, y) {
+    const { width } = context.measureText(text);
+    this.labels.push({ left: x - 4, right: x + width + 4, top: y - 18 < this.plot.top ? y + 3 : y - 18 });
     const top = y - 18 < this.plot.top ? y + 3 : y - 18;
     this.plate(context, x - 4, top, width + 8);
     context.fillStyle = this.ink.text;
@@ -170,6 +172,14 @@ export class Overlay {
     context.fillStyle = this.ink.panel;
     context.fillRect(x, y, width, 16);
     context.globalAlpha = 1;
+  }
+
+  /** The first height from `top` downwards at which a text covers no other. */
+  freeTop(left, top, width) {
+    const covers = (other) => other.left < left + width && left < other.right && Math.abs(other.top - top) < 16;
+    while (this.labels.some(covers) && top < this.plot.top + this.plot.height / 2) top += 6;
+    this.labels.push({ left, right: left + width, top });
+    return top;
   }
 
   drawMarks(context) {
@@ -187,13 +197,15 @@ export class Overlay {
       context.lineTo(x, this.plot.top + this.plot.height);
       context.stroke();
       context.setLineDash([]);
+      if (this.labels.length >= MOST_LABELS) continue;
       const width = context.measureText(text).width;
       const left = x + width + 12 > LEFT + this.plot.width ? x - width - 8 : x + 4;
-      this.plate(context, left - 2, this.plot.top + 4, width + 6);
+      const top = this.freeTop(left - 2, this.plot.top + 4, width + 6);
+      this.plate(context, left - 2, top, width + 6);
       context.fillStyle = oom ? this.ink.oom : this.ink.text;
       context.textAlign = "left";
       context.textBaseline = "middle";
-      context.fillText(text, left, this.plot.top + 12);
+      context.fillText(text, left, top + 8);
     }
   }
 

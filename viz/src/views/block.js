@@ -76,8 +76,12 @@ export class BlockPanel {
     } }, "Show its site");
     const walk = (text, title, step) => element("button", { type: "button", title, "aria-label": title,
       onclick: () => this.controls.sameSite(step) }, text);
+    const reuse = (text, title, step) => element("button", { type: "button", title, "aria-label": title,
+      onclick: () => this.controls.sameAddress(step) }, text);
     const walks = pinned ? [walk("‹", "The block of this site before (,)", -1),
-      walk("›", "The next block of this site (.)", 1)] : [];
+      walk("›", "The next block of this site (.)", 1),
+      reuse("‹ address", "The block at this address before (<)", -1),
+      reuse("address ›", "The next block at this address (>)", 1)] : [];
     return [
       element("div", { class: "block-head" },
         element("strong", { class: "block-bytes" },

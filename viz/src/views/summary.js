@@ -30,6 +30,7 @@ export class SummaryView {
     this.made = true;
     this.box.replaceChildren(
       this.part("The peak", this.peak()), this.part("At the end", this.end()), this.part("Steps", this.steps()),
+      ...this.recording.header.device_use.map((use) => this.part(`What ${use.id} was used for`, this.deviceUse(use))),
       this.part("Tracks", this.tracks()), this.part("What was recorded", this.process()),
       this.part("What this recording could see", this.coverage()));
   }
@@ -66,6 +67,7 @@ export class SummaryView {
     const { notes } = this.recording;
     if (!notes.steps.length) return null;
     const rows = stepRows(this.track, notes);
+    if (!rows.length) return null;
     const top = rows.reduce((best, row) => row.peak > best.peak ? row : best);
     return [element("p", {}, `${formatCounted(rows.length, "step")}; the highest peak, ${formatBytes(top.peak)}, is in `,
       this.link(top.name || `step ${top.index}`, () => this.goToSpan(top.start, top.end)), ".")];
@@ -82,6 +84,16 @@ export class SummaryView {
           value === null ? "not known" : formatBytes(value))),
       element("td", { class: "number" }, formatCount(info.blocks)),
         element("td", { class: "number" }, formatCount(info.events))))))];
+  }
+
+  /** A device's bytes in use when this process had most of them, taken apart. */
+  deviceUse({ at_ns: at, in_use_bytes: inUse, handed_out_bytes: handedOut, parts }) {
+    const all = inUse ?? handedOut;
+    return [element("p", {}, `${formatBytes(all)} ${inUse === null ? "handed out by the driver" : "in use"} at ` +
+      `${formatDuration(at)}, ${inUse === null ? "the most; the device's total is not known" :
+        "when this process had most of it"}:`),
+    element("ul", {}, ...parts.map(({ name, bytes }) => element("li", {}, `${name}: ${formatBytes(bytes)}, ` +
+      formatShare(bytes, all))))];
   }
 
   process() {

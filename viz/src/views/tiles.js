@@ -34,6 +34,9 @@ export function drawTiles(recording, track, { store, goToPeak, goToEnd }) {
     tile("at the end", formatBytes(track.end.bytes), `${formatCounted(track.end.blocks, "block")}`, goToEnd),
     reserved === null ? null : tile("reserved, peak", formatBytes(reserved),
       `${formatBytes(Math.max(reserved - peak.bytes, 0))} over`),
+    ...recording.samples.filter(({ device, name }) => name === "device, in use" && info.id.startsWith(device + "/"))
+      .map(({ most }) => tile("device, peak", formatBytes(most),
+        info.capacity_bytes ? `of ${formatBytes(info.capacity_bytes)}` : "in use by everybody")),
     header.leaks.verdict === "unknown" ? null : tile("leaks", String(header.leaks.count), "",
       () => store.set({ view: "growth" }), header.leaks.count > 0),
     tile("duration", formatDuration(header.duration_ns), header.exit),
