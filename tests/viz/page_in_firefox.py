@@ -95,14 +95,23 @@ class Firefox:
             raise AssertionError(answer["exceptionDetails"]["text"])
         return json.loads(answer["result"].get("value", "null"))
 
-    async def open(self, page, fragment=""):
-        await self.ask("browsingContext.navigate", context=self.tab, url="about:blank", wait="complete")
-        await self.ask("browsingContext.navigate", context=self.tab, url=page.as_uri() + fragment, wait="complete")
+    async def navigate(self, url, ready):
+        """Goes to a page and gives what an expression says there once it says something. (To wait for "complete" hangs
+        now and then.)"""
+        await self.ask("browsingContext.navigate", context=self.tab, url=url, wait="none")
         deadline = time.monotonic() + 60
-        while (ready := await self.js("document.documentElement.dataset.ready ?? null")) is None:
-            if time.monotonic() > deadline:
-                raise AssertionError("the page is not ready")
+        while time.monotonic() < deadline:
+            try:
+                if value := await self.js(ready):
+                    return value
+            except AssertionError:
+                pass  # the page before went away under the question
             await trio.sleep(0.02)
+        raise AssertionError(f"{url} is not ready")
+
+    async def open(self, page, fragment=""):
+        await self.navigate("about:blank", "location.href === 'about:blank'")
+        ready = await self.navigate(page.as_uri() + fragment, "document.documentElement.dataset.ready ?? null")
         if ready != "true":
             raise AssertionError(await self.js("document.getElementById('error').textContent"))
 
