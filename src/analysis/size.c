@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/size_fit.h"
+#include "analysis/device_use.h"
+#include "analysis/size_need.h"
 #include "analysis/size_probes.h"
 #include "analysis/steps_infer.h"
 #include "base/units.h"
 #include "model/track.h"
-
-#define FIRST_MAX (UINT64_C(1) << 40) /* no batch is larger */
 
 struct sizing {
     const struct mp_size_question *question;
@@ -21,6 +20,7 @@ struct sizing {
     struct mp_size_source sources[MP_SIZE_PROBES_MAX];
     bool used[MP_SIZE_PROBES_MAX];
     struct mp_size_fit fit;
+    struct mp_size_needing needing;
 };
 
 const char *mp_size_fits_name(enum mp_size_fits fits)
@@ -47,47 +47,6 @@ static bool note(struct mp_size_answer *answer, const char *format, ...)
     return false;
 }
 
-/* ---- the need at a point ------------------------------------------------------------------------------------------
- */
-
-static uint64_t whole_bytes(double bytes)
-{
-    return bytes <= 0 ? 0 : bytes >= 9e18 ? (uint64_t)9e18 : (uint64_t)bytes;
-}
-
-static struct mp_size_need need_at(const struct sizing *sizing, struct mp_size_point at)
-{
-    const struct mp_size_answer *answer = sizing->answer;
-    struct mp_size_height height = mp_size_curve_at(&sizing->fit.curve, at);
-    struct mp_size_need need = {.at = at,
-                                .allocated = whole_bytes(height.likely + 0.5),
-                                .reserved = MP_BYTES_UNKNOWN,
-                                .device = MP_BYTES_UNKNOWN,
-                                .low = whole_bytes(height.low * (1 - answer->error) + 0.01),
-                                .high = whole_bytes(ceil(height.high * (1 + answer->error) - 0.01))};
-    need.fits = need.high <= answer->limit ? MP_FITS_YES : need.low > answer->limit ? MP_FITS_NO : MP_FITS_UNSURE;
-    return need;
-}
-
-static struct mp_size_largest find_largest(const struct sizing *sizing, uint64_t second)
-{
-    struct mp_size_largest largest = {.second = second};
-    uint64_t above = 1;
-    while (above <= FIRST_MAX && need_at(sizing, (struct mp_size_point){above, second}).fits == MP_FITS_YES) {
-        largest.first = above;
-        above *= 2;
-    }
-    if (above > FIRST_MAX) largest.endless = true;
-    while (!largest.endless && above - largest.first > 1) {
-        uint64_t middle = largest.first + (above - largest.first) / 2;
-        if (need_at(sizing, (struct mp_size_point){middle, second}).fits == MP_FITS_YES)
-            largest.first = middle;
-        else
-            above = middle;
-    }
-    return largest;
-}
-
 /* ---- what is asked ------------------------------------------------------------------------------------------------
  */
 
@@ -96,7 +55,9 @@ static bool add_largest(struct sizing *sizing, uint64_t second)
     struct mp_size_answer *answer = sizing->answer;
     for (size_t i = 0; i < answer->largest.count; i++)
         if (answer->largest.at[i].second == second) return true;
-    struct mp_size_largest largest = find_largest(sizing, second);
+    struct mp_size_largest largest = mp_size_find_largest(&sizing->needing, second);
+    uint64_t expandable = largest.endless ? 0 : mp_size_find_expandable(&sizing->needing, second);
+    if (expandable > largest.first) largest.expandable = expandable;
     return mp_vec_push(&answer->largest, largest);
 }
 
@@ -124,7 +85,7 @@ static bool add_need(struct sizing *sizing, struct mp_size_point at)
     if (!mp_vec_reserve(&answer->needs, 1)) return false;
     memmove(answer->needs.at + before + 1, answer->needs.at + before,
             (answer->needs.count++ - before) * sizeof *answer->needs.at);
-    answer->needs.at[before] = need_at(sizing, at);
+    answer->needs.at[before] = mp_size_need_at(&sizing->needing, at);
     return true;
 }
 
@@ -141,6 +102,28 @@ static bool find_needs(struct sizing *sizing)
         done = done && add_need(sizing, (struct mp_size_point){largest->first + 1, largest->second});
     }
     return done;
+}
+
+/* From nothing to a third beyond the largest. */
+static bool find_plot(struct sizing *sizing)
+{
+    struct mp_size_answer *answer = sizing->answer;
+    const struct mp_size_largest *largest = &answer->largest.at[answer->largest.count - 1];
+    size_t points = sizing->question->plot_points;
+    uint64_t top = sizing->fit.points.at[sizing->fit.points.count - 1].first;
+    if (!largest->endless && largest->first + largest->first / 3 > top) top = largest->first + largest->first / 3;
+    for (size_t i = 0; i < answer->needs.count; i++)
+        if (answer->needs.at[i].at.first > top && answer->needs.at[i].at.second == largest->second)
+            top = answer->needs.at[i].at.first;
+    uint64_t last = 0;
+    for (size_t i = 1; i <= points; i++) {
+        struct mp_size_point at = {top * i / points, largest->second};
+        if (at.first == last) continue;
+        last = at.first;
+        struct mp_size_need need = mp_size_need_at(&sizing->needing, at);
+        if (!mp_vec_push(&answer->plot, need)) return false;
+    }
+    return true;
 }
 
 /* ---- who holds it -------------------------------------------------------------------------------------------------
@@ -179,7 +162,7 @@ static bool find_sites(struct sizing *sizing, struct mp_size_point at)
         }
         struct mp_size_site *site = &answer->sites.at[site_of[stack] - 1];
         double bytes = mp_size_value_at(&sizing->fit.plan, value, at).likely;
-        site->bytes += whole_bytes(bytes + 0.5);
+        site->bytes += (uint64_t)llround(bytes);
         site->blocks++;
         site->per_first += mp_size_value_at(&sizing->fit.plan, value, next).likely - bytes;
         if (sizing->fit.plan.values.at[value].solution.kind == MP_SIZE_OPAQUE) site->opaque = true;
@@ -187,7 +170,7 @@ static bool find_sites(struct sizing *sizing, struct mp_size_point at)
     if (done && answer->sites.count) qsort(answer->sites.at, answer->sites.count, sizeof *answer->sites.at, by_bytes);
     for (size_t i = 0; done && i < answer->sites.count; i++)
         answer->opaque_sites += answer->sites.at[i].opaque;
-    answer->opaque = whole_bytes(height.opaque + 0.5);
+    answer->opaque = (uint64_t)llround(height.opaque);
     free(site_of);
     return done;
 }
@@ -228,6 +211,26 @@ static bool describe_steps(const struct mp_model *model, struct mp_size_probed *
     return done && times;
 }
 
+/* What the device had in use for this process, where it was told. */
+static bool find_device(const struct mp_model *model, uint16_t track, uint64_t reserved, uint64_t *device)
+{
+    struct mp_device_uses uses = {0};
+    bool done = mp_device_uses_find(model, &uses);
+    for (size_t i = 0; done && i < uses.count; i++) {
+        const struct mp_device_use *use = &uses.at[i];
+        if (use->device != model->tracks.at[track].device || use->in_use_bytes == MP_BYTES_UNKNOWN) continue;
+        uint64_t held = 0;
+        for (size_t part = 0; part < use->parts.count; part++)
+            if (use->parts.at[part].kind == MP_PART_TENSORS || use->parts.at[part].kind == MP_PART_CACHED)
+                held += use->parts.at[part].bytes;
+        uint64_t others = use->others_bytes == MP_BYTES_UNKNOWN ? 0 : use->others_bytes;
+        if (reserved != MP_BYTES_UNKNOWN && use->in_use_bytes >= held + others)
+            *device = reserved + (use->in_use_bytes - held - others);
+    }
+    mp_device_uses_free(&uses);
+    return done;
+}
+
 static bool describe_probe(struct sizing *sizing, size_t index)
 {
     const struct mp_size_probe *probe = sizing->probes[index];
@@ -239,21 +242,8 @@ static bool describe_probe(struct sizing *sizing, size_t index)
                                     .device = MP_BYTES_UNKNOWN,
                                     .step_ns = MP_BYTES_UNKNOWN};
     probed.used = sizing->used[index];
+    if (!find_device(probe->model, sizing->sources[index].track, probed.reserved, &probed.device)) return false;
     return describe_steps(probe->model, &probed) && mp_vec_push(&sizing->answer->probes, probed);
-}
-
-/* How far the method is from what was recorded where it can be held against it. A probe that took another way counts
- * where it needed more than is said of the way of the others. */
-static void check_probes(struct sizing *sizing)
-{
-    struct mp_size_answer *answer = sizing->answer;
-    for (size_t i = 0; i < answer->probes.count; i++) {
-        const struct mp_size_probed *probed = &answer->probes.at[i];
-        double recorded = (double)probed->allocated;
-        double likely = mp_size_curve_at(&sizing->fit.curve, probed->at).likely;
-        if (likely <= 0 || (!probed->used && recorded < likely)) continue;
-        answer->error = fmax(answer->error, fabs(likely - recorded) / likely);
-    }
 }
 
 static enum mp_status order_probes(struct sizing *sizing, struct mp_error *error)
@@ -296,7 +286,9 @@ static enum mp_status fit_probes(struct sizing *sizing, struct mp_error *error)
     sizing->answer->track = sizing->fit.plan.source->track;
     for (size_t i = 0; i < points.count; i++)
         if (!describe_probe(sizing, i)) return no_memory(error);
-    check_probes(sizing);
+    if (!mp_size_needing_make(&sizing->fit, sizing->answer->probes.at, points.count, sizing->answer->limit,
+                              &sizing->needing))
+        return no_memory(error);
     return mp_size_probes_answer(sizing->probes, sizing->answer, &sizing->fit.plan, error);
 }
 
@@ -324,6 +316,13 @@ static bool add_notes(struct sizing *sizing)
                         "%s took another way than the others (other places allocate: an algorithm chosen by "
                         "size?) and is left out; sizes near it may take that way too",
                         answer->probes.at[i].name);
+    if (done && sizing->needing.reserves && answer->outside_most == MP_BYTES_UNKNOWN)
+        done = note(answer, "what the device needs beside what PyTorch reserves (context, libraries) is not in the "
+                            "recordings: it comes on top; leave room for it with --margin");
+    if (done && mp_size_reserves(&sizing->fit.plan) && !sizing->needing.reserves)
+        done =
+            note(answer, "the recordings do not say what PyTorch reserved, so only allocated memory is predicted: it "
+                         "needs more");
     if (done && sizing->fit.points.count == 2 && sizing->fit.plan.unchecked_blocks)
         done = note(answer, "two probes leave nothing to check the answer with; a third one would");
     return done;
@@ -332,8 +331,13 @@ static bool add_notes(struct sizing *sizing)
 static enum mp_status answer_all(struct sizing *sizing, struct mp_error *error)
 {
     struct mp_size_answer *answer = sizing->answer;
-    answer->binds = "allocated";
-    if (!find_all_largest(sizing) || !find_needs(sizing) || !add_notes(sizing)) return no_memory(error);
+    answer->binds = mp_size_binds(&sizing->needing);
+    answer->expandable = sizing->needing.reserves && sizing->needing.settings.expandable;
+    answer->outside_least = sizing->needing.outside_least;
+    answer->outside_most = sizing->needing.outside_most;
+    if (!find_all_largest(sizing) || !find_needs(sizing) || !find_plot(sizing) || !add_notes(sizing) ||
+        sizing->needing.failed)
+        return no_memory(error);
     const struct mp_size_largest *largest = &answer->largest.at[answer->largest.count - 1];
     struct mp_size_point at = {largest->first ? largest->first : 1, largest->second};
     if (largest->endless) at = sizing->fit.points.at[sizing->fit.points.count - 1];
@@ -349,6 +353,7 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
     enum mp_status status = order_probes(&sizing, error);
     if (!status) status = fit_probes(&sizing, error);
     if (!status) status = answer_all(&sizing, error);
+    mp_size_needing_free(&sizing.needing);
     mp_size_fit_free(&sizing.fit);
     if (status) mp_size_answer_free(answer);
     return status;
@@ -362,5 +367,6 @@ void mp_size_answer_free(struct mp_size_answer *answer)
     mp_vec_free(&answer->probes);
     mp_vec_free(&answer->largest);
     mp_vec_free(&answer->needs);
+    mp_vec_free(&answer->plot);
     mp_vec_free(&answer->sites);
 }

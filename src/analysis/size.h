@@ -24,6 +24,7 @@ struct mp_size_question {
     uint64_t capacity, margin; /* bytes */
     const struct mp_size_point *predict;
     size_t predict_count;
+    size_t plot_points; /* of `plot` in the answer */
 };
 
 enum mp_size_fits { MP_FITS_NO, MP_FITS_UNSURE, MP_FITS_YES };
@@ -58,16 +59,20 @@ struct mp_size_site {
 struct mp_size_largest {
     uint64_t second, first; /* first 0: not even 1 */
     bool endless;           /* every one that was tried */
+    uint64_t expandable;    /* the same with expandable segments; 0 where that is not asked or changes nothing */
 };
 
 struct mp_size_answer {
     const struct mp_model *model; /* of the largest probe, and its track */
     uint16_t track;
     uint64_t capacity, margin, limit;
-    const char *binds; /* "allocated", "reserved" or "device": what is held against the limit */
+    const char *binds;                    /* "allocated", "reserved" or "device": what is held against the limit */
+    uint64_t outside_least, outside_most; /* of the device beside what the allocator holds; MP_BYTES_UNKNOWN */
+    bool expandable;                      /* the record agrees best with expandable segments */
     MP_VEC(struct mp_size_probed) probes;
     MP_VEC(struct mp_size_largest) largest; /* per value of the second variable, those asked for or probed; else one */
     MP_VEC(struct mp_size_need) needs;      /* those asked for, the largest and one more, in rising order */
+    MP_VEC(struct mp_size_need) plot;       /* beyond the largest, evenly, at the last value of the second variable */
     MP_VEC(struct mp_size_site) sites;      /* the largest first */
     uint64_t opaque;                        /* bytes at the peak of the largest that did not solve */
     size_t opaque_sites;

@@ -21,6 +21,24 @@ struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t
                                    mp_size_sum_at(&value->solution.high, monomials)};
 }
 
+double mp_size_copies_at(const struct mp_size_plan *plan, uint32_t number, struct mp_size_point at)
+{
+    const struct mp_size_value *value = &plan->values.at[number];
+    double last = value->alive[plan->points.count - 1], monomials[MP_SIZE_TERMS];
+    struct mp_size_solution solution;
+    struct mp_size_seen seen;
+    if (!(last > 0)) return 1;
+    memcpy(seen.low, value->alive, sizeof seen.low);
+    memcpy(seen.high, value->alive, sizeof seen.high);
+    mp_size_solve(&plan->points, &seen, &solution);
+    mp_size_monomials(at, monomials);
+    double alive =
+        solution.kind == MP_SIZE_OPAQUE
+            ? mp_size_bound(&plan->points, value->alive, mp_size_growth(&plan->points, value->alive), at).likely
+            : mp_size_sum_at(&solution.likely, monomials);
+    return fmax(alive / last, 0);
+}
+
 static void choose_columns(const struct mp_size_plan *plan, struct mp_size_curve *curve)
 {
     bool used[MP_SIZE_TERMS] = {0}, grows[MP_SIZE_TERMS] = {0};

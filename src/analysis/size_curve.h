@@ -40,5 +40,7 @@ void mp_size_curve_free(struct mp_size_curve *curve);
 
 /* The same for one value of the plan. */
 struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t value, struct mp_size_point at);
+/* How many blocks there would be in place of one of the plan; 1 where their number does not change. */
+double mp_size_copies_at(const struct mp_size_plan *plan, uint32_t value, struct mp_size_point at);
 
 #endif

@@ -28,6 +28,22 @@ static void bounds_of(const struct mp_size_source *source, uint64_t bytes, doubl
     if (rounded && bytes) *low = (double)bytes - (bytes > REMAINDER ? REMAINDER : ROUNDING) + 1;
 }
 
+/* Nearly always nothing was left unsplit. That three probes agree so by chance is not to be expected. */
+static bool solve_tight(const struct mp_size_points *points, const struct mp_size_seen *seen,
+                        struct mp_size_solution *solution)
+{
+    struct mp_size_seen tight = *seen;
+    bool tighter = false;
+    for (size_t i = 0; i < points->count; i++) {
+        if (tight.high[i] - tight.low[i] < ROUNDING) continue;
+        tight.low[i] = tight.high[i] - ROUNDING + 1;
+        tighter = true;
+    }
+    if (!tighter) return false;
+    mp_size_solve(points, &tight, solution);
+    return solution->kind == MP_SIZE_SOLVED;
+}
+
 static void see(const struct mp_size_source *source, uint32_t block, double *low, double *high)
 {
     bounds_of(source, mp_size_bytes(source->model, block), low, high);
@@ -62,7 +78,8 @@ static uint32_t find_value(struct planning *planning, const struct mp_size_seen 
     if (!number) return MP_NONE;
     if (*number && is_same(planning, &planning->plan->values.at[*number - 1], seen)) return (uint32_t)*number - 1;
     struct mp_size_value value = {0};
-    mp_size_solve(&planning->plan->points, seen, &value.solution);
+    if (!solve_tight(&planning->plan->points, seen, &value.solution))
+        mp_size_solve(&planning->plan->points, seen, &value.solution);
     memcpy(value.seen, seen->high, planning->plan->points.count * sizeof *value.seen);
     uint32_t added = add_value(planning, &value);
     if (added != MP_NONE) *number = added + 1;
@@ -271,8 +288,10 @@ static bool share_place(struct planning *planning, uint32_t place)
             value.solution.likely = scale(&solution.likely, part);
             value.solution.low = scale(&solution.low, part);
             value.solution.high = scale(&solution.high, part);
-            for (size_t probe = 0; probe <= planning->last; probe++)
+            for (size_t probe = 0; probe <= planning->last; probe++) {
                 value.seen[probe] = together.high[probe] * part;
+                value.alive[probe] = planning->sites->of[probe].live_blocks[place];
+            }
             shared = add_value(planning, &value);
             of_last = bytes;
         }

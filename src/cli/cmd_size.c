@@ -9,7 +9,8 @@
 #include "cli/size_probing.h"
 #include "exchange/load.h"
 
-#define POINTS_MAX 64
+#define POINTS_MAX  64
+#define PLOT_POINTS 60
 
 struct sizing {
     const struct mp_invocation *invocation;
@@ -201,6 +202,13 @@ static int find_capacity(struct sizing *sizing)
 /* ---- the answer ---------------------------------------------------------------------------------------------------
  */
 
+/* -o FILE.html */
+static bool is_page(const struct mp_invocation *invocation)
+{
+    const char *path = invocation->value[MP_OPT_OUTPUT], *ending = path ? strrchr(path, '.') : NULL;
+    return ending && (!strcmp(ending, ".html") || !strcmp(ending, ".htm")) && !mp_given(invocation, MP_OPT_JSON);
+}
+
 static int write_answer(struct sizing *sizing, const struct mp_size_answer *answer)
 {
     const struct mp_invocation *invocation = sizing->invocation;
@@ -212,6 +220,8 @@ static int write_answer(struct sizing *sizing, const struct mp_size_answer *answ
     int status = mp_query_color(invocation, &text.color);
     if (!status && mp_given(invocation, MP_OPT_JSON))
         mp_size_json(&json, answer, sizing->question.two, &view);
+    else if (!status && is_page(invocation))
+        mp_size_page(&out, answer, sizing->question.two);
     else if (!status)
         mp_size_text(&text, answer, sizing->question.two);
     if (!status) status = mp_output_buffer(invocation, &out);
@@ -225,6 +235,7 @@ static int find(struct sizing *sizing)
     struct mp_size_answer answer;
     int status = find_capacity(sizing);
     if (status) return status;
+    if (is_page(sizing->invocation)) sizing->question.plot_points = PLOT_POINTS;
     if (mp_size_find(&sizing->question, &answer, &error)) return mp_message_error(&error);
     status = write_answer(sizing, &answer);
     mp_size_answer_free(&answer);
@@ -262,7 +273,8 @@ const struct mp_command mp_command_size = {
         "solved from the recordings, and their sequence is replayed for the batch in question; the peak may move to "
         "another moment. What follows no rule is bounded: between \"at least\" and \"at most\" lies what is not known, "
         "and what reaches over the limit there is \"unsure\".\n\nA second variable, as a sequence length, is written "
-        "behind an x: 4x512=a.mp 8x512=b.mp 4x1024=c.mp --predict 16x2048; in a command it is {length}.",
+        "behind an x: 4x512=a.mp 8x512=b.mp 4x1024=c.mp --predict 16x2048; in a command it is {length}.\n\nWith "
+        "-o FILE.html the answer is a page with a plot.",
     .example = "memprof size --capacity 24GiB --probe 4,8,12 -- python3 train.py --batch-size {batch}",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS, MP_OPT_TRACK, MP_OPT_CAPACITY,
                 MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE},

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "model/track.h"
+#include "output/html.h"
 #include "output/page_data.h"
 #include "output/page_header.h"
 #include "output/page_template.h"
@@ -14,37 +15,20 @@
 static const char title_mark[] = "<!--memprof:title-->";
 static const char data_mark[] = "<!--memprof:data-->";
 
-static void append_html(struct mp_buffer *to, const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    for (size_t left = strlen(text), size; left; at += size, left -= size) {
-        uint32_t point;
-        size = mp_utf8_next(at, left, &point);
-        if (point == MP_UTF8_BAD)
-            mp_buffer_append_text(to, "\xef\xbf\xbd");
-        else if (point < 0x20 || point == 0x7f)
-            mp_buffer_append_text(to, " ");
-        else if (strchr("&<>\"'", (int)point))
-            mp_buffer_printf(to, "&#%u;", (unsigned)point);
-        else
-            mp_buffer_append(to, at, size);
-    }
-}
-
 /* "run.mp: python3 train.py, cuda:0/torch, peak 61.4 GiB": what a browser's tab and its history show. */
 static void append_title(struct mp_buffer *to, const struct mp_model *model, const struct mp_page_options *options,
                          const struct mp_page_data *data)
 {
-    append_html(to, options->title ? options->title : "memprof");
+    mp_html_text(to, options->title ? options->title : "memprof");
     for (size_t i = 0; model->start.command && model->start.command[i]; i++) {
         mp_buffer_append_text(to, i ? " " : ": ");
-        append_html(to, model->start.command[i]);
+        mp_html_text(to, model->start.command[i]);
     }
     unsigned track = mp_page_first_track(model, options);
     if (track >= model->tracks.count) return;
     char id[MP_TRACK_ID_MAX], peak[MP_UNIT_TEXT];
     mp_buffer_append_text(to, ", ");
-    append_html(to, mp_track_id(model, (uint16_t)track, id));
+    mp_html_text(to, mp_track_id(model, (uint16_t)track, id));
     mp_buffer_printf(to, ", peak %s", mp_format_bytes(peak, data->tracks.at[track].peak_bytes));
 }
 

@@ -83,5 +83,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
 /* `two`: the question had two variables. Of the view only the limit counts. */
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_view *view);
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two);
+/* The plot over the batch with the text below it, as a page that needs nothing else. */
+void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two);
 
 #endif

@@ -113,6 +113,9 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
     put_probes(json, answer, two);
     put_predictions(json, answer, two);
     if (two) put_largest(json, answer);
+    mp_json_known(json, "expandable_max_batch",
+                  last_largest(answer)->expandable ? last_largest(answer)->expandable : UINT64_MAX);
+    mp_json_known(json, "outside_bytes", answer->outside_most);
     put_sites(json, answer, view);
     mp_json_number(json, "opaque_bytes", answer->opaque);
     mp_json_array(json, "notes");
@@ -203,6 +206,28 @@ static void put_growth(struct mp_text *text, const struct mp_size_answer *answer
     mp_text_put(text, MP_PLAIN, "\n");
 }
 
+static void put_advice(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+{
+    for (size_t i = 0; i < answer->largest.count; i++) {
+        const struct mp_size_largest *largest = &answer->largest.at[i];
+        if (!largest->expandable) continue;
+        mp_text_put(text, MP_PLAIN, "With expandable_segments:True %llu would fit",
+                    (unsigned long long)largest->expandable);
+        if (two) mp_text_put(text, MP_PLAIN, " at %llu", (unsigned long long)largest->second);
+        mp_text_put(text, MP_PLAIN, " (replayed)\n");
+    }
+}
+
+static void put_outside(struct mp_text *text, const struct mp_size_answer *answer)
+{
+    char least[MP_UNIT_TEXT], most[MP_UNIT_TEXT];
+    if (answer->outside_most == MP_BYTES_UNKNOWN) return;
+    mp_text_put(text, MP_PLAIN,
+                "Beside what PyTorch reserves the device needs %s to %s (context, libraries), measured "
+                "in the probes\n",
+                mp_format_bytes(least, answer->outside_least), mp_format_bytes(most, answer->outside_most));
+}
+
 static void put_method(struct mp_text *text, const struct mp_size_answer *answer, bool two)
 {
     char number[MP_UNIT_TEXT], point[64], id[MP_TRACK_ID_MAX];
@@ -250,6 +275,8 @@ void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, boo
     put_needs(text, answer, two);
     mp_text_put(text, MP_PLAIN, "\n");
     put_growth(text, answer);
+    put_advice(text, answer, two);
+    put_outside(text, answer);
     put_method(text, answer, two);
     for (size_t i = 0; i < answer->notes.count; i++) {
         mp_text_put(text, MP_DIM, "note: ");

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness
@@ -141,6 +142,24 @@ class RealGpu(harness.TestCase):
             self.assertEqual(need["batch"], 1024)
             self.assertLess(abs(need["allocated_bytes"] - peak) / peak, 0.0005)
 
+    def test_what_pytorch_reserves(self):
+        peak = harness.answer("info", f"{DATA}/ctx1024_inference.pickle")["tracks"][0]["reserved_peak_bytes"]
+        answer = json.loads(size("--capacity", "16GiB", "--json", *self.series(128, 256), "--predict", "1024").stdout)
+        need = answer["predictions"][0]
+        self.assertLess(abs(need["reserved_bytes"] - peak) / peak, 0.015)
+        self.assertLessEqual(need["low_bytes"], peak)
+        self.assertGreaterEqual(need["high_bytes"], peak)
+        self.assertEqual(answer["limit"], "reserved")
+        self.assertGreater(answer["expandable_max_batch"], answer["max_batch"])
+
+    def test_the_page(self):
+        page = self.folder / "size.html"
+        size("--capacity", "16GiB", *self.series(128, 256), "-o", page)
+        text = page.read_text()
+        self.assertIn("</svg>", text)
+        self.assertNotIn("http:", text.replace("http://www.w3.org", ""))
+        xml.etree.ElementTree.fromstring(text[text.index("<svg"):text.index("</svg>") + 6])
+
     def test_another_way_is_noticed(self):
         result = size("--capacity", "16GiB", *self.series(128, 256, 512), status=1)
         self.assertIn("took another way", result.stderr)
@@ -154,6 +173,13 @@ class Bench(harness.TestCase):
         bench = pathlib.Path(__file__).with_name("sizebench.py")
         result = subprocess.run([sys.executable, bench, "--short"], capture_output=True, text=True,
                                 stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+
+class Traces(harness.TestCase):
+    def test_reserved_memory_of_made_up_traces(self):
+        result = subprocess.run([harness.BUILD / "tests" / "sizebench" / "traces", "--short"], capture_output=True,
+                                text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
 

@@ -1,0 +1,42 @@
+/*
+ * What PyTorch's caching allocator would hold for a plan at any point: the plan's sequence replayed through the model
+ * of the allocator. For tracks of that allocator. Pure.
+ */
+#ifndef MP_ANALYSIS_SIZE_RESERVED_H
+#define MP_ANALYSIS_SIZE_RESERVED_H
+
+#include "analysis/size_plan.h"
+#include "analysis/torch_settings.h"
+
+enum mp_size_bound { MP_SIZE_LOW, MP_SIZE_LIKELY, MP_SIZE_HIGH };
+
+/* A block in the allocator. */
+struct mp_size_placed {
+    uint32_t id, next; /* next: of the same block of the model, index + 1; 0: none */
+};
+
+struct mp_size_reserving {
+    const struct mp_size_plan *plan;
+    MP_VEC(uint32_t) base; /* blocks of the base, by address */
+    uint64_t *sizes;       /* per value of the plan: scratch */
+    double *copies, *owed; /* per value: blocks in place of one, and the part of one that is left over */
+    uint32_t *ids;         /* per block of the model: index of its first one in placed + 1; 0: none */
+    MP_VEC(struct mp_size_placed) placed;
+    uint32_t vacant; /* index in placed + 1; 0: none */
+};
+
+/* Whether the plan's track is one of that allocator. */
+bool mp_size_reserves(const struct mp_size_plan *plan);
+
+bool mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_reserving *reserving);
+/* The most bytes that it holds and the most that it has handed out (in blocks, which are larger than what was asked
+ * for), with every size at the bound. */
+struct mp_size_held {
+    uint64_t reserved, allocated;
+};
+/* False where memory is short. */
+bool mp_size_reserved_at(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound,
+                         const struct mp_torch_settings *settings, struct mp_size_held *held);
+void mp_size_reserving_free(struct mp_size_reserving *reserving);
+
+#endif
