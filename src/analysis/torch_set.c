@@ -90,9 +90,10 @@ static bool add_run(struct mp_torch_set *set, size_t index, size_t from)
 
 bool mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key)
 {
-    if (!set->runs.count && !add_run(set, 0, 0)) return false;
     struct mp_torch_place place = mp_torch_set_find(set, key->stream, key->bytes, key->address);
-    if (place.run == set->runs.count) {
+    if (!set->runs.count) {
+        if (!add_run(set, 0, 0)) return false;
+    } else if (place.run == set->runs.count) {
         place.run--;
         place.index = set->runs.at[place.run]->count;
     }
