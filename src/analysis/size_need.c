@@ -190,7 +190,7 @@ static struct mp_size_largest bound_largest(const struct mp_size_needing *needin
 /* How many replays may be tried: few where they take long. */
 static uint64_t tries(const struct mp_size_needing *needing)
 {
-    uint64_t events = needing->fit->plan.source->model->events.count + 1;
+    uint64_t events = needing->reserving.sequence.count + 1;
     return events > EVENTS_TRIED / TRIES_LEAST ? TRIES_LEAST
            : events < EVENTS_TRIED / 256       ? 256
                                                : EVENTS_TRIED / events;

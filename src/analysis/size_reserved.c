@@ -51,11 +51,13 @@ bool mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_rese
     reserving->copies = calloc(plan->values.count + 1, sizeof *reserving->copies);
     reserving->owed = calloc(plan->values.count + 1, sizeof *reserving->owed);
     reserving->ids = calloc(plan->source->model->blocks.count + 1, sizeof *reserving->ids);
-    return reserving->sizes && reserving->copies && reserving->owed && reserving->ids && list_base(reserving);
+    return reserving->sizes && reserving->copies && reserving->owed && reserving->ids && list_base(reserving) &&
+           mp_size_sequence_make(plan, &reserving->sequence);
 }
 
 void mp_size_reserving_free(struct mp_size_reserving *reserving)
 {
+    mp_size_sequence_free(&reserving->sequence);
     mp_vec_free(&reserving->base);
     mp_vec_free(&reserving->placed);
     free(reserving->sizes);
@@ -123,17 +125,12 @@ static bool release(struct mp_size_reserving *reserving, struct mp_torch_allocat
 
 static bool play(struct mp_size_reserving *reserving, struct mp_torch_allocator *allocator)
 {
-    const struct mp_size_plan *plan = reserving->plan;
-    const struct mp_model *model = plan->source->model;
     bool done = true;
     for (size_t i = 0; done && i < reserving->base.count; i++)
         done = allocate(reserving, allocator, reserving->base.at[i]);
-    for (size_t event = 0; done && event < model->events.count; event++) {
-        unsigned type = model->events.type[event];
-        if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) continue;
-        uint32_t block = model->events.subject[event];
-        if (plan->value_of[block] == MP_NONE) continue;
-        done = (type == MP_EVENT_ALLOC ? allocate : release)(reserving, allocator, block);
+    for (size_t i = 0; done && i < reserving->sequence.count; i++) {
+        const struct mp_size_operation *operation = &reserving->sequence.at[i];
+        done = (operation->frees ? release : allocate)(reserving, allocator, operation->block);
     }
     return done;
 }

@@ -5,7 +5,7 @@
 #ifndef MP_ANALYSIS_SIZE_RESERVED_H
 #define MP_ANALYSIS_SIZE_RESERVED_H
 
-#include "analysis/size_plan.h"
+#include "analysis/size_sequence.h"
 #include "analysis/torch_settings.h"
 
 enum mp_size_bound { MP_SIZE_LOW, MP_SIZE_LIKELY, MP_SIZE_HIGH };
@@ -17,6 +17,7 @@ struct mp_size_placed {
 
 struct mp_size_reserving {
     const struct mp_size_plan *plan;
+    struct mp_size_sequence sequence;
     MP_VEC(uint32_t) base; /* blocks of the base, by address */
     uint64_t *sizes;       /* per value of the plan: scratch */
     double *copies, *owed; /* per value: blocks in place of one, and the part of one that is left over */
