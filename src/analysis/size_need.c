@@ -45,9 +45,9 @@ static double check_reserved(struct mp_size_needing *needing, const struct mp_si
 /* With the settings that agree with the record better: recordings do not all say which they had. */
 static void choose_settings(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count)
 {
-    mp_torch_settings_default(&needing->settings);
+    needing->settings = needing->reserving.recorded;
     struct mp_torch_settings expandable = needing->settings;
-    expandable.expandable = true;
+    expandable.expandable = !expandable.expandable;
     needing->reserved_error = check_reserved(needing, probed, count, &needing->settings);
     if (!(needing->reserved_error > 0)) return;
     double error = check_reserved(needing, probed, count, &expandable);

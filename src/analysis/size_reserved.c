@@ -6,6 +6,7 @@
 
 #include "analysis/size_curve.h"
 #include "analysis/torch_allocator.h"
+#include "analysis/torch_history.h"
 #include "model/track.h"
 
 bool mp_size_reserves(const struct mp_size_plan *plan)
@@ -44,6 +45,23 @@ static bool list_base(struct mp_size_reserving *reserving)
     return done;
 }
 
+/* Streams and settings, where the recording has the allocator's own trace. */
+static bool read_history(struct mp_size_reserving *reserving)
+{
+    const struct mp_size_source *source = reserving->plan->source;
+    struct mp_torch_history history = {0};
+    bool done = mp_torch_history_make(source->model, source->track, &history, NULL) == MP_OK;
+    for (size_t i = 0; done && i < history.steps.count; i++)
+        if (history.steps.at[i].action == MP_TORCH_ALLOC && history.steps.at[i].block != MP_NONE)
+            reserving->streams[history.steps.at[i].block] = history.steps.at[i].stream;
+    for (size_t i = 0; done && i < history.base.count; i++)
+        if (history.base.at[i].block != MP_NONE)
+            reserving->streams[history.base.at[i].block] = history.base.at[i].stream;
+    reserving->recorded = history.settings;
+    mp_torch_history_free(&history);
+    return done;
+}
+
 bool mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_reserving *reserving)
 {
     *reserving = (struct mp_size_reserving){.plan = plan};
@@ -51,8 +69,9 @@ bool mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_rese
     reserving->copies = calloc(plan->values.count + 1, sizeof *reserving->copies);
     reserving->owed = calloc(plan->values.count + 1, sizeof *reserving->owed);
     reserving->ids = calloc(plan->source->model->blocks.count + 1, sizeof *reserving->ids);
+    reserving->streams = calloc(plan->source->model->blocks.count + 1, sizeof *reserving->streams);
     return reserving->sizes && reserving->copies && reserving->owed && reserving->ids && list_base(reserving) &&
-           mp_size_sequence_make(plan, &reserving->sequence);
+           reserving->streams && read_history(reserving) && mp_size_sequence_make(plan, &reserving->sequence);
 }
 
 void mp_size_reserving_free(struct mp_size_reserving *reserving)
@@ -64,6 +83,7 @@ void mp_size_reserving_free(struct mp_size_reserving *reserving)
     free(reserving->copies);
     free(reserving->owed);
     free(reserving->ids);
+    free(reserving->streams);
 }
 
 /* ---- one replay ----------------------------------------------------------------------------------------------------
@@ -103,7 +123,8 @@ static bool allocate(struct mp_size_reserving *reserving, struct mp_torch_alloca
     reserving->owed[value] += reserving->copies[value];
     for (; reserving->owed[value] >= 1; reserving->owed[value] -= 1) {
         if (!reserving->sizes[value]) continue;
-        if (mp_torch_malloc(allocator, reserving->sizes[value], 0, 0, &id) != MP_TORCH_DONE) return false;
+        if (mp_torch_malloc(allocator, reserving->sizes[value], reserving->streams[block], 0, &id) != MP_TORCH_DONE)
+            return false;
         if (!keep(reserving, block, id)) return false;
     }
     return true;

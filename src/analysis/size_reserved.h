@@ -18,10 +18,12 @@ struct mp_size_placed {
 struct mp_size_reserving {
     const struct mp_size_plan *plan;
     struct mp_size_sequence sequence;
-    MP_VEC(uint32_t) base; /* blocks of the base, by address */
-    uint64_t *sizes;       /* per value of the plan: scratch */
-    double *copies, *owed; /* per value: blocks in place of one, and the part of one that is left over */
-    uint32_t *ids;         /* per block of the model: index of its first one in placed + 1; 0: none */
+    MP_VEC(uint32_t) base;             /* blocks of the base, by address */
+    uint64_t *streams;                 /* per block of the model: where it was asked for, 0 where that is not known */
+    struct mp_torch_settings recorded; /* those that the recording tells */
+    uint64_t *sizes;                   /* per value of the plan: scratch */
+    double *copies, *owed;             /* per value: blocks in place of one, and the part of one that is left over */
+    uint32_t *ids;                     /* per block of the model: index of its first one in placed + 1; 0: none */
     MP_VEC(struct mp_size_placed) placed;
     uint32_t vacant; /* index in placed + 1; 0: none */
 };
