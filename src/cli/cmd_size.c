@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/device_use.h"
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
@@ -178,7 +179,20 @@ static int get_recordings(struct sizing *sizing)
     return status;
 }
 
-/* What the device of the largest probe has, where the recording says so. */
+/* What other processes had of a device; 0 where nobody told. */
+static uint64_t used_by_others(const struct mp_model *model, uint32_t device)
+{
+    struct mp_device_uses uses = {0};
+    uint64_t others = 0;
+    if (mp_device_uses_find(model, &uses))
+        for (size_t i = 0; i < uses.count; i++)
+            if (uses.at[i].device == device && uses.at[i].others_bytes != MP_BYTES_UNKNOWN)
+                others = uses.at[i].others_bytes;
+    mp_device_uses_free(&uses);
+    return others;
+}
+
+/* What the device of the last probe has, less what others used of it, where the recording says so. */
 static int find_capacity(struct sizing *sizing)
 {
     struct mp_size_question *question = &sizing->question;
@@ -187,7 +201,8 @@ static int find_capacity(struct sizing *sizing)
     if (!question->capacity && track != MP_TRACK_NONE) {
         uint32_t device = model->tracks.at[track].device;
         uint64_t total = device < model->devices.count ? model->devices.at[device].total_bytes : MP_BYTES_UNKNOWN;
-        if (total != MP_BYTES_UNKNOWN) question->capacity = total;
+        uint64_t others = used_by_others(model, device);
+        if (total != MP_BYTES_UNKNOWN && total > others) question->capacity = total - others;
     }
     if (!question->capacity) {
         mp_message("the recordings do not say how much memory the device has; say it: --capacity 24GiB");
