@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "output/reports.h"
@@ -154,27 +155,54 @@ static void put_bytes(struct mp_table *table, uint64_t bytes)
     mp_table_cell(table, MP_PLAIN, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
 }
 
-static void put_needs(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+/* The columns of which something is known. */
+struct columns {
+    bool reserved, device, bounds;
+};
+
+static struct columns choose_columns(const struct mp_size_answer *answer)
 {
-    static const char *const heads[] = {"batch", "allocated", "reserved", "device", "at least", "at most"};
-    char point[64];
-    struct mp_table table;
-    mp_table_start(&table, "rrrrrrl");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_cell(&table, MP_DIM, "fits");
-    mp_table_end_row(&table);
+    struct columns columns = {0};
     for (size_t i = 0; i < answer->needs.count; i++) {
         const struct mp_size_need *need = &answer->needs.at[i];
-        mp_table_cell(&table, MP_BOLD, "%s", point_text(point, sizeof point, two, need->at));
-        put_bytes(&table, need->allocated);
-        put_bytes(&table, need->reserved);
-        put_bytes(&table, need->device);
-        put_bytes(&table, need->low);
-        put_bytes(&table, need->high);
-        mp_table_cell(&table, need->fits == MP_FITS_YES ? MP_BOLD : MP_PLAIN, "%s", mp_size_fits_name(need->fits));
-        mp_table_end_row(&table);
+        columns.reserved = columns.reserved || need->reserved != MP_BYTES_UNKNOWN;
+        columns.device = columns.device || need->device != MP_BYTES_UNKNOWN;
+        columns.bounds = columns.bounds || need->low != need->high;
     }
+    return columns;
+}
+
+static void put_need(struct mp_table *table, const struct mp_size_need *need, const struct columns *columns, bool two)
+{
+    char point[64];
+    mp_table_cell(table, MP_BOLD, "%s", point_text(point, sizeof point, two, need->at));
+    put_bytes(table, need->allocated);
+    if (columns->reserved) put_bytes(table, need->reserved);
+    if (columns->device) put_bytes(table, need->device);
+    if (columns->bounds) put_bytes(table, need->low);
+    if (columns->bounds) put_bytes(table, need->high);
+    mp_table_cell(table, need->fits == MP_FITS_YES ? MP_BOLD : MP_PLAIN, "%s", mp_size_fits_name(need->fits));
+    mp_table_end_row(table);
+}
+
+static void put_needs(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+{
+    struct columns columns = choose_columns(answer);
+    struct mp_table table;
+    char letters[8] = "";
+    for (int i = 0; i < 2 + columns.reserved + columns.device + 2 * columns.bounds; i++)
+        strcat(letters, "r");
+    mp_table_start(&table, strcat(letters, "l"));
+    mp_table_cell(&table, MP_DIM, "batch");
+    mp_table_cell(&table, MP_DIM, "allocated");
+    if (columns.reserved) mp_table_cell(&table, MP_DIM, "reserved");
+    if (columns.device) mp_table_cell(&table, MP_DIM, "device");
+    if (columns.bounds) mp_table_cell(&table, MP_DIM, "at least");
+    if (columns.bounds) mp_table_cell(&table, MP_DIM, "at most");
+    mp_table_cell(&table, MP_DIM, "fits");
+    mp_table_end_row(&table);
+    for (size_t i = 0; i < answer->needs.count; i++)
+        put_need(&table, &answer->needs.at[i], &columns, two);
     mp_table_finish(&table, text);
 }
 
@@ -228,9 +256,9 @@ static void put_outside(struct mp_text *text, const struct mp_size_answer *answe
                 mp_format_bytes(least, answer->outside_least), mp_format_bytes(most, answer->outside_most));
 }
 
-static void put_method(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+static void put_method(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    char number[MP_UNIT_TEXT], point[64], id[MP_TRACK_ID_MAX];
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
     const struct mp_size_need *widest = NULL;
     for (size_t i = 0; i < answer->needs.count; i++)
         if (!widest || answer->needs.at[i].high - answer->needs.at[i].low > widest->high - widest->low)
@@ -248,11 +276,17 @@ static void put_method(struct mp_text *text, const struct mp_size_answer *answer
         mp_text_count(text, answer->opaque_sites, "place");
         mp_text_put(text, MP_PLAIN, " whose sizes follow no rule; bounded by what the probes saw\n");
     }
+}
+
+static void put_probed(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+{
+    char number[MP_UNIT_TEXT], point[64];
     struct mp_table table;
-    mp_table_start(&table, "rrrrl");
+    bool reserves = answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
+    mp_table_start(&table, reserves ? "rrrrl" : "rrrl");
     mp_table_cell(&table, MP_DIM, "probe");
     mp_table_cell(&table, MP_DIM, "allocated");
-    mp_table_cell(&table, MP_DIM, "reserved");
+    if (reserves) mp_table_cell(&table, MP_DIM, "reserved");
     mp_table_cell(&table, MP_DIM, "a step");
     mp_table_cell(&table, MP_DIM, "steps");
     mp_table_end_row(&table);
@@ -260,7 +294,7 @@ static void put_method(struct mp_text *text, const struct mp_size_answer *answer
         const struct mp_size_probed *probed = &answer->probes.at[i];
         mp_table_cell(&table, MP_PLAIN, "%s", point_text(point, sizeof point, two, probed->at));
         put_bytes(&table, probed->allocated);
-        put_bytes(&table, probed->reserved);
+        if (reserves) put_bytes(&table, probed->reserved);
         mp_table_cell(&table, MP_PLAIN, "%s", probed->steps ? mp_format_duration(number, probed->step_ns) : "-");
         mp_table_cell(&table, MP_PLAIN, "%u (%s)", probed->steps, probed->step_source);
         mp_table_end_row(&table);
@@ -277,7 +311,8 @@ void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, boo
     put_growth(text, answer);
     put_advice(text, answer, two);
     put_outside(text, answer);
-    put_method(text, answer, two);
+    put_method(text, answer);
+    put_probed(text, answer, two);
     for (size_t i = 0; i < answer->notes.count; i++) {
         mp_text_put(text, MP_DIM, "note: ");
         mp_text_clean(text->out, answer->notes.at[i]);
