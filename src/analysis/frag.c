@@ -55,7 +55,6 @@ static enum mp_status take_layout(const struct mp_model *model, struct mp_torch_
 static enum mp_status find_moment(const struct mp_model *model, const struct mp_frag_query *query,
                                   struct mp_torch_history *history, struct mp_frag *frag, struct mp_error *error)
 {
-    frag->oom.event = find_oom(model, query);
     frag->moment = frag->oom.event == MP_NONE ? MP_FRAG_END : MP_FRAG_OOM;
     frag->events = frag->oom.event == MP_NONE ? query->window.last : frag->oom.event + 1;
     enum mp_status status = take_layout(model, history, frag, error);
@@ -64,6 +63,10 @@ static enum mp_status find_moment(const struct mp_model *model, const struct mp_
         frag->moment = MP_FRAG_PEAK;
         frag->events = find_highest(model, query->track);
         status = take_layout(model, history, frag, error);
+    }
+    if (!frag->known && frag->moment == MP_FRAG_PEAK) {
+        frag->moment = MP_FRAG_END;
+        frag->events = query->window.last;
     }
     frag->ns = frag->events >= model->events.count ? model->duration_ns
                : frag->events                      ? model->events.time_ns[frag->events - 1]
@@ -224,7 +227,9 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
 {
     struct mp_torch_history history = {0};
     *frag = (struct mp_frag){.track = query->track, .oom = {.event = MP_NONE}};
-    enum mp_status status = mp_torch_history_make(model, query->track, &history, error);
+    frag->oom.event = find_oom(model, query);
+    bool untraced = query->replay || frag->oom.event != MP_NONE;
+    enum mp_status status = mp_torch_history_make(model, query->track, untraced, &history, error);
     if (!status) status = find_moment(model, query, &history, frag, error);
     if (!status && frag->oom.event != MP_NONE)
         frag->wanted = model->notes.at[model->events.subject[frag->oom.event]].bytes;

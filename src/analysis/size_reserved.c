@@ -50,7 +50,7 @@ static bool read_history(struct mp_size_reserving *reserving)
 {
     const struct mp_size_source *source = reserving->plan->source;
     struct mp_torch_history history = {0};
-    bool done = mp_torch_history_make(source->model, source->track, &history, NULL) == MP_OK;
+    bool done = mp_torch_history_make(source->model, source->track, false, &history, NULL) == MP_OK;
     for (size_t i = 0; done && i < history.steps.count; i++)
         if (history.steps.at[i].action == MP_TORCH_ALLOC && history.steps.at[i].block != MP_NONE)
             reserving->streams[history.steps.at[i].block] = history.steps.at[i].stream;

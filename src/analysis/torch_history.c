@@ -90,8 +90,6 @@ static bool add_event_step(const struct mp_model *model, uint32_t event, struct 
 /* From events alone. */
 static bool follow_events(const struct mp_model *model, struct mp_torch_history *history)
 {
-    uint32_t ignored;
-    if (!pool_index(history, 0, &ignored)) return false;
     for (uint32_t at = next_event(model, history->track, 0); at < model->events.count;
          at = next_event(model, history->track, at + 1)) {
         struct mp_torch_step step = {.block = MP_NONE, .address = MP_BYTES_UNKNOWN};
@@ -164,22 +162,22 @@ static bool has_calls(const struct mp_model *model, uint16_t track)
     return false;
 }
 
-enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, struct mp_torch_history *history,
-                                     struct mp_error *error)
+enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
+                                     struct mp_torch_history *history, struct mp_error *error)
 {
     history->track = track;
     mp_torch_settings_recorded(model->start.configuration, &history->settings);
-    bool done = true;
-    if (has_calls(model, track)) done = follow_calls(model, history, &history->traced);
+    uint32_t ignored;
+    bool done = pool_index(history, 0, &ignored);
+    if (done && has_calls(model, track)) done = follow_calls(model, history, &history->traced);
+    for (size_t i = 0; done && i < model->segments.count; i++)
+        if (model->segments.at[i].track == track) done = pool_index(history, model->segments.at[i].pool, &ignored);
     if (done && !history->traced) {
         history->steps.count = 0;
-        done = follow_events(model, history);
+        if (untraced) done = follow_events(model, history);
     }
-    for (size_t i = 0; done && i < model->segments.count; i++) {
-        uint32_t ignored;
-        if (model->segments.at[i].track == track) done = pool_index(history, model->segments.at[i].pool, &ignored);
-    }
-    done = done && resolve_requests(model, history) && mp_torch_find_base(model, history);
+    if (history->traced || untraced)
+        done = done && resolve_requests(model, history) && mp_torch_find_base(model, history);
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator");
 }
 

@@ -40,9 +40,10 @@ struct mp_torch_history {
     MP_VEC(uint32_t) emptied; /* before which steps the program emptied the cache: found by a replay of the record */
 };
 
-/* The history starts empty; the caller frees it, also after a failure. MP_NO_MEMORY. */
-enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, struct mp_torch_history *history,
-                                     struct mp_error *error);
+/* The history starts empty; the caller frees it, also after a failure. `untraced`: steps are wanted (48 bytes each)
+ * even where they are blocks alone. MP_NO_MEMORY. */
+enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
+                                     struct mp_torch_history *history, struct mp_error *error);
 void mp_torch_history_free(struct mp_torch_history *history);
 
 /* The first step that has not happened when so many events have. */

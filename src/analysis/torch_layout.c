@@ -214,13 +214,13 @@ enum mp_status mp_torch_layout_at(const struct mp_model *model, struct mp_torch_
     }
     struct placer p = {model, history, event, &layout->moment};
     uint16_t driver = mp_torch_driver_of(model, history->track);
-    bool done = true;
+    bool done = true, below = driver != MP_TRACK_NONE && driver != history->track;
     if (event >= model->events.count && has_list(model, history->track)) {
         layout->source = MP_LAYOUT_LISTED;
         done = take_list(&p);
     } else {
         layout->source = MP_LAYOUT_PLACED;
-        done = driver == MP_TRACK_NONE || place_all(&p, driver);
+        done = !below || place_all(&p, driver);
     }
     if (!done) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the segments");
     if (layout->moment.listing.segments.count) return MP_OK;

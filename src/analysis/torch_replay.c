@@ -179,7 +179,6 @@ static enum course find_course(struct mp_torch_player *p, const struct mp_torch_
 static void compare_alloc(struct mp_torch_player *p, const struct mp_torch_step *step, bool found, uint64_t address)
 {
     bool was_oom = step->action == MP_TORCH_OUT_OF_MEMORY;
-    p->replay->allocs += !was_oom;
     if (found && was_oom)
         mp_torch_differ(p, "%" PRIu64 " bytes at 0x%" PRIx64 " in the replay, out of memory in the record", step->bytes,
                         address);
@@ -197,6 +196,7 @@ static void play_alloc(struct mp_torch_player *p, const struct mp_torch_step *st
     enum mp_torch_result result = take_course(p, step, find_course(p, step), &id);
     if (!mp_torch_check(p, result)) return;
     bool found = result == MP_TORCH_DONE;
+    p->replay->allocs += step->action == MP_TORCH_ALLOC;
     if (!found) mp_torch_count_oom(p);
     if (p->recorded) compare_alloc(p, step, found, mp_torch_block_address(p->allocator, id));
     if (found && step->action == MP_TORCH_OUT_OF_MEMORY)

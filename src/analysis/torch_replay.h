@@ -13,11 +13,12 @@ struct mp_torch_replay {
     uint64_t reserved_peak, allocated_peak; /* of the blocks' bytes, those before the first step included */
     uint64_t ooms;                          /* requests that found no memory */
     uint32_t first_oom;                     /* step; MP_NONE */
+    uint64_t allocs;                        /* that were made */
     /* Replays of the record only: */
     uint64_t differences;
-    char first[240];                 /* what differs first; "" */
-    uint64_t allocs, segment_events; /* that were compared */
-    uint64_t segments, parts;        /* of the end, compared; 0 where the file has none */
+    char first[240];          /* what differs first; "" */
+    uint64_t segment_events;  /* that were as recorded */
+    uint64_t segments, parts; /* of the end, compared; 0 where the file has none */
 };
 
 /* The state at some step: what the allocator held, and whose the blocks are. */

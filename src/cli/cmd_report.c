@@ -7,6 +7,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
     struct mp_error error;
     struct mp_peak peak = {0};
     struct mp_step_report steps = {0};
+    struct mp_frag frag = {0};
     struct mp_story story = {.leaks = leaks};
     int status = MP_EXIT_DONE;
     if (mp_query_pick_track(query)) {
@@ -16,6 +17,9 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
             status = mp_message_error(&error);
         story.peak = &peak;
         story.steps = &steps;
+        const struct mp_frag_query holes = {.track = query->track, .window = query->view.window, .advise = true};
+        if (!status && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
+        story.frag = &frag;
     }
     if (!status && query->as_json)
         mp_report_json(&query->json, query->model, &story, &query->view);
@@ -23,6 +27,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
         mp_report_text(&query->text, query->model, &story, &query->view);
     mp_peak_free(&peak);
     mp_step_report_free(&steps);
+    mp_frag_free(&frag);
     return status;
 }
 

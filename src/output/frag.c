@@ -130,22 +130,59 @@ void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_end_object(json);
 }
 
+const char *mp_frag_when(const struct mp_frag *frag)
+{
+    static const char *const when[] = {"at the end", "when memory ran out", "when most was reserved"};
+    return when[frag->moment];
+}
+
+/* Less than this is not worth a change. */
+static bool is_worth(uint64_t saved, uint64_t of)
+{
+    return saved >= (uint64_t)64 << 20 && saved >= of / 50;
+}
+
+bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice)
+{
+    const struct mp_frag_replay *replay = &frag->replay;
+    char would[MP_UNIT_TEXT], was[MP_UNIT_TEXT], base[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
+    *advice = (struct mp_advice){.saved = MP_BYTES_UNKNOWN};
+    if (frag->oom.would_fit.count) {
+        snprintf(advice->text, sizeof advice->text, "%s would have fitted the request that found no memory (replayed)",
+                 frag->oom.would_fit.at[0]);
+        snprintf(advice->evidence, sizeof advice->evidence, "replay of all requests up to that one");
+        return true;
+    }
+    const struct mp_torch_replay *result = &replay->result;
+    if (!replay->settings || replay->recorded || result->ooms || result->reserved_peak > replay->compare_reserved ||
+        !is_worth(replay->compare_reserved - result->reserved_peak, replay->compare_reserved))
+        return false;
+    advice->saved = replay->compare_reserved - result->reserved_peak;
+    snprintf(advice->text, sizeof advice->text, "%s would have reserved %s instead of %s (replayed)", replay->settings,
+             mp_format_bytes(would, result->reserved_peak), mp_format_bytes(was, replay->compare_reserved));
+    int length = snprintf(advice->evidence, sizeof advice->evidence, "replay of %s allocations",
+                          mp_format_count(count, result->allocs));
+    if (replay->base_bytes)
+        snprintf(advice->evidence + length, sizeof advice->evidence - (size_t)length,
+                 "; the %s from before them were placed anew", mp_format_bytes(base, replay->base_bytes));
+    return true;
+}
+
 static void put_held(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag)
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    static const char *const when[] = {"at the end", "when memory ran out", "when most was reserved"};
     mp_track_id(model, frag->track, id);
     if (!frag->known) {
         mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(number, frag->allocated));
         mp_text_put(text, MP_PLAIN, " allocated on ");
         mp_text_clean(text->out, id);
-        mp_text_put(text, MP_PLAIN, " %s; the recording does not say what the allocator held\n", when[frag->moment]);
+        mp_text_put(text, MP_PLAIN, " %s; the recording does not say what the allocator held\n", mp_frag_when(frag));
         return;
     }
     mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(number, frag->reserved));
     mp_text_put(text, MP_PLAIN, " reserved on ");
     mp_text_clean(text->out, id);
-    mp_text_put(text, MP_PLAIN, " %s, %s of it in use", when[frag->moment], mp_format_bytes(number, frag->allocated));
+    mp_text_put(text, MP_PLAIN, " %s, %s of it in use", mp_frag_when(frag), mp_format_bytes(number, frag->allocated));
     if (frag->reserved)
         mp_text_put(text, MP_PLAIN, " (%.1f %%)", 100.0 * (double)frag->allocated / (double)frag->reserved);
     mp_text_put(text, MP_PLAIN, ", in ");

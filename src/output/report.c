@@ -8,19 +8,18 @@
 /* Blocks of fewer ages than this are what any program holds. */
 #define GROWING_BIRTHS 8
 
-static void frag_json(struct mp_json *json, const struct mp_model *model, uint16_t track)
+static void advice_json(struct mp_json *json, const struct mp_story *story)
 {
-    char id[MP_TRACK_ID_MAX];
-    mp_json_object(json, "frag");
-    mp_json_text(json, "schema", "memprof.frag/1");
-    mp_json_text(json, "track", track == MP_TRACK_NONE ? NULL : mp_track_id(model, track, id));
-    static const char *const absent[] = {
-        "allocated_bytes", "reserved_bytes", "largest_free_bytes", "unusable_ratio", "segments", "pins", "oom",
-        "replay"};
-    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
-        mp_json_null(json, absent[i]);
-    mp_coverage_json(json, model);
-    mp_json_end_object(json);
+    struct mp_advice advice;
+    mp_json_array(json, "advice");
+    if (story->frag && mp_frag_advice(story->frag, &advice)) {
+        mp_json_object(json, NULL);
+        mp_json_text(json, "text", advice.text);
+        mp_json_known(json, "saved_bytes", advice.saved);
+        mp_json_text(json, "evidence", advice.evidence);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
 }
 
 void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
@@ -38,9 +37,11 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
         mp_steps_json(json, "steps", model, story->steps, view);
     else
         mp_json_null(json, "steps");
-    frag_json(json, model, story->peak ? story->peak->track : MP_TRACK_NONE);
-    mp_json_array(json, "advice");
-    mp_json_end_array(json);
+    if (story->frag)
+        mp_frag_json(json, "frag", model, story->frag);
+    else
+        mp_json_null(json, "frag");
+    advice_json(json, story);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
 }
@@ -236,6 +237,36 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
     mp_table_finish(&table, text);
 }
 
+static void put_frag(struct mp_text *text, const struct mp_frag *frag, const struct mp_view *view)
+{
+    char number[MP_UNIT_TEXT];
+    if (frag->known) {
+        mp_text_put(text, MP_BOLD, "\nFRAG  %s", mp_format_bytes(number, frag->reserved));
+        mp_text_put(text, MP_PLAIN, " reserved %s, %.1f %% in use; ", mp_frag_when(frag),
+                    frag->reserved ? 100.0 * (double)frag->allocated / (double)frag->reserved : 0.0);
+        mp_text_put(text, MP_PLAIN, "%s free, the largest hole ", mp_format_bytes(number, frag->free_bytes));
+        mp_text_put(text, MP_PLAIN, "%s\n", mp_format_bytes(number, frag->largest_free));
+    }
+    if (frag->oom.event != MP_NONE) {
+        mp_text_put(text, MP_BOLD, "\nOUT OF MEMORY");
+        mp_text_put(text, MP_PLAIN, ", cause: %s; see memprof frag ", mp_oom_cause_name(frag->oom.cause));
+        mp_text_clean(text->out, view->path);
+        mp_text_put(text, MP_PLAIN, "\n");
+    }
+}
+
+static void put_advice(struct mp_text *text, const struct mp_frag *frag)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_advice advice;
+    if (!mp_frag_advice(frag, &advice)) return;
+    mp_text_put(text, MP_BOLD, "\nADVICE\n");
+    mp_text_put(text, MP_PLAIN, "  1. %s", advice.text);
+    if (advice.saved != MP_BYTES_UNKNOWN)
+        mp_text_put(text, MP_PLAIN, "      saves %s", mp_format_bytes(number, advice.saved));
+    mp_text_put(text, MP_PLAIN, "\n");
+}
+
 void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view)
 {
@@ -248,6 +279,8 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
     put_others(text, model, story->peak);
     if (story->peak) put_leaks(text, model, story->leaks, view);
     if (story->steps) put_steps(text, model, story->steps);
+    if (story->frag) put_frag(text, story->frag, view);
+    if (story->frag) put_advice(text, story->frag);
     mp_text_put(text, MP_PLAIN, "\n");
     mp_coverage_text(text, model);
 }

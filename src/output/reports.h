@@ -68,12 +68,23 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
                   const struct mp_view *view);
+/* When the moment is, for people: "at the end". */
+const char *mp_frag_when(const struct mp_frag *frag);
 
-/* The whole story. `peak` and `steps` are NULL where the recording has no track. */
+/* What to do, in a sentence, what that saves (MP_BYTES_UNKNOWN: not told) and how that is known. */
+struct mp_advice {
+    char text[200], evidence[200];
+    uint64_t saved;
+};
+/* False where nothing that was replayed would help. */
+bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice);
+
+/* The whole story. `peak`, `steps` and `frag` are NULL where the recording has no track. */
 struct mp_story {
     const struct mp_peak *peak;
     const struct mp_leaks *leaks;
     const struct mp_step_report *steps;
+    const struct mp_frag *frag;
 };
 void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);

@@ -186,7 +186,8 @@ class Random:
         except naive_allocator.OutOfMemory:
             result = None
             answer = [["oom"]]
-        events = [["event", *map(str, entry)] for entry in self.naive.trace[before:]]
+        events = [["event", *map(str, (entry[0], 0, *entry[2:]) if entry[0] == "oom" else entry)]
+                  for entry in self.naive.trace[before:]]
         self.lines.append(line)
         self.expected.append(events + answer)
         return result

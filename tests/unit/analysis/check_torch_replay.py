@@ -85,25 +85,30 @@ class Program:
             a.begin(r.choice([1, 2]), naive_allocator.ANY_STREAM)
 
     def snapshot(self, first=0, with_pools=True):
-        entries = []
-        for at, (action, address, size, stream, pool) in enumerate(self.allocator.trace[first:]):
-            place = {"device_free": self.allocator.capacity % MIB} if action == "oom" else {"addr": address}
-            pools = {"pool_id": (pool, 0)} if with_pools else {}
-            entries.append({"action": action, **place, "size": size, "stream": stream, "time_us": 10**15 + at, **pools})
-        segments = []
-        for run in self.allocator.listing():
-            blocks = [{"address": run["address"] + offset, "size": size, "requested_size": requested,
-                       "state": STATES[state], "frames": []} for offset, size, state, requested in run["blocks"]]
-            segments.append({"device": 0, "address": run["address"], "total_size": run["size"], "stream": run["stream"],
-                             "segment_type": run["pool"], "segment_pool_id": (run["pool_id"], 0),
-                             "is_expandable": run["expandable"], "frames": [], "blocks": blocks})
-        divisions = self.settings.get("roundup", 0)
-        divisions = [divisions] * 16 if isinstance(divisions, int) else divisions
-        settings = {"PYTORCH_CUDA_ALLOC_CONF": settings_of(self.settings),
-                    "max_split_size": self.settings.get("max_split_size", -1), "garbage_collection_threshold": 0.0,
-                    "expandable_segments": self.settings.get("expandable_segments", False),
-                    "roundup_power2_divisions": {str(1 << i): d for i, d in enumerate(divisions)}}
-        return {"segments": segments, "device_traces": [entries], "allocator_settings": settings}
+        return snapshot_of(self.allocator, self.settings, first, with_pools)
+
+
+def snapshot_of(allocator, settings, first=0, with_pools=True):
+    """What PyTorch would write of an allocator whose trace begins at an entry."""
+    entries = []
+    for at, (action, address, size, stream, pool) in enumerate(allocator.trace[first:]):
+        place = {"device_free" if action == "oom" else "addr": address}
+        pools = {"pool_id": (pool, 0)} if with_pools else {}
+        entries.append({"action": action, **place, "size": size, "stream": stream, "time_us": 10**15 + at, **pools})
+    segments = []
+    for run in allocator.listing():
+        blocks = [{"address": run["address"] + offset, "size": size, "requested_size": requested,
+                   "state": STATES[state], "frames": []} for offset, size, state, requested in run["blocks"]]
+        segments.append({"device": 0, "address": run["address"], "total_size": run["size"], "stream": run["stream"],
+                         "segment_type": run["pool"], "segment_pool_id": (run["pool_id"], 0),
+                         "is_expandable": run["expandable"], "frames": [], "blocks": blocks})
+    divisions = settings.get("roundup", 0)
+    divisions = [divisions] * 16 if isinstance(divisions, int) else divisions
+    told = {"PYTORCH_CUDA_ALLOC_CONF": settings_of(settings),
+            "max_split_size": settings.get("max_split_size", -1), "garbage_collection_threshold": 0.0,
+                "expandable_segments": settings.get("expandable_segments", False),
+                "roundup_power2_divisions": {str(1 << i): d for i, d in enumerate(divisions)}}
+    return {"segments": segments, "device_traces": [entries], "allocator_settings": told}
 
 
 class Case(unittest.TestCase):
@@ -183,11 +188,13 @@ class Recorded(Case):
         self.assertGreaterEqual(exact, 10)
 
 
-class Made(Case):
+class Written(Case):
     def write(self, snapshot):
         self.path.write_bytes(pickle.dumps(snapshot))
         return self.path
 
+
+class Made(Written):
     def test_exact(self):
         seen = {"segment_free": 0, "segment_unmap": 0, "oom": 0}
         for seed in range(int(os.environ.get("MEMPROF_REPLAYS", "40"))):
@@ -210,6 +217,175 @@ class Made(Case):
         said = frag(self.write(snapshot), "--replay", "recorded")
         self.assertGreater(said["replay"]["differences"], 0)
         self.assertIn("in the record", said["replay"]["first_difference"])
+
+
+REMEDIES = {"expandable_segments:True": {"expandable_segments": True},
+            **{f"max_split_size_mb:{size}": {"max_split_size": size * MIB} for size in (512, 256, 128, 64, 20)},
+            "roundup_power2_divisions:8": {"roundup": 8},
+            "expandable_segments:True,roundup_power2_divisions:8": {"expandable_segments": True, "roundup": 8}}
+
+
+def fits(trace, settings, capacity):
+    """Whether all requests of a trace, those that failed too, find memory under other settings."""
+    allocator, live = naive_allocator.Allocator(capacity, capacity, settings), {}
+    for action, address, size, stream, _ in trace:
+        try:
+            if action == "alloc":
+                live[address] = allocator.malloc(size, stream)
+            elif action == "oom":
+                allocator.free(allocator.malloc(size, stream))
+            elif action == "free_completed":
+                allocator.free(live.pop(address))
+        except naive_allocator.OutOfMemory:
+            return False
+    return True
+
+
+class Moments(Written):
+    def test_without_a_trace_of_its_own(self):
+        """Where the trace contradicts itself it is not kept: the moment is then put together from segments and blocks,
+        and is as it was but for the rests that blocks of the large pool hide."""
+        for seed in range(12):
+            r = random.Random(seed)
+            settings = r.choice([{}, {"expandable_segments": True}])
+            allocator, live, states = naive_allocator.Allocator(1 << 36, 1 << 40, settings), [], []
+            for _ in range(150):
+                if not live or r.random() < 0.6:
+                    live.append(allocator.malloc(r.choice([512, 70000, 3 * MIB, 11 * MIB, int(2 ** r.uniform(9, 25))]), 0))
+                else:
+                    allocator.free(live.pop(r.randrange(len(live))))
+                states.append((len(allocator.trace), allocator.listing()))
+            snapshot = snapshot_of(allocator, settings)
+            entries = snapshot["device_traces"][0]
+            held = {"action": "alloc", "addr": live[0][1].address, "size": 512, "stream": 0}
+            entries.append(dict(held, time_us=entries[-1]["time_us"] + 1000))  # at an address that nothing has freed
+            length, listing = states[r.randrange(40, 140)]
+            said = frag(self.write(snapshot), "--to", f"{length - 1}us")
+            self.assertEqual((said["moment"], said["exact"]), ("end", False))
+            have = [(s["address"], s["bytes"], s["stream"], s["pool"]) for s in said["segments"]]
+            self.assertEqual(have, [(hex(s["address"]), s["size"], None, None) for s in listing])
+            for segment, of in zip(said["segments"], listing):
+                allocated = sum(size for _, size, state, _ in of["blocks"] if state == "a")
+                self.assertEqual(segment["allocated_bytes"], allocated)
+            self.assertIn("no allocator's trace", frag(self.path, "--replay", "recorded", status=1))
+
+
+class OutOfMemory(Written):
+    def autopsy(self, allocator, settings, **more):
+        said = frag(self.write({**snapshot_of(allocator, settings), **more}))
+        self.assertEqual(said["moment"], "oom")
+        return said
+
+    def check(self, allocator, settings):
+        """The state when memory ran out, the cause and what would have fitted, of a trace that ends there."""
+        said = self.autopsy(allocator, settings)
+        action, device_free, size, _, _ = allocator.trace[-1]
+        self.assertEqual((action, said["oom"]["requested_bytes"], said["oom"]["device_free_bytes"]),
+                         ("oom", size, device_free))
+        holes = [b.size for s in allocator.segments for b in s.blocks if b.state == "free"]
+        self.assertEqual((said["reserved_bytes"], said["allocated_bytes"], said["free_bytes"]),
+                         (allocator.reserved(), allocator.allocated(), sum(holes)))
+        scattered = sum(hole for hole in holes if hole < size)
+        if holes:
+            self.assertAlmostEqual(said["unusable_ratio"], scattered / sum(holes), places=5)
+        self.assertEqual(said["oom"]["cause"], "fragmentation" if sum(holes) + device_free >= size else "capacity")
+        want = [name for name, remedy in REMEDIES.items() if {**settings, **remedy} != settings
+                and fits(allocator.trace, {**settings, **remedy}, allocator.capacity)]
+        self.assertEqual(said["oom"]["would_fit"], want)
+        return want
+
+    def test_random(self):
+        causes = {True: 0, False: 0}
+        for seed in range(int(os.environ.get("MEMPROF_REPLAYS", "40"))):
+            r = random.Random(seed)
+            settings = r.choice([{}, {}, {"expandable_segments": True}, {"max_split_size": 40 * MIB}])
+            capacity = r.choice([100, 200, 400]) * MIB
+            allocator, live = naive_allocator.Allocator(capacity, 1 << 40, settings), []
+            while True:
+                try:
+                    live.append(allocator.malloc(int(2 ** r.uniform(9, 25)), r.choice([0, 0, 5])))
+                except naive_allocator.OutOfMemory:
+                    break
+                while live and r.random() < 0.45:
+                    allocator.free(live.pop(r.randrange(len(live))))
+            causes[bool(self.check(allocator, settings))] += 1
+        self.assertTrue(all(causes.values()), causes)
+
+    def test_limit(self):
+        settings = {"fraction": 0.5}
+        allocator = naive_allocator.Allocator(100 * MIB, 100 * MIB, settings)
+        allocator.malloc(30 * MIB, 0)
+        with self.assertRaises(naive_allocator.OutOfMemory):
+            allocator.malloc(22 * MIB, 0)
+        said = self.autopsy(allocator, settings)
+        self.assertEqual((said["oom"]["cause"], said["oom"]["would_fit"]), ("limit", None))
+
+    def test_leak(self):
+        allocator, marks = naive_allocator.Allocator(600 * MIB, 1 << 40, {}), []
+        with self.assertRaises(naive_allocator.OutOfMemory):
+            for step in range(1000):
+                marks.append((len(allocator.trace), step))
+                held = [allocator.malloc(20 * MIB, 0) for _ in range(3)]
+                allocator.malloc(11 * MIB, 0)
+                for handle in held:
+                    allocator.free(handle)
+        notes = []
+        for at, step in marks:
+            notes += [{"stage": stage, "name": f"ProfilerStep#{step}", "device": 0, "time_us": time}
+                      for stage, time in (("END", 10**15 + at - 1), ("START", 10**15 + at))][step == 0:]
+        notes = [dict(note, name=f"ProfilerStep#{int(note['name'][13:]) - (note['stage'] == 'END')}") for note in notes]
+        self.assertEqual(self.autopsy(allocator, {}, external_annotations=notes)["oom"]["cause"], "leak")
+
+    def test_no_stated_free_memory(self):
+        """Old traces do not say what the device had free: what fits into what was reserved fits all the more."""
+        allocator = naive_allocator.Allocator(40 * MIB, 1 << 40, {})
+        first = allocator.malloc(20 * MIB, 0)
+        allocator.malloc(20 * MIB, 0)
+        allocator.free(first)
+        allocator.malloc(2 * MIB, 0)
+        with self.assertRaises(naive_allocator.OutOfMemory):
+            allocator.malloc(20 * MIB, 0)
+        snapshot = snapshot_of(allocator, {})
+        del snapshot["device_traces"][0][-1]["device_free"]
+        said = frag(self.write(snapshot))
+        self.assertIsNone(said["oom"]["device_free_bytes"])
+        self.assertEqual(said["reserved_bytes"], allocator.reserved())
+
+
+class Settings(Written):
+    def test_other_settings(self):
+        """What was reserved at most under other settings, against the naive allocator on the same requests."""
+        for seed in range(int(os.environ.get("MEMPROF_REPLAYS", "40")) // 2):
+            r = random.Random(seed)
+            allocator, live = naive_allocator.Allocator(1 << 36, 1 << 40, {}), []
+            for _ in range(300):
+                if r.random() < 0.55:
+                    live.append(allocator.malloc(int(2 ** r.uniform(9, 26)), r.choice([0, 0, 5])))
+                elif live:
+                    allocator.free(live.pop(r.randrange(len(live))))
+            self.write(snapshot_of(allocator, {}))
+            for text, settings in REMEDIES.items():
+                other, live = naive_allocator.Allocator(1 << 60, 1 << 40, settings), {}
+                for action, address, size, stream, _ in allocator.trace:
+                    if action == "alloc":
+                        live[address] = other.malloc(size, stream)
+                    elif action == "free_completed":
+                        other.free(live.pop(address))
+                replay = frag(self.path, "--replay", text)["replay"]
+                self.assertEqual((replay["reserved_peak_bytes"], replay["allocated_peak_bytes"], replay["oom"]),
+                                 (other.peak_reserved, other.peak_allocated, False), f"{seed} {text}")
+
+    def test_nonsense(self):
+        self.write(Program(1).snapshot())
+        for text, word in (("expandable_segments:yes", "True or False"), ("max_split_size_mb:3", "at least"),
+                           ("nothing", "no setting"), ("nothing:1", "no setting"), ("backend:cudaMallocAsync", "native"),
+                           ("roundup_power2_divisions:[256:3]", "power of two"), ("roundup_power2_divisions:[", "list"),
+                           ("garbage_collection_threshold:1.5", "share"), ("max_split_size_mb:99999999999999", "MiB"),
+                           ("per_process_memory_fraction:", "share"), ("large_segment_size_mb:8", "more than 10")):
+            self.assertIn(word, frag(self.path, "--replay", text, status=2))
+        for text in ("", " expandable_segments:True , max_split_size_mb:512", "pinned_use_background_threads:True",
+                     "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "garbage_collection_threshold:0.8"):
+            self.assertIsNotNone(frag(self.path, "--replay", text)["replay"])
 
 
 if __name__ == "__main__":

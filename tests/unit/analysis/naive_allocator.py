@@ -323,7 +323,7 @@ class Allocator:
                 found = self.get_memory(pool, size, stream)
         if not found:
             self.ooms += 1
-            self.trace.append(("oom", 0, size, stream, pool))
+            self.trace.append(("oom", self.capacity - self.reserved(), size, stream, pool))
             raise OutOfMemory
         segment, block = found
         rest = block.size - size
