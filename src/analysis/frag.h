@@ -19,7 +19,14 @@ struct mp_frag_query {
 
 enum mp_frag_moment { MP_FRAG_END, MP_FRAG_OOM, MP_FRAG_PEAK };
 
-enum mp_oom_cause { MP_OOM_CAPACITY, MP_OOM_FRAGMENTATION, MP_OOM_LEAK, MP_OOM_OTHER_PROCESS, MP_OOM_LIMIT };
+enum mp_oom_cause {
+    MP_OOM_CAPACITY,
+    MP_OOM_FRAGMENTATION,
+    MP_OOM_LEAK,
+    MP_OOM_OTHER_PROCESS,
+    MP_OOM_LIMIT,
+    MP_OOM_UNKNOWN /* not even what the allocator held is known */
+};
 
 struct mp_frag_segment {
     uint64_t address, bytes, allocated, largest_free;
@@ -78,6 +85,7 @@ struct mp_frag {
 enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
                             struct mp_error *error);
 void mp_frag_free(struct mp_frag *frag);
+/* NULL: unknown. */
 const char *mp_oom_cause_name(enum mp_oom_cause cause);
 
 #endif

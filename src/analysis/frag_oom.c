@@ -70,13 +70,30 @@ static uint64_t total_of(const struct mp_model *model, uint16_t track)
     return model->devices.at[model->tracks.at[track].device].total_bytes;
 }
 
+/* Free bytes inside what the allocator held; MP_BYTES_UNKNOWN. */
+static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *frag)
+{
+    if (frag->known) return frag->free_bytes;
+    for (size_t i = model->noted.count; i--;) {
+        uint32_t event = model->noted.at[i];
+        if (event >= frag->oom.event || model->events.type[event] != MP_EVENT_RESERVED ||
+            model->events.track[event] != frag->track)
+            continue;
+        uint64_t held = model->notes.at[i].bytes;
+        return held > frag->allocated ? held - frag->allocated : 0;
+    }
+    return MP_BYTES_UNKNOWN;
+}
+
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
     struct mp_frag_oom *oom = &frag->oom;
     uint64_t room = oom->device_free == MP_BYTES_UNKNOWN ? 0 : oom->device_free;
     uint64_t asked = mp_torch_segment_bytes(&history->settings, oom->requested), leaking;
-    uint64_t total = total_of(model, frag->track), free_bytes = frag->known ? frag->free_bytes : 0;
+    uint64_t total = total_of(model, frag->track), free_bytes = free_inside(model, frag);
+    oom->cause = MP_OOM_UNKNOWN;
+    if (free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
     if (history->settings.expandable && oom->requested > MP_TORCH_SMALL)
         asked += history->settings.large_segment; /* whole pages */
     if (room >= asked) {
@@ -116,6 +133,6 @@ enum mp_status mp_frag_judge_oom(const struct mp_model *model, const struct mp_t
 
 const char *mp_oom_cause_name(enum mp_oom_cause cause)
 {
-    static const char *const names[] = {"capacity", "fragmentation", "leak", "other_process", "limit"};
+    static const char *const names[] = {"capacity", "fragmentation", "leak", "other_process", "limit", NULL};
     return names[cause];
 }

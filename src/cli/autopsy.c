@@ -7,9 +7,11 @@
 #include "base/units.h"
 #include "cli/messages.h"
 #include "model/track.h"
+#include "output/reports.h"
 #include "output/sites.h"
 
-#define HOLDERS 3
+#define HOLDERS  3
+#define REMEDIES 2
 
 static uint32_t find_oom(const struct mp_model *model, uint64_t since_ns)
 {
@@ -85,6 +87,20 @@ static void say_holders(const struct mp_model *model, uint32_t event)
     mp_live_free(&live);
 }
 
+/* Why, where the recording tells, and which settings would have fitted it. */
+static void say_cause(const struct mp_model *model, uint32_t event)
+{
+    const struct mp_frag_query query = {.track = model->events.track[event],
+                                        .window = {.first = event, .last = event + 1}};
+    struct mp_frag frag;
+    struct mp_error ignored;
+    if (mp_frag_find(model, &query, &frag, &ignored)) return;
+    if (mp_oom_cause_name(frag.oom.cause)) mp_message("  cause: %s", mp_oom_cause_text(frag.oom.cause));
+    for (size_t i = 0; i < frag.oom.would_fit.count && i < REMEDIES; i++)
+        mp_message("  %s would have fitted it (replayed)", frag.oom.would_fit.at[i]);
+    mp_frag_free(&frag);
+}
+
 void mp_autopsy(const char *path, const char *shown, uint64_t oom_ns)
 {
     struct mp_model *model;
@@ -93,6 +109,7 @@ void mp_autopsy(const char *path, const char *shown, uint64_t oom_ns)
     uint32_t event = find_oom(model, oom_ns);
     if (event != MP_NONE) {
         say_request(model, event);
+        say_cause(model, event);
         say_holders(model, event);
         mp_message("  snapshot: %s      memprof trace_plot %s -o oom.html", shown, shown);
     }

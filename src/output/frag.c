@@ -200,15 +200,21 @@ static void put_held(struct mp_text *text, const struct mp_model *model, const s
                     frag->oom.event == MP_NONE ? "the largest block of the recording" : "the request that failed");
 }
 
-static void put_oom(struct mp_text *text, const struct mp_frag *frag)
+const char *mp_oom_cause_text(enum mp_oom_cause cause)
 {
     static const char *const causes[] = {
         [MP_OOM_CAPACITY] = "capacity: what was in use left too little, however it is arranged",
         [MP_OOM_FRAGMENTATION] = "fragmentation: enough was free, but not in one piece where it was needed",
         [MP_OOM_LEAK] = "leak: what keeps growing holds more than was missing; see memprof leaks",
         [MP_OOM_OTHER_PROCESS] = "other_process: others on the device hold more than was missing",
+        [MP_OOM_UNKNOWN] = "not known: the recording does not say what the allocator held",
         [MP_OOM_LIMIT] = "limit: the device had room; a limit (set_per_process_memory_fraction) forbade it",
     };
+    return causes[cause];
+}
+
+static void put_oom(struct mp_text *text, const struct mp_frag *frag)
+{
     const struct mp_frag_oom *oom = &frag->oom;
     char asked[MP_UNIT_TEXT], left[MP_UNIT_TEXT], when[MP_UNIT_TEXT];
     if (oom->event == MP_NONE) return;
@@ -217,7 +223,7 @@ static void put_oom(struct mp_text *text, const struct mp_frag *frag)
                 mp_format_bytes(asked, oom->requested));
     if (oom->device_free != MP_BYTES_UNKNOWN)
         mp_text_put(text, MP_PLAIN, ", %s free on the device", mp_format_bytes(left, oom->device_free));
-    mp_text_put(text, MP_PLAIN, "\n  cause: %s\n", causes[oom->cause]);
+    mp_text_put(text, MP_PLAIN, "\n  cause: %s\n", mp_oom_cause_text(oom->cause));
     for (size_t i = 0; i < oom->would_fit.count; i++)
         mp_text_put(text, MP_PLAIN, "  %s would have fitted it (replayed)\n", oom->would_fit.at[i]);
     if (oom->tried && !oom->would_fit.count)

@@ -249,7 +249,8 @@ static void put_frag(struct mp_text *text, const struct mp_frag *frag, const str
     }
     if (frag->oom.event != MP_NONE) {
         mp_text_put(text, MP_BOLD, "\nOUT OF MEMORY");
-        mp_text_put(text, MP_PLAIN, ", cause: %s; see memprof frag ", mp_oom_cause_name(frag->oom.cause));
+        const char *cause = mp_oom_cause_name(frag->oom.cause);
+        mp_text_put(text, MP_PLAIN, ", cause: %s; see memprof frag ", cause ? cause : "not known");
         mp_text_clean(text->out, view->path);
         mp_text_put(text, MP_PLAIN, "\n");
     }

@@ -68,6 +68,8 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
                   const struct mp_view *view);
+/* "fragmentation: enough was free, but ..." */
+const char *mp_oom_cause_text(enum mp_oom_cause cause);
 /* When the moment is, for people: "at the end". */
 const char *mp_frag_when(const struct mp_frag *frag);
 
