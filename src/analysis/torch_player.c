@@ -143,8 +143,8 @@ static void compare_parts(struct mp_torch_player *p, const struct mp_torch_listi
     uint64_t address = segment->address;
     for (size_t i = 0; i < segment->block_count; i++) {
         const struct mp_torch_block *block = &listing->blocks.at[segment->first_block + i];
-        const struct mp_segment_part *with = &model->parts.at[*part];
-        if (*part >= model->parts.count || with->segment != recorded) {
+        const struct mp_segment_part *with = *part < model->parts.count ? &model->parts.at[*part] : NULL;
+        if (!with || with->segment != recorded) {
             mp_torch_differ(p,
                             "the segment at 0x%" PRIx64 " has %zu blocks at the end of the replay, not in the record",
                             segment->address, segment->block_count);

@@ -224,8 +224,11 @@ static void put_oom(struct mp_text *text, const struct mp_frag *frag)
     if (oom->device_free != MP_BYTES_UNKNOWN)
         mp_text_put(text, MP_PLAIN, ", %s free on the device", mp_format_bytes(left, oom->device_free));
     mp_text_put(text, MP_PLAIN, "\n  cause: %s\n", mp_oom_cause_text(oom->cause));
-    for (size_t i = 0; i < oom->would_fit.count; i++)
-        mp_text_put(text, MP_PLAIN, "  %s would have fitted it (replayed)\n", oom->would_fit.at[i]);
+    if (oom->would_fit.count)
+        mp_text_put(text, MP_PLAIN, "  %s would have fitted it (replayed)\n", oom->would_fit.at[0]);
+    for (size_t i = 1; i < oom->would_fit.count; i++)
+        mp_text_put(text, MP_PLAIN, "%s%s%s", i > 1 ? ", " : "  so would ", oom->would_fit.at[i],
+                    i + 1 == oom->would_fit.count ? "\n" : "");
     if (oom->tried && !oom->would_fit.count)
         mp_text_put(text, MP_PLAIN, "  no setting of the allocator that was tried would have fitted it (replayed)\n");
 }
