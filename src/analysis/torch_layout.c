@@ -118,16 +118,24 @@ static struct range *range_at(struct ranges *in, uint64_t address)
     return low && address < in->at[low - 1].end ? &in->at[low - 1] : NULL;
 }
 
-/* A driver's block is a segment where the allocator has ever placed something in it. */
-static void mark_used(const struct placer *p, struct ranges *below)
+/* A driver's block is a segment where the allocator has ever placed something in it: most have something there now. */
+static void mark_used(const struct placer *p, struct ranges *below, const struct ranges *live)
 {
     const struct mp_model_blocks *blocks = &p->model->blocks;
-    for (size_t i = 0; i < blocks->count; i++) {
-        struct range *range = blocks->track[i] == p->history->track ? range_at(below, blocks->address[i]) : NULL;
-        if (!range) continue;
-        bool together = blocks->free_event[i] >= p->event || p->model->blocks.alloc_event[range->block] == MP_NONE ||
-                        blocks->free_event[i] > p->model->blocks.alloc_event[range->block];
-        range->used |= together;
+    const uint32_t *births = blocks->alloc_event;
+    size_t unused = below->count;
+    for (size_t i = 0; i < live->count; i++) {
+        struct range *range = range_at(below, live->at[i].address);
+        if (range && !range->used) unused--;
+        if (range) range->used = true;
+    }
+    for (size_t i = 0; unused && i < blocks->count; i++) {
+        if (blocks->track[i] != p->history->track) continue;
+        struct range *range = range_at(below, blocks->address[i]);
+        if (!range || range->used) continue;
+        bool together = births[range->block] == MP_NONE || blocks->free_event[i] > births[range->block];
+        range->used = together;
+        unused -= together;
     }
 }
 
@@ -171,7 +179,7 @@ static bool place_all(struct placer *p, uint16_t driver)
 {
     struct ranges below = {0}, blocks = {0};
     bool done = gather(p, driver, &below) && gather(p, p->history->track, &blocks);
-    if (done) mark_used(p, &below);
+    if (done) mark_used(p, &below, &blocks);
     size_t next = 0;
     for (size_t i = 0; done && i < below.count; i++) {
         bool expandable = p->model->blocks.kind[below.at[i].block] == MP_KIND_VMM, used = below.at[i].used;
