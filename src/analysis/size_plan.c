@@ -57,7 +57,7 @@ static bool is_same(const struct planning *planning, const struct mp_size_value 
 static uint64_t hash_seen(const struct planning *planning, const struct mp_size_seen *seen)
 {
     size_t bytes = planning->plan->points.count * sizeof *seen->low;
-    return mp_hash_step(mp_hash_bytes(seen->low, bytes), mp_hash_bytes(seen->high, bytes)) | 1;
+    return mp_hash_step(mp_hash_mix(mp_hash_bytes(seen->low, bytes)), mp_hash_bytes(seen->high, bytes)) | 1;
 }
 
 /* The value's number; MP_NONE where memory is short. */

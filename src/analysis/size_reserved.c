@@ -164,7 +164,10 @@ bool mp_size_reserved_at(struct mp_size_reserving *reserving, struct mp_size_poi
     if (!allocator) return false;
     set_sizes(reserving, at, bound);
     reserving->placed.count = reserving->vacant = 0;
-    memset(reserving->ids, 0, reserving->plan->source->model->blocks.count * sizeof *reserving->ids);
+    for (size_t i = 0; i < reserving->base.count; i++)
+        reserving->ids[reserving->base.at[i]] = 0;
+    for (size_t i = 0; i < reserving->sequence.count; i++)
+        reserving->ids[reserving->sequence.at[i].block] = 0;
     bool done = play(reserving, allocator);
     const struct mp_torch_stats *stats = mp_torch_stats(allocator);
     *held = (struct mp_size_held){stats->peak_reserved, stats->peak_allocated};

@@ -112,10 +112,12 @@ static int judge(int status, const char *value, const char *path, const char *lo
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (!code && !access(path, R_OK)) return MP_EXIT_DONE;
+    if (code == 128 + SIGINT) {
+        mp_message("interrupted while it ran with %s", value);
+        return MP_EXIT_COULD_NOT;
+    }
     if (!code)
         mp_message("the run with %s was not recorded:", value);
-    else if (code == 128 + SIGINT)
-        mp_message("interrupted while it ran with %s", value);
     else if (code == 127)
         mp_message("the command was not found:");
     else if (code == 128 + SIGKILL)
