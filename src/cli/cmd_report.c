@@ -1,6 +1,25 @@
 #include "cli/query.h"
+#include "output/report_document.h"
 
-#define TOP_SITES 3 /* all must fit on one screen */
+#define TOP_SITES       3 /* all must fit on one screen */
+#define TOP_IN_DOCUMENT 10
+
+static void write_out(struct mp_query *query, const struct mp_story *story)
+{
+    struct mp_document document;
+    enum mp_document_form form;
+    bool as_document;
+    mp_query_document(query->invocation, &as_document, &form);
+    if (query->as_json) {
+        mp_report_json(&query->json, query->model, story, &query->view);
+    } else if (as_document) {
+        mp_document_start(&document, &query->out, form, mp_path_short(query->view.path));
+        mp_report_document(&document, query->model, story, &query->view);
+        mp_document_end(&document);
+    } else {
+        mp_report_text(&query->text, query->model, story, &query->view);
+    }
+}
 
 static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
 {
@@ -21,10 +40,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
         if (!status && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
         story.frag = &frag;
     }
-    if (!status && query->as_json)
-        mp_report_json(&query->json, query->model, &story, &query->view);
-    else if (!status)
-        mp_report_text(&query->text, query->model, &story, &query->view);
+    if (!status) write_out(query, &story);
     mp_peak_free(&peak);
     mp_step_report_free(&steps);
     mp_frag_free(&frag);
@@ -46,9 +62,13 @@ static int tell(struct mp_query *query)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    enum mp_document_form form;
+    bool document;
+    int status = mp_query_document(invocation, &document, &form);
+    if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
-    if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT)) query.view.limit = TOP_SITES;
+    if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT))
+        query.view.limit = document ? TOP_IN_DOCUMENT : TOP_SITES;
     return mp_query_finish(&query, tell(&query));
 }
 
@@ -57,8 +77,10 @@ const struct mp_command mp_command_report = {
     .name = "report",
     .summary = "the whole story on one screen: peak, outstanding, steps, coverage",
     .usage = "FILE",
+    .about = "--format markdown is for pull requests and summaries of CI, html one page to keep; both leave out tracks "
+             "and counters beside the one of the peak, and the last of many sites (-n).",
     .example = "memprof report run.mp",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_FORMAT},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

@@ -11,6 +11,7 @@
     X(steps)                                                                                                           \
     X(frag)                                                                                                            \
     X(size)                                                                                                            \
+    X(compare)                                                                                                         \
     X(info)                                                                                                            \
     X(trace_plot)                                                                                                      \
     X(segment_plot)                                                                                                    \

@@ -56,6 +56,7 @@ enum mp_option {
     MP_OPT_PROBE,
     MP_OPT_FORMAT,
     MP_OPT_OF,
+    MP_OPT_MAX_GROWTH,
     MP_OPT_MERGE,
     MP_OPT_TENSORBOARD,
     MP_OPT_MAN,

@@ -125,6 +125,20 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     return status;
 }
 
+int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form)
+{
+    const char *format = invocation->value[MP_OPT_FORMAT];
+    *document = format && strcmp(format, "text");
+    *form = format && !strcmp(format, "html") ? MP_HTML : MP_MARKDOWN;
+    if (*document && *form == MP_MARKDOWN && strcmp(format, "markdown")) {
+        mp_message("--format: there is no format \"%s\"; there are text, markdown and html", format);
+        return MP_EXIT_USAGE;
+    }
+    if (!format || !mp_given(invocation, MP_OPT_JSON)) return MP_EXIT_DONE;
+    mp_message("--json and --format do not go together");
+    return MP_EXIT_USAGE;
+}
+
 bool mp_query_pick_track(struct mp_query *query)
 {
     if (query->track == MP_TRACK_NONE) query->track = mp_track_default(query->model);

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "output/document.h"
 #include "output/reports.h"
 
 struct mp_query {
@@ -28,6 +29,8 @@ struct mp_query {
 /* Checks the options, loads the recording that the last operand names. Returns an exit status; a message was written
  * and nothing is held where it is not 0. `default_sort` where --sort is not given. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
+/* Whether --format asks for a document, and which; MP_EXIT_USAGE, with a message, where it makes no sense. */
+int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
 /* Where no track was asked for: the default one. False, with query->track MP_TRACK_NONE, where there is none. */
 bool mp_query_pick_track(struct mp_query *query);
 /* Writes out what was put into query->text or query->json, says on stderr what the recording lacks, frees the query.
@@ -36,7 +39,8 @@ int mp_query_finish(struct mp_query *query, int status);
 /* The same for a command that wrote its output itself. */
 int mp_query_end(struct mp_query *query, int status);
 
-/* Whether --color, or else the terminal, asks for colours. Returns an exit status, after a message where it is not 0. */
+/* Whether --color, or else the terminal, asks for colours. Returns an exit status, after a message where it is not 0.
+ */
 int mp_query_color(const struct mp_invocation *invocation, bool *color);
 
 #endif

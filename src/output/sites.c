@@ -54,6 +54,24 @@ void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
     mp_buffer_free(&place);
 }
 
+void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site)
+{
+    struct mp_stack_lines lines = {0};
+    if (!mp_stack_resolve(model, site->stack, &lines)) out->failed = true;
+    const struct mp_stack_line *headline = mp_stack_headline(&lines);
+    if (headline)
+        mp_line_text(out, headline);
+    else
+        mp_buffer_append_text(out, mp_no_stack_text(site));
+    for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
+        if (!lines.at[i].user) continue;
+        mp_buffer_append_text(out, " ← ");
+        mp_line_text(out, &lines.at[i]);
+        break;
+    }
+    mp_stack_lines_free(&lines);
+}
+
 static void line_cells(struct mp_table *table, enum mp_style style, const struct mp_stack_line *line)
 {
     struct mp_buffer place = {0};
@@ -296,21 +314,9 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
 
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_site *site)
 {
-    struct mp_stack_lines lines = {0};
     struct mp_buffer out = {0};
-    if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
-    const struct mp_stack_line *headline = mp_stack_headline(&lines);
-    if (headline) mp_line_text(&out, headline);
-    for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
-        if (!lines.at[i].user) continue;
-        mp_buffer_append_text(&out, " ← ");
-        mp_line_text(&out, &lines.at[i]);
-        break;
-    }
-    if (headline && !out.failed)
-        mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
-    else
-        mp_table_wide(table, MP_PLAIN, "%s", mp_no_stack_text(site));
+    mp_site_text(&out, model, site);
+    mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    table->texts.failed |= out.failed;
     mp_buffer_free(&out);
-    mp_stack_lines_free(&lines);
 }

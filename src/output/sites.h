@@ -25,6 +25,9 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
                    bool full);
 /* Its frames as an array under "stack". */
 void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
+/* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
+ * it. */
+void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
 /* What stands in place of an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
 /* The last cell of a row: "model.py:88 attention ← train.py:58 train_step", the headline and the user's line that called

@@ -1,0 +1,248 @@
+#include "output/compare.h"
+
+#include <stdio.h>
+
+#include "base/units.h"
+#include "model/frame_text.h"
+
+static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
+                                          [MP_PROFILE_OUTSTANDING] = "outstanding",
+                                          [MP_PROFILE_ALLOCATED] = "allocated in all"};
+
+static const struct {
+    const char *name;
+    enum mp_profile_of sense;
+} figures[] = {{"peak", MP_PROFILE_PEAK}, {"outstanding", MP_PROFILE_OUTSTANDING}, {"allocated", MP_PROFILE_ALLOCATED}};
+
+#define FIGURES (sizeof figures / sizeof *figures)
+
+static const struct mp_flame *flame_at(const struct mp_comparison *comparison, size_t row)
+{
+    return &comparison->compare->flames.flames.at[comparison->compare->order[row]];
+}
+
+static bool differs(const struct mp_flame *flame)
+{
+    return flame->values[MP_BEFORE].bytes != flame->values[MP_AFTER].bytes ||
+           flame->values[MP_BEFORE].blocks != flame->values[MP_AFTER].blocks;
+}
+
+/* Rows that are shown: those that differ, in text at most as many as were asked for. */
+static size_t count_rows(const struct mp_comparison *comparison)
+{
+    size_t count = 0, all = comparison->compare->flames.flames.count;
+    while (count < all && (!comparison->view->limit || count < comparison->view->limit) &&
+           differs(flame_at(comparison, count)))
+        count++;
+    return count;
+}
+
+/* In which recording a site's stack is to be looked up: after, where it is there at all. */
+static enum mp_flame_side side_of(const struct mp_flame *flame)
+{
+    return flame->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;
+}
+
+static void put_sides(struct mp_json *json, const char *key, const struct mp_compare *compare, enum mp_profile_of sense)
+{
+    mp_json_object(json, key);
+    mp_json_number(json, "before_bytes", compare->sums[MP_BEFORE][sense].bytes);
+    mp_json_number(json, "after_bytes", compare->sums[MP_AFTER][sense].bytes);
+    mp_json_number(json, "before_blocks", compare->sums[MP_BEFORE][sense].blocks);
+    mp_json_number(json, "after_blocks", compare->sums[MP_AFTER][sense].blocks);
+    mp_json_end_object(json);
+}
+
+static void put_files(struct mp_json *json, const struct mp_comparison *comparison)
+{
+    mp_json_array(json, "files");
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct mp_compared *file = &comparison->all[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "path", file->path);
+        mp_json_number(json, "peak_bytes", file->peak_bytes);
+        mp_json_number(json, "outstanding_bytes", file->outstanding_bytes);
+        mp_json_number(json, "allocated_bytes", file->allocated_bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison)
+{
+    const struct mp_model *after = comparison->models[MP_AFTER];
+    char id[MP_TRACK_ID_MAX];
+    mp_json_object(json, NULL);
+    mp_json_text(json, "schema", "memprof.compare/1");
+    mp_json_text(json, "track", mp_track_id(after, comparison->track, id));
+    put_files(json, comparison);
+    for (size_t i = 0; i < FIGURES; i++)
+        put_sides(json, figures[i].name, comparison->compare, figures[i].sense);
+    mp_json_text(json, "of", figures[comparison->sense].name);
+    mp_json_array(json, "sites");
+    for (size_t i = 0, rows = count_rows(comparison); i < rows; i++) {
+        const struct mp_flame *flame = flame_at(comparison, i);
+        enum mp_flame_side side = side_of(flame);
+        mp_json_object(json, NULL);
+        mp_json_number(json, "before_bytes", flame->values[MP_BEFORE].bytes);
+        mp_json_number(json, "after_bytes", flame->values[MP_AFTER].bytes);
+        mp_json_signed(json, "delta_bytes", mp_compare_delta(flame));
+        mp_json_number(json, "before_blocks", flame->values[MP_BEFORE].blocks);
+        mp_json_number(json, "after_blocks", flame->values[MP_AFTER].blocks);
+        mp_stack_json(json, comparison->models[side], flame->stacks[side]);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_coverage_json(json, after);
+    mp_json_end_object(json);
+}
+
+/* " (+12 %)"; nothing where there was nothing before. */
+static const char *percent(char to[MP_UNIT_TEXT], uint64_t before, uint64_t after)
+{
+    *to = '\0';
+    if (before) snprintf(to, MP_UNIT_TEXT, " (%+.1f %%)", 100.0 * ((double)after - (double)before) / (double)before);
+    return to;
+}
+
+struct figure_text {
+    char before[MP_UNIT_TEXT], after[MP_UNIT_TEXT], change[MP_UNIT_TEXT], part[MP_UNIT_TEXT];
+};
+
+static struct figure_text figure_text(uint64_t before, uint64_t after)
+{
+    struct figure_text text;
+    mp_format_bytes(text.before, before);
+    mp_format_bytes(text.after, after);
+    mp_format_signed_bytes(text.change, (int64_t)(after - before));
+    percent(text.part, before, after);
+    return text;
+}
+
+static void put_figures(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    const struct mp_compare *compare = comparison->compare;
+    struct mp_table table;
+    mp_table_start(&table, "lrlrl");
+    for (size_t i = 0; i < FIGURES; i++) {
+        struct figure_text figure = figure_text(compare->sums[MP_BEFORE][figures[i].sense].bytes,
+                                                compare->sums[MP_AFTER][figures[i].sense].bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", figures[i].name);
+        mp_table_cell(&table, MP_PLAIN, "%s", figure.before);
+        mp_table_cell(&table, MP_PLAIN, "→ %s", figure.after);
+        mp_table_cell(&table, MP_BOLD, "%s", figure.change);
+        mp_table_wide(&table, MP_PLAIN, "%s", figure.part);
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void put_all_files(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    struct mp_table table;
+    char number[MP_UNIT_TEXT];
+    mp_table_start(&table, "lrr");
+    mp_table_cell(&table, MP_DIM, "recording");
+    mp_table_cell(&table, MP_DIM, "peak");
+    mp_table_cell(&table, MP_DIM, "outstanding");
+    mp_table_end_row(&table);
+    for (size_t i = 0; i < comparison->count; i++) {
+        mp_table_cell(&table, MP_PLAIN, "%s", comparison->all[i].path);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, comparison->all[i].peak_bytes));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, comparison->all[i].outstanding_bytes));
+        mp_table_end_row(&table);
+    }
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_table_finish(&table, text);
+}
+
+static void put_sites(struct mp_text *text, const struct mp_comparison *comparison, size_t rows)
+{
+    struct mp_table table;
+    mp_text_put(text, MP_BOLD, "\nBY SITE, %s\n", sense_words[comparison->sense]);
+    mp_table_start(&table, "rrrrll");
+    static const char *const heads[] = {"change", "before", "after", "blocks"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
+    mp_table_cell(&table, MP_DIM, "site");
+    mp_table_end_row(&table);
+    for (size_t i = 0; i < rows; i++) {
+        const struct mp_flame *flame = flame_at(comparison, i);
+        enum mp_flame_side side = side_of(flame);
+        const struct mp_site site = {.stack = flame->stacks[side]};
+        struct figure_text figure = figure_text(flame->values[MP_BEFORE].bytes, flame->values[MP_AFTER].bytes);
+        mp_table_cell(&table, MP_BOLD, "%s", figure.change);
+        mp_table_cell(&table, MP_PLAIN, "%s", figure.before);
+        mp_table_cell(&table, MP_PLAIN, "%s", figure.after);
+        mp_table_cell(&table, MP_PLAIN, "%+lld",
+                      (long long)(flame->values[MP_AFTER].blocks - flame->values[MP_BEFORE].blocks));
+        mp_stack_rows(&table, 4, comparison->models[side], &site, comparison->view->full_stacks);
+    }
+    mp_table_finish(&table, text);
+}
+
+static size_t count_differing(const struct mp_comparison *comparison)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < comparison->compare->flames.flames.count; i++)
+        count += differs(flame_at(comparison, i));
+    return count;
+}
+
+void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    char id[MP_TRACK_ID_MAX];
+    size_t rows = count_rows(comparison), differing = count_differing(comparison);
+    mp_text_clean(text->out, comparison->all[0].path);
+    mp_text_put(text, MP_PLAIN, " → ");
+    mp_text_clean(text->out, comparison->all[comparison->count - 1].path);
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_clean(text->out, mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
+    mp_text_put(text, MP_PLAIN, "\n");
+    put_figures(text, comparison);
+    if (comparison->count > MP_SIDES) put_all_files(text, comparison);
+    if (rows) put_sites(text, comparison, rows);
+    if (!differing) mp_text_put(text, MP_PLAIN, "\nno site differs %s\n", sense_words[comparison->sense]);
+    if (rows < differing) mp_text_put(text, MP_DIM, "%zu more differ; -n 0 shows all\n", differing - rows);
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_coverage_text(text, comparison->models[MP_AFTER]);
+}
+
+void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison)
+{
+    static const char *const figure_heads[] = {"", "before", "after", "change"}, *const site_heads[] = {
+                                                                                     "change", "before", "after",
+                                                                                     "blocks", "site"};
+    char id[MP_TRACK_ID_MAX];
+    size_t rows = count_rows(comparison), differing = count_differing(comparison);
+    mp_document_paragraph(document, "%s → %s, %s", comparison->all[0].path,
+                          comparison->all[comparison->count - 1].path,
+                          mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
+    mp_document_table(document, "lrrr", figure_heads);
+    for (size_t i = 0; i < FIGURES; i++) {
+        struct figure_text figure = figure_text(comparison->compare->sums[MP_BEFORE][figures[i].sense].bytes,
+                                                comparison->compare->sums[MP_AFTER][figures[i].sense].bytes);
+        mp_document_cell(document, "%s", figures[i].name);
+        mp_document_cell(document, "%s", figure.before);
+        mp_document_cell(document, "%s", figure.after);
+        mp_document_cell(document, "%s%s", figure.change, figure.part);
+    }
+    mp_document_end_table(document);
+    mp_document_heading(document, "By site, %s", sense_words[comparison->sense]);
+    if (!rows) mp_document_paragraph(document, "No site differs.");
+    if (rows) mp_document_table(document, "rrrrl", site_heads);
+    for (size_t i = 0; i < rows; i++) {
+        const struct mp_flame *flame = flame_at(comparison, i);
+        enum mp_flame_side side = side_of(flame);
+        struct figure_text figure = figure_text(flame->values[MP_BEFORE].bytes, flame->values[MP_AFTER].bytes);
+        mp_document_cell(document, "%s", figure.change);
+        mp_document_cell(document, "%s", figure.before);
+        mp_document_cell(document, "%s", figure.after);
+        mp_document_cell(document, "%+lld",
+                         (long long)(flame->values[MP_AFTER].blocks - flame->values[MP_BEFORE].blocks));
+        mp_document_site(document, comparison->models[side], &(const struct mp_site){.stack = flame->stacks[side]});
+    }
+    if (rows) mp_document_end_table(document);
+    if (rows < differing) mp_document_paragraph(document, "%zu more differ.", differing - rows);
+    mp_document_coverage(document, comparison->models[MP_AFTER]);
+}

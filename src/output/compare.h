@@ -1,0 +1,29 @@
+/* What `memprof compare` says, as text, JSON (memprof.compare/1) and as a document. */
+#ifndef MP_OUTPUT_COMPARE_H
+#define MP_OUTPUT_COMPARE_H
+
+#include "analysis/compare.h"
+#include "output/document.h"
+#include "output/reports.h"
+
+/* Peak and end of one of the recordings, in the order in which the user named them. */
+struct mp_compared {
+    const char *path;
+    uint64_t peak_bytes, outstanding_bytes, allocated_bytes;
+};
+
+struct mp_comparison {
+    const struct mp_compare *compare; /* of the first and the last */
+    const struct mp_model *models[MP_SIDES];
+    uint16_t track; /* of the last */
+    enum mp_profile_of sense;
+    const struct mp_compared *all;
+    size_t count;
+    const struct mp_view *view;
+};
+
+void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison);
+void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison);
+void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison);
+
+#endif

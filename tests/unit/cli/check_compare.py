@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""memprof compare and the documents of report and compare: sites against the difference of two peak --json, limits,
+Markdown and HTML read back, names that mean harm, and the example for CI."""
+import collections
+import html.parser
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(os.getcwd())
+SOURCE = pathlib.Path(os.path.abspath(__file__)).parents[3]
+DATA = os.environ.get("MEMPROF_TEST_DATA")
+PAIRS = (("ctx128_inference.pickle", "ctx256_inference.pickle"), ("silmont_small.pickle", "niu_fb_200_mixed.pickle"))
+
+
+def short(path):
+    parts = path.split("/")
+    return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") and len(parts) > 1 else parts[-1]
+
+
+def key(stack):
+    """What a person would call the same site."""
+    return tuple((frame["function"], (short(frame["file"]), frame["line"]) if frame["file"] and
+                  frame["language"] == "python" else None) for frame in stack)
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.rows = [], collections.Counter(), []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen[tag] += 1
+        if tag not in ("meta",):
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+class Compare(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="memprof-compare-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for kind in ("train", "leaking", "hostile", "nothing", "cut"):
+            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind], check=True)
+
+    def memprof(self, *arguments, **more):
+        return subprocess.run([BUILD / "memprof", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=60, cwd=self.folder, **more)
+
+    def json(self, *arguments):
+        done = self.memprof(*arguments, "--json")
+        self.assertIn(done.returncode, (0, 3), done.stderr)
+        return json.loads(done.stdout)
+
+    def by_site(self, path):
+        sizes = collections.Counter()
+        for site in self.json("peak", path)["sites"]:
+            sizes[key(site["stack"])] += site["bytes"] or 0
+        return sizes
+
+    def test_sites_are_the_difference(self):
+        pairs = [("train.mp", "leaking.mp"), ("leaking.mp", "train.mp")]
+        pairs += [tuple(os.path.join(DATA, name) for name in pair) for pair in PAIRS if DATA]
+        for before, after in pairs:
+            with self.subTest(before=before):
+                answer = self.json("compare", before, after)
+                peaks = [self.json("peak", path) for path in (before, after)]
+                self.assertEqual(answer["schema"], "memprof.compare/1")
+                self.assertEqual(answer["track"], peaks[1]["track"])
+                self.assertEqual([answer["peak"][name] for name in ("before_bytes", "after_bytes")],
+                                 [peak["peak_bytes"] for peak in peaks])
+                ends = [{track["id"]: track["end_bytes"] for track in self.json("info", path)["tracks"]}[answer["track"]]
+                        for path in (before, after)]
+                self.assertEqual([answer["outstanding"][name] for name in ("before_bytes", "after_bytes")], ends)
+                old, new = self.by_site(before), self.by_site(after)
+                expected = {site: new[site] - old[site] for site in {*old, *new} if site and new[site] != old[site]}
+                told = collections.Counter()
+                for site in answer["sites"]:
+                    self.assertEqual(site["delta_bytes"], site["after_bytes"] - site["before_bytes"])
+                    if site["stack"]:
+                        told[key(site["stack"])] += site["delta_bytes"]
+                self.assertEqual({site: delta for site, delta in told.items() if delta}, expected)
+                self.assertEqual(sum(site["delta_bytes"] for site in answer["sites"]),
+                                 answer["peak"]["after_bytes"] - answer["peak"]["before_bytes"])
+
+    def test_limits(self):
+        for options, before, after, status in (
+                ((), "train.mp", "leaking.mp", 0), (("--fail",), "train.mp", "leaking.mp", 3),
+                (("--fail",), "leaking.mp", "train.mp", 0), (("--fail",), "train.mp", "train.mp", 0),
+                (("--fail", "--max-growth", "190%"), "train.mp", "leaking.mp", 0),  # +76.3 %, +189.7 %
+                (("--fail", "--max-growth", "189%"), "train.mp", "leaking.mp", 3),
+                (("--fail", "--max-growth", "37MiB"), "train.mp", "leaking.mp", 0),
+                (("--fail", "--max-growth", "36MiB"), "train.mp", "leaking.mp", 3),
+                (("--fail", "--filter", "fn~forward"), "train.mp", "leaking.mp", 0),
+                (("--fail", "--max-growth", "much"), "train.mp", "leaking.mp", 2), (("--of", "at:1s"), "train.mp", "train.mp", 2),
+                (("--format", "rtf"), "train.mp", "train.mp", 2), (("--json", "--format", "html"), "train.mp", "train.mp", 2),
+                ((), "train.mp", "absent.mp", 1), ((), "absent.mp", "train.mp", 1), ((), "train.mp", "nothing.mp", 1),
+                ((), "nothing.mp", "train.mp", 1), (("--track", "cuda:7/torch"), "train.mp", "train.mp", 2)):
+            done = self.memprof("compare", before, after, *options)
+            self.assertEqual(done.returncode, status, (options, done.stderr))
+            if status in (1, 2):
+                self.assertEqual(done.stdout, "")
+        self.assertEqual(self.memprof("compare", "train.mp").returncode, 2)
+        self.assertEqual(self.memprof("compare", "train.mp", "cut.mp").returncode, 4)
+
+    def test_several(self):
+        answer = self.json("compare", "train.mp", "leaking.mp", "train.mp", "--of", "outstanding")
+        self.assertEqual([file["peak_bytes"] for file in answer["files"]],
+                         [self.json("peak", name)["peak_bytes"] for name in ("train.mp", "leaking.mp", "train.mp")])
+        self.assertEqual((answer["sites"], answer["of"]), ([], "outstanding"))
+        self.assertIn("leaking.mp", self.memprof("compare", "train.mp", "leaking.mp", "train.mp").stdout)
+
+    def test_markdown(self):
+        text = self.memprof("compare", "train.mp", "leaking.mp", "--format", "markdown").stdout
+        tables = [block for block in text.split("\n\n") if block.startswith("|")]
+        for table in tables:
+            widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+            self.assertEqual(len(widths), 1, table)
+        self.assertIn("train.py:27 remember", tables[1])
+        text = self.memprof("report", "hostile.mp", "--format", "markdown").stdout
+        self.assertNotRegex(text, r"(?<!\\)<|[\x00-\x09\x0b-\x1f\x7f]")
+        self.assertIn("### Peak: ", text)
+        self.assertNotIn("### Peak", self.memprof("report", "nothing.mp", "--format", "markdown").stdout)
+
+    def test_html(self):
+        for name in ("leaking.mp", "hostile.mp"):
+            for arguments in (("report", name), ("compare", "train.mp", name)):
+                text = self.memprof(*arguments, "--format", "html").stdout
+                page = Page()
+                page.feed(text)
+                page.close()
+                self.assertEqual(page.open, [])
+                self.assertLessEqual(set(page.seen), {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p",
+                                                      "table", "thead", "tr", "th", "td"})
+                self.assertTrue(page.rows)
+        page = Page()
+        page.feed(self.memprof("report", "leaking.mp", "--format", "html").stdout)
+        peak = [row for row in page.rows if row[-1].startswith("train.py:27")]
+        self.assertEqual(peak[0][:3], ["40.0 MiB", "46.8 %", "40"])
+
+    @unittest.skipUnless(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode == 0,
+                         "no PyTorch")
+    def test_example_for_ci(self):
+        program = "import sys, torch; kept = [torch.zeros(250_000) for _ in range(int(sys.argv[1]))]"
+        script = [SOURCE / "examples/ci/check_memory.sh", self.folder / "base.mp", "/usr/bin/python3", "-c", program]
+        environment = {**os.environ, "MEMPROF": str(BUILD / "memprof")}
+        environment.pop("GITHUB_STEP_SUMMARY", None)
+
+        def check(blocks, **more):
+            return subprocess.run([*script, str(blocks)], capture_output=True, text=True, timeout=120,
+                                  stdin=subprocess.DEVNULL, env={**environment, **more})
+        first = check(10)
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertIn("### Peak: 9.54 MiB", first.stdout)
+        self.assertEqual(check(10).returncode, 0)
+        worse = check(12)
+        self.assertEqual(worse.returncode, 3, worse.stderr)
+        self.assertIn("+1.91 MiB (+20.0 %)", worse.stdout)
+        self.assertEqual(check(12, MAX_GROWTH="25%").returncode, 0)
+        self.assertEqual(check("none").returncode, 1)  # the program's own
+
+
+if __name__ == "__main__":
+    unittest.main()
