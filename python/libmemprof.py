@@ -15,7 +15,7 @@ import functools
 import os
 from collections import namedtuple
 
-__all__ = ["active", "mark", "peak", "region", "reset_peak", "snapshot", "start", "stats", "step", "stop", "Stats"]
+__all__ = ["active", "mark", "peak", "region", "reset_peak", "show", "snapshot", "start", "stats", "step", "stop", "Stats"]
 
 Stats = namedtuple("Stats", ["live_bytes", "peak_bytes", "live_blocks"])
 Stats.__doc__ = """Of one track: bytes and blocks live now, and the most bytes since the start or reset_peak()."""
@@ -233,3 +233,51 @@ def reset_peak(track=None):
     """Begins the peak of the track (default: of all) anew, at what is live now."""
     if "reset_peak" in _api:
         _api["reset_peak"](None if track is None else _encode(track))
+
+
+class _Page:
+    """What a notebook shows: a page in a frame of its own."""
+
+    def __init__(self, page, height):
+        self._page, self._height = page, height
+
+    def _repr_html_(self):
+        import html
+
+        return (f'<iframe srcdoc="{html.escape(self._page)}" width="100%" height="{int(self._height)}" '
+                'style="border: 0" sandbox="allow-scripts"></iframe>')
+
+
+def _program():
+    """The memprof command: that of the installation this module belongs to, or what PATH has."""
+    import shutil
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    installed = os.path.normpath(os.path.join(here, "..", "..", "..", "bin", "memprof"))
+    found = installed if os.access(installed, os.X_OK) else shutil.which("memprof")
+    if not found:
+        raise FileNotFoundError("there is no memprof command in PATH")
+    return found
+
+
+def show(path=None, height=800):
+    """The page of a recording, as the value of a notebook's cell: `memprof trace_plot` in a frame.
+
+    `path` is a recording, or what else memprof reads; without it, what is recorded of this program so far. The notebook
+    keeps the whole page, which has a few megabytes for a million blocks.
+    """
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="memprof-show-") as folder:
+        if path is None:
+            path = os.path.join(folder, "now.mp")
+            if not snapshot(path):
+                raise RuntimeError("nothing is recorded: start the notebook's kernel under memprof snapshot, or name a file")
+        page = os.path.join(folder, "page.html")
+        done = subprocess.run([_program(), "trace_plot", os.fspath(path), "-o", page], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode not in (0, 4):
+            raise RuntimeError(done.stderr.strip())
+        with open(page, encoding="utf-8") as file:
+            return _Page(file.read(), height)

@@ -80,6 +80,22 @@ class Flame(BrowserTest):
         self.assertEqual(self.js("return document.querySelectorAll('script').length"), 2)
         self.assertGreater(self.js("return boxes.length"), 3)
 
+    def test_page_in_a_notebook(self):
+        """What libmemprof.show() gives a notebook: the page of trace_plot in a frame that may run scripts and no more."""
+        self.draw("train")
+        code = "import libmemprof, sys; print(libmemprof.show(sys.argv[1])._repr_html_())"
+        shown = subprocess.run([sys.executable, "-c", code, self.folder / "train.mp"], check=True, cwd=self.folder,
+                               capture_output=True, text=True, env={
+                                   **os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}",
+                                   "PYTHONPATH": str(pathlib.Path(__file__).resolve().parents[2] / "python")}).stdout
+        cell = self.folder / "cell.html"
+        cell.write_text("<!DOCTYPE html><html data-ready=true><body>" + shown)
+        self.open(cell)
+        self.driver.switch_to.frame(0)
+        self.wait("return document.documentElement.dataset.ready === 'true'")
+        self.assertIn("48.5 MiB", self.text("body"))
+        self.driver.switch_to.default_content()
+
 
 if __name__ == "__main__":
     unittest.main()

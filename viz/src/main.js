@@ -122,9 +122,14 @@ class Page {
     }
     if (["hover", "dark", "found", "lower"].every((key) => !changed.has(key))) {
       clearTimeout(this.addressTimer);
-      this.addressTimer = setTimeout(() =>
-        history.replaceState(null, "", writeAddress(this.store.state, this.recording)), 150);
+      this.addressTimer = setTimeout(() => this.keepAddress(), 150);
     }
+  }
+
+  /** In the frame of a notebook's cell the page has no address. */
+  keepAddress() {
+    if (location.protocol === "about:") return;
+    history.replaceState(null, "", writeAddress(this.store.state, this.recording));
   }
 
   /** After every frame. */
