@@ -30,8 +30,7 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
 /* What stands in place of an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
-/* The last cell of a row: "model.py:88 attention ← train.py:58 train_step", the headline and the user's line that called
- * it. */
+/* The same as the last cell of a row. */
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_site *site);
 /* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
