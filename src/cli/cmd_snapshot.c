@@ -253,6 +253,7 @@ static int record(const struct mp_invocation *invocation)
                                            .force = mp_given(invocation, MP_OPT_FORCE),
                                            .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
                                            .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND),
+                                           .metrics = invocation->value[MP_OPT_METRICS],
                                            .snapshot_calls = {&quiet, mp_snapshot_say_oom, mp_snapshot_say}};
     int status = read_options(invocation, &options.record);
     if (!status) status = read_snapshots(invocation, &options);
@@ -265,8 +266,8 @@ static int record(const struct mp_invocation *invocation)
         struct mp_error error;
         options.output = pattern;
         if (mp_collector_run(&options, &result, &error)) {
-            mp_message_error(&error);
-            status = result.exit_status ? result.exit_status : MP_EXIT_COULD_NOT;
+            int told = mp_message_error(&error);
+            status = result.exit_status ? result.exit_status : told;
         } else {
             bool whole = mp_snapshot_tell(&result, &options.schedule, quiet);
             status = result.exit_status;
@@ -300,13 +301,17 @@ const struct mp_command mp_command_snapshot = {
         "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
         "the rank (torchrun, Slurm, Open MPI, PMI), %h the host and %t the time. Without %p or %r the first process "
         "with events gets the name as given, others get their number before the extension.\n\nWith --pid, a "
-        "whole file of now of a program that another memprof records; the program is not stopped.",
+        "whole file of now of a program that another memprof records; the program is not stopped.\n\n--metrics tells "
+        "what "
+        "is live while the command runs: in a file, written anew every five seconds and removed at the end, for "
+        "node_exporter's textfile collector; or over HTTP, on a port of the loopback address, which every user of the "
+        "machine can read, or on a socket that only the user can open.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,   MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
                 MP_OPT_CAPTURE,    MP_OPT_PAUSED,  MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
                 MP_OPT_ON_OOM,     MP_OPT_PID,     MP_OPT_AT_SIGNAL,  MP_OPT_ON_FULL,     MP_OPT_FOLLOW,
                 MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND,  MP_OPT_QUIET,
-                MP_OPT_STRICT},
+                MP_OPT_STRICT,     MP_OPT_METRICS},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

@@ -58,6 +58,7 @@ enum mp_option {
     MP_OPT_OF,
     MP_OPT_MAX_GROWTH,
     MP_OPT_MERGE,
+    MP_OPT_METRICS,
     MP_OPT_TENSORBOARD,
     MP_OPT_MAN,
     MP_OPT_COMPLETION,

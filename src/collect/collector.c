@@ -101,6 +101,7 @@ static enum mp_status set_up(struct mp_collector *collector, struct mp_error *er
                                                  .force = collector->options->force,
                                                  .at_oom = collector->options->snapshot_at_oom};
     enum mp_status status = catch_signals(collector, error);
+    if (!status) status = mp_metrics_open(collector->options->metrics, &collector->metrics, error);
     if (!status) status = open_socket(collector, error);
     return status ? status : mp_doorbell_open(&collector->doorbell, error);
 }
@@ -115,6 +116,7 @@ static void tear_down(struct mp_collector *collector)
     mp_finisher_close(&collector->finisher);
     mp_snapshots_free(&collector->snapshots);
     mp_device_watch_close(collector->devices);
+    mp_metrics_close(&collector->metrics);
     mp_vec_free(&collector->processes);
     for (size_t i = 0; i < collector->paths.count; i++)
         free(collector->paths.at[i]);
@@ -196,6 +198,18 @@ static void watch(struct mp_collector *collector)
     pass_on_signals(collector);
 }
 
+static void serve_metrics(struct mp_collector *collector)
+{
+    size_t count = collector->processes.count;
+    if (!collector->options->metrics) return;
+    struct mp_recording **recordings = malloc((count + 1) * sizeof *recordings);
+    if (!recordings) return;
+    for (size_t i = 0; i < count; i++)
+        recordings[i] = collector->processes.at[i].recording;
+    mp_metrics_serve(&collector->metrics, recordings, count);
+    free(recordings);
+}
+
 static struct mp_exit describe_end(int wait_status, char *text, size_t room)
 {
     struct mp_exit how = {.known = true, .by_signal = WIFSIGNALED(wait_status)};
@@ -228,7 +242,8 @@ static void end_all(struct mp_collector *collector)
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error)
 {
-    struct mp_collector collector = {.options = options, .result = result, .listener = -1, .signals = -1};
+    struct mp_collector collector = {
+        .options = options, .result = result, .listener = -1, .signals = -1, .metrics.listener = -1};
     struct mp_launch launch = {
         .command = options->command, .cupti = options->record.cupti, .hooks = options->record.hooks};
     char *library = NULL, *python_folder = NULL;
@@ -254,6 +269,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
                 mp_snapshots_serve(&collector.snapshots, collector.processes.at[i].recording);
             }
             reap_snapshots(&collector, false);
+            serve_metrics(&collector);
         }
         end_all(&collector);
     }

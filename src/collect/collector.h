@@ -22,6 +22,7 @@ struct mp_collector_options {
     int snapshot_signal;  /* sent to memprof, makes a snapshot of now of each process; 0: none */
     bool snapshot_at_oom; /* the first time an allocator is out of memory */
     struct mp_snapshot_calls snapshot_calls;
+    const char *metrics; /* where they go (collect/metrics.h); NULL: nowhere */
 };
 
 struct mp_collector_result {

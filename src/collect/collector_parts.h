@@ -11,6 +11,7 @@
 #include "collect/collector.h"
 #include "collect/doorbell.h"
 #include "collect/finisher.h"
+#include "collect/metrics.h"
 #include "collect/naming.h"
 
 #define MP_ROUND_MS 20 /* at least so often; a ring that is half full rings the doorbell */
@@ -33,6 +34,7 @@ struct mp_collector {
     struct mp_finisher finisher;
     struct mp_snapshots snapshots;
     struct mp_device_watch *devices;
+    struct mp_metrics metrics;
     sigset_t newly_ignored; /* signals that were not ignored before: the command gets their default back */
     sigset_t mask;          /* of blocked signals before, which the command gets */
     pid_t command;

@@ -9,7 +9,7 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
 
 /* Names in angle brackets are code that was made up (<frozen importlib>, <eval_with_key>), but for what was typed.
  * PyTorch's profiler leaves out the folder in which a package lies: its own is known by its name. */
-static bool is_user_file(const char *file)
+bool mp_stack_is_user_file(const char *file)
 {
     static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3",
                                          "/lib64/python3",  "/libmemprof.py",  "\\site-packages\\"};
@@ -36,7 +36,7 @@ static bool push_frame(const struct mp_model *model, const struct mp_model_frame
         line.function = text_or_null(model, from->function);
         line.file = text_or_null(model, from->file);
         line.line = from->line;
-        line.user = !native && line.file && is_user_file(line.file);
+        line.user = !native && line.file && mp_stack_is_user_file(line.file);
         if (!mp_vec_push(lines, line)) return false;
     }
     return true;

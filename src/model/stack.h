@@ -26,6 +26,8 @@ bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_st
 /* The line a person wants to see first: the innermost Python line of the user's own code, else the innermost Python
  * line, else the innermost native one that has a function and is not an allocator's; NULL for an empty stack. */
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines);
+/* Whether Python code of this file is the user's own. */
+bool mp_stack_is_user_file(const char *file);
 /* The shared object of the innermost native line that is not an allocator's; NULL where none is known. */
 const char *mp_stack_library(const struct mp_stack_lines *lines);
 /* Whether a native line belongs to the machinery of allocation (c10's, libc's, operators that only make a

@@ -1,0 +1,212 @@
+#include "collect/metrics.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define FILE_EVERY_NS   (5 * UINT64_C(1000000000))
+#define TEXT_AT_MOST_NS UINT64_C(1000000000) /* so long a text is good for */
+#define CLIENT_NS       (2 * UINT64_C(1000000000))
+
+static enum mp_status listen_on(int family, const struct sockaddr *address, socklen_t size, const char *where,
+                                struct mp_metrics *metrics, struct mp_error *error)
+{
+    int yes = 1;
+    metrics->listener = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (metrics->listener >= 0 && family == AF_INET)
+        setsockopt(metrics->listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    mode_t mask = umask(0177); /* the socket is the user's alone */
+    bool bound = metrics->listener >= 0 && !bind(metrics->listener, address, size);
+    umask(mask);
+    if (bound && !listen(metrics->listener, MP_METRICS_CLIENTS)) return MP_OK;
+    return mp_fail_errno(error, "--metrics: cannot listen on %s", where);
+}
+
+static enum mp_status listen_on_path(const char *where, struct mp_metrics *metrics, struct mp_error *error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = where + strlen("unix:");
+    if (!*path || strlen(path) >= sizeof address.sun_path)
+        return mp_fail(error, MP_INVALID, "--metrics: \"%s\" is no path of a socket, or too long a one", where);
+    memcpy(address.sun_path, path, strlen(path));
+    enum mp_status status = listen_on(AF_UNIX, (struct sockaddr *)&address, sizeof address, where, metrics, error);
+    if (!status && !(metrics->path = strdup(path))) status = mp_fail(error, MP_NO_MEMORY, "out of memory");
+    return status;
+}
+
+static enum mp_status listen_on_port(const char *where, struct mp_metrics *metrics, struct mp_error *error)
+{
+    static const char loopback[] = "127.0.0.1:";
+    const char *digits = strncmp(where, loopback, strlen(loopback)) ? where : where + strlen(loopback);
+    char *end;
+    unsigned long port = strtoul(digits, &end, 10);
+    if (end == digits || *end || !port || port > 65535)
+        return mp_fail(error, MP_INVALID,
+                       "--metrics: \"%s\" is neither a file's path, nor a port (9464), nor unix:PATH", where);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return listen_on(AF_INET, (struct sockaddr *)&address, sizeof address, where, metrics, error);
+}
+
+enum mp_status mp_metrics_open(const char *where, struct mp_metrics *metrics, struct mp_error *error)
+{
+    *metrics = (struct mp_metrics){.listener = -1};
+    for (size_t i = 0; i < MP_METRICS_CLIENTS; i++)
+        metrics->clients[i].connection = -1;
+    if (!where) return MP_OK;
+    if (!strncmp(where, "unix:", strlen("unix:"))) return listen_on_path(where, metrics, error);
+    if (!strchr(where, '/') && !strchr(where, '.')) return listen_on_port(where, metrics, error);
+    if (!strncmp(where, "127.0.0.1:", strlen("127.0.0.1:"))) return listen_on_port(where, metrics, error);
+    metrics->file = true;
+    metrics->path = strdup(where);
+    if (!metrics->path) return mp_fail(error, MP_NO_MEMORY, "out of memory");
+    FILE *probe = fopen(where, "ae"); /* what is known before the command starts is said before */
+    if (!probe) {
+        free(metrics->path);
+        metrics->path = NULL;
+        return mp_fail_errno(error, "--metrics: cannot write %s", where);
+    }
+    fclose(probe);
+    return MP_OK;
+}
+
+static void make_text(struct mp_metrics *metrics, struct mp_recording *const *recordings, size_t count, uint64_t now)
+{
+    if (metrics->made_ns && now - metrics->made_ns < TEXT_AT_MOST_NS) return;
+    metrics->made_ns = now;
+    mp_buffer_clear(&metrics->text);
+    mp_metrics_write(&metrics->text, recordings, count);
+}
+
+/* Readers see the old text or the new one. */
+static void write_file(struct mp_metrics *metrics)
+{
+    char *temporary;
+    if (metrics->text.failed || asprintf(&temporary, "%s.%d", metrics->path, getpid()) < 0) return;
+    FILE *file = fopen(temporary, "we");
+    if (file) {
+        bool written = fwrite(metrics->text.data, 1, metrics->text.size, file) == metrics->text.size;
+        written = !fclose(file) && written;
+        if (!written || rename(temporary, metrics->path)) unlink(temporary);
+    }
+    free(temporary);
+}
+
+static void drop(struct mp_metrics_client *client)
+{
+    close(client->connection);
+    client->connection = -1;
+    mp_buffer_free(&client->answer);
+}
+
+static void take_clients(struct mp_metrics *metrics, uint64_t now)
+{
+    for (size_t i = 0; i < MP_METRICS_CLIENTS; i++) {
+        struct mp_metrics_client *client = &metrics->clients[i];
+        if (client->connection >= 0) continue;
+        int connection = accept4(metrics->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (connection < 0) return;
+        *client = (struct mp_metrics_client){.connection = connection, .since_ns = now};
+    }
+}
+
+/* A page of another host that resolves to the loopback address is not answered. */
+static bool host_is_local(const char *request)
+{
+    static const char *const local[] = {"127.0.0.1", "localhost"};
+    const char *host = strcasestr(request, "\r\nhost:");
+    if (!host) return true;
+    host += strlen("\r\nhost:");
+    host += strspn(host, " ");
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
+        if (!strncasecmp(host, local[i], strlen(local[i])) && strchr(":\r ", host[strlen(local[i])])) return true;
+    return false;
+}
+
+static void answer(struct mp_metrics *metrics, struct mp_metrics_client *client)
+{
+    static const char refusal[] = "HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const char *request = client->request;
+    bool get = !strncmp(request, "GET /metrics ", strlen("GET /metrics ")) || !strncmp(request, "GET / ", 6);
+    if (!metrics->path && !host_is_local(request)) {
+        mp_buffer_printf(&client->answer, refusal, "403 Forbidden");
+    } else if (!get) {
+        mp_buffer_printf(&client->answer, refusal, "404 Not Found");
+    } else {
+        mp_buffer_printf(&client->answer,
+                         "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; "
+                         "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                         metrics->text.size);
+        mp_buffer_append(&client->answer, metrics->text.data, metrics->text.size);
+    }
+}
+
+/* Reads the request; true once it is whole. */
+static bool take_request(struct mp_metrics_client *client)
+{
+    ssize_t got = read(client->connection, client->request + client->read, sizeof client->request - 1 - client->read);
+    if (!got || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+        drop(client);
+        return false;
+    }
+    if (got > 0) client->read += (size_t)got;
+    client->request[client->read] = '\0';
+    return strstr(client->request, "\r\n\r\n") || client->read == sizeof client->request - 1;
+}
+
+static void serve_client(struct mp_metrics *metrics, struct mp_metrics_client *client,
+                         struct mp_recording *const *recordings, size_t count, uint64_t now)
+{
+    if (now - client->since_ns > CLIENT_NS) {
+        drop(client);
+        return;
+    }
+    if (!client->answer.size) {
+        if (!take_request(client)) return;
+        make_text(metrics, recordings, count, now);
+        answer(metrics, client);
+    }
+    if (client->answer.failed) {
+        drop(client);
+        return;
+    }
+    ssize_t sent =
+        send(client->connection, client->answer.data + client->sent, client->answer.size - client->sent, MSG_NOSIGNAL);
+    if (sent > 0) client->sent += (size_t)sent;
+    if (client->sent == client->answer.size || (sent < 0 && errno != EAGAIN && errno != EINTR)) drop(client);
+}
+
+void mp_metrics_serve(struct mp_metrics *metrics, struct mp_recording *const *recordings, size_t count)
+{
+    uint64_t now = mp_clock_monotonic_ns();
+    if (metrics->file && now - metrics->written_ns >= FILE_EVERY_NS) {
+        metrics->written_ns = now;
+        make_text(metrics, recordings, count, now);
+        write_file(metrics);
+    }
+    if (metrics->listener < 0) return;
+    take_clients(metrics, now);
+    for (size_t i = 0; i < MP_METRICS_CLIENTS; i++)
+        if (metrics->clients[i].connection >= 0) serve_client(metrics, &metrics->clients[i], recordings, count, now);
+}
+
+void mp_metrics_close(struct mp_metrics *metrics)
+{
+    for (size_t i = 0; i < MP_METRICS_CLIENTS; i++)
+        if (metrics->clients[i].connection >= 0) drop(&metrics->clients[i]);
+    if (metrics->listener >= 0) close(metrics->listener);
+    if (metrics->path) unlink(metrics->path);
+    free(metrics->path);
+    mp_buffer_free(&metrics->text);
+    *metrics = (struct mp_metrics){.listener = -1};
+}

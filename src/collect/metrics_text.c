@@ -1,0 +1,204 @@
+#include "collect/metrics_text.h"
+
+#include <stdio.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "collect/recording_parts.h"
+#include "model/stack.h"
+
+static void put_label(struct mp_buffer *out, const char *name, const char *text)
+{
+    mp_buffer_printf(out, ",%s=\"", name);
+    for (size_t left = strlen(text), size; left; text += size, left -= size) {
+        uint32_t point;
+        size = mp_utf8_next((const unsigned char *)text, left, &point);
+        if (point == MP_UTF8_BAD || (point < ' ' && point != '\n'))
+            mp_buffer_append_text(out, "?");
+        else if (point == '\n')
+            mp_buffer_append_text(out, "\\n");
+        else if (point == '"' || point == '\\')
+            mp_buffer_printf(out, "\\%c", (char)point);
+        else
+            mp_buffer_append(out, text, size);
+    }
+    mp_buffer_append_text(out, "\"");
+}
+
+static void track_name(const struct mp_recording *recording, size_t track, char id[MP_ID_TEXT])
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    *id = '\0';
+    if (track >= recording->tables.seen[MP_TABLE_TRACKS]) return;
+    const struct mp_wire_track *wire = (const struct mp_wire_track *)mp_spool_entries(spool, MP_TABLE_TRACKS) + track;
+    size_t length;
+    uint32_t name = mp_tables_spool_string(&recording->tables, wire->name);
+    const char *pool = mp_intern_get(&recording->tables.strings, name, &length);
+    mp_format_track_id(id, MP_ID_TEXT, wire->device_type, wire->device_index, wire->layer, pool, length);
+}
+
+enum of { LIVE_BYTES, LIVE_BLOCKS, PEAK_BYTES, RESERVED_BYTES, EVENTS, DROPPED, STEPS };
+
+static const struct family {
+    const char *name, *type, *suffix, *help;
+    enum of of;
+    bool per_track;
+} families[] = {
+    {"memprof_live_bytes", "gauge", "", "Bytes in live blocks.", LIVE_BYTES, true},
+    {"memprof_live_blocks", "gauge", "", "Live blocks.", LIVE_BLOCKS, true},
+    {"memprof_peak_bytes", "gauge", "", "The most bytes in live blocks since the recording began.", PEAK_BYTES, true},
+    {"memprof_reserved_bytes", "gauge", "", "Bytes that the allocator holds, live or cached.", RESERVED_BYTES, true},
+    {"memprof_events", "counter", "_total", "Events recorded.", EVENTS, false},
+    {"memprof_dropped_events", "counter", "_total", "Events lost as a ring was full.", DROPPED, false},
+    {"memprof_steps", "counter", "_total", "Steps that the program marked.", STEPS, false},
+};
+
+static uint64_t value_of(const struct mp_recording *recording, const struct mp_ledger_track *track, enum of of)
+{
+    switch (of) {
+    case LIVE_BYTES:
+        return track->bytes;
+    case LIVE_BLOCKS:
+        return track->blocks;
+    case PEAK_BYTES:
+        return track->peak_bytes;
+    case RESERVED_BYTES:
+        return track->reserved_bytes;
+    case EVENTS:
+        return recording->events;
+    case DROPPED:
+        return mp_recording_dropped(recording->spool.header);
+    case STEPS:
+        return recording->ledger.steps;
+    }
+    return MP_BYTES_UNKNOWN;
+}
+
+static void put_value(struct mp_buffer *out, const struct family *family, const struct mp_recording *recording,
+                      size_t track)
+{
+    char id[MP_ID_TEXT];
+    const struct mp_ledger_track *at = family->per_track ? &recording->ledger.tracks.at[track] : NULL;
+    uint64_t value = value_of(recording, at, family->of);
+    if (value == MP_BYTES_UNKNOWN) return;
+    mp_buffer_printf(out, "%s%s{pid=\"%u\"", family->name, family->suffix, recording->spool.header->pid);
+    if (at) {
+        track_name(recording, track, id);
+        put_label(out, "track", id);
+    }
+    mp_buffer_printf(out, "} %llu\n", (unsigned long long)value);
+}
+
+static void begin_family(struct mp_buffer *out, const char *name, const char *type, const char *help)
+{
+    mp_buffer_printf(out, "# TYPE %s %s\n", name, type);
+    if (!strcmp(name + strlen(name) - strlen("_bytes"), "_bytes")) mp_buffer_printf(out, "# UNIT %s bytes\n", name);
+    mp_buffer_printf(out, "# HELP %s %s\n", name, help);
+}
+
+/* ---- sites ---------------------------------------------------------------------------------------------------- */
+
+struct site {
+    uint64_t bytes, blocks;
+    uint32_t stack;
+    uint16_t track;
+};
+
+struct sites {
+    MP_VEC(struct site) at;
+    struct mp_map by_stack; /* index + 1, by track and stack */
+};
+
+static int most_first(const void *left, const void *right)
+{
+    const struct site *a = left, *b = right;
+    return a->bytes != b->bytes ? (a->bytes > b->bytes ? -1 : 1) : 0;
+}
+
+static bool sum_up(const struct mp_ledger *ledger, struct sites *sites)
+{
+    for (size_t i = 0; i < ledger->blocks.count; i++) {
+        const struct mp_base_block *block = &ledger->blocks.at[i];
+        if (block->track == MP_LEDGER_SLOT_FREE) continue;
+        uint64_t *place = mp_map_insert(&sites->by_stack, ((uint64_t)block->track << 32 | block->stack) + 1, NULL);
+        struct site fresh = {.stack = block->stack, .track = block->track};
+        if (!place || (!*place && !mp_vec_push(&sites->at, fresh))) return false;
+        if (!*place) *place = sites->at.count;
+        sites->at.at[*place - 1].bytes += block->bytes == MP_BYTES_UNKNOWN ? 0 : block->bytes;
+        sites->at.at[*place - 1].blocks++;
+    }
+    if (sites->at.count) qsort(sites->at.at, sites->at.count, sizeof *sites->at.at, most_first);
+    return true;
+}
+
+static const char *text_or_null(const struct mp_tables *tables, uint32_t spool_string)
+{
+    uint32_t id = mp_tables_spool_string(tables, spool_string);
+    return id ? mp_intern_get(&tables->strings, id, NULL) : NULL;
+}
+
+/* The Python lines of a stack, innermost first: native ones have names only at the end. */
+static void python_lines(const struct mp_recording *recording, uint32_t stack, struct mp_stack_lines *lines)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    const struct mp_wire_node *nodes = mp_spool_entries(spool, MP_TABLE_NODES);
+    const struct mp_wire_frame *frames = mp_spool_entries(spool, MP_TABLE_FRAMES);
+    lines->count = 0;
+    while (stack && stack < recording->tables.seen[MP_TABLE_NODES]) {
+        uint32_t frame = nodes[stack].frame, parent = nodes[stack].parent;
+        if (frame < recording->tables.seen[MP_TABLE_FRAMES] && frames[frame].language == MP_PYTHON) {
+            struct mp_stack_line line = {.function = text_or_null(&recording->tables, frames[frame].function),
+                                         .file = text_or_null(&recording->tables, frames[frame].file),
+                                         .line = frames[frame].line,
+                                         .language = MP_PYTHON};
+            line.user = line.file && mp_stack_is_user_file(line.file);
+            if (!mp_vec_push(lines, line)) return;
+        }
+        stack = parent < stack ? parent : 0; /* parents come before their children */
+    }
+}
+
+static void put_site(struct mp_buffer *out, const struct mp_recording *recording, const struct site *site,
+                     struct mp_stack_lines *lines)
+{
+    char id[MP_ID_TEXT], place[512] = "(native code)";
+    python_lines(recording, site->stack, lines);
+    const struct mp_stack_line *line = mp_stack_headline(lines);
+    if (line)
+        snprintf(place, sizeof place, "%s:%u %s", line->file ? mp_path_short(line->file) : "?", line->line,
+                 line->function ? line->function : "?");
+    track_name(recording, site->track, id);
+    mp_buffer_printf(out, "memprof_site_live_bytes{pid=\"%u\"", recording->spool.header->pid);
+    put_label(out, "track", id);
+    put_label(out, "site", place);
+    mp_buffer_printf(out, ",stack=\"%u\"} %llu\n", site->stack, (unsigned long long)site->bytes);
+}
+
+static void put_sites(struct mp_buffer *out, const struct mp_recording *recording)
+{
+    struct sites sites = {0};
+    struct mp_stack_lines lines = {0};
+    if (!sum_up(&recording->ledger, &sites)) out->failed = true;
+    for (size_t i = 0; i < sites.at.count && i < MP_METRICS_SITES; i++)
+        put_site(out, recording, &sites.at.at[i], &lines);
+    mp_stack_lines_free(&lines);
+    mp_vec_free(&sites.at);
+    mp_map_free(&sites.by_stack);
+}
+
+void mp_metrics_write(struct mp_buffer *out, struct mp_recording *const *recordings, size_t count)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        const struct family *family = &families[i];
+        begin_family(out, family->name, family->type, family->help);
+        for (size_t k = 0; k < count; k++)
+            for (size_t track = 0; track < (family->per_track ? recordings[k]->ledger.tracks.count : 1); track++)
+                put_value(out, family, recordings[k], track);
+    }
+    begin_family(out, "memprof_site_live_bytes", "gauge", "Bytes in live blocks of the sites that hold most.");
+    for (size_t i = 0; i < count; i++)
+        put_sites(out, recordings[i]);
+    mp_buffer_append_text(out, "# EOF\n");
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Live metrics: read while a program runs, from a file, a port and a socket, by prometheus_client's own parser."""
+
+import socket
+import stat
+import subprocess
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import harness
+
+try:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+except ImportError:
+    print("needs python3-prometheus-client")
+    sys.exit(77)
+
+PYTHON = harness.python_with_torch()
+PROGRAM = """
+import sys, torch, libmemprof as mp
+def keep():
+    return torch.zeros(1_000_000)
+kept = [keep() for _ in range(3)]
+del kept[0]
+mp.step(); mp.step()
+print("ready", mp.stats(), flush=True)  # the collector has all of it
+sys.stdin.readline()
+"""
+
+
+def samples(text):
+    return {(sample.name, sample.labels.get("track"), sample.labels.get("site")): sample.value
+            for family in text_string_to_metric_families(text) for sample in family.samples}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@unittest.skipUnless(PYTHON, "no PyTorch")
+class Metrics(harness.TestCase):
+    def start(self, where):
+        run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", where, "-o", str(self.folder / "run.mp"), "--", PYTHON,
+                                "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, cwd=self.folder)
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        self.assertIn("live_bytes=8000000", run.stdout.readline())
+        return run
+
+    def finish(self, run):
+        out, err = run.communicate("\n", timeout=harness.TIMEOUT)
+        self.assertEqual(run.returncode, 0, err)
+
+    def check(self, text):
+        found = samples(text)
+        self.assertEqual(found["memprof_live_bytes", "cpu/torch", None], 8_000_000)
+        self.assertEqual(found["memprof_live_blocks", "cpu/torch", None], 2)
+        self.assertEqual(found["memprof_peak_bytes", "cpu/torch", None], 12_000_000)
+        self.assertEqual(found["memprof_steps_total", None, None], 2)
+        self.assertEqual(found["memprof_dropped_events_total", None, None], 0)
+        self.assertGreaterEqual(found["memprof_events_total", None, None], 4)
+        self.assertEqual(found["memprof_site_live_bytes", "cpu/torch", "<string>:4 keep"], 8_000_000)
+        self.assertNotIn(("memprof_reserved_bytes", "cpu/torch", None), found)
+
+    def test_port(self):
+        port = free_port()
+        run = self.start(str(port))
+        address = f"http://127.0.0.1:{port}/metrics"
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            self.assertTrue(answer.headers["Content-Type"].startswith("application/openmetrics-text"))
+            self.check(answer.read().decode())
+        for request, status in ((address[:-1], 404), (urllib.request.Request(address, headers={"Host": "evil.example"}), 403),
+                                (urllib.request.Request(address, data=b"x"), 404)):
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=30)
+            self.assertEqual(refused.exception.code, status)
+            refused.exception.close()
+        # Those who connect and say nothing, too much, or nonsense keep nobody waiting.
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        for number, each in enumerate(idle):
+            try:
+                each.sendall(b"\0" * 5000 if number % 2 else b"GET ")
+            except OSError:
+                pass
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(address, timeout=30) as answer:
+                    self.check(answer.read().decode())
+                break
+            except OSError:
+                self.assertLess(time.monotonic(), deadline)
+        for each in idle:
+            each.close()
+        # On no other address: 127.0.0.2 is this machine, too.
+        with socket.socket() as other:
+            self.assertNotEqual(other.connect_ex(("127.0.0.2", port)), 0)
+        self.finish(run)
+
+    def test_socket(self):
+        path = self.folder / "metrics.sock"
+        run = self.start(f"unix:{path}")
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: anything\r\n\r\n")
+            text = b""
+            while part := client.recv(65536):
+                text += part
+        head, body = text.decode().split("\r\n\r\n", 1)
+        self.assertTrue(head.startswith("HTTP/1.1 200 OK"))
+        self.check(body)
+        self.finish(run)
+        self.assertFalse(path.exists())
+
+    def test_file(self):
+        path = self.folder / "memprof.prom"
+        run = self.start(str(path))
+        deadline = time.monotonic() + 60
+        while True:
+            text = path.read_text()
+            if text and ("memprof_steps_total", None, None) in (found := samples(text)) and \
+                    found["memprof_steps_total", None, None] == 2:
+                break
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        self.check(text)
+        self.finish(run)
+        self.assertEqual([each.name for each in self.folder.iterdir()], ["run.mp"])
+
+    def test_what_cannot_be(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            for where, status, word in (("70000", 2, "neither"), ("some", 2, "neither"), ("unix:", 2, "socket"),
+                                        ("/nowhere/at/all.prom", 1, "cannot write"),
+                                        (str(taken.getsockname()[1]), 1, "cannot listen")):
+                done = harness.memprof("snapshot", "--metrics", where, "-o", self.folder / "x.mp", "--", "touch",
+                                       self.folder / "started")
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(word, done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
