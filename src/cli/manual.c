@@ -80,5 +80,6 @@ void mp_manual_write(struct mp_buffer *out)
              ".TP\n4\ndone, but the recording is cut or damaged or lost events\n"
              ".SH ENVIRONMENT\n.TP\n\\fBMEMPROF_CONF\\fR\nsettings as option=value,option=value; the command line and "
              "\\-\\-config come before it\n"
-             ".TP\n\\fBNO_COLOR\\fR\nwhere it is set, \\-\\-color auto means never\n");
+             ".TP\n\\fBNO_COLOR\\fR\nwhere it is set, \\-\\-color auto means never\n"
+             ".SH SEE ALSO\n\\fBmemprof\\-formats\\fR(7) says of each form that is read or written what is lost in it.\n");
 }

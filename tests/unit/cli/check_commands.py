@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -473,6 +474,19 @@ class Commands(unittest.TestCase):
         self.assertEqual(highest["args"]["allocated"], track["peak_bytes"])
         self.assertEqual(round(highest["ts"] * 1000), track["peak_ns"])
         self.assertEqual(points[-1]["args"]["allocated"], track["end_bytes"])
+
+    def test_every_format_has_its_page(self):
+        page = (SOURCE / "src/cli/memprof-formats.7").read_text()
+        for line in ("export train.mp -o x --format none", "flamegraph train.mp -o x --format none"):
+            message = self.run_in(line).stderr.decode()
+            names = re.search(r"there are (.*)", message).group(1).replace(" and ", ", ").split(", ")
+            self.assertGreaterEqual(len(names), 4)
+            for name in names:
+                self.assertRegex(page, rf"(?i){name}", name)
+        if shutil.which("groff"):
+            done = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8", str(SOURCE / "src/cli/memprof-formats.7")],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.stderr, "")
 
     def test_trace_plot(self):
         self.run_in("trace_plot train.mp -o page.html").check_returncode()
