@@ -117,8 +117,8 @@ bool mp_sqlite_begins(const unsigned char *text, size_t size)
 
 static void free_reader(struct mp_nsys *nsys)
 {
-    struct mp_map *maps[] = {&nsys->processes, &nsys->correlations, &nsys->chains,
-                             &nsys->texts,     &nsys->pools,        &nsys->pool_sums};
+    struct mp_map *maps[] = {&nsys->processes, &nsys->correlations, &nsys->chains, &nsys->texts,
+                             &nsys->pools,     &nsys->pool_sums,    &nsys->homes};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         mp_map_free(maps[i]);
     mp_vec_free(&nsys->sites);
