@@ -22,6 +22,7 @@ REAL = ("sidnb13_transformer.pt.trace.json", "kineto_resnet50_w0.pt.trace.json.g
 SNAPSHOTS = ("niu_fb_200_mixed.pickle", "sidsoc_train.pickle", "silmont_small.pickle")
 # As TensorBoard's PyTorch plugin picks files: worker and span.
 PLUGIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
+PLUGIN_SOURCE = os.environ.get("TENSORBOARD_PLUGIN")
 START = 1_763_620_000_123_456_789  # of the made recordings
 
 
@@ -149,6 +150,24 @@ class Chrome(unittest.TestCase):
         self.assertTrue(json.loads(read(folder / name))["traceEvents"])
         for arguments in (("--tensorboard", folder, "-o", "x"), ()):
             self.assertEqual(memprof("chrome_trace", self.train, *arguments).returncode, 2)
+
+    @unittest.skipUnless(PLUGIN_SOURCE, "TENSORBOARD_PLUGIN names no folder with torch_tb_profiler")
+    def test_in_the_real_plugin(self):
+        """Its memory view shows the peak and the blocks, its overview the steps."""
+        code = """
+import sys; sys.path.insert(0, sys.argv[1])
+from torch_tb_profiler.profiler.data import RunProfileData
+from torch_tb_profiler.profiler.run_generator import RunGenerator
+data = RunProfileData.parse("worker", "span", sys.argv[2], None)
+profile = RunGenerator("worker", "span", data).generate_run_profile()
+curve = profile.get_memory_curve(time_metric="ms", memory_metric="K")["rows"]["GPU0"]
+events = profile.get_memory_events(None, None, time_metric="ms", memory_metric="K")["rows"]["GPU0"]
+print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *data.steps_names)"""
+        out, _ = self.write(self.train, name="x.pt.trace.json.gz")
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, PLUGIN_SOURCE, out], capture_output=True, text=True,
+                              timeout=120, check=True)
+        peak = self.ask("peak", self.train)["peak_bytes"]
+        self.assertEqual(done.stdout.splitlines()[-1], f"{peak / 1024} {20480.0} 25 1 2 3")
 
     def made_trace(self, text=None, base=BASE_NS, at=START, **header):
         """A trace of the same time as the made recordings, without memory events."""
