@@ -7,7 +7,8 @@
     @pytest.mark.limit_memory("2 GiB", track="cuda:0/torch")
 
 Without `track` the limit is on the one that reports show. Each test is a region of the recording, so `memprof steps
-tests.mp` lists what it took. Where nothing is recorded, tests run and limits are not checked; a line at the top says so.
+tests.mp` lists what it took. Where nothing is recorded, tests run and limits are not checked; a line at the top says
+so.
 """
 
 import gc
@@ -58,7 +59,8 @@ class _Limit:
         if took <= self.size:
             return None
         what = "was live at once" if self.name == "limit_memory" else "stayed"
-        return f"{_text(took)} {what}{f' on {self.track}' if self.track else ''}, more than {_text(self.size)} ({self.name})"
+        where = f" on {self.track}" if self.track else ""
+        return f"{_text(took)} {what}{where}, more than {_text(self.size)} ({self.name})"
 
 
 def pytest_configure(config):

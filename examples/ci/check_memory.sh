@@ -22,5 +22,6 @@ if [ ! -e "$baseline" ]; then
     exit 0
 fi
 status=0
-"$memprof" compare "$baseline" "$now" --fail --max-growth "${MAX_GROWTH:-5%}" --format markdown >>"$summary" || status=$?
+"$memprof" compare "$baseline" "$now" --fail --max-growth "${MAX_GROWTH:-5%}" --format markdown >>"$summary" ||
+    status=$?
 exit $status

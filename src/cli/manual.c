@@ -74,12 +74,13 @@ void mp_manual_write(struct mp_buffer *out)
         mp_buffer_append_text(out, "\n");
     }
     mp_buffer_append_text(
-        out, ".SH EXIT STATUS\n"
-             ".TP\n0\ndone\n.TP\n1\ncould not; the message says what and what to do\n.TP\n2\nwrong usage\n"
-             ".TP\n3\nthe check that was asked for found something\n"
-             ".TP\n4\ndone, but the recording is cut or damaged or lost events\n"
-             ".SH ENVIRONMENT\n.TP\n\\fBMEMPROF_CONF\\fR\nsettings as option=value,option=value; the command line and "
-             "\\-\\-config come before it\n"
-             ".TP\n\\fBNO_COLOR\\fR\nwhere it is set, \\-\\-color auto means never\n"
-             ".SH SEE ALSO\n\\fBmemprof\\-formats\\fR(7) says of each form that is read or written what is lost in it.\n");
+        out,
+        ".SH EXIT STATUS\n"
+        ".TP\n0\ndone\n.TP\n1\ncould not; the message says what and what to do\n.TP\n2\nwrong usage\n"
+        ".TP\n3\nthe check that was asked for found something\n"
+        ".TP\n4\ndone, but the recording is cut or damaged or lost events\n"
+        ".SH ENVIRONMENT\n.TP\n\\fBMEMPROF_CONF\\fR\nsettings as option=value,option=value; the command line and "
+        "\\-\\-config come before it\n"
+        ".TP\n\\fBNO_COLOR\\fR\nwhere it is set, \\-\\-color auto means never\n"
+        ".SH SEE ALSO\n\\fBmemprof\\-formats\\fR(7) says of each form that is read or written what is lost in it.\n");
 }

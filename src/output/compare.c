@@ -215,8 +215,8 @@ void mp_compare_document(struct mp_document *document, const struct mp_compariso
                                                                                      "blocks", "site"};
     char id[MP_TRACK_ID_MAX];
     size_t rows = count_rows(comparison), differing = count_differing(comparison);
-    mp_document_paragraph(document, "%s → %s, %s", comparison->all[0].path,
-                          comparison->all[comparison->count - 1].path,
+    const char *last = comparison->all[comparison->count - 1].path;
+    mp_document_paragraph(document, "%s → %s, %s", comparison->all[0].path, last,
                           mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
     mp_document_table(document, "lrrr", figure_heads);
     for (size_t i = 0; i < FIGURES; i++) {

@@ -45,8 +45,9 @@ def free_port():
 @unittest.skipUnless(PYTHON, "no PyTorch")
 class Metrics(harness.TestCase):
     def start(self, where):
-        run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", where, "-o", str(self.folder / "run.mp"), "--", PYTHON,
-                                "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", where, "-o", str(self.folder / "run.mp"),
+                                "--",
+                                PYTHON, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, cwd=self.folder)
         self.addCleanup(run.communicate)
         self.addCleanup(run.kill)
@@ -75,7 +76,8 @@ class Metrics(harness.TestCase):
         with urllib.request.urlopen(address, timeout=30) as answer:
             self.assertTrue(answer.headers["Content-Type"].startswith("application/openmetrics-text"))
             self.check(answer.read().decode())
-        for request, status in ((address[:-1], 404), (urllib.request.Request(address, headers={"Host": "evil.example"}), 403),
+        for request, status in ((address[:-1], 404),
+                                (urllib.request.Request(address, headers={"Host": "evil.example"}), 403),
                                 (urllib.request.Request(address, data=b"x"), 404)):
             with self.assertRaises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(request, timeout=30)

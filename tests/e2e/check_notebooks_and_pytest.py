@@ -61,13 +61,15 @@ class Pytest(harness.TestCase):
                         "--strict-markers", "test_memory.py"]
 
     def outcomes(self, text):
-        return {name: outcome for outcome, name in re.findall(r"^(PASSED|FAILED) test_memory.py::test_(\w+)", text, re.M)}
+        found = re.findall(r"^(PASSED|FAILED) test_memory.py::test_(\w+)", text, re.M)
+        return {name: outcome for outcome, name in found}
 
     def test_limits(self):
         done = harness.memprof("snapshot", "-o", self.folder / "tests.mp", "--", *self.command, cwd=self.folder)
         self.assertEqual(self.outcomes(done.stdout), {
             "small": "PASSED", "too_much_at_once": "FAILED", "gives_back": "PASSED", "keeps": "FAILED",
-            "of_another_track": "PASSED", "fails_by_itself": "FAILED", "without_limit": "PASSED"}, done.stdout + done.stderr)
+            "of_another_track": "PASSED", "fails_by_itself": "FAILED", "without_limit": "PASSED"},
+            done.stdout + done.stderr)
         self.assertEqual(done.returncode, 1)
         self.assertIn("3.8 MiB was live at once, more than 2.9 MiB (limit_memory)", done.stdout)
         self.assertIn("1.9 MiB stayed, more than 976.6 KiB (limit_leaks)", done.stdout)
@@ -86,8 +88,8 @@ class Pytest(harness.TestCase):
         sys.path.insert(0, str(PLUGIN))
         code = "import pytest_memprof as p; print([p.parse_size(s) for s in ('100 MB', '1.5GiB', 7, '12', '3 k')]);" \
                "p.parse_size('many')"
-        done = subprocess.run([PYTHON, "-c", code], cwd=self.folder, env={**os.environ, "PYTHONPATH": str(PLUGIN)}, capture_output=True,
-                              text=True)
+        done = subprocess.run([PYTHON, "-c", code], cwd=self.folder, env={**os.environ, "PYTHONPATH": str(PLUGIN)},
+                              capture_output=True, text=True)
         self.assertEqual(done.stdout, f"{[10**8, 3 << 29, 7, 12, 3000]}\n")
         self.assertIn("'many' is not a size", done.stderr)
 
@@ -106,16 +108,16 @@ class Show(harness.TestCase):
     def test_of_a_file(self):
         recording = self.folder / "kept.mp"
         subprocess.run([str(harness.BUILD / "tests/unit/cli/make_recording"), str(recording), "train"], check=True)
-        done = subprocess.run([PYTHON, "-c", self.CODE.format(repr(str(recording)))], cwd=self.folder, env=self.environment(),
-                              capture_output=True, text=True, timeout=120)
+        done = subprocess.run([PYTHON, "-c", self.CODE.format(repr(str(recording)))], cwd=self.folder,
+                              env=self.environment(), capture_output=True, text=True, timeout=120)
         self.assertEqual(done.stderr, "")
         written = self.folder / "page.html"
         self.assertEqual(harness.memprof("trace_plot", recording, "-o", written).returncode, 0)
         self.assertEqual(self.page_of(done.stdout).strip(), written.read_text().strip())
 
     def test_of_what_runs(self):
-        done = subprocess.run([harness.MEMPROF, "snapshot", "--quiet", "-o", str(self.folder / "run.mp"), "--", PYTHON, "-c",
-                               self.CODE.format("")], cwd=self.folder,
+        done = subprocess.run([harness.MEMPROF, "snapshot", "--quiet", "-o", str(self.folder / "run.mp"), "--", PYTHON,
+                               "-c", self.CODE.format("")], cwd=self.folder,
                               env=self.environment(), capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(self.page_of(done.stdout).lower().startswith("<!doctype html>"))

@@ -81,7 +81,7 @@ class Flame(BrowserTest):
         self.assertGreater(self.js("return boxes.length"), 3)
 
     def test_page_in_a_notebook(self):
-        """What libmemprof.show() gives a notebook: the page of trace_plot in a frame that may run scripts and no more."""
+        """What libmemprof.show() gives a notebook: the page in a frame that may run scripts and no more."""
         self.draw("train")
         code = "import libmemprof, sys; print(libmemprof.show(sys.argv[1])._repr_html_())"
         shown = subprocess.run([sys.executable, "-c", code, self.folder / "train.mp"], check=True, cwd=self.folder,

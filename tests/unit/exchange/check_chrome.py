@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Chrome traces: read by Python's json and by memprof's own import, which must find what was written; merged into traces of
-PyTorch's profiler, whose bytes must all be there."""
+"""Chrome traces: read by Python's json and by memprof's own import, which must find what was written; merged into
+traces of PyTorch's profiler, whose bytes must all be there."""
 import gzip
 import json
 import os
@@ -96,11 +96,13 @@ class Chrome(unittest.TestCase):
         self.assertTrue(all(event["name"] for event in events))
         instants = [event for event in events if event["name"] == "[memory]"]
         for event in instants:
-            self.assertEqual((event["ph"], event["cat"], event["s"], event["pid"]), ("i", "cpu_instant_event", "t", 4711))
+            self.assertEqual((event["ph"], event["cat"], event["s"], event["pid"]), ("i", "cpu_instant_event", "t",
+                                                                                     4711))
             arguments = event["args"]
             self.assertLessEqual({"Ev Idx", "Device Type", "Device Id", "Addr", "Bytes"}, set(arguments))
             self.assertIn((arguments["Device Type"], arguments["Device Id"]), {(0, -1), (1, 0)})
-        self.assertEqual([event["args"]["Ev Idx"] for event in instants], list(range(len(instants))))  # failures are counted on
+        self.assertEqual([event["args"]["Ev Idx"] for event in instants],
+                         list(range(len(instants))))  # failures are counted on
         on_gpu = [event["args"] for event in instants if event["args"]["Device Type"] == 1]
         level = 512 << 10
         for arguments in on_gpu:
@@ -164,7 +166,8 @@ curve = profile.get_memory_curve(time_metric="ms", memory_metric="K")["rows"]["G
 events = profile.get_memory_events(None, None, time_metric="ms", memory_metric="K")["rows"]["GPU0"]
 print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *data.steps_names)"""
         out, _ = self.write(self.train, name="x.pt.trace.json.gz")
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, PLUGIN_SOURCE, out], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, PLUGIN_SOURCE, out], capture_output=True,
+                              text=True,
                               timeout=120, check=True)
         peak = self.ask("peak", self.train)["peak_bytes"]
         self.assertEqual(done.stdout.splitlines()[-1], f"{peak / 1024} {20480.0} 25 1 2 3")
@@ -265,7 +268,8 @@ print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *
             self.assertFalse((self.folder / "x.json").exists())
         cut = self.folder / "cut.json.gz"
         cut.write_bytes(gzip.compress(self.made_trace().read_bytes())[:-60])
-        self.assertEqual(memprof("chrome_trace", self.train, "--merge", cut, "-o", self.folder / "x.json").returncode, 1)
+        self.assertEqual(memprof("chrome_trace", self.train, "--merge", cut, "-o", self.folder / "x.json").returncode,
+                         1)
         self.assertFalse((self.folder / "x.json").exists())
 
     def test_merge_of_another_process(self):

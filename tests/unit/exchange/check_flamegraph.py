@@ -157,7 +157,8 @@ class Flames(unittest.TestCase):
         filtered = ask("peak", self.leaking, "--filter", "fn~remember")
         self.assertEqual(sum(self.folded(self.leaking, "--filter", "fn~remember").values()), filtered["picked_bytes"])
         steps = ask("steps", self.leaking)
-        self.assertEqual(sum(self.folded(self.leaking, "--of", "at:step:7").values()), steps["steps"][7 - 1]["end_bytes"])
+        self.assertEqual(sum(self.folded(self.leaking, "--of", "at:step:7").values()),
+                         steps["steps"][7 - 1]["end_bytes"])
         inside = sum(row["allocated_bytes"] for row in steps["steps"][2:5])
         self.assertEqual(sum(self.folded(self.leaking, "--of", "allocated", *part).values()), inside)
 

@@ -17,7 +17,8 @@ PID, OTHER = 4711, 4712
 UTC = 1_687_813_257_637_297_504
 
 OLD = """
-CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER NOT NULL, globalPid INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER NOT NULL, globalPid INTEGER NOT NULL,
+                                           deviceId INTEGER NOT NULL,
  contextId INTEGER NOT NULL, address INTEGER NOT NULL, pc INTEGER NOT NULL, bytes INTEGER NOT NULL, memKind INTEGER NOT
  NULL, memoryOperationType INTEGER NOT NULL, name TEXT, correlationId INTEGER);
 CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL,
@@ -126,7 +127,8 @@ class Rmm(Case):
                           "1,00:00:01:000000,allocate failure,(nil),4096,0x0", "1,00:00:02:000000,allocate,0x100,20,0x0")
         info = self.ask("info", path)
         (track,) = info["tracks"]
-        self.assertEqual((track["base_bytes"], track["peak_bytes"], track["end_bytes"], track["ooms"]), (70, 120, 20, 1))
+        self.assertEqual((track["base_bytes"], track["peak_bytes"], track["end_bytes"], track["ooms"]), (70, 120, 20,
+                                                                                                         1))
         self.assertEqual(info["process"]["duration_ns"], 2_100_000_000)
         self.assertIsNone(info["process"]["start_unix_ns"])
         notes = " ".join(info["coverage"]["notes"])
@@ -143,7 +145,8 @@ class Rmm(Case):
     def test_bad_lines(self):
         good = "1,10:00:00.000001,allocate,0x100,50,0x0"
         start = len("Thread,Time,Action,Pointer,Size,Stream\n" + good + "\n")
-        for bad in ("1,25:00:00.1,free,0x100,50,0x0", "1,10:00:00.1,grow,0x100,50,0x0", "x,10:00:00.1,free,0x100,50,0x0",
+        for bad in ("1,25:00:00.1,free,0x100,50,0x0", "1,10:00:00.1,grow,0x100,50,0x0",
+                    "x,10:00:00.1,free,0x100,50,0x0",
                     "1,10:00:00.1,free,zz,50,0x0", "1,10:00:00.1,free,0x100,-50,0x0", "1,10:00,free,0x100,50,0x0",
                     "1,10:00:00.1,free,0x100,50x", "no line at all", "1,10:00:00.1,free\0,0x100,50,0x0", "9" * 5000):
             self.refused(self.write(good, bad), "line 3", f"byte {start}")
@@ -172,7 +175,8 @@ class Nsys(Case):
         return path, db
 
     def put(self, db, at, address, size, free=False, kind=2, device=0, pid=PID, name=None, correlation=None, **more):
-        columns = {"start": at, "globalPid": pid_of(pid), "deviceId": device, "contextId": 1, "address": address, "pc": 0,
+        columns = {"start": at, "globalPid": pid_of(pid), "deviceId": device, "contextId": 1, "address": address,
+                   "pc": 0,
                    "bytes": size, "memKind": kind, "memoryOperationType": int(free), "name": name,
                    "correlationId": correlation, **more}
         db.execute(f"INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS ({', '.join(columns)}) VALUES"
@@ -193,7 +197,8 @@ class Nsys(Case):
         self.put(db, 9_000_000, 1, 1 << 40, pid=OTHER)
         db.execute("INSERT INTO CUDA_GPU_MEMORY_POOL_EVENTS VALUES (8500000, ?, 0, 0x5500, 2, 1, NULL, 0, 0, 0, 0)",
                    (pid_of(PID),))
-        strings = {1: "cudaMalloc_v3020", 2: "alloc_weights(int)", 3: "/opt/app/train", 4: "main", 5: "forward", 6: "cudaMallocHost"}
+        strings = {1: "cudaMalloc_v3020", 2: "alloc_weights(int)", 3: "/opt/app/train", 4: "main", 5: "forward",
+                   6: "cudaMallocHost"}
         db.executemany("INSERT INTO StringIds VALUES (?, ?)", strings.items())
         db.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 0, ?, ?, ?, 0, ?)",
                        [(1, 2, pid_of(PID) | 77, 10, 1, 900), (1, 2, pid_of(PID) | 78, 12, 6, None),
@@ -204,16 +209,20 @@ class Nsys(Case):
         db.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA A100', 42297524224, '74e1-uuid', 0)")
         db.execute("INSERT INTO PROCESSES VALUES (?, ?, './train')", (pid_of(PID), PID))
         db.executemany("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?, ?)",
-                       [(500_000, 4_500_000, 59, None, pid_of(PID) | 77, 5), (600_000, 700_000, 59, "other", pid_of(OTHER), None),
-                        (1_500_000, None, 34, "half", pid_of(PID) | 77, None), (1, None, 75, "domain", pid_of(PID), None)])
+                       [(500_000, 4_500_000, 59, None, pid_of(PID) | 77, 5), (600_000, 700_000, 59, "other",
+                                                                              pid_of(OTHER), None),
+                        (1_500_000, None, 34, "half", pid_of(PID) | 77, None), (1, None, 75, "domain", pid_of(PID),
+                                                                                None)])
         db.commit()
         info = self.ask("info", path)
-        self.assertEqual((info["file"]["format"], info["process"]["pid"], info["process"]["command"]), ("nsys", PID, "./train"))
+        self.assertEqual((info["file"]["format"], info["process"]["pid"], info["process"]["command"]), ("nsys", PID,
+                                                                                                        "./train"))
         self.assertEqual(info["process"]["start_unix_ns"], UTC + 500_000)
         self.assertEqual(info["process"]["duration_ns"], 8_100_000)
         (gpu,) = [device for device in info["devices"] if device["id"] == "cuda:0"]
         self.assertEqual((gpu["name"], gpu["uuid"], gpu["total_bytes"]), ("NVIDIA A100", "74e1-uuid", 42297524224))
-        sums = {track["id"]: (track["base_bytes"], track["peak_bytes"], track["end_bytes"], track["reserved_peak_bytes"])
+        sums = {track["id"]: (track["base_bytes"], track["peak_bytes"], track["end_bytes"],
+                              track["reserved_peak_bytes"])
                 for track in info["tracks"]}
         self.assertEqual(sums, {"cuda:0/driver": (99, (1 << 20) + 256 + 99, 256, None),
                                 "cuda:1/driver": (0, 1 << 21, 1 << 21, None), "cpu/driver": (0, 4096, 0, None),
@@ -222,7 +231,8 @@ class Nsys(Case):
         peak = self.ask("peak", path, "--track", "cuda:0/driver")
         self.assertEqual((peak["peak_ns"], peak["regions"]), (3_500_000, ["forward"]))
         stacks = {site["bytes"]: [frame["function"] for frame in site["stack"]] for site in peak["sites"]}
-        self.assertEqual(stacks, {1 << 20: ["cudaMalloc_v3020", "alloc_weights(int)", "main"], 256: ["lookup_table"], 99: []})
+        self.assertEqual(stacks, {1 << 20: ["cudaMalloc_v3020", "alloc_weights(int)", "main"], 256: ["lookup_table"],
+                                  99: []})
         pinned = self.ask("peak", path, "--track", "cpu/driver")["sites"]
         self.assertEqual([frame["function"] for frame in pinned[0]["stack"]], ["cudaMallocHost"])
         notes = " ".join(info["coverage"]["notes"])
@@ -278,7 +288,8 @@ class Nsys(Case):
         packed.write_bytes(gzip.compress(path.read_bytes()))
         self.refused(packed, "gunzip")
         if DATA:
-            self.refused(pathlib.Path(DATA) / "pipit_saxpy_emptymem.sqlite", "no memory events", "--cuda-memory-usage=true")
+            self.refused(pathlib.Path(DATA) / "pipit_saxpy_emptymem.sqlite", "no memory events",
+                         "--cuda-memory-usage=true")
 
     def test_cut_and_flipped(self):
         path, db = self.database()
