@@ -21,12 +21,20 @@ void mp_chrome_device(const char *name, unsigned *type, int *index)
     }
 }
 
+bool mp_chrome_has_row(const char *device)
+{
+    unsigned type;
+    int index;
+    mp_chrome_device(device, &type, &index);
+    return type != MP_DEVICE_CPU && index >= 0;
+}
+
 uint32_t mp_chrome_row(const char *device, uint32_t pid)
 {
     unsigned type;
     int index;
     mp_chrome_device(device, &type, &index);
-    return type != MP_DEVICE_CPU && index >= 0 ? (uint32_t)index : pid;
+    return mp_chrome_has_row(device) ? (uint32_t)index : pid;
 }
 
 static void quote(struct mp_chrome *chrome, const char *text)

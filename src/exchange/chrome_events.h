@@ -16,7 +16,9 @@ struct mp_chrome {
 
 /* c10's type and number of a device by its name; "cpu" is 0 and -1, as in Kineto. */
 void mp_chrome_device(const char *name, unsigned *type, int *index);
-/* Whose row a device's counters stand in: a GPU's number, as Kineto numbers its rows; else the process. */
+/* Whether a device has a row of its own, and whose row its counters stand in: a GPU's number, as Kineto numbers its
+ * rows; else the process. */
+bool mp_chrome_has_row(const char *device);
 uint32_t mp_chrome_row(const char *device, uint32_t pid);
 
 void mp_chrome_name(struct mp_chrome *chrome, const char *what, uint32_t pid, uint32_t tid, const char *key,

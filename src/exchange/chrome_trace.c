@@ -191,7 +191,7 @@ static void write_device_names(struct trace *trace, const struct mp_chrome_input
         const char *device = mp_model_text(trace->model, trace->model->devices.at[i].name);
         uint32_t row = mp_chrome_row(device, trace->pid);
         char label[32];
-        if (row == trace->pid || (merge && mp_map_find(&merge->named, (uint64_t)row + 1))) continue;
+        if (!mp_chrome_has_row(device) || (merge && mp_map_find(&merge->named, (uint64_t)row + 1))) continue;
         snprintf(label, sizeof label, "GPU %u", row);
         mp_chrome_name(&trace->chrome, "process_name", row, 0, "name", device);
         mp_chrome_name(&trace->chrome, "process_labels", row, 0, "labels", label);
@@ -218,9 +218,9 @@ static void write_properties(struct trace *trace)
     for (size_t i = 0; i < trace->model->devices.count; i++) {
         const struct mp_device *device = &trace->model->devices.at[i];
         const char *model = mp_model_text(trace->model, device->model);
-        uint32_t row = mp_chrome_row(mp_model_text(trace->model, device->name), trace->pid);
-        if (row == trace->pid || device->total_bytes == MP_BYTES_UNKNOWN) continue;
-        mp_buffer_printf(out, "%s\n  {\"id\": %u, \"name\": ", any ? "," : "", row);
+        const char *name = mp_model_text(trace->model, device->name);
+        if (!mp_chrome_has_row(name) || device->total_bytes == MP_BYTES_UNKNOWN) continue;
+        mp_buffer_printf(out, "%s\n  {\"id\": %u, \"name\": ", any ? "," : "", mp_chrome_row(name, trace->pid));
         mp_json_quote(out, model, strlen(model));
         mp_buffer_printf(out, ", \"totalGlobalMem\": %llu}", (unsigned long long)device->total_bytes);
         any = true;
