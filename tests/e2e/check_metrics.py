@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Live metrics: read while a program runs, from a file, a port and a socket, by prometheus_client's own parser."""
 
 import socket

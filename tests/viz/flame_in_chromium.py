@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The page of memprof flamegraph, in a Chromium: its tree against folded stacks, search, zoom, keys, hostile names."""
 
 import json
