@@ -18,8 +18,11 @@ struct importer {
     struct mp_map live; /* by key_of(): the call that made the block, + 1 */
     uint64_t blocks;    /* numbered so far, the base aside */
     uint64_t unknown_frees, missed_frees;
-    struct mp_event events[PIECE];
-    size_t count;
+    size_t count; /* events not yet handed over */
+    uint64_t time_ns[PIECE], address[PIECE], bytes[PIECE], block[PIECE];
+    uint32_t stack[PIECE], name[PIECE], thread[PIECE];
+    uint16_t track[PIECE];
+    uint8_t type[PIECE], kind[PIECE];
     enum mp_status status;
 };
 
@@ -129,58 +132,29 @@ static bool pair(struct importer *importer)
     return true;
 }
 
-static void flush(struct importer *importer)
+static void flush(struct importer *i)
 {
-    struct mp_event_columns columns = {.count = importer->count};
-    size_t count = importer->count;
-    struct mp_event *events = importer->events;
-    uint64_t *wide = calloc(count + 1, 4 * sizeof *wide);
-    uint32_t *narrow = calloc(count + 1, 3 * sizeof *narrow);
-    uint16_t *track = calloc(count + 1, sizeof *track);
-    uint8_t *small = calloc(count + 1, 2);
-    for (size_t i = 0; wide && narrow && track && small && i < count; i++) {
-        wide[i] = events[i].time_ns;
-        wide[count + i] = events[i].address;
-        wide[2 * count + i] = events[i].bytes;
-        wide[3 * count + i] = events[i].block;
-        narrow[i] = events[i].stack;
-        narrow[count + i] = events[i].name;
-        narrow[2 * count + i] = events[i].thread;
-        track[i] = events[i].track;
-        small[i] = events[i].type;
-        small[count + i] = events[i].kind;
-    }
-    if (wide && narrow && track && small) {
-        columns = (struct mp_event_columns){
-            count, wide,  wide + count, wide + 2 * count, wide + 3 * count, narrow, narrow + count, narrow + 2 * count,
-            track, small, small + count};
-        struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = count, .events = columns};
-        if (count && !importer->status) importer->status = mp_builder_add(importer->builder, &chunk, importer->error);
-    } else {
-        importer->status = mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the recording");
-    }
-    free(wide);
-    free(narrow);
-    free(track);
-    free(small);
-    importer->count = 0;
+    struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = i->count};
+    chunk.events = (struct mp_event_columns){i->count, i->time_ns, i->address, i->bytes, i->block, i->stack,
+                                             i->name,  i->thread,  i->track,   i->type,  i->kind};
+    if (i->count && !i->status) i->status = mp_builder_add(i->builder, &chunk, i->error);
+    i->count = 0;
 }
 
-static void put(struct importer *importer, const struct mp_import_call *call, uint8_t type, uint64_t bytes,
-                uint64_t block)
+static void put(struct importer *i, const struct mp_import_call *call, uint8_t type, uint64_t bytes, uint64_t block)
 {
-    if (importer->count == PIECE) flush(importer);
-    importer->events[importer->count++] =
-        (struct mp_event){.time_ns = (uint64_t)(call->ns - importer->log->calls.at[0].ns),
-                          .address = call->address,
-                          .bytes = bytes,
-                          .block = block,
-                          .stack = call->stack,
-                          .name = call->name,
-                          .thread = call->thread,
-                          .track = call->track,
-                          .type = type,
-                          .kind = call->kind};
+    if (i->count == PIECE) flush(i);
+    size_t at = i->count++;
+    i->time_ns[at] = (uint64_t)(call->ns - i->log->calls.at[0].ns);
+    i->address[at] = call->address;
+    i->bytes[at] = bytes;
+    i->block[at] = block;
+    i->stack[at] = call->stack;
+    i->name[at] = call->name;
+    i->thread[at] = call->thread;
+    i->track[at] = call->track;
+    i->type[at] = type;
+    i->kind[at] = call->kind;
 }
 
 static bool put_alloc(struct importer *importer, struct mp_import_call *call)
