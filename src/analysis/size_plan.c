@@ -44,11 +44,6 @@ static bool solve_tight(const struct mp_size_points *points, const struct mp_siz
     return solution->kind == MP_SIZE_SOLVED;
 }
 
-static void see(const struct mp_size_source *source, uint32_t block, double *low, double *high)
-{
-    bounds_of(source, mp_size_bytes(source->model, block), low, high);
-}
-
 static bool is_same(const struct planning *planning, const struct mp_size_value *value, const struct mp_size_seen *seen)
 {
     return !memcmp(value->seen, seen->high, planning->plan->points.count * sizeof *value->seen);
@@ -118,15 +113,13 @@ static bool set_value(struct planning *planning, uint32_t block, uint32_t value)
 
 /* ---- places with as many live blocks in every probe ------------------------------------------------------------- */
 
-/* The k-th block against the k-th; `shift` is added to k where counts are taken from the end. */
-static bool pair_block(struct planning *planning, uint32_t place, uint32_t index, bool from_end)
+static bool pair_block(struct planning *planning, uint32_t place, uint32_t index)
 {
     struct mp_size_seen seen = {0};
-    uint32_t mine = count_of(planning, planning->last, place);
     for (size_t probe = 0; probe <= planning->last; probe++) {
-        uint32_t theirs = count_of(planning, probe, place);
-        uint32_t at = from_end ? theirs - (mine - index) : index;
-        see(&planning->sources[probe], block_at(planning, probe, place, at), &seen.low[probe], &seen.high[probe]);
+        const struct mp_size_source *source = &planning->sources[probe];
+        uint64_t bytes = mp_size_bytes(source->model, block_at(planning, probe, place, index));
+        bounds_of(source, bytes, &seen.low[probe], &seen.high[probe]);
     }
     return set_value(planning, block_at(planning, planning->last, place, index), find_value(planning, &seen));
 }
@@ -264,7 +257,7 @@ static bool pair_place(struct planning *planning, uint32_t place, uint32_t least
     uint32_t mine = count_of(planning, planning->last, place);
     bool done = true;
     for (uint32_t i = 0; i < mine && done; i++)
-        done = i < least ? pair_block(planning, place, i, false) : guess_block(planning, place, i, least);
+        done = i < least ? pair_block(planning, place, i) : guess_block(planning, place, i, least);
     return done && limit_opaque(planning, place);
 }
 
