@@ -19,24 +19,23 @@ static struct mp_tag_cache stacks, frames;
 #define LEFT_OUT_MAX 4
 static struct left_out {
     uint64_t start, end;
-    bool keep_outermost;
 } left_out[LEFT_OUT_MAX];
 static _Atomic uint32_t left_out_count;
 static _Atomic uint64_t code_generation; /* counts unloads: part of every hash over addresses */
 
-void mp_stack_leave_out(uintptr_t address, bool keep_outermost)
+void mp_stack_leave_out(uintptr_t address)
 {
     struct mp_module_facts module;
     uint32_t count = atomic_load(&left_out_count);
     if (count == LEFT_OUT_MAX || !mp_module_of(address, &module)) return;
-    left_out[count] = (struct left_out){module.start, module.end, keep_outermost};
+    left_out[count] = (struct left_out){module.start, module.end};
     atomic_store_explicit(&left_out_count, count + 1, memory_order_release);
 }
 
 bool mp_stack_start(void)
 {
     mp_module_start();
-    mp_stack_leave_out((uintptr_t)mp_stack_start, false);
+    mp_stack_leave_out((uintptr_t)mp_stack_start);
     has_libunwind = mp_libunwind_open(&libunwind);
     return mp_tag_cache_start(&stacks) && mp_tag_cache_start(&frames);
 }
@@ -134,15 +133,12 @@ static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool 
     return node;
 }
 
-static bool is_left_out(const void *address, const void *outer)
+static bool is_left_out(const void *address)
 {
-    uint64_t at = (uint64_t)(uintptr_t)address, next = (uint64_t)(uintptr_t)outer;
+    uint64_t at = (uint64_t)(uintptr_t)address;
     uint32_t count = atomic_load_explicit(&left_out_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct left_out *module = &left_out[i];
-        if (at - module->start < module->end - module->start)
-            return !module->keep_outermost || next - module->start < module->end - module->start;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        if (at - left_out[i].start < left_out[i].end - left_out[i].start) return true;
     return false;
 }
 
@@ -158,7 +154,7 @@ static struct mp_native_stack walk_native(struct mp_stack_room *room, const void
         count = has_libunwind ? libunwind.backtrace(room->native, MP_WALK_MAX) : 0;
         *hash = mp_hash_words((const uint64_t *)room->native, (size_t)(count > 0 ? count : 0), generation);
     }
-    while (own < count && is_left_out(room->native[own], own + 1 < count ? room->native[own + 1] : NULL))
+    while (own < count && is_left_out(room->native[own]))
         own++;
     native.addresses += own;
     native.count = (uint32_t)(count > own ? count - own : 0);

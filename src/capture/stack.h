@@ -37,9 +37,9 @@ struct mp_thread;
 
 /* For the constructor. */
 bool mp_stack_start(void);
-/* The inner frames of the module that `address` is in are left out of stacks, as the recorder's own are; all but the
- * outermost of them where `keep_outermost` (the function that was called). For a few modules; before their first. */
-void mp_stack_leave_out(uintptr_t address, bool keep_outermost);
+/* The inner frames of the module that `address` is in are left out of stacks, as the recorder's own are. For a few
+ * modules; before their first. */
+void mp_stack_leave_out(uintptr_t address);
 /* A new session: no path is known. */
 void mp_stack_reset(void);
 /* Code was unloaded: addresses may mean something else from now on. */

@@ -81,7 +81,7 @@ static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, 
     process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused,
                                          create_snapshot_file, collector, error);
     if (!process.recording) return error->status;
-    process.recording->devices.watch = collector->devices;
+    mp_device_samples_begin(process.recording, collector->devices);
     if (getenv(MP_NVTX_VARIABLE))
         mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
     if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);

@@ -53,7 +53,28 @@ static void put(struct mp_recording *recording, unsigned ordinal, const char *wh
     if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->samples, sample);
 }
 
+/* Whether the process has memory yet: not one that has ended, even if nobody has waited for it. */
+static bool is_alive(uint32_t pid)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%u/stat", (unsigned)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    const char *name_end = length > 0 ? strrchr(text, ')') : NULL;
+    return name_end && name_end[1] && name_end[2] != 'Z' && name_end[2] != 'X';
+}
+
 /* ---- which devices ---- */
+
+void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch)
+{
+    struct mp_device_samples *samples = &recording->devices;
+    samples->watch = watch;
+    if (!watch) return;
+    samples->visible = started_with(recording->spool.header->pid, "CUDA_VISIBLE_DEVICES");
+    samples->order = started_with(recording->spool.header->pid, "CUDA_DEVICE_ORDER");
+}
 
 static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_device_seen *device,
                   const struct mp_gpus *gpus)
@@ -83,10 +104,6 @@ static void look_for_devices(struct mp_recording *recording)
         const struct mp_wire_track *track = &tracks[samples->tracks_seen];
         if (track->device_type != MP_DEVICE_CUDA || track->device_index < 0 || track->device_index >= MP_DEVICES_SEEN)
             continue;
-        if (!samples->any) {
-            samples->visible = started_with(spool->pid, "CUDA_VISIBLE_DEVICES");
-            samples->order = started_with(spool->pid, "CUDA_DEVICE_ORDER");
-        }
         samples->any = true;
         samples->devices[track->device_index].used = true;
         mp_device_watch_ask(samples->watch, true);
@@ -103,6 +120,8 @@ static void take(struct mp_recording *recording, unsigned ordinal, const struct 
     const struct mp_gpu_use *use = &reading->use;
     uint64_t time_ns = mp_recording_time(recording, reading->begun_ns + (reading->ended_ns - reading->begun_ns) / 2);
     uint64_t ours = used_by(use, recording->spool.header->pid, &device->named), sum = sum_of(use);
+    /* Of a process that has ended in the meantime it says nothing. */
+    if (ours == MP_BYTES_UNKNOWN && !is_alive(recording->spool.header->pid)) return;
     uint64_t others = ours == MP_BYTES_UNKNOWN || sum == MP_BYTES_UNKNOWN ? MP_BYTES_UNKNOWN : sum - ours;
     device->told_process |= ours != MP_BYTES_UNKNOWN;
     device->told = true;

@@ -30,6 +30,9 @@ struct mp_device_samples {
 
 struct mp_recording;
 
+/* When the process has just connected: what it was started with can be read. `watch`: not owned; NULL: nothing is read.
+ */
+void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
 /* Once a round: new devices, new readings. */
 void mp_device_samples_round(struct mp_recording *recording);
 /* Something happened that takes device memory beside the blocks (a context, a module): read now. */

@@ -299,8 +299,8 @@ static void start(uintptr_t driver)
         return;
     }
     holder = getpid();
-    mp_stack_leave_out((uintptr_t)mp_cupti.cuptiSubscribe, false);
-    mp_stack_leave_out(driver, true);
+    mp_stack_leave_out((uintptr_t)mp_cupti.cuptiSubscribe);
+    mp_stack_leave_out(driver);
     enable_callbacks();
     enable_records();
     mp_session_source(MP_SOURCE_CUPTI);

@@ -8,6 +8,7 @@
 
 #include "capture/cuda/cupti.h"
 #include "capture/session.h"
+#include "capture/stack.h"
 
 _Atomic int mp_cuda_front;
 
@@ -134,6 +135,8 @@ __attribute__((visibility("default"))) const struct mp_cuda_hooks *memprof_cuda_
                                                .before = before,
                                                .after = after,
                                                .device = device};
+    static _Atomic bool came;
     if (!mp_session.page) return NULL;
+    if (!atomic_exchange(&came, true)) mp_stack_leave_out((uintptr_t)__builtin_return_address(0));
     return &hooks;
 }

@@ -38,6 +38,7 @@ struct mp_cuda_hooks {
     void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_told *told);
     void (*device)(int ordinal, const struct mp_cu_uuid *uuid);
 };
+/* Called by the hooks' library, whose frames are left out of stacks from then on. */
 const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
 /* For the constructor: forked children are told. */
