@@ -2,8 +2,10 @@
 """CUDA without a GPU: programs on the stand-ins of tests/softgpu under `memprof snapshot`, by each way in, against the
 stand-in driver's own ledger, block for block."""
 
-import harness
+import sys
+
 import cuda_stand_in as stand_in
+import harness
 
 WAYS = ("dlopen", "lookup", "lookup_v1", "threads")
 
@@ -49,6 +51,87 @@ class EveryKind(stand_in.TestCase):
             for how in ({"options": ("--capture", "hooks")}, {"options": ("--capture", "cupti"), "cupti": "12.6"}):
                 with self.subTest(program=program, how=how):
                     self.assert_same_ledger(self.run_program(stand_in.program(program), **how))
+
+
+class WhatIsTold(stand_in.TestCase):
+    """What a recording says beside its blocks."""
+
+    hooks = {"options": ("--capture", "hooks")}
+    cupti = {"options": ("--capture", "cupti"), "cupti": "13.0"}
+
+    def sites(self, recording, track):
+        """Who holds what at the track's peak, but for modules' variables, of which CUPTI alone tells."""
+        sites = harness.answer("peak", recording, "--track", track, "--filter", "fn!~modules")["sites"]
+        return sorted((site["bytes"], [(frame["function"], frame["file"], frame["line"]) for frame in site["stack"]])
+                      for site in sites)
+
+    def test_stacks_are_the_programs_own(self):
+        """Neither the driver's nor the recorder's frames come first, and both ways in see the same."""
+        tracks = ("cuda:0/driver", "cuda:0/driver/pool", "cuda:0/driver/nodes", "cuda:0/driver/graph", "cpu/driver",
+                  "cuda:0/driver/managed", "cuda:0/driver/mapped")
+        seen = []
+        for how in (self.hooks, self.cupti):
+            result = self.run_program(stand_in.program("every_kind"), "lookup", **how)
+            seen.append({track: self.sites(result.recording, track) for track in tracks})
+        for size, stack in sum(seen[0].values(), []):
+            self.assertTrue(stack[0][1] and stack[0][1].endswith("every_kind.c"), stack)
+        for track in tracks:
+            with self.subTest(track=track):
+                self.assertEqual(seen[0][track], seen[1][track])
+
+    def reserved_peaks(self, ledger):
+        held, peaks = {}, {}
+        for line in ledger.read_text().splitlines():
+            sign, kind, device, pool, size = line.split()
+            if sign != "=":
+                continue
+            track = stand_in.track_name(int(device), stand_in.TRACKS[kind])
+            held[track, pool] = int(size)
+            peaks[track] = max(peaks.get(track, 0), sum(size for (of, _), size in held.items() if of == track))
+        return peaks
+
+    def test_what_pools_hold(self):
+        for how in (self.hooks, self.cupti, {"cupti": "13.0"}):
+            with self.subTest(how=how):
+                result = self.run_program(stand_in.program("every_kind"), "lookup", **how)
+                wanted = self.reserved_peaks(result.ledger)
+                self.assertEqual(set(wanted), {"cuda:0/driver/pool", "cuda:1/driver/pool", "cuda:0/driver/graph"})
+                tracks = {track["id"]: track for track in harness.answer("info", result.recording)["tracks"]}
+                if "cupti" in how.get("options", ((),))[-1]:
+                    del wanted["cuda:0/driver/graph"]  # no record tells of it
+                for track, peak in wanted.items():
+                    self.assertEqual(tracks[track]["reserved_peak_bytes"], peak, track)
+
+    def test_devices_are_known_by_uuid(self):
+        for how in (self.hooks, self.cupti):
+            for visible, first in (("1", 1), ("1,0", 1), ("GPU-60", 1), ("0,1", 0)):
+                with self.subTest(how=how, visible=visible):
+                    result = self.run_program(stand_in.program("runtime_kinds"), CUDA_VISIBLE_DEVICES=visible,
+                                              status=None, **how)
+                    devices = {device["id"]: device for device in harness.answer("info", result.recording)["devices"]}
+                    self.assertTrue(devices["cuda:0"]["uuid"].startswith(f"GPU-{0x50 + 16 * first:x}"), devices)
+
+    def test_processes_of_a_command(self):
+        """Each has a recording, equal to its own ledger."""
+        command = "; ".join(f"SOFTGPU_LEDGER={self.folder}/ledger{i} {stand_in.program('runtime_kinds')}" for i in (0, 1))
+        result = self.run_program("sh", "-c", command, **self.hooks)
+        recordings = sorted(path for path in self.folder.glob("*.mp") if ".oom." not in path.name)
+        self.assertEqual(len(recordings), 2)
+        ledgers = [stand_in.runs_of(stand_in.read_ledger(self.folder / f"ledger{i}")[0]) for i in (0, 1)]
+        found = [stand_in.runs_of(stand_in.read_recording(recording)) for recording in recordings]
+        self.assertCountEqual(found, ledgers)
+        self.assertEqual(result.stdout, "")
+
+    def test_python(self):
+        for how in (self.hooks, self.cupti):
+            with self.subTest(how=how):
+                result = self.run_program(sys.executable, harness.SOURCE / "tests/softgpu/programs/from_python.py",
+                                          stand_in.SOFTGPU / "cudart/libcudart.so.13", **how)
+                self.assert_same_ledger(result)
+                sites = harness.answer("peak", result.recording, "--track", "cuda:0/driver")["sites"]
+                named = {(site["bytes"], frame["function"]) for site in sites for frame in site["stack"]}
+                self.assertIn((500000, "make_buffer"), named)
+                self.assertIn((3000000, "make_weights"), named)
 
 
 if __name__ == "__main__":

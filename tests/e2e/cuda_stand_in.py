@@ -66,12 +66,26 @@ def read_ledger(path, unknown=()):
     return entries, variables
 
 
+def take_back(entries, again):
+    """A free that failed is recorded, taken back by an alloc, and marked: neither counts. `again`: of each entry, whether
+    it is an alloc from where the block of that address was allocated before."""
+    known = []
+    while entries and entries[-1].sign == "+" and again[-1]:
+        known.append(entries.pop())
+        again.pop()
+    while known and entries and entries[-1]._replace(sign="+") in known:
+        known.remove(entries.pop()._replace(sign="+"))
+        again.pop()
+    entries += reversed(known)
+    again += [True] * len(known)
+
+
 def read_recording(path):
     """The events of the driver's tracks in the recording's order, as the ledger has them."""
     zstd = read_mp.load_zstd()
     _, chunks, end = read_mp.walk(zstd, pathlib.Path(path).read_bytes())
     assert end, "the recording was not ended"
-    strings, devices, tracks, entries, sizes = [], [], [], [], {}
+    strings, devices, tracks, entries, again, stacks = [], [], [], [], [], {}
     for _, _, kind, meta, columns in chunks:
         if kind == "strings":
             strings += read_mp.strings_of(columns)
@@ -82,28 +96,41 @@ def read_recording(path):
                 tracks.append("/".join(filter(None, [devices[device], "driver", strings[name]])) if layer == 0 else None)
         elif kind == "events":
             for event in read_mp.events_of(meta, columns):
+                if event["type"] == read_mp.MARK and "failed with CUDA error" in strings[event["name"]]:
+                    take_back(entries, again)
                 sign = {read_mp.ALLOC: "+", read_mp.FREE: "-", read_mp.OOM: "!"}.get(event["type"])
-                if sign and tracks[event["track"]]:
-                    entries.append(Entry(sign, tracks[event["track"]], event.get("address", 0), event["bytes"]))
+                if not sign or not tracks[event["track"]]:
+                    continue
+                entry = Entry(sign, tracks[event["track"]], event.get("address", 0), event["bytes"])
+                entries.append(entry)
+                again.append(sign == "+" and stacks.get(entry[1:]) == event["stack"])
+                if sign == "+":
+                    stacks[entry[1:]] = event["stack"]
     return entries
 
 
+def learn_sizes(entries):
+    """Where CUPTI tells of a block and only a hook of its size, the block is recorded anew; the blocks as they then are,
+    and whether there were such."""
+    known, learned = [], False
+    for entry in entries:
+        before = known[-2:]
+        if entry.sign == "+" and before == [entry._replace(bytes=0), entry._replace(sign="-", bytes=0)]:
+            del known[-2:]
+            learned = True
+        known.append(entry)
+    return known, learned
+
+
 def runs_of(entries):
-    """By track, runs of what has the same sign; what one call did to many blocks has no order. A free that failed is
-    recorded, and taken back by an alloc: what is freed and is there again at once, the same, does not count."""
+    """By track, runs of what has the same sign; what one call did to many blocks has no order."""
     tracks = collections.defaultdict(list)
     for entry in entries:
         runs = tracks[entry.track]
-        block = (entry.address, entry.bytes)
-        if entry.sign == "+" and runs and runs[-1][0] == "-" and runs[-1][1][block]:
-            runs[-1][1] -= collections.Counter([block])
-            if not runs[-1][1]:
-                runs.pop()
-        elif runs and runs[-1][0] == entry.sign:
-            runs[-1][1][block] += 1
-        else:
-            runs.append([entry.sign, collections.Counter([block])])
-    return {track: [(sign, sorted(blocks.elements())) for sign, blocks in runs] for track, runs in tracks.items() if runs}
+        if not runs or runs[-1][0] != entry.sign:
+            runs.append((entry.sign, []))
+        runs[-1][1].append((entry.address, entry.bytes))
+    return {track: [(sign, sorted(blocks)) for sign, blocks in runs] for track, runs in tracks.items()}
 
 
 def live_of(entries):
@@ -117,7 +144,7 @@ def live_of(entries):
 
 class TestCase(harness.TestCase):
     def run_program(self, *command, options=(), cupti=None, status=0, **variables):
-        """Runs a program under memprof; its result with `recording` and `ledger`, the paths."""
+        """Runs a program under memprof; its result with `recording` and `ledger`, the paths. `status` None: any."""
         ledger, recording = self.folder / "ledger", self.folder / "run.mp"
         ledger.unlink(missing_ok=True)
         ledger.touch()
@@ -125,7 +152,8 @@ class TestCase(harness.TestCase):
         variables.setdefault("SOFTGPU_STATE", self.folder / "state")
         result = harness.memprof("snapshot", "--force", "-o", recording, *options, "--", *command,
                                  env=environment(cupti, **variables))
-        self.assertEqual(result.returncode, status, result.stderr)
+        if status is not None:
+            self.assertEqual(result.returncode, status, result.stderr)
         result.recording, result.ledger = recording, ledger
         return result
 
@@ -136,12 +164,8 @@ class TestCase(harness.TestCase):
         """Block for block, call for call. `variables`: modules' variables are recorded; when, is not compared; None: not
         looked at."""
         sources = harness.answer("info", result.recording, status=(0, 4))["coverage"]["sources"]
-        wanted, wanted_variables = read_ledger(result.ledger, SIZE_TOLD_TO_HOOKS if "cupti" in sources else ())
-        recorded = read_recording(result.recording)
-        if "cupti" in sources:  # where hooks are there as well, they may tell the size later
-            imported = {entry.address for entry in wanted if entry.track.endswith("/imported") and not entry.bytes}
-            recorded = [entry._replace(bytes=0) if entry.track.endswith("/imported") and entry.address in imported
-                        else entry for entry in recorded]
+        recorded, learned = learn_sizes(read_recording(result.recording))
+        wanted, wanted_variables = read_ledger(result.ledger, () if learned or "hooks" in sources else SIZE_TOLD_TO_HOOKS)
         addresses = {entry.address for entry in wanted_variables}
         if variables is not None:
             seen = collections.Counter(entry for entry in recorded if entry.address in addresses and entry.sign != "!")
