@@ -56,6 +56,7 @@ struct memprof_api_v1 {
     int (*snapshot)(const char *path);
     int (*stats)(const char *track, struct memprof_stats *stats);
     void (*reset_peak)(const char *track);
+    int (*release_cupti)(void);
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)
@@ -156,6 +157,14 @@ MEMPROF_INLINE_ int memprof_stats(const char *track, struct memprof_stats *stats
 MEMPROF_INLINE_ void memprof_reset_peak(const char *track)
 {
     MEMPROF_CALL_(reset_peak, track);
+}
+
+/* Gives CUPTI back, which only one tool of a process can use: before another one in the program, as torch.profiler,
+ * starts. From then on CUDA is recorded by memprof's hooks. 0: done; -1: memprof did not hold it. */
+MEMPROF_INLINE_ int memprof_release_cupti(void)
+{
+    const struct memprof_api_v1 *api = memprof_api_();
+    return api && api->size > offsetof(struct memprof_api_v1, release_cupti) ? api->release_cupti() : -1;
 }
 
 #ifdef __cplusplus

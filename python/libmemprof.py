@@ -15,7 +15,8 @@ import functools
 import os
 from collections import namedtuple
 
-__all__ = ["active", "mark", "peak", "region", "reset_peak", "show", "snapshot", "start", "stats", "step", "stop", "Stats"]
+__all__ = ["active", "mark", "peak", "region", "release_cupti", "reset_peak", "show", "snapshot", "start", "stats",
+           "step", "stop", "Stats"]
 
 Stats = namedtuple("Stats", ["live_bytes", "peak_bytes", "live_blocks"])
 Stats.__doc__ = """Of one track: bytes and blocks live now, and the most bytes since the start or reset_peak()."""
@@ -51,6 +52,7 @@ def _bind():
         ("snapshot", slow(ctypes.c_int, text)),
         ("stats", slow(ctypes.c_int, text, ctypes.POINTER(CStats))),
         ("reset_peak", cheap(None, text)),
+        ("release_cupti", slow(ctypes.c_int)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []
@@ -233,6 +235,11 @@ def reset_peak(track=None):
     """Begins the peak of the track (default: of all) anew, at what is live now."""
     if "reset_peak" in _api:
         _api["reset_peak"](None if track is None else _encode(track))
+
+
+def release_cupti():
+    """Gives CUPTI back before another tool of this process wants it (torch.profiler); hooks record on. True: done."""
+    return _api["release_cupti"]() == 0 if "release_cupti" in _api else False
 
 
 class _Page:

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "capture/cuda/cupti.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
 
@@ -274,6 +275,13 @@ static void reset_peak(const char *track)
     mp_hook_leave(thread);
 }
 
+static int release_cupti(void)
+{
+    int saved = errno, done = mp_session_recording() && mp_cupti_release() ? 0 : -1;
+    errno = saved;
+    return done;
+}
+
 __attribute__((visibility("default"))) const struct memprof_api_v1 *memprof_api_v1(void);
 const struct memprof_api_v1 *memprof_api_v1(void)
 {
@@ -292,6 +300,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .snapshot = snapshot,
         .stats = stats,
         .reset_peak = reset_peak,
+        .release_cupti = release_cupti,
     };
     return mp_session.page ? &api : NULL;
 }

@@ -85,6 +85,13 @@ static void fake_reset_peak(const char *track)
     note("reset_peak", track ? track : "(default)");
 }
 
+static int fake_release_cupti(void)
+{
+    static int held = 1;
+    note("release_cupti", NULL);
+    return held-- == 1 ? 0 : -1;
+}
+
 static const struct memprof_api_v1 api = {
     .size = sizeof api,
     .active = fake_active,
@@ -100,6 +107,7 @@ static const struct memprof_api_v1 api = {
     .snapshot = fake_snapshot,
     .stats = fake_stats,
     .reset_peak = fake_reset_peak,
+    .release_cupti = fake_release_cupti,
 };
 
 const struct memprof_api_v1 *memprof_api_v1(void);

@@ -205,6 +205,11 @@ class Recorded(unittest.TestCase):
         self.assertIs(mp.snapshot("refused.mp"), False)
         self.assertEqual(self.told(), ["snapshot (default)", "snapshot now.mp", "snapshot refused.mp"])
 
+    def test_release_of_cupti(self):
+        self.assertIs(mp.release_cupti(), True)
+        self.assertIs(mp.release_cupti(), False)
+        self.assertEqual(self.told(), ["release_cupti", "release_cupti"])
+
 
 NOT_RECORDED = """
 import sys
@@ -215,6 +220,7 @@ assert mp.region()(work) is work
 with mp.region("r"): pass
 mp.start(); mp.stop(); mp.step(); mp.mark("m"); mp.reset_peak(); mp.reset_peak("t")
 assert (mp.active(), mp.snapshot(), mp.snapshot("x"), mp.stats(), mp.peak()) == (False, False, False, None, None)
+assert mp.release_cupti() is False
 for name in mp.__all__: getattr(mp, name)
 """
 
