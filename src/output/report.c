@@ -127,9 +127,14 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
     mp_table_start(&table, "lr");
     for (size_t i = 0; i < model->tracks.count; i++) {
-        if ((peak && i == peak->track) || !model->sums.at[i].events) continue;
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        if ((peak && i == peak->track) || !sum->events) continue;
         mp_table_cell(&table, MP_PLAIN, "%s", mp_track_id(model, (uint16_t)i, id));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, model->sums.at[i].peak_bytes));
+        if (sum->peak_bytes || !sum->allocs) /* else handles: what counts is how many */
+            mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, sum->peak_bytes));
+        else
+            mp_table_cell(&table, MP_PLAIN, "%llu made, %llu left", (unsigned long long)sum->allocs,
+                          (unsigned long long)sum->end_blocks);
         mp_table_end_row(&table);
     }
     struct mp_sampled_list list = {0};
