@@ -59,3 +59,9 @@ bool mp_track_holds_memory(unsigned layer, const char *name)
 {
     return layer != MP_LAYER_DRIVER || !*name || !strcmp(name, "pool") || !strcmp(name, "graph");
 }
+
+bool mp_track_is_of_addresses(unsigned layer, const char *name)
+{
+    return layer == MP_LAYER_DRIVER &&
+           (!strcmp(name, "addresses") || !strcmp(name, "mapped") || !strcmp(name, "nodes"));
+}

@@ -93,5 +93,7 @@ void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_
  * driver's other named tracks tell the same memory from another side ("mapped"), memory of others ("imported"), none at
  * all ("addresses", "streams"), or none that is known to be there ("managed"). */
 bool mp_track_holds_memory(unsigned layer, const char *name);
+/* Whether its bytes are addresses: memory that another track tells of, or none. */
+bool mp_track_is_of_addresses(unsigned layer, const char *name);
 
 #endif

@@ -32,6 +32,12 @@ static bool holds_memory(const struct mp_model *model, size_t track)
     return mp_track_holds_memory(facts->layer, mp_model_text(model, facts->name));
 }
 
+static bool is_of_addresses(const struct mp_model *model, size_t track)
+{
+    const struct mp_track *facts = &model->tracks.at[track];
+    return mp_track_is_of_addresses(facts->layer, mp_model_text(model, facts->name));
+}
+
 uint16_t mp_track_default(const struct mp_model *model)
 {
     if (!model->tracks.count) return MP_TRACK_NONE;
@@ -77,6 +83,6 @@ unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track)
 {
     unsigned char *meant = malloc(model->tracks.count + 1);
     for (size_t i = 0; meant && i < model->tracks.count; i++)
-        meant[i] = track == MP_TRACK_NONE ? !only_backs(model, i) : i == track;
+        meant[i] = track == MP_TRACK_NONE ? !is_of_addresses(model, i) && !only_backs(model, i) : i == track;
     return meant;
 }

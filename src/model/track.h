@@ -13,13 +13,14 @@ char *mp_track_id(const struct mp_model *model, uint16_t track, char *to);
 const char *mp_track_device(const struct mp_model *model, uint16_t track);
 /* MP_TRACK_NONE where no track has this id. */
 uint16_t mp_track_find(const struct mp_model *model, const char *id);
-/* The device with the highest peak (of a track that holds memory, mp_track_holds_memory()) and, on it, the uppermost layer that has events (app, torch, driver); MP_TRACK_NONE
- * where there are no tracks. */
+/* The device with the highest peak (of a track that holds memory, mp_track_holds_memory()) and, on it, the uppermost
+ * layer that has events (app, torch, driver); MP_TRACK_NONE where there are no tracks. */
 uint16_t mp_track_default(const struct mp_model *model);
 
 /* The tracks that a question means: one byte each, 1 for `track`; for MP_TRACK_NONE all but those whose memory another
  * track tells too: where an allocator on the same device holds (by its reserved total at the end) just what a layer
- * below handed out, the blocks there are its segments. The caller frees it; NULL where memory is short. */
+ * below handed out, the blocks there are its segments; and addresses of the driver's are no memory. The caller frees
+ * it; NULL where memory is short. */
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track);
 
 #endif

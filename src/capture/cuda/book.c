@@ -126,7 +126,8 @@ void mp_book_end(struct mp_thread *thread, const struct mp_live *entry)
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
 {
     struct mp_live before, held;
-    if (entry->book && !entry->stack) entry->stack = mp_book_stack(thread);
+    /* Of a variable a record tells, on whatever thread. */
+    if (entry->book && !entry->stack && entry->class != MP_LIVE_STATIC) entry->stack = mp_book_stack(thread);
     if (is_of_pool(entry)) mp_live_count(MP_LIVE_HELD, entry->other, 1, 0, &held);
     if (mp_live_put(entry, &before)) mp_book_end(thread, &before);
     if (!entry->book) return;

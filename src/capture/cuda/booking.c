@@ -5,8 +5,7 @@
 #include "capture/cuda/booking_parts.h"
 #include "capture/session.h"
 
-/* ---- entries ------------------------------------------------------------------------------------------------------
- */
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
 
 void mp_cuda_end(struct mp_cuda_event *event, const struct mp_live *taken)
 {
@@ -60,8 +59,7 @@ void mp_cuda_begin(struct mp_cuda_event *event, enum mp_live_class class, uint64
     mp_cuda_begin_entry(event, &entry);
 }
 
-/* ---- linear and host memory ---------------------------------------------------------------------------------------
- */
+/* ---- linear and host memory -------------------------------------------------------------------------------------- */
 
 static void begin_or_refuse(struct mp_cuda_event *event, enum mp_live_class class, const void *address_at,
                             uint64_t bytes, enum mp_book book, enum mp_kind kind)
@@ -124,8 +122,7 @@ static void exit_host_register(struct mp_cuda_event *event)
     begin_or_refuse(event, MP_LIVE_REGISTERED, &a->p, a->bytesize, MP_BOOK_REGISTERED, MP_KIND_PINNED);
 }
 
-/* ---- the table of actions -----------------------------------------------------------------------------------------
- */
+/* ---- the table of actions ---------------------------------------------------------------------------------------- */
 
 /* Most ends are alike: the first argument is the address or handle that ends. `unknown` is where one is booked that was
  * not seen to begin. */

@@ -1,8 +1,7 @@
 /* Arrays and mipmaps, and memory of others: IPC and external memory. */
 #include "capture/cuda/booking_parts.h"
 
-/* ---- sizes --------------------------------------------------------------------------------------------------------
- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 /* Bits of one channel by CUarray_format (cuda.h); below 0: of a whole element, in block-compressed and planar formats.
  * What the driver pads beyond that is not known. */
@@ -105,8 +104,7 @@ void mp_exit_mipmap_create(struct mp_cuda_event *event)
         begin_array(event, MP_LIVE_MIPMAP, a->pHandle, a->pMipmappedArrayDesc, a->numMipmapLevels);
 }
 
-/* ---- memory of others ---------------------------------------------------------------------------------------------
- */
+/* ---- memory of others -------------------------------------------------------------------------------------------- */
 
 /* The driver answers one address for each opening of the same memory, and counts. */
 void mp_exit_ipc_open(struct mp_cuda_event *event)

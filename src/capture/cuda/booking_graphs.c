@@ -38,8 +38,7 @@ static void let_go(struct mp_cuda_event *event, uint64_t number)
     mp_live_take(MP_LIVE_GRAPH_MEMORY, number, &memory);
 }
 
-/* ---- graphs and executables ---------------------------------------------------------------------------------------
- */
+/* ---- graphs and executables -------------------------------------------------------------------------------------- */
 
 static void begin_holder(struct mp_cuda_event *event, enum mp_live_class class, mp_cu_handle handle, uint64_t number,
                          uint64_t nodes, enum mp_book book)
@@ -107,8 +106,7 @@ void mp_enter_exec_destroy(struct mp_cuda_event *event)
     end_holder(event, MP_LIVE_EXEC);
 }
 
-/* ---- memory nodes -------------------------------------------------------------------------------------------------
- */
+/* ---- memory nodes ------------------------------------------------------------------------------------------------ */
 
 /* The next place in the graph memory of that number. */
 static struct mp_live new_node(uint64_t number, uint64_t address, unsigned origin)
@@ -231,8 +229,7 @@ void mp_exit_graph_attribute(struct mp_cuda_event *event)
         mp_book_graphs_hold(event->thread, a->device, *(const uint64_t *)a->value);
 }
 
-/* ---- captures -----------------------------------------------------------------------------------------------------
- */
+/* ---- captures ---------------------------------------------------------------------------------------------------- */
 
 void mp_exit_capture_begin(struct mp_cuda_event *event)
 {

@@ -19,8 +19,7 @@ static void totals_may_have_moved(void)
     mp_session_ring_doorbell();
 }
 
-/* ---- contexts -----------------------------------------------------------------------------------------------------
- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 int mp_cuda_device_of(uint64_t context)
 {
@@ -123,8 +122,7 @@ void mp_exit_primary_reset(struct mp_cuda_event *event)
     if (mp_cuda_succeeded(event)) primary_gone(event, a->dev);
 }
 
-/* ---- modules, streams, events -------------------------------------------------------------------------------------
- */
+/* ---- modules, streams, events ------------------------------------------------------------------------------------ */
 
 static void begin_handle(struct mp_cuda_event *event, enum mp_live_class class, const mp_cu_handle *handle,
                          enum mp_book book)
@@ -161,8 +159,7 @@ void mp_exit_event_create(struct mp_cuda_event *event)
     begin_handle(event, MP_LIVE_EVENT, MP_ARGUMENTS(cuEventCreate, event)->phEvent, MP_BOOK_EVENTS);
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------------------
- */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 void mp_cuda_device_is(int ordinal, const struct mp_cu_uuid *uuid, bool final)
 {

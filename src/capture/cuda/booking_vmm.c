@@ -119,8 +119,7 @@ void mp_exit_vmm_unmap(struct mp_cuda_event *event)
     }
 }
 
-/* ---- multicast: an object that memory of several devices is bound to ------------------------------------------------
- */
+/* ---- multicast: an object that memory of several devices is bound to --------------------------------------------- */
 
 static uint64_t binding_of(uint64_t object, uint64_t offset)
 {

@@ -16,12 +16,12 @@
 #define FLUSH_EVERY_NS  MP_NS_PER_SECOND
 #define FLUSH_PERIOD_MS 1000
 #define NOT_FOUND       -1 /* no result of CUPTI's */
-#define VISITS          (sizeof((struct mp_cupti_thread *)0)->visits / sizeof(struct mp_cuda_visit))
 /* In a call's correlation word: one of ours, with the visit's place in the low byte. */
 #define VISIT_MARK UINT64_C(0x6d656d70726f6600)
 
 static void *subscriber;
-static pid_t holder; /* the process that subscribed: not a child made by a raw clone() */
+static pid_t holder;               /* the process that subscribed */
+static uint32_t holder_generation; /* of its session: a child made by a raw clone() reads another in the wiped page */
 static _Atomic bool held;
 static _Atomic uint64_t last_flush;
 static bool told_of[MP_CUDA_CALL_COUNT]; /* set before the first callback */
@@ -46,14 +46,6 @@ bool mp_cupti_tells_of(enum mp_cuda_call_id id)
     return told_of[id];
 }
 
-bool mp_cupti_entered(uint32_t before, struct mp_cuda_visit *visit)
-{
-    struct mp_thread *thread = mp_thread_present();
-    if (!thread || thread->cupti.entered == before) return false;
-    if (thread->cupti.visited) *visit = thread->cupti.visits[(thread->cupti.next - 1) % VISITS];
-    return true;
-}
-
 bool mp_cupti_is_own_path(const char *path)
 {
     static const char here;
@@ -62,8 +54,7 @@ bool mp_cupti_is_own_path(const char *path)
     return dladdr(&here, &own) && realpath(path, given) && realpath(own.dli_fname, real) && !strcmp(given, real);
 }
 
-/* ---- callbacks ----------------------------------------------------------------------------------------------------
- */
+/* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
 /* Records wait in CUPTI's buffers until they are asked for; those are lost with the program. Not inside a hook: the
  * buffers come back within this call. */
@@ -89,11 +80,8 @@ static void on_enter(enum mp_cuda_call_id id, const struct mp_cupti_call *data)
     *data->correlationData = VISIT_MARK;
     struct mp_thread *thread = mp_thread_present();
     if (!thread) return;
-    thread->cupti.entered++;
     thread->cupti.captured = false;
-    thread->cupti.visited = visit.entered;
-    if (!visit.entered) return;
-    unsigned place = thread->cupti.next++ % VISITS;
+    unsigned place = thread->cupti.enters++ % MP_CUPTI_VISITS;
     thread->cupti.visits[place] = visit;
     *data->correlationData = VISIT_MARK | (place + 1);
 }
@@ -108,7 +96,7 @@ static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data
     struct mp_cuda_visit visit = {0};
     struct mp_thread *thread = mp_thread_present();
     uint64_t place = *data->correlationData ^ VISIT_MARK;
-    if (thread && place && place <= VISITS) visit = thread->cupti.visits[place - 1];
+    if (thread && place && place <= MP_CUPTI_VISITS) visit = thread->cupti.visits[place - 1];
     bool captured = thread && thread->cupti.captured;
     int result = *(const int *)data->functionReturnValue;
     struct mp_cuda_told told = MP_CUDA_TOLD_NOTHING;
@@ -118,7 +106,7 @@ static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data
     mp_cuda_exit(id, data->functionParams, result, &visit, &told);
     if (result == MP_CU_SUCCESS) mp_cupti_expect(&mp_cuda_calls[id], data, &visit);
     thread = mp_thread_present();
-    if (thread) thread->cupti.calls++;
+    if (thread) thread->cupti.exits++;
     flush(loads_code(mp_cuda_calls[id].action));
 }
 
@@ -180,7 +168,8 @@ static void lost(const char *note)
 static void on_callback(void *user, uint32_t domain, uint32_t id, const void *data)
 {
     (void)user;
-    if (!atomic_load_explicit(&held, memory_order_relaxed) || holder != getpid()) return;
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    if (!atomic_load_explicit(&held, memory_order_relaxed) || generation != holder_generation) return;
     int saved = errno;
     if (domain == MP_CUPTI_DRIVER)
         on_call(id, data);
@@ -191,8 +180,7 @@ static void on_callback(void *user, uint32_t domain, uint32_t id, const void *da
     errno = saved;
 }
 
-/* ---- taking and giving back ---------------------------------------------------------------------------------------
- */
+/* ---- taking and giving back -------------------------------------------------------------------------------------- */
 
 static void note_refusal(int result)
 {
@@ -252,8 +240,6 @@ static void enable_callbacks(void)
 /* Without records everything is recorded but variables of modules, and what pools hold. */
 static void enable_records(void)
 {
-    if (mp_cupti.cuptiActivityRegisterTimestampCallback)
-        mp_cupti.cuptiActivityRegisterTimestampCallback(mp_clock_monotonic_ns);
     if (!mp_cupti_records_start() ||
         mp_cupti.cuptiActivityRegisterCallbacks(mp_cupti_request_buffer, mp_cupti_take_buffer) ||
         mp_cupti.cuptiActivityEnable(MP_CUPTI_MEMORY2)) {
@@ -262,6 +248,10 @@ static void enable_records(void)
         return;
     }
     mp_cupti.cuptiActivityEnable(MP_CUPTI_MEMORY_POOL);
+    /* Ids of memory records are those of call records, and are there only where those are. */
+    for (unsigned id = 0; mp_cupti.cuptiActivityEnableDriverApi && id < MP_CUDA_CALL_COUNT; id++)
+        if (mp_cupti_has_record(mp_cuda_calls[id].action))
+            mp_cupti.cuptiActivityEnableDriverApi(mp_cuda_calls[id].cbid, 1);
     if (mp_cupti.cuptiActivityFlushPeriod) mp_cupti.cuptiActivityFlushPeriod(FLUSH_PERIOD_MS);
 }
 
@@ -305,6 +295,7 @@ static void start(uintptr_t driver)
     enable_records();
     mp_session_source(MP_SOURCE_CUPTI);
     atomic_store(&mp_cuda_front, MP_FRONT_CUPTI);
+    holder_generation = atomic_load(&mp_session.page->generation);
     atomic_store(&held, true);
     atexit(at_exit);
 }

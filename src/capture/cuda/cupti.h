@@ -12,7 +12,6 @@
 
 #include "capture/cuda/calls.h"
 #include "capture/cuda/cupti_abi.h"
-#include "capture/cuda/visit.h"
 
 /* The loaded library's functions; NULL for those that it has not. */
 struct mp_cupti {
@@ -30,8 +29,6 @@ bool mp_cupti_find(bool (*use)(void *context), void *context);
 
 /* Whether callbacks tell of that call: false for one that the loaded library does not know. */
 bool mp_cupti_tells_of(enum mp_cuda_call_id id);
-/* Whether a callback told of an enter since there were `before` of them on this thread; its visit. */
-bool mp_cupti_entered(uint32_t before, struct mp_cuda_visit *visit);
 /* Whether the path is that of this library. */
 bool mp_cupti_is_own_path(const char *path);
 /* Gives CUPTI back, so that another tool of this process can use it (torch.profiler); hooks record on where they are
@@ -40,10 +37,12 @@ bool mp_cupti_release(void);
 /* In a forked child: CUPTI is never called again. Returns whether it was held. */
 bool mp_cupti_forget(void);
 
-/* ---- cupti_records.c ---- */
+/* ---- cupti_records.c --------------------------------------------------------------------------------------------- */
 
 /* Before records are asked for: maps their room. */
 bool mp_cupti_records_start(void);
+/* Whether calls of that action have memory records, as far as is known. */
+bool mp_cupti_has_record(enum mp_cuda_action action);
 /* A call that has succeeded: what memory records should tell of as well, and whose variables they will tell of. */
 struct mp_cuda_visit;
 void mp_cupti_expect(const struct mp_cuda_call *call, const struct mp_cupti_call *data,

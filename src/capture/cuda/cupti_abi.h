@@ -19,9 +19,8 @@ enum {
     MP_CUPTI_INVALID_PARAMETER = 1,
     MP_CUPTI_MAX_LIMIT_REACHED = 12, /* no more records; from old versions also: there is a subscriber */
     MP_CUPTI_NOT_INITIALIZED = 15,   /* the driver is too old for this CUPTI */
-    MP_CUPTI_INSUFFICIENT_PRIVILEGES = 35,
-    MP_CUPTI_BUSY = 39,     /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
-    MP_CUPTI_UNKNOWN = 999, /* no driver */
+    MP_CUPTI_BUSY = 39,              /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
+    MP_CUPTI_UNKNOWN = 999,          /* no driver */
 };
 
 /* CUpti_CallbackDomain, CUpti_ApiCallbackSite, CUpti_CallbackIdResource, CUpti_CallbackIdState */
@@ -68,16 +67,13 @@ struct mp_cupti_subscriber_params {
 };
 
 /* Activity kinds, and the numbers in their records */
-enum { MP_CUPTI_MEMORY2 = 49, MP_CUPTI_MEMORY_POOL = 50 };
+enum { MP_CUPTI_DRIVER_CALL = 4, MP_CUPTI_MEMORY2 = 49, MP_CUPTI_MEMORY_POOL = 50 };
 enum { MP_CUPTI_ALLOCATION = 1, MP_CUPTI_RELEASE = 2 };
-enum { MP_CUPTI_POOL_CREATED = 1, MP_CUPTI_POOL_DESTROYED = 2, MP_CUPTI_POOL_TRIMMED = 3 };
+enum { MP_CUPTI_POOL_DESTROYED = 2, MP_CUPTI_POOL_TRIMMED = 3 };
 enum { MP_CUPTI_POOL_LOCAL = 1, MP_CUPTI_POOL_IMPORTED = 2 };
 enum {
-    MP_CUPTI_MEMORY_PAGEABLE = 1,
-    MP_CUPTI_MEMORY_PINNED = 2,
     MP_CUPTI_MEMORY_DEVICE = 3,
     MP_CUPTI_MEMORY_ARRAY = 4,
-    MP_CUPTI_MEMORY_MANAGED = 5,
     MP_CUPTI_MEMORY_DEVICE_STATIC = 6,
     MP_CUPTI_MEMORY_MANAGED_STATIC = 7,
 };
@@ -115,11 +111,7 @@ struct mp_cupti_pool {
 #define MP_CUPTI_POOL2_BYTES 72 /* version 17 */
 #define MP_CUPTI_POOL3_BYTES 80 /* version 130000 */
 
-#define MP_CUPTI_VERSION_FIRST      15 /* before: no MEMORY2 */
-#define MP_CUPTI_VERSION_UTILIZED   17
-#define MP_CUPTI_VERSION_SOURCE     24
-#define MP_CUPTI_VERSION_13         130000
-#define MP_CUPTI_INVALID_CONTEXT_ID UINT32_MAX
+#define MP_CUPTI_VERSION_FIRST 15 /* before: no MEMORY2 */
 
 typedef void mp_cupti_callback(void *user, uint32_t domain, uint32_t id, const void *data);
 typedef void mp_cupti_buffer_request(uint8_t **buffer, size_t *bytes, size_t *records_max);
@@ -141,7 +133,7 @@ typedef uint64_t mp_cupti_timestamp(void);
     X(cuptiActivityGetNextRecord, 1, (uint8_t * buffer, size_t valid_bytes, void **record))                            \
     X(cuptiActivityGetNumDroppedRecords, 1, (mp_cu_handle context, uint32_t stream, size_t * dropped))                 \
     X(cuptiGetDeviceId, 1, (mp_cu_handle context, uint32_t * device))                                                  \
-    X(cuptiFinalize, 1, (void))                                                                                        \
+    X(cuptiFinalize, 0, (void))                                                                                        \
     X(cuptiSubscribe_v2, 0,                                                                                            \
       (void **subscriber, mp_cupti_callback *callback, void *user, struct mp_cupti_subscriber_params *params))         \
     X(cuptiGetResultString, 0, (int result, const char **text))                                                        \

@@ -10,8 +10,7 @@
 
 struct mp_cupti mp_cupti;
 
-/* ---- where it may be ----------------------------------------------------------------------------------------------
- */
+/* ---- where it may be --------------------------------------------------------------------------------------------- */
 
 /* The first mapped object whose path has `part` in it, cut off there where `cut` says so. */
 struct search {
@@ -43,8 +42,7 @@ static const char *const names[] = {"libcupti.so.13",   "libcupti.so.12",   "lib
                                     "libcupti.so.11.2", "libcupti.so"};
 #define NAMES (sizeof names / sizeof *names)
 
-/* ---- loading ------------------------------------------------------------------------------------------------------
- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 static bool look_up(void *library)
 {

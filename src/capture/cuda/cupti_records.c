@@ -7,27 +7,26 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "capture/cuda/booking.h"
 #include "capture/cuda/cupti.h"
 #include "capture/futex.h"
 #include "capture/session.h"
 
-/* ---- what is expected ---------------------------------------------------------------------------------------------
- */
+/* ---- what is expected -------------------------------------------------------------------------------------------- */
 
 /* Sets of ways: of calls on the same address the oldest comes first. What falls out of a full set is not compared. */
 #define SETS UINT64_C(16384)
 #define WAYS 8
 struct expected {
-    uint64_t address, bytes;
-    uint32_t correlation, order;
+    uint64_t address, bytes, when; /* `when`: on a clock of its side's */
+    uint32_t correlation;
     uint8_t operation, side; /* enum side; 0: free */
 };
 static struct expected *expected; /* SETS * WAYS, mapped */
 #define LOCKS 64
 static mp_lock locks[LOCKS];
-static _Atomic uint32_t order;
 
 /* Loads of code whose variables will be told of by records. */
 #define LOADS 256
@@ -37,6 +36,10 @@ static struct load {
     uint32_t stack;
 } loads[LOADS];
 
+/* Calls that end contexts, by correlation id: their records tell of much at once. */
+#define ENDS 64
+static _Atomic uint32_t ends[ENDS];
+
 static struct expected *set_of(uint64_t address, mp_lock **lock)
 {
     uint64_t set = mp_hash_mix(address) % SETS;
@@ -45,48 +48,6 @@ static struct expected *set_of(uint64_t address, mp_lock **lock)
 }
 
 enum side { CALL = 1, RECORD = 2 };
-
-/* How well a call and a record agree: in their correlation ids, which not every record has, before their sizes. */
-static unsigned likeness(const struct expected *one, const struct expected *other)
-{
-    return 2u * (one->correlation == other->correlation) + (one->bytes == other->bytes);
-}
-
-/* The other side's entry for the same, of those that are most alike the oldest; NULL. */
-static struct expected *find_partner(struct expected *set, const struct expected *wanted)
-{
-    struct expected *found = NULL;
-    for (unsigned i = 0; i < WAYS; i++) {
-        struct expected *at = &set[i];
-        if (!at->side || at->side == wanted->side || at->operation != wanted->operation ||
-            at->address != wanted->address)
-            continue;
-        unsigned like = likeness(at, wanted), best = found ? likeness(found, wanted) : 0;
-        if (!found || like > best || (like == best && (int32_t)(at->order - found->order) < 0)) found = at;
-    }
-    return found;
-}
-
-/* Pairs a call with its record, whichever comes first. True with *partner where the other was there. */
-static bool pair(struct expected entry, struct expected *partner)
-{
-    mp_lock *lock;
-    if (!expected || !entry.address) return false;
-    struct expected *set = set_of(entry.address, &lock), *found, *to = set;
-    mp_lock_take(lock);
-    found = find_partner(set, &entry);
-    if (found) {
-        *partner = *found;
-        found->side = 0;
-    } else {
-        for (unsigned i = 0; i < WAYS && to->side; i++)
-            if (!set[i].side || (int32_t)(set[i].order - to->order) < 0) to = &set[i];
-        entry.order = atomic_fetch_add(&order, 1);
-        *to = entry;
-    }
-    mp_lock_release(lock);
-    return found;
-}
 
 static void count(_Atomic uint64_t *counter)
 {
@@ -100,12 +61,71 @@ static void paired(const struct expected *one, const struct expected *other)
     count(known && one->bytes != other->bytes ? &counters->different : &counters->agreed);
 }
 
+/* The oldest entry of the other side for the same, of the same correlation id or (`any`) of whatever. */
+static struct expected *find_partner(struct expected *set, const struct expected *wanted, bool any)
+{
+    struct expected *found = NULL;
+    for (struct expected *at = set; at < set + WAYS; at++)
+        if (at->side && at->side != wanted->side && at->operation == wanted->operation &&
+            at->address == wanted->address && (any || at->correlation == wanted->correlation) &&
+            (!found || at->when < found->when))
+            found = at;
+    return found;
+}
+
+/* Pairs what is left by address alone, the oldest with the oldest: records may have no ids, or those of runtime calls
+ * around the driver's. */
+static void settle(struct expected *set)
+{
+    for (struct expected *at = set; at < set + WAYS; at++) {
+        struct expected *record = at->side == CALL ? find_partner(set, at, true) : NULL;
+        struct expected *call = record ? find_partner(set, record, true) : NULL;
+        if (!call) continue;
+        paired(call, record);
+        call->side = record->side = 0;
+        at = set - 1; /* again from the first */
+    }
+}
+
+static struct expected *room_in(struct expected *set)
+{
+    struct expected *to = set;
+    for (int tries = 0; tries < 2; tries++) {
+        for (struct expected *at = set; at < set + WAYS; at++) {
+            if (!at->side) return at;
+            if (at->when < to->when) to = at;
+        }
+        settle(set);
+    }
+    return to;
+}
+
+/* Pairs a call with its record, whichever comes first. */
+static void pair(struct expected entry)
+{
+    mp_lock *lock;
+    if (!expected || !entry.address) return;
+    struct expected *set = set_of(entry.address, &lock);
+    mp_lock_take(lock);
+    struct expected *partner = entry.correlation ? find_partner(set, &entry, false) : NULL;
+    if (partner) {
+        paired(&entry, partner);
+        partner->side = 0;
+    } else {
+        *room_in(set) = entry;
+    }
+    mp_lock_release(lock);
+}
+
 static void expect(uint64_t address, uint64_t bytes, uint32_t operation, uint32_t correlation)
 {
-    struct expected call = {
-        .address = address, .bytes = bytes, .correlation = correlation, .operation = (uint8_t)operation, .side = CALL};
-    struct expected record;
-    if (pair(call, &record)) paired(&call, &record);
+    struct expected call = {.address = address,
+                            .bytes = bytes,
+                            .when = mp_clock_monotonic_ns(),
+                            .correlation = correlation,
+                            .operation = (uint8_t)operation,
+                            .side = CALL};
+    pair(call);
 }
 
 static void expect_variables(uint32_t correlation, mp_cu_handle context)
@@ -150,11 +170,44 @@ static void expect_alloc(const struct mp_cuda_call *call, const void *arguments,
     }
 }
 
+bool mp_cupti_has_record(enum mp_cuda_action action)
+{
+    switch (action) {
+    case MP_CUDA_ALLOC:
+    case MP_CUDA_ALLOC_PITCH:
+    case MP_CUDA_ALLOC_MANAGED:
+    case MP_CUDA_ALLOC_V1:
+    case MP_CUDA_ALLOC_PITCH_V1:
+    case MP_CUDA_FREE:
+    case MP_CUDA_FREE_V1:
+    case MP_CUDA_HOST_ALLOC:
+    case MP_CUDA_HOST_ALLOC_V1:
+    case MP_CUDA_HOST_FREE:
+    case MP_CUDA_ALLOC_ASYNC:
+    case MP_CUDA_ALLOC_FROM_POOL:
+    case MP_CUDA_FREE_ASYNC:
+    case MP_CUDA_MODULE_LOAD:
+    case MP_CUDA_LIBRARY_LOAD:
+    case MP_CUDA_CONTEXT_DESTROY:
+    case MP_CUDA_PRIMARY_RELEASE:
+    case MP_CUDA_PRIMARY_RESET:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool ends_context(enum mp_cuda_action action)
+{
+    return action == MP_CUDA_CONTEXT_DESTROY || action == MP_CUDA_PRIMARY_RELEASE || action == MP_CUDA_PRIMARY_RESET;
+}
+
 void mp_cupti_expect(const struct mp_cuda_call *call, const struct mp_cupti_call *data,
                      const struct mp_cuda_visit *visit)
 {
     bool loads_code = call->action == MP_CUDA_MODULE_LOAD || call->action == MP_CUDA_LIBRARY_LOAD;
     if (loads_code) expect_variables(data->correlationId, data->context);
+    if (ends_context(call->action)) atomic_store(&ends[data->correlationId % ENDS], data->correlationId);
     if (has_records(visit->began)) expect_alloc(call, data->functionParams, data->correlationId);
     for (unsigned i = 0; i < visit->taken_count; i++) {
         const struct mp_live *taken = &visit->taken[i];
@@ -163,8 +216,7 @@ void mp_cupti_expect(const struct mp_cuda_call *call, const struct mp_cupti_call
     }
 }
 
-/* ---- records ------------------------------------------------------------------------------------------------------
- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 
 static void take_variable(struct mp_thread *thread, const struct mp_cupti_memory *record)
 {
@@ -192,11 +244,11 @@ static void compare(const struct mp_cupti_memory *memory)
 {
     struct expected record = {.address = memory->address,
                               .bytes = memory->bytes,
+                              .when = memory->timestamp,
                               .correlation = memory->correlationId,
                               .operation = (uint8_t)memory->memoryOperationType,
                               .side = RECORD};
-    struct expected call;
-    if (pair(record, &call)) paired(&record, &call);
+    pair(record);
 }
 
 /* What the program's pools hold, unless the hooks ask the driver itself: then that is newer and exact. */
@@ -241,14 +293,15 @@ void mp_cupti_take_record(const void *record)
     case MP_CUPTI_MEMORY_POOL:
         take_pool(thread, record);
         break;
+    case MP_CUPTI_DRIVER_CALL: /* comes with what gives the others their ids */
+        break;
     default:
         count(&mp_session.header->cupti.unreadable);
     }
     mp_hook_leave(thread);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------------------------
- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 /* Small, since later libraries take one for each thread. Free ones are a list through their first words. */
 #define BUFFER_BYTES ((size_t)64 << 10)
@@ -304,16 +357,24 @@ bool mp_cupti_records_start(void)
     return true;
 }
 
-/* What was left alone. A free without a call, of what is not live, is one of many that came with a context's end. */
+/* A free without a call of its own: one of many that came with a context's end. */
+static bool came_with_context(const struct expected *record)
+{
+    struct mp_live live;
+    bool by_call = record->correlation && atomic_load(&ends[record->correlation % ENDS]) == record->correlation;
+    return record->operation == MP_CUPTI_RELEASE && (by_call || !mp_live_find(MP_LIVE_MEMORY, record->address, &live));
+}
+
+/* What was left alone. */
 void mp_cupti_records_end(void)
 {
     struct mp_spool_cupti *counters = &mp_session.header->cupti;
-    struct mp_live live;
     uint64_t calls = 0, records = 0;
+    for (struct expected *set = expected; set && set < expected + SETS * WAYS; set += WAYS)
+        settle(set);
     for (struct expected *at = expected; at && at < expected + SETS * WAYS; at++) {
-        bool so = at->operation == MP_CUPTI_RELEASE && !mp_live_find(MP_LIVE_MEMORY, at->address, &live);
         calls += at->side == CALL;
-        records += at->side == RECORD && !so;
+        records += at->side == RECORD && !came_with_context(at);
     }
     atomic_store(&counters->without_record, calls);
     atomic_store(&counters->without_call, records);

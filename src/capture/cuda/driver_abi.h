@@ -22,24 +22,10 @@ enum {
     MP_CU_OUT_OF_MEMORY = 2,
     MP_CU_NOT_INITIALIZED = 3,
     MP_CU_DEINITIALIZED = 4,
-    MP_CU_NO_DEVICE = 100,
-    MP_CU_INVALID_DEVICE = 101,
-    MP_CU_INVALID_CONTEXT = 201,
-    MP_CU_INVALID_HANDLE = 400,
-    MP_CU_NOT_FOUND = 500,
-    MP_CU_HOST_MEMORY_ALREADY_REGISTERED = 712,
-    MP_CU_HOST_MEMORY_NOT_REGISTERED = 713,
-    MP_CU_NOT_SUPPORTED = 801,
 };
 
-/* CUmemLocationType */
-enum {
-    MP_CU_LOCATION_NONE = 0,
-    MP_CU_LOCATION_DEVICE = 1, /* `id` is a device's ordinal; the others are host memory */
-    MP_CU_LOCATION_HOST = 2,
-    MP_CU_LOCATION_HOST_NUMA = 3,
-    MP_CU_LOCATION_HOST_NUMA_CURRENT = 4,
-};
+/* CUmemLocationType: others are the host's memory */
+enum { MP_CU_LOCATION_DEVICE = 1 };
 struct mp_cu_location {
     int type, id;
 };
@@ -65,22 +51,11 @@ struct mp_cu_pool_props {
     unsigned char reserved[54];
 };
 
-/* CUmemPool_attribute: values are 64-bit from RELEASE_THRESHOLD on */
-enum {
-    MP_CU_POOL_RELEASE_THRESHOLD = 4,
-    MP_CU_POOL_RESERVED_CURRENT = 5,
-    MP_CU_POOL_RESERVED_HIGH = 6,
-    MP_CU_POOL_USED_CURRENT = 7,
-    MP_CU_POOL_USED_HIGH = 8,
-};
+/* CUmemPool_attribute: a 64-bit value */
+enum { MP_CU_POOL_RESERVED_CURRENT = 5 };
 
-/* CUgraphMem_attribute, 64-bit values */
-enum {
-    MP_CU_GRAPH_MEM_USED_CURRENT = 0,
-    MP_CU_GRAPH_MEM_USED_HIGH = 1,
-    MP_CU_GRAPH_MEM_RESERVED_CURRENT = 2,
-    MP_CU_GRAPH_MEM_RESERVED_HIGH = 3,
-};
+/* CUgraphMem_attribute: likewise */
+enum { MP_CU_GRAPH_MEM_RESERVED_CURRENT = 2 };
 
 /* CUmulticastObjectProp */
 struct mp_cu_multicast_prop {
@@ -118,7 +93,7 @@ enum {
     MP_CU_ARRAY_DEFERRED_MAPPING = 0x80, /* likewise */
 };
 
-/* CUipcMemHandle, CUuuid: passed by value and by pointer */
+/* CUipcMemHandle (CUipcEventHandle is alike), CUuuid: passed by value and by pointer */
 struct mp_cu_ipc_handle {
     char reserved[64];
 };
@@ -175,7 +150,7 @@ struct mp_cu_node_params {
 };
 
 /* CUdriverProcAddress_flags */
-enum { MP_CU_LOOKUP_DEFAULT = 0, MP_CU_LOOKUP_LEGACY_STREAM = 1, MP_CU_LOOKUP_PER_THREAD_STREAM = 2 };
+enum { MP_CU_LOOKUP_PER_THREAD_STREAM = 2 };
 
 /* Both forms of cuGetProcAddress: a caller that asks for it by version below 12000 gets the first. */
 typedef int mp_cu_get_proc_address(const char *symbol, void **function, int version, unsigned long long flags);

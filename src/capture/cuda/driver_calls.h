@@ -207,9 +207,13 @@
     X(cuStreamCreate, "cuStreamCreate", 2000, 0, 124, STREAM_CREATE, 2, (mp_cu_handle *, phStream), (unsigned, Flags)) \
     X(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", 5050, 0, 367, STREAM_CREATE, 3,                        \
       (mp_cu_handle *, phStream), (unsigned, flags), (int, priority))                                                  \
+    X(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, 0, 758, STREAM_CREATE, 4, (mp_cu_handle *, phStream),   \
+      (mp_cu_handle, greenCtx), (unsigned, flags), (int, priority))                                                    \
     X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, 326, STREAM_DESTROY, 1, (mp_cu_handle, hStream))                 \
     X(cuStreamDestroy, "cuStreamDestroy", 2000, 0, 127, STREAM_DESTROY, 1, (mp_cu_handle, hStream))                    \
     X(cuEventCreate, "cuEventCreate", 2000, 0, 118, EVENT_CREATE, 2, (mp_cu_handle *, phEvent), (unsigned, Flags))     \
+    X(cuIpcOpenEventHandle, "cuIpcOpenEventHandle", 4010, 0, 335, EVENT_CREATE, 2, (mp_cu_handle *, phEvent),          \
+      (struct mp_cu_ipc_handle, handle))                                                                               \
     X(cuEventDestroy_v2, "cuEventDestroy", 4000, 0, 325, EVENT_DESTROY, 1, (mp_cu_handle, hEvent))                     \
     X(cuEventDestroy, "cuEventDestroy", 2000, 0, 122, EVENT_DESTROY, 1, (mp_cu_handle, hEvent))                        \
     X(cuDeviceGetUuid_v2, "cuDeviceGetUuid", 11040, 0, 647, DEVICE_UUID, 2, (struct mp_cu_uuid *, uuid), (int, dev))   \

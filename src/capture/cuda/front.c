@@ -40,7 +40,7 @@ void mp_cuda_without_cupti(const char *reason)
     mp_session_note(text);
 }
 
-/* cuInit() came and went without loading the recorder for CUPTI. */
+/* A call has succeeded, so cuInit() came and went without loading the recorder for CUPTI. */
 static void decide_without_injection(void)
 {
     const char *injected = getenv(MP_CUDA_VARIABLE);
@@ -52,16 +52,12 @@ static void decide_without_injection(void)
         mp_cuda_without_cupti("CUPTI was not used, since the driver did not load the recorder");
 }
 
-static uint32_t enters_told(void)
+/* How many calls of this thread callbacks have told of: their enters, their exits. */
+static void count_callbacks(uint32_t *enters, uint32_t *exits)
 {
-    struct mp_thread *thread = mp_thread_present();
-    return thread ? thread->cupti.entered : 0;
-}
-
-static uint32_t exits_told(void)
-{
-    struct mp_thread *thread = mp_thread_present();
-    return thread ? thread->cupti.calls : 0;
+    const struct mp_thread *thread = mp_thread_present();
+    *enters = thread ? thread->cupti.enters : 0;
+    *exits = thread ? thread->cupti.exits : 0;
 }
 
 static bool before(struct mp_hook_call *call)
@@ -71,15 +67,10 @@ static bool before(struct mp_hook_call *call)
     call->visit.entered = call->visit.unknown = false;
     call->visit.began = 0;
     int front = atomic_load_explicit(&mp_cuda_front, memory_order_relaxed);
-    if (front == MP_FRONT_UNDECIDED) {
-        decide_without_injection();
-        front = atomic_load(&mp_cuda_front);
-    }
     if (front == MP_FRONT_NOBODY) return false;
     call->watched = front == MP_FRONT_CUPTI && mp_cupti_tells_of(call->id);
     if (call->watched) {
-        call->enters_before = enters_told();
-        call->exits_before = exits_told();
+        count_callbacks(&call->enters_before, &call->exits_before);
         return true;
     }
     mp_cuda_enter(call->id, call->arguments, &call->visit);
@@ -103,21 +94,32 @@ static void device(int ordinal, const struct mp_cu_uuid *uuid)
     if (mp_session_recording()) mp_cuda_device_is(ordinal, uuid, true);
 }
 
+/* A call that callbacks should have told of, and did not. Another thread may have found it first, or CUPTI was released
+ * while the call was under way; its enter may have been told, and what it ended is then in the thread's visit. */
+static void take_over(struct mp_hook_call *call, bool entered)
+{
+    if (mp_cupti_forget())
+        mp_cuda_without_cupti("CUPTI went away in the middle, finalized by another tool; from then on");
+    const struct mp_cupti_thread *told = entered ? &mp_thread_present()->cupti : NULL;
+    if (told)
+        call->visit = told->visits[(told->enters - 1) % MP_CUPTI_VISITS];
+    else
+        mp_cuda_enter(call->id, call->arguments, &call->visit);
+}
+
 static void after(struct mp_hook_call *call, int result, const struct mp_cuda_told *told)
 {
     int saved = errno;
-    if (call->watched && exits_told() != call->exits_before) {
+    uint32_t enters, exits;
+    count_callbacks(&enters, &exits);
+    if (call->watched && exits != call->exits_before) {
         add_what_was_told(call, told);
         errno = saved;
         return;
     }
-    if (call->watched) {
-        /* Another thread may have found it first, or this call was under way when CUPTI was released. */
-        if (atomic_load(&mp_cuda_front) == MP_FRONT_CUPTI)
-            mp_cuda_without_cupti("CUPTI went away in the middle, finalized by another tool; from then on");
-        if (!mp_cupti_entered(call->enters_before, &call->visit))
-            mp_cuda_enter(call->id, call->arguments, &call->visit);
-    }
+    if (call->watched) take_over(call, enters != call->enters_before);
+    if (atomic_load_explicit(&mp_cuda_front, memory_order_relaxed) == MP_FRONT_UNDECIDED && result == MP_CU_SUCCESS)
+        decide_without_injection();
     mp_session_source(MP_SOURCE_HOOKS);
     enum mp_cuda_action action = mp_cuda_calls[call->id].action;
     if (action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD)

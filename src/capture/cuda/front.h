@@ -23,8 +23,8 @@ void mp_cuda_without_cupti(const char *reason);
 struct mp_hook_call {
     enum mp_cuda_call_id id;
     const void *arguments;
-    uint32_t enters_before, exits_before; /* that callbacks told of on this thread */
-    bool watched;                         /* CUPTI records */
+    uint32_t enters_before, exits_before;
+    bool watched; /* CUPTI records */
     struct mp_cuda_visit visit;
 };
 
@@ -32,10 +32,11 @@ struct mp_hook_call {
 #define MP_CUDA_HOOKS_VERSION 1
 struct mp_cuda_hooks {
     uint32_t size, version, call_bytes, calls;
-    /* Before the call goes down; `capturing` as in mp_cuda_told. False: nothing is recorded, and after() not called. */
+    /* Before the call goes down. False: nothing is recorded, and after() is not to be called. */
     bool (*before)(struct mp_hook_call *call);
     /* When it has returned; errno is kept. */
     void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_told *told);
+    /* A device's UUID, as the driver tells it. */
     void (*device)(int ordinal, const struct mp_cu_uuid *uuid);
 };
 /* Called by the hooks' library, whose frames are left out of stacks from then on. */

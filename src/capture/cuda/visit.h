@@ -14,13 +14,11 @@ struct mp_cuda_visit {
 };
 
 /* What CUPTI's callbacks leave in a thread. */
+#define MP_CUPTI_VISITS 4
 struct mp_cupti_thread {
-    uint32_t entered; /* enters of calls that a callback told of */
-    uint32_t calls;   /* exits of such */
-    uint32_t next;    /* visit to use next */
-    bool visited;     /* the last enter left a visit */
-    bool captured;    /* an alloc node was made since the call's enter */
-    struct mp_cuda_visit visits[4];
+    uint32_t enters, exits; /* of calls that callbacks told of */
+    bool captured;          /* an alloc node was made since the call's enter */
+    struct mp_cuda_visit visits[MP_CUPTI_VISITS];
 };
 
 #endif

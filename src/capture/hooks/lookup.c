@@ -60,8 +60,7 @@ void *mp_hooks_wrap_symbol(void *handle, const char *name)
     return NULL;
 }
 
-/* ---- the driver itself --------------------------------------------------------------------------------------------
- */
+/* ---- the driver itself ------------------------------------------------------------------------------------------- */
 
 /* A function of the driver's library: of the one that is linked or preloaded after us, else of the one that is mapped.
  */
@@ -93,8 +92,7 @@ void *mp_hooks_function_of_driver(const char *name)
     return NULL;
 }
 
-/* ---- cuGetProcAddress ---------------------------------------------------------------------------------------------
- */
+/* ---- cuGetProcAddress -------------------------------------------------------------------------------------------- */
 
 static bool matches(const struct mp_cuda_call *call, const char *name, int version, unsigned long long flags)
 {

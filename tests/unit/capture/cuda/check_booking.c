@@ -10,8 +10,7 @@
 #include "collect/drain.h"
 #include "unit/capture/memory_spool.h"
 
-/* ---- what the records say -----------------------------------------------------------------------------------------
- */
+/* ---- what the records say ---------------------------------------------------------------------------------------- */
 
 struct block {
     uint64_t address, bytes;
@@ -75,8 +74,7 @@ static size_t live_on(enum mp_book book, int device, uint64_t address, uint64_t 
     return found;
 }
 
-/* ---- calls --------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 static struct mp_cuda_told now = MP_CUDA_TOLD_NOTHING;
 
@@ -99,8 +97,7 @@ static void begin(void)
     mp_hook_leave(thread);
 }
 
-/* ---- the model ----------------------------------------------------------------------------------------------------
- */
+/* ---- the model --------------------------------------------------------------------------------------------------- */
 
 enum { MEMORY = 40, RANGES = 12, HANDLES = 12, CONTEXTS = 3 };
 
@@ -304,8 +301,7 @@ START_TEST(random_calls_leave_what_the_model_has)
 }
 END_TEST
 
-/* ---- cases of their own -------------------------------------------------------------------------------------------
- */
+/* ---- cases of their own ------------------------------------------------------------------------------------------ */
 
 START_TEST(frees_of_unknown_addresses_count_once_they_succeed)
 {

@@ -8,8 +8,7 @@
 #include "collect/drain.h"
 #include "unit/capture/memory_spool.h"
 
-/* ---- a library ----------------------------------------------------------------------------------------------------
- */
+/* ---- a library --------------------------------------------------------------------------------------------------- */
 
 struct mp_cupti mp_cupti;
 static size_t memory_bytes, pool_bytes, dropped_now;
@@ -42,8 +41,7 @@ static int count_dropped(mp_cu_handle context, uint32_t stream, size_t *dropped)
     return MP_CUPTI_SUCCESS;
 }
 
-/* ---- buffers whose end is the end of what is mapped ----------------------------------------------------------------
- */
+/* ---- buffers whose end is the end of what is mapped -------------------------------------------------------------- */
 
 static const struct layout {
     uint32_t version;
@@ -105,8 +103,7 @@ static void deliver_at_the_end(void)
     filled = 0;
 }
 
-/* ---- what comes of it ---------------------------------------------------------------------------------------------
- */
+/* ---- what comes of it -------------------------------------------------------------------------------------------- */
 
 static struct mp_spool_header *spool;
 static struct mp_drain drain;
@@ -180,8 +177,7 @@ static void check_counts(uint64_t agreed, uint64_t without_call, uint64_t withou
     ck_assert_uint_eq(spool->cupti.different, different);
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------------------
- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(every_layout_is_read_to_its_end_and_no_further)
 {
