@@ -216,7 +216,15 @@ static uint64_t first_argument(const struct mp_cuda_event *event)
                                                               : *(const uint64_t *)event->arguments;
 }
 
-/* A call that failed for another reason than want of memory leaves a mark: its stack and the driver's error. */
+/* Want of memory has an event of its own; before cuInit(), in a forked child and after the driver's end all calls fail.
+ */
+static bool is_worth_a_mark(int result)
+{
+    return result != MP_CU_SUCCESS && result != MP_CU_OUT_OF_MEMORY && result != MP_CU_NOT_INITIALIZED &&
+           result != MP_CU_DEINITIALIZED;
+}
+
+/* The call's stack and the driver's error. */
 static void mark_failure(struct mp_cuda_event *event)
 {
     char text[96];
@@ -277,7 +285,6 @@ void mp_cuda_exit(enum mp_cuda_call_id id, const void *arguments, int result, st
     if (result == MP_CU_SUCCESS && visit->unknown && action->unknown)
         mp_book_end_unknown(thread, action->unknown, told->device, first_argument(&event));
     if (result != MP_CU_SUCCESS) mp_cuda_take_back(&event);
-    if (result != MP_CU_SUCCESS && result != MP_CU_OUT_OF_MEMORY && result != MP_CU_DEINITIALIZED && !action->asks)
-        mark_failure(&event);
+    if (!action->asks && is_worth_a_mark(result)) mark_failure(&event);
     mp_hook_leave(thread);
 }

@@ -316,10 +316,11 @@ START_TEST(frees_of_unknown_addresses_count_once_they_succeed)
 }
 END_TEST
 
-START_TEST(failures_after_the_drivers_end_leave_no_marks)
+START_TEST(failures_without_a_driver_leave_no_marks)
 {
     begin();
     CALL(cuMemFree_v2, MP_CU_DEINITIALIZED, 0x1234);
+    CALL(cuMemFree_v2, MP_CU_NOT_INITIALIZED, 0x1234);
     take_records();
     ck_assert_uint_eq(told.marks + told.unknown, 0);
 }
@@ -467,6 +468,6 @@ START_TEST(a_primary_context_ends_when_the_driver_says_so)
 END_TEST
 
 MP_SUITE("booking", random_calls_leave_what_the_model_has, frees_of_unknown_addresses_count_once_they_succeed,
-         failures_after_the_drivers_end_leave_no_marks, a_launch_leaves_what_its_graph_does_not_free,
+         failures_without_a_driver_leave_no_marks, a_launch_leaves_what_its_graph_does_not_free,
          a_captured_allocation_is_a_node, a_pool_holds_until_its_last_block, sizes_of_arrays,
          openings_of_shared_memory_are_counted, a_primary_context_ends_when_the_driver_says_so)
