@@ -33,6 +33,7 @@ struct mp_leak_evidence {
     double bytes_per_step, blocks_per_step;
     double z;        /* Mann-Kendall's, of the live count over the steps since the first */
     bool sawtooth;   /* most of it was freed now and then, but never for good */
+    bool regrown;    /* it is one thing, made anew and larger each time */
     bool none_freed; /* no block of it that grew old was ever freed */
 };
 

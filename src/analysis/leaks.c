@@ -6,7 +6,9 @@
 
 #include "analysis/growth.h"
 #include "analysis/leak_class.h"
+#include "analysis/leak_hidden.h"
 #include "analysis/leak_places.h"
+#include "analysis/leak_regrown.h"
 #include "analysis/steps_infer.h"
 #include "model/track.h"
 
@@ -21,7 +23,8 @@ struct judge {
     const struct mp_steps *steps;
     struct mp_leak_places places;
     uint32_t teardown; /* the event from which on the program only ends */
-    size_t suspects;   /* places that grew too few times */
+    bool growth_known, growth_is_general;
+    size_t suspects; /* places that grew too few times */
     struct mp_leaks *leaks;
 };
 
@@ -101,6 +104,7 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
         .first_step = judge->places.first_step + evidence->first + 1,
         .bytes_per_step = evidence->bytes_per_step,
         .blocks_per_step = evidence->blocks_per_step,
+        .regrown = evidence->regrown,
         .eta_oom_steps = UINT64_MAX,
         .certain = evidence->births >= CERTAIN_BIRTHS && evidence->z > CERTAIN_Z && evidence->none_freed,
         .class = MP_LEAK_RETAINED_ONCE,
@@ -118,11 +122,36 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
     return true;
 }
 
+/* Whether more and more is allocated in many places: then batches grow, or what is worked on, and no buffer alone. */
+static bool everything_grows(struct judge *judge, bool *yes)
+{
+    if (judge->growth_known) {
+        *yes = judge->growth_is_general;
+        return true;
+    }
+    if (!mp_leak_is_growth_general(judge->model, judge->steps, &judge->places, yes)) return false;
+    judge->growth_known = true;
+    judge->growth_is_general = *yes;
+    return true;
+}
+
+static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct mp_leak_evidence *evidence)
+{
+    bool yes, general;
+    if (!mp_leak_regrows(judge->model, &judge->places, place, evidence, &yes)) return false;
+    if (!yes) return true;
+    if (!everything_grows(judge, &general)) return false;
+    if (general) evidence->growth = MP_GROWTH_NONE;
+    return true;
+}
+
 static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
 {
     struct mp_leak_evidence evidence;
     if (!mp_leak_judge(judge->places.lives + place->first, place->count, judge->places.last, &evidence)) return false;
-    if (evidence.growth == MP_GROWTH_NONE || was_cleared(judge, place, evidence.births)) return true;
+    if (evidence.growth != MP_GROWTH_LEAK && !judge_regrown(judge, place, &evidence)) return false;
+    if (evidence.growth == MP_GROWTH_NONE || (!evidence.regrown && was_cleared(judge, place, evidence.births)))
+        return true;
     if (evidence.growth == MP_GROWTH_ONCE && evidence.bytes < TOLD_BYTES) return true;
     judge->suspects += evidence.growth == MP_GROWTH_FEW;
     return evidence.growth == MP_GROWTH_FEW || take_finding(judge, place, &evidence);
@@ -195,6 +224,8 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
         done = judge_place(judge, &judge->places.at.at[i]);
     if (done && !guess && !query->filter)
         done = mp_leak_find_fragmentation(judge->model, judge->steps, query->track, &judge->places, judge->leaks);
+    if (done && !guess && !query->filter && query->track == MP_TRACK_NONE)
+        done = mp_leak_find_hidden(judge->model, judge->steps, &judge->places, judge->leaks);
     judge->leaks->places = judge->places.at.count;
     if (done) {
         drop_consequences(judge->model, judge->leaks);
@@ -253,6 +284,8 @@ static const struct {
     [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
     [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
     [MP_LEAK_CYCLE] = {"cycle", "freed only now and then: a reference cycle; break it, or gc.collect() more often"},
+    [MP_LEAK_HIDDEN] = {"hidden", "no recorded block explains it: a library, the driver, or the program's own heap; a "
+                                  "heap profiler (heaptrack, memray) sees the last"},
     [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made once and kept; no leak as it does not grow"},
     [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
                                                 "fewer sizes help"},

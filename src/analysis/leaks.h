@@ -35,6 +35,7 @@ enum mp_leak_class {
     MP_LEAK_GRAPH_POOL,  /* memory of CUDA graphs */
     MP_LEAK_SHAPE_CACHE, /* a new block for each new size */
     MP_LEAK_CYCLE,       /* freed now and then, as by the garbage collector, but less than what comes */
+    MP_LEAK_HIDDEN,      /* the process grows, and no block that was recorded explains it */
     MP_LEAK_RETAINED_ONCE,
     MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below while what it gives out is level */
     MP_LEAK_CLASSES
@@ -43,6 +44,7 @@ enum mp_leak_class {
 struct mp_leak_finding {
     enum mp_leak_class class;
     bool certain;
+    bool regrown; /* one thing that is made anew, larger, in every step */
     uint16_t track;
     uint32_t stack;         /* of the heaviest site of the place (leak_places.h); 0: none */
     uint64_t bytes, blocks; /* of it, at the last boundary */

@@ -121,9 +121,11 @@ static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding
     char number[MP_UNIT_TEXT];
     mp_text_put(text, MP_PLAIN, "%s, %s", mp_leak_class_name(finding->class),
                 finding->certain ? "certain" : "probable");
-    if (finding->blocks_per_step > 0)
-        mp_text_put(text, MP_PLAIN, "; %.3g block%s a step", finding->blocks_per_step,
-                    finding->blocks_per_step == 1 ? "" : "s");
+    if (finding->regrown)
+        mp_text_put(text, MP_PLAIN, "; made anew, larger, in every step");
+    else if (finding->blocks_per_step > 0)
+        mp_text_put(text, MP_PLAIN, "; %.3g %s%s a step", finding->blocks_per_step,
+                    finding->class == MP_LEAK_HANDLE ? "handle" : "block", finding->blocks_per_step == 1 ? "" : "s");
     if (finding->eta_oom_steps != UINT64_MAX)
         mp_text_put(text, MP_PLAIN, "; out of memory in about %s steps",
                     mp_format_count(number, finding->eta_oom_steps));
@@ -136,7 +138,10 @@ static void put_finding(struct mp_table *table, const struct mp_model *model, co
     struct mp_site site = {.stack = finding->stack, .births = 1};
     struct mp_buffer line = {0};
     struct mp_text rate = {.out = &line};
-    mp_table_cell(table, MP_BOLD, "+%s", mp_format_bytes(number, (uint64_t)(finding->bytes_per_step + 0.5)));
+    if (finding->class == MP_LEAK_HANDLE && !finding->bytes)
+        mp_table_cell(table, MP_BOLD, "+%.3g", finding->blocks_per_step);
+    else
+        mp_table_cell(table, MP_BOLD, "+%s", mp_format_bytes(number, (uint64_t)(finding->bytes_per_step + 0.5)));
     mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, finding->first_step));
     mp_table_cell(table, MP_PLAIN, "%s", mp_format_bytes(number, finding->bytes));
     mp_table_cell(table, MP_PLAIN, "%s", finding->blocks ? mp_format_count(number, finding->blocks) : "");
@@ -144,7 +149,10 @@ static void put_finding(struct mp_table *table, const struct mp_model *model, co
     if (finding->stack) {
         mp_stack_rows(table, 5, model, &site, full_stacks);
     } else {
-        mp_table_wide(table, MP_DIM, "%s", finding->blocks ? "(no stack)" : "(the allocator as a whole)");
+        mp_table_wide(table, MP_DIM, "%s",
+                      finding->blocks                    ? "(no stack)"
+                      : finding->class == MP_LEAK_HIDDEN ? "(nothing recorded)"
+                                                         : "(the allocator as a whole)");
         mp_table_end_row(table);
     }
     put_rate(&rate, finding);

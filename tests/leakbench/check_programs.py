@@ -27,19 +27,21 @@ class Programs(harness.TestCase):
             yield name, said, harness.answer("leaks", self.folder / f"{pid}.mp")
 
     def test_the_guilty_line_comes_first(self):
-        source = (PROGRAMS / "classic.py").read_text().splitlines()
-        for what, _, leaks in self.leaks("classic.py"):
-            with self.subTest(what=what):
-                self.assertEqual(leaks["verdict"], "leak", leaks["steps"])
-                guilty = {number for number, line in enumerate(source, 1) if line.endswith(f"# LEAK {what}")}
-                lines = {frame["line"] for frame in leaks["findings"][0]["stack"]
-                         if (frame["file"] or "").endswith("classic.py")}
-                self.assertTrue(guilty & lines, (guilty, lines))
+        for program in ("classic.py", "reports.py"):
+            source = (PROGRAMS / program).read_text().splitlines()
+            for what, _, leaks in self.leaks(program):
+                with self.subTest(what=what):
+                    self.assertEqual(leaks["verdict"], "leak", leaks["steps"])
+                    guilty = {number for number, line in enumerate(source, 1) if line.endswith(f"# LEAK {what}")}
+                    lines = {frame["line"] for frame in leaks["findings"][0]["stack"]
+                             if (frame["file"] or "").endswith(program)}
+                    self.assertTrue(guilty & lines, (guilty, lines))
 
     def test_mended_twins_are_clean(self):
-        for what, _, leaks in self.leaks("classic.py", "--mended"):
-            with self.subTest(what=what):
-                self.assertEqual(leaks["verdict"], "clean", leaks["findings"])
+        for program in ("classic.py", "reports.py"):
+            for what, _, leaks in self.leaks(program, "--mended"):
+                with self.subTest(what=what):
+                    self.assertEqual(leaks["verdict"], "clean", leaks["findings"])
 
     def test_clean_programs_are_clean(self):
         for what, _, leaks in self.leaks("clean.py", "--steps", STEPS):

@@ -44,7 +44,7 @@ static uint32_t add_native(struct world *world, uint32_t parent, const char *fun
                                       .function = add_text(world, function)});
 }
 
-enum { STRING_DEVICE = 1, STRING_FILE, STRING_MAIN };
+enum { STRING_DEVICE = 1, STRING_FILE, STRING_MAIN, STRING_PROCESS };
 
 void world_start(struct world *world, uint64_t seed, uint32_t steps)
 {
@@ -55,6 +55,7 @@ void world_start(struct world *world, uint64_t seed, uint32_t steps)
     add_text(world, "cuda:0");
     add_text(world, "/home/ada/train.py");
     add_text(world, "main");
+    add_text(world, "cuda:0/process");
     MUST(mp_vec_push(&world->frames, none) && mp_vec_push(&world->nodes, root));
     for (int i = 0; i < 16; i++)
         world_random(world, 2);
@@ -162,6 +163,12 @@ void world_reserved(struct world *world, enum world_track track, uint64_t bytes)
     push(world, (struct mp_event){.type = MP_EVENT_RESERVED, .track = (uint16_t)track, .bytes = bytes});
 }
 
+void world_sample(struct world *world, uint64_t bytes)
+{
+    struct mp_sample sample = {.time_ns = world->now_ns, .counter = STRING_PROCESS, .value = bytes};
+    MUST(mp_vec_push(&world->samples, sample));
+}
+
 void world_begin_step(struct world *world)
 {
     world->step++;
@@ -232,6 +239,9 @@ struct mp_model *world_build(struct world *world)
     for (size_t at = 0; at < world->events.count; at += CHUNK)
         feed_events(builder, world->events.at + at,
                     world->events.count - at < CHUNK ? world->events.count - at : CHUNK);
+    if (world->samples.count)
+        feed(builder,
+             (struct mp_chunk){.kind = MP_CHUNK_SAMPLES, .count = world->samples.count, .samples = world->samples.at});
     struct mp_exit how = {.known = true, .time_ns = world->now_ns};
     feed(builder, (struct mp_chunk){.kind = MP_CHUNK_EXIT, .count = 1, .how = &how});
     MUST(mp_builder_finish(builder, &damage, 1, &model, &error) == MP_OK);
@@ -254,6 +264,7 @@ void world_free(struct world *world)
     mp_vec_free(&world->frames);
     mp_vec_free(&world->nodes);
     mp_vec_free(&world->events);
+    mp_vec_free(&world->samples);
     mp_vec_free(&world->blocks);
     mp_vec_free(&world->stacks);
     mp_vec_free(&world->places);

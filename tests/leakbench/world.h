@@ -37,6 +37,7 @@ struct world {
     uint32_t thread;
     uint64_t now_ns;
     MP_VEC(struct mp_event) events;
+    MP_VEC(struct mp_sample) samples;
     MP_VEC(struct world_block) blocks;
     MP_VEC(struct world_stack) stacks;
     MP_VEC(struct world_place) places;
@@ -61,6 +62,8 @@ void world_release(struct world *world, uint32_t block);
 /* The block just allocated is never to be freed by the program: truth of its place. */
 void world_leaks(struct world *world, uint32_t block);
 void world_reserved(struct world *world, enum world_track track, uint64_t bytes);
+/* What the process uses of the device now, as NVML would say. */
+void world_sample(struct world *world, uint64_t bytes);
 void world_begin_step(struct world *world);
 /* Frees what the program frees at its end, and builds. The caller frees the model. */
 struct mp_model *world_build(struct world *world);

@@ -1,0 +1,148 @@
+#include <stdio.h>
+
+#include "analysis/leaks.h"
+#include "leakbench/world.h"
+#include "model/track.h"
+#include "unit/suite.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct mp_leaks judge(struct world *world)
+{
+    struct mp_leaks leaks;
+    struct mp_model *model = world_build(world);
+    struct mp_leaks_query query = {.track = MP_TRACK_NONE,
+                                   .window = {.last = (uint32_t)model->events.count, .whole = true},
+                                   .grouping = {.by = MP_GROUP_STACK}};
+    ck_assert_int_eq(mp_leaks_find(model, &query, &leaks, NULL), MP_OK);
+    mp_model_free(model);
+    world_free(world);
+    return leaks;
+}
+
+static void start(struct world *world)
+{
+    world_start(world, 3, 400);
+    world->marked = true;
+    world->threads = 1;
+}
+
+enum hidden { GROWS, LEVEL, FILLS_UP, JUMPS, TRACKED };
+
+/* What the process uses, in a program of 400 steps whose own blocks come and go. */
+static struct mp_leaks judge_hidden(enum hidden how)
+{
+    struct world world;
+    start(&world);
+    uint32_t work = world_path(&world, "train.py:main:5", W_TORCH),
+             kept = world_path(&world, "train.py:main:6", W_TORCH);
+    uint64_t reserved = 1000 * MIB;
+    for (uint32_t step = 0; step < 400; step++) {
+        world_begin_step(&world);
+        world_release(&world, world_alloc(&world, work, (1 + world_random(&world, 64)) * MIB));
+        if (how == TRACKED) {
+            world_leaks(&world, world_alloc(&world, kept, MIB));
+            reserved += MIB;
+        }
+        world_reserved(&world, W_TORCH, reserved);
+        uint64_t rest = how == GROWS      ? step * MIB / 4
+                        : how == FILLS_UP ? (step < 100 ? step : 100) * MIB
+                        : how == JUMPS    ? (step < 250 ? 0 : 300 * MIB)
+                                          : 0;
+        world_sample(&world, reserved + 400 * MIB + rest + world_random(&world, 2) * MIB);
+    }
+    return judge(&world);
+}
+
+START_TEST(hidden_growth_is_told)
+{
+    struct mp_leaks leaks = judge_hidden(GROWS);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    ck_assert_uint_eq(leaks.findings.count, 1);
+    ck_assert_int_eq(leaks.findings.at[0].class, MP_LEAK_HIDDEN);
+    ck_assert_double_eq_tol(leaks.findings.at[0].bytes_per_step, MIB / 4.0, MIB / 20.0);
+    ck_assert(!leaks.findings.at[0].certain);
+    mp_leaks_free(&leaks);
+}
+END_TEST
+
+START_TEST(what_is_bounded_or_recorded_is_not_hidden)
+{
+    static const enum hidden silent[] = {LEVEL, FILLS_UP, JUMPS};
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++) {
+        struct mp_leaks leaks = judge_hidden(silent[i]);
+        ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
+        mp_leaks_free(&leaks);
+    }
+    struct mp_leaks leaks = judge_hidden(TRACKED);
+    ck_assert_uint_eq(leaks.findings.count, 1);
+    ck_assert_int_eq(leaks.findings.at[0].class, MP_LEAK_RETENTION);
+    mp_leaks_free(&leaks);
+}
+END_TEST
+
+enum joined { ALONE, WITH_ALL, FREED_FIRST, BOUNDED };
+
+static struct mp_leaks judge_joined(enum joined how)
+{
+    struct world world;
+    char path[64];
+    uint32_t sites[20], buffer = MP_NONE, before;
+    start(&world);
+    uint32_t joined = world_path(&world, "train.py:main:90", W_TORCH);
+    for (uint32_t i = 0; i < 20; i++) {
+        snprintf(path, sizeof path, "train.py:main:%u", 10 + i);
+        sites[i] = world_path(&world, path, W_TORCH);
+    }
+    for (uint32_t step = 0; step < 100; step++) {
+        world_begin_step(&world);
+        for (uint32_t i = 0; i < 20; i++)
+            world_release(&world, world_alloc(&world, sites[i], how == WITH_ALL && i < 8 ? 1000 + 10 * step : 1000));
+        before = buffer;
+        if (how == FREED_FIRST && before != MP_NONE) world_release(&world, before);
+        buffer = world_alloc(&world, joined, 4096ull * (how == BOUNDED && step > 40 ? 40 : step + 1));
+        if (how != FREED_FIRST && before != MP_NONE) world_release(&world, before);
+    }
+    return judge(&world);
+}
+
+START_TEST(a_buffer_made_anew_and_larger_is_told)
+{
+    struct mp_leaks leaks = judge_joined(ALONE);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    ck_assert_uint_eq(leaks.findings.count, 1);
+    ck_assert(leaks.findings.at[0].regrown);
+    ck_assert_double_eq_tol(leaks.findings.at[0].bytes_per_step, 4096, 1);
+    mp_leaks_free(&leaks);
+    for (enum joined how = WITH_ALL; how <= BOUNDED; how++) {
+        leaks = judge_joined(how);
+        ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
+        mp_leaks_free(&leaks);
+    }
+}
+END_TEST
+
+/* Handles have no bytes: they are counted. */
+START_TEST(handles_are_counted)
+{
+    struct world world;
+    start(&world);
+    uint32_t work = world_path(&world, "train.py:main:5", W_TORCH);
+    uint32_t handle = world_site(&world, "make_event", true, W_DRIVER, MP_KIND_HANDLE);
+    for (uint32_t step = 0; step < 60; step++) {
+        world_begin_step(&world);
+        world_release(&world, world_alloc(&world, work, MIB));
+        world_leaks(&world, world_alloc(&world, handle, 0));
+        world_leaks(&world, world_alloc(&world, handle, 0));
+    }
+    struct mp_leaks leaks = judge(&world);
+    ck_assert_uint_eq(leaks.findings.count, 1);
+    ck_assert_int_eq(leaks.findings.at[0].class, MP_LEAK_HANDLE);
+    ck_assert_double_eq_tol(leaks.findings.at[0].blocks_per_step, 2, 0.01);
+    ck_assert_uint_eq(leaks.findings.at[0].bytes, 0);
+    mp_leaks_free(&leaks);
+}
+END_TEST
+
+MP_SUITE("leak_kinds", hidden_growth_is_told, what_is_bounded_or_recorded_is_not_hidden,
+         a_buffer_made_anew_and_larger_is_told, handles_are_counted)
