@@ -217,7 +217,7 @@ enum mp_status mp_live_file_write(struct mp_recording *recording, int fd, struct
     enum mp_status status = start_writer(&file, fd, error);
     if (!status) status = write_tables(&file, &thread, &step, error);
     if (!status) status = gather(&file, error);
-    if (!status) status = mp_writer_base(file.writer, base_ns, file.base.at, file.base.count, error);
+    if (!status && file.base.count) status = mp_writer_base(file.writer, base_ns, file.base.at, file.base.count, error);
     for (size_t i = 0; !status && i < file.base.count; i++)
         if (file.base.at[i].bytes != MP_BYTES_UNKNOWN)
             file.live_bytes.at[file.base.at[i].track] += file.base.at[i].bytes;

@@ -171,7 +171,7 @@ size_t mp_symbol_file_find(struct mp_symbol_file *file, uint64_t address, struct
         answer = mp_map_insert(&file->answers, address + 1, NULL);
         if (answer) *answer = (uint64_t)first << COUNT_BITS | count;
     }
-    *lines = file->lines.at + first;
+    *lines = count ? file->lines.at + first : NULL;
     return count;
 }
 
