@@ -10,7 +10,7 @@
 #define DEPTH_MAX  24 /* frames, from the outermost: loops are not deeper */
 #define THREADS    32 /* told apart */
 #define SAMPLES    64 /* rounds of a line that are looked at, about */
-#define EFFORT     4  /* times the recording: no more events are looked at in rounds */
+#define EFFORT     12 /* times the recording: no more events are looked at in rounds */
 
 struct round {
     uint32_t first, end; /* events [first, end) */
@@ -290,6 +290,7 @@ static bool has_whole_rounds(struct search *search, const struct line *line)
         if (line->rounds.at[i].end == search->model->events.count) continue;
         whole += is_whole(search, &line->rounds.at[i]);
         looked_at++;
+        if ((looked_at - whole) * 4 > line->rounds.count) return false;
     }
     return looked_at && whole * 4 >= looked_at * 3;
 }

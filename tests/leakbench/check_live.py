@@ -109,7 +109,7 @@ class Live(harness.TestCase):
         self.assertEqual(program.leaks()["verdict"], "clean")
         resident = int(pathlib.Path(f"/proc/{program.memprof.pid}/statm").read_text().split()[1]) * os.sysconf(
             "SC_PAGESIZE")
-        self.assertLess(resident, 100 << 20)
+        self.assertLess(resident, 200 << 20)
 
     def test_the_live_answer_is_a_recording(self):
         """What is asked for while it runs agrees with what the whole recording says later."""
