@@ -241,7 +241,8 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
 static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *leaks)
 {
     double each = steps->each;
-    if (steps->total) leaks->step_count = steps->total;
+    if (steps->running) leaks->step_count = steps->total;
+    leaks->running = steps->running;
     for (size_t i = 0; i < leaks->findings.count && steps->each > 1; i++) {
         struct mp_leak_finding *finding = &leaks->findings.at[i];
         finding->first_step = (finding->first_step - 1) * steps->each + 1;

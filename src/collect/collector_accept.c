@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "collect/command_line.h"
 #include "collect/control.h"
-#include "collect/live_file.h"
 
 /* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
 
@@ -178,12 +177,11 @@ static void answer_question(struct mp_collector *collector, int connection, cons
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
     int copy = status ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
     if (!status && copy < 0) status = mp_fail_errno(&error, "cannot write the answer");
-    if (!status && question->command == MP_CONTROL_SNAPSHOT) {
+    if (!status) {
         int waiting = fcntl(connection, F_DUPFD_CLOEXEC, 0);
-        status = mp_snapshots_start_for(&collector->snapshots, process->recording, copy, waiting, &error);
+        status = mp_snapshots_start_for(&collector->snapshots, process->recording,
+                                        question->command == MP_CONTROL_LIVE, copy, waiting, &error);
         if (!status && waiting >= 0) return;
-    } else if (!status) {
-        status = mp_live_file_write(process->recording, copy, &error);
     }
     mp_control_answer(connection, status, process ? process->pid : 0, &error);
 }

@@ -63,7 +63,9 @@ static enum mp_status write_tables(struct live_file *file, uint32_t *thread, uin
     *thread = 0;
     if (!status) status = mp_tables_text(&file->tables, file->recording->watch.asked, step, error);
     if (!status && !mp_vec_push(&file->tables.threads, entry)) status = no_memory(error);
-    return status ? status : mp_tables_write(&file->tables, spool, file->writer, error);
+    if (!status) status = mp_tables_write(&file->tables, spool, file->writer, error);
+    if (!status) status = mp_recording_read_tables(file->recording, error); /* modules that are new */
+    return status ? status : mp_recording_write_symbols(file->recording, &file->tables, file->writer, error);
 }
 
 static enum mp_status flush(struct live_file *file, struct mp_error *error)

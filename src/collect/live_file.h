@@ -8,7 +8,8 @@
 
 #include "collect/recording.h"
 
-/* Writes it to fd, an empty file, which is closed. What the recording has taken so far is in it. */
+/* Writes it to fd, an empty file, which is closed. What the recording has taken so far is in it. May take seconds, for
+ * symbols: to be called in a child of the collector (collect/snapshots.h). */
 enum mp_status mp_live_file_write(struct mp_recording *recording, int fd, struct mp_error *error);
 
 #endif

@@ -20,6 +20,9 @@ enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct m
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error);
 /* What is live now; tables must have been written. */
 enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error);
+/* Functions and lines of all native frames that `tables` has written, which are the recording's own or a copy's. */
+enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct mp_tables *tables,
+                                          struct mp_writer *writer, struct mp_error *error);
 /* Symbols, coverage, the process's end, the index. */
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error);
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool);

@@ -108,33 +108,34 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
     return MP_OK;
 }
 
-static enum mp_status resolve_frame(struct mp_recording *recording, uint32_t id, const struct mp_wire_frame *frame,
-                                    void *vec_pointer, struct mp_error *error)
+static enum mp_status resolve_frame(struct mp_symbols *resolver, struct mp_tables *tables, uint32_t id,
+                                    const struct mp_wire_frame *frame, void *vec_pointer, struct mp_error *error)
 {
     MP_VEC(struct mp_symbol) *found = vec_pointer;
     const struct mp_symbol_line *lines;
-    size_t count = mp_symbols_resolve(recording->symbols, frame->module, frame->address, &lines);
+    size_t count = mp_symbols_resolve(resolver, frame->module, frame->address, &lines);
     enum mp_status status = MP_OK;
     for (size_t i = 0; i < count && !status; i++) {
         struct mp_symbol symbol = {.frame = id, .line = lines[i].line};
-        if (lines[i].function) status = mp_tables_text(&recording->tables, lines[i].function, &symbol.function, error);
-        if (!status && lines[i].file) status = mp_tables_text(&recording->tables, lines[i].file, &symbol.file, error);
+        if (lines[i].function) status = mp_tables_text(tables, lines[i].function, &symbol.function, error);
+        if (!status && lines[i].file) status = mp_tables_text(tables, lines[i].file, &symbol.file, error);
         if (!status && !mp_vec_push(found, symbol)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for symbols");
     }
     return status;
 }
 
-static enum mp_status write_symbols(struct mp_recording *recording, struct mp_error *error)
+enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct mp_tables *tables,
+                                          struct mp_writer *writer, struct mp_error *error)
 {
     if (!recording->symbols) return MP_OK;
     const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
     MP_VEC(struct mp_symbol) symbols = {0};
     enum mp_status status = MP_OK;
-    for (uint64_t i = 0; i < recording->tables.done[MP_TABLE_FRAMES] && !status; i++)
+    for (uint64_t i = 0; i < tables->done[MP_TABLE_FRAMES] && !status; i++)
         if (frames[i].language == MP_NATIVE && frames[i].module)
-            status = resolve_frame(recording, (uint32_t)i, &frames[i], &symbols, error);
-    if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
-    if (!status && symbols.count) status = mp_writer_symbols(recording->writer, symbols.at, symbols.count, error);
+            status = resolve_frame(recording->symbols, tables, (uint32_t)i, &frames[i], &symbols, error);
+    if (!status) status = mp_tables_write(tables, recording->spool.header, writer, error);
+    if (!status && symbols.count) status = mp_writer_symbols(writer, symbols.at, symbols.count, error);
     mp_vec_free(&symbols);
     return status;
 }
@@ -235,7 +236,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
 
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error)
 {
-    enum mp_status status = write_symbols(recording, error);
+    enum mp_status status = mp_recording_write_symbols(recording, &recording->tables, recording->writer, error);
     if (!status) status = write_coverage(recording, error);
     if (!status) status = write_samples(recording, error);
     if (!status) status = mp_writer_exit(recording->writer, &recording->how, error);

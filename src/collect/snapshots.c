@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "collect/control.h"
+#include "collect/live_file.h"
 #include "collect/recording_parts.h"
 
 /* ---- in the child: everything is a copy but the spool, of which nothing is written ------------------------------ */
@@ -36,7 +37,7 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
     /* What a terminal sends to all must not leave half a file. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    enum mp_status status = write_now(recording, fd, &told->error);
+    enum mp_status status = (job->live ? mp_live_file_write : write_now)(recording, fd, &told->error);
     struct stat facts;
     if (!status && job->path && !stat(job->path, &facts)) told->file_bytes = (uint64_t)facts.st_size;
     told->status = status;
@@ -128,10 +129,10 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     return status;
 }
 
-enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, int fd,
+enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, bool live, int fd,
                                       int connection, struct mp_error *error)
 {
-    struct mp_snapshot_job job = {.child = -1, .connection = connection};
+    struct mp_snapshot_job job = {.child = -1, .connection = connection, .live = live};
     struct mp_snapshot_told told = {0};
     enum mp_status status = prepare(recording, error);
     if (!status) status = start(snapshots, recording, &job, &told, fd, error);

@@ -37,6 +37,7 @@ struct mp_snapshot_job {
     uint32_t number;                 /* the program's question that this answers; 0: nobody's */
     int connection;                  /* of somebody who waits (collect/control.h); -1 */
     uint32_t pid;                    /* of the recorded process */
+    bool live;                       /* only what is live (collect/live_file.h), not all of the recording */
 };
 
 struct mp_snapshots {
@@ -49,8 +50,8 @@ struct mp_snapshots {
 /* Begins what was wished of this recording. */
 void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording);
 /* Begins one into `fd`, an empty file, for whoever waits at `connection`: he is answered, and the connection closed,
- * when the file is whole. Takes over both, also on failure, where the caller answers. */
-enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, int fd,
+ * when the file is whole. Takes over both, also on failure, where the caller answers. `live`: only what is live. */
+enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, bool live, int fd,
                                       int connection, struct mp_error *error);
 
 /* A snapshot that has ended, with `wait` the next one that ends: calls `told` and returns which recording's it was and

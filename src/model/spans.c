@@ -76,8 +76,10 @@ static void read_live(const struct mp_model *model, struct mp_steps *steps)
     static const char *const sources[] = {"inferred", "function"};
     char text[32];
     mp_step_setting(text, sizeof text, model->start.configuration, "live_each");
-    if (*text) steps->each = (uint32_t)strtoul(text, NULL, 10);
+    unsigned long each = strtoul(text, NULL, 10);
+    if (each && each <= UINT32_MAX) steps->each = (uint32_t)each;
     mp_step_setting(text, sizeof text, model->start.configuration, "live_steps");
+    steps->running = *text;
     if (*text) steps->total = (uint32_t)strtoul(text, NULL, 10);
     mp_step_setting(text, sizeof text, model->start.configuration, "live_source");
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)

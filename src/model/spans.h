@@ -21,7 +21,8 @@ struct mp_steps {
     const char *source; /* who marked them, NULL where there are none; analysis/steps_infer.h adds one */
     bool guessed;       /* inferred from a rhythm alone: they may be parts of steps */
     uint32_t each;      /* how many of the program's steps one stands for; 1 but in what a running program told */
-    uint32_t total;     /* how many steps there were; 0: count */
+    bool running;       /* the program told while it ran: */
+    uint32_t total;     /* how many steps there were */
 };
 
 /* The calls of the recording's --step-at; else regions that match its --step-range; else steps that the program marked;

@@ -85,7 +85,9 @@ static void put_amount(struct mp_text *text, const struct mp_sites *sites, const
 static void put_outstanding(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_view *view)
 {
     put_amount(text, &leaks->outstanding,
-               view->window.whole ? "outstanding at the end" : "outstanding at the end of the window",
+               !view->window.whole ? "outstanding at the end of the window"
+               : leaks->running    ? "live now"
+                                   : "outstanding at the end",
                view->grouping.by != MP_GROUP_STACK);
 }
 

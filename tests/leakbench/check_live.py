@@ -35,16 +35,16 @@ class Program:
         self.pid = None
 
     def tell(self, *orders):
+        """What is told has reached the collector, which looks every 20 ms, when this returns."""
         for order in orders:
             self.memprof.stdin.write(order + "\n")
             self.memprof.stdin.flush()
             if self.memprof.stdout.readline() != "done\n":
                 raise AssertionError(f"{order}: {self.memprof.stderr.read()}")
         self.pid = self.pid or harness.first_child(self.memprof.pid)
+        time.sleep(0.2)
 
     def leaks(self, *options, pid=None, status=(0, 3)):
-        """What is said once everything told has reached the collector."""
-        time.sleep(0.2)
         return harness.answer("leaks", "--pid", str(pid or self.pid), *options, status=status)
 
     def socket_path(self):
@@ -91,6 +91,7 @@ class Live(harness.TestCase):
         self.assertEqual([finding[key] for key in ("bytes_per_step", "first_step", "blocks", "bytes", "class", "track")],
                          [512, 66, 39, 39 * 512, "native", "cpu/app/leaker"])
         self.assertEqual(leaks["outstanding"]["blocks"], 41)
+        self.assertIn("leak_here", [frame["function"] for frame in finding["stack"]])
         program.tell("clear")
         self.assertEqual(program.leaks()["findings"], [])
         program.tell("leak 0", "run 40")
@@ -189,6 +190,12 @@ class Live(harness.TestCase):
         self.assertEqual(program.leaks()["steps"]["count"], 40)
         program.end()
         self.assertEqual(harness.answer("info", program.recording)["coverage"]["dropped"], 0)
+
+    def test_text(self):
+        program = Program(self, LEAKER)
+        program.tell("run 40")
+        said = harness.memprof("leaks", "--pid", str(program.pid)).stdout
+        self.assertRegex(said, r"(?s)^leak: 1 place keeps growing, \+512 B a step.*leak_here.*live now")
 
     @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
     def test_pytorch_without_marks(self):
