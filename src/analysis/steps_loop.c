@@ -73,7 +73,8 @@ static uint8_t role_of(struct search *search, const struct mp_model_line *line)
     static const char *const inner[] = {"torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/_dynamo/",
                                         "torch/utils/"};
     uint8_t *role = &search->roles.at[line->file];
-    if (!strcmp(mp_model_text(search->model, line->function), "forward")) return ROLE_INNER;
+    const char *function = mp_model_text(search->model, line->function), *method = strrchr(function, '.');
+    if (!strcmp(method ? method + 1 : function, "forward")) return ROLE_INNER;
     if (*role != ROLE_UNKNOWN) return *role;
     const char *path = mp_model_text(search->model, line->file);
     *role = strstr(path, "torch/optim/") ? ROLE_OPTIMIZER : ROLE_ANY;
