@@ -190,6 +190,7 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         if (!mp_vec_push(&make->data->tracks, track->count)) return no_memory(error);
         mp_page_runs_end(&track->thread);
         mp_page_runs_end(&track->kind);
+        mp_page_runs_end(&track->lane);
         mp_page_track_rows(track, make->steps.count, rows);
         status = mp_page_columns_add(columns, prefix, rows, MP_PAGE_TRACK_ROWS, error);
     }
@@ -265,6 +266,8 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     if (!make->tracks || !make->shared.local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
     if (!status && !mp_steps_find_or_infer(model, &make->steps)) status = no_memory(error);
+    if (!status && !mp_page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
+    make->shared.lane = make->data->lanes.of_block;
     if (!status) status = find_leaks(make, error);
     if (status) return status;
     make->data->step_source = mp_steps_source(&make->steps);
@@ -329,5 +332,6 @@ void mp_page_data_free(struct mp_page_data *data)
     mp_page_columns_free(&data->columns);
     mp_vec_free(&data->tracks);
     mp_vec_free(&data->leak_sites);
+    mp_page_lanes_free(&data->lanes);
     mp_leaks_free(&data->leaks);
 }

@@ -10,13 +10,15 @@
 #include "model/model.h"
 #include "output/page.h"
 #include "output/page_columns.h"
+#include "output/page_lanes.h"
 #include "output/page_track.h"
 
 struct mp_page_data {
     uint64_t time_unit_ns;
     unsigned address_shift;
-    uint64_t from_ns, to_ns;             /* what it shows of the recording */
-    const char *step_source;             /* as mp_steps_source() */
+    uint64_t from_ns, to_ns; /* what it shows of the recording */
+    const char *step_source; /* as mp_steps_source() */
+    struct mp_page_lanes lanes;
     struct mp_leaks leaks;               /* of that part */
     MP_VEC(uint32_t) leak_sites;         /* by finding: its site in the page */
     MP_VEC(struct mp_page_track) tracks; /* one per track of the model */

@@ -1,5 +1,8 @@
 #include "output/page_header.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "analysis/growth.h"
 #include "base/clock.h"
 #include "model/track.h"
@@ -108,6 +111,23 @@ static void put_leaks(struct mp_json *json, const struct mp_page_data *data)
     mp_json_end_object(json);
 }
 
+/* PyTorch's numbers of streams, and of pools, which are pairs. */
+static void put_lanes(struct mp_json *json, const struct mp_page_lanes *lanes)
+{
+    mp_json_array(json, "lanes");
+    for (size_t i = 0; i < lanes->count; i++) {
+        uint64_t stream = lanes->at[i].stream, pool = lanes->at[i].pool;
+        char text[48];
+        mp_json_object(json, NULL);
+        snprintf(text, sizeof text, "0x%" PRIx64, stream);
+        mp_json_text(json, "stream", stream ? text : "");
+        snprintf(text, sizeof text, "(%" PRIu32 ", %" PRIu32 ")", (uint32_t)(pool >> 32), (uint32_t)pool);
+        mp_json_text(json, "pool", pool ? text : "");
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
 static void put_data(struct mp_json *json, const struct mp_page_data *data)
 {
     size_t bytes = 0;
@@ -172,6 +192,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
     put_cut(&json, options, data);
     put_periods(&json, model);
     put_leaks(&json, data);
+    put_lanes(&json, &data->lanes);
     put_data(&json, data);
     mp_json_end_object(&json);
     append_for_script(to, &text);

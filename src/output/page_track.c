@@ -84,6 +84,7 @@ static void add_block(struct mp_page_track_columns *track, struct mp_page_shared
     add_address(track, shared, page_address(shared->model, block) >> shared->address_shift);
     mp_page_runs_add(&track->thread, thread);
     mp_page_runs_add(&track->kind, blocks->kind[block]);
+    mp_page_runs_add(&track->lane, shared->lane[block]);
     shared->local[block] = (uint32_t)track->count.blocks++;
     track->count.live_blocks++;
     if (bytes == MP_BYTES_UNKNOWN) track->count.unknown_blocks++;
@@ -172,6 +173,7 @@ void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t steps,
         {"address", &track->address, track->addresses},
         {"thread", &track->thread.to, track->thread.count},
         {"kind", &track->kind.to, track->kind.count},
+        {"lane", &track->lane.to, track->lane.count},
         {"resized", &track->resized, track->resizes},
         {"step", &track->step, steps},
     };

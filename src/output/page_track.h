@@ -10,7 +10,7 @@
 #include "output/page_columns.h"
 #include "output/page_stacks.h"
 
-#define MP_PAGE_TRACK_ROWS 11
+#define MP_PAGE_TRACK_ROWS 12
 
 /* What a track's columns hold. Bytes and blocks of the peak and the end are of what is in the page, base included. */
 struct mp_page_track {
@@ -33,7 +33,7 @@ struct mp_page_track_columns {
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
     struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
-    struct mp_page_runs thread, kind;
+    struct mp_page_runs thread, kind, lane;
 };
 
 /* What the tracks of one page share. */
@@ -43,6 +43,7 @@ struct mp_page_shared {
     uint64_t time_unit_ns, from_ns; /* from_ns: where the page begins */
     unsigned address_shift;
     uint32_t *local;             /* by block of the model: its number on its track */
+    const uint32_t *lane;        /* by block of the model, as mp_page_lanes.of_block */
     struct mp_map sizes;         /* bytes + 1 to its index in the dictionary */
     struct mp_buffer dictionary; /* sizes, in order of first use */
     bool failed;                 /* memory was short */

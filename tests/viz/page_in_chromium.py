@@ -103,7 +103,8 @@ class PageTest(BrowserTest):
                  (("stack", "site"), ("function", "region"), ("file", "step"), ("region", "thread"))]
         elements = "return document.querySelectorAll('img, svg[onload], script:not([id]), iframe, b').length"
         expected = self.js(elements)
-        for look in looks + ["q=%3Cimg%20src=x%20onerror=document.title='broken'%3E"]:
+        for look in looks + ["v=segments&sg=time&x=events&all", "of=end&all&g=stack:3",
+                             "q=%3Cimg%20src=x%20onerror=document.title='broken'%3E"]:
             self.open(fragment="#" + look)
             self.press(Keys.ARROW_UP)
             for x, y, _ in self.places(4):
@@ -288,6 +289,20 @@ class PageTest(BrowserTest):
             return [out, wanted]""")
         for wanted in rows[1]:
             self.assertTrue(any(abs(y - wanted) < 2.5 for y in rows[0]), (wanted, rows[0]))
+
+    def test_a_broken_link_still_opens_the_page(self):
+        """Numbers that the recording does not have, words that mean nothing."""
+        self.open()
+        whole = self.state()["start"], self.state()["end"]
+        for fragment in ("t=999999999999999-9999999999999999", "x=events&e=99999999-999999999", "w=5-1&at=7e9", "x=events&e=0-0",
+                         "b=123456789&s=99999&at=99999999", "y=5-3&v=nothing&c=__proto__&g=constructor", "%%%=%&t=&e=-1",
+                         "v=segments&sg=time", "track=cuda:9/none&of=moment", "of=window", "q=%3E&c=size&all&i&f=x&m=y"):
+            self.open(fragment="#" + fragment)
+            state = self.state()
+            self.assertGreater(state["end"], state["start"])
+            if "e=" not in fragment:
+                self.assertEqual((state["start"], state["end"]), whole, fragment)
+            self.assertTrue(self.js("return document.getElementById('error').hidden"))
 
     def test_other_track(self):
         self.open()

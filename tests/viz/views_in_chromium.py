@@ -5,6 +5,7 @@ import collections
 import json
 import os
 import pathlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -510,6 +511,29 @@ class SnapshotTest(ViewTest):
             self.assertAlmostEqual(rows, expected, delta=0.25 * expected + 2)
         self.assertEqual(self.js("return window.memprof.page.pane.view().time.drawn"),
                          self.js("return window.memprof.page.track.info.blocks"))
+
+    def test_blocks_are_grouped_by_their_streams(self):
+        """A snapshot whose entries are spread over streams by hand."""
+        with open(pathlib.Path(DATA) / "silmont_small.pickle", "rb") as file:
+            snapshot = pickle.load(file)
+        streams = collections.Counter()
+        for entry in snapshot["device_traces"][0]:
+            entry["stream"] = entry["addr"] // 512 % 3 * 4096
+            streams[entry["stream"]] += entry["action"] == "alloc"
+        spread = self.folder / "streams.pickle"
+        spread.write_bytes(pickle.dumps(snapshot))
+        page = self.folder / "streams.html"
+        subprocess.run([MEMPROF, "trace_plot", spread, "-o", page], check=True)
+        self.view("v=sites&g=stream&of=born", page=page)
+        self.press("x")
+        self.js("window.memprof.store.set({ of: 'born' })")
+        self.settle()
+        found = {row[4]: row[2] for row in self.rows()}
+        self.assertEqual(found, {f"stream {stream:#x}" if stream else "default stream": count
+                                 for stream, count in streams.items()})
+        self.assertGreater(len(found), 1)
+        self.press(Keys.ARROW_UP)
+        self.assertRegex(self.text("#block"), "stream(default|0x)")
 
     def test_other_tracks_in_strips(self):
         self.view("v=sites")

@@ -90,9 +90,9 @@ class Page {
     const { state } = this.store;
     const axis = alongOf(track, state);
     const before = this.timeline.track && state.along !== "time" ? this.timeline.sight() : null;
-    const [start, end] = before ? before.map((time) => axis.ofTime(time)) : [state.start, state.end];
-    this.store.set({ track: index,
-      ...(end === null || !(end > start) ? { start: axis.low, end: axis.high } : { start, end }) });
+    const wanted = before ? before.map((time) => axis.ofTime(time)) : [state.start, state.end ?? Infinity];
+    const [start, end] = wanted.map((place) => Math.min(Math.max(place, axis.low), axis.high));
+    this.store.set({ track: index, ...(end > start ? { start, end } : { start: axis.low, end: axis.high }) });
   }
 
   async changeTrack(index) {

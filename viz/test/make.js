@@ -93,6 +93,7 @@ export function trackOf(life, { resized = [], steps = [] } = {}) {
     address: column(addresses.map((address, i) => zigzag((address - (i ? addresses[i - 1] : 0)) / 512))),
     thread: runs(life.blocks.map((block) => block.thread)),
     kind: runs(life.blocks.map((block) => block.kind)),
+    lane: runs(life.blocks.map((block) => block.thread % 2)),
     resized: column(resized, resized.length / 2),
     step: column(steps.map((at, i) => at - (i ? steps[i - 1] : 0))),
   };

@@ -6,6 +6,15 @@ import { baseName } from "./stacks.js";
 const UNKNOWN = "(unknown)";
 
 /** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
+/** What a caching allocator calls a block's stream or pool; "" is the one that programs use unasked. */
+function byLane(what, name) {
+  return {
+    name, fits: ({ header }) => header.lanes.length > 0,
+    key: (track, { header }) => (id) => header.lanes[track.lane(id) - 1]?.[what] ?? UNKNOWN,
+    text: (value) => value === "" ? `default ${what}` : value === UNKNOWN ? UNKNOWN : `${what} ${value}`,
+  };
+}
+
 export const GROUPS = {
   stack: { name: "stack", siteOf: true, key: ({ blocks }) => (id) => blocks.site[id] },
   ...Object.fromEntries([1, 2, 3, 5].map((count) => ["stack:" + count, {
@@ -21,7 +30,7 @@ export const GROUPS = {
     text: (bytes) => bytes < 0 ? "size unknown" : formatBytes(bytes),
   },
   step: {
-    name: "step of birth",
+    name: "step of birth", fits: ({ notes }) => notes.steps.length > 0,
     key: (track, { notes }) => (id) => {
       const birth = track.birthTime(id);
       return birth < 0 ? -1 : notes.stepAt(birth)?.index ?? 0;
@@ -29,7 +38,7 @@ export const GROUPS = {
     text: (step, { before }) => step < 0 ? before : step ? `step ${step}` : "before the first step",
   },
   region: {
-    name: "region of birth",
+    name: "region of birth", fits: ({ notes }) => notes.regions.length > 0,
     key: (track, { notes }) => (id) => {
       const birth = track.birthTime(id);
       return (birth < 0 ? "" : notes.regionPath(birth, track.thread(id))) || "(no region)";
@@ -42,6 +51,8 @@ export const GROUPS = {
       return thread ? `${thread.tid} ${thread.name}`.trim() : UNKNOWN;
     },
   },
+  stream: byLane("stream", "stream"),
+  pool: byLane("pool", "pool"),
   kind: { name: "kind", key: (track, { header }) => (id) => header.kinds[track.kind(id)] ?? UNKNOWN },
 };
 
@@ -65,9 +76,8 @@ function bySite(nameOf) {
 }
 
 /** The groups that say something of a recording. */
-export function groupsFor({ notes }) {
-  return Object.keys(GROUPS).filter((name) =>
-    (name !== "step" || notes.steps.length) && (name !== "region" || notes.regions.length));
+export function groupsFor(recording) {
+  return Object.keys(GROUPS).filter((name) => !GROUPS[name].fits || GROUPS[name].fits(recording));
 }
 
 export function groupText(group, key, recording) {

@@ -215,6 +215,12 @@ export class Track {
     return this.kindRuns.at(id);
   }
 
+  /** The number of its stream and pool among the header's lanes, from 1; 0 where they are not known. */
+  lane(id) {
+    if (!this.laneRuns) this.laneRuns = new Runs(this.columns.lane);
+    return this.laneRuns.at(id);
+  }
+
   /** 0 where it is not known. Unpacked when first asked for: the picture does not need it. */
   address(id) {
     if (!this.addresses) {

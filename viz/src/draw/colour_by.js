@@ -48,9 +48,9 @@ const LIVES = [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
 /** What blocks are grouped by, as a colour each. */
 function byGroup(group) {
-  const { name, key, text = String } = GROUPS[group];
+  const { name, fits, key, text = String } = GROUPS[group];
   return {
-    name,
+    name, fits,
     make: (track, recording, dark) => named(track, dark, key(track, recording), (one) => text(one, recording)),
   };
 }
@@ -84,12 +84,14 @@ export const COLOURS = {
   file: byGroup("file"),
   library: byGroup("library"),
   kind: byGroup("kind"),
+  stream: byGroup("stream"),
+  pool: byGroup("pool"),
   region: {
     name: "region of birth",
     fits: ({ notes }) => notes.regions.length > 0,
     make: (track, { notes }, dark) => named(track, dark, (id) =>
       notes.regionPath(track.birthTime(id), track.thread(id)).split(" › ").at(-1) || "(no region)"),
   },
-  step: { ...byGroup("step"), fits: ({ notes }) => notes.steps.length > 0 },
+  step: byGroup("step"),
   thread: byGroup("thread"),
 };

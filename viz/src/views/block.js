@@ -120,12 +120,19 @@ export class BlockPanel {
       ["where", this.momentText(birth, track.thread(id))],
       ["thread", birth < 0 || !thread ? null : `${thread.tid}${thread.name ? " " + thread.name : ""}`],
       ["address", track.address(id) ? "0x" + track.address(id).toString(16) : null],
+      ["stream", this.laneText(id)],
       ["kind", recording.header.kinds[track.kind(id)] ?? null],
       ["resized", from < 0 ? null : "from " + formatBytes(track.bytesOf(from))],
       ["its site", this.siteText(site)],
     ];
     return element("dl", {}, ...rows.filter(([, value]) => value).flatMap(([name, value]) =>
       [element("dt", {}, name), element("dd", {}, value)]));
+  }
+
+  /** "default stream, pool (0, 1)"; null where the recording does not say. */
+  laneText(id) {
+    const lane = this.recording.header.lanes[this.track.lane(id) - 1];
+    return lane ? `${lane.stream || "default"}${lane.pool ? `, private pool ${lane.pool}` : ""}` : null;
   }
 
   lifeText(id) {
