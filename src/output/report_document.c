@@ -97,6 +97,33 @@ static void put_steps(struct mp_document *document, const struct mp_model *model
     mp_document_end_table(document);
 }
 
+static void put_frag(struct mp_document *document, const struct mp_frag *frag)
+{
+    char reserved[MP_UNIT_TEXT], free_bytes[MP_UNIT_TEXT], hole[MP_UNIT_TEXT];
+    const char *cause = mp_oom_cause_name(frag->oom.cause);
+    if (frag->known) {
+        mp_document_heading(document, "Fragmentation");
+        mp_document_paragraph(document, "%s reserved %s, %.1f %% in use; %s free, the largest hole %s.",
+                              mp_format_bytes(reserved, frag->reserved), mp_frag_when(frag),
+                              frag->reserved ? 100.0 * (double)frag->allocated / (double)frag->reserved : 0.0,
+                              mp_format_bytes(free_bytes, frag->free_bytes), mp_format_bytes(hole, frag->largest_free));
+    }
+    if (frag->oom.event != MP_NONE)
+        mp_document_paragraph(document, "Out of memory, cause: %s.", cause ? cause : "not known");
+}
+
+static void put_advice(struct mp_document *document, const struct mp_frag *frag)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_advice advice;
+    if (!mp_frag_advice(frag, &advice)) return;
+    mp_document_heading(document, "Advice");
+    if (advice.saved == MP_BYTES_UNKNOWN)
+        mp_document_paragraph(document, "%s.", advice.text);
+    else
+        mp_document_paragraph(document, "%s; saves %s.", advice.text, mp_format_bytes(number, advice.saved));
+}
+
 void mp_report_document(struct mp_document *document, const struct mp_model *model, const struct mp_story *story,
                         const struct mp_view *view)
 {
@@ -107,5 +134,7 @@ void mp_report_document(struct mp_document *document, const struct mp_model *mod
         mp_document_paragraph(document, "No allocation was recorded.");
     if (story->peak) put_leaks(document, model, story->leaks, view->limit);
     if (story->steps) put_steps(document, model, story->steps);
+    if (story->frag) put_frag(document, story->frag);
+    if (story->frag) put_advice(document, story->frag);
     mp_document_coverage(document, model);
 }
