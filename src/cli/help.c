@@ -21,7 +21,7 @@ static void wrap(struct mp_buffer *out, const char *text, int indent)
 {
     int at = 0;
     while (*text) {
-        int word = (int)strcspn(text, " ");
+        int word = (int)strcspn(text, " \n");
         if (at && at + 1 + word > WIDTH) {
             mp_buffer_append_text(out, "\n");
             at = 0;
@@ -30,6 +30,8 @@ static void wrap(struct mp_buffer *out, const char *text, int indent)
         at += word + (at ? 1 : indent);
         text += word;
         text += strspn(text, " ");
+        for (; *text == '\n'; text++, at = 0)
+            mp_buffer_append_text(out, "\n");
     }
     mp_buffer_append_text(out, "\n");
 }

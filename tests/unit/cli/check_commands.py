@@ -72,6 +72,7 @@ FRAME = ["function", "file", "line", "module", "language"]
 TEXTS = {
     "help": "help",
     "help-peak": "help peak",
+    "help-flamegraph": "help flamegraph",
     "info": "info train.mp",
     "info-cut": "info cut.mp",
     "info-nothing": "info nothing.mp",
