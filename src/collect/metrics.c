@@ -15,7 +15,8 @@
 #include "base/clock.h"
 
 #define FILE_EVERY_NS   (5 * UINT64_C(1000000000))
-#define TEXT_AT_MOST_NS UINT64_C(1000000000) /* so long a text is good for */
+#define TEXT_AT_MOST_NS UINT64_C(1000000000) /* so long a text is good for, */
+#define TEXT_SHARE      50                   /* and so many times longer than it took: millions of blocks may be live */
 #define CLIENT_NS       (2 * UINT64_C(1000000000))
 
 static enum mp_status listen_on(int family, const struct sockaddr *address, socklen_t size, const char *where,
@@ -82,10 +83,12 @@ enum mp_status mp_metrics_open(const char *where, struct mp_metrics *metrics, st
 
 static void make_text(struct mp_metrics *metrics, struct mp_recording *const *recordings, size_t count, uint64_t now)
 {
-    if (metrics->made_ns && now - metrics->made_ns < TEXT_AT_MOST_NS) return;
+    uint64_t age = now - metrics->made_ns;
+    if (metrics->made_ns && (age < TEXT_AT_MOST_NS || age < TEXT_SHARE * metrics->took_ns)) return;
     metrics->made_ns = now;
     mp_buffer_clear(&metrics->text);
     mp_metrics_write(&metrics->text, recordings, count);
+    metrics->took_ns = mp_clock_monotonic_ns() - now;
 }
 
 /* Readers see the old text or the new one. */

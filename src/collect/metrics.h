@@ -20,11 +20,11 @@ struct mp_metrics_client {
 };
 
 struct mp_metrics {
-    char *path;   /* of the file or the socket; NULL otherwise */
-    bool file;    /* else an address is listened on */
-    int listener; /* -1: none */
-    uint64_t written_ns, made_ns;
-    struct mp_buffer text; /* as it was last made */
+    char *path;                            /* of the file or the socket; NULL otherwise */
+    bool file;                             /* else an address is listened on */
+    int listener;                          /* -1: none */
+    uint64_t written_ns, made_ns, took_ns; /* the file; the text, and how long that took */
+    struct mp_buffer text;                 /* as it was last made */
     struct mp_metrics_client clients[MP_METRICS_CLIENTS];
 };
 
