@@ -47,8 +47,7 @@ static bool note(struct mp_size_answer *answer, const char *format, ...)
     return false;
 }
 
-/* ---- what is asked ------------------------------------------------------------------------------------------------
- */
+/* ---- what is asked ---------------------------------------------------------------------------------------------- */
 
 static bool add_largest(struct sizing *sizing, uint64_t second)
 {
@@ -126,8 +125,7 @@ static bool find_plot(struct sizing *sizing)
     return true;
 }
 
-/* ---- who holds it -------------------------------------------------------------------------------------------------
- */
+/* ---- who holds it ----------------------------------------------------------------------------------------------- */
 
 static int by_bytes(const void *left, const void *right)
 {
@@ -175,8 +173,7 @@ static bool find_sites(struct sizing *sizing, struct mp_size_point at)
     return done;
 }
 
-/* ---- the probes ---------------------------------------------------------------------------------------------------
- */
+/* ---- the probes ------------------------------------------------------------------------------------------------- */
 
 static int rising(const void *left, const void *right)
 {
@@ -292,8 +289,7 @@ static enum mp_status fit_probes(struct sizing *sizing, struct mp_error *error)
     return mp_size_probes_answer(sizing->probes, sizing->answer, &sizing->fit.plan, error);
 }
 
-/* ---- the answer ---------------------------------------------------------------------------------------------------
- */
+/* ---- the answer ------------------------------------------------------------------------------------------------- */
 
 static bool add_notes(struct sizing *sizing)
 {
@@ -319,6 +315,8 @@ static bool add_notes(struct sizing *sizing)
     if (done && sizing->needing.reserves && answer->outside_most == MP_BYTES_UNKNOWN)
         done = note(answer, "what the device needs beside what PyTorch reserves (context, libraries) is not in the "
                             "recordings: it comes on top; leave room for it with --margin");
+    if (done && sizing->needing.reserves && sizing->needing.settings.expandable)
+        done = note(answer, "reserved memory is that of expandable segments, as recorded");
     if (done && mp_size_reserves(&sizing->fit.plan) && !sizing->needing.reserves)
         done =
             note(answer, "the recordings do not say what PyTorch reserved, so only allocated memory is predicted: it "
@@ -332,7 +330,6 @@ static enum mp_status answer_all(struct sizing *sizing, struct mp_error *error)
 {
     struct mp_size_answer *answer = sizing->answer;
     answer->binds = mp_size_binds(&sizing->needing);
-    answer->expandable = sizing->needing.reserves && sizing->needing.settings.expandable;
     answer->outside_least = sizing->needing.outside_least;
     answer->outside_most = sizing->needing.outside_most;
     if (!find_all_largest(sizing) || !find_needs(sizing) || !find_plot(sizing) || !add_notes(sizing) ||

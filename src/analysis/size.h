@@ -68,7 +68,6 @@ struct mp_size_answer {
     uint64_t capacity, margin, limit;
     const char *binds;                    /* "allocated", "reserved" or "device": what is held against the limit */
     uint64_t outside_least, outside_most; /* of the device beside what the allocator holds; MP_BYTES_UNKNOWN */
-    bool expandable;                      /* the record agrees best with expandable segments */
     MP_VEC(struct mp_size_probed) probes;
     MP_VEC(struct mp_size_largest) largest; /* per value of the second variable, those asked for or probed; else one */
     MP_VEC(struct mp_size_need) needs;      /* those asked for, the largest and one more, in rising order */

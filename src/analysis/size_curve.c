@@ -76,7 +76,7 @@ static bool fill_columns(const struct mp_size_plan *plan, struct mp_size_curve *
     return true;
 }
 
-/* ---- levels ------------------------------------------------------------------------------------------------------ */
+/* ---- levels ----------------------------------------------------------------------------------------------------- */
 
 struct following {
     struct mp_size_curve *curve;
@@ -240,7 +240,7 @@ void mp_size_curve_free(struct mp_size_curve *curve)
     mp_vec_free(&curve->sums);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------------ */
+/* ---- asking ----------------------------------------------------------------------------------------------------- */
 
 /* Parts are no more than the sum that they belong to: the least one that was nowhere below them. */
 static double most_by_sums(const struct mp_size_curve *curve, size_t index, const double *monomials)

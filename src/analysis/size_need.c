@@ -11,8 +11,7 @@ static uint64_t whole_bytes(double bytes)
     return bytes <= 0 ? 0 : bytes >= 9e18 ? (uint64_t)9e18 : (uint64_t)bytes;
 }
 
-/* ---- how far the method is from the record -------------------------------------------------------------------------
- */
+/* ---- how far the method is from the record ---------------------------------------------------------------------- */
 
 /* A probe that took another way counts where it needed more than is said of the way of the others. */
 static double miss(const struct mp_size_probed *probed, double said, double recorded)
@@ -89,8 +88,7 @@ const char *mp_size_binds(const struct mp_size_needing *needing)
     return needing->outside_most == MP_BYTES_UNKNOWN ? "reserved" : "device";
 }
 
-/* ---- the need ------------------------------------------------------------------------------------------------------
- */
+/* ---- the need --------------------------------------------------------------------------------------------------- */
 
 static struct mp_size_held held_at(struct mp_size_needing *needing, struct mp_size_point at, enum mp_size_bound bound)
 {
@@ -153,8 +151,7 @@ struct mp_size_need mp_size_need_at(struct mp_size_needing *needing, struct mp_s
     return need;
 }
 
-/* ---- the largest ---------------------------------------------------------------------------------------------------
- */
+/* ---- the largest ------------------------------------------------------------------------------------------------ */
 
 static bool allocated_fits(const struct mp_size_needing *needing, uint64_t first, uint64_t second)
 {

@@ -191,7 +191,7 @@ static bool limit_opaque(struct planning *planning, uint32_t place)
     return true;
 }
 
-/* ---- places that are met more often the larger the batch, but hold no more at once ------------------------------- */
+/* ---- places that are met more often the larger the batch, but hold no more at once ------------------------------ */
 
 #define RANKS 64
 
@@ -261,7 +261,7 @@ static bool pair_place(struct planning *planning, uint32_t place, uint32_t least
     return done && limit_opaque(planning, place);
 }
 
-/* ---- places of which more live at once the larger the batch ------------------------------------------------------ */
+/* ---- places of which more live at once the larger the batch ----------------------------------------------------- */
 
 static bool share_place(struct planning *planning, uint32_t place)
 {

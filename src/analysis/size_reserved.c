@@ -86,8 +86,7 @@ void mp_size_reserving_free(struct mp_size_reserving *reserving)
     free(reserving->streams);
 }
 
-/* ---- one replay ----------------------------------------------------------------------------------------------------
- */
+/* ---- one replay ------------------------------------------------------------------------------------------------- */
 
 static void set_sizes(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound)
 {

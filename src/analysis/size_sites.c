@@ -153,7 +153,7 @@ static bool make_places(const struct mp_model *model, struct mp_size_places *pla
     return places->place;
 }
 
-/* ---- blocks by place ------------------------------------------------------------------------------------------- */
+/* ---- blocks by place -------------------------------------------------------------------------------------------- */
 
 struct sized {
     uint64_t bytes;

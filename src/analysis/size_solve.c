@@ -203,7 +203,7 @@ void mp_size_solve(const struct mp_size_points *points, const struct mp_size_see
     solution->kind = MP_SIZE_OPAQUE;
 }
 
-/* ---- what does not solve --------------------------------------------------------------------------------------- */
+/* ---- what does not solve ---------------------------------------------------------------------------------------- */
 
 static void widen(struct mp_size_bounds *bounds, double bytes)
 {

@@ -25,8 +25,7 @@ struct sizing {
     double margin_part; /* of the capacity; negative: margin is in bytes */
 };
 
-/* ---- what the user wrote ------------------------------------------------------------------------------------------
- */
+/* ---- what the user wrote ---------------------------------------------------------------------------------------- */
 
 static bool read_number(const char **text, uint64_t *number)
 {
@@ -150,8 +149,7 @@ static int read_question(struct sizing *sizing)
     return status;
 }
 
-/* ---- recordings ---------------------------------------------------------------------------------------------------
- */
+/* ---- recordings ------------------------------------------------------------------------------------------------- */
 
 static int load(struct sizing *sizing, size_t index, const char *path)
 {
@@ -214,8 +212,7 @@ static int find_capacity(struct sizing *sizing)
     return MP_EXIT_USAGE;
 }
 
-/* ---- the answer ---------------------------------------------------------------------------------------------------
- */
+/* ---- the answer ------------------------------------------------------------------------------------------------- */
 
 /* -o FILE.html */
 static bool is_page(const struct mp_invocation *invocation)

@@ -21,8 +21,7 @@ static const struct mp_size_largest *last_largest(const struct mp_size_answer *a
     return &answer->largest.at[answer->largest.count - 1];
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
 static void put_point(struct mp_json *json, bool two, struct mp_size_point at)
 {
@@ -127,8 +126,7 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
     mp_json_end_object(json);
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------------------------- */
 
 static void put_answer(struct mp_text *text, const struct mp_size_answer *answer, bool two)
 {

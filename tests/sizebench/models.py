@@ -22,8 +22,6 @@ def fit(parameters, loss_of, steps, lr=1e-3):
         optimizer.step()
 
 
-# ---- tuning
-
 
 def mlp(batch, steps, length):
     model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Dropout(0.1),
@@ -100,8 +98,6 @@ def collate(batch, steps, length):
 
     fit(model.parameters(), loss_of, steps)
 
-
-# ---- test
 
 
 class Residual(nn.Module):
@@ -303,9 +299,60 @@ def experts(batch, steps, length):
     fit([*router.parameters(), *parts.parameters()], loss_of, steps)
 
 
-TUNING = (mlp, cnn, encoder, lstm, gan, checkpointing, collate)
-TEST = (resnet, unet, decoder, embeddings, accumulation, mixed, multiscale, contrastive, padded, validated,
-        autoencoder, epochs, seq2seq, experts)
+def vit(batch, steps, length):
+    """Patches of an image with one more token in front."""
+    patch, token = nn.Conv2d(3, 48, 8, 8), nn.Parameter(torch.zeros(1, 1, 48))
+    layer, head = nn.TransformerEncoderLayer(48, 3, 96, batch_first=True, norm_first=True), nn.Linear(48, 10)
+
+    def loss_of(step):
+        x = patch(torch.randn(batch, 3, 32, 32)).flatten(2).transpose(1, 2)
+        x = layer(torch.cat([token.expand(batch, -1, -1), x], 1))
+        return F.cross_entropy(head(x[:, 0]), torch.randint(10, (batch,)))
+
+    fit([token, *patch.parameters(), *layer.parameters(), *head.parameters()], loss_of, steps)
+
+
+def graph(batch, steps, length):
+    """Messages along the edges of a graph that has 20 nodes and 60 edges for each sample."""
+    message, update = nn.Linear(64, 32), nn.GRUCell(32, 32)
+
+    def loss_of(step):
+        x = torch.randn(20 * batch, 32)
+        come, go = torch.randint(20 * batch, (2, 60 * batch))
+        for _ in range(3):
+            sums = torch.zeros_like(x).index_add(0, go, F.relu(message(torch.cat([x[come], x[go]], 1))))
+            x = update(sums, x)
+        return x.square().mean()
+
+    fit([*message.parameters(), *update.parameters()], loss_of, steps)
+
+
+def generate(batch, steps, length):
+    """Inference that appends to a cache of keys and values, token by token."""
+    make, out = nn.Linear(32, 96), nn.Linear(32, 32)
+    with torch.no_grad():
+        x, keys, values = torch.randn(batch, 1, 32), torch.empty(batch, 0, 32), torch.empty(batch, 0, 32)
+        for _ in range(length):
+            q, k, v = make(x).chunk(3, -1)
+            keys, values = torch.cat([keys, k], 1), torch.cat([values, v], 1)
+            x = out((q @ keys.transpose(1, 2)).softmax(-1) @ values)
+
+
+def siamese(batch, steps, length):
+    """Three views through one network, the hardest of all negatives: distances between all pairs."""
+    model = nn.Sequential(nn.Linear(128, 256), nn.BatchNorm1d(256), nn.SiLU(), nn.Linear(256, 64))
+
+    def loss_of(step):
+        anchor, same, other = (model(torch.randn(4 * batch, 128)) for _ in range(3))
+        near, far = (anchor - same).norm(dim=1), torch.cdist(anchor, other).min(1).values
+        return F.relu(near - far + 1).mean()
+
+    fit(model.parameters(), loss_of, steps)
+
+
+TUNING = (mlp, cnn, encoder, lstm, gan, checkpointing, collate, contrastive, padded, epochs, experts)
+TEST = (resnet, unet, decoder, embeddings, accumulation, mixed, multiscale, validated, autoencoder, seq2seq, vit, graph,
+        generate, siamese)
 
 
 def main():

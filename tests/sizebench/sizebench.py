@@ -28,7 +28,7 @@ MODELS = pathlib.Path(__file__).resolve().with_name("models.py")
 COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
 PROBES = (4, 8, 12)
 PAIRS = (16, 24, 32, 48, 64, 96, 128, 160, 191)  # each also with the next larger one
-SHORT, SHORT_PAIRS = ("collate", "contrastive"), (95,)
+SHORT, SHORT_PAIRS = ("collate", "siamese"), (95,)
 PARTS = (0.0, 0.25, 0.5, 0.75, 0.999)  # capacities between what a batch needs and what the next one needs
 TWO_PROBES = ((4, 16), (8, 16), (4, 32), (8, 32))
 TWO_ASKED = ((16, 32), (8, 64), (16, 64), (32, 96), (12, 128))
@@ -51,9 +51,10 @@ class Runs:
         return [self.python, str(MODELS), kind, "--batch", str(batch), "--length", str(length)]
 
     def name(self, kind, batch, length, ending):
-        # Until the program of this kind, or what comes before them all, is another.
+        # Until the program of this kind, or what all share, is another.
         parts = re.split(r"^(?=def |class |TUNING)", self.source, flags=re.M)
-        own = [part for part in parts if part.startswith(f"def {kind}(") or not part.startswith("def ")]
+        own = [part for part in parts if part.startswith((f"def {kind}(", "def fit("))]
+        own += [part for part in parts if part.startswith("class ")]
         version = hashlib.sha256("".join(own).encode()).hexdigest()[:12]
         return self.folder / f"{version}-{kind}-{batch}x{length}{ending}"
 
@@ -197,7 +198,7 @@ def measure_two(runs, kind):
 
 
 def percent(value, digits=2):
-    return "-" if value is None else f"{100 * value:.{digits}f} %"
+    return "-" if value is None else "over 1000 %" if value > 10 else f"{100 * value:.{digits}f} %"
 
 
 def show(rows):

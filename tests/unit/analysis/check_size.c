@@ -6,8 +6,7 @@
 #include "leakbench/world.h"
 #include "unit/suite.h"
 
-/* ---- one size ------------------------------------------------------------------------------------------------------
- */
+/* ---- one size --------------------------------------------------------------------------------------------------- */
 
 static struct mp_size_points points_at(const struct mp_size_point *at, size_t count, bool two)
 {
@@ -126,8 +125,7 @@ START_TEST(rounded_sizes_are_bounded)
 }
 END_TEST
 
-/* ---- whole programs ------------------------------------------------------------------------------------------------
- */
+/* ---- whole programs --------------------------------------------------------------------------------------------- */
 
 #define LAYERS 12
 
@@ -365,8 +363,7 @@ START_TEST(noise_is_bounded)
 }
 END_TEST
 
-/* ---- questions without an answer -----------------------------------------------------------------------------------
- */
+/* ---- questions without an answer -------------------------------------------------------------------------------- */
 
 static void expect_refusal(struct asked *asked, enum mp_status status, const char *words)
 {
