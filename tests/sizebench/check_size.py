@@ -19,6 +19,11 @@ TRAIN = harness.SOURCE / "examples" / "train.py"
 COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
 DATA = os.environ.get("MEMPROF_TEST_DATA")
 MIB = 1 << 20
+# As promised to other programs; more keys may stand beside.
+KEYS = {"schema", "capacity_bytes", "margin_bytes", "max_batch", "limit", "probes", "predictions", "binding_sites",
+        "opaque_bytes", "coverage"}
+PROBE_KEYS = {"batch", "allocated_bytes", "reserved_bytes", "device_bytes"}
+NEED_KEYS = PROBE_KEYS | {"low_bytes", "high_bytes", "fits"}
 
 
 def size(*arguments, status=0, **options):
@@ -82,6 +87,10 @@ class Programs(harness.TestCase):
                       *command, "{batch}")
         answer = json.loads(result.stdout)
         self.assertEqual(answer["schema"], "memprof.size/1")
+        self.assertLessEqual(KEYS, set(answer))
+        self.assertLessEqual(PROBE_KEYS, set(answer["probes"][0]))
+        self.assertLessEqual(NEED_KEYS, set(answer["predictions"][0]))
+        self.assertLessEqual({"bytes", "blocks", "share", "stack"}, set(answer["binding_sites"][0]))
         self.assertEqual([probe["batch"] for probe in answer["probes"]], [4, 8, 12])
         largest = answer["max_batch"]
         self.assertLessEqual(self.count(*command, largest), capacity)
