@@ -113,7 +113,8 @@ class WhatIsTold(stand_in.TestCase):
 
     def test_processes_of_a_command(self):
         """Each has a recording, equal to its own ledger."""
-        command = "; ".join(f"SOFTGPU_LEDGER={self.folder}/ledger{i} {stand_in.program('runtime_kinds')}" for i in (0, 1))
+        program = stand_in.program("runtime_kinds")
+        command = "; ".join(f"SOFTGPU_LEDGER={self.folder}/ledger{i} {program}" for i in (0, 1))
         result = self.run_program("sh", "-c", command, **self.hooks)
         recordings = sorted(path for path in self.folder.glob("*.mp") if ".oom." not in path.name)
         self.assertEqual(len(recordings), 2)

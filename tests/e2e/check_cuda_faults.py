@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Wrong programs, broken records and a CUPTI that is busy or goes away, on the stand-ins of tests/softgpu: the program runs
-on, and the recording says what happened."""
+"""Wrong programs, broken records and a CUPTI that is busy or goes away, on the stand-ins of tests/softgpu: the program
+runs on, and the recording says what happened."""
 
 import subprocess
 
@@ -36,6 +36,8 @@ class Faults(stand_in.TestCase):
 
     def test_kill(self):
         self.check("kill", status=128 + 9)
+        result = self.run_program(stand_in.program("faults"), "lookup", "kill", cupti="13.0", status=128 + 9)
+        self.assertIn("without flushing CUPTI", self.notes(result))
 
     def test_out_of_memory(self):
         """Each function that finds none leaves an event with what was asked for, where that would have been booked."""
@@ -141,7 +143,8 @@ class NoDriver(stand_in.TestCase):
             with self.subTest(variables=variables):
                 alone = subprocess.run([stand_in.program("runtime_kinds_static")], capture_output=True, text=True,
                                        env=stand_in.environment(**variables))
-                result = self.run_program(stand_in.program("runtime_kinds_static"), status=alone.returncode, **variables)
+                result = self.run_program(stand_in.program("runtime_kinds_static"), status=alone.returncode,
+                                          **variables)
                 self.assertIn(alone.stderr, result.stderr)
 
     def test_injection_path_that_does_not_exist(self):

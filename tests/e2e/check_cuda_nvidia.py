@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What memprof and its stand-ins say of NVIDIA's ABI, held against NVIDIA's own libraries, none of which needs a GPU for
-this. Skipped where there is no CUDA toolkit ($CUDA_HOME, /usr/local/cuda)."""
+"""What memprof and its stand-ins say of NVIDIA's ABI, held against NVIDIA's own libraries, none of which needs a GPU
+for this. Skipped where there is no CUDA toolkit ($CUDA_HOME, /usr/local/cuda)."""
 
 import glob
 import os

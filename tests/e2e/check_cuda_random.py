@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Random operations from eight threads on the stand-in driver of tests/softgpu: what the recording says is live is what the
-driver holds, at random moments, whatever the way in. $MEMPROF_CUDA_OPERATIONS: how many operations (10000000 with 1000
-moments take half a minute each way)."""
+"""Random operations from eight threads on the stand-in driver of tests/softgpu: what the recording says is live is what
+the driver holds, at random moments, whatever the way in. $MEMPROF_CUDA_OPERATIONS: how many operations (10000000 with
+1000 moments take half a minute each way)."""
 
 import collections
 import os

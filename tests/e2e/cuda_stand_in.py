@@ -1,5 +1,6 @@
-"""Programs on the stand-ins of tests/softgpu: running them under memprof, and holding what was recorded against the stand-in
-driver's own ledger. The recording is read by tests/unit/format/read_mp.py, which shares no code with memprof."""
+"""Programs on the stand-ins of tests/softgpu: running them under memprof, and holding what was recorded against the
+stand-in driver's own ledger. The recording is read by tests/unit/format/read_mp.py, which shares no code with
+memprof."""
 
 import collections
 import os
@@ -67,8 +68,8 @@ def read_ledger(path, unknown=()):
 
 
 def take_back(entries, again):
-    """A free that failed is recorded, taken back by an alloc, and marked: neither counts. `again`: of each entry, whether
-    it is an alloc from where the block of that address was allocated before."""
+    """A free that failed is recorded, taken back by an alloc, and marked: neither counts. `again`: of each entry,
+    whether it is an alloc from where the block of that address was allocated before."""
     known = []
     while entries and entries[-1].sign == "+" and again[-1]:
         known.append(entries.pop())
@@ -93,7 +94,8 @@ def read_recording(path):
             devices += [strings[name] for name in columns["name"]]
         elif kind == "tracks":
             for device, layer, name in zip(columns["device"], columns["layer"], columns["name"]):
-                tracks.append("/".join(filter(None, [devices[device], "driver", strings[name]])) if layer == 0 else None)
+                track = "/".join(filter(None, [devices[device], "driver", strings[name]]))
+                tracks.append(track if layer == 0 else None)
         elif kind == "events":
             for event in read_mp.events_of(meta, columns):
                 if event["type"] == read_mp.MARK and "failed with CUDA error" in strings[event["name"]]:
@@ -110,8 +112,8 @@ def read_recording(path):
 
 
 def learn_sizes(entries):
-    """Where CUPTI tells of a block and only a hook of its size, the block is recorded anew; the blocks as they then are,
-    and whether there were such."""
+    """Where CUPTI tells of a block and only a hook of its size, the block is recorded anew; the blocks as they then
+    are, and whether there were such."""
     known, learned = [], False
     for entry in entries:
         before = known[-2:]
@@ -161,11 +163,12 @@ class TestCase(harness.TestCase):
         return " ".join(harness.answer("info", result.recording, status=status)["coverage"]["notes"])
 
     def assert_same_ledger(self, result, variables=True):
-        """Block for block, call for call. `variables`: modules' variables are recorded; when, is not compared; None: not
-        looked at."""
+        """Block for block, call for call. `variables`: modules' variables are recorded; when, is not compared; None:
+        not looked at."""
         sources = harness.answer("info", result.recording, status=(0, 4))["coverage"]["sources"]
         recorded, learned = learn_sizes(read_recording(result.recording))
-        wanted, wanted_variables = read_ledger(result.ledger, () if learned or "hooks" in sources else SIZE_TOLD_TO_HOOKS)
+        unknown = () if learned or "hooks" in sources else SIZE_TOLD_TO_HOOKS
+        wanted, wanted_variables = read_ledger(result.ledger, unknown)
         addresses = {entry.address for entry in wanted_variables}
         if variables is not None:
             seen = collections.Counter(entry for entry in recorded if entry.address in addresses and entry.sign != "!")

@@ -14,7 +14,7 @@
 #include "softgpu/tool.h"
 
 #define SOFT_GRANULE ((uint64_t)2 << 20) /* of physical memory and pools */
-#define SOFT_NO_HOST (-1)
+#define SOFT_HOST (-1)
 
 /* ---- the ledger (ledger.c) ---- */
 
@@ -97,7 +97,6 @@ void soft_free_graph_block(struct soft_block *block);
 uint64_t soft_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels);
 void soft_free_array(struct soft_block *block);
 void soft_free_pool_block(struct soft_block *block, CUstream stream);
-CUmemoryPool soft_new_default_pool(int device);
 void soft_free_module(struct soft_block *block);
 void soft_free_external(struct soft_block *block);
 

@@ -86,7 +86,7 @@ static CUresult alloc_host(enum soft_class class, unsigned kind, uint64_t *to, s
     CUcontext context = soft_current();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (!to || !bytes) return CUDA_ERROR_INVALID_VALUE;
-    int device = class == SOFT_managed ? context->device : SOFT_NO_HOST;
+    int device = class == SOFT_managed ? context->device : SOFT_HOST;
     void *memory = NULL;
     if (soft_refusing() || bytes > (size_t)1 << 40 || posix_memalign(&memory, 512, bytes)) {
         soft_refused(class, device, bytes);
@@ -127,7 +127,7 @@ static CUresult host_register(void *address, size_t bytes)
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (!address || !bytes) return CUDA_ERROR_INVALID_VALUE;
     if (soft_find(SOFT_registered, (uint64_t)(uintptr_t)address)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    soft_add(SOFT_registered, SOFT_NO_HOST, (uint64_t)(uintptr_t)address, bytes, context);
+    soft_add(SOFT_registered, SOFT_HOST, (uint64_t)(uintptr_t)address, bytes, context);
     return CUDA_SUCCESS;
 }
 

@@ -69,7 +69,7 @@ static CUmemoryPool new_pool(int device)
     return pool;
 }
 
-CUmemoryPool soft_new_default_pool(int device)
+static CUmemoryPool new_default_pool(int device)
 {
     CUmemoryPool pool = new_pool(device);
     pool->is_default = true;
@@ -79,7 +79,7 @@ CUmemoryPool soft_new_default_pool(int device)
 static CUmemoryPool default_pool(int device)
 {
     struct soft_device *at = &soft_devices[device];
-    if (!at->default_pool) at->default_pool = at->current_pool = soft_new_default_pool(device);
+    if (!at->default_pool) at->default_pool = at->current_pool = new_default_pool(device);
     return at->default_pool;
 }
 
@@ -96,7 +96,7 @@ static CUresult create(CUmemoryPool *to, const CUmemPoolProps *props)
     if (!to || !props) return CUDA_ERROR_INVALID_VALUE;
     bool on_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (on_device && !soft_has_device(props->location.id)) return CUDA_ERROR_INVALID_VALUE;
-    CUmemoryPool pool = new_pool(on_device ? props->location.id : SOFT_NO_HOST);
+    CUmemoryPool pool = new_pool(on_device ? props->location.id : SOFT_HOST);
     soft_add(SOFT_mempool, pool->device, (uint64_t)(uintptr_t)pool, 0, NULL);
     tell_pool(pool, 1, 0);
     *to = pool;

@@ -76,7 +76,7 @@ static CUresult create(CUmemGenericAllocationHandle *to, size_t bytes, const CUm
     bool on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (on_device && !soft_has_device(prop->location.id)) return CUDA_ERROR_INVALID_DEVICE;
     if (on_device && !soft_take(SOFT_physical, prop->location.id, bytes, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *to = new_handle(SOFT_physical, on_device ? prop->location.id : SOFT_NO_HOST, bytes)->address;
+    *to = new_handle(SOFT_physical, on_device ? prop->location.id : SOFT_HOST, bytes)->address;
     return CUDA_SUCCESS;
 }
 

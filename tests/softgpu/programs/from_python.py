@@ -1,4 +1,4 @@
-"""A Python program on the CUDA runtime: a network's weights, and one allocation too many. argv[1]: the runtime's library."""
+"""A Python program on the CUDA runtime: weights that stay, a buffer that is freed. argv[1]: the runtime's library."""
 import ctypes
 import sys
 
