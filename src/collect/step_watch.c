@@ -44,8 +44,9 @@ static bool is_asked(const char *asked, const char *function, const char *file)
         !strcmp(function + length - asked_length, asked))
         return true;
     if (!asked_method) return false;
-    bool same_method = !strcmp(method ? method + 1 : function, asked_method + 1);
-    return same_method && (!method || (!strcmp(asked, "Optimizer.step") && strstr(file, "torch/optim/")));
+    if (strcmp(method ? method + 1 : function, asked_method + 1)) return false;
+    if (strcmp(asked, "Optimizer.step")) return !method;
+    return strstr(file, "torch/optim/") && !strstr(file, "torch/optim/lr_scheduler");
 }
 
 static bool is_watched(const struct mp_step_watch *watch, const struct mp_tables *tables,

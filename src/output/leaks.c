@@ -202,8 +202,9 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
     for (size_t i = 0; i < leaks->leaks; i++)
         rate += leaks->findings.at[i].bytes_per_step;
     if (leaks->leaks)
-        mp_text_put(text, MP_PLAIN, "%u place%s growing, +%s a step in all; ", leaks->leaks,
-                    leaks->leaks == 1 ? " keeps" : "s keep", mp_format_bytes(number, (uint64_t)(rate + 0.5)));
+        mp_text_put(text, MP_PLAIN, "%u place%s growing, ", leaks->leaks, leaks->leaks == 1 ? " keeps" : "s keep");
+    if (rate >= 0.5) /* handles have no bytes */
+        mp_text_put(text, MP_PLAIN, "+%s a step in all; ", mp_format_bytes(number, (uint64_t)(rate + 0.5)));
     mp_text_put(text, MP_PLAIN, "%s steps (%s), ", mp_format_count(number, leaks->step_count), leaks->step_source);
     mp_text_count(text, leaks->places, "place");
     mp_text_put(text, MP_PLAIN, leaks->leaks ? " looked at\n" : ", no place keeps growing\n");
