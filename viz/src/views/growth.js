@@ -116,8 +116,9 @@ export class GrowthView {
     const bytes = this.made.reduce((sum, row) => sum + row.bytes, 0);
     const blocks = this.made.reduce((sum, row) => sum + row.blocks, 0);
     const moment = formatDuration(at * recording.timeUnit);
-    return `${formatBytes(bytes)} in ${formatCounted(blocks, "block")} held at ${moment}, ` +
-      `when blocks of most ages were live; ${formatBytes(track.end.bytes)} outstanding at the end`;
+    const held = blocks ? `${formatBytes(bytes)} in ${formatCounted(blocks, "block")} held at ${moment}, when blocks of most ` +
+      "ages were live" : `Nothing was held at ${moment}`;
+    return `${held}; ${formatBytes(track.end.bytes)} outstanding at the end`;
   }
 
   values() {
