@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "collect/launch.h"
+#include "collect/session_folder.h"
 
 #define ACCEPTED_AT_ONCE 16
 
@@ -52,11 +53,10 @@ void mp_collector_end_process(struct mp_collector *collector, size_t index, stru
 
 static enum mp_status open_socket(struct mp_collector *collector, struct mp_error *error)
 {
-    const char *folder = getenv("XDG_RUNTIME_DIR");
-    if (!folder || strlen(folder) > 32 || access(folder, W_OK)) folder = "/tmp";
-    snprintf(collector->socket_folder, sizeof collector->socket_folder, "%s/memprof-XXXXXX", folder);
-    if (!mkdtemp(collector->socket_folder)) return mp_fail_errno(error, "cannot make a folder in %s", folder);
-    snprintf(collector->socket_path, sizeof collector->socket_path, "%s/socket", collector->socket_folder);
+    enum mp_status status = mp_session_folder_make(collector->socket_folder, error);
+    if (status) return status;
+    snprintf(collector->socket_path, sizeof collector->socket_path, "%s/%s", collector->socket_folder,
+             MP_SESSION_SOCKET);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
     collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

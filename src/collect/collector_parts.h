@@ -13,6 +13,7 @@
 #include "collect/finisher.h"
 #include "collect/metrics.h"
 #include "collect/naming.h"
+#include "collect/session_folder.h"
 
 #define MP_ROUND_MS 20 /* at least so often; a ring that is half full rings the doorbell */
 
@@ -28,7 +29,7 @@ struct mp_collector {
     struct mp_naming naming;
     char host[256];
     char *output_folder;
-    char socket_folder[64], socket_path[96];
+    char socket_folder[MP_SESSION_FOLDER_ROOM], socket_path[MP_SESSION_FOLDER_ROOM + 16];
     int listener, signals;
     struct mp_doorbell doorbell;
     struct mp_finisher finisher;

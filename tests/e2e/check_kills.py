@@ -172,6 +172,37 @@ class Kills(harness.TestCase):
                     time.sleep(0.05)
                 self.assertEqual(harness.answer("info", whole)["steps"], {"count": 40, "source": "api"})
 
+    def test_a_killed_memprof_leaves_no_folder_for_ever(self):
+        folder = self.folder / "run"
+        folder.mkdir(mode=0o700)
+        there = lambda: sorted(path.name for path in folder.glob("memprof-*"))
+        environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder))
+        killed = subprocess.Popen([harness.MEMPROF, "snapshot", "-o", str(self.folder / "x.mp"), "--", "sleep", "600"],
+                                  env=environment)
+        deadline = time.monotonic() + 30
+        while not there():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        left = there()
+        record = lambda: harness.memprof("snapshot", "-o", self.folder / "y.mp", "--", "true", env=environment)
+        old = time.time() - 3600
+        os.utime(folder / left[0], (old, old))
+        record()
+        self.assertEqual(there(), left)  # somebody listens
+        sleeper = harness.first_child(killed.pid)
+        killed.kill()
+        killed.wait()
+        os.kill(sleeper, signal.SIGKILL)
+        (folder / "memprof-abcdef").mkdir(mode=0o700)
+        (folder / "memprof-abcdef" / "precious").touch()
+        os.utime(folder / "memprof-abcdef", (old, old))
+        os.utime(folder / left[0], (time.time(), time.time()))
+        record()
+        self.assertEqual(there(), sorted([*left, "memprof-abcdef"]))  # too young, not empty
+        os.utime(folder / left[0], (old, old))
+        record()
+        self.assertEqual(there(), ["memprof-abcdef"])
+
     def wait_until_gone(self, pid):
         deadline = time.monotonic() + 60
         while os.path.exists(f"/proc/{pid}/exe") and os.path.exists(f"/proc/{pid}"):

@@ -1,0 +1,16 @@
+/* The folder of a session's socket: the user's alone, with a name that nobody can guess. One thread at a time. */
+#ifndef MP_COLLECT_SESSION_FOLDER_H
+#define MP_COLLECT_SESSION_FOLDER_H
+
+#include "base/error.h"
+
+#define MP_SESSION_FOLDER_ROOM 64
+#define MP_SESSION_SOCKET      "socket" /* its name in the folder */
+
+/* Makes one in $XDG_RUNTIME_DIR, else in /tmp, and removes those beside it that a killed memprof of this user left. */
+enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struct mp_error *error);
+
+/* Removes them from `parent`: folders of our making, a minute old, whose socket nobody listens on. */
+void mp_session_folder_sweep(const char *parent);
+
+#endif
