@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/signal_name.h"
 #include "base/step_rule.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -170,7 +171,7 @@ static int read_snapshots(const struct mp_invocation *invocation, struct mp_coll
     const char *bare = strncmp(name, "SIG", 3) ? name : name + 3;
     static const int free_ones[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGURG, SIGIO, SIGPWR};
     for (size_t i = 0; i < sizeof free_ones / sizeof *free_ones; i++)
-        if (!strcmp(sigabbrev_np(free_ones[i]), bare)) options->snapshot_signal = free_ones[i];
+        if (!strcmp(mp_signal_name((unsigned)free_ones[i]), bare)) options->snapshot_signal = free_ones[i];
     if (options->snapshot_signal) return MP_EXIT_DONE;
     mp_message("--at-signal %s: USR1 or USR2 is wanted, or another signal without a meaning here", name);
     return MP_EXIT_USAGE;

@@ -47,8 +47,9 @@ static void tell(const struct mp_recording_summary *summary)
                mp_format_duration(duration, summary->duration_ns), mp_format_bytes(size, summary->file_bytes));
     snprintf(device, sizeof device, "%s", summary->track_id);
     if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
-    mp_message("%s  peak %s at %s%s, %s outstanding at the end", device, mp_format_bytes(peak, track->peak_bytes),
-               mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
+    if (*device) /* else it has steps, regions and marks alone */
+        mp_message("%s  peak %s at %s%s, %s outstanding at the end", device, mp_format_bytes(peak, track->peak_bytes),
+                   mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
     if (summary->dropped)
         mp_message("%s events were dropped: the program was faster than the collector.   Next: memprof report %s",
                    mp_format_count(events, summary->dropped), path);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/signal_name.h"
 #include "collect/launch.h"
 #include "collect/session_folder.h"
 
@@ -214,7 +215,7 @@ static struct mp_exit describe_end(int wait_status, char *text, size_t room)
 {
     struct mp_exit how = {.known = true, .by_signal = WIFSIGNALED(wait_status)};
     how.status = (uint32_t)(how.by_signal ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
-    const char *name = how.by_signal ? sigabbrev_np((int)how.status) : NULL;
+    const char *name = how.by_signal ? mp_signal_name(how.status) : NULL;
     if (!how.by_signal)
         snprintf(text, room, "exit %u", how.status);
     else

@@ -123,6 +123,14 @@ static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *fact
     return spool->held;
 }
 
+/* Kernel headers before 5.16 have not all of them. */
+#ifndef CIFS_SUPER_MAGIC
+#    define CIFS_SUPER_MAGIC 0xff534d42
+#    define SMB2_SUPER_MAGIC 0xfe534d42
+#    define FUSE_SUPER_MAGIC 0x65735546
+#    define CEPH_SUPER_MAGIC 0x00c36400
+#endif
+
 static bool has_room(const char *folder)
 {
     struct statfs facts;

@@ -7,6 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#if !__GLIBC_PREREQ(2, 35)
+/* As <dlfcn.h> of glibc 2.35 has it: the function is looked up, and may be there where the headers are older. */
+struct dl_find_object {
+    unsigned long long dlfo_flags;
+    void *dlfo_map_start, *dlfo_map_end;
+    struct link_map *dlfo_link_map;
+    void *dlfo_eh_frame;
+    unsigned long long dlfo_reserved[7];
+};
+#endif
+
 static int (*find_object)(void *, struct dl_find_object *);
 static char program_path[PATH_MAX];
 
