@@ -15,9 +15,12 @@ unsigned char *mp_device_roles(const struct mp_model *model, uint32_t device)
     static const struct {
         const char *name;
         enum mp_device_role role;
-    } named[] = {{"", MP_ROLE_BLOCKS},           {"pool", MP_ROLE_POOL},       {"graph", MP_ROLE_POOL},
-                 {"contexts", MP_ROLE_CONTEXTS}, {"modules", MP_ROLE_MODULES}, {"libraries", MP_ROLE_MODULES},
-                 {"streams", MP_ROLE_HANDLES},   {"events", MP_ROLE_HANDLES},  {"graphs", MP_ROLE_HANDLES}};
+    } named[] = {{"", MP_ROLE_BLOCKS},         {"pool", MP_ROLE_POOL},
+                 {"graph", MP_ROLE_POOL},      {"contexts", MP_ROLE_CONTEXTS},
+                 {"modules", MP_ROLE_MODULES}, {"libraries", MP_ROLE_MODULES},
+                 {"streams", MP_ROLE_HANDLES}, {"events", MP_ROLE_HANDLES},
+                 {"graphs", MP_ROLE_HANDLES},  {"executables", MP_ROLE_HANDLES},
+                 {"pools", MP_ROLE_HANDLES}};
     unsigned char *roles = calloc(model->tracks.count + 1, 1);
     for (size_t i = 0; roles && i < model->tracks.count; i++) {
         const struct mp_track *track = &model->tracks.at[i];

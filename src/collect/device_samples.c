@@ -76,13 +76,31 @@ void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_wa
     samples->order = started_with(recording->spool.header->pid, "CUDA_DEVICE_ORDER");
 }
 
+/* By what the program's own driver answered: -1 where it was not asked. NVML writes "GPU-" or "MIG-" before it. */
+static int gpu_by_uuid(const struct mp_gpus *gpus, const struct mp_spool_device *device)
+{
+    if (!atomic_load_explicit(&device->known, memory_order_acquire)) return -1;
+    for (size_t i = 0; i < gpus->count; i++) {
+        const char *text = strchr(gpus->at[i].uuid, '-');
+        unsigned byte;
+        size_t same = 0;
+        for (; text && *text && same < sizeof device->uuid; text += 2, same++) {
+            text += *text == '-';
+            if (sscanf(text, "%2x", &byte) != 1 || byte != device->uuid[same]) break;
+        }
+        if (same == sizeof device->uuid) return (int)i;
+    }
+    return -1;
+}
+
 static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_device_seen *device,
                   const struct mp_gpus *gpus)
 {
     struct mp_device_samples *samples = &recording->devices;
     struct mp_device_reading first;
     device->begun = true;
-    device->gpu = mp_gpu_of_ordinal(gpus, samples->visible, samples->order, (int)ordinal);
+    device->gpu = gpu_by_uuid(gpus, &recording->spool.header->devices[ordinal]);
+    if (device->gpu < 0) device->gpu = mp_gpu_of_ordinal(gpus, samples->visible, samples->order, (int)ordinal);
     if (device->gpu < 0) return;
     const struct mp_gpu *gpu = &gpus->at[device->gpu];
     struct mp_error ignored; /* facts that there is no memory for are not told */
@@ -136,6 +154,10 @@ void mp_device_samples_round(struct mp_recording *recording)
     struct mp_device_reading reading;
     if (!samples->watch) return;
     look_for_devices(recording);
+    /* A context or module was made, which takes memory beside the blocks: read now. */
+    uint32_t changed = atomic_load_explicit(&recording->spool.header->devices_changed, memory_order_relaxed);
+    if (samples->any && changed != samples->changed) mp_device_watch_ask(samples->watch, true);
+    samples->changed = changed;
     const struct mp_gpus *gpus = samples->any ? mp_device_watch_gpus(samples->watch) : NULL;
     if (!gpus) return;
     for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
@@ -143,11 +165,6 @@ void mp_device_samples_round(struct mp_recording *recording)
     while (mp_device_watch_next(samples->watch, &samples->cursor, &reading))
         for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
             if (samples->devices[i].begun && samples->devices[i].gpu == (int)reading.gpu) take(recording, i, &reading);
-}
-
-void mp_device_samples_ask(struct mp_recording *recording)
-{
-    mp_device_watch_ask(recording->devices.watch, true);
 }
 
 void mp_device_samples_notes(struct mp_recording *recording)

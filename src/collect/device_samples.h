@@ -20,6 +20,7 @@ struct mp_device_samples {
     struct mp_device_watch *watch; /* not owned; NULL: nothing is read */
     uint64_t cursor;
     uint64_t tracks_seen;
+    uint32_t changed; /* the spool's devices_changed, as last seen */
     bool any;
     char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
     struct mp_device_seen {
@@ -33,10 +34,8 @@ struct mp_recording;
 /* When the process has just connected: what it was started with can be read. `watch`: not owned; NULL: nothing is read.
  */
 void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
-/* Once a round: new devices, new readings. */
+/* Once a round: new devices, new readings; reads at once where the recorder says that something takes memory. */
 void mp_device_samples_round(struct mp_recording *recording);
-/* Something happened that takes device memory beside the blocks (a context, a module): read now. */
-void mp_device_samples_ask(struct mp_recording *recording);
 /* Before coverage is written: notes on what could not be had. */
 void mp_device_samples_notes(struct mp_recording *recording);
 void mp_device_samples_free(struct mp_device_samples *samples);

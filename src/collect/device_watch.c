@@ -8,10 +8,11 @@
 #include "base/clock.h"
 #include "base/words.h"
 
-#define FIRST_WAIT_NS   (2 * MP_NS_PER_SECOND)
-#define EVERY_NS        (100 * MP_NS_PER_MS)
-#define READINGS        256
-#define GPUS_MAX        64
+#define FIRST_WAIT_NS  (2 * MP_NS_PER_SECOND)
+#define EVERY_NS       (100 * MP_NS_PER_MS)
+#define LEAST_APART_NS (10 * MP_NS_PER_MS) /* also where it is asked for at once */
+#define READINGS       256
+#define GPUS_MAX       64
 
 struct mp_device_watch {
     pthread_t thread;
@@ -69,6 +70,8 @@ static void read_in_turns(struct mp_device_watch *watch, struct mp_nvml *nvml)
         pthread_mutex_unlock(&watch->lock);
         if (leaving) return;
         read_all(watch, nvml);
+        struct timespec pause = {.tv_nsec = LEAST_APART_NS};
+        nanosleep(&pause, NULL);
     }
 }
 

@@ -73,7 +73,6 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     bool known = true, is_alloc = record->type == MP_EVENT_ALLOC;
     if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_has(ledger, event->track, event->address))
         return MP_OK;
-    if (is_alloc && record->kind == MP_KIND_HANDLE) mp_device_samples_ask(recording);
     struct mp_event missed = {.type = MP_EVENT_NONE};
     enum mp_status status =
         is_alloc ? mp_ledger_alloc(ledger, event, &missed, error) : mp_ledger_free(ledger, event, &known, error);
