@@ -201,12 +201,23 @@ static uint64_t ours(const struct readings *readings, const struct reading *read
     return reading->in_use > before ? reading->in_use - before : 0;
 }
 
+/* One that says less than was handed out at least was read after the process had ended, and so was one that no longer
+ * names a process which others name. */
+static bool says_something(const struct reading *reading, bool is_named)
+{
+    return reading->in_use >= mp_device_handed_out(&reading->level) &&
+           (!is_named || reading->process != MP_BYTES_UNKNOWN);
+}
+
 static const struct reading *choose(const struct readings *readings)
 {
     const struct reading *best = NULL;
+    bool is_named = false;
+    for (size_t i = 0; i < readings->count; i++)
+        is_named |= readings->at[i].process != MP_BYTES_UNKNOWN;
     for (size_t i = 0; i < readings->count; i++) {
         const struct reading *reading = &readings->at[i];
-        if (best && best->quiet > reading->quiet) continue;
+        if (!says_something(reading, is_named) || (best && best->quiet > reading->quiet)) continue;
         if (!best || reading->quiet > best->quiet || ours(readings, reading) > ours(readings, best)) best = reading;
     }
     return best;

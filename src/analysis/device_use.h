@@ -4,7 +4,7 @@
  *
  * The moment. Of all readings of the total (samples "cuda:N/device") at which nothing was being handed out (none of the
  * tracks below changed within QUIET_NS before or after), the one at which this process had most; where no reading was
- * quiet, of all. Both sides of the difference are of that moment: the recording is exact at any time, the total is not.
+ * quiet, of all; none that was read after the process had ended. Both sides of the difference are of that moment: the recording is exact at any time, the total is not.
  * Without readings: the moment at which most was handed out; what needs the total is then MP_BYTES_UNKNOWN.
  *
  * Handed out by the driver: blocks of cuda:N/driver, what its pools and its graphs hold of the device (reserved totals

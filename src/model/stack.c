@@ -68,7 +68,8 @@ const char *mp_path_short(const char *path)
 /* PyTorch's own history has functions without their libraries. */
 bool mp_stack_is_allocator(const struct mp_stack_line *line)
 {
-    static const char *const modules[] = {"libmemprof", "libc10", "libc.so", "libc-2", "libstdc++"};
+    static const char *const modules[] = {"libmemprof", "libc10",     "libc.so",   "libc-2",
+                                          "libstdc++",  "libcuda.so", "libcudart", "libcupti"};
     static const char *const functions[] = {"memprof_",
                                             "aten::empty",
                                             "aten::new_empty",

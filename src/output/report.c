@@ -140,6 +140,8 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     struct mp_sampled_list list = {0};
     if (!mp_samples_sum(model, &list)) text->out->failed = true;
     for (size_t i = 0; i < list.count; i++) {
+        if (!strncmp(mp_model_text(model, list.at[i].counter), "cuda:", 5))
+            continue; /* the part on the device says more */
         mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, list.at[i].counter));
         mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, list.at[i].peak_bytes));
         mp_table_end_row(&table);

