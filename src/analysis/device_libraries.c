@@ -51,12 +51,6 @@ static const char *asker(const struct mp_model *model, uint32_t stack)
     return name;
 }
 
-static bool is_live(const struct mp_model *model, size_t block, uint32_t moment)
-{
-    uint32_t born = model->blocks.alloc_event[block], died = model->blocks.free_event[block];
-    return (born == MP_NONE || born < moment) && (died == MP_NONE || died >= moment);
-}
-
 static int largest_first(const void *left, const void *right)
 {
     const struct mp_device_part *a = left, *b = right;
@@ -72,7 +66,7 @@ static bool gather(const struct mp_model *model, const unsigned char *roles, uin
     unsigned char *asked = calloc(model->stacks.count + 1, 1);
     for (size_t i = 0; askers && asked && done && i < model->blocks.count; i++) {
         unsigned role = roles[model->blocks.track[i]];
-        if ((role != MP_ROLE_BLOCKS && role != MP_ROLE_POOL) || !is_live(model, i, moment)) continue;
+        if ((role != MP_ROLE_BLOCKS && role != MP_ROLE_POOL) || !mp_device_is_live(model, i, moment)) continue;
         uint32_t stack = model->blocks.stack[i];
         if (!asked[stack]) askers[stack] = asker(model, stack);
         asked[stack] = 1;

@@ -53,4 +53,14 @@ bool mp_device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const
 bool mp_device_add_libraries(const struct mp_model *model, const unsigned char *roles, uint64_t bytes,
                              struct mp_device_use *use);
 
+/* Fills use->hidden. */
+bool mp_device_find_hidden(const struct mp_model *model, const unsigned char *roles, struct mp_device_use *use);
+
+/* Whether a block lives after `moment` events. */
+static inline bool mp_device_is_live(const struct mp_model *model, size_t block, uint32_t moment)
+{
+    uint32_t born = model->blocks.alloc_event[block], died = model->blocks.free_event[block];
+    return (born == MP_NONE || born < moment) && (died == MP_NONE || died >= moment);
+}
+
 #endif

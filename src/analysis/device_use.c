@@ -333,9 +333,16 @@ static bool find_one(const struct mp_model *model, uint32_t device, struct mp_de
         use->at_ns = model->events.time_ns[use->moment - 1];
     if (done) done = add_known(model, roles, level, use);
     if (done && reading) done = add_rest(&readings, reading, use);
+    if (done) done = mp_device_find_hidden(model, roles, use);
     free(roles);
     mp_vec_free(&readings);
     return done;
+}
+
+static void free_use(struct mp_device_use *use)
+{
+    mp_vec_free(&use->parts);
+    mp_vec_free(&use->hidden);
 }
 
 bool mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses)
@@ -345,7 +352,7 @@ bool mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *us
         bool wanted;
         if (strncmp(mp_model_text(model, model->devices.at[i].name), "cuda:", 5)) continue;
         bool done = find_one(model, i, &use, &wanted) && (!wanted || mp_vec_push(uses, use));
-        if (!done || !wanted) mp_vec_free(&use.parts);
+        if (!done || !wanted) free_use(&use);
         if (!done) return false;
     }
     return true;
@@ -364,6 +371,6 @@ uint64_t mp_device_unattributed(const struct mp_device_uses *uses)
 void mp_device_uses_free(struct mp_device_uses *uses)
 {
     for (size_t i = 0; i < uses->count; i++)
-        mp_vec_free(&uses->at[i].parts);
+        free_use(&uses->at[i]);
     mp_vec_free(uses);
 }

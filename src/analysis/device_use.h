@@ -4,8 +4,9 @@
  *
  * The moment. Of all readings of the total (samples "cuda:N/device") at which nothing was being handed out (none of the
  * tracks below changed within QUIET_NS before or after), the one at which this process had most; where no reading was
- * quiet, of all; none that was read after the process had ended. Both sides of the difference are of that moment: the recording is exact at any time, the total is not.
- * Without readings: the moment at which most was handed out; what needs the total is then MP_BYTES_UNKNOWN.
+ * quiet, of all; none that was read after the process had ended. Both sides of the difference are of that moment: the
+ * recording is exact at any time, the total is not. Without readings: the moment at which most was handed out; what
+ * needs the total is then MP_BYTES_UNKNOWN.
  *
  * Handed out by the driver: blocks of cuda:N/driver, what its pools and its graphs hold of the device (reserved totals
  * of cuda:N/driver/pool and /graph); at least what PyTorch's allocator holds, which is all that is known without a
@@ -41,6 +42,12 @@ struct mp_device_part {
     uint64_t bytes;
 };
 
+/* An allocator that cuts up out of sight what the driver gave it, and how that is opened. */
+struct mp_hidden_allocator {
+    const char *name, *advice;
+    uint64_t bytes;
+};
+
 struct mp_device_use {
     uint32_t device; /* index of model->devices */
     bool sampled, quiet;
@@ -50,7 +57,8 @@ struct mp_device_use {
     uint64_t handed_out_bytes;
     uint64_t unattributed_bytes; /* MP_BYTES_UNKNOWN where the total is not known */
     uint64_t beyond_bytes;
-    MP_VEC(struct mp_device_part) parts; /* none is 0 */
+    MP_VEC(struct mp_device_part) parts;       /* none is 0 */
+    MP_VEC(struct mp_hidden_allocator) hidden; /* those that hold a twentieth of what was handed out */
 };
 
 struct mp_device_uses {

@@ -32,6 +32,15 @@ void mp_device_uses_json(struct mp_json *json, const struct mp_model *model)
             mp_json_end_object(json);
         }
         mp_json_end_array(json);
+        mp_json_array(json, "hidden");
+        for (size_t j = 0; j < use->hidden.count; j++) {
+            mp_json_object(json, NULL);
+            mp_json_text(json, "name", use->hidden.at[j].name);
+            mp_json_number(json, "bytes", use->hidden.at[j].bytes);
+            mp_json_text(json, "advice", use->hidden.at[j].advice);
+            mp_json_end_object(json);
+        }
+        mp_json_end_array(json);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
@@ -67,6 +76,9 @@ static void put_device(struct mp_text *text, const struct mp_model *model, const
         mp_buffer_free(&part);
     }
     if (use->parts.count) mp_text_put(text, MP_PLAIN, "\n");
+    for (size_t i = 0; i < use->hidden.count; i++)
+        mp_text_put(text, MP_PLAIN, "  %s holds %s: %s\n", use->hidden.at[i].name,
+                    mp_format_bytes(number, use->hidden.at[i].bytes), use->hidden.at[i].advice);
     if (use->beyond_bytes)
         mp_text_put(text, MP_PLAIN, "  the total says %s less than was handed out\n",
                     mp_format_bytes(number, use->beyond_bytes));

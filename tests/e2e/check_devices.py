@@ -3,6 +3,7 @@
 its memory was used for, and what is said where NVML does not tell."""
 
 import os
+import sys
 
 import harness
 
@@ -51,6 +52,33 @@ class Devices(harness.TestCase):
         counters = {sample["counter"]: sample["peak_bytes"] for sample in info["samples"]}
         self.assertEqual((counters["cuda:0/device"], counters["cuda:0/process"], counters["cuda:0/before"]),
                          (940 * MIB, 428 * MIB, 512 * MIB))
+
+    def test_a_program_of_the_driver(self):
+        """Blocks, the context and the total, on the stand-in driver."""
+        script = """if True:
+            import ctypes, time
+            cuda, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+            context, device = ctypes.c_void_p(), ctypes.c_int()
+            made = [cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0),
+                    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), cuda.cuCtxSetCurrent(context),
+                    cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(50 << 20))]
+            time.sleep(0.5)
+            raise SystemExit(any(made))
+        """
+        lib = harness.BUILD / "tests" / "softgpu"
+        environment = dict(os.environ, SOFTGPU_STATE=str(self.folder / "state"), SOFTNVML_OTHERS=str(512 * MIB),
+                           LD_LIBRARY_PATH=f"{lib / 'lib'}:{lib / 'cupti-13.0'}")
+        for way in ("cupti", "hooks"):
+            path = self.folder / f"{way}.mp"
+            result = harness.memprof("snapshot", "-o", path, "--capture", way, "--", sys.executable, "-c", script,
+                                     env=environment)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            use, = harness.answer("info", path)["device_use"]
+            parts = self.parts(use)
+            self.assertEqual((use["in_use_bytes"], use["handed_out_bytes"]), (626 * MIB, 50 * MIB), way)
+            self.assertEqual((parts.pop("context"), parts.pop("other processes")), (64 * MIB, 512 * MIB))
+            self.assertEqual(list(parts.values()), [50 * MIB])
+            self.assertEqual(use["unattributed_bytes"], 0)
 
     def test_processes_that_nvml_does_not_name(self):
         info = self.record("0=0", SOFTNVML_OTHERS=str(512 * MIB), SOFTNVML_PROCESSES="hidden")

@@ -232,6 +232,29 @@ START_TEST(without_readings_only_what_was_handed_out_is_known)
 }
 END_TEST
 
+/* What lies in an allocator that the recorder does not see is said to be there, with the switch that opens it. */
+START_TEST(allocators_that_hide_are_named)
+{
+    static const char name[] = "rmm::mr::pool_memory_resource<rmm::mr::cuda_memory_resource>::allocate";
+    struct mp_builder *builder = begin();
+    struct mp_device_uses uses;
+    struct mp_model *model;
+    struct mp_string_entry string = {name, sizeof name - 1};
+    struct mp_symbol symbol = {.frame = 1, .function = 14};
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 1, .strings = &string});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = 1, .symbols = &symbol});
+    for (uint64_t i = 0; i < 4; i++)
+        feed_row(builder, &(struct row){10 + i, MP_EVENT_ALLOC, DRIVER, i, 100, i ? NCCL : OF_TORCH});
+    struct mp_device_use use = use_of(builder, &model, &uses);
+    ck_assert_uint_eq(use.hidden.count, 1);
+    ck_assert_str_eq(use.hidden.at[0].name, "RMM's pool");
+    ck_assert_uint_eq(use.hidden.at[0].bytes, 300);
+    ck_assert(strstr(use.hidden.at[0].advice, "pool_allocator=False"));
+    mp_device_uses_free(&uses);
+    mp_model_free(model);
+}
+END_TEST
+
 static uint64_t state = 88172645463325252u;
 
 static uint64_t random_below(uint64_t limit)
@@ -296,4 +319,5 @@ START_TEST(parts_add_up)
 END_TEST
 
 MP_SUITE("device_use", every_part_has_its_bytes, what_was_there_before_stands_for_whom_nobody_names,
-         a_reading_amid_changes_is_not_taken, without_readings_only_what_was_handed_out_is_known, parts_add_up)
+         a_reading_amid_changes_is_not_taken, without_readings_only_what_was_handed_out_is_known,
+         allocators_that_hide_are_named, parts_add_up)
