@@ -156,6 +156,13 @@ class StandIn(harness.TestCase):
 class RealHeaders(StandIn):
     program = "nvtx"
 
+    def test_heaps_that_an_allocator_announces(self):
+        self.record("memory")
+        counts = {track["id"]: [track[key] for key in ("allocs", "frees", "peak_bytes", "end_bytes")]
+                  for track in harness.answer("info", self.path)["tracks"]}
+        self.assertEqual(counts, {"device/app/alloc:scratch": [101, 101, 104000, 0],
+                                  "device/app/nvtx": [100, 0, 100000, 100000]})
+
 
 if __name__ == "__main__":
     harness.main()

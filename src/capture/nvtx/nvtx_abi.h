@@ -66,7 +66,7 @@ struct nvtx_attributes {
 
 /* ---- the memory extension ---- */
 
-enum { NVTX_EXTENSION_MEMORY = 1, NVTX_MEMORY_COMPATIBLE = 0x0102 };
+enum { NVTX_EXTENSION_MEMORY = 1, NVTX_MEMORY_COMPATIBLE = 0x0102, NVTX_MEMORY_SEGMENT = 1 };
 
 struct nvtx_segment {
     size_t id, slot_count;
@@ -90,8 +90,7 @@ enum nvtx_memory_slot {
     NVTX_REGIONS_UNREGISTER = 5,
 };
 
-enum { NVTX_MEMORY_VIRTUAL_ADDRESS = 1, NVTX_HEAP_SUB_ALLOCATOR = 1 };
-enum { NVTX_REGION_BY_POINTER = 1, NVTX_REGION_BY_HANDLE = 2 };
+enum { NVTX_MEMORY_VIRTUAL_ADDRESS = 1 };
 
 struct nvtx_memory_range {
     size_t bytes;

@@ -5,11 +5,12 @@
  */
 #ifdef NVTX_HEADERS
 #    include <nvtx3/nvToolsExt.h>
+#    include <nvtx3/nvToolsExtMem.h>
 
 #    include <assert.h>
 
 #    include "capture/nvtx/nvtx_abi.h"
-#    define SAME(ours, theirs) static_assert((int)(ours) == (int)(theirs), #    ours)
+#    define SAME(ours, theirs) static_assert((int)(ours) == (int)(theirs), "not as in the headers of NVTX")
 SAME(NVTX_TABLE_CALLBACKS, NVTX_ETID_CALLBACKS);
 SAME(NVTX_MODULE_CORE, NVTX_CB_MODULE_CORE);
 SAME(NVTX_MODULE_CORE2, NVTX_CB_MODULE_CORE2);
@@ -41,6 +42,22 @@ SAME(sizeof(struct nvtx_attributes), sizeof(nvtxEventAttributes_t));
 SAME(offsetof(struct nvtx_attributes, message_type), offsetof(nvtxEventAttributes_t, messageType));
 SAME(offsetof(struct nvtx_attributes, message), offsetof(nvtxEventAttributes_t, message));
 SAME(sizeof(struct nvtx_callbacks), sizeof(NvtxExportTableCallbacks));
+SAME(NVTX_EXTENSION_MEMORY, NVTX_EXT_MODULEID_MEM);
+SAME(NVTX_MEMORY_COMPATIBLE, NVTX_EXT_COMPATID_MEM);
+SAME(NVTX_MEMORY_VIRTUAL_ADDRESS, NVTX_MEM_TYPE_VIRTUAL_ADDRESS);
+SAME(NVTX_HEAP_REGISTER, NVTX3EXT_CBID_nvtxMemHeapRegister);
+SAME(NVTX_HEAP_UNREGISTER, NVTX3EXT_CBID_nvtxMemHeapUnregister);
+SAME(NVTX_HEAP_RESET, NVTX3EXT_CBID_nvtxMemHeapReset);
+SAME(NVTX_REGIONS_REGISTER, NVTX3EXT_CBID_nvtxMemRegionsRegister);
+SAME(NVTX_REGIONS_RESIZE, NVTX3EXT_CBID_nvtxMemRegionsResize);
+SAME(NVTX_REGIONS_UNREGISTER, NVTX3EXT_CBID_nvtxMemRegionsUnregister);
+SAME(sizeof(struct nvtx_heap), sizeof(nvtxMemHeapDesc_t));
+SAME(offsetof(struct nvtx_heap, message_type), offsetof(nvtxMemHeapDesc_t, messageType));
+SAME(sizeof(struct nvtx_memory_range), sizeof(nvtxMemVirtualRangeDesc_t));
+SAME(sizeof(struct nvtx_regions_register), sizeof(nvtxMemRegionsRegisterBatch_t));
+SAME(offsetof(struct nvtx_regions_register, handles), offsetof(nvtxMemRegionsRegisterBatch_t, regionHandleElementsOut));
+SAME(sizeof(struct nvtx_regions_resize), sizeof(nvtxMemRegionsResizeBatch_t));
+SAME(sizeof(struct nvtx_regions_unregister), sizeof(nvtxMemRegionsUnregisterBatch_t));
 #else
 #    include "nvtx_stand_in.h"
 #endif
@@ -252,6 +269,70 @@ static int child(void)
     return 0;
 }
 
+#    ifdef NVTX_HEADERS
+/* An allocator announces a heap and in it 100 blocks of 1000 bytes, of which one grows to 5000; 50 are given back by
+ * address, 10 by handle, the rest with the heap; then as many without a heap, which are left. */
+static int memory(void)
+{
+    static char room[1 << 20];
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("alloc");
+    nvtxMemVirtualRangeDesc_t whole = {sizeof room, room}, grown = {5000, room}, range[100];
+    nvtxMemHeapDesc_t heap = {.extCompatID = NVTX_EXT_COMPATID_MEM,
+                              .structSize = sizeof heap,
+                              .usage = NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR,
+                              .type = NVTX_MEM_TYPE_VIRTUAL_ADDRESS,
+                              .typeSpecificDescSize = sizeof whole,
+                              .typeSpecificDesc = &whole,
+                              .messageType = NVTX_MESSAGE_TYPE_ASCII,
+                              .message.ascii = "scratch"};
+    nvtxMemHeapHandle_t made = nvtxMemHeapRegister(domain, &heap);
+    nvtxMemRegionHandle_t handles[100];
+    for (int i = 0; i < 100; i++)
+        range[i] = (nvtxMemVirtualRangeDesc_t){1000, room + 8192 * i};
+    nvtxMemRegionsRegisterBatch_t batch = {.extCompatID = NVTX_EXT_COMPATID_MEM,
+                                           .structSize = sizeof batch,
+                                           .regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS,
+                                           .heap = made,
+                                           .regionCount = 100,
+                                           .regionDescElementSize = sizeof *range,
+                                           .regionDescElements = range,
+                                           .regionHandleElementsOut = handles};
+    nvtxMemRegionsRegister(domain, &batch);
+    nvtxMemRegionsResizeBatch_t resize = {.extCompatID = NVTX_EXT_COMPATID_MEM,
+                                          .structSize = sizeof resize,
+                                          .regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS,
+                                          .regionDescCount = 1,
+                                          .regionDescElementSize = sizeof grown,
+                                          .regionDescElements = &grown};
+    nvtxMemRegionsResize(domain, &resize);
+    nvtxMemRegionRef_t references[60];
+    for (int i = 0; i < 50; i++)
+        references[i].pointer = room + 8192 * (i + 1);
+    for (int i = 50; i < 60; i++)
+        references[i].handle = handles[i + 1];
+    for (int i = 0; i < 60; i += 10) {
+        nvtxMemRegionsUnregisterBatch_t part = {.extCompatID = NVTX_EXT_COMPATID_MEM,
+                                                .structSize = sizeof part,
+                                                .refType = i < 50 ? NVTX_MEM_REGION_REF_TYPE_POINTER
+                                                                  : NVTX_MEM_REGION_REF_TYPE_HANDLE,
+                                                .refCount = 10,
+                                                .refElementSize = sizeof *references,
+                                                .refElements = references + i};
+        nvtxMemRegionsUnregister(domain, &part);
+        nvtxMemRegionsUnregister(domain, &part); /* twice: ends nothing */
+    }
+    nvtxMemHeapUnregister(domain, made);
+    batch.heap = NULL;
+    nvtxMemRegionsRegister(domain, &batch);
+    return 0;
+}
+#    else
+static int memory(void)
+{
+    return 77;
+}
+#    endif
+
 struct work {
     const char *library;
     int number;
@@ -295,8 +376,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = {
-        {"kinds", kinds}, {"unbalanced", unbalanced}, {"crossing", crossing}, {"ranges", ranges}, {"child", child}};
+    } modes[] = {{"kinds", kinds},   {"unbalanced", unbalanced}, {"crossing", crossing},
+                 {"ranges", ranges}, {"child", child},           {"memory", memory}};
     prctl(PR_SET_NAME, "main");
     if (argc > 2 && !strcmp(argv[1], "steps")) return steps(argv[2]);
     if (argc > 2 && !strcmp(argv[1], "libraries")) return libraries(argv + 2, argc - 2);

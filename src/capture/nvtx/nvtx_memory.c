@@ -1,0 +1,217 @@
+/*
+ * NVTX's memory extension: an allocator that announces its heaps and what it hands out of them becomes a track of the
+ * app layer, DEVICE/app/HEAP. On which device a heap lies the extension does not say: such tracks are of "device".
+ * A block may be given back by its address alone, so where each lies is kept here, up to REGIONS of them.
+ */
+#include <string.h>
+
+#include "capture/nvtx/nvtx_names.h"
+#include "capture/recorder.h"
+#include "capture/session.h"
+
+#define HEAPS   32 /* number 0: of programs that announce blocks without a heap */
+#define REGIONS (1U << 16)
+#define NO_TYPE UINT8_MAX /* a number that is none of c10's devices */
+
+static struct heap {
+    char name[NVTX_NAME_ROOM];
+    uint64_t known; /* the session's generation and the track's number in that session */
+} heaps[HEAPS];
+static uint32_t heap_count = 1;
+
+/* Open addressing; a block that has ended leaves GONE, since others may lie behind it. */
+#define GONE UINT64_MAX
+static struct region {
+    uint64_t address; /* 0: free */
+    uint64_t bytes;
+    uint32_t heap;
+} regions[REGIONS];
+static uint32_t regions_used;
+
+static mp_lock lock; /* taken inside hooks only, which a fork waits for */
+
+static struct region *find(uint64_t address, bool to_add)
+{
+    struct region *gone = NULL;
+    uint64_t at = address * UINT64_C(0x9e3779b97f4a7c15) >> 48;
+    for (uint32_t tries = 0; tries < REGIONS; tries++, at++) {
+        struct region *region = &regions[at % REGIONS];
+        if (region->address == address) return region;
+        if (region->address == GONE && !gone) gone = region;
+        if (!region->address) return !to_add ? NULL : gone ? gone : region;
+    }
+    return to_add ? gone : NULL;
+}
+
+static uint16_t track_of(uint32_t number)
+{
+    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    struct heap *heap = &heaps[number];
+    if (heap->known >> 32 != generation)
+        heap->known = generation << 32 |
+                      mp_record_track(NO_TYPE, -1, MP_LAYER_APP, MP_BASIS_EXACT, *heap->name ? heap->name : "nvtx");
+    return (uint16_t)heap->known;
+}
+
+static void tell(struct mp_thread *thread, const struct region *region, bool begins)
+{
+    struct mp_block_facts block = {.track = track_of(region->heap),
+                                   .kind = MP_KIND_DEVICE,
+                                   .address = region->address,
+                                   .bytes = region->bytes,
+                                   .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+                                   .total_reserved = MP_RECORD_TOTAL_UNKNOWN};
+    if (block.track != MP_TRACK_NONE) (begins ? mp_record_alloc : mp_record_free)(thread, &block);
+}
+
+static void end_region(struct mp_thread *thread, struct region *region)
+{
+    if (!region || !region->bytes) return;
+    tell(thread, region, false);
+    region->address = GONE;
+    region->bytes = 0;
+    regions_used--;
+}
+
+/* An address that is announced again begins anew. */
+static void begin_region(struct mp_thread *thread, uint32_t heap, const void *address, uint64_t bytes)
+{
+    uint64_t number = (uint64_t)(uintptr_t)address;
+    if (!number || number == GONE || !bytes) return;
+    end_region(thread, find(number, false));
+    struct region *region = regions_used < REGIONS / 2 ? find(number, true) : NULL;
+    if (!region) {
+        mp_session_note("more blocks of NVTX's heaps were live than can be followed (32 768)");
+        return;
+    }
+    *region = (struct region){.address = number, .bytes = bytes, .heap = heap};
+    regions_used++;
+    tell(thread, region, true);
+}
+
+static void end_heap(struct mp_thread *thread, uint32_t heap)
+{
+    for (uint32_t i = 0; i < REGIONS; i++)
+        if (regions[i].bytes && regions[i].heap == heap) end_region(thread, &regions[i]);
+}
+
+static struct mp_thread *enter(void)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return NULL;
+    mp_session_source(MP_SOURCE_NVTX);
+    mp_lock_take(&lock);
+    return thread;
+}
+
+static void leave(struct mp_thread *thread)
+{
+    mp_lock_release(&lock);
+    mp_hook_leave(thread);
+}
+
+/* A heap's handle is its entry here. */
+static uint32_t number_of(const void *handle)
+{
+    uintptr_t offset = (uintptr_t)handle - (uintptr_t)heaps;
+    return handle && offset < sizeof heaps && offset % sizeof *heaps == 0 ? (uint32_t)(offset / sizeof *heaps) : 0;
+}
+
+/* ---- what the program calls ---- */
+
+static void *heap_register(const void *domain, const struct nvtx_heap *description)
+{
+    struct mp_thread *thread = description && description->bytes >= sizeof *description ? enter() : NULL;
+    if (!thread) return NULL;
+    struct heap *heap = heap_count < HEAPS ? &heaps[heap_count++] : NULL;
+    if (heap)
+        mp_nvtx_name(heap->name, mp_nvtx_domain_number(domain), (int32_t)description->message_type,
+                     description->message);
+    else
+        mp_session_note("NVTX announced more heaps than can be told apart (31); the others are one track");
+    leave(thread);
+    return heap;
+}
+
+static void heap_reset(const void *domain, const void *heap)
+{
+    (void)domain;
+    struct mp_thread *thread = enter();
+    if (!thread) return;
+    end_heap(thread, number_of(heap));
+    leave(thread);
+}
+
+static const struct nvtx_memory_range *element(const void *elements, size_t bytes, size_t i)
+{
+    return (const struct nvtx_memory_range *)((const char *)elements + i * bytes);
+}
+
+static void regions_register(const void *domain, const struct nvtx_regions_register *batch)
+{
+    (void)domain;
+    if (!batch || batch->bytes < sizeof *batch || batch->type != NVTX_MEMORY_VIRTUAL_ADDRESS || !batch->elements ||
+        batch->element_bytes < sizeof(struct nvtx_memory_range))
+        return;
+    struct mp_thread *thread = enter();
+    if (!thread) return;
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct nvtx_memory_range *range = element(batch->elements, batch->element_bytes, i);
+        begin_region(thread, number_of(batch->heap), range->address, range->bytes);
+        if (batch->handles) batch->handles[i] = (void *)(uintptr_t)range->address; /* the address is the handle */
+    }
+    leave(thread);
+}
+
+static void regions_resize(const void *domain, const struct nvtx_regions_resize *batch)
+{
+    (void)domain;
+    if (!batch || batch->bytes < sizeof *batch || batch->type != NVTX_MEMORY_VIRTUAL_ADDRESS || !batch->elements ||
+        batch->element_bytes < sizeof(struct nvtx_memory_range))
+        return;
+    struct mp_thread *thread = enter();
+    if (!thread) return;
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct nvtx_memory_range *range = element(batch->elements, batch->element_bytes, i);
+        const struct region *region = find((uint64_t)(uintptr_t)range->address, false);
+        if (region && region->bytes) begin_region(thread, region->heap, range->address, range->bytes);
+    }
+    leave(thread);
+}
+
+static void regions_unregister(const void *domain, const struct nvtx_regions_unregister *batch)
+{
+    (void)domain;
+    if (!batch || batch->bytes < sizeof *batch || !batch->elements || batch->element_bytes < sizeof(void *)) return;
+    struct mp_thread *thread = enter();
+    if (!thread) return;
+    for (size_t i = 0; i < batch->count; i++) {
+        const void *address;
+        memcpy(&address, (const char *)batch->elements + i * batch->element_bytes, sizeof address);
+        end_region(thread, find((uint64_t)(uintptr_t)address, false));
+    }
+    leave(thread);
+}
+
+__attribute__((visibility("default"))) int InitializeInjectionNvtxExtension(struct nvtx_extension *extension);
+int InitializeInjectionNvtxExtension(struct nvtx_extension *extension)
+{
+    static const struct {
+        unsigned slot;
+        void *function;
+    } functions[] = {
+        {NVTX_HEAP_REGISTER, (void *)heap_register},   {NVTX_HEAP_UNREGISTER, (void *)heap_reset},
+        {NVTX_HEAP_RESET, (void *)heap_reset},         {NVTX_REGIONS_REGISTER, (void *)regions_register},
+        {NVTX_REGIONS_RESIZE, (void *)regions_resize}, {NVTX_REGIONS_UNREGISTER, (void *)regions_unregister}};
+    if (!mp_session.page || !extension || extension->bytes < sizeof *extension ||
+        extension->module != NVTX_EXTENSION_MEMORY || extension->compatible != NVTX_MEMORY_COMPATIBLE)
+        return 0;
+    for (size_t i = 0; i < extension->segment_count; i++) {
+        struct nvtx_segment *segment = &extension->segments[i];
+        if (segment->id != NVTX_MEMORY_SEGMENT) continue;
+        for (size_t j = 0; j < sizeof functions / sizeof *functions; j++)
+            if (functions[j].slot < segment->slot_count)
+                segment->slots[functions[j].slot] = (intptr_t)functions[j].function;
+    }
+    return 1;
+}
