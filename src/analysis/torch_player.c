@@ -13,7 +13,7 @@ void mp_torch_differ(struct mp_torch_player *p, const char *format, ...)
     char when[MP_UNIT_TEXT], *to = p->replay->first;
     size_t room = sizeof p->replay->first;
     uint32_t event = p->step < p->history->steps.count ? p->history->steps.at[p->step].event : MP_NONE;
-    int length = snprintf(to, room, "entry %u", p->step + 1);
+    int length = snprintf(to, room, "call %u", p->step + 1);
     if (event != MP_NONE)
         length += snprintf(to + length, room - (size_t)length, ", at %s",
                            mp_format_duration(when, p->model->events.time_ns[event]));
