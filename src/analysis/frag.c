@@ -194,8 +194,11 @@ static enum mp_status replay_settings(const struct mp_model *model, const struct
     if (status) return status;
     if (!history->steps.count && !history->base.count)
         return mp_fail(error, MP_UNSUPPORTED, "there is nothing to replay: the track has no blocks");
-    uint64_t total = model->devices.at[model->tracks.at[frag->track].device].total_bytes, capacity = total;
+    uint64_t total = model->devices.at[model->tracks.at[frag->track].device].total_bytes;
+    bool ran_out = frag->oom.event != MP_NONE && frag->known && frag->oom.device_free != MP_BYTES_UNKNOWN;
+    uint64_t capacity = ran_out ? mp_frag_capacity(frag) : total;
     if (total == MP_BYTES_UNKNOWN) total = (uint64_t)1 << 40;
+    replay->capacity = capacity;
     status =
         mp_torch_replay_with(model, history, &settings, capacity, total, MP_TORCH_TO_THE_END, &replay->result, error);
     if (!status)

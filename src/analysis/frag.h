@@ -57,6 +57,7 @@ struct mp_frag_oom {
 struct mp_frag_replay {
     char *settings;
     bool recorded;
+    uint64_t capacity;         /* that it was replayed on; MP_BYTES_UNKNOWN: endless */
     uint64_t base_bytes;       /* of blocks from before the trace, which a replay with other settings places anew */
     uint64_t compare_reserved; /* the highest under the recorded settings: as recorded, or replayed the same way if that
                                 * is less */

@@ -20,9 +20,7 @@ static const struct mp_torch_step *step_of(const struct mp_torch_history *histor
     return NULL;
 }
 
-/* What the device had for this allocator: all that it held plus what was free beside it. Where that is not known, no
- * more than it held: what fits then had fitted all the more. */
-static uint64_t capacity_of(const struct mp_frag *frag)
+uint64_t mp_frag_capacity(const struct mp_frag *frag)
 {
     uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;
     return frag->reserved + free_bytes / MP_TORCH_PAGE * MP_TORCH_PAGE;
@@ -31,7 +29,7 @@ static uint64_t capacity_of(const struct mp_frag *frag)
 static enum mp_status try_remedies(const struct mp_model *model, const struct mp_torch_history *history, uint32_t step,
                                    struct mp_frag *frag, struct mp_error *error)
 {
-    uint64_t capacity = capacity_of(frag);
+    uint64_t capacity = mp_frag_capacity(frag);
     frag->oom.tried = true;
     for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
         struct mp_torch_settings settings = history->settings;
@@ -41,7 +39,7 @@ static enum mp_status try_remedies(const struct mp_model *model, const struct mp
         if (!status)
             status = mp_torch_replay_with(model, history, &settings, capacity, capacity, step + 1, &replay, error);
         if (status) return status;
-        if (!replay.ooms && !mp_vec_push(&frag->oom.would_fit, remedies[i]))
+        if (!replay.new_ooms && replay.last_oom != step && !mp_vec_push(&frag->oom.would_fit, remedies[i]))
             return mp_fail(error, MP_NO_MEMORY, "not enough memory for the settings that fit");
     }
     return MP_OK;

@@ -40,9 +40,11 @@ bool mp_torch_check(struct mp_torch_player *p, enum mp_torch_result result)
     return !p->failed;
 }
 
-void mp_torch_count_oom(struct mp_torch_player *p)
+void mp_torch_count_oom(struct mp_torch_player *p, bool is_new)
 {
-    if (!p->replay->ooms++) p->replay->first_oom = p->step;
+    p->replay->ooms++;
+    p->replay->new_ooms += is_new;
+    p->replay->last_oom = p->step;
 }
 
 /* The blocks of the base that lie in [address, end), and what is free between them: `run` of memory. */
@@ -131,7 +133,7 @@ void mp_torch_begin_anew(struct mp_torch_player *p)
         uint32_t id;
         enum mp_torch_result result = mp_torch_malloc(p->allocator, base->requested, base->stream, base->pool, &id);
         if (!mp_torch_check(p, result)) return;
-        if (result == MP_TORCH_OOM) mp_torch_count_oom(p);
+        if (result == MP_TORCH_OOM) mp_torch_count_oom(p, true);
         if (result == MP_TORCH_DONE && !mp_torch_own(p, base->block, id)) p->failed = true;
     }
 }

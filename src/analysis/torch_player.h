@@ -27,7 +27,8 @@ void mp_torch_differ(struct mp_torch_player *p, const char *format, ...) __attri
 bool mp_torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id);
 /* False, and so noted, where the allocator has no memory for itself. */
 bool mp_torch_check(struct mp_torch_player *p, enum mp_torch_result result);
-void mp_torch_count_oom(struct mp_torch_player *p);
+/* `is_new`: the record has memory for the request. */
+void mp_torch_count_oom(struct mp_torch_player *p, bool is_new);
 
 /* The state that the record begins with; the same blocks as the settings place them. */
 void mp_torch_begin_recorded(struct mp_torch_player *p);

@@ -197,7 +197,7 @@ static void play_alloc(struct mp_torch_player *p, const struct mp_torch_step *st
     if (!mp_torch_check(p, result)) return;
     bool found = result == MP_TORCH_DONE;
     p->replay->allocs += step->action == MP_TORCH_ALLOC;
-    if (!found) mp_torch_count_oom(p);
+    if (!found) mp_torch_count_oom(p, step->action == MP_TORCH_ALLOC);
     if (p->recorded) compare_alloc(p, step, found, mp_torch_block_address(p->allocator, id));
     if (found && step->action == MP_TORCH_OUT_OF_MEMORY)
         mp_torch_check(p, mp_torch_free(p->allocator, id));
@@ -285,7 +285,7 @@ static bool start(struct mp_torch_player *p, const struct mp_torch_settings *set
         hooks.reserve = give_room;
         hooks.map = give_pages;
     }
-    *p->replay = (struct mp_torch_replay){.first_oom = MP_NONE};
+    *p->replay = (struct mp_torch_replay){.last_oom = MP_NONE};
     p->allocator = mp_torch_allocator_new(settings, capacity, total, &hooks);
     p->ids = malloc((p->model->blocks.count + 1) * sizeof *p->ids);
     for (size_t i = 0; p->ids && i < p->model->blocks.count; i++)

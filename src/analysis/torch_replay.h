@@ -12,7 +12,8 @@
 struct mp_torch_replay {
     uint64_t reserved_peak, allocated_peak; /* of the blocks' bytes, those before the first step included */
     uint64_t ooms;                          /* requests that found no memory */
-    uint32_t first_oom;                     /* step; MP_NONE */
+    uint64_t new_ooms;                      /* of those, requests that had found some */
+    uint32_t last_oom;                      /* step; MP_NONE */
     uint64_t allocs;                        /* that were made */
     /* Replays of the record only: */
     uint64_t differences;

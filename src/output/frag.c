@@ -109,6 +109,7 @@ static void replay_json(struct mp_json *json, const struct mp_frag_replay *repla
         mp_json_number(json, "end_blocks", result->parts);
     } else {
         mp_json_null(json, "differences");
+        mp_json_known(json, "capacity_bytes", replay->capacity);
         mp_json_number(json, "as_recorded_reserved_bytes", replay->compare_reserved);
     }
     mp_json_end_object(json);

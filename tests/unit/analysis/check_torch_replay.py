@@ -292,6 +292,9 @@ class OutOfMemory(Written):
         want = [name for name, remedy in REMEDIES.items() if {**settings, **remedy} != settings
                 and fits(allocator.trace, {**settings, **remedy}, allocator.capacity)]
         self.assertEqual(said["oom"]["would_fit"], want)
+        for name in list(REMEDIES)[:2]:
+            replay = frag(self.path, "--replay", name)["replay"]
+            self.assertEqual((replay["capacity_bytes"], replay["oom"]), (allocator.capacity, name not in want))
         return want
 
     def test_random(self):
@@ -310,6 +313,21 @@ class OutOfMemory(Written):
                     allocator.free(live.pop(r.randrange(len(live))))
             causes[bool(self.check(allocator, settings))] += 1
         self.assertTrue(all(causes.values()), causes)
+
+    def test_an_earlier_one(self):
+        """A program that tried too much before it ran out of memory: the last time counts."""
+        allocator = naive_allocator.Allocator(100 * MIB, 1 << 40, {})
+        held = [allocator.malloc(30 * MIB, 0) for _ in range(3)]
+        with self.assertRaises(naive_allocator.OutOfMemory):
+            allocator.malloc(500 * MIB, 0)
+        for handle in held[:2]:
+            allocator.free(handle)
+        allocator.malloc(3 * MIB, 0)
+        with self.assertRaises(naive_allocator.OutOfMemory):
+            allocator.malloc(50 * MIB, 0)
+        said = self.autopsy(allocator, {})
+        self.assertEqual(said["oom"]["cause"], "fragmentation")
+        self.assertIn("expandable_segments:True", said["oom"]["would_fit"])
 
     def test_limit(self):
         settings = {"fraction": 0.5}
