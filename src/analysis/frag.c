@@ -19,7 +19,8 @@ static uint32_t find_oom(const struct mp_model *model, const struct mp_frag_quer
     return MP_NONE;
 }
 
-/* Events up to the highest reserved total; where none is told, the highest allocated one. */
+/* Events up to the highest reserved total, with the block that it was for; where none is told, the highest allocated
+ * one. */
 static uint32_t find_highest(const struct mp_model *model, uint16_t track)
 {
     uint64_t highest = 0;
@@ -30,6 +31,11 @@ static uint32_t find_highest(const struct mp_model *model, uint16_t track)
         if (bytes <= highest) continue;
         highest = bytes;
         at = event + 1;
+    }
+    for (uint32_t event = at; event < model->events.count; event++) {
+        unsigned type = model->events.type[event];
+        if (model->events.track[event] != track || (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE)) continue;
+        return type == MP_EVENT_ALLOC ? event + 1 : at;
     }
     return at;
 }
@@ -58,7 +64,8 @@ static enum mp_status find_moment(const struct mp_model *model, const struct mp_
     frag->moment = frag->oom.event == MP_NONE ? MP_FRAG_END : MP_FRAG_OOM;
     frag->events = frag->oom.event == MP_NONE ? query->window.last : frag->oom.event + 1;
     enum mp_status status = take_layout(model, history, frag, error);
-    if (!status && !frag->known && frag->moment == MP_FRAG_END && query->window.whole) {
+    bool empty = !frag->known || !frag->layout.moment.listing.segments.count;
+    if (!status && empty && frag->moment == MP_FRAG_END && query->window.whole) {
         mp_torch_moment_free(&frag->layout.moment);
         frag->moment = MP_FRAG_PEAK;
         frag->events = find_highest(model, query->track);

@@ -242,6 +242,21 @@ def fits(trace, settings, capacity):
 
 
 class Moments(Written):
+    def test_all_given_back(self):
+        """Of a program that has given everything back at its end, the moment when most was reserved."""
+        for settings in ({}, {"expandable_segments": True}):
+            allocator = naive_allocator.Allocator(1 << 36, 1 << 40, settings)
+            held = [allocator.malloc(size * MIB, 0) for size in (30, 3, 50)]
+            reserved, allocated = allocator.reserved(), allocator.allocated()
+            for handle in held:
+                allocator.free(handle)
+            allocator.free(allocator.malloc(40 * MIB, 0))
+            allocator.release_all()
+            self.assertEqual(allocator.reserved(), 0)
+            said = frag(self.write(snapshot_of(allocator, settings)))
+            self.assertEqual((said["moment"], said["exact"], said["reserved_bytes"], said["allocated_bytes"]),
+                             ("peak", True, reserved, allocated))
+
     def test_without_a_trace_of_its_own(self):
         """Where the trace contradicts itself it is not kept: the moment is then put together from segments and blocks,
         and is as it was but for the rests that blocks of the large pool hide."""
