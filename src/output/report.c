@@ -234,7 +234,7 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
     for (size_t i = 0; i < report->regions.count; i++) {
         const struct mp_region_row *row = &report->regions.at[i];
         mp_table_cell(&table, MP_PLAIN, "%s", row->name ? mp_model_text(model, row->name) : "(unnamed)");
-        mp_table_cell(&table, MP_PLAIN, "%s times", mp_format_count(number, row->count));
+        mp_table_cell(&table, MP_PLAIN, "%s time%s", mp_format_count(number, row->count), row->count == 1 ? "" : "s");
         mp_table_cell(&table, MP_PLAIN, "peak %s", mp_format_bytes(number, row->max_peak_bytes));
         mp_table_cell(&table, MP_PLAIN, "allocated %s",
                       mp_format_bytes(number, row->total_allocated_bytes / row->count));
