@@ -115,3 +115,16 @@ void mp_import_tables_free(struct mp_import_tables *tables)
     mp_vec_free(&tables->tracks);
     mp_vec_free(&tables->threads);
 }
+
+enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status filled, uint64_t file_bytes,
+                                const char *format, struct mp_model **model, struct mp_error *error)
+{
+    static const struct mp_damage whole;
+    if (filled) {
+        mp_builder_free(builder);
+        return filled;
+    }
+    enum mp_status status = mp_builder_finish(builder, &whole, file_bytes, model, error);
+    if (!status) (*model)->format = format;
+    return status;
+}

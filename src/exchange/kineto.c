@@ -314,15 +314,7 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
     enum mp_status status = mp_builder_new(&start, &importer->builder, importer->error);
     if (status) return status;
-    status = fill(importer);
-    if (status) {
-        mp_builder_free(importer->builder);
-        return status;
-    }
-    const struct mp_damage whole = {0};
-    status = mp_builder_finish(importer->builder, &whole, file_bytes, model, importer->error);
-    if (!status) (*model)->format = "kineto";
-    return status;
+    return mp_import_finish(importer->builder, fill(importer), file_bytes, "kineto", model, importer->error);
 }
 
 static enum mp_status to_model(struct mp_kineto *kineto, const char *path, struct mp_model **model,

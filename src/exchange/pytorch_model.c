@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exchange/import_tables.h"
 #include "model/builder.h"
 
 #define BATCH 65536
@@ -461,14 +462,7 @@ static enum mp_status build(struct maker *m, uint64_t file_bytes, struct mp_mode
     free(m->courses);
     free(m->batch);
     mp_pytorch_marks_free(&m->snapshot->marks);
-    if (status) {
-        mp_builder_free(m->builder);
-        return status;
-    }
-    static const struct mp_damage whole;
-    status = mp_builder_finish(m->builder, &whole, file_bytes, model, m->error);
-    if (!status) (*model)->format = "pytorch";
-    return status;
+    return mp_import_finish(m->builder, status, file_bytes, "pytorch", model, m->error);
 }
 
 enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
