@@ -1,20 +1,14 @@
 #include "cli/command.h"
 #include "cli/output_recording.h"
-#include "cli/progress.h"
 #include "exchange/anonymize.h"
-#include "exchange/load.h"
 
 static int run(const struct mp_invocation *invocation)
 {
     const char *input = invocation->operands[0];
     struct mp_model *model;
     struct mp_error error;
-    int status = mp_output_recording_check(invocation);
+    int status = mp_output_recording_load(invocation, &model);
     if (status) return status;
-    mp_progress_start(invocation, input);
-    enum mp_status loaded = mp_exchange_load(input, &model, &error);
-    mp_progress_end();
-    if (loaded) return mp_message_error(&error);
     if (mp_damage_any(&model->damage)) {
         mp_message("%s is cut or damaged, which its copy would not tell: make a whole one of it with memprof recover",
                    input);

@@ -3,8 +3,6 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/output_recording.h"
-#include "cli/progress.h"
-#include "exchange/load.h"
 
 static void tell(const struct mp_model *model, const char *path)
 {
@@ -17,13 +15,8 @@ static int run(const struct mp_invocation *invocation)
 {
     const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
     struct mp_model *model;
-    struct mp_error error;
-    int status = mp_output_recording_check(invocation);
+    int status = mp_output_recording_load(invocation, &model);
     if (status) return status;
-    mp_progress_start(invocation, input);
-    enum mp_status loaded = mp_exchange_load(input, &model, &error);
-    mp_progress_end();
-    if (loaded) return mp_message_error(&error);
     if (!strcmp(model->format, "mp")) {
         mp_message("%s is a recording already; copy it%s", input,
                    mp_model_incomplete(model) ? ", or make a whole one of it with memprof recover" : "");
@@ -48,7 +41,8 @@ const struct mp_command mp_command_import = {
         "Every command that reads a recording takes such a file as it is; a recording is smaller and is read "
         "faster. A snapshot's blocks have the sizes that were asked for, its segments are the track of the driver, "
         "its annotations are steps and regions. What the file leaves out or contradicts is told as coverage.\n\n"
-        "FILE may also be Nsight Systems' SQLite export (nsys profile --cuda-memory-usage=true, then nsys export --type "
+        "FILE may also be Nsight Systems' SQLite export (nsys profile --cuda-memory-usage=true, then nsys export "
+        "--type "
         "sqlite): the driver's blocks of the process that has most of them, pools where the export tells them, NVTX "
         "ranges as regions, CUDA's backtraces as stacks; kernels and copies are left out. Or RMM's log (RMM_LOG_FILE, "
         "logging_resource_adaptor): blocks without stacks, streams left out.",

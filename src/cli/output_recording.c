@@ -6,9 +6,11 @@
 
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "cli/progress.h"
+#include "exchange/load.h"
 #include "exchange/save.h"
 
-int mp_output_recording_check(const struct mp_invocation *invocation)
+static int check_output(const struct mp_invocation *invocation)
 {
     const char *output = invocation->value[MP_OPT_OUTPUT];
     struct stat facts;
@@ -27,6 +29,18 @@ static enum mp_status save(void *context, FILE *out, struct mp_error *error)
 {
     int fd = dup(fileno(out));
     return fd < 0 ? mp_fail_errno(error, "cannot write the recording") : mp_exchange_save(context, fd, error);
+}
+
+int mp_output_recording_load(const struct mp_invocation *invocation, struct mp_model **model)
+{
+    const char *input = invocation->operands[0];
+    struct mp_error error;
+    int status = check_output(invocation);
+    if (status) return status;
+    mp_progress_start(invocation, input);
+    enum mp_status loaded = mp_exchange_load(input, model, &error);
+    mp_progress_end();
+    return loaded ? mp_message_error(&error) : MP_EXIT_DONE;
 }
 
 int mp_output_recording(const struct mp_invocation *invocation, struct mp_model *model)

@@ -5,9 +5,9 @@
 #include "cli/options.h"
 #include "model/model.h"
 
-/* Before anything is read: -o names a file, and one that is there already may be replaced. Both return an exit status;
- * a message was written where it is not 0. */
-int mp_output_recording_check(const struct mp_invocation *invocation);
+/* Reads the command's file, after a look at -o: it names a file, and one that is there already may be replaced. Both
+ * return an exit status; a message was written where it is not 0. */
+int mp_output_recording_load(const struct mp_invocation *invocation, struct mp_model **model);
 int mp_output_recording(const struct mp_invocation *invocation, struct mp_model *model);
 
 #endif
