@@ -113,7 +113,8 @@ int main(int argc, char **argv)
     must(mp_writer_devices(writer, &device, 1, &error), &error);
     must(mp_writer_tracks(writer, &track, 1, &error), &error);
     must(mp_writer_threads(writer, threads, 2, &error), &error);
-    put_events(writer, events, count, strtoull(argv[2], NULL, 10));
+    const size_t wanted = strtoull(argv[2], NULL, 10);
+    put_events(writer, events, wanted < count ? wanted : count, wanted);
     must(mp_writer_finish(writer, &error), &error);
     free(events);
     return EXIT_SUCCESS;
