@@ -101,6 +101,7 @@ struct mp_thread *mp_thread_self(void)
     struct mp_thread *thread = self;
     uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
     if (__builtin_expect(thread && thread->generation == generation && thread->ring, 1)) return thread;
+    if (!generation) return NULL; /* a signal handler has forked since the caller looked */
     if (!thread) {
         void *room =
             mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -115,6 +116,8 @@ struct mp_thread *mp_thread_self(void)
     if (thread->inside) return thread; /* a nested hook: the caller turns back */
     if (thread->generation != generation) thread->waited_for_ring = false;
     thread->generation = generation;
+    thread->inside = true; /* the spool is touched: as in a hook */
     claim_ring(thread);
+    thread->inside = false;
     return thread;
 }

@@ -34,6 +34,13 @@ class Faults(stand_in.TestCase):
     def test_use_after_fork(self):
         self.check("fork_and_use")
 
+    def test_fork_out_of_a_signal_handler(self):
+        """The child comes back into the middle of the recorder, whose tables and spool are the parent's."""
+        for follow in ("yes", "no"):
+            with self.subTest(follow=follow):
+                self.run_program(stand_in.program("faults"), "lookup", "fork_in_recorder",
+                                 options=("--capture", "hooks", "--follow", follow))
+
     def test_kill(self):
         self.check("kill", status=128 + 9)
         result = self.run_program(stand_in.program("faults"), "lookup", "kill", cupti="13.0", status=128 + 9)

@@ -12,11 +12,15 @@
 
 _Atomic int mp_cuda_front;
 
-/* CUDA does not survive a fork, so what the parent held is not the child's; CUPTI's state there is nobody's. */
+/* CUDA does not survive a fork, so what the parent held is not the child's; CUPTI's state there is nobody's. A hook out
+ * of which a signal handler forked goes on in the child with the tables that it is at; no other will begin there. */
 static void after_fork_in_child(void)
 {
-    mp_live_reset();
-    mp_book_reset();
+    const struct mp_thread *own = mp_thread_present();
+    if (!own || !own->inside) {
+        mp_live_reset();
+        mp_book_reset();
+    }
     if (mp_cupti_forget()) atomic_store(&mp_cuda_front, MP_FRONT_NOBODY);
 }
 
@@ -91,20 +95,44 @@ static void add_what_was_told(const struct mp_hook_call *call, const struct mp_c
 
 static void device(int ordinal, const struct mp_cu_uuid *uuid)
 {
-    if (mp_session_recording()) mp_cuda_device_is(ordinal, uuid, true);
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    mp_cuda_device_is(ordinal, uuid, true);
+    mp_hook_leave(thread);
 }
 
 /* A call that callbacks should have told of, and did not. Another thread may have found it first, or CUPTI was released
  * while the call was under way; its enter may have been told, and what it ended is then in the thread's visit. */
 static void take_over(struct mp_hook_call *call, bool entered)
 {
-    if (mp_cupti_forget())
+    struct mp_thread *thread = mp_cupti_forget() ? mp_hook_enter() : NULL;
+    if (thread) {
         mp_cuda_without_cupti("CUPTI went away in the middle, finalized by another tool; from then on");
+        mp_hook_leave(thread);
+    }
     const struct mp_cupti_thread *told = entered ? &mp_thread_present()->cupti : NULL;
     if (told)
         call->visit = told->visits[(told->enters - 1) % MP_CUPTI_VISITS];
     else
         mp_cuda_enter(call->id, call->arguments, &call->visit);
+}
+
+/* What the spool is told of the hooks beside the calls: in a hook of its own, and mostly nothing. */
+static void tell_of_hooks(enum mp_cuda_action action, int result)
+{
+    static _Atomic uint32_t told_session;
+    uint32_t session = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    bool undecided =
+        result == MP_CU_SUCCESS && atomic_load_explicit(&mp_cuda_front, memory_order_relaxed) == MP_FRONT_UNDECIDED;
+    bool loads_code = action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD;
+    if (session == atomic_load_explicit(&told_session, memory_order_relaxed) && !undecided && !loads_code) return;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    if (undecided) decide_without_injection();
+    mp_session_source(MP_SOURCE_HOOKS);
+    if (loads_code) mp_session_note("variables of CUDA modules are not recorded: only CUPTI's records tell of them");
+    atomic_store_explicit(&told_session, session, memory_order_relaxed);
+    mp_hook_leave(thread);
 }
 
 static void after(struct mp_hook_call *call, int result, const struct mp_cuda_told *told)
@@ -118,12 +146,7 @@ static void after(struct mp_hook_call *call, int result, const struct mp_cuda_to
         return;
     }
     if (call->watched) take_over(call, enters != call->enters_before);
-    if (atomic_load_explicit(&mp_cuda_front, memory_order_relaxed) == MP_FRONT_UNDECIDED && result == MP_CU_SUCCESS)
-        decide_without_injection();
-    mp_session_source(MP_SOURCE_HOOKS);
-    enum mp_cuda_action action = mp_cuda_calls[call->id].action;
-    if (action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD)
-        mp_session_note("variables of CUDA modules are not recorded: only CUPTI's records tell of them");
+    tell_of_hooks(mp_cuda_calls[call->id].action, result);
     mp_cuda_exit(call->id, call->arguments, result, &call->visit, told);
     errno = saved;
 }

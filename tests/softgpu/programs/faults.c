@@ -1,14 +1,17 @@
 /*
  * Programs that do wrong, or to which it is done:
  *
- *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | kill | refusals
+ *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | fork_in_recorder | kill | refusals
  */
+#include <link.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "softgpu/programs/driver_api.h"
@@ -91,6 +94,80 @@ static void fork_and(bool use)
     CHECK(driver.cuMemFree_v2(block[0]));
 }
 
+/* ---- forks out of a signal handler, wherever in the recorder the signal comes; the child goes on there ---- */
+
+static struct code {
+    uintptr_t start, end;
+} recorder[2];
+enum { FORKS = 60 };
+static volatile sig_atomic_t recorders, forks, is_child, lost_child;
+
+static int find_recorder(struct dl_phdr_info *info, size_t bytes, void *unused)
+{
+    (void)bytes, (void)unused;
+    if (!strstr(info->dlpi_name, "/libmemprof") || recorders == 2) return 0;
+    struct code *code = &recorder[recorders++];
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || !(info->dlpi_phdr[i].p_flags & PF_X)) continue;
+        code->start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        code->end = code->start + info->dlpi_phdr[i].p_memsz;
+    }
+    return 0;
+}
+
+static void set_timer(void)
+{
+    static unsigned long next;
+    struct itimerval once = {.it_value.tv_usec = 100 + 7 * (next++ % 100)};
+    setitimer(ITIMER_REAL, &once, NULL);
+}
+
+static void fork_here(int number, siginfo_t *info, void *interrupted)
+{
+    (void)number, (void)info;
+#if defined(__x86_64__)
+    uintptr_t at = (uintptr_t)((ucontext_t *)interrupted)->uc_mcontext.gregs[REG_RIP];
+#else
+    uintptr_t at = (uintptr_t)((ucontext_t *)interrupted)->uc_mcontext.pc;
+#endif
+    bool inside = false;
+    int status;
+    for (int i = 0; i < recorders; i++)
+        inside |= at >= recorder[i].start && at < recorder[i].end;
+    if (inside && !is_child) {
+        forks++;
+        pid_t child = fork();
+        if (!child)
+            is_child = 1;
+        else if (waitpid(child, &status, 0) != child || status)
+            lost_child = status ? status : -1;
+    }
+    if (!is_child && forks < FORKS && !lost_child) set_timer();
+}
+
+/* Contexts end with many blocks, so that the recorder is mostly in the middle of its table of what is live. */
+static void fork_in_recorder(void)
+{
+    enum { BLOCKS = 200, ROUNDS_MOST = 20000 };
+    struct sigaction action = {.sa_sigaction = fork_here, .sa_flags = SA_SIGINFO | SA_RESTART};
+    dl_iterate_phdr(find_recorder, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    set_timer();
+    for (int round = 0; recorders && round < ROUNDS_MOST && forks < FORKS && !lost_child; round++) {
+        CUcontext other;
+        CUdeviceptr block;
+        if (driver.cuCtxCreate_v4(&other, NULL, 0, 0) && !is_child) exit(4);
+        for (int i = 0; i < BLOCKS && !is_child; i++)
+            if (driver.cuMemAlloc_v2(&block, 1000) && !is_child) exit(4);
+        if (!is_child && driver.cuCtxDestroy_v2(other) && !is_child) exit(4);
+        if (is_child) _exit(0);
+    }
+    if (lost_child) {
+        fprintf(stderr, "a child ended with status %d after %d forks\n", (int)lost_child, (int)forks);
+        exit(6);
+    }
+}
+
 /* Every function that may find no memory, once; the test has one of them refused ($SOFTGPU_FAIL). */
 static void refusals(void)
 {
@@ -154,8 +231,13 @@ static const struct {
     const char *name;
     void (*commit)(void);
 } faults[] = {
-    {"double_free", double_free}, {"unknown_free", unknown_free}, {"lost_context", lost_context},
-    {"fork", fork_only},          {"fork_and_use", fork_and_use}, {"kill", killed},
+    {"double_free", double_free},
+    {"unknown_free", unknown_free},
+    {"lost_context", lost_context},
+    {"fork", fork_only},
+    {"fork_and_use", fork_and_use},
+    {"fork_in_recorder", fork_in_recorder},
+    {"kill", killed},
     {"refusals", refusals},
 };
 
