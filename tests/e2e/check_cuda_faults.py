@@ -41,6 +41,12 @@ class Faults(stand_in.TestCase):
                 self.run_program(stand_in.program("faults"), "lookup", "fork_in_recorder",
                                  options=("--capture", "hooks", "--follow", follow))
 
+    def test_driver_that_was_unloaded(self):
+        for how in ("dlopen", "lookup"):
+            with self.subTest(how=how):
+                self.assert_same_ledger(self.run_program(stand_in.program("faults"), how, "reload",
+                                                         options=("--capture", "hooks")))
+
     def test_kill(self):
         self.check("kill", status=128 + 9)
         result = self.run_program(stand_in.program("faults"), "lookup", "kill", cupti="13.0", status=128 + 9)

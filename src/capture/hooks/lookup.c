@@ -36,12 +36,24 @@ static const void *object_of(const void *function)
     return function && dladdr(function, &info) ? info.dli_fbase : NULL;
 }
 
+/* A wrapper calls what it knows for as long as the process lives, also after a dlclose() by whoever looked it up. */
+static void keep_loaded(const void *function)
+{
+    Dl_info info;
+    if (dladdr(function, &info) && !dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE))
+        dlerror(); /* the program may be about to ask for its own */
+}
+
 /* The wrapper, where it may stand for `function`: the real one, or another entry of the same library to the same. */
 static void *stand_in(_Atomic(void *) *known, void *function, void *wrapper)
 {
     void *none = NULL;
     if (function == wrapper) return wrapper;
-    if (atomic_compare_exchange_strong(known, &none, function) || none == function) return wrapper;
+    if (atomic_compare_exchange_strong(known, &none, function)) {
+        keep_loaded(function);
+        return wrapper;
+    }
+    if (none == function) return wrapper;
     return object_of(none) == object_of(function) ? wrapper : NULL;
 }
 

@@ -1,14 +1,17 @@
 /*
  * Programs that do wrong, or to which it is done:
  *
- *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | fork_in_recorder | kill | refusals
+ *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | fork_in_recorder | kill | refusals |
+ *                 reload
  */
+#include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -227,6 +230,24 @@ static void fork_and_use(void)
     fork_and(true);
 }
 
+/* Somebody looks whether there is a driver, and unloads it again; the one that is used later lies elsewhere. */
+static void look_for_driver(void)
+{
+    Dl_info info;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library || !dladdr(dlsym(library, "softgpu_live"), &info)) exit(3);
+    if (!dlsym(library, "cuMemAlloc_v2") || !dlsym(library, "cuMemFree_v2") || dlerror()) exit(3);
+    dlclose(library);
+    mmap(info.dli_fbase, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+static void allocate_and_free(void)
+{
+    CUdeviceptr block;
+    CHECK(driver.cuMemAlloc_v2(&block, 1000));
+    CHECK(driver.cuMemFree_v2(block));
+}
+
 static const struct {
     const char *name;
     void (*commit)(void);
@@ -239,11 +260,13 @@ static const struct {
     {"fork_in_recorder", fork_in_recorder},
     {"kill", killed},
     {"refusals", refusals},
+    {"reload", allocate_and_free},
 };
 
 int main(int argc, char **argv)
 {
     if (argc != 3) return 2;
+    if (!strcmp(argv[2], "reload")) look_for_driver();
     driver_open(argv[1]);
     CHECK(driver.cuInit(0));
     CHECK(driver.cuDevicePrimaryCtxRetain(&context, 0));
