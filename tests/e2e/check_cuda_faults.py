@@ -47,6 +47,9 @@ class Faults(stand_in.TestCase):
                 self.assert_same_ledger(self.run_program(stand_in.program("faults"), how, "reload",
                                                          options=("--capture", "hooks")))
 
+    def test_end_of_no_capture(self):
+        self.check("stray_end")
+
     def test_kill(self):
         self.check("kill", status=128 + 9)
         result = self.run_program(stand_in.program("faults"), "lookup", "kill", cupti="13.0", status=128 + 9)

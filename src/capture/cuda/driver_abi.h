@@ -22,6 +22,8 @@ enum {
     MP_CU_OUT_OF_MEMORY = 2,
     MP_CU_NOT_INITIALIZED = 3,
     MP_CU_DEINITIALIZED = 4,
+    MP_CU_CAPTURE_INVALIDATED = 901,
+    MP_CU_CAPTURE_UNJOINED = 904,
 };
 
 /* CUmemLocationType: others are the host's memory */

@@ -111,11 +111,13 @@ void mp_hooks_tell_devices(const struct mp_cuda_hooks *recorder)
         if (!driver.uuid(&uuid, i)) recorder->device(i, &uuid);
 }
 
-/* Captures are counted from their begin to their end, however that ends. */
+/* Captures are counted from their begin to their end. An end that fails otherwise than here was of no capture, or came
+ * from the wrong thread: what captures goes on. */
 static void follow_captures(enum mp_cuda_action action, int result)
 {
+    bool ends = result == MP_CU_SUCCESS || result == MP_CU_CAPTURE_INVALIDATED || result == MP_CU_CAPTURE_UNJOINED;
     if (action == MP_CUDA_CAPTURE_BEGIN && result == MP_CU_SUCCESS) atomic_fetch_add(&captures, 1);
-    if (action == MP_CUDA_CAPTURE_END && atomic_load(&captures) > 0) atomic_fetch_sub(&captures, 1);
+    if (action == MP_CUDA_CAPTURE_END && ends && atomic_load(&captures) > 0) atomic_fetch_sub(&captures, 1);
 }
 
 void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_told *told)

@@ -2,7 +2,7 @@
  * Programs that do wrong, or to which it is done:
  *
  *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | fork_in_recorder | kill | refusals |
- *                 reload
+ *                 reload | stray_end
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -241,6 +241,21 @@ static void look_for_driver(void)
     mmap(info.dli_fbase, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
+/* The end of a capture that never began, while another stream captures. */
+static void stray_end(void)
+{
+    CUstream stream, other;
+    CUgraph captured;
+    CUdeviceptr block;
+    CHECK(driver.cuStreamCreate(&stream, 0));
+    CHECK(driver.cuStreamCreate(&other, 0));
+    CHECK(driver.cuStreamBeginCapture_v2(stream, 0));
+    CHECK_FAILS(driver.cuStreamEndCapture(other, &captured), CUDA_ERROR_INVALID_VALUE);
+    CHECK(driver.cuMemAllocAsync(&block, 4000, stream));
+    CHECK(driver.cuStreamEndCapture(stream, &captured));
+    CHECK(driver.cuMemAllocAsync(&block, 5000, stream));
+}
+
 static void allocate_and_free(void)
 {
     CUdeviceptr block;
@@ -261,6 +276,7 @@ static const struct {
     {"kill", killed},
     {"refusals", refusals},
     {"reload", allocate_and_free},
+    {"stray_end", stray_end},
 };
 
 int main(int argc, char **argv)
