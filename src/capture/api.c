@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "capture/cuda/cupti.h"
+#include "capture/fork.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
 
@@ -104,11 +105,10 @@ static uint32_t pool(const char *name, int device)
     if (!mp_session_recording()) return 0;
     int saved = errno;
     struct mp_thread *thread = mp_thread_self();
-    if (!thread || thread->inside) {
+    if (!thread || thread->inside || !mp_fork_guard(thread)) {
         errno = saved;
         return 0;
     }
-    thread->inside = true;
     if (!name || !*name) name = "pool";
     if (device < 0) device = MEMPROF_HOST;
     mp_lock_take(&mp_session.page->question_lock);

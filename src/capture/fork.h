@@ -24,6 +24,16 @@ static inline void mp_fork_pass(struct mp_thread *thread)
         mp_fork_wait(thread);
 }
 
+/* Puts up the thread's recursion guard, behind which its signal handlers may fork: mp_session_after_fork() looks at it.
+ * False, and no guard: one has forked since the thread was looked up, and the spool is not in this process. */
+static inline bool mp_fork_guard(struct mp_thread *thread)
+{
+    thread->inside = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    thread->inside = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed) == thread->generation;
+    return thread->inside;
+}
+
 /* Around use of the unwinder outside any hook. */
 void mp_fork_hold(void);
 void mp_fork_release(void);

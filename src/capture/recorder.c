@@ -22,19 +22,11 @@ struct mp_thread *mp_hook_enter(void)
     if (!mp_session_recording()) return NULL;
     int saved = errno;
     struct mp_thread *thread = mp_thread_self();
-    if (!thread || thread->inside) {
+    if (!thread || thread->inside || !mp_fork_guard(thread)) {
         errno = saved;
         return NULL;
     }
     thread->saved_errno = saved;
-    thread->inside = true;
-    /* A signal handler may have forked up to here: then the spool is not in this process (mp_session_after_fork()). */
-    atomic_signal_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed) != thread->generation) {
-        thread->inside = false;
-        errno = saved;
-        return NULL;
-    }
     if (!thread->ring) {
         atomic_fetch_add(&mp_session.header->dropped_no_ring, 1);
         mp_hook_leave(thread);

@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <link.h>
+#include <memprof.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -160,8 +161,10 @@ static void fork_in_recorder(void)
         CUcontext other;
         CUdeviceptr block;
         if (driver.cuCtxCreate_v4(&other, NULL, 0, 0) && !is_child) exit(4);
-        for (int i = 0; i < BLOCKS && !is_child; i++)
+        for (int i = 0; i < BLOCKS && !is_child; i++) {
+            memprof_pool("beside", 0);
             if (driver.cuMemAlloc_v2(&block, 1000) && !is_child) exit(4);
+        }
         if (!is_child && driver.cuCtxDestroy_v2(other) && !is_child) exit(4);
         if (is_child) _exit(0);
     }
