@@ -206,7 +206,7 @@ static int snapshot(const char *path)
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return -1;
     mp_lock *lock = &mp_session.page->snapshot_lock;
-    mp_lock_take(lock);
+    mp_hook_lock(thread, lock);
     uint32_t number = atomic_fetch_add(&mp_session.header->snapshot_answer.asked, 1) + 1;
     mp_record_question(thread, MP_RECORD_SNAPSHOT, MP_TRACK_NONE, number, path ? absolute : NULL);
     mp_hook_leave(thread);
@@ -258,7 +258,7 @@ static int stats(const char *track, struct memprof_stats *result)
     uint16_t number = track_by_name(track);
     int done = -1;
     if (number != NO_SUCH_TRACK) {
-        mp_lock_take(&mp_session.page->question_lock);
+        mp_hook_lock(thread, &mp_session.page->question_lock);
         done = ask(thread, number, result);
         mp_lock_release(&mp_session.page->question_lock);
     }

@@ -46,6 +46,14 @@ void mp_hook_leave(struct mp_thread *thread)
     errno = thread->saved_errno;
 }
 
+void mp_hook_lock(struct mp_thread *thread, mp_lock *lock)
+{
+    settle(thread);
+    mp_lock_take(lock);
+    atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
+    mp_fork_pass(thread);
+}
+
 static uint64_t stamp(struct mp_thread *thread)
 {
     uint64_t now = mp_clock_monotonic_ns();

@@ -18,11 +18,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/futex.h"
 #include "capture/thread.h"
 #include "wire/spool.h"
 
 struct mp_thread *mp_hook_enter(void);
 void mp_hook_leave(struct mp_thread *thread);
+
+/* Takes a lock under which others wait for the collector, which waits for no hook that waits here. */
+void mp_hook_lock(struct mp_thread *thread, mp_lock *lock);
 
 /* A track's number in the spool; MP_TRACK_NONE where there is no room for more. `name` is "" but for pools. */
 #define MP_TRACK_NONE UINT16_MAX

@@ -62,6 +62,9 @@ class Programs(Recording):
     def test_statistics_are_exact_and_now(self):
         self.snapshot(GUEST, "statistics", 200)
 
+    def test_threads_that_ask_at_once_are_answered(self):
+        self.snapshot(GUEST, "ask-together", 30)
+
     def test_every_child_is_recorded(self):
         self.snapshot(GUEST, "children", 60, 100)
         counts = {path: self.counts(path) for path in self.files()}

@@ -64,6 +64,31 @@ static int statistics(void)
     return wrong != 0;
 }
 
+static _Atomic long unanswered;
+
+static void *ask(void *unused)
+{
+    (void)unused;
+    struct memprof_stats stats;
+    for (long i = 0; i < numbers[0]; i++) {
+        blocks(1, true);
+        if (memprof_stats(NULL, &stats)) unanswered++;
+    }
+    return NULL;
+}
+
+/* Four threads ask at once; an answer may come too late on a busy machine, but not mostly. */
+static int ask_together(void)
+{
+    enum { ASKING = 4 };
+    pthread_t threads[ASKING];
+    for (int i = 0; i < ASKING; i++)
+        if (pthread_create(&threads[i], NULL, ask, NULL)) return 1;
+    for (int i = 0; i < ASKING; i++)
+        pthread_join(threads[i], NULL);
+    return unanswered * 2 > ASKING * numbers[0];
+}
+
 /* NUMBER children one after the other, of which a few live at the same time, each with its own events. */
 static int children(void)
 {
@@ -265,6 +290,7 @@ int main(int argc, char **argv)
     } modes[] = {
         {"plain", plain},
         {"statistics", statistics},
+        {"ask-together", ask_together},
         {"children", children},
         {"fork-among-threads", fork_among_threads},
         {"small-stacks", small_stacks},
