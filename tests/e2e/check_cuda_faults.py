@@ -47,6 +47,13 @@ class Faults(stand_in.TestCase):
                 self.assert_same_ledger(self.run_program(stand_in.program("faults"), how, "reload",
                                                          options=("--capture", "hooks")))
 
+    def test_use_before_the_recorder_has_started(self):
+        """What a constructor of the program's libraries does is not seen; all that comes later is."""
+        folders = f"{stand_in.SOFTGPU / 'lib'}:{stand_in.SOFTGPU / 'programs'}"
+        result = self.run_program(stand_in.program("early"), options=("--capture", "hooks"), LD_LIBRARY_PATH=folders)
+        track = harness.answer("info", result.recording, status=(0, 4))["tracks"]
+        self.assertEqual([entry["allocs"] for entry in track if entry["id"] == "cuda:0/driver"], [10])
+
     def test_end_of_no_capture(self):
         self.check("stray_end")
 

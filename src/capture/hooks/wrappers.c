@@ -11,6 +11,14 @@ __attribute__((visibility("default"))) const int memprof_hooks_are_here = MP_CUD
 /* A call that the driver makes itself, inside a call of the program's, is the driver's business. */
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 
+/* Libraries that the program links are started before preloaded ones, and may use CUDA while they are: libmemprof.so
+ * cannot answer then, and is asked again. */
+static _Atomic bool started;
+__attribute__((constructor)) static void start(void)
+{
+    atomic_store(&started, true);
+}
+
 static const struct mp_cuda_hooks *recorder(void)
 {
     static _Atomic(const struct mp_cuda_hooks *) known;
@@ -26,7 +34,7 @@ static const struct mp_cuda_hooks *recorder(void)
                       hooks->call_bytes == sizeof(struct mp_hook_call) && hooks->calls == MP_CUDA_CALL_COUNT;
     if (same_build)
         atomic_store(&known, hooks);
-    else
+    else if (atomic_load(&started))
         atomic_store(&none, true);
     return same_build ? hooks : NULL;
 }
