@@ -63,8 +63,11 @@ static void tell(const struct mp_recording_summary *summary)
 static void tell_nothing(const struct mp_collector_result *result, const struct mp_schedule *schedule)
 {
     if (schedule->in_cycles)
-        mp_message("nothing was recorded and no file written: the schedule never came to an active %s; %llu began",
-                   schedule->by_region ? "region" : "step", (unsigned long long)result->units_seen);
+        mp_message("nothing was recorded and no file written: the schedule never came to an active %s; %llu began%s",
+                   schedule->by_region ? "region" : "step", (unsigned long long)result->units_seen,
+                   result->units_seen || schedule->by_region
+                       ? ""
+                       : ". It counts steps that are marked: libmemprof.step() in the loop, or --step-at FUNCTION");
     else if (mp_schedule_is_set(schedule))
         mp_message("nothing was recorded and no file written: no allocation was seen in the time that --delay and "
                    "--duration leave");

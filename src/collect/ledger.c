@@ -47,6 +47,15 @@ static void subtract(struct mp_ledger_track *track, uint64_t bytes)
     track->blocks--;
 }
 
+/* A block that the file has ends while nothing is kept. */
+static bool note_unseen_end(struct mp_ledger *ledger, const struct mp_base_block *block, uint64_t time_ns)
+{
+    if (!ledger->paused || block->block & MP_LEDGER_UNNUMBERED) return true;
+    struct mp_base_block ended = *block;
+    ended.birth_ns = time_ns;
+    return mp_vec_push(&ledger->freed_unseen, ended);
+}
+
 enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event, struct mp_event *missed,
                                struct mp_error *error)
 {
@@ -66,8 +75,7 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
         subtract(track, before->bytes);
         ledger->freed = *before;
         ledger->freed_birth = ledger->births.at[slot];
-        if (ledger->paused && !(before->block & MP_LEDGER_UNNUMBERED) && !mp_vec_push(&ledger->freed_unseen, *before))
-            return no_memory(error);
+        if (!note_unseen_end(ledger, before, event->time_ns)) return no_memory(error);
         ledger->missed_frees++;
         if (missed)
             *missed = (struct mp_event){.time_ns = event->time_ns,
@@ -115,8 +123,7 @@ enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, 
     event->block = block->block;
     event->bytes = block->bytes;
     subtract(track, block->bytes);
-    if (ledger->paused && !(block->block & MP_LEDGER_UNNUMBERED) && !mp_vec_push(&ledger->freed_unseen, *block))
-        return no_memory(error);
+    if (!note_unseen_end(ledger, block, event->time_ns)) return no_memory(error);
     block->track = MP_LEDGER_SLOT_FREE;
     return mp_vec_push(&ledger->free_slots, (uint32_t)slot) ? MP_OK : no_memory(error);
 }

@@ -34,7 +34,7 @@ struct mp_ledger {
     /* While nothing is kept (paused), blocks are followed without a number of the file's. */
     bool paused;
     uint64_t next_unnumbered;                  /* order among those, with MP_LEDGER_UNNUMBERED set */
-    MP_VEC(struct mp_base_block) freed_unseen; /* numbered blocks that ended in the pause */
+    MP_VEC(struct mp_base_block) freed_unseen; /* numbered blocks that ended in the pause; birth_ns: when they did */
     uint64_t steps;
     uint32_t step_now;          /* the caller's own count of steps (collect/lives.h) */
     struct mp_base_block freed; /* the block that ended last, and its birth */

@@ -153,12 +153,24 @@ static void summarise(struct mp_recording *recording, struct mp_recording_summar
     }
 }
 
+/* What happened after the last window counts at the end. */
+static void tell_end(struct mp_recording *recording)
+{
+    struct mp_error error;
+    /* What came and went there was not seen: it is one step, in which nothing is known not to have happened. */
+    if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
+    enum mp_status status = mp_recording_tell_gap(recording, 0, &error);
+    if (!status) status = mp_recording_write(recording, true, &error);
+    mp_recording_check(recording, status, &error);
+}
+
 void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text)
 {
     recording->how = how;
     recording->how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
     snprintf(recording->how_text, sizeof recording->how_text, "%s", text);
     mp_recording_round(recording, true);
+    if (!recording->window_open && recording->writer && !recording->failed) tell_end(recording);
     /* Whoever of that process goes on all the same needs no longer wait for us. */
     atomic_store(&recording->spool.header->collector_left, 1);
     mp_spool_file_wake(&recording->spool);
@@ -202,6 +214,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
     mp_vec_free(&recording->requests);
+    mp_vec_free(&recording->unkept_steps);
     mp_vec_free(&recording->samples);
     mp_vec_free(&recording->notes);
     free(recording->path);

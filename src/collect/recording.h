@@ -50,6 +50,7 @@ struct mp_recording {
     MP_VEC(struct mp_event) pending; /* taken, not yet written */
     MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
     MP_VEC(struct mp_snapshot_request) requests;
+    MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */
     unsigned ooms_looked_at;
     uint64_t last_oom_ns; /* of those */
     MP_VEC(struct mp_sample) samples;

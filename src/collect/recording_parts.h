@@ -13,6 +13,14 @@ bool mp_recording_check(struct mp_recording *recording, enum mp_status status, c
 /* One record of a ring becomes events, an answer, a change of the window. The drain's visitor. */
 bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *record);
 
+/* The window was closed and what is live is to be right again: tells what of the time between has lasted, each at its
+ * moment: blocks of the file that ended, blocks that were born and live, steps. Blocks from before the file's beginning
+ * are its base instead. Not kept by what was called before: the window counts as open from here on. */
+enum mp_status mp_recording_tell_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
+/* A step began outside of the window. */
+enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
+                                      struct mp_error *error);
+
 /* Names and modules that the spool has and we have not. */
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error);
 /* Everything that was taken goes to the file, followed by what is live where `with_base` or where it is time for it;

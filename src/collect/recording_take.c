@@ -92,28 +92,12 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
 static enum mp_status open_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                   struct mp_error *error)
 {
-    struct mp_ledger *ledger = &recording->ledger;
     uint64_t *taken = &recording->drain.next[ring];
-    enum mp_status status = mp_ledger_resume(ledger, error);
     /* What is written here must not say that the start was: a kill in between would lose it. */
     --*taken;
     struct mp_schedule_position after = recording->schedule_state.position;
     recording->schedule_state.position = recording->position_before;
-    recording->window_open = true;
-    for (size_t i = 0; !status && i < ledger->freed_unseen.count; i++) {
-        const struct mp_base_block *block = &ledger->freed_unseen.at[i];
-        struct mp_event end = {.time_ns = event->time_ns,
-                               .address = block->address,
-                               .bytes = block->bytes,
-                               .block = block->block,
-                               .thread = event->thread,
-                               .track = block->track,
-                               .type = MP_EVENT_FREE};
-        status = keep(recording, &end, error);
-        if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
-            status = mp_recording_write(recording, false, error);
-    }
-    ledger->freed_unseen.count = 0;
+    enum mp_status status = mp_recording_tell_gap(recording, event->thread, error);
     if (!status) status = mp_recording_write(recording, true, error);
     ++*taken;
     recording->schedule_state.position = after;
@@ -208,17 +192,17 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
 }
 
 static enum mp_schedule_wish ask_schedule(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
-                                          const struct mp_event *event)
+                                          const struct mp_event *event, bool *is_step)
 {
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
-    bool is_step = begins_step(recording, event, name);
-    if (is_step) mp_lives_step(&recording->lives, &recording->ledger, MP_LIVES_MARKED, event->time_ns);
-    if (is_step) mp_step_watch_marked(&recording->watch);
+    *is_step = begins_step(recording, event, name);
+    if (*is_step) mp_lives_step(&recording->lives, &recording->ledger, MP_LIVES_MARKED, event->time_ns);
+    if (*is_step) mp_step_watch_marked(&recording->watch);
     recording->position_before = recording->schedule_state.position;
     if (!recording->schedule || event->type >= MP_EVENT_TYPES) return MP_SCHEDULE_NONE;
     /* A range that may end on another thread is in nobody's order. */
     if (record->flags & MP_RECORD_LANE) ring = MP_SPOOL_RINGS_MAX;
-    return mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, is_step);
+    return mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, *is_step);
 }
 
 static enum mp_status follow_schedule(struct mp_recording *recording, uint32_t ring, enum mp_schedule_wish wish,
@@ -234,9 +218,11 @@ static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const 
                            struct mp_event *event, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
-    enum mp_schedule_wish wish = ask_schedule(recording, ring, record, event);
+    bool is_step;
+    enum mp_schedule_wish wish = ask_schedule(recording, ring, record, event, &is_step);
     if (wish == MP_SCHEDULE_OPEN || wish == MP_SCHEDULE_CLOSE)
         status = follow_schedule(recording, ring, wish, event, error);
+    if (!status && is_step && !recording->window_open) status = mp_recording_note_step(recording, event, error);
     if (!status) status = take_event(recording, ring, record, event, error);
     if (!status && wish == MP_SCHEDULE_CLOSE_AFTER) status = follow_schedule(recording, ring, wish, event, error);
     return status;

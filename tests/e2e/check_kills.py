@@ -170,7 +170,10 @@ class Kills(harness.TestCase):
                 while (result := harness.memprof("recover", file, "-o", whole, "--force")).returncode == 1:
                     self.assertLess(time.monotonic(), deadline, result.stderr)
                     time.sleep(0.05)
-                self.assertEqual(harness.answer("info", whole)["steps"], {"count": 40, "source": "api"})
+                # The 40 of the windows and one for what comes after; of the 280 between them, those that the killed
+                # collector had read but not yet told are not known any more.
+                count = harness.answer("info", whole)["steps"]["count"]
+                self.assertTrue(41 <= count <= 321 if at >= 400 else count == 321, (at, count))
 
     def test_a_killed_memprof_leaves_no_folder_for_ever(self):
         folder = self.folder / "run"

@@ -150,16 +150,22 @@ class Torch(harness.TestCase):
         script = self.folder / "scheduled.py"
         script.write_text(SCHEDULED)
         # 1000 floats are kept before the first step, 256 in each of 20; a step has two more blocks, one in a region.
-        # Of what was born between two windows, those that live when the next one opens are told too.
-        for schedule, steps, regions, between in (
-                ("wait=2,warmup=1,active=3,repeat=2,every=8", (3, 4, 5, 11, 12, 13), (), 5),
-                ("active=1,repeat=3,unit=^eval$", (), (0, 5, 10), 2 * 6), ("wait=19,active=5", (19,), (), 0)):
+        # Of what happens between two windows and after the last one, what lasts is told, and steps that begin there;
+        # at the end the interpreter frees all.
+        for schedule, steps, told_steps, regions, between in (
+                ("wait=2,warmup=1,active=3,repeat=2,every=8", (3, 4, 5, 11, 12, 13), 12, (), 5),
+                ("active=1,repeat=3,unit=^eval$", (), 20, (0, 5, 10), 2 * 6), ("wait=19,active=5", (19,), 1, (), 0)):
             with self.subTest(schedule):
                 snapshot, _, _ = self.record(PYTHON, script, options=("--force", "--schedule", schedule))
                 track = self.track(snapshot, "cpu/torch")
                 self.assertEqual(track["allocs"], 3 * len(steps) + len(regions) + between)
+                self.assertEqual(track["end_bytes"], 0)
                 if steps:
-                    self.assertEqual(len(harness.answer("steps", snapshot)["steps"]), len(steps))
+                    found = harness.answer("steps", snapshot)["steps"]
+                    self.assertEqual(len(found), told_steps)
+                    inside = [step for step in found if step["allocated_bytes"] > 256 * 4]
+                    self.assertEqual([step["allocated_bytes"] for step in inside],
+                                     [4 * (256 + 1024 * (step + 1) + 77) for step in steps])
                 first = (steps or regions)[0]
                 # In a region, the step's own two blocks are there already.
                 base = 1000 + 256 * first + (256 + 1024 * (first + 1) if regions else 0)
@@ -177,6 +183,17 @@ class Torch(harness.TestCase):
             self.assertEqual(result.returncode, 0)
             self.assertIn(words, str(result.stderr))
             self.assertFalse((self.folder / "none.mp").exists())
+
+    def test_a_leak_has_its_rate_whatever_was_scheduled(self):
+        script = self.folder / "leaking.py"
+        script.write_text(SCHEDULED.replace("range(20)", "range(200)").replace("1024 * (i + 1)", "4096"))
+        for schedule in ("wait=2,active=2,repeat=0", "wait=7,active=1,repeat=0,every=10"):
+            snapshot, _, _ = self.record(PYTHON, script, options=("--force", "--schedule", schedule))
+            leaks = harness.answer("leaks", snapshot)
+            self.assertEqual(leaks["verdict"], "leak", schedule)
+            self.assertEqual([finding["bytes_per_step"] for finding in leaks["findings"]], [1024], schedule)
+        snapshot, _, _ = self.record(PYTHON, script, options=("--force", "--schedule", "wait=5,active=3,repeat=1"))
+        self.assertEqual(harness.answer("leaks", snapshot)["verdict"], "unknown")  # little was looked at
 
     def test_exit_of_every_kind(self):
         for code, status, text in (("pass", 0, "exit 0"), ("raise SystemExit(7)", 7, "exit 7"),
