@@ -199,7 +199,10 @@ static void give_verdict(const struct judge *judge)
     leaks->verdict = leaks->leaks ? MP_VERDICT_LEAK : MP_VERDICT_UNKNOWN;
     if (leaks->leaks) return;
     if (!judge->steps->count)
-        snprintf(leaks->reason, sizeof leaks->reason, "no steps are marked and no rhythm shows in what is allocated");
+        snprintf(
+            leaks->reason, sizeof leaks->reason,
+            "no steps are marked and no rhythm shows in what is allocated; libmemprof.step() in the loop marks them, "
+            "--step-at FUNCTION finds them");
     else if (steps < needed)
         snprintf(leaks->reason, sizeof leaks->reason, "too few steps to tell: %u%s, and at least %u must be seen",
                  steps, judge->steps->guessed ? ", guessed from a rhythm" : "", needed);

@@ -197,8 +197,8 @@ static char *output_pattern(const struct mp_invocation *invocation)
     const char *given = invocation->value[MP_OPT_OUTPUT];
     char folder[PATH_MAX], *pattern = NULL;
     int made;
-    if (given && !*given) {
-        mp_message("-o needs a file name");
+    if (given && (!*given || !strcmp(given, "-"))) {
+        mp_message("-o needs the name of a file: a recording cannot go to stdout");
         return NULL;
     }
     if (given && *given == '/') return strdup(given);
