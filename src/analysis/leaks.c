@@ -210,6 +210,9 @@ static void give_verdict(const struct judge *judge)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu place%s grew, but fewer than %d times; a longer recording tells", judge->suspects,
                  judge->suspects == 1 ? "" : "s", MP_LEAK_BIRTHS);
+    else if (mp_damage_any(&judge->model->damage))
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "nothing keeps growing in what could be read, but a part is lost");
     else
         leaks->verdict = MP_VERDICT_CLEAN;
 }

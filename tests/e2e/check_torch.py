@@ -195,6 +195,15 @@ class Torch(harness.TestCase):
         snapshot, _, _ = self.record(PYTHON, script, options=("--force", "--schedule", "wait=5,active=3,repeat=1"))
         self.assertEqual(harness.answer("leaks", snapshot)["verdict"], "unknown")  # little was looked at
 
+    def test_a_cut_recording_is_not_called_clean(self):
+        snapshot, _, _ = self.record(PYTHON, EXAMPLES / "train.py")
+        self.assertEqual(harness.answer("leaks", snapshot)["verdict"], "clean")
+        cut = self.folder / "cut.mp"
+        cut.write_bytes(snapshot.read_bytes()[:-1000])
+        leaks = harness.answer("leaks", cut, status=4)
+        self.assertEqual(leaks["verdict"], "unknown")
+        self.assertIn("a part is lost", leaks["reason"])
+
     def test_exit_of_every_kind(self):
         for code, status, text in (("pass", 0, "exit 0"), ("raise SystemExit(7)", 7, "exit 7"),
                                    ("os._exit(3)", 3, "exit 3"), ("os.abort()", 134, "killed by SIGABRT"),
