@@ -183,7 +183,7 @@ static enum mp_status ask_for_file(pid_t pid, enum mp_control_command command, i
     status = ask(connection, &question, fd, &answer, error);
     close(connection);
     answer.text[sizeof answer.text - 1] = '\0';
-    if (!status && answer.status) status = mp_fail(error, MP_INVALID, "%s", answer.text);
+    if (!status && answer.status) status = mp_fail(error, MP_NOT_FOUND, "%s", answer.text);
     *answered_pid = (pid_t)answer.pid;
     return status;
 }

@@ -134,6 +134,7 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
 {
     struct mp_snapshot_job job = {.child = -1, .connection = connection, .live = live};
     struct mp_snapshot_told told = {0};
+    mp_recording_round(recording, false); /* now is when somebody asked, not the last round */
     enum mp_status status = prepare(recording, error);
     if (!status) status = start(snapshots, recording, &job, &told, fd, error);
     close(fd);
