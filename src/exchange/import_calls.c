@@ -215,10 +215,7 @@ static enum mp_status put_coverage(struct importer *importer, uint32_t source)
                                    .notes = log->notes.at,
                                    .note_count = (uint32_t)log->notes.count};
     struct mp_exit how = {.time_ns = (uint64_t)(log->calls.at[log->calls.count - 1].ns - log->calls.at[0].ns)};
-    struct mp_chunk chunks[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = &coverage},
-                                {.kind = MP_CHUNK_EXIT, .count = 1, .how = &how}};
-    enum mp_status status = mp_builder_add(importer->builder, &chunks[0], importer->error);
-    return status ? status : mp_builder_add(importer->builder, &chunks[1], importer->error);
+    return mp_import_end(importer->builder, &coverage, &how, importer->error);
 }
 
 static enum mp_status fill(struct importer *importer)

@@ -116,6 +116,15 @@ void mp_import_tables_free(struct mp_import_tables *tables)
     mp_vec_free(&tables->threads);
 }
 
+enum mp_status mp_import_end(struct mp_builder *builder, const struct mp_coverage *coverage, const struct mp_exit *how,
+                             struct mp_error *error)
+{
+    struct mp_chunk chunks[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = coverage},
+                                {.kind = MP_CHUNK_EXIT, .count = 1, .how = how}};
+    enum mp_status status = mp_builder_add(builder, &chunks[0], error);
+    return status ? status : mp_builder_add(builder, &chunks[1], error);
+}
+
 enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status filled, uint64_t file_bytes,
                                 const char *format, struct mp_model **model, struct mp_error *error)
 {

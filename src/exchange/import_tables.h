@@ -35,6 +35,9 @@ enum mp_status mp_import_tables_put(struct mp_import_tables *tables, struct mp_b
                                     struct mp_error *error);
 void mp_import_tables_free(struct mp_import_tables *tables);
 
+/* What is known of how the recording came about and ended; the last that a builder gets. */
+enum mp_status mp_import_end(struct mp_builder *builder, const struct mp_coverage *coverage, const struct mp_exit *how,
+                             struct mp_error *error);
 /* The end of every import: frees the builder, NULL or not, and makes a whole model of what was put into it where
  * `filled` is MP_OK; else returns that. `format` lives as long as the model. */
 enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status filled, uint64_t file_bytes,

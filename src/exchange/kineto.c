@@ -273,10 +273,7 @@ static enum mp_status put_coverage(struct importer *importer, struct mp_kineto_n
                                    .notes = notes->ids.at,
                                    .note_count = (uint32_t)notes->ids.count};
     struct mp_exit how = {.time_ns = (uint64_t)importer->end_ns - (uint64_t)importer->start_ns};
-    struct mp_chunk chunks[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = &coverage},
-                                {.kind = MP_CHUNK_EXIT, .count = 1, .how = &how}};
-    enum mp_status status = mp_builder_add(importer->builder, &chunks[0], importer->error);
-    return status ? status : mp_builder_add(importer->builder, &chunks[1], importer->error);
+    return mp_import_end(importer->builder, &coverage, &how, importer->error);
 }
 
 static enum mp_status fill(struct importer *importer)
