@@ -57,6 +57,12 @@ struct memprof_api_v1 {
     int (*stats)(const char *track, struct memprof_stats *stats);
     void (*reset_peak)(const char *track);
     int (*release_cupti)(void);
+    /* For the Python module and the PyTorch shim. */
+    void (*module_code)(const void *code);
+    void (*module_name)(const void *module, const char *path);
+    void (*module_ask)(int (*ask)(void *));
+    void (*label)(const void *address, int role, const char *name);
+    void (*torch_step)(void);
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

@@ -66,7 +66,8 @@ static bool gather(const struct mp_model *model, const unsigned char *roles, uin
     unsigned char *asked = calloc(model->stacks.count + 1, 1);
     for (size_t i = 0; askers && asked && done && i < model->blocks.count; i++) {
         unsigned role = roles[model->blocks.track[i]];
-        if ((role != MP_ROLE_BLOCKS && role != MP_ROLE_POOL) || !mp_device_is_live(model, i, moment)) continue;
+        if ((role != MP_DEVICE_ROLE_BLOCKS && role != MP_DEVICE_ROLE_POOL) || !mp_device_is_live(model, i, moment))
+            continue;
         uint32_t stack = model->blocks.stack[i];
         if (!asked[stack]) askers[stack] = asker(model, stack);
         asked[stack] = 1;

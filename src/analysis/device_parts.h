@@ -6,20 +6,20 @@
 
 /* What of a device a track says. */
 enum mp_device_role {
-    MP_ROLE_NONE,
-    MP_ROLE_BLOCKS,   /* physical memory, block by block */
-    MP_ROLE_POOL,     /* blocks in memory that the reserved total counts */
-    MP_ROLE_TORCH,    /* likewise, of a framework's allocator */
-    MP_ROLE_CONTEXTS, /* handles: what was made that takes memory of its own */
-    MP_ROLE_MODULES,
-    MP_ROLE_HANDLES,
+    MP_DEVICE_ROLE_NONE,
+    MP_DEVICE_ROLE_BLOCKS,   /* physical memory, block by block */
+    MP_DEVICE_ROLE_POOL,     /* blocks in memory that the reserved total counts */
+    MP_DEVICE_ROLE_TORCH,    /* likewise, of a framework's allocator */
+    MP_DEVICE_ROLE_CONTEXTS, /* handles: what was made that takes memory of its own */
+    MP_DEVICE_ROLE_MODULES,
+    MP_DEVICE_ROLE_HANDLES,
 };
 /* By index of model->tracks, freed by the caller; NULL where memory is short. */
 unsigned char *mp_device_roles(const struct mp_model *model, uint32_t device);
 
 static inline bool mp_device_role_made(unsigned role)
 {
-    return role >= MP_ROLE_CONTEXTS;
+    return role >= MP_DEVICE_ROLE_CONTEXTS;
 }
 
 /* Bytes of one device's tracks, event by event. */

@@ -15,17 +15,17 @@ unsigned char *mp_device_roles(const struct mp_model *model, uint32_t device)
     static const struct {
         const char *name;
         enum mp_device_role role;
-    } named[] = {{"", MP_ROLE_BLOCKS},         {"pool", MP_ROLE_POOL},
-                 {"graph", MP_ROLE_POOL},      {"contexts", MP_ROLE_CONTEXTS},
-                 {"modules", MP_ROLE_MODULES}, {"libraries", MP_ROLE_MODULES},
-                 {"streams", MP_ROLE_HANDLES}, {"events", MP_ROLE_HANDLES},
-                 {"graphs", MP_ROLE_HANDLES},  {"executables", MP_ROLE_HANDLES},
-                 {"pools", MP_ROLE_HANDLES}};
+    } named[] = {{"", MP_DEVICE_ROLE_BLOCKS},         {"pool", MP_DEVICE_ROLE_POOL},
+                 {"graph", MP_DEVICE_ROLE_POOL},      {"contexts", MP_DEVICE_ROLE_CONTEXTS},
+                 {"modules", MP_DEVICE_ROLE_MODULES}, {"libraries", MP_DEVICE_ROLE_MODULES},
+                 {"streams", MP_DEVICE_ROLE_HANDLES}, {"events", MP_DEVICE_ROLE_HANDLES},
+                 {"graphs", MP_DEVICE_ROLE_HANDLES},  {"executables", MP_DEVICE_ROLE_HANDLES},
+                 {"pools", MP_DEVICE_ROLE_HANDLES}};
     unsigned char *roles = calloc(model->tracks.count + 1, 1);
     for (size_t i = 0; roles && i < model->tracks.count; i++) {
         const struct mp_track *track = &model->tracks.at[i];
         if (track->device != device) continue;
-        if (track->layer == MP_LAYER_TORCH) roles[i] = MP_ROLE_TORCH;
+        if (track->layer == MP_LAYER_TORCH) roles[i] = MP_DEVICE_ROLE_TORCH;
         for (size_t j = 0; track->layer == MP_LAYER_DRIVER && j < sizeof named / sizeof *named; j++)
             if (!strcmp(mp_model_text(model, track->name), named[j].name)) roles[i] = (unsigned char)named[j].role;
     }
@@ -37,7 +37,7 @@ struct reading {
     uint64_t at_ns, in_use, process, others;
     uint32_t moment;
     struct mp_device_level level;
-    bool made[MP_ROLE_HANDLES + 1]; /* since the reading before, by role */
+    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* since the reading before, by role */
     bool quiet;
 };
 
@@ -91,7 +91,7 @@ struct sweep {
     size_t next;          /* the reading that comes */
     size_t unsettled;     /* readings from here on may prove not to be quiet */
     uint64_t last_change; /* 0: none */
-    bool made[MP_ROLE_HANDLES + 1];
+    bool made[MP_DEVICE_ROLE_HANDLES + 1];
 };
 
 static void start_level(struct sweep *sweep)
@@ -99,9 +99,9 @@ static void start_level(struct sweep *sweep)
     const struct mp_model *model = sweep->model;
     for (size_t i = 0; i < model->tracks.count; i++) {
         uint64_t base = model->sums.at[i].base_bytes;
-        if (sweep->roles[i] == MP_ROLE_BLOCKS) sweep->level.blocks += base;
-        if (sweep->roles[i] == MP_ROLE_POOL) sweep->level.pool_blocks += base;
-        if (sweep->roles[i] == MP_ROLE_TORCH) sweep->level.torch_blocks += base;
+        if (sweep->roles[i] == MP_DEVICE_ROLE_BLOCKS) sweep->level.blocks += base;
+        if (sweep->roles[i] == MP_DEVICE_ROLE_POOL) sweep->level.pool_blocks += base;
+        if (sweep->roles[i] == MP_DEVICE_ROLE_TORCH) sweep->level.torch_blocks += base;
     }
     sweep->highest = sweep->level;
 }
@@ -125,7 +125,7 @@ static bool concerns(const struct sweep *sweep, uint32_t event)
 {
     unsigned type = sweep->model->events.type[event];
     return (type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE || type == MP_EVENT_RESERVED) &&
-           sweep->roles[sweep->model->events.track[event]] != MP_ROLE_NONE;
+           sweep->roles[sweep->model->events.track[event]] != MP_DEVICE_ROLE_NONE;
 }
 
 static void apply(struct sweep *sweep, uint32_t event)
@@ -137,14 +137,14 @@ static void apply(struct sweep *sweep, uint32_t event)
     struct mp_device_level *level = &sweep->level;
     if (type == MP_EVENT_RESERVED) {
         uint64_t bytes = model->notes.at[model->events.subject[event]].bytes;
-        uint64_t *total = role == MP_ROLE_TORCH ? &level->torch_reserved : &level->pool_reserved;
-        if (role == MP_ROLE_TORCH || role == MP_ROLE_POOL) *total += bytes - sweep->reserved[track];
+        uint64_t *total = role == MP_DEVICE_ROLE_TORCH ? &level->torch_reserved : &level->pool_reserved;
+        if (role == MP_DEVICE_ROLE_TORCH || role == MP_DEVICE_ROLE_POOL) *total += bytes - sweep->reserved[track];
         sweep->reserved[track] = bytes;
         return;
     }
-    if (role == MP_ROLE_BLOCKS) level->blocks += difference(model, event);
-    if (role == MP_ROLE_POOL) level->pool_blocks += difference(model, event);
-    if (role == MP_ROLE_TORCH) level->torch_blocks += difference(model, event);
+    if (role == MP_DEVICE_ROLE_BLOCKS) level->blocks += difference(model, event);
+    if (role == MP_DEVICE_ROLE_POOL) level->pool_blocks += difference(model, event);
+    if (role == MP_DEVICE_ROLE_TORCH) level->torch_blocks += difference(model, event);
     if (type == MP_EVENT_ALLOC && mp_device_role_made(role)) sweep->made[role] = true;
 }
 
@@ -232,11 +232,11 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
         enum mp_device_role role;
         enum mp_part_kind part;
         const char *name;
-    } causes[] = {{MP_ROLE_CONTEXTS, MP_PART_CONTEXT, "context"},
-                  {MP_ROLE_MODULES, MP_PART_MODULES, "modules"},
-                  {MP_ROLE_HANDLES, MP_PART_HANDLES, "streams and graphs"}};
-    uint64_t grown[MP_ROLE_HANDLES + 1] = {0}, before = 0;
-    bool made[MP_ROLE_HANDLES + 1] = {false};
+    } causes[] = {{MP_DEVICE_ROLE_CONTEXTS, MP_PART_CONTEXT, "context"},
+                  {MP_DEVICE_ROLE_MODULES, MP_PART_MODULES, "modules"},
+                  {MP_DEVICE_ROLE_HANDLES, MP_PART_HANDLES, "streams and graphs"}};
+    uint64_t grown[MP_DEVICE_ROLE_HANDLES + 1] = {0}, before = 0;
+    bool made[MP_DEVICE_ROLE_HANDLES + 1] = {false};
     for (const struct reading *reading = readings->at; reading <= until; reading++) {
         for (size_t i = 0; i < sizeof made / sizeof *made; i++)
             made[i] |= reading->made[i];

@@ -67,11 +67,12 @@ static bool add_all(const struct mp_model *model, const unsigned char *roles, co
     if (known) memset(known, NOT_ASKED, 2 * stacks);
     for (size_t i = 0; i < model->blocks.count && done; i++) {
         unsigned role = roles[model->blocks.track[i]];
-        if ((role != MP_ROLE_BLOCKS && role != MP_ROLE_POOL) || !mp_device_is_live(model, i, use->moment)) continue;
-        unsigned char *rule = &known[model->blocks.stack[i] + (role == MP_ROLE_POOL ? stacks : 0)];
+        if ((role != MP_DEVICE_ROLE_BLOCKS && role != MP_DEVICE_ROLE_POOL) || !mp_device_is_live(model, i, use->moment))
+            continue;
+        unsigned char *rule = &known[model->blocks.stack[i] + (role == MP_DEVICE_ROLE_POOL ? stacks : 0)];
         if (*rule == NOT_ASKED) {
             done = mp_stack_resolve(model, model->blocks.stack[i], &lines);
-            *rule = done ? rule_of(&lines, role == MP_ROLE_POOL) : 0;
+            *rule = done ? rule_of(&lines, role == MP_DEVICE_ROLE_POOL) : 0;
         }
         uint64_t size = mp_model_bytes_at(model, (uint32_t)i, use->moment ? use->moment - 1 : 0);
         if (*rule && size != MP_BYTES_UNKNOWN) bytes[*rule - 1] += size;

@@ -31,6 +31,18 @@ const char *mp_size_basis_name(unsigned basis)
     return NAME(names, basis);
 }
 
+const char *mp_language_name(unsigned language)
+{
+    static const char *const names[] = {"native", "python", "backward"};
+    return NAME(names, language);
+}
+
+const char *mp_role_name(unsigned role)
+{
+    static const char *const names[] = {"none", "parameter", "gradient", "optimizer_state", "buffer", "input"};
+    return NAME(names, role);
+}
+
 const char *mp_device_type_name(unsigned type)
 {
     /* c10/core/DeviceType.h: the numbers are part of PyTorch's ABI. */

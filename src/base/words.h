@@ -41,7 +41,20 @@ enum mp_kind {
     MP_KINDS
 };
 
-enum mp_language { MP_NATIVE = 0, MP_PYTHON = 1 };
+/* MP_BACKWARD: no call, but the border in a path between what autograd ran ("backward of") and the path that made its
+ * node in forward, which is further out. */
+enum mp_language { MP_NATIVE = 0, MP_PYTHON = 1, MP_BACKWARD = 2, MP_LANGUAGES };
+
+/* What a program says that a block holds: PyTorch's words for a tensor's part in training. */
+enum mp_role {
+    MP_ROLE_NONE = 0,
+    MP_ROLE_PARAMETER = 1,
+    MP_ROLE_GRADIENT = 2,
+    MP_ROLE_OPTIMIZER_STATE = 3,
+    MP_ROLE_BUFFER = 4,
+    MP_ROLE_INPUT = 5,
+    MP_ROLES
+};
 
 /* What the bytes of a track's blocks mean; `size_basis` in JSON. */
 enum mp_size_basis { MP_BASIS_REQUESTED = 0, MP_BASIS_BLOCK = 1, MP_BASIS_EXACT = 2 };
@@ -79,6 +92,8 @@ const char *mp_event_type_name(unsigned type);
 const char *mp_layer_name(unsigned layer);
 const char *mp_kind_name(unsigned kind);
 const char *mp_size_basis_name(unsigned basis);
+const char *mp_language_name(unsigned language);
+const char *mp_role_name(unsigned role); /* "none", "parameter", "optimizer_state", ... */
 /* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is not known. */
 const char *mp_device_type_name(unsigned type);
 

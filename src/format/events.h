@@ -11,7 +11,7 @@
 
 /* Which of struct mp_event's members the file keeps, by type; the others read back as 0. */
 enum mp_event_part {
-    MP_PART_ALLOC = 1, /* address, bytes, block, stack, track, kind */
+    MP_PART_ALLOC = 1, /* address, bytes, block, stack, track, kind, name */
     MP_PART_BLOCK = 2, /* address, bytes, block, track */
     MP_PART_STACK = 4,
     MP_PART_NOTE = 8, /* bytes, track */

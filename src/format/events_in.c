@@ -14,7 +14,7 @@ struct mp_events_in {
     /* the chunk's columns that do not go straight there */
     uint16_t shape[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES];
     uint8_t place[MP_CHUNK_ENTRIES];
-    uint32_t back[MP_CHUNK_ENTRIES];
+    uint32_t back[MP_CHUNK_ENTRIES], module[MP_CHUNK_ENTRIES];
     uint64_t fresh[MP_CHUNK_ENTRIES], addresses[MP_CHUNK_ENTRIES];
     struct {
         uint64_t bytes[MP_CHUNK_ENTRIES];
@@ -40,6 +40,7 @@ struct mp_events_in {
 /* How many values the columns have, and how far each has been read. */
 struct cursors {
     size_t allocs, others, frees, fars, stacks, names, notes;
+    bool modules;
 };
 
 struct mp_events_in *mp_events_in_new(void)
@@ -117,6 +118,10 @@ static bool decode_shapes(struct mp_events_in *in, const struct mp_chunk_in *chu
         !mp_chunk_in_decode(chunk, "alloc.place", allocs, in->place, 8) ||
         !mp_chunk_in_decode(chunk, "alloc.block", allocs, in->fresh, 64))
         return false;
+    have->modules = mp_chunk_in_count(chunk, "alloc.module") > 0;
+    if (have->modules && (!mp_chunk_in_decode(chunk, "alloc.module", allocs, in->module, 32) ||
+                          !ALL_KNOWN(in->module, allocs, counts, MP_CHUNK_STRINGS)))
+        return false;
     for (size_t i = 0; i < allocs; i++)
         have->others += in->place[i] == MP_RECENT;
     return mp_chunk_in_decode(chunk, "alloc.address", have->others, in->other, 16) &&
@@ -148,6 +153,7 @@ static bool decode_rest(struct mp_events_in *in, const struct mp_chunk_in *chunk
 struct joining {
     struct mp_events_in *in;
     struct cursors at;
+    bool modules;
     uint64_t first_block, next_block, count;
 };
 
@@ -183,6 +189,7 @@ static inline bool join_alloc(struct joining *join, size_t i)
     in->stack[i] = in->shapes.stack[shape];
     in->track[i] = in->shapes.track[shape];
     in->kind[i] = in->shapes.kind[shape];
+    in->name[i] = join->modules ? in->module[at] : 0;
     in->block[i] = block;
     place(join, block, i + 1, address + UINT32_C(1));
     return take_block(join, block);
@@ -222,8 +229,8 @@ static bool join_event(struct joining *join, size_t i)
 {
     struct mp_events_in *in = join->in;
     unsigned type = in->type[i], parts = mp_event_parts(type);
-    in->name[i] = parts & MP_PART_NAME ? in->names[join->at.names++] : 0;
     if (type == MP_EVENT_ALLOC) return join_alloc(join, i);
+    in->name[i] = parts & MP_PART_NAME ? in->names[join->at.names++] : 0;
     in->kind[i] = 0;
     in->stack[i] = parts & MP_PART_STACK ? in->stacks[join->at.stacks++] : 0;
     if (type == MP_EVENT_FREE) return join_free(join, i);
@@ -246,7 +253,8 @@ bool mp_events_decode(struct mp_events_in *in, const struct mp_chunk_in *chunk, 
     memset(in->placed, 0, count * sizeof *in->placed);
     in->recent.first = in->recent.end = 0;
     uint64_t first = chunk->meta.next_block;
-    struct joining join = {.in = in, .first_block = first, .next_block = first, .count = count};
+    struct joining join = {
+        .in = in, .first_block = first, .next_block = first, .count = count, .modules = have.modules};
     for (size_t i = 0; i < count; i++)
         if (!join_event(&join, i)) return false;
     *next_block = join.next_block;

@@ -29,12 +29,13 @@ struct mp_events_out {
     uint16_t in_recent[MP_CHUNK_ENTRIES]; /* by address: how often it is among the recent ones */
     uint64_t type[MP_CHUNK_ENTRIES], thread[MP_CHUNK_ENTRIES], time[MP_CHUNK_ENTRIES];
     uint64_t shape[MP_CHUNK_ENTRIES], place[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES], fresh[MP_CHUNK_ENTRIES];
-    uint64_t back[MP_CHUNK_ENTRIES], stack[MP_CHUNK_ENTRIES], name[MP_CHUNK_ENTRIES];
+    uint64_t module[MP_CHUNK_ENTRIES], back[MP_CHUNK_ENTRIES], stack[MP_CHUNK_ENTRIES], name[MP_CHUNK_ENTRIES];
     uint64_t far_block[MP_CHUNK_ENTRIES], far_address[MP_CHUNK_ENTRIES], far_bytes[MP_CHUNK_ENTRIES],
         far_track[MP_CHUNK_ENTRIES];
     uint64_t note_bytes[MP_CHUNK_ENTRIES], note_track[MP_CHUNK_ENTRIES];
     uint64_t scratch[MP_CHUNK_ENTRIES];
     size_t allocs, others, frees, fars, notes, stacks, names;
+    bool has_modules;
     uint64_t first_block, next_block;
 };
 
@@ -116,6 +117,8 @@ static void add_alloc(struct mp_events_out *out, const struct mp_event *events, 
     uint32_t address = address_of(&out->addresses, events, i);
     add_place(out, address);
     out->shape[out->allocs] = shape_of(&out->shapes, events, i);
+    out->module[out->allocs] = event->name;
+    out->has_modules |= event->name != 0;
     out->fresh[out->allocs++] = mp_zigzag((int64_t)(event->block - out->next_block));
     struct placed *here = placed(out, event->block, count);
     if (here) *here = (struct placed){i + 1, address + 1};
@@ -196,7 +199,7 @@ static const char *fault(const struct mp_event *event, const struct mp_table_cou
     if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK | MP_PART_NOTE)) && !mp_id_known(counts, MP_CHUNK_TRACKS, event->track))
         return "track";
     if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK)) && event->block >= block_bound) return "block";
-    if ((parts & MP_PART_NAME) && !mp_id_known(counts, MP_CHUNK_STRINGS, event->name)) return "name";
+    if ((parts & (MP_PART_ALLOC | MP_PART_NAME)) && !mp_id_known(counts, MP_CHUNK_STRINGS, event->name)) return "name";
     return NULL;
 }
 
@@ -234,6 +237,7 @@ static void put_columns(struct mp_events_out *out, struct mp_chunk_out *chunk, c
     mp_chunk_out_column(chunk, "alloc.place", MP_ENCODING_PLANES, out->place, out->allocs);
     mp_chunk_out_column(chunk, "alloc.address", MP_ENCODING_PLANES, out->other, out->others);
     mp_chunk_out_column(chunk, "alloc.block", MP_ENCODING_VARINT, out->fresh, out->allocs);
+    if (out->has_modules) mp_chunk_out_column(chunk, "alloc.module", MP_ENCODING_PLANES, out->module, out->allocs);
     mp_chunk_out_column(chunk, "free.back", MP_ENCODING_PLANES, out->back, out->frees);
     mp_chunk_out_column(chunk, "far.block", MP_ENCODING_VARINT, out->far_block, out->fars);
     mp_chunk_out_column(chunk, "far.address", MP_ENCODING_DELTA, out->far_address, out->fars);
@@ -264,6 +268,7 @@ enum mp_status mp_events_encode(struct mp_events_out *out, struct mp_chunk_out *
     memset(out->in_recent, 0, count * sizeof *out->in_recent);
     out->recent.first = out->recent.end = 0;
     out->allocs = out->others = out->frees = out->fars = out->notes = out->stacks = out->names = 0;
+    out->has_modules = false;
     out->first_block = out->next_block = *next_block;
     for (uint32_t i = 0; i < count; i++)
         add_event(out, events, i, count);

@@ -135,6 +135,7 @@ static enum mp_status decode_field(struct mp_reader *reader, const struct mp_tab
             memcpy(reader->rows.at + i * table->row + field->offset, column->data + i * field->width, field->width);
         return MP_OK;
     }
+    if (field->optional && !mp_chunk_in_count(&reader->chunk, field->name)) return MP_OK; /* the rows are zeroed */
     reader->values.count = 0;
     if (!mp_vec_reserve(&reader->values, count)) return MP_NO_MEMORY;
     if (!mp_chunk_in_decode(&reader->chunk, field->name, count, reader->values.at, 64)) return MP_DAMAGED;

@@ -29,6 +29,7 @@ enum mp_chunk_kind {
     MP_CHUNK_SEGMENTS = 15,
     MP_CHUNK_SEGMENT_PARTS = 16,
     MP_CHUNK_CALLS = 17,
+    MP_CHUNK_LABELS = 18,
     MP_CHUNK_KINDS
 };
 
@@ -52,7 +53,7 @@ struct mp_chunk {
         const struct mp_string_entry {
             const char *text;
             size_t length;
-        } *strings;
+        } * strings;
         const struct mp_device *devices;
         const struct mp_track *tracks;
         const struct mp_thread_info *threads;
@@ -65,15 +66,16 @@ struct mp_chunk {
         const struct mp_segment *segments;
         const struct mp_segment_part *parts;
         const struct mp_allocator_call *calls;
+        const struct mp_label *labels;
         const struct mp_coverage *coverage;
         const struct mp_exit *how;
         struct mp_event_columns events;
     };
     /* events and base */
-    uint64_t time_ns;            /* of the first event; of the base */
+    uint64_t time_ns; /* of the first event; of the base */
     const struct mp_ring_mark *marks;
     size_t mark_count;
-    const uint64_t *live_bytes;  /* per track, at the first event */
+    const uint64_t *live_bytes; /* per track, at the first event */
     size_t live_bytes_count;
     /* base: one of more than MP_CHUNK_ENTRIES blocks comes as several chunks, each with how many came before it */
     uint64_t base_total, base_before;

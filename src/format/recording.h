@@ -88,7 +88,8 @@ struct mp_event {
     uint64_t block; /* alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
                      * appearance, base blocks and blocks known only by their free included */
     uint32_t stack; /* alloc, oom, mark; free where free stacks are recorded */
-    uint32_t name;  /* region_begin, region_end, mark, step: a string id, 0 where unnamed */
+    uint32_t name;  /* region_begin, region_end, mark, step: a string id, 0 where unnamed; alloc: the path of the
+                     * module that was running, 0 where none is known */
     uint32_t thread;
     uint16_t track; /* alloc, free, resize, oom, reserved */
     uint8_t type;   /* enum mp_event_type */
@@ -102,6 +103,17 @@ struct mp_base_block {
     uint32_t stack;
     uint16_t track;
     uint8_t kind;
+    uint8_t role;    /* enum mp_role: what its last label said */
+    uint32_t module; /* string ids: the path of the module that allocated it; the name in its last label */
+    uint32_t label;
+};
+
+/* What the program said of a block that was live then. The last one before a moment holds. */
+struct mp_label {
+    uint64_t time_ns;
+    uint64_t block;
+    uint8_t role;  /* enum mp_role */
+    uint32_t name; /* string id: the tensor's ("blocks.3.attn.weight"); 0: none */
 };
 
 /* A counter that is sampled, not caused by an event: resident and shared memory of the process, device totals. */

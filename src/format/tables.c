@@ -4,11 +4,16 @@
 
 #define FIELD(type, member, rule, encoding)                                                                            \
     {                                                                                                                  \
-#        member, offsetof(struct type, member), sizeof(((struct type *)0)->member), rule, MP_ENCODING_##encoding       \
+#        member, offsetof(struct type, member), sizeof(((struct type *)0)->member), rule, MP_ENCODING_##encoding,      \
+            false                                                                                                      \
+    }
+#define OPTIONAL(type, member, rule, encoding)                                                                         \
+    {                                                                                                                  \
+#        member, offsetof(struct type, member), sizeof(((struct type *)0)->member), rule, MP_ENCODING_##encoding, true \
     }
 #define NAMED(name, type, member, rule, encoding)                                                                      \
     {                                                                                                                  \
-        name, offsetof(struct type, member), sizeof(((struct type *)0)->member), rule, MP_ENCODING_##encoding          \
+        name, offsetof(struct type, member), sizeof(((struct type *)0)->member), rule, MP_ENCODING_##encoding, false   \
     }
 
 static const struct mp_table tables[] = {
@@ -64,13 +69,15 @@ static const struct mp_table tables[] = {
     {.kind = MP_CHUNK_BASE,
      .name = "base block",
      .row = sizeof(struct mp_base_block),
-     .field_count = 7,
+     .field_count = 10,
      .fields = {FIELD(mp_base_block, block, MP_FIELD_ANY, DELTA), FIELD(mp_base_block, address, MP_FIELD_ANY, DELTA),
                 FIELD(mp_base_block, bytes, MP_FIELD_ANY, VARINT),
                 NAMED("birth", mp_base_block, birth_ns, MP_FIELD_ANY, DELTA),
                 FIELD(mp_base_block, stack, MP_CHUNK_STACKS, VARINT),
-                FIELD(mp_base_block, track, MP_CHUNK_TRACKS, VARINT),
-                FIELD(mp_base_block, kind, MP_FIELD_ANY, PLANES)}},
+                FIELD(mp_base_block, track, MP_CHUNK_TRACKS, VARINT), FIELD(mp_base_block, kind, MP_FIELD_ANY, PLANES),
+                OPTIONAL(mp_base_block, module, MP_CHUNK_STRINGS, VARINT),
+                OPTIONAL(mp_base_block, role, MP_FIELD_ANY, PLANES),
+                OPTIONAL(mp_base_block, label, MP_CHUNK_STRINGS, VARINT)}},
     {.kind = MP_CHUNK_SAMPLES,
      .name = "sample",
      .row = sizeof(struct mp_sample),
@@ -103,6 +110,12 @@ static const struct mp_table tables[] = {
                 FIELD(mp_allocator_call, pool, MP_FIELD_ANY, DELTA),
                 FIELD(mp_allocator_call, track, MP_CHUNK_TRACKS, VARINT),
                 FIELD(mp_allocator_call, action, MP_FIELD_ACTION, PLANES)}},
+    {.kind = MP_CHUNK_LABELS,
+     .name = "label",
+     .row = sizeof(struct mp_label),
+     .field_count = 4,
+     .fields = {NAMED("time", mp_label, time_ns, MP_FIELD_ANY, DELTA), FIELD(mp_label, block, MP_FIELD_ANY, DELTA),
+                FIELD(mp_label, role, MP_FIELD_ANY, PLANES), FIELD(mp_label, name, MP_CHUNK_STRINGS, DELTA)}},
     {.kind = MP_CHUNK_COVERAGE,
      .name = "coverage",
      .row = sizeof(struct mp_coverage),

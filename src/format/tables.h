@@ -27,6 +27,7 @@ struct mp_field {
     uint8_t width; /* 1, 2, 4, 8: an integer; more: that many bytes */
     uint8_t rule;  /* enum mp_field_rule */
     enum mp_encoding encoding;
+    bool optional; /* left out where all values are 0: in other recordings, and those of older versions */
 };
 
 #define MP_TABLE_FIELDS 16

@@ -102,6 +102,14 @@ static enum mp_status emit(struct mp_writer *writer, enum mp_chunk_kind kind, st
     return status;
 }
 
+static bool all_zero(const uint64_t *values, size_t count)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < count; i++)
+        any |= values[i];
+    return !any;
+}
+
 static enum mp_status add_field(struct mp_writer *writer, const struct mp_table *table, const struct mp_field *field,
                                 const void *rows, size_t count, uint64_t first, struct mp_error *error)
 {
@@ -115,6 +123,7 @@ static enum mp_status add_field(struct mp_writer *writer, const struct mp_table 
     }
     size_t bad;
     mp_table_gather(field, rows, table->row, count, writer->scratch);
+    if (field->optional && all_zero(writer->scratch, count)) return MP_OK;
     if (!mp_table_check(field, writer->scratch, count, first, &writer->counts, &bad))
         return mp_fail(error, MP_INVALID, "%s %llu has %s %llu, which there is not", table->name,
                        (unsigned long long)(first + bad), field->name, (unsigned long long)writer->scratch[bad]);
@@ -195,6 +204,7 @@ TABLE_WRITER(mp_writer_samples, mp_sample, MP_CHUNK_SAMPLES)
 TABLE_WRITER(mp_writer_segments, mp_segment, MP_CHUNK_SEGMENTS)
 TABLE_WRITER(mp_writer_parts, mp_segment_part, MP_CHUNK_SEGMENT_PARTS)
 TABLE_WRITER(mp_writer_calls, mp_allocator_call, MP_CHUNK_CALLS)
+TABLE_WRITER(mp_writer_labels, mp_label, MP_CHUNK_LABELS)
 
 enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,

@@ -54,6 +54,10 @@ enum mp_status mp_writer_parts(struct mp_writer *writer, const struct mp_segment
 enum mp_status mp_writer_calls(struct mp_writer *writer, const struct mp_allocator_call *calls, size_t count,
                                struct mp_error *error);
 
+/* What was said of blocks, which may be written before the events that bring them. */
+enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label *labels, size_t count,
+                                struct mp_error *error);
+
 /* At most MP_CHUNK_EVENTS events, in order of time; `live_bytes` per track at the first of them (track_count entries).
  * `marks` say how far each ring had been read. Members that an event's type does not have (see struct mp_event; a stack
  * also on resize) are not kept. */

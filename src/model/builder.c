@@ -134,7 +134,7 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
         struct mp_model_frame frame = {.raw = chunk->frames[i]};
         frame.raw.function = mp_builder_string(b, frame.raw.function);
         frame.raw.file = mp_builder_string(b, frame.raw.file);
-        if (frame.raw.language == MP_PYTHON) {
+        if (frame.raw.language != MP_NATIVE) {
             struct mp_model_line line = {frame.raw.function, frame.raw.file, frame.raw.line};
             frame.first_line = (uint32_t)model->lines.count;
             frame.line_count = 1;
@@ -277,11 +277,21 @@ static void note_sequence(struct mp_builder *b, const struct mp_chunk *chunk)
 enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
 {
     static bool (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
-        [MP_CHUNK_STRINGS] = add_strings,     [MP_CHUNK_DEVICES] = add_devices, [MP_CHUNK_TRACKS] = add_tracks,
-        [MP_CHUNK_THREADS] = add_threads,     [MP_CHUNK_MODULES] = add_modules, [MP_CHUNK_FRAMES] = add_frames,
-        [MP_CHUNK_STACKS] = add_stacks,       [MP_CHUNK_SYMBOLS] = add_symbols, [MP_CHUNK_SAMPLES] = add_samples,
-        [MP_CHUNK_COVERAGE] = add_coverage,   [MP_CHUNK_EXIT] = add_exit,       [MP_CHUNK_SEGMENTS] = add_segments,
-        [MP_CHUNK_SEGMENT_PARTS] = add_parts, [MP_CHUNK_CALLS] = add_calls,
+        [MP_CHUNK_STRINGS] = add_strings,
+        [MP_CHUNK_DEVICES] = add_devices,
+        [MP_CHUNK_TRACKS] = add_tracks,
+        [MP_CHUNK_THREADS] = add_threads,
+        [MP_CHUNK_MODULES] = add_modules,
+        [MP_CHUNK_FRAMES] = add_frames,
+        [MP_CHUNK_STACKS] = add_stacks,
+        [MP_CHUNK_SYMBOLS] = add_symbols,
+        [MP_CHUNK_SAMPLES] = add_samples,
+        [MP_CHUNK_COVERAGE] = add_coverage,
+        [MP_CHUNK_EXIT] = add_exit,
+        [MP_CHUNK_SEGMENTS] = add_segments,
+        [MP_CHUNK_SEGMENT_PARTS] = add_parts,
+        [MP_CHUNK_CALLS] = add_calls,
+        [MP_CHUNK_LABELS] = mp_builder_add_labels,
     };
     note_sequence(b, chunk);
     if (chunk->kind < MP_CHUNK_KINDS && chunk->bytes) {
@@ -309,7 +319,7 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
                                  struct mp_model **result, struct mp_error *error)
 {
     struct mp_model *model = b->model;
-    if (!mp_builder_end_base(b)) {
+    if (!mp_builder_end_base(b) || !mp_builder_end_labels(b)) {
         mp_builder_free(b);
         return mp_builder_no_memory(error);
     }
@@ -340,6 +350,7 @@ void mp_builder_free(struct mp_builder *b)
     mp_vec_free(&b->by_number);
     mp_vec_free(&b->levels);
     mp_vec_free(&b->base_parts);
+    mp_vec_free(&b->labels);
     mp_map_free(&b->resized);
     mp_map_free(&b->far_numbers);
     free(b);

@@ -37,6 +37,16 @@ static bool reserve_events(struct mp_builder *b, size_t extra)
     return true;
 }
 
+/* The column of modules has as much room as the others, or does not exist. */
+static bool reserve_modules(struct mp_builder *b, size_t room)
+{
+    struct mp_model_blocks *blocks = &b->model->blocks;
+    size_t before = blocks->module ? b->block_room : 0;
+    if (!grow(&blocks->module, room, sizeof *blocks->module)) return false;
+    memset(blocks->module + before, 0, (room - before) * sizeof *blocks->module);
+    return true;
+}
+
 static bool reserve_blocks(struct mp_builder *b, size_t extra)
 {
     struct mp_model_blocks *blocks = &b->model->blocks;
@@ -48,14 +58,14 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
         !grow(&blocks->stack, room, sizeof *blocks->stack) ||
         !grow(&blocks->alloc_event, room, sizeof *blocks->alloc_event) ||
         !grow(&blocks->free_event, room, sizeof *blocks->free_event) ||
-        !grow(&blocks->track, room, sizeof *blocks->track) || !grow(&blocks->kind, room, sizeof *blocks->kind))
+        !grow(&blocks->track, room, sizeof *blocks->track) || !grow(&blocks->kind, room, sizeof *blocks->kind) ||
+        (blocks->module && !reserve_modules(b, room)))
         return false;
     b->block_room = room;
     return true;
 }
 
-/* The index of a block number, or MP_NONE where it was never seen. */
-static uint32_t find_block(const struct mp_builder *b, uint64_t number)
+uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
 {
     if (number < b->by_number.count) return b->by_number.at[number] - 1;
     if (!b->far_numbers.count || number == UINT64_MAX) return MP_NONE;
@@ -96,6 +106,16 @@ static uint32_t put_block(struct mp_builder *b, uint64_t address, uint64_t bytes
     blocks->track[at] = track;
     blocks->kind[at] = kind;
     return (uint32_t)at;
+}
+
+/* `path` is a string id of the file. */
+static bool set_module(struct mp_builder *b, uint32_t block, uint32_t path)
+{
+    uint32_t module = mp_builder_string(b, path);
+    if (!module) return true;
+    if (!b->model->blocks.module && !reserve_modules(b, b->block_room)) return false;
+    b->model->blocks.module[block] = module;
+    return true;
 }
 
 /* Appends an event; room was reserved. Time never runs backwards in a model. */
@@ -193,12 +213,12 @@ static bool on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint
 static bool add_block_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
 {
     uint64_t number = c->block[i];
-    uint32_t block = find_block(b, number);
+    uint32_t block = mp_builder_block(b, number);
     uint32_t next = (uint32_t)b->model->events.count;
     if (c->type[i] == MP_EVENT_ALLOC) {
         if (block != MP_NONE) return true;
         block = put_block(b, c->address[i], c->bytes[i], c->stack[i], next, c->track[i], c->kind[i]);
-        if (!name_block(b, number, block)) return false;
+        if (!name_block(b, number, block) || !set_module(b, block, c->name[i])) return false;
         put_event(b, c->time_ns[i], MP_EVENT_ALLOC, block, c->thread[i], c->track[i]);
         on_alloc(b, block, next);
         return true;
@@ -301,7 +321,7 @@ static bool add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
             block = put_base_block(b, from->address, from->bytes, from->stack, from->track, from->kind);
         else
             block = put_block(b, from->address, from->bytes, from->stack, next, from->track, from->kind);
-        if (!name_block(b, from->block, block)) return false;
+        if (!name_block(b, from->block, block) || !set_module(b, block, from->module)) return false;
         if (born_before) continue;
         put_event(b, from->birth_ns, MP_EVENT_ALLOC, block, MP_NONE, from->track);
         b->model->sums.at[from->track].events++;
@@ -315,7 +335,7 @@ static bool base_agrees(const struct mp_builder *b, const struct mp_base_block *
 {
     if (count != b->live_blocks) return false;
     for (size_t i = 0; i < count; i++) {
-        uint32_t block = find_block(b, base[i].block);
+        uint32_t block = mp_builder_block(b, base[i].block);
         if (block == MP_NONE || b->model->blocks.free_event[block] != MP_NONE) return false;
     }
     return true;
@@ -326,7 +346,7 @@ static bool meet_base(struct mp_builder *b, const struct mp_base_block *base, si
 {
     size_t unseen_count = 0, met = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t block = find_block(b, base[i].block);
+        uint32_t block = mp_builder_block(b, base[i].block);
         if (block == MP_NONE) {
             unseen[unseen_count++] = &base[i];
         } else if (b->model->blocks.free_event[block] == MP_NONE && !in_base[block]) {
@@ -344,13 +364,13 @@ static bool take_base(struct mp_builder *b, const struct mp_base_block *base, si
 {
     if (!reserve_blocks(b, count)) return false;
     extend_near_limit(b, count);
-    if (base_agrees(b, base, count)) return true;
+    if (base_agrees(b, base, count)) return mp_builder_base_labels(b, base, count);
     const struct mp_base_block **unseen = malloc((count + 1) * sizeof *unseen);
     unsigned char *in_base = calloc(b->model->blocks.count + 1, 1);
     bool done = unseen && in_base && meet_base(b, base, count, whole, unseen, in_base);
     free(unseen);
     free(in_base);
-    return done;
+    return done && mp_builder_base_labels(b, base, count);
 }
 
 bool mp_builder_end_base(struct mp_builder *b)

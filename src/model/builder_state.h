@@ -9,6 +9,13 @@ struct mp_builder_level {
     uint64_t bytes, blocks; /* live now */
 };
 
+/* A label as it was told; its block may be told of later. */
+struct mp_builder_label {
+    uint64_t number;
+    uint64_t time_ns; /* UINT64_MAX: `event` is known instead */
+    uint32_t event, role, name;
+};
+
 struct mp_builder {
     struct mp_model *model;
     size_t event_room, block_room;
@@ -21,6 +28,7 @@ struct mp_builder {
     MP_VEC(struct mp_builder_level) levels;  /* per track */
     MP_VEC(struct mp_base_block) base_parts; /* of a base that comes in several chunks, until it is whole */
     struct mp_map resized;                   /* block index + 1 to its size now, for blocks that were resized */
+    MP_VEC(struct mp_builder_label) labels;
     uint64_t last_ns;
     uint64_t next_sequence; /* of the chunk that follows if none was lost */
     uint64_t gap_chunks;    /* lost before the present chunk */
@@ -33,6 +41,13 @@ enum mp_status mp_builder_add_base(struct mp_builder *builder, const struct mp_c
 /* Takes up the parts of a base whose rest did not come. */
 bool mp_builder_end_base(struct mp_builder *builder);
 enum mp_status mp_builder_no_memory(struct mp_error *error);
+/* The index of a block number, or MP_NONE where it was never seen. */
+uint32_t mp_builder_block(const struct mp_builder *builder, uint64_t number);
+bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
+/* What a base that was just taken says of its blocks. */
+bool mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
+/* Makes the model's labels of all that were told. */
+bool mp_builder_end_labels(struct mp_builder *builder);
 /* The model's id of a string of the file; 0 for one that is not there. */
 uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
 

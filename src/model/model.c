@@ -19,6 +19,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->notes);
     mp_vec_free(&model->noted);
     mp_vec_free(&model->resizes);
+    mp_vec_free(&model->labels);
     mp_vec_free(&model->samples);
     mp_vec_free(&model->segments);
     mp_vec_free(&model->parts);
@@ -36,6 +37,7 @@ void mp_model_free(struct mp_model *model)
     free(model->blocks.free_event);
     free(model->blocks.track);
     free(model->blocks.kind);
+    free(model->blocks.module);
     free(model->coverage.sources);
     free(model->coverage.notes);
     free(model->coverage.limits);
@@ -56,6 +58,21 @@ uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_
     }
     if (low && model->resizes.at[low - 1].block == block) return model->resizes.at[low - 1].bytes;
     return model->blocks.bytes[block];
+}
+
+const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event)
+{
+    uint32_t moment = event == MP_NONE ? MP_NONE : event + 1; /* MP_NONE + 1, from the start on, is 0 */
+    size_t low = 0, high = model->labels.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct mp_model_label *at = &model->labels.at[middle];
+        if (at->block < block || (at->block == block && at->event + 1 <= moment))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && model->labels.at[low - 1].block == block ? &model->labels.at[low - 1] : NULL;
 }
 
 bool mp_model_incomplete(const struct mp_model *model)

@@ -2,7 +2,7 @@
  * A whole recording in memory, as columns. Built once (by loading a file or by the builder below), then never changed:
  * any number of threads may read it. Ids are those of format/recording.h.
  *
- * About 16 bytes an event and 30 bytes a block.
+ * About 16 bytes an event and 30 bytes a block, 4 more where modules are known.
  */
 #ifndef MP_MODEL_MODEL_H
 #define MP_MODEL_MODEL_H
@@ -34,6 +34,15 @@ struct mp_model_blocks {
     uint32_t *free_event;  /* MP_NONE: live at the end */
     uint16_t *track;
     uint8_t *kind;
+    uint32_t *module; /* string id of the path; NULL where no block has one: ask mp_model_module() */
+};
+
+/* What the program said of a block; sorted by block, then event. Use mp_model_label_at(). */
+struct mp_model_label {
+    uint32_t block;
+    uint32_t event; /* it holds from just after that event on; MP_NONE: from the very start */
+    uint32_t role;  /* enum mp_role */
+    uint32_t name;  /* string id; 0: none */
 };
 
 /* A block whose size changed; sorted by block, then event. Use mp_model_bytes_at(). */
@@ -58,7 +67,7 @@ struct mp_model_line {
 struct mp_model_frame {
     struct mp_frame raw;
     uint32_t first_line,
-        line_count; /* in mp_model.lines, innermost first; python frames have exactly one; 0: unknown */
+        line_count; /* in mp_model.lines, innermost first; frames that are not native have exactly one; 0: unknown */
 };
 
 /* Per track: exact, base included. */
@@ -79,7 +88,7 @@ struct mp_model {
     struct mp_model_chunks {
         uint64_t chunks, entries, bytes;
     } chunks[MP_CHUNK_KINDS]; /* what the file holds, by kind */
-    const char *format; /* "mp", later "pytorch", "kineto" */
+    const char *format;       /* "mp", later "pytorch", "kineto" */
     struct mp_intern strings;
     MP_VEC(struct mp_device) devices;
     MP_VEC(struct mp_track) tracks;
@@ -91,6 +100,7 @@ struct mp_model {
     MP_VEC(struct mp_model_note) notes;
     MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N is of event noted[N] */
     MP_VEC(struct mp_model_resize) resizes;
+    MP_VEC(struct mp_model_label) labels;
     MP_VEC(struct mp_sample) samples;
     MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */
     MP_VEC(struct mp_segment_part) parts;
@@ -109,6 +119,15 @@ void mp_model_free(struct mp_model *model);
 
 /* The size of a block just after an event of its life (MP_NONE: at the end). */
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event);
+
+/* What holds of a block just after an event of its life (MP_NONE: at the end); NULL where nothing was said by then. */
+const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event);
+
+/* The path of the module that allocated the block, as it was stored ("Net.blocks.3.attn"); 0 where none is known. */
+static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)
+{
+    return model->blocks.module ? model->blocks.module[block] : 0;
+}
 
 /* The text of a string id; "" for id 0. */
 static inline const char *mp_model_text(const struct mp_model *model, uint32_t id)

@@ -10,7 +10,7 @@ static const char *const kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_SAMPLES] = "samples",    [MP_CHUNK_COVERAGE] = "coverage",
     [MP_CHUNK_EXIT] = "exit",          [MP_CHUNK_INDEX] = "index",
     [MP_CHUNK_SEGMENTS] = "segments",  [MP_CHUNK_SEGMENT_PARTS] = "segment_parts",
-    [MP_CHUNK_CALLS] = "calls",
+    [MP_CHUNK_CALLS] = "calls",        [MP_CHUNK_LABELS] = "labels",
 };
 
 /* What is in no chunk that was read: the first object, the index, the end, what is damaged. */

@@ -17,15 +17,17 @@ MEMBERS = {
     "frames": ["language", "module", "address", "function", "file", "line"],
     "stacks": ["parent", "frame"],
     "symbols": ["frame", "function", "file", "line"],
-    "base": ["block", "address", "bytes", "birth", "stack", "track", "kind"],
+    "base": ["block", "address", "bytes", "birth", "stack", "track", "kind", "module", "role", "label"],
     "samples": ["time", "counter", "value"],
     "coverage": ["events", "dropped", "truncated_stacks", "unmatched_stacks", "totals_checked", "totals_wrong",
                  "unknown_frees", "missed_frees"],
     "segments": ["address", "bytes", "stream", "pool", "track", "small", "expandable"],
     "segment parts": ["bytes", "requested", "segment", "state"],
     "calls": ["address", "bytes", "stream", "pool", "track", "action"],
+    "labels": ["time", "block", "role", "name"],
     "exit": ["known", "by_signal", "status", "time", "text"],
 }
+OPTIONAL = ("module", "role", "label")  # of base: left out where all values are 0
 EVENT = ["time", "address", "bytes", "block", "stack", "name", "thread", "track", "type", "kind"]
 
 
@@ -46,6 +48,7 @@ def rows_of(kind, meta, columns):
     else:
         for i in range(count):
             yield " ".join("x" + columns[member][32 * i:32 * i + 32].hex() if member == "build_id"
+                           else "0" if kind == "base" and member in OPTIONAL and member not in columns
                            else str(columns[member][i]) for member in MEMBERS[kind])
 
 

@@ -238,6 +238,11 @@ static void put_base(struct maker *maker, size_t count)
         blocks[i].stack = (uint32_t)below(maker, maker->stacks);
         blocks[i].track = (uint16_t)below(maker, maker->tracks);
         blocks[i].kind = (uint8_t)below(maker, MP_KINDS);
+        if (maker->paths) {
+            blocks[i].module = (uint32_t)below(maker, maker->strings);
+            blocks[i].role = (uint8_t)below(maker, MP_ROLES);
+            blocks[i].label = (uint32_t)below(maker, maker->strings);
+        }
         struct mp_event live = {
             .block = blocks[i].block, .address = blocks[i].address, .bytes = blocks[i].bytes, .track = blocks[i].track};
         must(mp_vec_push(&maker->live, live), "no memory");
@@ -257,6 +262,7 @@ static void random_alloc(struct maker *maker, struct mp_event *event)
     event->stack = (uint32_t)below(maker, maker->stacks);
     event->track = (uint16_t)below(maker, maker->tracks);
     event->kind = (uint8_t)below(maker, MP_KINDS);
+    if (maker->paths) event->name = (uint32_t)below(maker, 5) ? (uint32_t)below(maker, 8) : 0;
     must(mp_vec_push(&maker->live, *event), "no memory");
 }
 
@@ -334,6 +340,19 @@ static void put_events(struct maker *maker, size_t count)
     free(events);
 }
 
+static void put_labels(struct maker *maker)
+{
+    struct mp_label labels[7];
+    memset(labels, 0, sizeof labels);
+    for (size_t i = 0; i < 7; i++) {
+        labels[i].time_ns = below(maker, maker->now + 1);
+        labels[i].block = below(maker, maker->next_block + 100);
+        labels[i].role = (uint8_t)below(maker, MP_ROLES);
+        labels[i].name = (uint32_t)below(maker, maker->strings);
+    }
+    PUT(mp_writer_labels, MP_CHUNK_LABELS, labels, 7);
+}
+
 static void put_coverage(struct maker *maker)
 {
     uint32_t sources[2] = {1, 3}, notes[3] = {(uint32_t)below(maker, maker->strings), 2, 5}, limits[1] = {4};
@@ -384,7 +403,9 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
         put_modules(maker);
         put_frames(maker);
         put_stacks(maker);
-        if (!round || round % 5 == 4) put_base(maker, (size_t)below(maker, 20));
+        maker->paths = round % 2;
+        if (maker->paths) put_labels(maker);
+        if (!round || round % 5 >= 3) put_base(maker, (size_t)below(maker, 20));
         put_events(maker, 1 + (size_t)below(maker, events));
         put_samples(maker);
         put_symbols(maker);
@@ -469,7 +490,7 @@ bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made)
         [MP_CHUNK_SYMBOLS] = sizeof(struct mp_symbol),       [MP_CHUNK_BASE] = sizeof(struct mp_base_block),
         [MP_CHUNK_SAMPLES] = sizeof(struct mp_sample),       [MP_CHUNK_EXIT] = sizeof(struct mp_exit),
         [MP_CHUNK_SEGMENTS] = sizeof(struct mp_segment),     [MP_CHUNK_SEGMENT_PARTS] = sizeof(struct mp_segment_part),
-        [MP_CHUNK_CALLS] = sizeof(struct mp_allocator_call),
+        [MP_CHUNK_CALLS] = sizeof(struct mp_allocator_call), [MP_CHUNK_LABELS] = sizeof(struct mp_label),
     };
     if (chunk->lost || chunk->kind != made->kind || chunk->count != made->count || chunk->time_ns != made->time_ns ||
         chunk->live_bytes_count != made->live_bytes_count || !same_marks(chunk, made))

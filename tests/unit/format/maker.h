@@ -28,6 +28,7 @@ struct maker {
     uint64_t random;
     uint64_t now, next_block;
     size_t strings, devices, tracks, threads, modules, frames, stacks;
+    bool paths; /* blocks have the paths of modules, and roles: every other round */
     MP_VEC(struct mp_event) live; /* the latest alloc or resize of each live block */
 };
 

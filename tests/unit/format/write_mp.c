@@ -84,7 +84,8 @@ static void print_row(const struct made_chunk *made, size_t i)
                 row->type, row->kind);
     } else if (made->kind == MP_CHUNK_BASE) {
         ROW(mp_base_block);
-        NUMBERS(row->block, row->address, row->bytes, row->birth_ns, row->stack, row->track, row->kind);
+        NUMBERS(row->block, row->address, row->bytes, row->birth_ns, row->stack, row->track, row->kind, row->module,
+                row->role, row->label);
     } else if (made->kind == MP_CHUNK_SAMPLES) {
         ROW(mp_sample);
         NUMBERS(row->time_ns, row->counter, row->value);
@@ -97,6 +98,9 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_CALLS) {
         ROW(mp_allocator_call);
         NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->action);
+    } else if (made->kind == MP_CHUNK_LABELS) {
+        ROW(mp_label);
+        NUMBERS(row->time_ns, row->block, row->role, row->name);
     } else if (made->kind == MP_CHUNK_COVERAGE) {
         ROW(mp_coverage);
         print_coverage(row);

@@ -53,6 +53,24 @@ static void check_counts(const struct scene *scene, uint16_t track)
     ck_assert_uint_eq(sum->reserved_peak_bytes, reserved);
 }
 
+static void check_labels(const struct scene *scene, uint32_t index, const struct scene_block *block)
+{
+    int64_t end = block->died < (int64_t)scene->events.count ? block->died : (int64_t)scene->events.count;
+    for (int64_t moment = block->born < 0 ? 1 : block->born + 1; moment <= end; moment++) {
+        const struct mp_model_label *label = mp_model_label_at(scene->model, index, (uint32_t)(moment - 1));
+        size_t said = 0;
+        while (said < block->labels && block->said[said] <= moment)
+            said++;
+        ck_assert_int_eq(label != NULL, said > 0);
+        if (!said) continue;
+        ck_assert_uint_eq(label->role, block->role[said - 1]);
+        ck_assert_uint_eq(label->name, block->label[said - 1]);
+    }
+    const struct mp_model_label *last = mp_model_label_at(scene->model, index, MP_NONE);
+    ck_assert_int_eq(last != NULL, block->labels > 0);
+    if (last) ck_assert_uint_eq(last->role, block->role[block->labels - 1]);
+}
+
 /* The model's blocks are the oracle's, found by their addresses. */
 static void check_blocks(const struct scene *scene)
 {
@@ -64,6 +82,8 @@ static void check_blocks(const struct scene *scene)
         ck_assert_uint_eq(model->blocks.stack[i], block->stack);
         ck_assert_uint_eq(model->blocks.alloc_event[i], block->born < 0 ? MP_NONE : (uint32_t)block->born);
         ck_assert_uint_eq(model->blocks.free_event[i], block->died == INT64_MAX ? MP_NONE : (uint32_t)block->died);
+        ck_assert_uint_eq(mp_model_module(model, i), block->module);
+        check_labels(scene, i, block);
         for (int64_t moment = block->born + 1; moment <= (int64_t)scene->events.count; moment += 7)
             if (moment > 0)
                 ck_assert_uint_eq(mp_model_bytes_at(model, i, (uint32_t)(moment - 1)), scene_bytes(block, moment));
@@ -225,5 +245,36 @@ START_TEST(repeated_strings_keep_their_ids)
 }
 END_TEST
 
-MP_SUITE("builder", sums_equal_brute_force, tracks_have_names_and_a_default, base_after_a_gap_repairs,
-         nonsense_is_refused_or_harmless, repeated_strings_keep_their_ids)
+/* A base that begins a recording brings what was said before, one in the middle what was said while nothing was kept.
+ */
+START_TEST(a_base_brings_labels)
+{
+    static const struct mp_string_entry more[] = {{"net.w", 5}, {"net.g", 5}};
+    struct mp_builder *builder = new_builder();
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .sequence = 4, .count = 2, .strings = more}, NULL));
+    struct mp_base_block first = {.block = 0, .bytes = 8, .module = 3, .role = MP_ROLE_PARAMETER, .label = 2};
+    struct mp_base_block second[] = {{.block = 0, .bytes = 8, .module = 3, .role = MP_ROLE_GRADIENT, .label = 3},
+                                     {.block = 1, .bytes = 8, .birth_ns = 25, .role = MP_ROLES}};
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 5, .count = 1, .base = &first}, NULL));
+    ck_assert(!add_event(builder, 6, (struct mp_event){.time_ns = 20, .type = MP_EVENT_STEP}));
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 9, .count = 2, .base = second}, NULL));
+    struct mp_label unknown = {.time_ns = 21, .block = 70, .role = MP_ROLE_INPUT};
+    ck_assert(!mp_builder_add(
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .sequence = 10, .count = 1, .labels = &unknown}, NULL));
+    struct mp_model *model = finish(builder);
+    ck_assert_str_eq(mp_model_text(model, mp_model_module(model, 0)), "net.g");
+    ck_assert_uint_eq(mp_model_module(model, 1), 0);
+    ck_assert_uint_eq(model->labels.count, 2);
+    ck_assert_uint_eq(mp_model_label_at(model, 0, 0)->role, MP_ROLE_PARAMETER);
+    ck_assert_str_eq(mp_model_text(model, mp_model_label_at(model, 0, 0)->name), "net.w");
+    ck_assert_uint_eq(mp_model_label_at(model, 0, MP_NONE)->role, MP_ROLE_GRADIENT);
+    ck_assert_ptr_null(mp_model_label_at(model, 1, MP_NONE)); /* a role of a newer version */
+    mp_model_free(model);
+}
+END_TEST
+
+MP_SUITE("builder", a_base_brings_labels, sums_equal_brute_force, tracks_have_names_and_a_default,
+         base_after_a_gap_repairs, nonsense_is_refused_or_harmless, repeated_strings_keep_their_ids)

@@ -52,10 +52,16 @@ static uint64_t some_bytes(struct scene *scene)
     return 512 * (1 + scene_random(scene, 64));
 }
 
+static uint32_t some_name(struct scene *scene)
+{
+    return scene_random(scene, 3) ? (uint32_t)(SCENE_FIRST_NAME + scene_random(scene, SCENE_NAMES)) : 0;
+}
+
 static size_t add_block(struct scene *scene, int64_t born, uint64_t bytes)
 {
     struct scene_block block = {.track = (uint16_t)scene_random(scene, SCENE_TRACKS),
                                 .stack = (uint32_t)scene_random(scene, SCENE_STACKS),
+                                .module = some_name(scene),
                                 .born = born,
                                 .died = INT64_MAX,
                                 .bytes = {bytes},
@@ -73,7 +79,8 @@ static uint64_t address_of(size_t block)
 static void push(struct scene *scene, struct mp_event event)
 {
     uint64_t before = scene->events.count ? scene->events.at[scene->events.count - 1].time_ns : 0;
-    event.time_ns = before + scene_random(scene, 3) * 500; /* equal stamps too */
+    event.time_ns = before + (scene_random(scene, 3) + scene->later) * 500; /* equal stamps too */
+    scene->later = false;
     event.thread = (uint32_t)scene_random(scene, SCENE_THREADS);
     ck_assert(mp_vec_push(&scene->events, event));
 }
@@ -85,6 +92,7 @@ static void add_alloc(struct scene *scene)
     push(scene, (struct mp_event){.type = MP_EVENT_ALLOC,
                                   .track = block->track,
                                   .stack = block->stack,
+                                  .name = block->module,
                                   .block = at,
                                   .address = address_of(at),
                                   .bytes = block->bytes[0],
@@ -110,7 +118,7 @@ static void add_free(struct scene *scene)
     size_t at = scene->blocks.count ? scene_random(scene, scene->blocks.count) : 0;
     if (!scene->blocks.count || !scene_random(scene, 12)) {
         at = add_block(scene, -1, scene_random(scene, 2) ? some_bytes(scene) : MP_BYTES_UNKNOWN);
-        scene->blocks.at[at].stack = 0;
+        scene->blocks.at[at].stack = scene->blocks.at[at].module = 0;
     }
     free_block(scene, at);
 }
@@ -129,6 +137,22 @@ static void add_resize(struct scene *scene)
                                   .address = address_of(at),
                                   .bytes = block->bytes[block->sizes]});
     block->sizes++;
+}
+
+/* At a moment of its own: the next event is later. */
+static void add_label(struct scene *scene)
+{
+    size_t at = scene->blocks.count ? scene_random(scene, scene->blocks.count) : 0;
+    struct scene_block *block = scene->blocks.count ? &scene->blocks.at[at] : NULL;
+    size_t events = scene->events.count;
+    if (!block || block->died != INT64_MAX || block->labels == 4 || !events) return;
+    uint64_t now = scene->events.at[events - 1].time_ns + 1;
+    struct mp_label label = {now, at, (uint8_t)(1 + scene_random(scene, MP_ROLES - 1)), some_name(scene)};
+    ck_assert(mp_vec_push(&scene->labels, label));
+    block->role[block->labels] = label.role;
+    block->label[block->labels] = label.name;
+    block->said[block->labels++] = (int64_t)events;
+    scene->later = true;
 }
 
 static void add_other(struct scene *scene)
@@ -151,8 +175,13 @@ static void add_base(struct scene *scene)
     for (size_t i = scene_random(scene, 12); i--;) {
         size_t at = add_block(scene, -1, some_bytes(scene));
         const struct scene_block *block = &scene->blocks.at[at];
-        struct mp_base_block base = {at,           address_of(at), block->bytes[0], 0,
-                                     block->stack, block->track,   MP_KIND_DEVICE};
+        struct mp_base_block base = {.block = at,
+                                     .address = address_of(at),
+                                     .bytes = block->bytes[0],
+                                     .stack = block->stack,
+                                     .track = block->track,
+                                     .kind = MP_KIND_DEVICE,
+                                     .module = block->module};
         ck_assert(mp_vec_push(&scene->base, base));
     }
 }
@@ -215,7 +244,14 @@ static void feed_later_base(struct mp_builder *builder, const struct scene *scen
         const struct scene_block *block = &scene->blocks.at[i];
         bool told = block->born >= 0 || i < scene->base.count;
         if (!told || !scene_lives(block, moment)) continue;
-        struct mp_base_block entry = {i, address_of(i), scene_bytes(block, moment), 0, block->stack, block->track, 0};
+        struct mp_base_block entry = {.block = i,
+                                      .address = address_of(i),
+                                      .bytes = scene_bytes(block, moment),
+                                      .stack = block->stack,
+                                      .track = block->track,
+                                      .module = block->module};
+        for (size_t k = 0; k < block->labels && block->said[k] <= moment; k++)
+            entry.role = (uint8_t)block->role[k], entry.label = block->label[k];
         ck_assert(mp_vec_push(&base, entry));
     }
     size_t half = base.count / 2; /* in two parts */
@@ -243,6 +279,8 @@ static void build(struct scene *scene)
         at += count;
         if (!scene_random(scene, 8)) feed_later_base(builder, scene, (int64_t)at);
     }
+    for (size_t i = 0; i < scene->labels.count; i++)
+        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .count = 1, .labels = &scene->labels.at[i]});
     ck_assert(mp_builder_finish(builder, &damage, 1, &scene->model, &error) == MP_OK);
 }
 
@@ -258,6 +296,8 @@ void scene_make(struct scene *scene, uint64_t seed, size_t count)
             add_free(scene);
         else if (dice < 17)
             add_resize(scene);
+        else if (dice < 18)
+            add_label(scene);
         else
             add_other(scene);
     }
@@ -271,5 +311,6 @@ void scene_free(struct scene *scene)
     mp_vec_free(&scene->blocks);
     mp_vec_free(&scene->events);
     mp_vec_free(&scene->base);
+    mp_vec_free(&scene->labels);
     mp_model_free(scene->model);
 }

@@ -18,18 +18,23 @@
 /* A block as it really was. */
 struct scene_block {
     uint16_t track;
-    uint32_t stack;
-    int64_t born, died; /* events; -1: before the first, INT64_MAX: never */
-    uint64_t bytes[8];  /* sizes in turn; MP_BYTES_UNKNOWN at first where it was never said */
-    int64_t since[8];   /* from which event on each holds */
+    uint32_t stack, module; /* module: a string id, 0 for none */
+    int64_t born, died;     /* events; -1: before the first, INT64_MAX: never */
+    uint64_t bytes[8];      /* sizes in turn; MP_BYTES_UNKNOWN at first where it was never said */
+    int64_t since[8];       /* from which event on each holds */
     size_t sizes;
+    uint32_t role[4], label[4]; /* what was said of it in turn */
+    int64_t said[4];            /* after so many events */
+    size_t labels;
 };
 
 struct scene {
     uint64_t random;
+    bool later; /* the next event must have a stamp of its own */
     MP_VEC(struct scene_block) blocks;
     MP_VEC(struct mp_event) events;
     MP_VEC(struct mp_base_block) base;
+    MP_VEC(struct mp_label) labels;
     struct mp_model *model;
 };
 

@@ -1,0 +1,98 @@
+#include <stdlib.h>
+
+#include "model/builder_state.h"
+
+bool mp_builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        const struct mp_label *from = &chunk->labels[i];
+        struct mp_builder_label label = {.number = from->block,
+                                         .time_ns = from->time_ns < UINT64_MAX ? from->time_ns : UINT64_MAX - 1,
+                                         .role = from->role,
+                                         .name = mp_builder_string(b, from->name)};
+        if (from->role && from->role < MP_ROLES && !mp_vec_push(&b->labels, label)) return false;
+    }
+    return true;
+}
+
+bool mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *base, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct mp_builder_label label = {.number = base[i].block,
+                                         .time_ns = UINT64_MAX,
+                                         .event = (uint32_t)b->model->events.count - 1, /* MP_NONE before all */
+                                         .role = base[i].role,
+                                         .name = mp_builder_string(b, base[i].label)};
+        if (base[i].role && base[i].role < MP_ROLES && !mp_vec_push(&b->labels, label)) return false;
+    }
+    return true;
+}
+
+/* The last event that is not after that time; MP_NONE: all are. */
+static uint32_t event_at(const struct mp_model_events *events, uint64_t time_ns)
+{
+    size_t low = 0, high = events->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (events->time_ns[middle] <= time_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (uint32_t)low - 1;
+}
+
+/* A block has labels only while it lives, whatever two equal stamps leave open. */
+static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block, uint32_t event)
+{
+    uint32_t born = blocks->alloc_event[block], died = blocks->free_event[block];
+    if (born != MP_NONE && event + 1 < born + 1) return born;
+    if (died != MP_NONE && event + 1 > died) return died - 1;
+    return event;
+}
+
+struct ordered {
+    struct mp_model_label label;
+    size_t told;
+};
+
+static int by_block_then_moment(const void *left, const void *right)
+{
+    const struct ordered *a = left, *b = right;
+    if (a->label.block != b->label.block) return a->label.block < b->label.block ? -1 : 1;
+    if (a->label.event != b->label.event) return a->label.event + 1 < b->label.event + 1 ? -1 : 1;
+    return a->told < b->told ? -1 : 1;
+}
+
+/* Of those told between two events the last counts; one that repeats what holds says nothing. */
+static bool keep_telling(struct mp_model *model, const struct ordered *labels, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_model_label *label = &labels[i].label, *next = &labels[i + 1].label, *last = NULL;
+        if (i + 1 < count && next->block == label->block && next->event == label->event) continue;
+        if (model->labels.count) last = &model->labels.at[model->labels.count - 1];
+        if (last && last->block == label->block && last->role == label->role && last->name == label->name) continue;
+        if (!mp_vec_push(&model->labels, *label)) return false;
+    }
+    return true;
+}
+
+bool mp_builder_end_labels(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct ordered *labels = b->labels.count ? malloc(b->labels.count * sizeof *labels) : NULL;
+    if (!labels) return !b->labels.count;
+    size_t count = 0;
+    for (size_t i = 0; i < b->labels.count; i++) {
+        const struct mp_builder_label *told = &b->labels.at[i];
+        uint32_t block = mp_builder_block(b, told->number);
+        if (block == MP_NONE) continue;
+        uint32_t event = told->time_ns == UINT64_MAX ? told->event : event_at(&model->events, told->time_ns);
+        labels[count++] =
+            (struct ordered){{block, while_alive(&model->blocks, block, event), told->role, told->name}, i};
+    }
+    qsort(labels, count, sizeof *labels, by_block_then_moment);
+    bool done = keep_telling(model, labels, count);
+    free(labels);
+    return done;
+}
