@@ -18,9 +18,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_FROM] = {"from", '\0', "TIME", "begin at TIME: 1.5s, step:10 or 50%"},
     [MP_OPT_TO] = {"to", '\0', "TIME", "end at TIME: 1.5s, step:10 or 50%"},
     [MP_OPT_LIMIT] = {"limit", 'n', "N", "show N rows; 0 shows all (text: 10, JSON: all)"},
-    [MP_OPT_GROUP] =
-        {"group", '\0', "WHAT",
-         "one row for each stack, stack:N, function, file, library, region, size, thread, stream or pool (stack)"},
+    [MP_OPT_GROUP] = {"group", '\0', "WHAT", "one row for each stack, stack:N, function, file or library (stack)"},
     [MP_OPT_SORT] = {"sort", '\0', "BY", "sort rows by bytes, blocks, peak or growth"},
     [MP_OPT_FILTER] = {"filter", '\0', "EXPR",
                        "only blocks that match: size>1MiB, fn~NAME, file~NAME, layer=torch, kind=pinned, step=3..9"},

@@ -17,6 +17,7 @@
 #define NOTE_COLUMNS   7
 #define SAMPLE_COLUMNS 3
 #define STACK_COLUMNS  13
+#define MODULE_COLUMNS 2
 
 /* Every event that is not about a block. */
 struct note_columns {
@@ -36,6 +37,7 @@ struct maker {
     struct mp_page_data *data;
     struct mp_page_stacks stacks;
     struct mp_page_stack_columns tree;
+    struct mp_page_modules modules;
     struct mp_page_track_columns *tracks; /* one per track of the model */
     struct mp_page_shared shared;
     struct note_columns notes;
@@ -157,6 +159,12 @@ static void sample_rows(struct maker *make, struct mp_page_row rows[SAMPLE_COLUM
     memcpy(rows, made, sizeof made);
 }
 
+static void module_rows(struct maker *make, struct mp_page_row rows[MODULE_COLUMNS])
+{
+    rows[0] = (struct mp_page_row){"length", &make->modules.length, make->modules.count};
+    rows[1] = (struct mp_page_row){"text", &make->modules.text, make->modules.text.size};
+}
+
 static void stack_rows(struct maker *make, struct mp_page_row rows[STACK_COLUMNS])
 {
     struct mp_page_stack_columns *tree = &make->tree;
@@ -180,7 +188,7 @@ static void stack_rows(struct maker *make, struct mp_page_row rows[STACK_COLUMNS
 
 static enum mp_status pack_all(struct maker *make, struct mp_error *error)
 {
-    struct mp_page_row rows[STACK_COLUMNS];
+    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
     struct mp_page_columns *columns = &make->data->columns;
     enum mp_status status = MP_OK;
     for (size_t i = 0; i < make->model->tracks.count && !status; i++) {
@@ -191,6 +199,8 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         mp_page_runs_end(&track->thread);
         mp_page_runs_end(&track->kind);
         mp_page_runs_end(&track->lane);
+        mp_page_runs_end(&track->module);
+        mp_page_runs_end(&track->category);
         mp_page_track_rows(track, make->steps.count, rows);
         status = mp_page_columns_add(columns, prefix, rows, MP_PAGE_TRACK_ROWS, error);
     }
@@ -200,6 +210,8 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
     if (!status) status = mp_page_columns_add(columns, "step", rows, STEP_COLUMNS, error);
     sample_rows(make, rows);
     if (!status) status = mp_page_columns_add(columns, "sample", rows, SAMPLE_COLUMNS, error);
+    module_rows(make, rows);
+    if (!status) status = mp_page_columns_add(columns, "module", rows, MODULE_COLUMNS, error);
     stack_rows(make, rows);
     if (!status) status = mp_page_columns_add(columns, "stack", rows, STACK_COLUMNS, error);
     const struct mp_page_row sizes = {"bytes", &make->shared.dictionary, make->shared.sizes.count};
@@ -215,7 +227,7 @@ static void free_rows(const struct mp_page_row *rows, size_t count)
 
 static void maker_free(struct maker *make)
 {
-    struct mp_page_row rows[STACK_COLUMNS];
+    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
     for (size_t i = 0; make->tracks && i < make->model->tracks.count; i++)
         mp_page_track_free(&make->tracks[i]);
     note_rows(&make->notes, rows);
@@ -229,6 +241,7 @@ static void maker_free(struct maker *make)
     mp_buffer_free(&make->shared.dictionary);
     mp_map_free(&make->shared.sizes);
     mp_page_stacks_free(&make->stacks);
+    mp_page_modules_free(&make->modules);
     mp_steps_free(&make->steps);
     free(make->tracks);
     free(make->shared.local);
@@ -266,6 +279,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     if (!make->tracks || !make->shared.local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
     if (!status && !mp_steps_find_or_infer(model, &make->steps)) status = no_memory(error);
+    if (!status && !mp_page_modules_init(&make->modules, model)) status = no_memory(error);
     if (!status && !mp_page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
     make->shared.lane = make->data->lanes.of_block;
     if (!status) status = find_leaks(make, error);
@@ -321,6 +335,7 @@ enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_p
                    .address_shift = data->address_shift},
     };
     make.shared.stacks = &make.stacks;
+    make.shared.modules = &make.modules;
     status = make_all(&make, error);
     maker_free(&make);
     if (status) mp_page_data_free(data);

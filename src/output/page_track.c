@@ -85,6 +85,8 @@ static void add_block(struct mp_page_track_columns *track, struct mp_page_shared
     mp_page_runs_add(&track->thread, thread);
     mp_page_runs_add(&track->kind, blocks->kind[block]);
     mp_page_runs_add(&track->lane, shared->lane[block]);
+    mp_page_runs_add(&track->module, mp_page_modules_of(shared->modules, (uint32_t)block));
+    mp_page_runs_add(&track->category, shared->category ? shared->category[block] : 0);
     shared->local[block] = (uint32_t)track->count.blocks++;
     track->count.live_blocks++;
     if (bytes == MP_BYTES_UNKNOWN) track->count.unknown_blocks++;
@@ -174,6 +176,8 @@ void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t steps,
         {"thread", &track->thread.to, track->thread.count},
         {"kind", &track->kind.to, track->kind.count},
         {"lane", &track->lane.to, track->lane.count},
+        {"module", &track->module.to, track->module.count},
+        {"category", &track->category.to, track->category.count},
         {"resized", &track->resized, track->resizes},
         {"step", &track->step, steps},
     };

@@ -8,9 +8,10 @@
 #include "base/map.h"
 #include "model/model.h"
 #include "output/page_columns.h"
+#include "output/page_modules.h"
 #include "output/page_stacks.h"
 
-#define MP_PAGE_TRACK_ROWS 12
+#define MP_PAGE_TRACK_ROWS 14
 
 /* What a track's columns hold. Bytes and blocks of the peak and the end are of what is in the page, base included. */
 struct mp_page_track {
@@ -33,17 +34,19 @@ struct mp_page_track_columns {
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
     struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
-    struct mp_page_runs thread, kind, lane;
+    struct mp_page_runs thread, kind, lane, module, category;
 };
 
 /* What the tracks of one page share. */
 struct mp_page_shared {
     const struct mp_model *model;
     struct mp_page_stacks *stacks;
+    struct mp_page_modules *modules;
     uint64_t time_unit_ns, from_ns; /* from_ns: where the page begins */
     unsigned address_shift;
     uint32_t *local;             /* by block of the model: its number on its track */
     const uint32_t *lane;        /* by block of the model, as mp_page_lanes.of_block */
+    const uint8_t *category;     /* by block of the model: its number in the page; NULL: none has one */
     struct mp_map sizes;         /* bytes + 1 to its index in the dictionary */
     struct mp_buffer dictionary; /* sizes, in order of first use */
     bool failed;                 /* memory was short */

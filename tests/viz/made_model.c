@@ -27,6 +27,7 @@ struct making {
     uint64_t now_ns;
     uint64_t dropped;
     uint64_t random;
+    uint32_t module; /* in which allocate() allocates */
 };
 
 static void die(const char *what)
@@ -117,6 +118,7 @@ static uint64_t allocate(struct making *make, uint16_t track, uint64_t bytes, ui
         .track = track,
         .type = MP_EVENT_ALLOC,
         .kind = MP_KIND_DEVICE,
+        .name = make->module,
     };
     push(&make->events, event);
     push(&make->blocks, event);
@@ -273,7 +275,8 @@ static struct mp_model *finish(struct making *make, const char *const *command)
     return model;
 }
 
-/* main > train_step > made_K > (library) > two native frames; made_0 bears the evil names. */
+/* main > train_step > made_K > (library) > two native frames, which for made_6 a backward node calls; made_0 bears the
+ * evil names. */
 static void small_stacks(struct making *make, uint32_t stacks[7])
 {
     uint32_t file = text(make, "/home/me/train.py");
@@ -281,11 +284,15 @@ static void small_stacks(struct making *make, uint32_t stacks[7])
     uint32_t step = node(make, outer, python_frame(make, text(make, "train_step"), file, 20));
     uint32_t library =
         python_frame(make, text(make, "forward"), text(make, "/usr/lib/python3/dist-packages/torch/nn/linear.py"), 114);
+    struct mp_frame border = {.language = MP_BACKWARD, .function = text(make, "backward of")};
+    push(&make->frames, border);
+    uint32_t backward = (uint32_t)make->frames.count - 1;
     uint32_t natives[] = {native_frame(make, "at::native::empty", 0x1000), native_frame(make, "", 0x2000)};
     for (unsigned i = 0; i < 7; i++) {
         uint32_t function = i ? name(make, "made_%u", i) : text(make, MADE_EVIL_FUNCTION);
         uint32_t at = node(make, step, python_frame(make, function, i ? file : text(make, MADE_EVIL_FILE), 100 + i));
         if (i % 2) at = node(make, at, library);
+        if (i == 6) at = node(make, at, backward);
         at = node(make, at, natives[1]);
         stacks[i] = node(make, at, natives[0]);
     }
@@ -325,6 +332,9 @@ struct mp_model *made_small(void)
         for (unsigned i = 0; i < 40; i++) {
             make.now_ns += 500000 + random_number(&make, 1000000);
             uint64_t bytes = (1 + random_number(&make, 16)) << 17;
+            make.module = i % 4 == 3   ? 0
+                          : i % 4 == 2 ? text(&make, MADE_EVIL_MODULE)
+                                       : name(&make, i % 2 ? "Net.blocks.%u.attn" : "Net.blocks.%u.mlp", i / 8);
             live[lives] = allocate(&make, 0, bytes, stacks[make.blocks.count % 7], 0x7f1000000000 + (lives << 24));
             lives++;
             if (step == 3 && i == 10) resize(&make, live[lives - 1], UINT64_C(5) << 20);
@@ -382,6 +392,13 @@ static void tick(struct making *make)
     make->now_ns += 8000 + random_number(make, 30000);
 }
 
+/* Of each layer's tensors the first half is of its attention. */
+static void enter_module(struct making *make, unsigned layer, unsigned tensor)
+{
+    make->module =
+        name(make, tensor % TENSORS < TENSORS / 2 ? "Net.blocks.%u.attn" : "Net.blocks.%u.mlp", layer % LAYERS);
+}
+
 static void training_step(struct making *make, unsigned step, const uint32_t stacks[STACKS])
 {
     uint64_t activations[LAYERS * TENSORS], gradients[LAYERS * 4];
@@ -389,6 +406,7 @@ static void training_step(struct making *make, unsigned step, const uint32_t sta
     note(make, MP_EVENT_REGION_BEGIN, "forward", 0, 0);
     for (unsigned i = 0; i < LAYERS * TENSORS; i++) {
         tick(make);
+        enter_module(make, i / TENSORS, i);
         uint64_t bytes = tensor_bytes(i / TENSORS, i % TENSORS);
         activations[i] = allocate(make, 0, bytes, stacks[i], 0x7f2000000000 + ((uint64_t)i << 25));
         tick(make);
@@ -401,6 +419,7 @@ static void training_step(struct making *make, unsigned step, const uint32_t sta
     note(make, MP_EVENT_REGION_BEGIN, "backward", 0, 0);
     for (unsigned i = LAYERS * TENSORS; i-- > 0;) {
         tick(make);
+        enter_module(make, i / TENSORS, i);
         if (i % 3 == 0)
             gradients[i / 3] = allocate(make, 0, tensor_bytes(i, i / 3) / 2, stacks[700 + i / 3],
                                         0x7f3000000000 + ((uint64_t)i << 25));
@@ -408,6 +427,7 @@ static void training_step(struct making *make, unsigned step, const uint32_t sta
         release(make, activations[i]);
     }
     note(make, MP_EVENT_REGION_END, "backward", 0, 0);
+    make->module = 0;
     note(make, MP_EVENT_REGION_BEGIN, "optimizer", 0, 0);
     for (unsigned i = 0; i < LAYERS * 4; i++) {
         tick(make);

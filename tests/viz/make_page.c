@@ -42,6 +42,7 @@ static void put_piece(struct mp_json *json, const struct mp_model *model, size_t
     mp_json_text(json, "address", address);
     mp_json_known(json, "birth_ns", time_of(model, from));
     mp_json_known(json, "death_ns", time_of(model, to));
+    mp_json_text(json, "module", mp_model_text(model, mp_model_module(model, (uint32_t)block)));
     put_stack(json, model, model->blocks.stack[block]);
     mp_json_end_object(json);
 }

@@ -153,6 +153,44 @@ class PageTest(BrowserTest):
             tip = self.text("#tip")
             self.assertIn(next(name for name in block["stack"] if name and ("made_" in name or "<" in name)), tip)
 
+    def test_modules_are_those_of_the_recording(self):
+        """In the panel, in search, in groups, as colours and under a flame graph."""
+        truth = self.truth_of_track(0)
+        path = lambda block: block["module"].removeprefix("Net.")
+        self.open()
+        found = self.js("const { recording, page } = window.memprof; return [...page.track.blocks.site.keys()].map("
+                        "(id) => recording.modules[page.track.module(id)])")
+        self.assertEqual(found, [path(block) for block in truth.blocks])
+        self.assertGreater(len(set(found)), 10)
+        for x, y, block in self.places(8):
+            self.pointer(x, y)
+            self.assertIn(path(block), self.text("#block dl"))
+            self.assertIn(path(block), self.text("#tip"))
+            dividers = self.js("return document.querySelectorAll('#block .divider').length")
+            self.assertEqual(dividers, block["stack"].count("backward of"))
+        live = max((truth.live(ns) for ns in truth.times), key=total)
+        for word, fits in (("blocks.3.attn", lambda one: one.startswith("blocks.3.attn")),
+                           ("blocks.*.mlp", lambda one: one.endswith("mlp"))):
+            self.open(fragment="#q=" + word)
+            expected = [block for block in truth.blocks if fits(path(block))]
+            self.assertGreater(len(expected), 3)
+            self.assertIn(f"{len(expected)} blocks", self.text("#search-said"))
+        self.open(fragment="#g=module&c=modules")
+        rows = self.js("return window.memprof.page.pane.views.get('sites').table.rows.map((row) => [row.key, row.bytes])")
+        expected = {}
+        for block in live:
+            expected[path(block) or "(no module)"] = expected.get(path(block) or "(no module)", 0) + block["bytes"]
+        self.assertEqual(dict(rows), expected)
+        for name in ("blocks.*.attn", "blocks.*.mlp", "</script><b>.\ufffd", "(no module)"):
+            self.assertIn(name, self.text("#legend"))
+            self.assertIn(name, self.text(".made-of"))
+        self.open(fragment="#v=flame&u=module&f=line")
+        boxes = self.js("return [...document.querySelectorAll('.call.group')].map((one) => [one.dataset.path, one.title])")
+        titles = {path.replace("group\n", "").replace("\n\n", "/"): title for path, title in boxes}
+        attention = total(block for block in live if path(block) == "blocks.3.attn")
+        self.assertIn(f"{attention / 2**20:.3g}", titles["blocks/blocks.3/attn"])
+        self.assertTrue(self.js("return document.querySelectorAll('.call.backward').length"))
+
     def test_click_pins_and_escape_lets_go(self):
         self.open()
         (x, y, first), (other_x, other_y, second) = self.places(8)[:2]

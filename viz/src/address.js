@@ -1,7 +1,7 @@
 // The page's address holds what is shown, so that copying it gives a link: #track=cpu/torch&t=START-END&b=BLOCK&v=flame
 // Times are in nanoseconds, bytes in bytes.
 
-import { FRAMES } from "./data/flame.js";
+import { FRAMES, UNDER } from "./data/flame.js";
 import { GROUPS } from "./data/group.js";
 import { SEGMENT_LOOKS } from "./data/segments.js";
 import { MEASURES, SCOPES } from "./data/scope.js";
@@ -16,7 +16,8 @@ const VIEWS = { flame: 1, sites: 1, steps: 1, growth: 1, segments: 1, summary: 1
 const WORDS = [
   ["view", "v", VIEWS, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"],
     ["group", "g", GROUPS, "stack"],
-  ["measure", "m", MEASURES, "bytes"], ["frames", "f", FRAMES, "user"], ["along", "x", ALONG, "time"],
+  ["measure", "m", MEASURES, "bytes"], ["frames", "f", FRAMES, "user"], ["under", "u", UNDER, "nothing"],
+  ["along", "x", ALONG, "time"],
   ["segments", "sg", SEGMENT_LOOKS, "map"],
 ];
 

@@ -90,7 +90,8 @@ class Page {
     const { state } = this.store;
     const axis = alongOf(track, state);
     const before = this.timeline.track && state.along !== "time" ? this.timeline.sight() : null;
-    const wanted = before ? before.map((time) => axis.ofTime(time)) : [state.start, state.end ?? Infinity];
+    const wanted = before ? before.map((time) => axis.ofTime(time)) : state.end !== null ? [state.start, state.end] :
+      state.along === "time" ? track.busy() : [axis.low, axis.high];
     const [start, end] = wanted.map((place) => Math.min(Math.max(place, axis.low), axis.high));
     this.store.set({ track: index, ...(end > start ? { start, end } : { start: axis.low, end: axis.high }) });
   }
@@ -157,7 +158,7 @@ async function start() {
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);
-  store.set({ ...(header.view ? { view: header.view } : {}),
+  store.set({ ...(recording.timeless ? { along: "events" } : {}), ...(header.view ? { view: header.view } : {}),
     ...readAddress(location.hash, recording) });
   const page = new Page(recording, store, theme);
   await page.showTrack(store.state.track);

@@ -48,7 +48,7 @@ export class Search {
       this.store.set({ found: null });
       return;
     }
-    const found = findBlocks(this.track, this.recording.stacks, parseQuery(query));
+    const found = findBlocks(this.track, this.recording, parseQuery(query));
     let peak = 0;
     for (const id of this.track.side.seek(this.track.peak.event).ids()) if (found.mask[id]) peak += this.track.bytesOf(id);
     this.said.textContent = found.blocks ? `${formatCounted(found.blocks, "block")}, ${formatBytes(found.bytes)} in all, ` +

@@ -94,6 +94,8 @@ export function trackOf(life, { resized = [], steps = [] } = {}) {
     thread: runs(life.blocks.map((block) => block.thread)),
     kind: runs(life.blocks.map((block) => block.kind)),
     lane: runs(life.blocks.map((block) => block.thread % 2)),
+    module: runs(life.blocks.map((block) => block.site % 4)),
+    category: runs(life.blocks.map((block) => block.site % 3)),
     resized: column(resized, resized.length / 2),
     step: column(steps.map((at, i) => at - (i ? steps[i - 1] : 0))),
   };

@@ -2,26 +2,27 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { DEFAULTS, readAddress, writeAddress } from "../src/address.js";
+import { framesShown } from "../src/data/flame.js";
 import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";
 import { readSamples } from "../src/data/samples.js";
-import { STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
+import { shortName, STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
 import { formatBytes, formatCount, formatDuration, formatShare } from "../src/format.js";
 import { varints } from "./make.js";
 
 const column = (values, count = values.length) => ({ bytes: varints(values), count });
 const raw = (bytes) => ({ bytes: Uint8Array.from(bytes), count: bytes.length });
 
-/** Frame 0: f in a.py:7, the user's; frame 1: native, two lines; frame 2: native without a symbol. */
+/** Frame 0: f in a.py:7, the user's; frame 1: native, two lines; frame 2: native without a symbol; frame 3: the border to backward. */
 function makeStacks({ line = 7, address = 64 } = {}) {
   const texts = ["", "f", "/x/a.py", "inner", "outer", "/lib/l.so"].map((text) => new TextEncoder().encode(text));
-  texts.push(Uint8Array.of(0xff, 0x41)); // not UTF-8
+  texts.push(Uint8Array.of(0xff, 0x41), new TextEncoder().encode("backward of")); // the first is not UTF-8
   const columns = {
-    site: column([1, 3, 4, 0, 5]), headline: column([1, 3, 3, 0, 2]),
-    parent: column([1, 1, 1, 1, 1]), frame: column([1, 2, 3, 0, 3]),
-    language: raw([1, 0, 0]), module: column([0, 5, 5]), address: column([0, 32, address]),
-    lines: column([1, 2, 0]), line: column([1, 2, line, 3, 0, 0, 4, 6, 12], 3), user: raw([1, 0, 0]),
+    site: column([1, 3, 4, 0, 5, 7]), headline: column([1, 3, 3, 0, 2, 4]),
+    parent: column([1, 1, 1, 1, 1, 5, 1]), frame: column([1, 2, 3, 0, 3, 4, 2]),
+    language: raw([1, 0, 0, 2]), module: column([0, 5, 5, 0]), address: column([0, 32, address, 0]),
+    lines: column([1, 2, 0, 1]), line: column([1, 2, line, 3, 0, 0, 4, 6, 12, 7, 0, 0], 4), user: raw([1, 0, 0, 0]),
     length: column(texts.map((text) => text.length)), text: raw(texts.flatMap((text) => [...text])),
-    library: column([0, 6, 6, 0, 6]),
+    library: column([0, 6, 6, 0, 6, 6]),
   };
   assert.deepEqual(Object.keys(columns), STACK_COLUMNS);
   return new Stacks(columns);
@@ -39,10 +40,34 @@ test("a site's stack is the path to the root, inlined frames and the cut include
 
 test("a site is called by the line that the writer chose", () => {
   const stacks = makeStacks();
-  assert.deepEqual(stacks.describe(0), { name: "f", place: "a.py:7", inside: "" });
-  assert.deepEqual(stacks.describe(1), { name: "outer", place: "\ufffdA:12", inside: "" });
-  assert.deepEqual(stacks.describe(3), { name: "no stack", place: "", inside: "" });
+  assert.deepEqual(stacks.describe(0), { name: "f", place: "a.py:7", inside: "", backward: "" });
+  assert.deepEqual(stacks.describe(1), { name: "outer", place: "\ufffdA:12", inside: "", backward: "" });
+  assert.deepEqual(stacks.describe(3), { name: "no stack", place: "", inside: "", backward: "" });
   assert.equal(stackText(stacks.stack(1)), "0x40  (/lib/l.so)\ninner  (/lib/l.so)\nouter  (\ufffdA:12)\nf  (/x/a.py:7)");
+});
+
+test("what backward allocated is called by the line that made its node, and has a colour of its own", () => {
+  const stacks = makeStacks();
+  assert.deepEqual(stacks.stack(5).map((frame) => [frame.function, frame.backward]),
+    [["inner", false], ["outer", false], ["backward of", true], ["f", false]]);
+  assert.deepEqual(stacks.describe(5), { name: "f", place: "a.py:7", inside: "", backward: "backward of" });
+  assert.notEqual(stacks.hash(5), stacks.hash(0));
+  for (const [frames, expected] of [["user", ["f", "backward of"]], ["line", ["f", "backward of"]],
+    ["all", ["f", "backward of", "outer", "inner"]]]) {
+    assert.deepEqual(framesShown(stacks, 5, frames).map((frame) => frame.function), expected);
+  }
+});
+
+test("names of C++ are shown without arguments and types", () => {
+  const short = (name, python = false) => shortName({ function: name, python });
+  assert.equal(short("torch::autograd::AccumulateGrad::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)"),
+    "torch::autograd::AccumulateGrad::apply");
+  assert.equal(short("std::tuple<at::Tensor, long> at::_ops::max::call<int>(at::Tensor const&) const"), "at::_ops::max::call");
+  assert.equal(short("at::(anonymous namespace)::f(int)"), "at::{anonymous}::f");
+  assert.equal(short("A::operator()(int) const"), "A::operator()(int) const");
+  assert.equal(short("std::function<void (int)>::~function() [clone .cold]"), "std::function::~function");
+  assert.equal(short("<lambda>", true), "<lambda>");
+  assert.equal(short("malloc"), "malloc");
 });
 
 test("a site's colour hangs on its source lines, not on addresses", () => {

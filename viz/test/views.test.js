@@ -3,12 +3,14 @@ import test from "node:test";
 
 import { paintRects, Ranges } from "../src/data/address_time.js";
 import { COLOURS } from "../src/draw/colour_by.js";
+import { apart } from "../src/data/sites.js";
 import { alongOf } from "../src/draw/along.js";
 import { csvText } from "../src/export.js";
-import { flameBoxes, flameTree, foldedText, frameKey } from "../src/data/flame.js";
+import { flameBoxes, flameTree, foldedText, frameKey, pathsUnder, underFor } from "../src/data/flame.js";
 import { GROUPS } from "../src/data/group.js";
 import { growthRows, liveCurves } from "../src/data/growth.js";
 import { MEASURES, scopeName, scopeOf, sumBy } from "../src/data/scope.js";
+import { moduleKind, modulePattern, moduleSteps } from "../src/data/modules.js";
 import { findBlocks, matchCurve, parseQuery } from "../src/data/search.js";
 import { addressMap, trackBelow } from "../src/data/segments.js";
 import { stepRows } from "../src/data/steps.js";
@@ -143,9 +145,88 @@ test("a flame graph's calls hold what the stacks through them hold", () => {
   assert.notEqual(frameKey(stacks.stack(lists.findIndex((list) => list.length))[0]), frameKey({ cut: true }));
 });
 
+test("modules are one in a line where they differ in numbers only", () => {
+  assert.equal(moduleKind("blocks.12.attn.3"), "blocks.*.attn.*");
+  const pattern = (...paths) => modulePattern(new Map(paths.map((path, i) => [path, 100 - i])));
+  assert.equal(pattern(), "");
+  assert.equal(pattern(""), "");
+  assert.equal(pattern("blocks.3.attn"), "blocks.3.attn");
+  assert.equal(pattern("blocks.3.attn", "blocks.4.attn", ""), "blocks.*.attn");
+  assert.equal(pattern("blocks.3.attn.0", "blocks.4.attn.0"), "blocks.*.attn.0");
+  assert.equal(pattern("head", "blocks.4.attn", "blocks.1.attn", "norm"), "blocks.*.attn +2");
+  assert.equal(pattern("a.1", "b.1", "b.2", "b.3"), "b.* +1");
+  assert.deepEqual(moduleSteps("blocks.3.attn"), ["blocks", "blocks.3", "attn"]);
+});
+
+test("under modules and categories, a flame graph holds what their blocks hold", () => {
+  const life = makeLife(randomFrom(29));
+  const track = trackOf(life);
+  const recording = { modules: ["", "net.0.attn", "net.1.mlp", "head"], categories: ["", "gradients", "input"],
+    notes: { regions: [] }, stacks: { headline: new Uint32Array(9).fill(1) } };
+  const stack = (site) => [{ function: "f" + site, file: "a.py", line: site, python: true, user: true }];
+  const ids = liveAfter(life, 1000);
+  for (const [under, namesOf] of [
+    ["module", ({ site }) => [["(no module)"], ["net", "net.0", "attn"], ["net", "net.1", "mlp"], ["head"]][site % 4]],
+    ["both", ({ site }) => [["(no category)", "gradients", "input"][site % 3],
+      ...[["(no module)"], ["net", "net.*", "attn"], ["net", "net.*", "mlp"], ["head"]][site % 4]]],
+    ["nothing", () => []],
+  ]) {
+    const { keyOf, paths } = pathsUnder(track, recording, under);
+    const rows = ids.map((id) => ({ ...paths[keyOf(id)], value: track.bytesOf(id) }));
+    const tree = flameTree({ stack, headline: recording.stacks.headline }, rows, { frames: "line", inverted: false });
+    const expected = new Map();
+    for (const id of ids) {
+      const path = [...namesOf(life.blocks[id]), "f" + life.blocks[id].site];
+      for (let i = 0; i <= path.length; i++) {
+        const key = path.slice(0, i).join("/");
+        expected.set(key, (expected.get(key) ?? 0) + life.blocks[id].bytes);
+      }
+    }
+    const found = new Map();
+    const walk = (node, path) => {
+      found.set(path.join("/"), node.value);
+      for (const child of node.children.values()) walk(child, [...path, child.frame.function]);
+    };
+    walk(tree, []);
+    assert.deepEqual(new Map([...found].sort()), new Map([...expected].sort()));
+  }
+  const without = { modules: [""], categories: [""], notes: { regions: [] } };
+  assert.deepEqual(underFor(without), ["nothing"]);
+});
+
+test("sites of the same name are told apart by the call in which they differ", () => {
+  const frame = (name, user = true) => ({ function: name, file: user ? "m.py" : "", line: 1, user, python: user });
+  const stacks = [
+    ["f", "layer", "main"], ["f", "other", "main"], ["f", "layer", "main", "start"], ["g", "layer", "main"],
+    ["h", "!a", "main"], ["h", "!b", "main"],
+  ].map((names) => names.map((name) => frame(name, !name.startsWith("!"))));
+  const made = { headline: stacks.map(() => 1), stack: (site) => stacks[site],
+    describe: (site) => ({ name: stacks[site][0].function, place: "", inside: "", backward: "" }) };
+  const found = apart(made, [0, 1, 2, 3, 4, 5]);
+  assert.deepEqual([...found].map(([site, { function: name }]) => [site, name]),
+    [[0, "layer"], [1, "other"], [2, "layer"], [4, "!a"], [5, "!b"]]);
+  assert.deepEqual([...apart(made, [0, 2])].map(([site, { function: name }]) => [site, name]), [[2, "start"]]);
+});
+
+test("idle ends of a recording are known, and left out of the first picture where they are long", () => {
+  const life = makeLife(randomFrom(31), { events: 400, base: 0 });
+  const [first, last] = [life.events[0].time, life.events.at(-1).time];
+  for (const [over, gone] of [[1, false], [1, true], [10, true]]) {
+    const track = trackOf(life);
+    track.to = Math.round(last * over) + 5;
+    if (gone) track.end = { blocks: 0, bytes: 0 };
+    const idle = track.idle().map(({ from, to }) => [from, to]);
+    assert.deepEqual(idle, [[0, first], ...gone ? [[last, track.to]] : []]);
+    const [start, end] = track.busy();
+    assert.equal(start, 0);
+    if (over === 1) assert.equal(end, track.to);
+    else assert.ok(end > last && end < track.to / 4);
+  }
+});
+
 test("search finds what its words, sizes and addresses say", () => {
-  assert.deepEqual(parseQuery("attn >1MiB <= 2.5k =512 0x7f00 Model.py"), {
-    words: ["attn", "model.py"], addresses: [0x7f00],
+  assert.deepEqual(parseQuery("attn >1MiB <= 2.5k =512 0x7f00 Model.py \"Two words\""), {
+    words: ["attn", "model.py", "two words"], addresses: [0x7f00],
     sizes: [{ sign: ">", bytes: 2 ** 20 }, { sign: "<=", bytes: 2560 }, { sign: "=", bytes: 512 }],
   });
   const life = makeLife(randomFrom(13));
@@ -158,7 +239,9 @@ test("search finds what its words, sizes and addresses say", () => {
     framesWith: () => Uint8Array.from({ length: 10 }, (_, frame) => hits.includes(frame - 1) ? 1 : 0),
   });
   const check = (text, hits, fits) => {
-    const { mask, blocks, bytes } = findBlocks(track, stacks(hits), parseQuery(text));
+    const recording = { stacks: stacks(hits), modules: ["", "net.0.attn", "net.1.mlp", "head"],
+      categories: ["", "gradients", "optimizer state"] };
+    const { mask, blocks, bytes } = findBlocks(track, recording, parseQuery(text));
     const expected = life.blocks.map((block, id) => fits(block, id) ? 1 : 0);
     assert.deepEqual([...mask], expected);
     assert.equal(blocks, expected.reduce((sum, one) => sum + one, 0));
@@ -177,6 +260,9 @@ test("search finds what its words, sizes and addresses say", () => {
   check("word", [2, 5], (block) => block.site === 2 || block.site === 5);
   check("word", [-1], () => true);
   check("word >2k", [3], (block) => block.site === 3 && block.bytes > 2048);
+  check("net.1.mlp", [], (block) => block.site % 4 === 2);
+  check("NET.*", [4], (block) => [1, 2].includes(block.site % 4) || block.site === 4);
+  check('"optimizer state" net', [], (block) => block.site % 3 === 2 && [1, 2].includes(block.site % 4));
   check("=1200", [], (block) => block.bytes === 1200);
   const { address, bytes } = life.blocks.find((block) => block.bytes > 1);
   check("0x" + (address + 1).toString(16), [], (block) =>

@@ -200,7 +200,7 @@ class Commands(unittest.TestCase):
                 self.assertIn(frame["language"], ("native", "python", None))
 
     def test_groups_replace_stacks(self):
-        for group in ("stack:1", "function", "file", "library", "region", "thread", "pool", "stream"):
+        for group in ("stack:1", "function", "file", "library"):
             value = self.json_of(["peak", "train.mp", "--json", "--group", group])
             self.assertEqual(sum(site["bytes"] for site in value["sites"]), value["peak_bytes"])
             for site in value["sites"]:

@@ -1,19 +1,76 @@
-// A flame graph: the stacks of some sites as one tree of calls, with what each call holds.
+// A flame graph: the stacks of some sites as one tree of calls, with what each call holds; under the calls, where wanted,
+// the network's modules or the categories.
+
+import { GROUPS } from "./group.js";
+import { moduleSteps } from "./modules.js";
 
 /** Which frames of a stack are drawn. A stack without any of the wanted kind keeps all its frames. */
 export const FRAMES = {
   user: { name: "your code", keep: (frame) => frame.user },
+  line: { name: "one line" },
   python: { name: "Python", keep: (frame) => frame.python },
   all: { name: "all, native too", keep: () => true },
 };
 
+const GROUP_FRAME = { function: "", file: "", line: 0, module: "", address: 0, python: false, user: false, cut: false,
+  backward: false, group: true };
+
+const ofGroup = (name) => ({ ...GROUP_FRAME, function: name });
+const moduleFrames = (group) => group.startsWith("(") ? [ofGroup(group)] : moduleSteps(group).map(ofGroup);
+
+/** What lies under the calls: `groups` of data/group.js, outermost first, and what each is drawn as. */
+export const UNDER = {
+  nothing: { name: "calls only", groups: [] },
+  modules: { name: "under kinds of module", groups: ["modules"] },
+  module: { name: "under modules", groups: ["module"] },
+  category: { name: "under categories", groups: ["category"] },
+  both: { name: "under category, kind of module", groups: ["category", "modules"] },
+  region: { name: "under regions", groups: ["region"] },
+};
+
+const FRAMES_OF = { module: moduleFrames, modules: moduleFrames, region: (path) => path.split(" › ").map(ofGroup) };
+
+/** What a recording has something to say of. */
+export function underFor(recording) {
+  return Object.keys(UNDER).filter((key) => UNDER[key].groups.every((group) => GROUPS[group].fits(recording)));
+}
+
+/** Per block a number, the same for blocks of one path, and the paths by that number: {site, frames: outermost first}. */
+export function pathsUnder(track, recording, under) {
+  const groups = UNDER[under].groups.filter((group) => GROUPS[group].fits(recording));
+  const keys = groups.map((group) => GROUPS[group].key(track, recording));
+  const paths = [];
+  const known = new Map();
+  const { site } = track.blocks;
+  const keyOf = (id) => {
+    let at = known;
+    for (const key of keys) {
+      const name = key(id);
+      let next = at.get(name);
+      if (!next) at.set(name, next = new Map());
+      at = next;
+    }
+    let path = at.get(site[id]);
+    if (path === undefined) {
+      at.set(site[id], path = paths.length);
+      paths.push({ site: site[id], frames: groups.flatMap((group, i) =>
+        (FRAMES_OF[group] ?? ((name) => [ofGroup(name)]))(keys[i](id))) });
+    }
+    return path;
+  };
+  return { keyOf, paths };
+}
+
 /** A site's frames that are drawn, outermost first; without your own code, Python's, and without Python, all. */
 export function framesShown(stacks, site, which) {
-  const stack = stacks.stack(site).reverse();
+  const stack = stacks.stack(site);
+  const head = which === "line" ? stacks.headline[site] - 1 : -1;
+  if (head >= 0) return stack.filter((frame, i) => i === head || frame.backward).reverse();
+  stack.reverse();
   const order = ["user", "python", "all"];
-  for (let i = order.indexOf(which); i < order.length; i++) {
-    const kept = stack.filter((frame) => frame.cut || FRAMES[order[i]].keep(frame));
-    if (kept.some((frame) => !frame.cut)) return kept;
+  for (let i = Math.max(order.indexOf(which), 0); i < order.length; i++) {
+    const kept = stack.filter((frame) => frame.cut || frame.backward || FRAMES[order[i]].keep(frame));
+    if (kept.some((frame) => !frame.cut && !frame.backward)) return kept;
   }
   return stack;
 }
@@ -25,23 +82,24 @@ function newNode(frame, parent) {
 /** Calls are one where function, file and line are. */
 export function frameKey(frame) {
   if (frame.cut) return "cut";
+  if (frame.group) return "group\n" + frame.function;
   return frame.function || frame.file ? `${frame.function}\n${frame.file}\n${frame.line}`
     : `${frame.module}\n${frame.address}`;
 }
 
 /**
- * @param {{site: number, value: number}[]} rows
+ * @param {{site: number, frames: object[], value: number}[]} rows `frames`: what lies under the site's calls
  * @param {{frames: string, inverted: boolean}} look inverted: from the innermost call outwards
  * @returns the root; a node's `value` is its children's and its `own`; `site` is the heaviest that passes through it
  */
 export function flameTree(stacks, rows, { frames, inverted }) {
   const root = newNode(null, null);
-  for (const { site, value } of [...rows].sort((a, b) => b.value - a.value)) {
-    const path = framesShown(stacks, site, frames);
-    if (inverted) path.reverse();
+  for (const { site, frames: under = [], value } of [...rows].sort((a, b) => b.value - a.value)) {
+    const calls = framesShown(stacks, site, frames);
+    if (inverted) calls.reverse();
     let node = root;
     root.value += value;
-    for (const frame of path) {
+    for (const frame of [...under, ...calls]) {
       const key = frameKey(frame);
       let child = node.children.get(key);
       if (!child) node.children.set(key, child = newNode(frame, node));

@@ -1,11 +1,11 @@
 // What blocks can be grouped by. Function, file and library are those that the reports group by.
 
 import { formatBytes } from "../format.js";
+import { moduleKind } from "./modules.js";
 import { baseName } from "./stacks.js";
 
 const UNKNOWN = "(unknown)";
 
-/** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
 /** What a caching allocator calls a block's stream or pool; "" is the one that programs use unasked. */
 function byLane(what, name) {
   return {
@@ -15,6 +15,21 @@ function byLane(what, name) {
   };
 }
 
+/** `modules` of a recording as `nameOf` calls them, those of the same name being one. */
+function byModule(name, nameOf) {
+  return {
+    name, fits: hasModules,
+    key: (track, { modules }) => {
+      const names = modules.map((path) => path ? nameOf(path) : NO_MODULE);
+      return (id) => names[track.module(id)];
+    },
+  };
+}
+
+const NO_MODULE = "(no module)";
+const hasModules = ({ modules }) => modules.length > 1;
+
+/** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
 export const GROUPS = {
   stack: { name: "stack", siteOf: true, key: ({ blocks }) => (id) => blocks.site[id] },
   ...Object.fromEntries([1, 2, 3, 5].map((count) => ["stack:" + count, {
@@ -23,6 +38,12 @@ export const GROUPS = {
   }])),
   function: { name: "function", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.function) },
   file: { name: "file", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.file) },
+  category: {
+    name: "category", fits: ({ categories }) => categories.length > 1,
+    key: (track, { categories }) => (id) => categories[track.category(id)] || "(no category)",
+  },
+  modules: byModule("kind of module", moduleKind),
+  module: byModule("module", (path) => path),
   library: { name: "library", siteOf: true, key: bySite((stacks, site) => stacks.library(site)) },
   size: {
     name: "size",

@@ -1,5 +1,6 @@
 // A recording as the views see it. Tracks are unpacked when they are first shown.
 
+import { MODULE_COLUMNS, readModules } from "./modules.js";
 import { NOTE_COLUMNS, Notes, STEP_COLUMNS } from "./notes.js";
 import { readSamples, SAMPLE_COLUMNS } from "./samples.js";
 import { STACK_COLUMNS, Stacks } from "./stacks.js";
@@ -9,14 +10,15 @@ import { readNumbers } from "./varint.js";
 export class Recording {
   /** @param {import("./archive.js").Archive} archive */
   static async open(archive) {
-    const [stacks, notes, size, steps, samples] = await Promise.all([
+    const [stacks, notes, size, steps, samples, modules] = await Promise.all([
       archive.group("stack", STACK_COLUMNS), archive.group("note", NOTE_COLUMNS), archive.group("size", ["bytes"]),
       archive.group("step", STEP_COLUMNS), archive.group("sample", SAMPLE_COLUMNS),
+      archive.group("module", MODULE_COLUMNS),
     ]);
-    return new Recording(archive, new Stacks(stacks), { notes, steps, samples, sizes: size.bytes });
+    return new Recording(archive, new Stacks(stacks), { notes, steps, samples, modules, sizes: size.bytes });
   }
 
-  constructor(archive, stacks, { notes, steps, samples, sizes }) {
+  constructor(archive, stacks, { notes, steps, samples, modules, sizes }) {
     this.archive = archive;
     this.header = archive.header;
     this.stacks = stacks;
@@ -24,8 +26,11 @@ export class Recording {
     // What the page shows, from its first moment to its last; all of the recording unless it was cut.
     this.from = Math.floor(this.header.from_ns / this.timeUnit);
     this.to = Math.max(this.from + 1, Math.ceil(this.header.to_ns / this.timeUnit));
+    this.timeless = this.header.duration_ns === 0; // what was imported knows at most an order
     this.before = this.header.cut ? "before this part" : "before the recording";
     this.notes = new Notes(notes, steps, stacks, Math.ceil(this.header.duration_ns / this.timeUnit));
+    this.modules = readModules(modules);
+    this.categories = ["", ...this.header.categories];
     this.samples = readSamples(samples, stacks);
     this.sizes = new Float64Array(sizes.count + 1);
     this.sizes.set(readNumbers(sizes.bytes, sizes.count), 1);

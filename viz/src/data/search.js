@@ -1,16 +1,18 @@
-// Search: words are looked for in functions, files and libraries; >1MiB, <4KiB and =512 ask for sizes; 0x7f12 for the
-// block at an address. All parts of a query must hold.
+// Search: words are looked for in functions, files, libraries, module paths and categories; "two words" for both as one;
+// >1MiB, <4KiB and =512 ask for sizes; 0x7f12 for the block at an address. All parts of a query must hold.
+
+import { moduleKind } from "./modules.js";
 
 const UNITS = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 };
 
 /** @returns {{words: string[], sizes: {sign: string, bytes: number}[], addresses: number[]}} */
 export function parseQuery(text) {
   const query = { words: [], sizes: [], addresses: [] };
-  for (const part of text.replace(/([<>=]=?)\s+/g, "$1").split(/\s+/).filter(Boolean)) {
+  for (const part of text.replace(/([<>=]=?)\s+/g, "$1").match(/"[^"]+"|[^\s"]+/g) ?? []) {
     const size = /^(>=|<=|>|<|=)(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?$/i.exec(part);
     if (size) query.sizes.push({ sign: size[1], bytes: Number(size[2]) * UNITS[size[3].toLowerCase()] });
     else if (/^0x[0-9a-f]{1,14}$/i.test(part)) query.addresses.push(Number(part));
-    else query.words.push(part.toLowerCase());
+    else query.words.push(part.replaceAll('"', "").toLowerCase());
   }
   return query;
 }
@@ -19,37 +21,44 @@ const TESTS = {
   ">": (a, b) => a > b, ">=": (a, b) => a >= b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, "=": (a, b) => a === b,
 };
 
-/** Per site, whether every word is in some function, file or library of its stack. */
-export function sitesWith(stacks, words) {
-  const found = new Uint8Array(stacks.count).fill(1);
-  for (const word of words) {
-    const hit = new Int8Array(stacks.parent.length); // per node: 0 not known, 1 found at it or outside it, -1 not
-    const frames = stacks.framesWith(word);
-    hit[0] = -1;
-    // Parents come before their children.
-    for (let node = 1; node < hit.length; node++) {
-      const frame = stacks.frame[node];
-      hit[node] = hit[stacks.parent[node]] > 0 || (frame > 0 && frames[frame - 1]) ? 1 : -1;
-    }
-    for (let site = 0; site < found.length; site++) if (hit[stacks.node[site]] < 0) found[site] = 0;
+/** Per site, 1 where a word is in some function, file or library of its stack. */
+export function sitesWith(stacks, word) {
+  const hit = new Int8Array(stacks.parent.length); // per node: 0 not known, 1 found at it or outside it, -1 not
+  const frames = stacks.framesWith(word);
+  hit[0] = -1;
+  // Parents come before their children.
+  for (let node = 1; node < hit.length; node++) {
+    const frame = stacks.frame[node];
+    hit[node] = hit[stacks.parent[node]] > 0 || (frame > 0 && frames[frame - 1]) ? 1 : -1;
   }
-  return found;
+  return Uint8Array.from(stacks.node, (node) => hit[node] > 0 ? 1 : 0);
+}
+
+/** How a word is found in a block: by its site, by its module, by its category. */
+function wordTest(track, { stacks, modules, categories }, word) {
+  const sites = sitesWith(stacks, word);
+  const has = (name) => name.toLowerCase().includes(word) ? 1 : 0;
+  const inModule = Uint8Array.from(modules, (path) => has(path) || has(moduleKind(path)));
+  const inCategory = Uint8Array.from(categories, has);
+  const { site } = track.blocks;
+  if (!inModule.includes(1) && !inCategory.includes(1)) return (id) => sites[site[id]];
+  return (id) => sites[site[id]] || inModule[track.module(id)] || inCategory[track.category(id)];
 }
 
 /**
  * The blocks of a track that a query asks for.
  * @returns {{mask: Uint8Array, blocks: number, bytes: number}} mask: 1 per block that matches
  */
-export function findBlocks(track, stacks, query) {
-  const sites = sitesWith(stacks, query.words);
-  const { site, sizeIndex, sizes, count } = track.blocks;
+export function findBlocks(track, recording, query) {
+  const words = query.words.map((word) => wordTest(track, recording, word));
+  const { sizeIndex, sizes, count } = track.blocks;
   const sizeFits = Uint8Array.from(sizes, (bytes, i) =>
     query.sizes.every(({ sign, bytes: wanted }) => i > 0 && TESTS[sign](bytes, wanted)) ? 1 : 0);
   const mask = new Uint8Array(count);
   let blocks = 0;
   let bytes = 0;
   for (let id = 0; id < count; id++) {
-    if (!sites[site[id]] || !sizeFits[sizeIndex[id]]) continue;
+    if (!sizeFits[sizeIndex[id]] || !words.every((test) => test(id))) continue;
     if (query.addresses.length && !query.addresses.every((address) => holds(track, id, address))) continue;
     mask[id] = 1;
     blocks++;

@@ -36,3 +36,40 @@ function sumSites(track) {
   }
   return totals;
 }
+
+/**
+ * Sites that are called the same, told apart: Map of site to the frame, from the line that names it outwards and then
+ * inwards, in which its stack is not that of the others.
+ */
+export function apart(stacks, sites) {
+  const same = new Map();
+  for (const site of sites) {
+    const { name, place, inside, backward } = stacks.describe(site);
+    const key = [name, place, inside, backward].join("\n");
+    if (!same.has(key)) same.set(key, []);
+    same.get(key).push(site);
+  }
+  const out = new Map();
+  for (const group of same.values()) {
+    if (group.length > 1) for (const [site, frame] of differing(stacks, group)) out.set(site, frame);
+  }
+  return out;
+}
+
+/** By site of a group, the first frame that not all of them have, of the user's before Python's before any. */
+function differing(stacks, group) {
+  const paths = group.map((site) => {
+    const stack = stacks.stack(site);
+    const head = Math.max(stacks.headline[site] - 1, 0);
+    return [...stack.slice(head + 1), ...stack.slice(0, head).reverse()].filter((frame) => !frame.cut);
+  });
+  for (const keep of [(frame) => frame.user, (frame) => frame.python, () => true]) {
+    const kept = paths.map((path) => path.filter(keep));
+    const most = Math.max(...kept.map((path) => path.length));
+    for (let i = 0; i < most; i++) {
+      const keys = kept.map((path) => path[i] ? `${path[i].function} ${path[i].file} ${path[i].line}` : "");
+      if (new Set(keys).size > 1) return group.flatMap((site, j) => kept[j][i] ? [[site, kept[j][i]]] : []);
+    }
+  }
+  return [];
+}

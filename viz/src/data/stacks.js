@@ -5,10 +5,13 @@ import { readNumbers, readUint32s } from "./varint.js";
 export const STACK_COLUMNS = ["site", "headline", "parent", "frame", "language", "module", "address", "lines", "line",
   "user", "length", "text", "library"];
 
+const NATIVE = 0;
 const PYTHON = 1;
+const BACKWARD = 2;
 
 /** @typedef {{function: string, file: string, line: number, module: string, address: number, python: boolean,
- *             user: boolean, cut: boolean}} Frame  user: Python code of neither a package nor Python itself */
+ *             user: boolean, cut: boolean, backward: boolean}} Frame  user: Python code of neither a package nor
+ *             Python itself; backward: no call, but what stands between a backward node and the call that made it */
 
 function hashText(hash, text) {
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
@@ -20,6 +23,9 @@ export function hashName(name) {
   const hash = hashText(0x811c9dc5, name);
   return (hash ^ hash >>> 15) >>> 0;
 }
+
+const NO_FRAME = { function: "", file: "", line: 0, module: "", address: 0, python: false, user: false, cut: false,
+  backward: false };
 
 export function baseName(path) {
   const windows = /^[A-Za-z]:\\[^/]*$/.test(path);
@@ -69,6 +75,7 @@ export class Stacks {
   /** The source-level frames of one frame, innermost first. */
   framesOf(frame) {
     const python = this.language[frame] === PYTHON;
+    const backward = this.language[frame] === BACKWARD;
     const module = this.string(this.module[frame]);
     const address = this.address[frame];
     const out = [];
@@ -76,11 +83,11 @@ export class Stacks {
       const file = this.string(this.lines[3 * i + 1]);
       out.push({
         function: this.string(this.lines[3 * i]), file, line: this.lines[3 * i + 2], module, address, python,
-        user: this.user[i] === 1, cut: false,
+        user: this.user[i] === 1, cut: false, backward,
       });
     }
     if (!out.length) {
-      out.push({ function: "", file: "", line: 0, module, address, python, user: false, cut: false });
+      out.push({ ...NO_FRAME, function: backward ? "backward of" : "", module, address, python, backward });
     }
     return out;
   }
@@ -90,7 +97,7 @@ export class Stacks {
     const out = [];
     for (let node = this.node[site]; node !== 0; node = this.parent[node]) {
       if (this.frame[node] === 0) {
-        out.push({ function: "", file: "", line: 0, module: "", address: 0, python: false, user: false, cut: true });
+        out.push({ ...NO_FRAME, cut: true });
       } else {
         out.push(...this.framesOf(this.frame[node] - 1));
       }
@@ -135,9 +142,11 @@ export class Stacks {
     const stack = this.stack(site);
     const head = stack[this.headline[site] - 1];
     const inner = stack.find((frame) => frame.python);
+    const backward = stack.findLastIndex((frame) => frame.backward);
     return this.described[site] = {
-      name: head ? frameName(head) : "no stack",
+      name: head ? shortName(head) : "no stack",
       place: head ? framePlace(head) : "",
+      backward: backward >= 0 && backward < stack.length - 1 ? stack[backward].function : "",
       inside: inner && head.python && inner !== head ? frameName(inner) + "  " + framePlace(inner) : "",
     };
   }
@@ -151,7 +160,7 @@ export class Stacks {
     let hash = 0x811c9dc5;
     for (let node = this.node[site]; node !== 0; node = this.parent[node]) {
       const frame = this.frame[node] - 1;
-      if (frame < 0 || (python && this.language[frame] !== PYTHON)) continue;
+      if (frame < 0 || (python && this.language[frame] === NATIVE)) continue;
       hash = Math.imul(hash ^ this.frameHash(frame), 0x01000193);
     }
     hash ^= hash >>> 15;
@@ -175,6 +184,20 @@ export function frameName(frame) {
   if (frame.cut) return "… stack cut here …";
   if (frame.function) return frame.function;
   return frame.address ? "0x" + frame.address.toString(16) : "unknown";
+}
+
+/** frameName() without what C++ writes into its names: arguments, template arguments and the type that is returned. */
+export function shortName(frame) {
+  const name = frameName(frame);
+  if (frame.python || !/[<(]/.test(name) || /\boperator\b/.test(name)) return name;
+  let depth = 0;
+  let out = "";
+  for (const char of name.replaceAll("(anonymous namespace)", "{anonymous}").replace(/ \[clone.*|\) const$/, "")) {
+    if (char === "(" || char === "<") depth++;
+    else if (char === ")" || char === ">") depth--;
+    else if (!depth) out += char;
+  }
+  return out.trim().split(" ").at(-1) || name;
 }
 
 /** `model.py:88`, or the shared object of a native frame without a source line. */

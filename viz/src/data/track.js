@@ -4,8 +4,9 @@
 
 import { LiveSet } from "./live.js";
 import { NET_SHIFT, SUMMARY_SHIFT, UPPER_SHIFT } from "./track_read.js";
-import { readNumbers, readUint32s, unzigzag } from "./varint.js";
+import { arrayFor, readNumbers, readUint32s, unzigzag } from "./varint.js";
 
+const MUCH_IDLE = 0.2; // of a recording's time
 const NET_EVENTS = 1 << NET_SHIFT;
 
 /** Values with lengths, searched by index. */
@@ -23,6 +24,14 @@ class Runs {
   at(index) {
     return this.values[upperBound(this.ends, index)];
   }
+}
+
+/** Values with lengths as one value an index: for runs that are short and looked at all over. */
+function spread(column, count) {
+  const pairs = readUint32s(column.bytes, column.count * 2);
+  const out = arrayFor(pairs.reduce((most, value, i) => i % 2 ? most : Math.max(most, value), 0), count);
+  for (let i = 0, at = 0; i < pairs.length; i += 2) out.fill(pairs[i], at, at += pairs[i + 1]);
+  return out;
 }
 
 /** Index of the first element greater than `value` in a sorted array. */
@@ -184,6 +193,26 @@ export class Track {
     }
   }
 
+  /** Where nothing is live before the first event and after the last: {from, to, words}. */
+  idle() {
+    const out = [];
+    if (!this.count || this.to - this.from < 2) return out;
+    if (!this.baseCount) out.push({ from: this.from, to: this.time[0], words: "nothing is live yet" });
+    if (!this.end.blocks) out.push({ from: this.time[this.count - 1], to: this.to, words: "nothing is live any more" });
+    return out;
+  }
+
+  /** From where to where there is something to see: without what is idle, where that is much. */
+  busy() {
+    const [whole, span] = [[this.from, this.to], this.to - this.from];
+    for (const { from, to } of this.idle()) {
+      if (to - from < MUCH_IDLE * span) continue;
+      if (from === this.from) whole[0] = Math.max(to - 0.02 * span, this.from);
+      else whole[1] = Math.min(from + 0.02 * span, this.to);
+    }
+    return whole;
+  }
+
   /** How many blocks are live at some time of the states first..last. */
   blocksIn(first, last) {
     const born = this.bornBefore(last) - this.bornBefore(first);
@@ -219,6 +248,16 @@ export class Track {
   lane(id) {
     if (!this.laneRuns) this.laneRuns = new Runs(this.columns.lane);
     return this.laneRuns.at(id);
+  }
+
+  /** Which of the recording's modules allocated it; 0 where none did or it is not known. */
+  module(id) {
+    return (this.modules ??= spread(this.columns.module, this.blocks.count))[id];
+  }
+
+  /** Which of the header's categories it is of; 0 for none. */
+  category(id) {
+    return (this.categories ??= spread(this.columns.category, this.blocks.count))[id];
   }
 
   /** 0 where it is not known. Unpacked when first asked for: the picture does not need it. */

@@ -4,7 +4,7 @@ import { GROUPS } from "../data/group.js";
 import { arrayFor } from "../data/varint.js";
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatDuration } from "../format.js";
-import { scaleColours, siteColour } from "./palette.js";
+import { categoryColour, noColour, scaleColours, siteColour } from "./palette.js";
 
 /** Classes by limits: the first is of values below limits[0], and so on; those that no block is of are left out. */
 function ranges(track, dark, limits, valueOf, names) {
@@ -29,8 +29,13 @@ function rangeNames(limits, format) {
     .concat(`${format(limits.at(-1))} and more`);
 }
 
-/** Classes by a key, in order of first use. */
-function named(track, dark, keyOf, textOf = String) {
+/** "(no module)" and the like are grey. */
+function nameColour(name, dark) {
+  return name.startsWith("(") ? noColour(dark) : siteColour(hashName(name), dark);
+}
+
+/** Classes by a key, those that hold most at the peak first. */
+function named(track, dark, keyOf, textOf = String, colourOf = (name) => nameColour(name, dark)) {
   const classes = new Map();
   const of = arrayFor(track.blocks.count, track.blocks.count);
   for (let id = 0; id < of.length; id++) {
@@ -39,8 +44,10 @@ function named(track, dark, keyOf, textOf = String) {
     if (at === undefined) classes.set(key, at = classes.size);
     of[id] = at;
   }
+  const bytes = new Float64Array(classes.size);
+  for (const id of track.side.seek(track.peak.event).ids()) bytes[of[id]] += track.bytesOf(id);
   const names = [...classes.keys()].map((key) => textOf(key));
-  return { of, colours: names.map((name) => siteColour(hashName(name), dark)), names };
+  return { of, colours: names.map(colourOf), names, order: [...names.keys()].sort((a, b) => bytes[b] - bytes[a]) };
 }
 
 const SIZES = [512, 4096, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 27, 2 ** 30];
@@ -80,6 +87,13 @@ export const COLOURS = {
       return ranges(track, dark, limits, (id) => track.birthTime(id), names);
     },
   },
+  category: {
+    ...byGroup("category"),
+    make: (track, recording, dark) => named(track, dark, GROUPS.category.key(track, recording), String,
+      (name) => categoryColour(name, recording.categories, dark)),
+  },
+  modules: byGroup("modules"),
+  module: byGroup("module"),
   function: byGroup("function"),
   file: byGroup("file"),
   library: byGroup("library"),

@@ -30,6 +30,7 @@ export class Overlay {
     context.beginPath();
     context.rect(LEFT, 0, width, top + height);
     context.clip();
+    this.drawIdle(context);
     this.drawSteps(context);
     this.drawRegions(context);
     drawLevels(context, this.plot, this.ink, (text, x, y) => this.label(context, text, x, y));
@@ -81,7 +82,22 @@ export class Overlay {
     if (along === "events") {
       return countTicks(start, end, count).map((value) => ({ place: value, label: formatCount(value) }));
     }
+    if (this.plot.recording.timeless) return [{ place: (start + end) / 2, label: "one moment: the file has no times" }];
     return timeTicks(start * unit, end * unit, count).map(({ value, label }) => ({ place: value / unit, label }));
+  }
+
+  /** Where nothing is live there is nothing to see, which is said so that nobody looks for it. */
+  drawIdle(context) {
+    const { top, height, track, along } = this.plot;
+    for (const { from, to, words } of track.idle()) {
+      const [left, right] = [from, to].map((time) => this.plot.xAt(along.ofTime(time)));
+      const [x, end] = [Math.max(left, LEFT), Math.min(right, LEFT + this.plot.width)];
+      if (end - x < context.measureText(words).width + 12) continue;
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillStyle = this.ink.soft;
+      context.fillText(words, (x + end) / 2, top + height - 16);
+    }
   }
 
   drawSteps(context) {

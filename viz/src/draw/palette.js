@@ -41,6 +41,19 @@ export function siteColour(hash, dark) {
   return PALETTE[hash % PALETTE.length][dark ? 1 : 0];
 }
 
+const APART = [2, 18, 14, 5, 11, 0, 17, 9, 15, 7, 12]; // of PALETTE, hues that lie far from one another
+const GREY = [[150, 155, 163], [108, 114, 124]];
+
+export function noColour(dark) {
+  return GREY[dark ? 1 : 0];
+}
+
+/** The few categories of a recording each have a colour of their own. */
+export function categoryColour(name, categories, dark) {
+  const at = categories.indexOf(name);
+  return at > 0 ? PALETTE[APART[(at - 1) % APART.length]][dark ? 1 : 0] : noColour(dark);
+}
+
 /** `count` colours from low to high; without those that a light or a dark page swallows. */
 export function scaleColours(count, dark) {
   const [first, last] = dark ? [2.5, 8] : [1, 7];

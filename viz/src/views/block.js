@@ -1,9 +1,10 @@
 // The panel that says everything about the block under the pointer, or the pinned one.
 
 import { byId, copyText, element } from "../dom.js";
-import { frameName, framePlace, stackText } from "../data/stacks.js";
+import { frameName, framePlace, shortName, stackText } from "../data/stacks.js";
 import { formatBytes, formatCounted, formatDuration, formatExact, formatMoment } from "../format.js";
-import { sitesAt, siteTotals } from "../data/sites.js";
+import { siteTotals } from "../data/sites.js";
+import { PeakPart } from "./peak.js";
 
 export class BlockPanel {
   constructor(recording, store, controls) {
@@ -11,15 +12,16 @@ export class BlockPanel {
     this.recording = recording;
     this.store = store;
     this.box = byId("block");
+    this.peak = new PeakPart(recording, store);
     store.subscribe((state, changed) => {
       if (changed.has("hover") || changed.has("pinned")) this.draw();
-      else if (changed.has("site")) this.redraw();
+      else if (changed.has("site") || changed.has("dark")) this.redraw();
     });
   }
 
   show(track) {
     this.track = track;
-    this.heaviest = null;
+    this.peak.show(track);
     this.redraw();
   }
 
@@ -39,37 +41,40 @@ export class BlockPanel {
     this.draw();
   }
 
-  /** Without a block: the site that is shown alone, else the one that holds most at the peak. */
+  /** Without a block: the site that is shown alone, else what the peak is made of and the site that holds most. */
   siteContent() {
     const { site: chosen } = this.store.state;
-    if (!this.heaviest) {
-      const { rows } = sitesAt(this.track, this.track.peak.event);
-      this.heaviest = rows.find(({ site }) => this.recording.stacks.headline[site]) ?? rows[0];
-      this.isMost = this.heaviest === rows[0];
-    }
-    const site = chosen >= 0 ? chosen : this.heaviest?.site;
+    const { heaviest } = this.peak;
+    const site = chosen >= 0 ? chosen : heaviest?.site;
     const hint = element("p", { class: "hint" }, "Point at a block to see who allocated it; click to keep it here.");
     if (site === undefined) return [hint];
-    const description = this.recording.stacks.describe(site);
     const { bytes, blocks } = siteTotals(this.track, site);
-    const { heaviest, track } = this;
-    const words = chosen >= 0 ? `${formatCounted(blocks, "block")}, ${formatBytes(bytes)} in all`
-      : `${formatBytes(heaviest.bytes)} of ${formatBytes(track.peak.bytes)} in ${formatCounted(heaviest.blocks, "block")}`;
-    const most = this.isMost ? "Holds most at the peak" : "Holds most at the peak, of what has a stack";
+    const { title, text } = chosen < 0 ? this.peak.heaviestWords() : {
+      title: "This site's blocks alone; Esc shows all",
+      text: `${formatCounted(blocks, "block")}, ${formatBytes(bytes)} in all`,
+    };
+    const { module, category } = this.peak.natureOf(site) ?? {};
     return [
-      element("div", { class: "soft" }, chosen >= 0 ? "This site's blocks alone; Esc shows all" : most),
-      element("div", { class: "block-site headline" }, element("strong", {}, description.name), " ",
-        element("span", { class: "place" }, description.place)),
-      element("div", {}, words),
+      ...chosen < 0 ? this.peak.parts() : [],
+      element("div", { class: "soft" }, title),
+      this.headline(site, "headline"),
+      element("div", {}, text),
+      module || category ? element("div", { class: "nature" }, [category, module].filter(Boolean).join(", in ")) : "",
       chosen >= 0 ? "" : hint,
       ...this.stackParts(site, []),
     ];
   }
 
+  /** What a site is called, and where it is. */
+  headline(site, look) {
+    const { name, place, backward } = this.recording.stacks.describe(site);
+    return element("div", { class: `block-site ${look}` },
+      backward ? element("span", { class: "backward" }, backward + " ") : "", element("strong", {}, name), " ", element("span", { class: "place" }, place));
+  }
+
   content(id, pinned) {
     const { track, recording } = this;
     const site = track.blocks.site[id];
-    const description = recording.stacks.describe(site);
     const same = element("button", { type: "button", "aria-pressed": String(this.store.state.site === site),
       onclick: () => {
       this.store.set({ site: this.store.state.site === site ? -1 : site });
@@ -87,8 +92,7 @@ export class BlockPanel {
         element("strong", { class: "block-bytes" },
           track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
         element("span", { class: "soft" }, pinned ? "pinned; Esc lets go" : "")),
-      element("div", { class: "block-site" }, description.name, " ",
-        element("span", { class: "soft" }, description.place)),
+      this.headline(site, ""),
       this.facts(id, site),
       ...this.stackParts(site, [same, ...walks]),
     ];
@@ -113,11 +117,14 @@ export class BlockPanel {
     const thread = recording.header.threads[track.thread(id)];
     const from = track.resizedFrom(id);
     const rows = [
+      ["category", recording.categories[track.category(id)]],
+      ["module", recording.modules[track.module(id)]],
       ["size", track.sizeKnown(id) ? formatExact(track.bytesOf(id)) : "not known: only its free was seen"],
-      ["born", birth < 0 ? `${recording.before} began` : formatMoment(birth * unit, unit)],
-      ["freed", death === Infinity ? "live at the end" : formatMoment(death * unit, unit)],
-      ["lived", this.lifeText(id)],
-      ["where", this.momentText(birth, track.thread(id))],
+      ["born", recording.timeless ? null : birth < 0 ? `${recording.before} began` : formatMoment(birth * unit, unit)],
+      ["freed", recording.timeless ? null : death === Infinity ? "live at the end" : formatMoment(death * unit, unit)],
+      ["lived", recording.timeless ? null : this.lifeText(id)],
+      ["step", birth < 0 ? null : this.stepText(birth)],
+      ["region", birth < 0 ? null : recording.notes.regionPath(birth, track.thread(id))],
       ["thread", birth < 0 || !thread ? null : `${thread.tid}${thread.name ? " " + thread.name : ""}`],
       ["address", track.address(id) ? "0x" + track.address(id).toString(16) : null],
       ["stream", this.laneText(id)],
@@ -144,15 +151,9 @@ export class BlockPanel {
     return birth < 0 || death === Infinity ? "at least " + text : text;
   }
 
-  /** "step 3, forward > attention" */
-  momentText(time, thread) {
-    if (time < 0) return null;
+  stepText(time) {
     const step = this.recording.notes.stepAt(time);
-    const regions = this.recording.notes.regionPath(time, thread);
-    const parts = [];
-    if (step) parts.push(step.name || `step ${step.index}`);
-    if (regions) parts.push(regions);
-    return parts.join(", ") || null;
+    return step ? step.name || String(step.index) : null;
   }
 
   siteText(site) {
@@ -165,9 +166,10 @@ export class BlockPanel {
   stackList(stack) {
     const list = element("ol", { class: "stack" });
     const python = stack.some((frame) => frame.python);
+    const folds = (frame) => python && !frame.python && !frame.cut && !frame.backward;
     for (let i = 0; i < stack.length;) {
       let j = i;
-      while (j < stack.length && python && !stack[j].python && !stack[j].cut) j++;
+      while (j < stack.length && folds(stack[j])) j++;
       if (j > i) {
         list.append(element("li", {}, element("details", {},
           element("summary", {}, `${j - i} native frame${j - i > 1 ? "s" : ""}`),
@@ -183,10 +185,13 @@ export class BlockPanel {
   }
 
   frameItem(frame) {
+    if (frame.backward) {
+      return element("li", { class: "divider" }, element("span", { class: "function" }, frameName(frame)));
+    }
     const kind = frame.cut ? "cut" : frame.user ? "python" : frame.python ? "python library" : "native";
     const place = frame.file ? `${frame.file}${frame.line ? ":" + frame.line : ""}` : frame.module;
     return element("li", { class: kind, title: `${frameName(frame)}\n${place}` },
-      element("span", { class: "function" }, frameName(frame)), " ",
+      element("span", { class: "function" }, shortName(frame)), " ",
       element("span", { class: "place" }, framePlace(frame)));
   }
 }

@@ -2,9 +2,9 @@
 
 import { element, option } from "../dom.js";
 import { css, siteColour, textOn } from "../draw/palette.js";
-import { FRAMES, flameBoxes, flameTree, frameKey } from "../data/flame.js";
+import { FRAMES, flameBoxes, flameTree, frameKey, pathsUnder, UNDER, underFor } from "../data/flame.js";
 import { MEASURES, sumBy } from "../data/scope.js";
-import { frameName, framePlace, hashName } from "../data/stacks.js";
+import { frameName, framePlace, hashName, shortName } from "../data/stacks.js";
 import { formatByteTime, formatBytes, formatCounted, formatShare } from "../format.js";
 
 const LINE = 21; // pixels of a row
@@ -16,7 +16,7 @@ export class FlameView {
   static title = "Flame graph";
   static about = "Which calls led to the memory";
   scoped = true;
-  needs = ["measure", "frames", "inverted"];
+  needs = ["measure", "frames", "under", "inverted"];
 
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
@@ -28,6 +28,12 @@ export class FlameView {
     };
     this.measure = choose("measure", MEASURES, "What a box's width means");
     this.frames = choose("frames", FRAMES, "Which frames are drawn");
+    const fitting = underFor(recording);
+    this.under = choose("under", Object.fromEntries(fitting.map((key) => [key, UNDER[key]])),
+      "What lies under the calls");
+    this.under.hidden = fitting.length < 2;
+    // Under modules, the calls that lead there say it once more: one line is enough, until all is asked for.
+    this.under.addEventListener("change", () => store.set({ frames: store.state.under === "nothing" ? "user" : "line" }));
     this.inverted = element("button", { type: "button", title: "Begin with the innermost call", onclick: () =>
       store.set({ inverted: !store.state.inverted }) }, "Inverted");
     this.chart = element("div", { class: "flame-chart", role: "group", "aria-label": "Flame graph" });
@@ -38,7 +44,7 @@ export class FlameView {
   }
 
   controls() {
-    return [this.measure, this.frames, this.inverted];
+    return [this.measure, this.under, this.frames, this.inverted];
   }
 
   show(track) {
@@ -47,15 +53,17 @@ export class FlameView {
   }
 
   draw(scope) {
-    const { measure, frames, inverted } = this.store.state;
+    const { measure, frames, under, inverted } = this.store.state;
     this.measure.value = measure;
     this.frames.value = frames;
+    this.under.value = underFor(this.recording).includes(under) ? under : "nothing";
     this.inverted.setAttribute("aria-pressed", String(inverted));
-    const key = `${measure} ${frames} ${inverted}`;
+    const key = `${measure} ${frames} ${under} ${inverted}`;
     if (this.of !== scope || this.by !== key) {
       [this.of, this.by] = [scope, key];
-      const rows = sumBy(this.track, scope, (id) => this.track.blocks.site[id]);
-      this.tree = flameTree(this.recording.stacks, rows.map((row) => ({ site: row.key, value: row[measure] })),
+      const { keyOf, paths } = pathsUnder(this.track, this.recording, under);
+      const rows = sumBy(this.track, scope, keyOf);
+      this.tree = flameTree(this.recording.stacks, rows.map((row) => ({ ...paths[row.key], value: row[measure] })),
         { frames, inverted });
     }
     this.place();
@@ -106,14 +114,16 @@ export class FlameView {
     const itself = node.own && node.children.size ? `, ${this.amount(node.own)} in itself` : "";
     const words = `${name}${place ? " " + place : ""}: ${this.amount(node.value)}, ` +
       `${formatShare(node.value, this.tree.value)} of all${itself}`;
-    const kind = !node.frame ? "root" : node.frame.user ? "user" : node.frame.python ? "python" : "native";
+    const kind = !node.frame ? "root" : node.frame.group ? "group" : node.frame.backward ? "backward" :
+      node.frame.user ? "user" : node.frame.python ? "python" : "native";
     const classes = ["call", kind, outer && "outer", width * this.width < 16 && "narrow", !this.matches(node) && "dim"];
     const box = element("button", {
       type: "button", class: classes.filter(Boolean).join(" "), title: words,
       "aria-label": words, "data-path": path.join("\n\n"), tabindex: "-1",
       onclick: () => this.choose(node, path),
-    }, element("span", {}, name), place ? " " : "", place ? element("span", { class: "place" }, place) : "");
-    if (node.frame) {
+    }, element("span", {}, node.frame ? shortName(node.frame) : name),
+    place ? " " : "", place ? element("span", { class: "place" }, place) : "");
+    if (node.frame && !node.frame.backward) {
       const colour = siteColour(hashName(name + node.frame.file + node.frame.module), this.store.state.dark);
       box.style.background = css(colour);
       box.style.color = css(textOn(colour));

@@ -25,8 +25,12 @@ export class Legend {
     if (this.of === classesFor) return;
     this.of = classesFor;
     this.box.replaceChildren();
-    if (!classes?.names) return;
-    const used = classes.names.map((name, i) => [name, classes.colours[i]]);
+    if (!classes?.names) {
+      this.box.append(element("span", {}, "a colour: one call stack"));
+      return;
+    }
+    const order = classes.order ?? [...classes.names.keys()];
+    const used = order.map((i) => [classes.names[i], classes.colours[i]]);
     for (const [name, rgb] of used.slice(0, MOST)) {
       const swatch = element("span", { class: "swatch" });
       swatch.style.background = css(rgb);

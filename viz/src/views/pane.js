@@ -122,7 +122,7 @@ export class Pane {
   describe({ bytes, ids, unknown, at }) {
     const unit = this.context.recording.timeUnit;
     return `${formatBytes(bytes)} in ${formatCounted(ids.length, "block")}` +
-      (at === undefined ? "" : `, at ${formatDuration(at * unit)}`) +
+      (at === undefined || this.context.recording.timeless ? "" : `, at ${formatDuration(at * unit)}`) +
       (unknown ? `; ${formatCount(unknown)} of unknown size` : "");
   }
 }

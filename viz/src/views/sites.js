@@ -1,11 +1,16 @@
 // Who holds the memory: blocks summed by site, or by what the user groups by.
 
 import { element, option } from "../dom.js";
-import { css, siteColour } from "../draw/palette.js";
 import { GROUPS, groupsFor, groupText } from "../data/group.js";
+import { naturesOf } from "../data/nature.js";
 import { sumBy } from "../data/scope.js";
+import { apart } from "../data/sites.js";
+import { framePlace, shortName } from "../data/stacks.js";
+import { css, siteColour } from "../draw/palette.js";
 import { formatBytes, formatByteTime, formatCount, formatShare } from "../format.js";
 import { Table } from "./table.js";
+
+const MOST_APART = 1000; // sites that are told apart
 
 export class SitesView {
   static id = "sites";
@@ -38,9 +43,12 @@ export class SitesView {
         cell: (row) => [formatShare(row.bytes, this.bytes)] },
       { key: "blocks", title: "blocks", number: true, value: (row) => row.blocks,
         cell: (row) => [formatCount(row.blocks)] },
-      { key: "time", title: "bytes × time", number: true, about: "each block's bytes times how long it lives",
+      ...this.recording.timeless ? [] : [{ key: "time", title: "bytes × time", number: true,
+          about: "each block's bytes times how long it lives",
         value: (row) => row.time * this.recording.timeUnit / 1e9,
-          cell: (row) => [formatByteTime(row.time * this.recording.timeUnit)] },
+          cell: (row) => [formatByteTime(row.time * this.recording.timeUnit)] }],
+      ...this.recording.categories.length > 1 ? [{ key: "category", title: "category", value: (row) => row.category ?? "",
+        cell: (row) => [row.category ?? ""] }] : [],
       { key: "site", title: "site", value: (row) => this.nameOf(row), cell: (row) => this.siteCell(row) },
     ];
   }
@@ -54,26 +62,37 @@ export class SitesView {
   nameOf(row) {
     const { group } = this.store.state;
     if (group !== "stack") return groupText(group, row.key, this.recording);
-    const { name, place } = this.recording.stacks.describe(row.key);
-    return place ? `${name} ${place}` : name;
+    const { name, place, backward } = this.recording.stacks.describe(row.key);
+    return [backward, name, place, row.module].filter(Boolean).join(" ");
   }
 
   siteCell(row) {
     const { group, dark } = this.store.state;
     if (group !== "stack") return [this.table.button(row, this.nameOf(row), "Search for it")];
     const { stacks } = this.recording;
-    const { name, place, inside } = stacks.describe(row.key);
+    const { name, place, inside, backward } = stacks.describe(row.key);
     const swatch = element("span", { class: "swatch" });
     swatch.style.background = css(siteColour(stacks.hash(row.key), dark));
-    return [swatch, this.table.button(row, name, "Show this site's blocks only"), " ",
-      element("span", { class: "place" }, place), inside ? element("span", { class: "soft inside" }, inside) : ""];
+    return [swatch, backward ? element("span", { class: "backward" }, backward + " ") : "",
+      this.table.button(row, name, "Show this site's blocks only"), " ",
+      element("span", { class: "place" }, place),
+      row.module ? element("span", { class: "module" }, row.module) : "",
+      inside ? element("span", { class: "soft inside" }, inside) : "", this.apartCell(row)];
+  }
+
+  /** Where another site is called the same: the call in which they differ. */
+  apartCell(row) {
+    const frame = this.apart.get(row.key);
+    return frame ? element("span", { class: "soft inside" }, `via ${shortName(frame)} `, framePlace(frame)) : "";
   }
 
   /** A group that is not a site is looked for where search can find it. */
   search(row) {
     const { group } = this.store.state;
-    const text = { size: "=" + row.key, function: row.key, file: row.key, library: row.key }[group];
-    if (text && !/\s/.test(text)) this.store.set({ query: this.store.state.query === text ? "" : text });
+    const word = { function: 1, file: 1, library: 1, module: 1, modules: 1, category: 1 }[group];
+    const text = group === "size" ? "=" + row.key : !word || row.key.startsWith("(") ? "" :
+      /\s/.test(row.key) ? `"${row.key}"` : row.key;
+    if (text) this.store.set({ query: this.store.state.query === text ? "" : text });
   }
 
   controls() {
@@ -90,7 +109,12 @@ export class SitesView {
     this.group.value = group;
     const key = `${group} ${this.track.info.id}`;
     if (this.of !== scope || this.by !== key) {
-      const rows = sumBy(this.track, scope, GROUPS[group].key(this.track, this.recording));
+      const keyOf = GROUPS[group].key(this.track, this.recording);
+      const rows = sumBy(this.track, scope, keyOf);
+      const natures = naturesOf(this.track, this.recording, scope.ids, keyOf);
+      for (const row of rows) Object.assign(row, natures.get(row.key));
+      const first = rows.slice(0, MOST_APART).map((row) => row.key);
+      this.apart = group === "stack" ? apart(this.recording.stacks, first) : null;
       for (const row of rows) row.order = Number(row.key) || 0;
       [this.of, this.by, this.bytes] = [scope, key, scope.bytes];
       this.most = rows.reduce((most, row) => Math.max(most, row.bytes), 1);

@@ -99,11 +99,12 @@ export class StepsView {
     }
     const axis = alongOf(this.track, this.store.state);
     const [start, end] = [this.store.state.start, this.store.state.end].map((place) => axis.timeOf(place));
+    const top = rows.findIndex((row) => row.peak === most);
     rows.forEach((row, i) => {
       const x = LEFT + i * this.bar;
       const inSight = row.end > start && row.start < end;
       context.globalAlpha = inSight ? 1 : 0.4;
-      context.fillStyle = row.peak === most ? ink.peak : ink.area;
+      context.fillStyle = i === top ? ink.peak : ink.area;
       const gap = this.bar > 4 ? 1 : 0;
       context.fillRect(x, y(row.peak), Math.max(this.bar - gap, 0.5), y(0) - y(row.peak));
       context.fillStyle = ink.text;
@@ -126,7 +127,7 @@ export class StepsView {
     const kept = rows.at(-1).endBytes - rows[0].endBytes;
     return `${formatCounted(rows.length, "step")}; highest peak ${formatBytes(top.peak)} in step ${top.index}; ` +
       `${kept < 0 ? "−" : "+"}${formatBytes(Math.abs(kept))} from the first one's end to the last one's. ` +
-      "Bar: peak; line: left at the end." + (this.recording.header.step_source === "inferred" ?
+      "Bar: peak, the highest one in red; line: left at the end." + (this.recording.header.step_source === "inferred" ?
       " Nobody marked these steps: they follow from the rhythm of allocations." : "");
   }
 

@@ -52,7 +52,7 @@ export class SummaryView {
         inside ? element("span", { class: "soft inside" }, inside) : "");
     };
     return [element("p", {}, this.link(formatExact(track.peak.bytes), this.goToPeak),
-      ` on ${track.info.id} at ${formatDuration(track.info.peak_ns)}, in ${formatCounted(ids.length, "block")} of ` +
+      ` on ${track.info.id}${recording.timeless ? "" : ` at ${formatDuration(track.info.peak_ns)}`}, in ${formatCounted(ids.length, "block")} of ` +
       `${formatCounted(rows.length, "site")}. Most of it:`), element("ol", {}, ...rows.slice(0, 5).map(line))];
   }
 
@@ -100,7 +100,7 @@ export class SummaryView {
     const { header } = this.recording;
     const rows = [["command", header.command.join(" ")], ["host", header.host], ["process", header.pid || null],
       ["began", header.start_unix_ms ? new Date(header.start_unix_ms).toLocaleString() : null],
-      ["took", formatDuration(header.duration_ns)], ["ended", header.exit]].filter(([, value]) => value);
+      ["took", this.recording.timeless ? null : formatDuration(header.duration_ns)], ["ended", header.exit]].filter(([, value]) => value);
     return [element("dl", {}, ...rows.flatMap(([name, value]) =>
       [element("dt", {}, name), element("dd", {}, String(value))]))];
   }

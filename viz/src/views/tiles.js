@@ -30,16 +30,17 @@ export function drawTiles(recording, track, { store, goToPeak, goToEnd }) {
   const step = peak.event < 0 ? undefined : recording.notes.stepAt(track.time[peak.event]);
   byId("tiles").replaceChildren(...[
     tile("peak", formatBytes(peak.bytes),
-      `at ${formatDuration(info.peak_ns)}${step ? `, ${step.name || "step " + step.index}` : ""}`, goToPeak),
+      [recording.timeless ? "" : `at ${formatDuration(info.peak_ns)}`, step ? step.name || "step " + step.index : ""]
+        .filter(Boolean).join(", "), goToPeak),
     tile("at the end", formatBytes(track.end.bytes), `${formatCounted(track.end.blocks, "block")}`, goToEnd),
     reserved === null ? null : tile("reserved, peak", formatBytes(reserved),
       `${formatBytes(Math.max(reserved - peak.bytes, 0))} over`),
     ...recording.samples.filter(({ device, name }) => name === "device, in use" && info.id.startsWith(device + "/"))
       .map(({ most }) => tile("device, peak", formatBytes(most),
         info.capacity_bytes ? `of ${formatBytes(info.capacity_bytes)}` : "in use by everybody")),
-    header.leaks.verdict === "unknown" ? null : tile("leaks", String(header.leaks.count), "",
+    tile("leaks", header.leaks.verdict === "unknown" ? "unknown" : String(header.leaks.count), "",
       () => store.set({ view: "growth" }), header.leaks.count > 0),
-    tile("duration", formatDuration(header.duration_ns), header.exit),
+    recording.timeless ? null : tile("duration", formatDuration(header.duration_ns), header.exit),
     tile("blocks", formatCount(info.blocks), `${formatCounted(info.events, "event")}`),
     tile("recording", header.coverage.complete ? "complete" : "not complete", "", () => store.set({ view: "summary" }),
       !header.coverage.complete),

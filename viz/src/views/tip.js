@@ -40,12 +40,15 @@ export class Tip {
   }
 
   content(track, id) {
-    const { name, place, inside } = this.recording.stacks.describe(track.blocks.site[id]);
+    const { recording } = this;
+    const { name, place, inside, backward } = this.recording.stacks.describe(track.blocks.site[id]);
     const lived = formatDuration(track.life(id) * this.recording.timeUnit);
     return [
       element("div", {}, element("strong", {}, track.sizeKnown(id) ? formatBytes(track.bytesOf(id)) : "size unknown"),
-        track.deathTime(id) === Infinity ? `  live at the end, for ${lived}` : `  lived ${lived}`),
-      element("div", {}, name, " ", element("span", { class: "place" }, place)),
+        recording.timeless ? "" : track.deathTime(id) === Infinity ? `  live at the end, for ${lived}` : `  lived ${lived}`),
+      element("div", {}, backward ? backward + " " : "", name, " ", element("span", { class: "place" }, place)),
+      element("div", { class: "soft" }, [recording.categories[track.category(id)], recording.modules[track.module(id)]]
+        .filter(Boolean).join(", in ")),
       inside ? element("div", { class: "soft" }, inside) : element("div"),
     ];
   }
