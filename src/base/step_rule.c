@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pattern.h"
+
 enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern, struct mp_error *error)
 {
     *rule = (struct mp_step_rule){.has_pattern = pattern && *pattern};
-    int code = rule->has_pattern ? regcomp(&rule->pattern, pattern, REG_EXTENDED | REG_NOSUB) : 0;
-    if (!code) return MP_OK;
-    char why[128];
-    regerror(code, &rule->pattern, why, sizeof why);
+    struct mp_error why;
+    if (!rule->has_pattern || !mp_pattern_compile(pattern, &rule->pattern, &why)) return MP_OK;
     rule->has_pattern = false;
-    return mp_fail(error, MP_INVALID, "\"%s\" is no regular expression: %s", pattern, why);
+    return mp_fail(error, MP_INVALID, "\"%s\" is no regular expression: %s", pattern, why.text);
 }
 
 static int hex_digit(char c)

@@ -118,11 +118,9 @@ static char *read_whole(const char *path)
     ssize_t length = getdelim(&text, &room, '\0', file);
     bool failed = length < 0 && ferror(file);
     fclose(file);
-    if (failed) {
-        free(text);
-        return NULL;
-    }
-    return length < 0 ? strdup("") : text;
+    if (length >= 0) return text;
+    free(text);
+    return failed ? NULL : strdup("");
 }
 
 int mp_settings_take(struct mp_invocation *invocation)

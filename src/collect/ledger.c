@@ -24,6 +24,13 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while following live blocks");
 }
 
+/* Records name their tracks; those of a damaged spool may be anything. */
+static enum mp_status no_track(uint16_t track, struct mp_error *error)
+{
+    if (track < MP_LEDGER_TRACKS) return no_memory(error);
+    return mp_fail(error, MP_DAMAGED, "the spool is damaged: it names track %u", track);
+}
+
 static bool take_slot(struct mp_ledger *ledger, uint32_t *slot)
 {
     if (ledger->free_slots.count) {
@@ -61,7 +68,7 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
 {
     struct mp_ledger_track *track = mp_ledger_track(ledger, event->track);
     if (missed) missed->type = MP_EVENT_NONE;
-    if (!track) return no_memory(error);
+    if (!track) return no_track(event->track, error);
     bool added;
     uint64_t *value = mp_map_insert(&ledger->by_address, key_of(event->track, event->address), &added);
     if (!value) return no_memory(error);
@@ -110,7 +117,7 @@ enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, 
 {
     struct mp_ledger_track *track = mp_ledger_track(ledger, event->track);
     uint64_t slot;
-    if (!track) return no_memory(error);
+    if (!track) return no_track(event->track, error);
     *known = mp_map_remove(&ledger->by_address, key_of(event->track, event->address), &slot);
     if (!*known) {
         event->block = new_number(ledger);

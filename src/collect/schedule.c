@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pattern.h"
+
 static const struct word {
     const char *name;
     size_t offset;
@@ -19,12 +21,9 @@ enum { UNITS_MAX = 1000000000 };
 
 static enum mp_status take_unit(const char *pattern, struct mp_schedule *schedule, struct mp_error *error)
 {
-    char why[128];
-    int failed = regcomp(&schedule->unit, pattern, REG_EXTENDED | REG_NOSUB);
-    if (failed) {
-        regerror(failed, &schedule->unit, why, sizeof why);
-        return mp_fail(error, MP_INVALID, "unit=%s is no pattern: %s", pattern, why);
-    }
+    struct mp_error why;
+    if (mp_pattern_compile(pattern, &schedule->unit, &why))
+        return mp_fail(error, MP_INVALID, "unit=%s is no pattern: %s", pattern, why.text);
     schedule->by_region = true;
     schedule->pattern = strdup(pattern);
     return schedule->pattern ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for a schedule");

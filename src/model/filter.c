@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pattern.h"
 #include "base/units.h"
 #include "model/spans.h"
 
@@ -146,12 +147,9 @@ static enum mp_status match_stacks(const struct mp_model *model, struct term *te
 {
     regex_t pattern;
     bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL;
-    int wrong = exact ? 0 : regcomp(&pattern, value, REG_EXTENDED | REG_NOSUB);
-    if (wrong) {
-        char reason[128];
-        regerror(wrong, &pattern, reason, sizeof reason);
-        return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, reason);
-    }
+    struct mp_error why;
+    if (!exact && mp_pattern_compile(value, &pattern, &why))
+        return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, why.text);
     signed char *frames = calloc(model->frames.count + 1, 1); /* 0 not looked at, 1 fits, -1 does not */
     term->matches = calloc(model->stacks.count + 1, 1);
     for (size_t i = 1; frames && term->matches && i < model->stacks.count; i++) {

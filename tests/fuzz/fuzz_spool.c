@@ -1,0 +1,164 @@
+/*
+ * libFuzzer target for spools, as `memprof recover` reads what a killed program and collector left: the input is what
+ * to write over a small spool that is right. Each patch: where (a region, and two bytes, in words of eight), how many
+ * bytes, the bytes. What comes of it must be a recording that can be read, whole.
+ */
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "collect/recover.h"
+#include "model/model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define RECORDS 24
+#define REGIONS (3 + MP_TABLES) /* header, its end, ring 0, tables */
+
+static struct mp_spool_header *good;
+static char folder[64], spool_path[128], output_path[128];
+
+static void put(int fd, const void *bytes, size_t size, uint64_t offset)
+{
+    if (pwrite(fd, bytes, size, (off_t)offset) != (ssize_t)size) abort();
+}
+
+static void remove_folder(void)
+{
+    unlink(spool_path);
+    rmdir(folder);
+}
+
+static void make_header(void)
+{
+    snprintf(folder, sizeof folder, "/dev/shm/memprof-fuzz-XXXXXX");
+    if (!mkdtemp(folder) || setenv("XDG_RUNTIME_DIR", folder, 1)) abort();
+    snprintf(output_path, sizeof output_path, "%s/run.mp", folder);
+    good = calloc(1, MP_SPOOL_HEADER_BYTES);
+    if (!good || atexit(remove_folder)) abort();
+    good->magic = MP_SPOOL_MAGIC;
+    good->version = MP_SPOOL_VERSION;
+    good->header_bytes = sizeof *good;
+    good->spool_id = 7;
+    good->pid = 1;
+    good->monotonic_ns = 1000;
+    snprintf(good->output, sizeof good->output, "%s", output_path);
+    snprintf(good->command, sizeof good->command, "python3");
+    *(uint32_t *)&good->collector = FUTEX_OWNER_DIED;
+    snprintf(spool_path, sizeof spool_path, "%s/memprof-1-0000000000000007.spool", folder);
+    mp_spool_layout(good->tables);
+    good->rings_committed = 2;
+    good->rings_used = 1;
+    good->rings[0].head = RECORDS;
+    good->rings[0].state = MP_RING_OWNED;
+    good->rings[0].tid = 1;
+    static const uint64_t counts[MP_TABLES] = {4, 3, 2, 2, 32};
+    for (int i = 0; i < MP_TABLES; i++) {
+        good->tables[i].committed = 64;
+        good->tables[i].count = counts[i];
+    }
+}
+
+static void put_tables(int fd)
+{
+    const struct mp_wire_node nodes[] = {{0, MP_WIRE_FRAME_CUT}, {0, 0}, {1, 1}, {1, 2}};
+    const struct mp_wire_frame frames[] = {{.address = 16, .module = 1, .language = MP_NATIVE},
+                                           {.function = 1, .file = 3, .line = 4, .language = MP_PYTHON},
+                                           {.function = 3, .file = 1, .line = 9, .language = MP_PYTHON}};
+    const struct mp_wire_module modules[] = {{.path = 0}, {.start = 4096, .end = 8192, .path = 5}};
+    const struct mp_wire_track tracks[] = {{.device_type = 1, .layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_BLOCK},
+                                           {.device_index = -1, .layer = MP_LAYER_APP, .name = 1}};
+    static const char strings[32] = "\0\0\0\0\4\0\0\0main\4\0\0\0a.py\6\0\0\0/no/so\0";
+    const void *const entries[MP_TABLES] = {nodes, frames, modules, tracks, strings};
+    const size_t sizes[MP_TABLES] = {sizeof nodes, sizeof frames, sizeof modules, sizeof tracks, sizeof strings};
+    for (int i = 0; i < MP_TABLES; i++)
+        put(fd, entries[i], sizes[i], good->tables[i].offset);
+}
+
+static void put_records(int fd)
+{
+    struct mp_record records[RECORDS];
+    memset(records, 0, sizeof records);
+    for (size_t i = 0; i < RECORDS; i++)
+        records[i] = (struct mp_record){.time_ns = 2000 + i * 10,
+                                        .address = (i % 4 == 3 ? i : i + 1) << 12, /* the fourth frees the third */
+                                        .bytes = 512,
+                                        .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+                                        .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+                                        .stack = (uint32_t)(i % 4),
+                                        .track = (uint16_t)(i / 8 % 2),
+                                        .type = i % 4 == 3 ? MP_EVENT_FREE : MP_EVENT_ALLOC};
+    records[10].type = MP_EVENT_STEP;
+    records[11].type = MP_EVENT_REGION_BEGIN;
+    records[11].name = 1;
+    put(fd, records, sizeof records, mp_ring_offset(0));
+}
+
+static uint64_t region_at(unsigned region)
+{
+    if (region == 0) return 0;
+    if (region == 1) return offsetof(struct mp_spool_header, collector);
+    return region == 2 ? mp_ring_offset(0) : good->tables[region - 3].offset;
+}
+
+static void make_spool(const uint8_t *data, size_t size)
+{
+    struct mp_spool_table layout[MP_TABLES];
+    int fd = open(spool_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)mp_spool_layout(layout))) abort();
+    put(fd, good, MP_SPOOL_HEADER_BYTES, 0);
+    put_tables(fd);
+    put_records(fd);
+    while (size >= 4) {
+        size_t length = data[3] < size - 4 ? data[3] : size - 4;
+        put(fd, data + 4, length, region_at(data[0] % REGIONS) + 8 * (data[1] | (uint64_t)data[2] << 8) % 65536);
+        data += 4 + length;
+        size -= 4 + length;
+    }
+    close(fd);
+}
+
+static enum mp_status name_file(void *context, struct mp_recording *recording, char **path, int *fd,
+                                struct mp_error *error)
+{
+    int *again = context;
+    (void)recording;
+    *fd = memfd_create("recovered", MFD_CLOEXEC);
+    *again = fcntl(*fd, F_DUPFD_CLOEXEC, 0);
+    *path = strdup("recovered");
+    return *fd < 0 || *again < 0 || !*path ? mp_fail(error, MP_NO_MEMORY, "no file") : MP_OK;
+}
+
+static void read_again(int fd, uint64_t events)
+{
+    char path[64];
+    struct mp_model *model;
+    struct mp_error error;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (mp_model_load(path, &model, &error)) abort();
+    if (model->damage.cut || model->damage.lost_bytes || model->damage.lost_chunks) abort();
+    if (model->coverage.events != events || model->events.count > events) abort();
+    mp_model_free(model);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!good) make_header();
+    make_spool(data, size);
+    struct mp_recovery recovery;
+    struct mp_error error;
+    int fd = -1;
+    enum mp_status status = mp_recover(output_path, name_file, &fd, &recovery, &error);
+    if (status && (status == MP_NO_MEMORY || !*error.text)) abort();
+    if (!status && !size && recovery.summary.events != RECORDS) abort();
+    if (!status && recovery.summary.path) read_again(fd, recovery.summary.events);
+    free(recovery.summary.path);
+    if (fd >= 0) close(fd);
+    unlink(spool_path);
+    return 0;
+}

@@ -1,0 +1,66 @@
+#include "base/pattern.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "unit/suite.h"
+
+static bool matches(const char *text, const char *name)
+{
+    regex_t pattern;
+    struct mp_error error;
+    ck_assert_msg(!mp_pattern_compile(text, &pattern, &error), "%s: %s", text, error.text);
+    bool found = !regexec(&pattern, name, 0, NULL, 0);
+    regfree(&pattern);
+    return found;
+}
+
+START_TEST(patterns_are_those_of_the_c_library)
+{
+    ck_assert(matches("^ProfilerStep#[0-9]+$", "ProfilerStep#12"));
+    ck_assert(!matches("^ProfilerStep#[0-9]+$", "ProfilerStep#"));
+    ck_assert(matches("(a|bc){2,3}$", "xbca"));
+    ck_assert(matches("[]a]+[^]()]", "]x"));
+    ck_assert(matches("[[:digit:](]{3}", "1(2"));
+    ck_assert(matches("a\\+{2}", "a++"));
+    ck_assert(matches("((((x))))*(y{1,200})+", "y"));
+    ck_assert(matches("f(oo|bar)+::[a-z_]+<[^>]+>", "ffoo::at<int>"));
+    ck_assert(matches("a{,2}b", "aab"));
+    ck_assert(matches("(.*?)+/site-packages/.*", "/a/site-packages/x"));
+    ck_assert(matches("", ""));
+}
+END_TEST
+
+START_TEST(what_would_take_all_memory_is_refused)
+{
+    static const char *const refused[] = {"a++++++++++++++++++++++++++++++++++++++++++++++",
+                                          "((a{1,255}){1,255}){1,255}",
+                                          "(((((((a+b)+c)+)+)+)+)+){255}",
+                                          "(a{100}){101}",
+                                          "(.*)\\1",
+                                          "((((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)+)+)+",
+                                          "(a{99999999999999999999})"};
+    struct rlimit limit = {(rlim_t)1 << 30, (rlim_t)1 << 30};
+#ifndef __SANITIZE_ADDRESS__
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+#endif
+    (void)limit;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        regex_t pattern;
+        struct mp_error error = {0};
+        ck_assert_int_eq(mp_pattern_compile(refused[i], &pattern, &error), MP_INVALID);
+        ck_assert_uint_gt(strlen(error.text), 0);
+    }
+    char deep[4096];
+    memset(deep, '(', sizeof deep);
+    deep[sizeof deep - 1] = '\0';
+    regex_t pattern;
+    struct mp_error error;
+    ck_assert_int_eq(mp_pattern_compile(deep, &pattern, &error), MP_INVALID);
+    ck_assert_int_eq(mp_pattern_compile("a(", &pattern, &error), MP_INVALID);
+    ck_assert_int_eq(mp_pattern_compile("[a", &pattern, &error), MP_INVALID);
+}
+END_TEST
+
+MP_SUITE("pattern", patterns_are_those_of_the_c_library, what_would_take_all_memory_is_refused)
