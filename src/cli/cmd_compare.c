@@ -129,11 +129,12 @@ static int compare(struct mp_query *query, const struct mp_model *before, struct
     return MP_EXIT_DONE;
 }
 
-static int compare_all(struct mp_query *query, enum mp_profile_of sense, const struct limit *limit, bool *grew)
+static int compare_all(struct mp_query *query, enum mp_profile_of sense, const struct limit *limit, bool *grew,
+                       bool *incomplete)
 {
-    size_t count = query->invocation->operand_count;
+    size_t count = query->invocation->operand_count, told = count - 1;
     struct mp_compared *all = calloc(count, sizeof *all);
-    struct mp_model *before = NULL;
+    struct mp_model *before = NULL, *lacking = NULL;
     if (!all) {
         mp_message("not enough memory to compare");
         return MP_EXIT_COULD_NOT;
@@ -144,18 +145,28 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
         all[i].path = query->invocation->operands[i];
         if (i + 1 < count) status = load(query, all[i].path, &model);
         if (!status) status = sum_up(query, model, &all[i]);
+        if (i + 1 == count || model == query->model) continue;
+        bool lacks = !status && mp_query_tell_missing(all[i].path, model), first = lacks && !lacking;
+        if (first) {
+            lacking = model;
+            told = i;
+        }
         if (!i && !status)
             before = model;
-        else if (i + 1 < count && model != query->model)
+        else if (!first)
             mp_model_free(model);
     }
+    *incomplete = lacking;
     struct mp_comparison comparison = {.models = {before, query->model},
+                                       .told = lacking ? lacking : query->model,
+                                       .told_path = all[told].path,
                                        .track = query->track,
                                        .sense = sense,
                                        .all = all,
                                        .count = count,
                                        .view = &query->view};
     if (!status) status = compare(query, before, &comparison, limit, grew);
+    if (lacking != before) mp_model_free(lacking);
     mp_model_free(before);
     free(all);
     return status;
@@ -167,19 +178,20 @@ static int run(const struct mp_invocation *invocation)
     struct limit limit;
     enum mp_profile_of sense = MP_PROFILE_PEAK;
     enum mp_document_form form;
-    bool grew = false, document;
+    bool grew = false, incomplete = false, document;
     int status = read_limit(invocation, &limit);
     if (!status) status = read_sense(invocation->value[MP_OPT_OF], &sense);
     if (!status) status = mp_query_document(invocation, &document, &form);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     if (mp_query_pick_track(&query)) {
-        status = compare_all(&query, sense, &limit, &grew);
+        status = compare_all(&query, sense, &limit, &grew, &incomplete);
     } else {
         mp_message("%s holds no allocation: it has no track", query.view.path);
         status = MP_EXIT_COULD_NOT;
     }
     status = mp_query_finish(&query, status);
+    if (!status && incomplete) status = MP_EXIT_INCOMPLETE;
     bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
     return done && grew && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
 }

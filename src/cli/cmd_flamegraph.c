@@ -98,7 +98,7 @@ static int compare_with(struct graph *graph, const char *path)
     return MP_EXIT_COULD_NOT;
 }
 
-static int draw(struct graph *graph, const char *before)
+static int draw(struct graph *graph, const char *before, bool *incomplete)
 {
     struct mp_query *query = graph->query;
     if (!mp_query_pick_track(query)) {
@@ -109,6 +109,7 @@ static int draw(struct graph *graph, const char *before)
     int status = make_profile(graph, query->model, query->track, &graph->profiles[MP_AFTER]);
     if (!status && before) status = compare_with(graph, before);
     if (!status) status = mp_output_write(query->invocation, write_graph, graph);
+    *incomplete = !status && before && mp_query_tell_missing(before, graph->before);
     for (int side = 0; side < MP_SIDES; side++)
         mp_profile_free(&graph->profiles[side]);
     mp_model_free(graph->before);
@@ -154,6 +155,7 @@ static int run(const struct mp_invocation *invocation)
     struct mp_query query;
     struct graph graph = {.query = &query};
     const char *before = invocation->operand_count > 1 ? invocation->operands[0] : NULL;
+    bool incomplete = false;
     if (!mp_given(invocation, MP_OPT_OUTPUT)) {
         mp_message("flamegraph needs -o FILE: flame.html, stacks.folded, flame.speedscope.json or profile.pb.gz");
         return MP_EXIT_USAGE;
@@ -161,7 +163,9 @@ static int run(const struct mp_invocation *invocation)
     graph.format = format_of(invocation);
     int status = graph.format ? read_sense(invocation->value[MP_OPT_OF], &graph) : MP_EXIT_USAGE;
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_end(&query, draw(&graph, before));
+    if (status) return status;
+    status = mp_query_end(&query, draw(&graph, before, &incomplete));
+    return !status && incomplete ? MP_EXIT_INCOMPLETE : status;
 }
 
 extern const struct mp_command mp_command_flamegraph;

@@ -121,7 +121,10 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
         return status;
     }
     status = bind_options(query);
-    if (status) free_query(query);
+    if (!status) return status;
+    /* What was asked for may lie in what is lost: then the question was right. */
+    if (status == MP_EXIT_USAGE && mp_query_tell_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
+    free_query(query);
     return status;
 }
 
@@ -145,16 +148,20 @@ bool mp_query_pick_track(struct mp_query *query)
     return query->track != MP_TRACK_NONE;
 }
 
+bool mp_query_tell_missing(const char *path, const struct mp_model *model)
+{
+    struct mp_buffer missing = {0};
+    if (!mp_model_incomplete(model)) return false;
+    mp_coverage_sentence(&missing, model);
+    mp_message("%s: %.*s; what it holds was used", path, (int)missing.size, (const char *)missing.data);
+    mp_buffer_free(&missing);
+    if (model->damage.cut) tell_of_spool(path);
+    return true;
+}
+
 int mp_query_end(struct mp_query *query, int status)
 {
-    if (!status && mp_model_incomplete(query->model)) {
-        struct mp_buffer missing = {0};
-        mp_coverage_sentence(&missing, query->model);
-        mp_message("%s: %.*s; what it holds was used", query->view.path, (int)missing.size, (const char *)missing.data);
-        mp_buffer_free(&missing);
-        if (query->model->damage.cut) tell_of_spool(query->view.path);
-        status = MP_EXIT_INCOMPLETE;
-    }
+    if (!status && mp_query_tell_missing(query->view.path, query->model)) status = MP_EXIT_INCOMPLETE;
     free_query(query);
     return status;
 }

@@ -19,6 +19,7 @@ struct recovering {
     struct mp_recovery *result;
     struct mp_event *events; /* room for a chunk's events as the writer takes them */
     struct mp_schedule schedule;
+    uint64_t lost_chunks; /* of the file, so far */
     bool coverage_copied, exit_copied;
 };
 
@@ -205,17 +206,33 @@ static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_
     }
 }
 
+/* What is lost in the file is lost in the new one. */
+static void copy_losses(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
+{
+    uint64_t lost = mp_reader_damage(recovering->reader)->lost_chunks;
+    bool has_blocks = chunk && (chunk->kind == MP_CHUNK_EVENTS_KIND || chunk->kind == MP_CHUNK_BASE);
+    mp_writer_lost(writer, lost - recovering->lost_chunks, has_blocks ? chunk->next_block : 0);
+    recovering->lost_chunks = lost;
+}
+
 static enum mp_status copy_file(struct recovering *recovering, struct mp_writer *writer, struct mp_error *error)
 {
     struct mp_chunk chunk;
     enum mp_status status;
     recovering->events = malloc(MP_CHUNK_EVENTS * sizeof *recovering->events);
     if (!recovering->events) return no_memory(error);
-    while (!(status = mp_reader_next(recovering->reader, &chunk, error)))
+    while (!(status = mp_reader_next(recovering->reader, &chunk, error))) {
+        copy_losses(recovering, &chunk, writer);
         if ((status = copy_chunk(recovering, &chunk, writer, error))) break;
+    }
     free(recovering->events);
     if (status != MP_NOT_FOUND) return status;
-    recovering->result->damage = *mp_reader_damage(recovering->reader);
+    const struct mp_damage *damage = mp_reader_damage(recovering->reader);
+    copy_losses(recovering, NULL, writer);
+    /* A cut file lacks its end, unless the spool has that. */
+    bool cut = damage->cut && !recovering->recording;
+    if (!damage->lost_chunks && (cut || (damage->lost_bytes && !damage->cut))) mp_writer_lost(writer, 1, 0);
+    recovering->result->damage = *damage;
     return MP_OK;
 }
 

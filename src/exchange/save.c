@@ -169,6 +169,8 @@ static enum mp_status save_all(struct saver *s)
     if (!status) status = mp_writer_segments(s->writer, model->segments.at, model->segments.count, s->error);
     if (!status) status = mp_writer_parts(s->writer, model->parts.at, model->parts.count, s->error);
     if (!status) status = mp_writer_calls(s->writer, model->calls.at, model->calls.count, s->error);
+    if (mp_damage_any(&model->damage))
+        mp_writer_lost(s->writer, model->damage.lost_chunks + !model->damage.lost_chunks, 0);
     if (!status) status = mp_writer_coverage(s->writer, &model->coverage, s->error);
     if (!status) status = mp_writer_exit(s->writer, &model->how, s->error);
     free(s->numbers);

@@ -234,6 +234,7 @@ static enum mp_status decode(struct mp_reader *reader, struct mp_chunk *chunk)
     const struct mp_chunk_meta *meta = &reader->chunk.meta;
     chunk->count = meta->count;
     chunk->time_ns = meta->time_ns;
+    chunk->next_block = meta->next_block;
     chunk->marks = meta->marks;
     chunk->mark_count = meta->mark_count;
     chunk->live_bytes = meta->live_bytes;

@@ -72,7 +72,8 @@ struct mp_chunk {
         struct mp_event_columns events;
     };
     /* events and base */
-    uint64_t time_ns; /* of the first event; of the base */
+    uint64_t time_ns;    /* of the first event; of the base */
+    uint64_t next_block; /* the number that the next new block gets, before this chunk */
     const struct mp_ring_mark *marks;
     size_t mark_count;
     const uint64_t *live_bytes; /* per track, at the first event */
@@ -102,7 +103,7 @@ uint64_t mp_reader_file_bytes(const struct mp_reader *reader);
 /* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Damaged chunks are passed over
  * and counted; chunks of unknown kinds and the index are not returned. Other statuses: memory or I/O. */
 enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, struct mp_error *error);
-/* Valid once mp_reader_next() has returned MP_NOT_FOUND. */
+/* So far; all of it once mp_reader_next() has returned MP_NOT_FOUND. */
 const struct mp_damage *mp_reader_damage(const struct mp_reader *reader);
 void mp_reader_close(struct mp_reader *reader);
 

@@ -302,6 +302,13 @@ enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *ho
     return put_table(writer, MP_CHUNK_EXIT, how, 1, error);
 }
 
+void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block)
+{
+    uint32_t room = UINT32_MAX / 2 - (writer->sequence < UINT32_MAX / 2 ? writer->sequence : UINT32_MAX / 2);
+    writer->sequence += chunks < room ? (uint32_t)chunks : room;
+    if (next_block > writer->next_block) writer->next_block = next_block;
+}
+
 uint64_t mp_writer_bytes(const struct mp_writer *writer)
 {
     return writer->offset;

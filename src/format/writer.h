@@ -73,6 +73,10 @@ enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const 
 enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage, struct mp_error *error);
 enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *how, struct mp_error *error);
 
+/* Of a file that is made from one that lost something: says that `chunks` are missing here, so that a reader counts
+ * them as lost, too. `next_block`, where it is more than the writer's own: the number that the next new block gets. */
+void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block);
+
 uint64_t mp_writer_bytes(const struct mp_writer *writer); /* written so far */
 
 /* Copies all that was written to `fd`, an empty file (taken over, also on failure), and goes on there. The file before

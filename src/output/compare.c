@@ -93,7 +93,7 @@ void mp_compare_json(struct mp_json *json, const struct mp_comparison *compariso
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
-    mp_coverage_json(json, after);
+    mp_coverage_json(json, comparison->told);
     mp_json_end_object(json);
 }
 
@@ -205,7 +205,11 @@ void mp_compare_text(struct mp_text *text, const struct mp_comparison *compariso
     if (!differing) mp_text_put(text, MP_PLAIN, "\nno site differs %s\n", sense_words[comparison->sense]);
     if (rows < differing) mp_text_put(text, MP_DIM, "%zu more differ; -n 0 shows all\n", differing - rows);
     mp_text_put(text, MP_PLAIN, "\n");
-    mp_coverage_text(text, comparison->models[MP_AFTER]);
+    if (mp_model_incomplete(comparison->told)) {
+        mp_text_clean(text->out, comparison->told_path);
+        mp_text_put(text, MP_PLAIN, ": ");
+    }
+    mp_coverage_text(text, comparison->told);
 }
 
 void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison)
@@ -244,5 +248,5 @@ void mp_compare_document(struct mp_document *document, const struct mp_compariso
     }
     if (rows) mp_document_end_table(document);
     if (rows < differing) mp_document_paragraph(document, "%zu more differ.", differing - rows);
-    mp_document_coverage(document, comparison->models[MP_AFTER]);
+    mp_document_coverage(document, comparison->told);
 }

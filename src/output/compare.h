@@ -15,6 +15,8 @@ struct mp_compared {
 struct mp_comparison {
     const struct mp_compare *compare; /* of the first and the last */
     const struct mp_model *models[MP_SIDES];
+    const struct mp_model *told; /* whose coverage stands for all: the first that lacks something, else the last */
+    const char *told_path;
     uint16_t track; /* of the last */
     enum mp_profile_of sense;
     const struct mp_compared *all;

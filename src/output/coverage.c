@@ -19,7 +19,7 @@ void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
     if (damage->lost_bytes)
         append_fact(&facts, "%s of the file cannot be read", mp_format_bytes(number, damage->lost_bytes));
     if (damage->lost_chunks)
-        append_fact(&facts, damage->lost_chunks == 1 ? "%s chunk of events is lost" : "%s chunks of events are lost",
+        append_fact(&facts, damage->lost_chunks == 1 ? "%s chunk of it is lost" : "%s chunks of it are lost",
                     mp_format_count(number, damage->lost_chunks));
     if (model->coverage.dropped)
         append_fact(&facts, model->coverage.dropped == 1 ? "%s event was dropped" : "%s events were dropped",
