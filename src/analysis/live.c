@@ -9,6 +9,7 @@ bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, c
     unsigned char *meant = mp_tracks_meant(model, track);
     bool done = meant;
     live->count = 0;
+    live->moment = moment;
     for (uint32_t block = 0; done && block < blocks->count; block++) {
         bool born = blocks->alloc_event[block] == MP_NONE || blocks->alloc_event[block] < moment;
         if (!born || blocks->free_event[block] < moment) continue;

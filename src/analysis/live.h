@@ -14,9 +14,11 @@ struct mp_live_block {
 struct mp_live {
     struct mp_live_block *at;
     size_t count, room;
+    uint32_t moment;
 };
 
-/* Blocks of `track` (MP_TRACK_NONE: of all, as mp_tracks_meant() has it) that `filter` picks and that live after `moment` events. */
+/* Blocks of `track` (MP_TRACK_NONE: of all, as mp_tracks_meant() has it) that `filter` picks and that live after
+ * `moment` events. */
 bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
                 struct mp_live *live);
 void mp_live_free(struct mp_live *live);

@@ -4,27 +4,9 @@
 #ifndef MP_ANALYSIS_SITES_H
 #define MP_ANALYSIS_SITES_H
 
+#include "analysis/groups.h"
 #include "analysis/live.h"
-#include "base/error.h"
-#include "base/intern.h"
 #include "model/spans.h"
-#include "model/stack.h"
-
-enum mp_group_by {
-    MP_GROUP_STACK,    /* sites as defined: one whole stack each */
-    MP_GROUP_FRAMES,   /* the innermost `frames` lines that the user reads: Python's where there are any, else native */
-    MP_GROUP_FUNCTION, /* function of the headline (mp_stack_headline) */
-    MP_GROUP_FILE,     /* file of the headline */
-    MP_GROUP_LIBRARY,  /* shared object of the innermost native frame that is not an allocator's */
-};
-
-enum mp_sort_by { MP_SORT_BYTES, MP_SORT_BLOCKS, MP_SORT_GROWTH };
-
-struct mp_grouping {
-    enum mp_group_by by;
-    unsigned frames; /* MP_GROUP_FRAMES */
-    enum mp_sort_by sort;
-};
 
 struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
@@ -49,10 +31,6 @@ static inline uint64_t mp_site_bytes(const struct mp_site *site)
     return site->unknown_blocks == site->blocks ? MP_BYTES_UNKNOWN : site->bytes;
 }
 
-/* "stack", "stack:5", "function", "file", "library" */
-enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error);
-/* "bytes", "blocks", "peak" (at the peak the same as bytes), "growth" */
-enum mp_status mp_sort_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error);
 /* Sites of one track are never merged with another's. `steps` are the model's. */
 enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live *live, const struct mp_steps *steps,
                              const struct mp_grouping *grouping, struct mp_sites *sites, struct mp_error *error);

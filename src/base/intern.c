@@ -84,6 +84,13 @@ uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t leng
     return add(intern, text, length);
 }
 
+uint32_t mp_intern_find(const struct mp_intern *intern, const char *text, size_t length)
+{
+    if (!intern->count) return MP_INTERN_FAILED;
+    uint32_t slot = *find_slot(intern, length ? text : "", length);
+    return slot ? slot - 1 : MP_INTERN_FAILED;
+}
+
 uint32_t mp_intern_text(struct mp_intern *intern, const char *text)
 {
     return mp_intern_bytes(intern, text, strlen(text));

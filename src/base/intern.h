@@ -22,6 +22,8 @@ struct mp_intern {
 /* The id of `length` bytes at text (NULs inside are kept), or MP_INTERN_FAILED where memory is short. */
 uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_text(struct mp_intern *intern, const char *text);
+/* The id of such bytes, or MP_INTERN_FAILED where they have none. */
+uint32_t mp_intern_find(const struct mp_intern *intern, const char *text, size_t length);
 /* The text of id and (where `length` is not NULL) its length; "" for an id that is not known. The pointer is valid
  * until the next insertion. */
 const char *mp_intern_get(const struct mp_intern *intern, uint32_t id, size_t *length);

@@ -1,5 +1,6 @@
 #include <ctype.h>
 
+#include "analysis/categories.h"
 #include "cli/help.h"
 
 /* Text as roff takes it literally: no line begins a request, no hyphen is stretched. */
@@ -58,6 +59,45 @@ static void command_section(struct mp_buffer *out, const struct mp_command *comm
     mp_buffer_append_text(out, "\n.fi\n.RE\n");
 }
 
+/* One rule a line, as a file of rules has it. */
+static void rule_lines(struct mp_buffer *out, bool doubtless)
+{
+    mp_buffer_append_text(out, ".PP\n.RS 4\n.nf\n");
+    const struct mp_category_rule *rule;
+    for (size_t i = 0; (rule = mp_category_rule(i)); i++) {
+        if (rule->doubtless != doubtless) continue;
+        roff(out, rule->category);
+        mp_buffer_append_text(out, " = ");
+        roff(out, rule->regex);
+        mp_buffer_append_text(out, "\n");
+    }
+    mp_buffer_append_text(out, ".fi\n.RE\n.PP\n");
+}
+
+static void categories_section(struct mp_buffer *out)
+{
+    mp_buffer_append_text(out, ".SH CATEGORIES\n");
+    roff(out,
+         "What blocks of a PyTorch program are for: parameters, gradients (of parameters; those of activations are "
+         "temporary), optimizer state, buffers, activations, input, temporary, workspace, communication. A block "
+         "without a category is shown as (unknown), in JSON as null. Of a block the first of these counts that says "
+         "something:\n\n"
+         "1. the rules of --rules FILE, lines NAME = REGEX. REGEX is a POSIX extended regular expression that is "
+         "looked for in each frame of the block's stack, written FUNCTION FILE:LINE, or FUNCTION LIBRARY for a native "
+         "frame whose file is not known. The first rule that fits counts; NAME may be one of the names above or a new "
+         "one; lines that begin with # are comments;\n\n"
+         "2. what PyTorch itself was seen to hold in it (memprof snapshot without --no-shim), of this block or of most "
+         "others of the same stack, module and size;\n\n"
+         "3. these built-in rules:\n");
+    rule_lines(out, true);
+    roff(out,
+         "4. when it was born and freed: made in forward and still there when backward begins, it is an activation; "
+         "made in backward or by the optimizer and still there when that is over, a gradient or optimizer state; made "
+         "before forward and used by it, input; freed in the phase that made it, temporary;\n\n"
+         "5. where PyTorch was not seen to say anything, as in snapshots of its own, these:\n");
+    rule_lines(out, false);
+}
+
 void mp_manual_write(struct mp_buffer *out)
 {
     mp_buffer_append_text(out, ".\\\" Made by `memprof help --man`; do not edit.\n"
@@ -73,6 +113,7 @@ void mp_manual_write(struct mp_buffer *out)
         roff(out, mp_option_rows[i].help);
         mp_buffer_append_text(out, "\n");
     }
+    categories_section(out);
     mp_buffer_append_text(
         out,
         ".SH EXIT STATUS\n"

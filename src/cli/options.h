@@ -23,6 +23,7 @@ enum mp_option {
     MP_OPT_GROUP,
     MP_OPT_SORT,
     MP_OPT_FILTER,
+    MP_OPT_RULES,
     MP_OPT_FULL_STACKS,
     MP_OPT_COLOR,
     MP_OPT_PROGRESS,

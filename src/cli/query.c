@@ -55,6 +55,9 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
     int status = limit ? read_limit(limit, &query->view.limit) : MP_EXIT_DONE;
     if (!status) status = mp_query_color(invocation, &query->text.color);
     if (!status && group && mp_group_parse(group, &query->view.grouping, &error)) status = mp_message_error(&error);
+    const char *rules = invocation->value[MP_OPT_RULES];
+    if (!status && rules && mp_rules_load(&query->rules, rules, &error)) status = mp_message_error(&error);
+    query->view.grouping.rules = &query->rules;
     if (!status && sort && mp_sort_parse(sort, &query->view.grouping, &error)) status = mp_message_error(&error);
     return status;
 }
@@ -100,6 +103,7 @@ static void tell_of_spool(const char *path)
 static void free_query(struct mp_query *query)
 {
     mp_filter_free(query->filter);
+    mp_rules_free(&query->rules);
     mp_buffer_free(&query->out);
     mp_model_free(query->model);
 }
@@ -110,7 +114,10 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     query->text.out = &query->out;
     mp_json_start(&query->json, &query->out);
     int status = read_options(query, default_sort);
-    if (status) return status;
+    if (status) {
+        mp_rules_free(&query->rules);
+        return status;
+    }
     struct mp_error error;
     mp_progress_start(invocation, query->view.path);
     enum mp_status loaded = mp_exchange_load(query->view.path, &query->model, &error);
@@ -118,6 +125,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     if (loaded) {
         status = mp_message_error(&error);
         tell_of_spool(query->view.path);
+        mp_rules_free(&query->rules);
         return status;
     }
     status = bind_options(query);

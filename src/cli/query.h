@@ -14,7 +14,8 @@ struct mp_query {
     struct mp_model *model;
     struct mp_view view;
     struct mp_filter *filter;
-    uint16_t track; /* MP_TRACK_NONE: none was asked for and, unless all are meant, the recording has none */
+    struct mp_rules rules; /* of --rules; view.grouping.rules points here */
+    uint16_t track;        /* MP_TRACK_NONE: none was asked for and, unless all are meant, the recording has none */
     struct mp_buffer out;
     struct mp_text text;
     struct mp_json json;
@@ -23,7 +24,7 @@ struct mp_query {
 
 /* The options of reports, as they stand in a command's list. */
 #define MP_REPORT_OPTIONS MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS
-#define MP_SITE_OPTIONS   MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_FULL_STACKS
+#define MP_SITE_OPTIONS   MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_FULL_STACKS
 #define MP_WINDOW_OPTIONS MP_OPT_TRACK, MP_OPT_FROM, MP_OPT_TO
 
 /* Checks the options, loads the recording that the last operand names. Returns an exit status; a message was written

@@ -7,7 +7,7 @@ static struct mp_site_view site_view(const struct mp_sites *sites, const struct 
 {
     return (struct mp_site_view){.limit = view->limit,
                                  .full_stacks = view->full_stacks,
-                                 .grouped = view->grouping.by != MP_GROUP_STACK,
+                                 .by = view->grouping.by,
                                  .births = true,
                                  .track = true,
                                  .whole = sites->bytes};

@@ -3,10 +3,8 @@
 
 static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp_view *view)
 {
-    return (struct mp_site_view){.limit = view->limit,
-                                 .full_stacks = view->full_stacks,
-                                 .grouped = view->grouping.by != MP_GROUP_STACK,
-                                 .whole = peak->bytes};
+    return (struct mp_site_view){
+        .limit = view->limit, .full_stacks = view->full_stacks, .by = view->grouping.by, .whole = peak->bytes};
 }
 
 void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
@@ -72,7 +70,7 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_text_put(text, MP_PLAIN, ", ");
     mp_text_count(text, peak->blocks, "block");
     mp_text_put(text, MP_PLAIN, ", ");
-    mp_text_count(text, peak->sites.count, sites.grouped ? "group" : "site");
+    mp_text_count(text, peak->sites.count, sites.by == MP_GROUP_STACK ? "site" : "group");
     mp_text_put(text, MP_PLAIN, "\n");
     if (view->filter) {
         mp_text_put(text, MP_PLAIN, "of which %s in ", mp_format_bytes(number, peak->sites.bytes));

@@ -1,5 +1,6 @@
 #include "output/sites.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -230,13 +231,27 @@ static void header_cells(struct mp_table *table, const struct mp_site_view *view
     mp_table_cell(table, MP_DIM, "blocks");
     if (view->births) mp_table_cell(table, MP_DIM, "born in");
     if (view->track) mp_table_cell(table, MP_DIM, "track");
-    mp_table_wide(table, MP_DIM, view->grouped ? "group" : "site");
+    mp_table_wide(table, MP_DIM, "%s", view->by == MP_GROUP_STACK ? "site" : mp_group_name(view->by));
     mp_table_end_row(table);
 }
 
 static size_t rows_shown(const struct mp_sites *sites, const struct mp_site_view *view)
 {
     return view->limit && view->limit < sites->count ? view->limit : sites->count;
+}
+
+static void group_row(struct mp_table *table, const struct mp_sites *sites, const struct mp_site *site,
+                      enum mp_group_by by)
+{
+    char number[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
+    const char *name = site->group == MP_NONE ? "(unknown)" : mp_intern_get(&sites->groups, site->group, NULL);
+    if (by == MP_GROUP_SIZE && site->group != MP_NONE) {
+        uint64_t bytes = strtoull(name, NULL, 10);
+        mp_table_wide(table, MP_PLAIN, "%s (%s)", mp_format_bytes(number, bytes), mp_format_count(count, bytes));
+    } else {
+        mp_table_wide(table, MP_PLAIN, "%s", name);
+    }
+    mp_table_end_row(table);
 }
 
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
@@ -252,13 +267,10 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
     for (size_t i = 0; i < rows_shown(sites, view); i++) {
         const struct mp_site *site = &sites->at[i];
         unsigned used = number_cells(&table, model, site, view);
-        if (!view->grouped) {
+        if (view->by == MP_GROUP_STACK)
             mp_stack_rows(&table, used, model, site, view->full_stacks);
-            continue;
-        }
-        const char *group = site->group == MP_NONE ? "(unknown)" : mp_intern_get(&sites->groups, site->group, NULL);
-        mp_table_wide(&table, MP_PLAIN, "%s", group);
-        mp_table_end_row(&table);
+        else
+            group_row(&table, sites, site, view->by);
     }
     mp_table_finish(&table, text);
 }
@@ -301,7 +313,7 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
         mp_json_share(json, "share", site->bytes, view->whole);
         if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
         if (view->births) mp_json_number(json, "birth_periods", site->births);
-        if (!view->grouped)
+        if (view->by == MP_GROUP_STACK)
             mp_stack_json(json, model, site->stack);
         else if (site->group == MP_NONE)
             mp_json_null(json, "group");

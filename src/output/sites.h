@@ -8,11 +8,11 @@
 #include "output/text.h"
 
 struct mp_site_view {
-    size_t limit;       /* rows; 0: all */
-    bool full_stacks;   /* every frame instead of the user's lines and a count of the rest */
-    bool grouped;       /* the table is by something else than stacks */
-    bool births, track; /* extra columns, extra keys */
-    uint64_t whole;     /* what shares are taken of; 0: no column */
+    size_t limit;        /* rows; 0: all */
+    bool full_stacks;    /* every frame instead of the user's lines and a count of the rest */
+    enum mp_group_by by; /* what the rows are */
+    bool births, track;  /* extra columns, extra keys */
+    uint64_t whole;      /* what shares are taken of; 0: no column */
 };
 
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,

@@ -1,3 +1,5 @@
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/leaks.h"
@@ -328,6 +330,67 @@ START_TEST(groups_add_up)
 }
 END_TEST
 
+/* What a block's group is called, looked up the plain way; false where it has none. */
+static bool group_of(const struct scene *scene, enum mp_group_by by, const uint32_t *regions, size_t block,
+                     int64_t moment, char name[64])
+{
+    const struct scene_block *at = &scene->blocks.at[block];
+    uint64_t bytes = scene_bytes(at, moment);
+    *name = '\0';
+    if (by == MP_GROUP_SIZE && bytes != MP_BYTES_UNKNOWN) snprintf(name, 64, "%llu", (unsigned long long)bytes);
+    if (by == MP_GROUP_THREAD && at->born >= 0) snprintf(name, 64, "%u", scene->events.at[at->born].thread + 1);
+    if (by == MP_GROUP_REGION && at->born >= 0 && regions[block] != MP_NONE)
+        snprintf(name, 64, "%s", mp_model_text(scene->model, regions[block]));
+    if (by == MP_GROUP_POOL && at->track == 2) snprintf(name, 64, "f"); /* the name of that track's pool */
+    return *name;
+}
+
+static void check_groups(const struct scene *scene, const struct mp_sites *sites, enum mp_group_by by,
+                         const struct mp_peak *peak)
+{
+    uint32_t *regions = mp_regions_of_births(scene->model); /* the blocks of scenes are in the order of the model's */
+    char name[64];
+    for (size_t i = 0; i < sites->count; i++) {
+        const struct mp_site *site = &sites->at[i];
+        uint64_t bytes = 0, blocks = 0;
+        for (size_t k = 0; k < scene->blocks.count; k++) {
+            const struct scene_block *block = &scene->blocks.at[k];
+            if (block->track != peak->track || !scene_lives(block, peak->moment)) continue;
+            bool known = group_of(scene, by, regions, k, peak->moment, name);
+            if (known != (site->group != MP_NONE)) continue;
+            if (known && strcmp(name, mp_intern_get(&sites->groups, site->group, NULL))) continue;
+            blocks++;
+            if (scene_bytes(block, peak->moment) != MP_BYTES_UNKNOWN) bytes += scene_bytes(block, peak->moment);
+        }
+        ck_assert_uint_eq(site->blocks, blocks);
+        ck_assert_uint_eq(site->bytes, bytes);
+    }
+    ck_assert_uint_eq(sites->bytes, peak->bytes);
+    ck_assert_uint_eq(sites->blocks, peak->blocks);
+    free(regions);
+}
+
+START_TEST(groups_of_blocks_equal_brute_force)
+{
+    static const char *const groups[] = {"size", "thread", "region", "pool", "stream"};
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        scene_make(&scene, seed, EVENTS);
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+            struct mp_peak_query query = {.track = (uint16_t)scene_random(&scene, SCENE_TRACKS),
+                                          .window = window_of(&scene, 0, (uint32_t)scene.events.count)};
+            struct mp_peak peak;
+            ck_assert(!mp_group_parse(groups[i], &query.grouping, NULL));
+            ck_assert_str_eq(mp_group_name(query.grouping.by), groups[i]);
+            ck_assert(!mp_peak_find(scene.model, &query, &peak, NULL));
+            check_groups(&scene, &peak.sites, query.grouping.by, &peak);
+            mp_peak_free(&peak);
+        }
+        scene_free(&scene);
+    }
+}
+END_TEST
+
 START_TEST(bad_words_are_refused)
 {
     struct mp_grouping grouping = {0};
@@ -339,4 +402,4 @@ START_TEST(bad_words_are_refused)
 END_TEST
 
 MP_SUITE("analysis", peak_equals_brute_force, outstanding_equals_brute_force, growth_is_looked_for_where_it_shows,
-         steps_and_regions_equal_brute_force, groups_add_up, bad_words_are_refused)
+         steps_and_regions_equal_brute_force, groups_add_up, groups_of_blocks_equal_brute_force, bad_words_are_refused)

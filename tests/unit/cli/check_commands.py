@@ -200,13 +200,25 @@ class Commands(unittest.TestCase):
                 self.assertIn(frame["language"], ("native", "python", None))
 
     def test_groups_replace_stacks(self):
-        for group in ("stack:1", "function", "file", "library"):
+        for group in ("stack:1", "function", "file", "library", "region", "thread", "pool", "stream", "module",
+                      "category"):
             value = self.json_of(["peak", "train.mp", "--json", "--group", group])
             self.assertEqual(sum(site["bytes"] for site in value["sites"]), value["peak_bytes"])
             for site in value["sites"]:
                 self.assertNotIn("stack", site)
                 self.assertIsInstance(site["group"], (str, type(None)))
             self.assertIn(None, [site["group"] for site in value["sites"]])  # the base block: no stack, unknown
+
+    def test_rules_name_categories(self):
+        (self.folder / "rules").write_text("# mine\nmodel = model\\.py\nparameters = train[.]py\n")
+        groups = {site["group"]: site["bytes"] for site in
+                  self.json_of("peak train.mp --json --group category --rules rules")["sites"]}
+        files = {site["group"]: site["bytes"] for site in self.json_of("peak train.mp --json --group file")["sites"]}
+        self.assertEqual(groups["model"], files["/home/ada/model.py"])
+        self.assertEqual(groups["parameters"], files["/home/ada/train.py"])
+        self.check_fails("peak train.mp --group category --rules nowhere", 1, "nowhere")
+        (self.folder / "wrong").write_text("a = b\n\nc = [\n")
+        self.check_fails("peak train.mp --group category --rules wrong", 2, "wrong, line 3")
 
     def test_growing_site_comes_first(self):
         sites = self.json_of("leaks train.mp --json")["outstanding"]["sites"]
@@ -278,7 +290,7 @@ class Commands(unittest.TestCase):
             "peak train.mp --from step:4": "steps 1 to 3",
             "peak train.mp --from 1h": "lies after the end",
             "peak train.mp --from 50% --to 20%": "lies after --to",
-            "peak train.mp --group module": "cannot group",
+            "peak train.mp --group modules": "cannot group",
             "peak train.mp --sort name": "cannot sort",
             "peak train.mp --filter sise>1": "size>1MiB",
             "peak train.mp --filter fn~(": "regular expression",

@@ -4,6 +4,7 @@
 
 #include "model/builder.h"
 #include "model/filter.h"
+#include "model/module_path.h"
 #include "model/stack.h"
 #include "model/track.h"
 #include "model/window.h"
@@ -247,5 +248,59 @@ START_TEST(headlines)
 }
 END_TEST
 
-MP_SUITE("questions", windows_by_time_and_part, windows_by_step, bad_windows_are_refused, filters_pick_what_they_say,
-         bad_filters_are_refused, stacks_resolve_to_the_root, user_code_is_told_from_packages, headlines)
+/* What the paths make, or the pattern that they do not fit. */
+static const char *pattern_of(const char *const *paths, struct mp_buffer *pattern)
+{
+    mp_buffer_free(pattern);
+    for (; *paths; paths++)
+        if (!mp_module_pattern_add(pattern, *paths)) return *paths;
+    return (const char *)pattern->data;
+}
+
+START_TEST(paths_of_modules_become_patterns)
+{
+    static const struct {
+        const char *paths[4], *want;
+    } cases[] = {{{"blocks.0.attn", "blocks.1.attn", "blocks.11.attn"}, "blocks.*.attn"},
+                 {{"blocks.3.attn", "blocks.3.attn"}, "blocks.3.attn"},
+                 {{"a.0.b.1", "a.0.b.2"}, "a.0.b.*"},
+                 {{"a.0.b.1", "a.0.b.2", "a.1.b.2"}, "a.*.b.*"},
+                 {{"0", "1"}, "*"},
+                 {{"head"}, "head"},
+                 {{"a.0", "b.0"}, "b.0"},
+                 {{"a.0", "a.x"}, "a.x"},
+                 {{"a.0", "a"}, "a"},
+                 {{"a", "a.0"}, "a.0"},
+                 {{"a.b", "a.b.c"}, "a.b.c"}};
+    struct mp_buffer pattern = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_str_eq(pattern_of(cases[i].paths, &pattern), cases[i].want);
+    mp_buffer_free(&pattern);
+}
+END_TEST
+
+START_TEST(the_one_root_of_paths_is_left_out)
+{
+    static const char *const texts[] = {"", "Net", "Net.a.b", "Network.a", "Net.c"};
+    struct mp_model model = {.blocks.count = 3};
+    uint32_t modules[3] = {1, 0, 2};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        ck_assert_uint_eq(mp_intern_text(&model.strings, texts[i]), i);
+    ck_assert_uint_eq(mp_module_root(&model), 0);
+    model.blocks.module = modules;
+    ck_assert_uint_eq(mp_module_root(&model), 4);
+    ck_assert_str_eq(mp_module_path(&model, 4, 1), "Net");
+    ck_assert_str_eq(mp_module_path(&model, 4, 2), "a.b");
+    ck_assert_str_eq(mp_module_path(&model, 4, 0), "");
+    modules[1] = 4;
+    ck_assert_uint_eq(mp_module_root(&model), 4);
+    modules[1] = 3;
+    ck_assert_uint_eq(mp_module_root(&model), 0);
+    ck_assert_str_eq(mp_module_path(&model, 0, 2), "Net.a.b");
+    mp_intern_free(&model.strings);
+}
+END_TEST
+
+MP_SUITE("questions", paths_of_modules_become_patterns, the_one_root_of_paths_is_left_out, windows_by_time_and_part,
+         windows_by_step, bad_windows_are_refused, filters_pick_what_they_say, bad_filters_are_refused,
+         stacks_resolve_to_the_root, user_code_is_told_from_packages, headlines)

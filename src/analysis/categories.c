@@ -1,0 +1,355 @@
+#include "analysis/categories.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/phases.h"
+#include "base/map.h"
+
+static const char *const names[MP_CATEGORIES] = {
+    [MP_CATEGORY_PARAMETERS] = "parameters",
+    [MP_CATEGORY_GRADIENTS] = "gradients",
+    [MP_CATEGORY_OPTIMIZER_STATE] = "optimizer state",
+    [MP_CATEGORY_BUFFERS] = "buffers",
+    [MP_CATEGORY_ACTIVATIONS] = "activations",
+    [MP_CATEGORY_INPUT] = "input",
+    [MP_CATEGORY_TEMPORARY] = "temporary",
+    [MP_CATEGORY_WORKSPACE] = "workspace",
+    [MP_CATEGORY_COMMUNICATION] = "communication",
+};
+
+/* Those without doubt come first. */
+static const struct mp_category_rule built_in[] = {
+    {"workspace", "at::(cuda|native)::.*[Ww]orkspace", true},
+    {"workspace", "at::native::.*run_conv_plan", true},
+    {"communication", "c10d::", true},
+    {"communication", "ncclComm", true},
+    {"communication", "(all_gather|all_reduce|reduce_scatter|foreach_reduce|unshard)[^ ]* .*torch/distributed/", true},
+    {"communication", "torch/distributed/distributed_c10d\\.py:", true},
+    {"gradients", "torch::autograd::AccumulateGrad", true},
+    {"input", "torch/utils/data/", true},
+    {"optimizer state", "^_init_group .*torch/optim/", true},
+    {"parameters", "^(__init__|reset_parameters|_apply|to|cuda|cpu|half|convert) .*torch/nn/modules/", false},
+    {"parameters", "torch/nn/init\\.py:", false},
+    {"parameters",
+     "^(from_pretrained|load_state_dict|_load_from_state_dict|init_weights?|_init_weights) .*\\.py:", false},
+    {"optimizer state", "^(__init__|load_state_dict) .*optim[a-z_]*\\.py:", false},
+    {"parameters", "^__init__ [^ ]+\\.py:", false},
+};
+
+#define BUILT_IN (sizeof built_in / sizeof *built_in)
+
+const struct mp_category_rule *mp_category_rule(size_t index)
+{
+    return index < BUILT_IN ? &built_in[index] : NULL;
+}
+
+/* What blocks of one stack, module and size were said to be: by role, how many. */
+struct usual {
+    uint32_t votes[MP_ROLES];
+};
+
+struct mp_categories {
+    const struct mp_model *model;
+    const struct mp_rules *user; /* may be NULL */
+    uint16_t *by_user, *by_rule; /* by stack: one more than the first rule that fits, the user's and a built-in one */
+    struct mp_phases phases;
+    unsigned char *feeds;  /* by stack: blocks of it were input of some round but the first */
+    struct mp_intern keys; /* of what is usual: number N + 1 */
+    MP_VEC(struct usual) usual;
+};
+
+static unsigned category_named(const struct mp_categories *categories, uint32_t rule)
+{
+    uint32_t id = categories->user->rules.at[rule].name;
+    const char *name = mp_intern_get(&categories->user->names, id, NULL);
+    for (unsigned i = 1; i < MP_CATEGORIES; i++)
+        if (!strcmp(name, names[i])) return i;
+    return MP_CATEGORIES + id;
+}
+
+/* By stack: one more than the first rule that fits any of its frames, 0 where none does. A parent stands before its
+ * children, so one pass over the nodes settles every stack. */
+static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules)
+{
+    struct mp_buffer scratch = {0};
+    uint32_t *frames = malloc((model->frames.count + 1) * sizeof *frames);
+    uint16_t *stacks = calloc(model->stacks.count + 1, sizeof *stacks);
+    bool done = frames && stacks;
+    for (uint32_t i = 0; done && i < model->frames.count; i++)
+        frames[i] = mp_rules_find_frame(rules, model, i, &scratch);
+    for (size_t i = 1; done && i < model->stacks.count; i++) {
+        const struct mp_stack_node *node = &model->stacks.at[i];
+        uint32_t own = node->frame == MP_FRAME_CUT ? MP_NONE : frames[node->frame];
+        uint16_t outer = stacks[node->parent];
+        stacks[i] = own != MP_NONE && (!outer || own + 1 < outer) ? (uint16_t)(own + 1) : outer;
+    }
+    done = done && !scratch.failed;
+    mp_buffer_free(&scratch);
+    free(frames);
+    if (done) return stacks;
+    free(stacks);
+    return NULL;
+}
+
+static enum mp_status match_built_in(struct mp_categories *categories, struct mp_error *error)
+{
+    struct mp_rules rules = {0};
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; !status && i < BUILT_IN; i++)
+        status = mp_rules_add(&rules, built_in[i].category, built_in[i].regex, error);
+    if (!status) categories->by_rule = match_stacks(categories->model, &rules);
+    mp_rules_free(&rules);
+    return status;
+}
+
+/* What blocks have in common of which most got the same label. */
+static void usual_key(const struct mp_model *model, uint32_t block, uint64_t key[3])
+{
+    key[0] = model->blocks.stack[block];
+    key[1] = mp_model_module(model, block);
+    key[2] = model->blocks.bytes[block];
+}
+
+/* Each block votes once, with its first label. */
+static bool count_labels(struct mp_categories *categories)
+{
+    const struct mp_model *model = categories->model;
+    for (size_t i = 0; i < model->labels.count; i++) {
+        const struct mp_model_label *label = &model->labels.at[i];
+        uint64_t key[3];
+        if (i && label[-1].block == label->block) continue;
+        usual_key(model, label->block, key);
+        uint32_t id = mp_intern_bytes(&categories->keys, (const char *)key, sizeof key);
+        struct usual fresh = {{0}};
+        if (id == MP_INTERN_FAILED || (id > categories->usual.count && !mp_vec_push(&categories->usual, fresh)))
+            return false;
+        if (label->role < MP_ROLES) categories->usual.at[id - 1].votes[label->role]++;
+    }
+    return true;
+}
+
+unsigned mp_categories_count(const struct mp_categories *categories)
+{
+    return MP_CATEGORIES + (categories->user ? categories->user->names.count : 0);
+}
+
+const char *mp_category_name(const struct mp_categories *categories, unsigned category)
+{
+    if (category < MP_CATEGORIES) return names[category];
+    return mp_intern_get(&categories->user->names, category - MP_CATEGORIES, NULL);
+}
+
+static enum mp_category of_role(unsigned role)
+{
+    static const unsigned char of[MP_ROLES] = {[MP_ROLE_PARAMETER] = MP_CATEGORY_PARAMETERS,
+                                               [MP_ROLE_GRADIENT] = MP_CATEGORY_GRADIENTS,
+                                               [MP_ROLE_OPTIMIZER_STATE] = MP_CATEGORY_OPTIMIZER_STATE,
+                                               [MP_ROLE_BUFFER] = MP_CATEGORY_BUFFERS,
+                                               [MP_ROLE_INPUT] = MP_CATEGORY_INPUT};
+    return role < MP_ROLES ? (enum mp_category)of[role] : MP_CATEGORY_NONE;
+}
+
+/* The first label of a block; NULL where it has none. */
+static const struct mp_model_label *first_label(const struct mp_model *model, uint32_t block)
+{
+    size_t low = 0, high = model->labels.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (model->labels.at[middle].block < block)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < model->labels.count && model->labels.at[low].block == block ? &model->labels.at[low] : NULL;
+}
+
+static enum mp_category by_label(const struct mp_categories *categories, uint32_t block, uint32_t moment)
+{
+    const struct mp_model *model = categories->model;
+    if (!model->labels.count) return MP_CATEGORY_NONE;
+    const struct mp_model_label *label = mp_model_label_at(model, block, moment ? moment - 1 : MP_NONE);
+    if (!label || !moment) label = first_label(model, block);
+    return label ? of_role(label->role) : MP_CATEGORY_NONE;
+}
+
+static enum mp_category by_usual_label(const struct mp_categories *categories, uint32_t block)
+{
+    uint64_t key[3];
+    usual_key(categories->model, block, key);
+    uint32_t id = mp_intern_find(&categories->keys, (const char *)key, sizeof key);
+    if (id == MP_INTERN_FAILED) return MP_CATEGORY_NONE;
+    const struct usual *usual = &categories->usual.at[id - 1];
+    unsigned best = MP_ROLE_NONE;
+    for (unsigned role = 1; role < MP_ROLES; role++)
+        if (usual->votes[role] > usual->votes[best]) best = role;
+    return of_role(best);
+}
+
+/* A block's life as turns see it. */
+struct life {
+    const struct mp_phases *phases;
+    uint32_t turn;  /* in which it was born */
+    uint32_t freed; /* MP_NONE: it lived as long as there was anything to see */
+};
+
+static const struct mp_phase_turn *turn_at(const struct life *life, uint32_t index)
+{
+    return &life->phases->turns.at[index];
+}
+
+static bool lives_at(const struct life *life, uint32_t turn)
+{
+    return life->freed > turn_at(life, turn)->first;
+}
+
+/* The first turn after the birth whose phase is none of those in `mask`; MP_NONE. */
+static uint32_t turn_beyond(const struct life *life, unsigned mask)
+{
+    for (uint32_t i = life->turn + 1; i < life->phases->turns.count; i++)
+        if (!(mask & 1u << turn_at(life, i)->phase)) return i;
+    return MP_NONE;
+}
+
+static enum mp_category if_it_lasts(const struct life *life, unsigned mask, enum mp_category category)
+{
+    uint32_t end = turn_beyond(life, mask);
+    bool lasts = end == MP_NONE ? life->freed == MP_NONE : lives_at(life, end);
+    return lasts ? category : MP_CATEGORY_TEMPORARY;
+}
+
+static enum mp_category of_forward(const struct life *life)
+{
+    uint32_t backward = turn_at(life, life->turn)->backward;
+    bool lasts = backward == MP_NONE ? life->freed == MP_NONE : lives_at(life, backward);
+    return lasts ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_TEMPORARY;
+}
+
+#define ROUNDS_OF_INPUT 4 /* that a batch may be used for: fetched ahead, shared by two networks */
+
+/* Whether it is gone some rounds after that of its birth. */
+static bool is_passing(const struct life *life)
+{
+    uint32_t last = life->freed == MP_NONE ? MP_NONE : mp_phase_turn_of(life->phases, life->freed);
+    return last != MP_NONE && turn_at(life, last)->round <= turn_at(life, life->turn)->round + ROUNDS_OF_INPUT;
+}
+
+/* Between phases: what the next forward takes is its input, what is made behind it and lives on for backward belongs to
+ * the loss. `aside`: on a thread that takes no turns, at any time. */
+static enum mp_category of_outside(const struct life *life, bool aside)
+{
+    unsigned before = aside ? ~(1u << MP_PHASE_FORWARD) : 1u << MP_PHASE_OUTSIDE | 1u << MP_PHASE_BOUNDARY;
+    uint32_t next = turn_beyond(life, before), after = life->turn + 1;
+    if (next != MP_NONE && lives_at(life, next) && is_passing(life)) {
+        unsigned phase = turn_at(life, next)->phase;
+        if (phase == MP_PHASE_FORWARD) return MP_CATEGORY_INPUT;
+        if (phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE) return MP_CATEGORY_ACTIVATIONS;
+    }
+    bool same = after < life->phases->turns.count ? !lives_at(life, after) : life->freed != MP_NONE;
+    return same ? MP_CATEGORY_TEMPORARY : MP_CATEGORY_NONE;
+}
+
+/* What is freed after the last allocation lived to the end, unless it was just made: then nobody can tell. */
+#define EVENTS_OF_TEMPORARY 8
+
+/* `round`: that of its birth, where the answer is not MP_CATEGORY_NONE. */
+static enum mp_category by_turns(const struct mp_categories *categories, uint32_t block, uint32_t *round)
+{
+    const struct mp_model *model = categories->model;
+    const struct mp_phases *phases = &categories->phases;
+    uint32_t born = model->blocks.alloc_event[block], freed = model->blocks.free_event[block];
+    if (!phases->any || born == MP_NONE || phases->last_alloc == MP_NONE ||
+        model->tracks.at[model->blocks.track[block]].layer == MP_LAYER_DRIVER)
+        return MP_CATEGORY_NONE;
+    struct life life = {phases, mp_phase_turn_of(phases, born), freed};
+    if (life.turn == MP_NONE) return MP_CATEGORY_NONE;
+    if (freed > phases->last_alloc && freed - born > EVENTS_OF_TEMPORARY) life.freed = MP_NONE;
+    uint32_t thread = model->events.thread[born];
+    *round = turn_at(&life, life.turn)->round;
+    switch (mp_phase_of_block(phases, model, block)) {
+    case MP_PHASE_FORWARD:
+    case MP_PHASE_RECOMPUTE:
+        return of_forward(&life);
+    case MP_PHASE_BACKWARD:
+        return if_it_lasts(&life, 1u << MP_PHASE_BACKWARD | 1u << MP_PHASE_RECOMPUTE, MP_CATEGORY_GRADIENTS);
+    case MP_PHASE_OPTIMIZER:
+        return if_it_lasts(&life, 1u << MP_PHASE_OPTIMIZER, MP_CATEGORY_OPTIMIZER_STATE);
+    default:
+        return of_outside(&life, thread < model->threads.count && !phases->works[thread]);
+    }
+}
+
+/* What is made before the first round lives like a batch where there are few rounds. */
+static enum mp_category by_life(const struct mp_categories *categories, uint32_t block)
+{
+    uint32_t round;
+    enum mp_category category = by_turns(categories, block, &round);
+    bool sure = category != MP_CATEGORY_INPUT || round || categories->feeds[categories->model->blocks.stack[block]];
+    return sure ? category : MP_CATEGORY_NONE;
+}
+
+static bool find_feeds(struct mp_categories *categories)
+{
+    const struct mp_model *model = categories->model;
+    uint32_t round;
+    categories->feeds = calloc(model->stacks.count + 1, 1);
+    for (uint32_t block = 0; categories->feeds && block < model->blocks.count; block++)
+        if (model->blocks.stack[block] && !categories->phases.of_stack[model->blocks.stack[block]] &&
+            by_turns(categories, block, &round) == MP_CATEGORY_INPUT && round)
+            categories->feeds[model->blocks.stack[block]] = true;
+    return categories->feeds;
+}
+
+static enum mp_category by_rule(const struct mp_categories *categories, uint32_t block, bool doubtless)
+{
+    uint16_t rule = categories->by_rule[categories->model->blocks.stack[block]];
+    if (!rule || (doubtless && !built_in[rule - 1].doubtless)) return MP_CATEGORY_NONE;
+    for (unsigned i = 1; i < MP_CATEGORIES; i++)
+        if (!strcmp(built_in[rule - 1].category, names[i])) return (enum mp_category)i;
+    return MP_CATEGORY_NONE;
+}
+
+unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment)
+{
+    uint16_t rule = categories->by_user ? categories->by_user[categories->model->blocks.stack[block]] : 0;
+    if (rule) return category_named(categories, rule - 1u);
+    enum mp_category category = by_label(categories, block, moment);
+    if (category) return category;
+    enum mp_category life = by_life(categories, block);
+    if (life != MP_CATEGORY_TEMPORARY) category = by_usual_label(categories, block);
+    if (!category) category = by_rule(categories, block, true);
+    if (!category) category = life;
+    bool labelled = categories->model->labels.count; /* then what nothing was said of is nothing of that kind */
+    return category || labelled ? category : by_rule(categories, block, false);
+}
+
+enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_rules *rules,
+                                  struct mp_categories **categories, struct mp_error *error)
+{
+    struct mp_categories *made = calloc(1, sizeof *made);
+    if (!made) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the categories");
+    made->model = model;
+    made->user = rules;
+    enum mp_status status = mp_phases_find(model, &made->phases, error);
+    if (!status) status = match_built_in(made, error);
+    bool done = !status && made->by_rule && count_labels(made) && find_feeds(made);
+    if (done && rules && rules->rules.count) done = (made->by_user = match_stacks(model, rules));
+    if (done) {
+        *categories = made;
+        return MP_OK;
+    }
+    mp_categories_free(made);
+    return status ? status : mp_fail(error, MP_NO_MEMORY, "not enough memory for the categories");
+}
+
+void mp_categories_free(struct mp_categories *categories)
+{
+    if (!categories) return;
+    mp_phases_free(&categories->phases);
+    mp_intern_free(&categories->keys);
+    mp_vec_free(&categories->usual);
+    free(categories->feeds);
+    free(categories->by_user);
+    free(categories->by_rule);
+    free(categories);
+}

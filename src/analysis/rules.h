@@ -1,0 +1,48 @@
+/*
+ * Rules over stacks: what a block is for, by the frames that allocated it. A rule is a name and a POSIX extended
+ * regular expression that is looked for in each frame, which is one line of text: "FUNCTION FILE:LINE" (native frames
+ * without a file: "FUNCTION LIBRARY"; "?" for a function that is not known). Of several rules that fit frames of a
+ * stack, the first counts. Pure, but for mp_rules_load().
+ */
+#ifndef MP_ANALYSIS_RULES_H
+#define MP_ANALYSIS_RULES_H
+
+#include <regex.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/intern.h"
+#include "base/vec.h"
+#include "model/model.h"
+
+struct mp_rule {
+    uint32_t name; /* string id in names */
+    regex_t regex;
+    char *literal; /* text that every match contains, "" where none is known: most frames need no regex */
+};
+
+struct mp_rules {
+    MP_VEC(struct mp_rule) rules;
+    struct mp_intern names;
+};
+
+#define MP_RULES_MAX 1000 /* rules, and names */
+
+/* Zero-initialised rules are empty. MP_INVALID says what is wrong with the expression. After a failure the rules are as
+ * they were. */
+enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char *regex, struct mp_error *error);
+/* Adds the rules of a text of lines `name = regex`; empty lines and lines that begin with '#' are left out. MP_INVALID
+ * names the line, with `path` before it. */
+enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, size_t size,
+                              struct mp_error *error);
+/* The same of a file. */
+enum mp_status mp_rules_load(struct mp_rules *rules, const char *path, struct mp_error *error);
+void mp_rules_free(struct mp_rules *rules);
+
+/* The index of the first rule that fits a line of text; MP_NONE where none does. */
+uint32_t mp_rules_find(const struct mp_rules *rules, const char *text);
+/* The first rule that fits any line of a frame. `scratch` holds the text. */
+uint32_t mp_rules_find_frame(const struct mp_rules *rules, const struct mp_model *model, uint32_t frame,
+                             struct mp_buffer *scratch);
+
+#endif

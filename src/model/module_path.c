@@ -1,0 +1,70 @@
+#include "model/module_path.h"
+
+#include <string.h>
+
+size_t mp_module_root(const struct mp_model *model)
+{
+    const char *root = NULL;
+    size_t length = 0;
+    uint32_t last = 0;
+    for (size_t i = 0; i < model->blocks.count; i++) {
+        uint32_t id = mp_model_module(model, (uint32_t)i);
+        if (!id || id == last) continue;
+        last = id;
+        const char *path = mp_model_text(model, id);
+        size_t own = strcspn(path, ".");
+        if (root && (own != length || memcmp(root, path, own))) return 0;
+        root = path;
+        length = own;
+    }
+    return root ? length + 1 : 0;
+}
+
+const char *mp_module_path(const struct mp_model *model, size_t root, uint32_t id)
+{
+    size_t length;
+    const char *path = mp_intern_get(&model->strings, id, &length);
+    return length > root ? path + root : path;
+}
+
+static bool is_number(const char *text, size_t length)
+{
+    return length && strspn(text, "0123456789") >= length;
+}
+
+static bool is_star(const char *text, size_t length)
+{
+    return length == 1 && *text == '*';
+}
+
+/* Compares, or (`out` not NULL) writes, part by part. */
+static bool merge(const char *pattern, const char *path, struct mp_buffer *out)
+{
+    for (;; pattern++, path++) {
+        size_t length = strcspn(pattern, "."), other = strcspn(path, ".");
+        bool same = length == other && !memcmp(pattern, path, length);
+        bool numbers = (is_star(pattern, length) || is_number(pattern, length)) && is_number(path, other);
+        if (!same && !numbers) return false;
+        if (out) mp_buffer_append(out, same ? pattern : "*", same ? length : 1);
+        pattern += length;
+        path += other;
+        if (*pattern != *path) return false;
+        if (!*pattern) return true;
+        if (out) mp_buffer_append(out, ".", 1);
+    }
+}
+
+bool mp_module_pattern_add(struct mp_buffer *pattern, const char *path)
+{
+    if (!pattern->size) {
+        mp_buffer_append(pattern, path, strlen(path) + 1);
+        return true;
+    }
+    if (pattern->failed || !merge((const char *)pattern->data, path, NULL)) return pattern->failed;
+    struct mp_buffer merged = {0};
+    merge((const char *)pattern->data, path, &merged);
+    mp_buffer_append(&merged, "", 1);
+    mp_buffer_free(pattern);
+    *pattern = merged;
+    return true;
+}

@@ -1,0 +1,347 @@
+/*
+ * Categories against programs that are made up, of which every block's purpose is known; and rules against regexec()
+ * alone.
+ */
+#include <regex.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/categories.h"
+#include "leakbench/world.h"
+#include "unit/suite.h"
+
+#define TORCH  "/usr/lib/python3/dist-packages/torch/"
+#define MAIN   "/home/ada/train.py:main:10"
+#define CALL   " " TORCH "nn/modules/module.py:_call_impl:1194"
+#define LAYERS 5
+
+struct training {
+    struct world world;
+    uint32_t made, load, keep, pass, loss, engine, of_weight, step, moment, workspace, reduce, fetch, again;
+    MP_VEC(unsigned) truth; /* enum mp_category, by block */
+};
+
+static uint32_t native(struct world *world, const char *below, const char *function)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s%sx:x:1", below, *below ? " " : "");
+    return world_variant(world, world_path(world, path, W_TORCH), function);
+}
+
+static void start(struct training *training, uint64_t seed)
+{
+    struct world *world = &training->world;
+    memset(training, 0, sizeof *training);
+    world_start(world, seed, 100);
+    world->threads = 1;
+    training->made = world_path(world, MAIN " " TORCH "nn/modules/linear.py:__init__:90", W_TORCH);
+    training->load = world_path(world, MAIN " /home/ada/train.py:batch:3", W_TORCH);
+    training->keep = world_path(world, MAIN CALL " /home/ada/model.py:forward:20", W_TORCH);
+    training->pass = world_path(world, MAIN CALL " /home/ada/model.py:forward:21", W_TORCH);
+    training->loss = world_path(world, MAIN " /home/ada/train.py:loss:5", W_TORCH);
+    training->again = world_path(world, MAIN " " TORCH "_tensor.py:backward:488" CALL, W_TORCH);
+    training->step = world_path(world, MAIN " " TORCH "optim/sgd.py:step:144", W_TORCH);
+    training->moment = world_path(world, MAIN " " TORCH "optim/sgd.py:step:150", W_TORCH);
+    training->fetch = world_path(world, "/usr/lib/python3.11/threading.py:run:900 /home/ada/loader.py:work:9", W_TORCH);
+    training->engine =
+        native(world, "", "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::Ready>)");
+    training->of_weight = native(world, "", "torch::autograd::Engine::evaluate_function(torch::autograd::Node*)");
+    training->workspace = native(world, MAIN CALL, "at::cuda::getNewWorkspace()");
+    training->reduce =
+        native(world, MAIN " " TORCH "_tensor.py:backward:488", "c10d::Reducer::initialize_buckets(std::vector<long>)");
+}
+
+static uint32_t make(struct training *training, uint32_t stack, enum mp_category truth)
+{
+    uint64_t bytes = 64 * (1 + world_random(&training->world, 1000));
+    uint32_t block = world_alloc(&training->world, stack, bytes);
+    ck_assert(mp_vec_push(&training->truth, truth));
+    ck_assert_uint_eq(training->truth.count, block + 1);
+    return block;
+}
+
+static void pass(struct training *training, uint32_t stack)
+{
+    world_release(&training->world, make(training, stack, MP_CATEGORY_TEMPORARY));
+}
+
+struct held {
+    uint32_t weights[LAYERS], states[LAYERS], gradients[LAYERS], kept[LAYERS], batch, next;
+};
+
+static void forward_and_backward(struct training *training, struct held *held, bool recompute)
+{
+    struct world *world = &training->world;
+    for (int i = 0; i < LAYERS; i++) {
+        pass(training, training->pass);
+        if (world_random(world, 2)) make(training, training->workspace, MP_CATEGORY_WORKSPACE);
+        held->kept[i] = make(training, training->keep, MP_CATEGORY_ACTIVATIONS);
+        /* The next batch is fetched while this one is worked on, on another thread. */
+        if (i == 2 && world->threads > 1) {
+            world->thread = 1;
+            held->next = make(training, training->fetch, MP_CATEGORY_INPUT);
+            world->thread = 0;
+        }
+    }
+    uint32_t loss = make(training, training->loss, MP_CATEGORY_ACTIVATIONS);
+    for (int i = LAYERS; i--;) {
+        uint32_t again = recompute ? make(training, training->again, MP_CATEGORY_ACTIVATIONS) : 0;
+        uint32_t flowing = make(training, training->engine, MP_CATEGORY_TEMPORARY);
+        if (!held->gradients[i]) held->gradients[i] = make(training, training->of_weight, MP_CATEGORY_GRADIENTS);
+        if (i == 1) make(training, training->reduce, MP_CATEGORY_COMMUNICATION);
+        world_release(world, held->kept[i]);
+        if (recompute) world_release(world, again);
+        world_release(world, flowing);
+    }
+    world_release(world, loss);
+}
+
+/* Steps of training; `set_to_none`: gradients are made anew in each. */
+static void train(struct training *training, struct held *held, int steps, bool set_to_none, bool recompute)
+{
+    struct world *world = &training->world;
+    for (int i = 0; i < LAYERS; i++)
+        held->weights[i] = make(training, training->made, MP_CATEGORY_PARAMETERS);
+    for (int step = 0; step < steps; step++) {
+        world->step++;
+        uint32_t before = held->batch, fetched = held->next;
+        held->batch = make(training, training->load, MP_CATEGORY_INPUT);
+        if (step) world_release(world, before);
+        forward_and_backward(training, held, recompute);
+        if (step && world->threads > 1) world_release(world, fetched);
+        for (int i = 0; i < LAYERS; i++) {
+            pass(training, training->step);
+            if (!step) held->states[i] = make(training, training->moment, MP_CATEGORY_OPTIMIZER_STATE);
+        }
+        for (int i = 0; set_to_none && i < LAYERS; i++) {
+            world_release(world, held->gradients[i]);
+            held->gradients[i] = 0;
+        }
+    }
+}
+
+static void check_truth(struct training *training, struct mp_model *model, const char *what)
+{
+    struct mp_categories *categories;
+    ck_assert(!mp_categories_make(model, NULL, &categories, NULL));
+    ck_assert_uint_eq(model->blocks.count, training->truth.count);
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
+        const char *want = mp_category_name(categories, training->truth.at[i]),
+                   *got = mp_category_name(categories, mp_category_of(categories, i, (uint32_t)model->events.count));
+        ck_assert_msg(!strcmp(want ? want : "none", got ? got : "none"), "%s: block %u of stack %u is %s, not %s", what,
+                      i, model->blocks.stack[i], got ? got : "none", want ? want : "none");
+    }
+    mp_categories_free(categories);
+}
+
+static void finish(struct training *training)
+{
+    world_free(&training->world);
+    mp_vec_free(&training->truth);
+}
+
+START_TEST(training_is_seen_through)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct training training;
+        struct held held = {0};
+        char what[64];
+        start(&training, seed);
+        training.world.frees_all = seed & 1;
+        training.world.threads = seed & 2 ? 2 : 1;
+        make(&training, training.load, MP_CATEGORY_INPUT); /* is never used, and may be anything: block 0 */
+        training.truth.at[0] = MP_CATEGORY_NONE;
+        train(&training, &held, 6, seed & 4, seed & 8);
+        struct mp_model *model = world_build(&training.world);
+        snprintf(what, sizeof what, "seed %d", (int)seed);
+        /* The last batch is dropped when the program ends, which is too late to see that it is one. */
+        training.truth.at[held.batch] = MP_CATEGORY_NONE;
+        if (training.world.threads > 1) training.truth.at[held.next] = MP_CATEGORY_NONE;
+        check_truth(&training, model, what);
+        mp_model_free(model);
+        finish(&training);
+    }
+}
+END_TEST
+
+static unsigned category(struct mp_model *model, const struct mp_rules *rules, uint32_t block, uint32_t moment)
+{
+    struct mp_categories *categories;
+    ck_assert(!mp_categories_make(model, rules, &categories, NULL));
+    unsigned found = mp_category_of(categories, block, moment);
+    mp_categories_free(categories);
+    return found;
+}
+
+static void label(struct mp_model *model, uint32_t block, uint32_t event, enum mp_role role)
+{
+    struct mp_model_label added = {block, event, role, 0};
+    ck_assert(mp_vec_push(&model->labels, added));
+}
+
+START_TEST(what_the_program_says_counts)
+{
+    struct training training;
+    struct held held = {0};
+    start(&training, 7);
+    uint32_t odd = make(&training, training.load, MP_CATEGORY_NONE);
+    train(&training, &held, 6, true, false);
+    struct mp_model *model = world_build(&training.world);
+    uint32_t count = (uint32_t)model->events.count, born = model->blocks.alloc_event[held.weights[2]];
+    label(model, odd, MP_NONE, MP_ROLE_BUFFER);
+    label(model, held.weights[2], born + 10, MP_ROLE_PARAMETER);
+    label(model, held.weights[2], born + 20, MP_ROLE_OPTIMIZER_STATE);
+    ck_assert_uint_eq(category(model, NULL, odd, 0), MP_CATEGORY_BUFFERS);
+    ck_assert_uint_eq(category(model, NULL, odd, count), MP_CATEGORY_BUFFERS);
+    ck_assert_uint_eq(category(model, NULL, held.weights[2], born + 5), MP_CATEGORY_PARAMETERS); /* will be said */
+    ck_assert_uint_eq(category(model, NULL, held.weights[2], born + 15), MP_CATEGORY_PARAMETERS);
+    ck_assert_uint_eq(category(model, NULL, held.weights[2], born + 25), MP_CATEGORY_OPTIMIZER_STATE);
+    ck_assert_uint_eq(category(model, NULL, held.weights[2], count), MP_CATEGORY_OPTIMIZER_STATE);
+    /* Another weight was made likewise, but has another size: and likely rules are out where the program speaks. */
+    ck_assert_uint_eq(category(model, NULL, held.weights[1], count), MP_CATEGORY_NONE);
+    model->blocks.bytes[held.weights[1]] = model->blocks.bytes[held.weights[2]];
+    ck_assert_uint_eq(category(model, NULL, held.weights[1], count), MP_CATEGORY_PARAMETERS);
+    model->blocks.module = calloc(model->blocks.count, sizeof *model->blocks.module);
+    model->blocks.module[held.weights[1]] = 1; /* of another module, whose forward made it, then */
+    ck_assert_uint_eq(category(model, NULL, held.weights[1], count), MP_CATEGORY_ACTIVATIONS);
+    mp_model_free(model);
+    finish(&training);
+}
+END_TEST
+
+/* What flows in backward has the stack and size of a gradient, and is gone too soon to be one. */
+START_TEST(usual_labels_are_not_for_temporaries)
+{
+    struct training training;
+    struct held held = {0};
+    start(&training, 3);
+    train(&training, &held, 4, false, false);
+    struct mp_model *model = world_build(&training.world);
+    uint32_t flowing = MP_NONE;
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
+        const struct world_block *block = &training.world.blocks.at[i];
+        if (block->stack == training.engine) flowing = i;
+        if (block->stack == training.engine || block->stack == training.of_weight) {
+            model->blocks.stack[i] = training.world.stacks.at[training.of_weight].node;
+            model->blocks.bytes[i] = 512;
+        }
+    }
+    label(model, held.gradients[0] < held.gradients[1] ? held.gradients[0] : held.gradients[1], MP_NONE,
+          MP_ROLE_GRADIENT);
+    uint32_t count = (uint32_t)model->events.count;
+    ck_assert_uint_eq(category(model, NULL, flowing, count), MP_CATEGORY_TEMPORARY);
+    ck_assert_uint_eq(category(model, NULL, held.gradients[3], count), MP_CATEGORY_GRADIENTS);
+    mp_model_free(model);
+    finish(&training);
+}
+END_TEST
+
+START_TEST(rules_of_the_user_come_first)
+{
+    static const char text[] =
+        "# mine\n\nattention = ^forward /home/ada/model\\.py:21$\r\n  input=loss\nlate = forward";
+    struct training training;
+    struct held held = {0};
+    struct mp_rules rules = {0};
+    struct mp_error error;
+    start(&training, 5);
+    train(&training, &held, 3, true, false);
+    uint32_t driver = world_alloc(&training.world, world_path(&training.world, MAIN CALL, W_DRIVER), 512);
+    struct mp_model *model = world_build(&training.world);
+    ck_assert_msg(!mp_rules_parse(&rules, "mine", text, strlen(text), &error), "%s", error.text);
+    struct mp_categories *categories;
+    ck_assert(!mp_categories_make(model, &rules, &categories, NULL));
+    label(model, 0, MP_NONE, MP_ROLE_PARAMETER);
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
+        unsigned found = mp_category_of(categories, i, (uint32_t)model->events.count);
+        uint32_t stack = training.world.blocks.at[i].stack;
+        ck_assert_uint_lt(found, mp_categories_count(categories));
+        if (stack == training.pass) ck_assert_str_eq(mp_category_name(categories, found), "attention");
+        if (stack == training.keep) ck_assert_str_eq(mp_category_name(categories, found), "late");
+        if (stack == training.loss) ck_assert_uint_eq(found, MP_CATEGORY_INPUT);
+    }
+    ck_assert_uint_eq(mp_category_of(categories, driver, 1), MP_CATEGORY_NONE);
+    mp_categories_free(categories);
+    mp_rules_free(&rules);
+    mp_model_free(model);
+    finish(&training);
+}
+END_TEST
+
+START_TEST(programs_without_pytorch_have_none)
+{
+    struct world world;
+    world_start(&world, 1, 10);
+    world.threads = 1;
+    uint32_t site = world_site(&world, "compute", false, W_TORCH, MP_KIND_DEVICE);
+    for (int i = 0; i < 20; i++) {
+        uint32_t block = world_alloc(&world, site, 512);
+        if (i & 1) world_release(&world, block);
+    }
+    struct mp_model *model = world_build(&world);
+    for (uint32_t i = 0; i < model->blocks.count; i++)
+        ck_assert_uint_eq(category(model, NULL, i, (uint32_t)model->events.count), MP_CATEGORY_NONE);
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+START_TEST(wrong_rules_name_their_line)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {{"a = b\nwhat\n", "rules, line 2: \"what\" has no =; write NAME = REGEX"},
+                 {"a = (\n", "rules, line 1: \"(\" is not a regular expression: Unmatched ( or \\("},
+                 {"\n\n = x", "rules, line 3: a rule is NAME = REGEX, and both are needed"},
+                 {"x =  \t", "rules, line 1: a rule is NAME = REGEX, and both are needed"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_rules rules = {0};
+        struct mp_error error;
+        ck_assert_int_eq(mp_rules_parse(&rules, "rules", cases[i].text, strlen(cases[i].text), &error), MP_INVALID);
+        ck_assert_str_eq(error.text, cases[i].message);
+        mp_rules_free(&rules);
+    }
+    struct mp_rules rules = {0};
+    struct mp_error error;
+    ck_assert_int_eq(mp_rules_parse(&rules, "rules", "a = b\nb\0 = c", 12, &error), MP_INVALID);
+    ck_assert_str_eq(error.text, "rules, line 2: the line holds a byte 0");
+    ck_assert_int_eq(mp_rules_load(&rules, "/nowhere/rules", &error), MP_IO);
+    mp_rules_free(&rules);
+}
+END_TEST
+
+/* The literal that is looked for first never hides a match. */
+START_TEST(rules_find_what_regexec_finds)
+{
+    static const char letters[] = "abc.*+?()|[]{}^$\\12-";
+    struct world world = {.random = 88172645463325252u};
+    size_t compiled = 0, found = 0;
+    for (int round = 0; round < 20000; round++) {
+        char pattern[12], text[24];
+        size_t length = 1 + world_random(&world, sizeof pattern - 2), size = world_random(&world, sizeof text - 1);
+        for (size_t i = 0; i < length; i++)
+            pattern[i] = letters[world_random(&world, world_random(&world, 2) ? 3 : sizeof letters - 1)];
+        for (size_t i = 0; i < size; i++)
+            text[i] = letters[world_random(&world, world_random(&world, 8) ? 3 : sizeof letters - 1)];
+        pattern[length] = text[size] = '\0';
+        regex_t regex;
+        struct mp_rules rules = {0};
+        bool good = !regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
+        ck_assert_int_eq(mp_rules_add(&rules, "x", pattern, NULL), good ? MP_OK : MP_INVALID);
+        if (good) {
+            bool matches = !regexec(&regex, text, 0, NULL, 0);
+            ck_assert_msg((mp_rules_find(&rules, text) == 0) == matches, "\"%s\" on \"%s\"", pattern, text);
+            compiled++;
+            found += matches;
+            regfree(&regex);
+        }
+        mp_rules_free(&rules);
+    }
+    ck_assert_uint_gt(compiled, 5000);
+    ck_assert_uint_gt(found, 1000);
+}
+END_TEST
+
+MP_SUITE("categories", training_is_seen_through, what_the_program_says_counts, usual_labels_are_not_for_temporaries,
+         rules_of_the_user_come_first, programs_without_pytorch_have_none, wrong_rules_name_their_line,
+         rules_find_what_regexec_finds)
