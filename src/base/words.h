@@ -87,6 +87,9 @@ enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 #define MP_NONE          UINT32_MAX /* no event, no block, no step */
 #define MP_BYTES_UNKNOWN UINT64_MAX
 
+/* The name of the step events that an optimizer's step leaves, at its end: they are steps where nothing else is. */
+#define MP_TORCH_STEP "Optimizer.step"
+
 /* The words themselves ("alloc", "torch", "device", ...); "?" for a number that is not known. */
 const char *mp_event_type_name(unsigned type);
 const char *mp_layer_name(unsigned layer);

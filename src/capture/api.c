@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "capture/cuda/cupti.h"
 #include "capture/fork.h"
+#include "capture/module_paths.h"
+#include "capture/python/python_stack.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
 
@@ -282,6 +284,25 @@ static int release_cupti(void)
     return done;
 }
 
+static void module_code(const void *code)
+{
+    if (code) mp_python_module_code(code);
+}
+
+static void label(const void *address, int role, const char *name)
+{
+    if (!address || role <= MP_ROLE_NONE || role >= MP_ROLES) return;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    mp_record_label(thread, (uint64_t)(uintptr_t)address, (enum mp_role)role, name && *name ? mp_record_name(name) : 0);
+    mp_hook_leave(thread);
+}
+
+static void torch_step(void)
+{
+    plain(MP_EVENT_STEP, MP_TORCH_STEP);
+}
+
 __attribute__((visibility("default"))) const struct memprof_api_v1 *memprof_api_v1(void);
 const struct memprof_api_v1 *memprof_api_v1(void)
 {
@@ -301,6 +322,11 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .stats = stats,
         .reset_peak = reset_peak,
         .release_cupti = release_cupti,
+        .module_code = module_code,
+        .module_name = mp_module_name,
+        .module_ask = mp_module_ask,
+        .label = label,
+        .torch_step = torch_step,
     };
     return mp_session.page ? &api : NULL;
 }

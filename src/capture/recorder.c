@@ -122,16 +122,16 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
     if (!record) return;
-    uint32_t stack = block->stack_known ? block->stack
-                     : with_stack       ? mp_stack_capture(thread, block->may_call_python)
-                                        : 0;
+    struct mp_captured captured = {.stack = block->stack};
+    if (!block->stack_known && with_stack) captured = mp_stack_capture(thread, block->may_call_python);
     *record = (struct mp_record){
         .time_ns = now,
         .address = block->address,
         .bytes = block->bytes,
         .total_allocated = block->total_allocated,
         .total_reserved = block->total_reserved,
-        .stack = stack,
+        .stack = captured.stack,
+        .name = captured.module,
         .track = block->track,
         .type = (uint8_t)type,
         .kind = (uint8_t)block->kind,
@@ -178,7 +178,7 @@ void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_
         .time_ns = now,
         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
         .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
-        .stack = type == MP_EVENT_MARK ? mp_stack_capture(thread, true) : 0,
+        .stack = type == MP_EVENT_MARK ? mp_stack_capture(thread, true).stack : 0,
         .bytes = lane,
         .name = name,
         .track = MP_TRACK_NONE,
@@ -191,6 +191,20 @@ void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_
 void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name)
 {
     mp_record_region(thread, type, name ? mp_record_name(name) : 0, 0);
+}
+
+void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role role, uint32_t name)
+{
+    uint64_t now = stamp(thread);
+    struct mp_record *record = reserve(thread);
+    if (!record) return;
+    *record = (struct mp_record){.time_ns = now,
+                                 .address = address,
+                                 .name = name,
+                                 .track = MP_TRACK_NONE,
+                                 .type = MP_RECORD_LABEL,
+                                 .kind = (uint8_t)role};
+    publish(thread);
 }
 
 void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,

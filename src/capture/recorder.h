@@ -58,6 +58,8 @@ void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const ch
  * lane on which a region lies that belongs to no thread. */
 uint32_t mp_record_name(const char *text);
 void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane);
+/* What the live block holds that the address is in. `name`: a string's number, as above. */
+void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role role, uint32_t name);
 /* A question to the collector, which hears of it at once. The hook's last record: what follows only waits. */
 void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
                         const char *name);

@@ -20,7 +20,7 @@
 struct mp_session_page {
     _Atomic uint32_t recording;  /* 1: the spool is mapped and attended at last look */
     _Atomic uint32_t generation; /* counts attaches of this process image's memory; threads compare it with theirs */
-    mp_lock attach_lock, table_lock, question_lock, snapshot_lock;
+    mp_lock attach_lock, table_lock, question_lock, snapshot_lock, module_lock;
     _Atomic uint32_t forking, holding; /* capture/fork.h */
 };
 

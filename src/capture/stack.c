@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "capture/fork.h"
+#include "capture/module_paths.h"
 #include "capture/native/libunwind_table.h"
 #include "capture/native/module.h"
 #include "capture/python/merge.h"
@@ -37,7 +38,7 @@ bool mp_stack_start(void)
     mp_module_start();
     mp_stack_leave_out((uintptr_t)mp_stack_start);
     has_libunwind = mp_libunwind_open(&libunwind);
-    return mp_tag_cache_start(&stacks) && mp_tag_cache_start(&frames);
+    return mp_module_paths_start() && mp_tag_cache_start(&stacks) && mp_tag_cache_start(&frames);
 }
 
 void mp_stack_reset(void)
@@ -183,7 +184,7 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_native_s
     return id;
 }
 
-uint32_t mp_stack_capture(struct mp_thread *thread, bool may_call_python)
+struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python)
 {
     struct mp_stack_room *room = &thread->stack;
     uint64_t hash;
@@ -191,12 +192,13 @@ uint32_t mp_stack_capture(struct mp_thread *thread, bool may_call_python)
     struct mp_python_stack python = {.frames = room->python, .markers = room->markers, .room = MP_PYTHON_FRAMES_MAX};
     bool python_known = mp_session.config.python_stacks && mp_python_walk(&python, may_call_python);
     if (!python_known) python.hash = 0;
+    uint32_t module = python_known && python.module ? mp_module_path(python.module, may_call_python) : 0;
 
     hash = mp_hash_mix(mp_hash_step(hash, python.hash + thread->generation));
     struct mp_recent_stack *recent = &room->recent[hash % MP_RECENT_STACKS];
-    if (__builtin_expect(recent->hash == hash, 1)) return recent->id;
+    if (__builtin_expect(recent->hash == hash, 1)) return (struct mp_captured){recent->id, module};
     uint32_t id = mp_tag_cache_find(&stacks, hash);
     if (id == MP_TAG_NONE) id = enter_stack(room, &native, python_known ? &python : NULL, hash);
     *recent = (struct mp_recent_stack){.hash = hash, .id = id};
-    return id;
+    return (struct mp_captured){id, module};
 }

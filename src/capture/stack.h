@@ -45,7 +45,11 @@ void mp_stack_reset(void);
 /* Code was unloaded: addresses may mean something else from now on. */
 void mp_stack_code_unloaded(void);
 
-/* The id of the calling thread's path; 0 where stacks are off or the tables are full. */
-uint32_t mp_stack_capture(struct mp_thread *thread, bool may_call_python);
+/* The id of the calling thread's path, and the string id of the path of the network's module that it runs in; 0 where
+ * stacks are off, the tables are full, there is none. */
+struct mp_captured {
+    uint32_t stack, module;
+};
+struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
 
 #endif

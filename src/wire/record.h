@@ -7,12 +7,14 @@
 
 #include "base/words.h"
 
-/* Record types beyond the events of base/words.h: questions to the collector, never in a file. */
+/* Record types beyond the events of base/words.h: for the collector, never in a file as they are. */
 enum mp_record_type {
     MP_RECORD_STATS = 64,      /* answer header.answer for `track`; `bytes` is the question's number */
     MP_RECORD_RESET_PEAK = 65, /* `track` or MP_RECORD_ALL_TRACKS */
     MP_RECORD_SNAPSHOT = 66,   /* write a file of now to the path `name` (0: choose one) and answer
                                 * header.snapshot_answer; `bytes` is the question's number */
+    MP_RECORD_LABEL = 67,      /* not a question: the live block that `address` is in holds what `kind` (enum mp_role)
+                                * and `name` say */
 };
 
 #define MP_RECORD_ALL_TRACKS    UINT16_MAX
@@ -26,7 +28,7 @@ struct mp_record {
     uint64_t bytes;
     uint64_t total_allocated, total_reserved; /* what the allocator itself says; MP_RECORD_TOTAL_UNKNOWN */
     uint32_t stack;                           /* node id */
-    uint32_t name;                            /* string id */
+    uint32_t name;                            /* string id; alloc: the path of the module that ran */
     uint16_t track;                           /* index of the spool's track table */
     uint8_t type;                             /* enum mp_event_type or mp_record_type */
     uint8_t kind;                             /* enum mp_kind */

@@ -69,7 +69,7 @@ static struct mp_block_facts block_of(const struct mp_live *entry)
 
 uint32_t mp_book_stack(struct mp_thread *thread)
 {
-    return mp_stack_capture(thread, false);
+    return mp_stack_capture(thread, false).stack;
 }
 
 static void record_free(struct mp_thread *thread, struct mp_block_facts *block)

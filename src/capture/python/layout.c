@@ -20,8 +20,8 @@
     .code_version = 108
 
 static const struct mp_python_layout layouts[] = {
-    {.minor = 9, FRAME_OBJECT, .frame_position = 104, OBJECT, STRING_LONG},
-    {.minor = 10, FRAME_OBJECT, .frame_position = 96, OBJECT, STRING_LONG},
+    {.minor = 9, FRAME_OBJECT, .frame_position = 104, .frame_locals = 360, OBJECT, STRING_LONG},
+    {.minor = 10, FRAME_OBJECT, .frame_position = 96, .frame_locals = 352, OBJECT, STRING_LONG},
     {.minor = 11,
      .chain = MP_PYTHON_CHAIN_ENTRIES,
      .thread_top = 56,
@@ -33,6 +33,7 @@ static const struct mp_python_layout layouts[] = {
      .frame_code = 32,
      .frame_position = 56,
      .frame_owner = 69,
+     .frame_locals = 72,
      .frame_is_entry = 68,
      CODE_TEXT,
      .code_first_line = 72,
@@ -46,6 +47,7 @@ static const struct mp_python_layout layouts[] = {
      .thread_top_record = true,
      .thread_id = 136,
      .frame_owner = 70,
+     .frame_locals = 72,
      CODE_TEXT,
      .code_first_line = 68,
      .code_bytecode = 192,
@@ -57,6 +59,7 @@ static const struct mp_python_layout layouts[] = {
      FRAME_SHIM,
      THREAD_SHIM,
      .frame_owner = 70,
+     .frame_locals = 72,
      CODE_TEXT,
      .code_first_line = 68,
      .code_bytecode = 200,
@@ -68,6 +71,7 @@ static const struct mp_python_layout layouts[] = {
      FRAME_SHIM,
      THREAD_SHIM,
      .frame_owner = 70,
+     .frame_locals = 72,
      CODE_TEXT_FREE_THREADED,
      .code_bytecode = 216,
      .code_first_traceable = 200,
@@ -76,6 +80,7 @@ static const struct mp_python_layout layouts[] = {
      FRAME_SHIM,
      THREAD_SHIM,
      .frame_owner = 74,
+     .frame_locals = 80,
      CODE_TEXT,
      .code_first_line = 68,
      .code_bytecode = 208,
@@ -87,6 +92,7 @@ static const struct mp_python_layout layouts[] = {
      FRAME_SHIM,
      THREAD_SHIM,
      .frame_owner = 78,
+     .frame_locals = 80,
      .frame_bytecode_index = 72,
      CODE_TEXT_FREE_THREADED,
      .code_bytecode = 232,
@@ -110,12 +116,12 @@ struct published {
 #define FIELD(name) offsetof(struct mp_python_layout, name)
 
 static const struct published published_13[] = {
-    {184, FIELD(thread_top)},      {232, FIELD(frame_previous)}, {240, FIELD(frame_code)},
-    {248, FIELD(frame_position)},  {264, FIELD(frame_owner)},    {280, FIELD(code_file)},
-    {288, FIELD(code_name)},       {296, FIELD(code_qualname)},  {304, FIELD(code_lines)},
-    {312, FIELD(code_first_line)}, {344, FIELD(code_bytecode)},  {360, FIELD(object_type)},
-    {520, FIELD(object_size)},     {528, FIELD(bytes_data)},     {544, FIELD(string_state)},
-    {552, FIELD(string_length)},   {560, FIELD(string_ascii)},
+    {184, FIELD(thread_top)},     {232, FIELD(frame_previous)},  {240, FIELD(frame_code)},
+    {248, FIELD(frame_position)}, {256, FIELD(frame_locals)},    {264, FIELD(frame_owner)},
+    {280, FIELD(code_file)},      {288, FIELD(code_name)},       {296, FIELD(code_qualname)},
+    {304, FIELD(code_lines)},     {312, FIELD(code_first_line)}, {344, FIELD(code_bytecode)},
+    {360, FIELD(object_type)},    {520, FIELD(object_size)},     {528, FIELD(bytes_data)},
+    {544, FIELD(string_state)},   {552, FIELD(string_length)},   {560, FIELD(string_ascii)},
 };
 
 static const struct published published_14[] = {
@@ -123,6 +129,7 @@ static const struct published published_14[] = {
     {256, FIELD(frame_previous)},
     {264, FIELD(frame_code)},
     {272, FIELD(frame_position)},
+    {280, FIELD(frame_locals)},
     {288, FIELD(frame_owner)},
     {304, FIELD(frame_bytecode_index)},
     {320, FIELD(code_file)},

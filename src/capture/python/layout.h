@@ -29,6 +29,7 @@ struct mp_python_layout {
     uint16_t frame_previous, frame_code, frame_position;
     uint16_t frame_owner;          /* (0) */
     uint16_t frame_is_entry;       /* (0) */
+    uint16_t frame_locals;         /* the first local variable, a word */
     uint16_t frame_bytecode_index; /* (0) i32: which thread's copy of the bytecode the position lies in */
     uint16_t code_file, code_name;
     uint16_t code_qualname; /* (0) */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "capture/python/checks.h"
+#include "capture/python/memory.h"
 #include "capture/python/runtime.h"
 #include "capture/python/walk.h"
 
@@ -133,6 +134,7 @@ static void empty(struct mp_python_stack *stack)
 {
     stack->frame_count = stack->group_count = 0;
     stack->cut = false;
+    stack->module = NULL;
     stack->hash = 0;
 }
 
@@ -162,6 +164,36 @@ bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python)
         return false;
     }
     return true;
+}
+
+/* co_localspluskinds, a bytes object with a byte for each local, lies before co_filename in every version that has it.
+ */
+static bool first_local_is_plain(const struct mp_python_layout *layout, const char *code)
+{
+    enum { IN_A_CELL = 0x40 };
+    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS) return true; /* one in a cell leaves its place empty */
+    const char *kinds = mp_load_pointer(code, layout->code_file - sizeof kinds);
+    return mp_load_pointer(kinds, layout->object_type) == runtime.bytes_type &&
+           mp_load_i64(kinds, layout->object_size) > 0 && !(kinds[layout->bytes_data] & IN_A_CELL);
+}
+
+bool mp_python_module_code(const void *code)
+{
+    mp_python_probe();
+    int now = atomic_load(&state);
+    if (now == ABSENT || now == OFF || mp_load_pointer(code, runtime.layout->object_type) != runtime.code_type)
+        return false;
+    return first_local_is_plain(runtime.layout, code) && mp_python_seek_module_code(code);
+}
+
+bool mp_python_call_soon(int (*call)(void *), bool may_call_python)
+{
+    enum { WAITS_WITHOUT_THE_GIL = 13 };
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if ((now != SHAPED && now != READY) || !runtime.add_pending_call || !runtime.is_initialized()) return false;
+    bool attached = runtime.attached_thread() && runtime.attached_thread() == runtime.own_thread();
+    if (runtime.minor >= WAITS_WITHOUT_THE_GIL && attached && !may_call_python) return false;
+    return runtime.add_pending_call(call, NULL) == 0;
 }
 
 uintptr_t mp_python_interpreter_loop(void)

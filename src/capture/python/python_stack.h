@@ -39,6 +39,9 @@ struct mp_python_stack {
     uint32_t frame_count, group_count;
     bool cut;      /* there are frames further out, for which there was no room */
     uint64_t hash; /* of identities, instructions and group borders: 0 without frames and groups */
+    /* Where one of the frames runs a code object that mp_python_module_code() named: the first local of the innermost
+     * of them. An address to be compared, not more: its object may be on its way out. NULL: there is none. */
+    const void *module;
 };
 
 /* Looks for an interpreter in the process. Takes the loader's lock and may allocate inside it: for the start of the
@@ -61,6 +64,17 @@ struct mp_python_description {
 /* Names and line of a frame. Only right after the walk that gave it, on the same thread, where its code is alive. Texts
  * too long are cut at the end of a character. False: a text is not readable, and is empty. */
 bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_description *out);
+
+/* Names a code object (of which there may be MP_PYTHON_MODULE_CODES) that is what a call of a network's module runs.
+ * The caller holds the GIL and keeps it alive. False: there is no room, it is none, or its first local is no plain
+ * variable: one that an inner function uses lies in a cell, which is not followed. */
+#define MP_PYTHON_MODULE_CODES 4
+bool mp_python_module_code(const void *code);
+
+/* Has `call` run by the interpreter's main thread, with the GIL, when it next comes by. False: not now. Never takes the
+ * GIL: where that might happen (3.13 on: a thread that has it and must wait for a lock gives it up meanwhile), only
+ * with `may_call_python`. */
+bool mp_python_call_soon(int (*call)(void *), bool may_call_python);
 
 /* The address of the interpreter loop's exported function; 0: not known. Parts of the loop may lie elsewhere. */
 uintptr_t mp_python_interpreter_loop(void);

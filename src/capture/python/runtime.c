@@ -59,6 +59,7 @@ bool mp_python_runtime_find(struct mp_python_runtime *runtime)
         runtime->layout = NULL;
     if (runtime->layout) {
         find("_PyEval_EvalFrameDefault", &runtime->interpreter_loop);
+        find("Py_AddPendingCall", &runtime->add_pending_call);
         keep_loaded(runtime->code_type);
     }
     dlerror(); /* the texts of failed lookups are this thread's, and not the program's business */

@@ -10,6 +10,7 @@ struct mp_python_runtime {
     int (*is_initialized)(void);
     const char *(*own_thread)(void);      /* the calling thread's state, whether or not it holds the GIL; NULL: none */
     const char *(*attached_thread)(void); /* equals own_thread() exactly where the calling thread may run Python code */
+    int (*add_pending_call)(int (*call)(void *), void *argument); /* NULL: not exported */
     const void *code_type, *string_type, *bytes_type;
     const void *interpreter_loop; /* NULL: not exported */
 };

@@ -1,5 +1,7 @@
 #include "capture/python/walk.h"
 
+#include <stdatomic.h>
+
 #include "base/hash.h"
 #include "capture/python/memory.h"
 
@@ -13,12 +15,60 @@ enum {
     STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* of a str: the text follows its header, a byte a character */
 };
 
+/* The code objects that are module calls, and the range of addresses that they lie in, so that one comparison a frame
+ * is enough. No object lies at the address 1. */
+static const char *_Atomic module_codes[MP_PYTHON_MODULE_CODES];
+static _Atomic uintptr_t first_module_code = 1, last_module_code = 1;
+
 #define HASH_SEED   UINT64_C(0x6a09e667f3bcc908)
 #define HASH_BORDER UINT64_C(0xbb67ae8584caa73b)
 
 ALWAYS_INLINE const char *frame_code(const struct mp_python_layout *layout, const char *frame)
 {
     return (const char *)((uintptr_t)mp_load_pointer(frame, layout->frame_code) & ~(uintptr_t)TAG_BITS);
+}
+
+struct sought {
+    uintptr_t first, span;
+};
+
+ALWAYS_INLINE struct sought seek_modules(void)
+{
+    uintptr_t first = atomic_load_explicit(&first_module_code, memory_order_relaxed);
+    return (struct sought){first, atomic_load_explicit(&last_module_code, memory_order_relaxed) - first};
+}
+
+static bool is_module_code(const char *code)
+{
+    for (size_t i = 0; i < MP_PYTHON_MODULE_CODES; i++)
+        if (atomic_load_explicit(&module_codes[i], memory_order_relaxed) == code) return true;
+    return false;
+}
+
+bool mp_python_seek_module_code(const void *code)
+{
+    size_t at = 0;
+    const char *seen = NULL;
+    while (at < MP_PYTHON_MODULE_CODES && !atomic_compare_exchange_strong(&module_codes[at], &seen, code) &&
+           seen != code) {
+        at++;
+        seen = NULL;
+    }
+    if (at == MP_PYTHON_MODULE_CODES) return false;
+    uintptr_t address = (uintptr_t)code;
+    if (atomic_load(&last_module_code) < address) atomic_store(&last_module_code, address);
+    if (atomic_load(&first_module_code) == 1 || atomic_load(&first_module_code) > address)
+        atomic_store(&first_module_code, address);
+    return true;
+}
+
+/* A frame that has begun: whether it is the innermost call of a module. */
+ALWAYS_INLINE void look_for_module(const struct mp_python_layout *layout, const struct sought *sought,
+                                   const char *frame, const char *code, struct mp_python_stack *stack)
+{
+    if (__builtin_expect((uintptr_t)code - sought->first > sought->span, 1)) return;
+    if (!stack->module && is_module_code(code))
+        stack->module = (const void *)((uintptr_t)mp_load_pointer(frame, layout->frame_locals) & ~(uintptr_t)TAG_BITS);
 }
 
 ALWAYS_INLINE unsigned frame_owner(const struct mp_python_layout *layout, const char *frame)
@@ -122,14 +172,16 @@ static void walk_objects(const struct mp_python_layout *layout, const char *thre
 {
     const char *frame = mp_python_newest_frame(layout, thread);
     int32_t scale = layout->minor == 9 ? 1 : BYTES_PER_UNIT;
+    const struct sought sought = seek_modules();
     for (; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
         if (stack->frame_count == stack->room) {
             stack->cut = true;
             return;
         }
         int32_t last = (int32_t)mp_load_u32(frame, layout->frame_position);
-        add_frame(layout, stack, frame_code(layout, frame),
-                  last < 0 ? MP_PYTHON_INSTRUCTION_UNKNOWN : (uint32_t)(last * scale));
+        const char *code = frame_code(layout, frame);
+        look_for_module(layout, &sought, frame, code, stack);
+        add_frame(layout, stack, code, last < 0 ? MP_PYTHON_INSTRUCTION_UNKNOWN : (uint32_t)(last * scale));
         end_group(stack, NULL);
     }
 }
@@ -138,6 +190,7 @@ static void walk_entries(const struct mp_python_layout *layout, const char *thre
 {
     const char *record = mp_load_pointer(thread, layout->thread_top);
     const char *frame = record ? mp_load_pointer(record, layout->record_frame) : NULL;
+    const struct sought sought = seek_modules();
     bool open = false;
     for (uint32_t steps = 0; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
         if (steps++ == stack->room) {
@@ -147,7 +200,10 @@ static void walk_entries(const struct mp_python_layout *layout, const char *thre
         const char *code = frame_code(layout, frame);
         bool begun;
         uint32_t instruction = frame_instruction(layout, frame, code, false, &begun);
-        if (begun) add_frame(layout, stack, code, instruction);
+        if (begun) {
+            look_for_module(layout, &sought, frame, code, stack);
+            add_frame(layout, stack, code, instruction);
+        }
         open = !frame[layout->frame_is_entry];
         if (open) continue;
         end_group(stack, record);
@@ -160,6 +216,7 @@ static void walk_shims(const struct mp_python_layout *layout, const char *thread
                        struct mp_python_stack *stack)
 {
     const char *frame = mp_python_newest_frame(layout, thread);
+    const struct sought sought = seek_modules();
     bool open = false;
     for (uint32_t steps = 0; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
         if (steps++ == stack->room) {
@@ -174,7 +231,10 @@ static void walk_shims(const struct mp_python_layout *layout, const char *thread
         const char *code = frame_code(layout, frame);
         bool begun;
         uint32_t instruction = frame_instruction(layout, frame, code, attached, &begun);
-        if (begun) add_frame(layout, stack, code, instruction);
+        if (begun) {
+            look_for_module(layout, &sought, frame, code, stack);
+            add_frame(layout, stack, code, instruction);
+        }
     }
     if (open) end_group(stack, NULL);
 }
@@ -184,6 +244,7 @@ void mp_python_walk_thread(const struct mp_python_layout *layout, const char *th
 {
     stack->frame_count = stack->group_count = 0;
     stack->cut = false;
+    stack->module = NULL;
     stack->hash = 0;
     if (layout->chain == MP_PYTHON_CHAIN_OBJECTS)
         walk_objects(layout, thread, stack);

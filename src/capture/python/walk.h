@@ -10,6 +10,9 @@
 void mp_python_walk_thread(const struct mp_python_layout *layout, const char *thread, bool attached,
                            struct mp_python_stack *stack);
 
+/* Beginning with the next walk. False: there is no room for more. */
+bool mp_python_seek_module_code(const void *code);
+
 /* A frame without its marks: what the pointer in it says, tag bits removed. */
 const char *mp_python_frame_code(const struct mp_python_layout *layout, const char *frame);
 

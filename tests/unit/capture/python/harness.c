@@ -85,6 +85,26 @@ EXPORT int harness_walk(char *to, size_t size, uint32_t room, int may_call_pytho
     return (int)stack.frame_count;
 }
 
+EXPORT int harness_module_code(const void *code);
+EXPORT int harness_module_code(const void *code)
+{
+    return mp_python_module_code(code);
+}
+
+/* The address of the innermost module that runs. */
+EXPORT uint64_t harness_module(void);
+EXPORT uint64_t harness_module(void)
+{
+    struct mp_python_stack stack = make_stack(MP_PYTHON_FRAMES_MAX);
+    return mp_python_walk(&stack, true) ? (uintptr_t)stack.module : 0;
+}
+
+EXPORT int harness_call_soon(int (*call)(void *));
+EXPORT int harness_call_soon(int (*call)(void *))
+{
+    return mp_python_call_soon(call, false);
+}
+
 EXPORT const char *harness_note(void);
 EXPORT const char *harness_note(void)
 {

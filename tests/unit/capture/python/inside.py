@@ -26,6 +26,8 @@ for library in (FREE, HELD):
     library.harness_check.argtypes = [ctypes.c_char_p, ctypes.c_int]
     library.harness_line.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint32]
     library.harness_line.restype = ctypes.c_uint32
+    library.harness_module_code.argtypes = [ctypes.py_object]
+    library.harness_module.restype = ctypes.c_uint64
 
 Stack = collections.namedtuple("Stack", "hash groups cut frames merged")
 Frame = collections.namedtuple("Frame", "group instruction line identity function file")
@@ -522,6 +524,130 @@ def identities():
         fail("identity", "differs from call to call")
 
 
+class Module:
+    def call(self, then, *rest):
+        result = then(*rest)
+        return result
+
+    def other_call(module, then):
+        return then()
+
+    def closed_over(self, then):
+        def inner():
+            return self, then()
+        return inner()
+
+    def without(self, then):
+        del self
+        return then()
+
+
+def innermost(where, module):
+    for library in (FREE, HELD):
+        counts["modules"] += 1
+        found = library.harness_module()
+        if found != (id(module) if module else 0):
+            fail("module " + where, "%#x is not %r" % (found, module))
+    return where
+
+
+def modules():
+    """The object that the innermost call of a named code object is about."""
+    one, two = Module(), Module()
+    innermost("before", None)
+    one.call(innermost, "not named", None)
+    first = (Module.call, Module.other_call, Module.without)
+    for function in first + (Module.call,):
+        if HELD.harness_module_code(function.__code__) != 1:
+            fail("module code", function.__name__)
+    has_kinds = sys.version_info >= (3, 11)
+    if HELD.harness_module_code(Module.closed_over.__code__) != (not has_kinds):
+        fail("module code", "closed over")
+    if HELD.harness_module_code(one) or HELD.harness_module_code((lambda x: x).__code__) != has_kinds:
+        fail("module code", "no code, or the last of four")
+    if HELD.harness_module_code((lambda y: y).__code__):
+        fail("module code", "a fifth")
+    innermost("outside", None)
+    one.call(innermost, "direct", one)
+    one.call(two.call, innermost, "nested", two)
+    one.call(two.call, one.call, innermost, "recursive", one)
+    one.other_call(lambda: innermost("another code object", one))
+    one.call(two.closed_over, lambda: innermost("closed over", one))
+    one.call(two.without, lambda: innermost("deleted", one))
+    sorted([1], key=lambda _: one.call(sorted, [1]) and one.call(innermost, "through C", one))
+    list(map(lambda _: two.call(innermost, "in a callback", two), [1]))
+
+    def generator():
+        innermost("generator's first", one)
+        yield
+        innermost("generator elsewhere", two)
+        yield
+        innermost("generator outside", None)
+        yield
+    running = generator()
+    one.call(next, running)
+    two.call(next, running)
+    next(running)
+
+    def raising(depth):
+        if depth:
+            return one.call(raising, depth - 1)
+        raise KeyError
+    try:
+        raising(20)
+    except KeyError:
+        innermost("after an exception", None)
+    two.call(lambda: [innermost("comprehension", two) for _ in range(2)])
+
+    async def task(module):
+        await asyncio.sleep(0)
+        module.call(innermost, "task", module)
+        await asyncio.sleep(0)
+        innermost("task outside", None)
+
+    async def tasks():
+        await asyncio.gather(*(task(module) for module in (one, two, one)))
+    asyncio.run(tasks())
+
+    def work():
+        mine = Module()
+        for depth in range(20):
+            mine.call(nested, depth)
+            innermost("thread outside", None)
+            mine.call(innermost, "thread", mine)
+    started = [threading.Thread(target=work) for _ in range(4)]
+    for thread in started:
+        one.call(thread.start)
+    for thread in started:
+        two.call(thread.join)
+    child = os.fork()
+    if child == 0:
+        before = len(failures)
+        two.call(innermost, "forked", two)
+        os._exit(len(failures) != before)
+    if os.waitpid(child, 0)[1] != 0:
+        fail("module fork", "child differs")
+
+
+def called_soon():
+    calls = []
+    soon = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: calls.append(threading.current_thread()) or 0)
+
+    def ask():
+        if FREE.harness_call_soon(soon) != 1:
+            fail("soon", "refused without the GIL")
+        # A thread that has it must not be made to give it up.
+        if HELD.harness_call_soon(soon) != (sys.version_info < (3, 13)):
+            fail("soon", "with the GIL")
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    for _ in range(1000):
+        calls or nested(0)
+    if set(calls) != {threading.main_thread()}:
+        fail("soon", repr(calls))
+
+
 def forked():
     child = os.fork()
     if child == 0:
@@ -559,7 +685,7 @@ def wrong_layouts():
 
 def published_offsets():
     """3.13 and later publish most offsets: a difference in any of those used must be noticed."""
-    used = {13: 20, 14: 22}.get(sys.version_info[1], 0)
+    used = {13: 21, 14: 23}.get(sys.version_info[1], 0)
     if HELD.harness_count_published() != used:
         fail("published", "%d words are compared, not %d" % (HELD.harness_count_published(), used))
 
@@ -669,6 +795,8 @@ def main():
     hashes()
     identities()
     forked()
+    modules()
+    called_soon()
     if "ASAN_OPTIONS" not in os.environ:  # a wrong layout reads what it should not: that is to be noticed, not fatal
         wrong_layouts()
     published_offsets()
