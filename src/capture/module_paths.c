@@ -120,12 +120,12 @@ static void name(uintptr_t module, const char *path)
     mp_lock_take(lock);
     uint32_t length = path ? length_of(path) : 0, text = length ? keep_text(path, length) : 0;
     struct slot *slot = text ? take(module) : find(module);
-    if (slot) {
+    if (slot && atomic_load(&slot->text) != text) {
+        if (text) atomic_fetch_add(&naming, 1);
         atomic_store_explicit(&slot->text, text, memory_order_release);
         atomic_store(&slot->known, 0);
         atomic_store(&slot->asked, 0);
     }
-    if (text) atomic_fetch_add(&naming, 1);
     mp_lock_release(lock);
 }
 

@@ -179,8 +179,8 @@ static void answer_question(struct mp_collector *collector, int connection, cons
     if (!status && copy < 0) status = mp_fail_errno(&error, "cannot write the answer");
     if (!status) {
         int waiting = fcntl(connection, F_DUPFD_CLOEXEC, 0);
-        status = mp_snapshots_start_for(&collector->snapshots, process->recording,
-                                        question->command == MP_CONTROL_LIVE, copy, waiting, &error);
+        status = mp_snapshots_start_for(&collector->snapshots, process->recording, question->command == MP_CONTROL_LIVE,
+                                        copy, waiting, &error);
         if (!status && waiting >= 0) return;
     }
     mp_control_answer(connection, status, process ? process->pid : 0, &error);

@@ -100,7 +100,8 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
                                                      .birth_ns = event->time_ns,
                                                      .stack = event->stack,
                                                      .track = event->track,
-                                                     .kind = event->kind};
+                                                     .kind = event->kind,
+                                                     .module = event->name};
     ledger->births.at[slot] = ledger->step_now;
     track->blocks++;
     track->bytes += event->bytes;
@@ -135,9 +136,10 @@ enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, 
     return mp_vec_push(&ledger->free_slots, (uint32_t)slot) ? MP_OK : no_memory(error);
 }
 
-bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t address)
+struct mp_base_block *mp_ledger_at(const struct mp_ledger *ledger, uint16_t track, uint64_t address)
 {
-    return mp_map_find(&ledger->by_address, key_of(track, address)) != NULL;
+    const uint64_t *slot = mp_map_find(&ledger->by_address, key_of(track, address));
+    return slot ? &ledger->blocks.at[*slot] : NULL;
 }
 
 enum { FIRST = 8, LATER = 64 };
@@ -229,11 +231,15 @@ enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_
                                  .address = blocks[i].address,
                                  .bytes = blocks[i].bytes,
                                  .stack = blocks[i].stack,
+                                 .name = blocks[i].module,
                                  .track = blocks[i].track,
                                  .kind = blocks[i].kind};
         ledger->next_block = blocks[i].block;
         enum mp_status status = mp_ledger_alloc(ledger, &event, NULL, error);
         if (status) return status;
+        struct mp_base_block *block = mp_ledger_at(ledger, event.track, event.address);
+        block->role = blocks[i].role;
+        block->label = blocks[i].label;
         if (ledger->next_block > next) next = ledger->next_block;
     }
     ledger->next_block = next;

@@ -53,8 +53,8 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
 /* A block ends: fills event->block and event->bytes. One that was never seen to begin gets a number of its own and
  * keeps event->bytes; *known says which it was. */
 enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, bool *known, struct mp_error *error);
-/* True where a block of that track begins at that address. */
-bool mp_ledger_has(const struct mp_ledger *ledger, uint16_t track, uint64_t address);
+/* The live block of that track that begins at that address, until the next call that changes the ledger; or NULL. */
+struct mp_base_block *mp_ledger_at(const struct mp_ledger *ledger, uint16_t track, uint64_t address);
 
 /* A total that the allocator told with an event of `bytes` (signed) that was just applied; where it told none,
  * MP_BYTES_UNKNOWN: then the next one is where the comparison starts anew. */

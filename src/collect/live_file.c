@@ -19,6 +19,7 @@ struct live_file {
     MP_VEC(struct mp_base_block) base;
     MP_VEC(struct entry) entries;
     MP_VEC(struct mp_event) events;
+    MP_VEC(struct mp_label) labels;
     MP_VEC(uint64_t) live_bytes, before; /* by track: now, and at the first event that waits */
     uint64_t next_block, written;
 };
@@ -92,6 +93,14 @@ static enum mp_status put(struct live_file *file, const struct mp_event *event, 
     return file->events.count == MP_CHUNK_EVENTS ? flush(file, error) : MP_OK;
 }
 
+/* The file's number of one of the recording's texts. */
+static enum mp_status text_of(struct live_file *file, uint32_t id, uint32_t *to, struct mp_error *error)
+{
+    *to = 0;
+    if (!id) return MP_OK;
+    return mp_tables_text(&file->tables, mp_intern_get(&file->recording->tables.strings, id, NULL), to, error);
+}
+
 static enum mp_status add(struct live_file *file, const struct mp_base_block *block, uint32_t birth, uint32_t death,
                           struct mp_error *error)
 {
@@ -119,6 +128,9 @@ static enum mp_status gather(struct live_file *file, struct mp_error *error)
     for (size_t i = 0; !status && i < ledger->blocks.count; i++) {
         struct mp_base_block block = ledger->blocks.at[i];
         if (block.track == MP_LEDGER_SLOT_FREE) continue;
+        status = text_of(file, block.module, &block.module, error);
+        if (!status) status = text_of(file, block.label, &block.label, error);
+        if (status) return status;
         if (ledger->births.at[i]) {
             status = add(file, &block, mp_lives_unit(lives, ledger->births.at[i]), UINT32_MAX, error);
             continue;
@@ -160,10 +172,13 @@ static enum mp_status put_blocks(struct live_file *file, const uint32_t *order, 
         event->address = entry->block.address;
         event->bytes = entry->block.bytes;
         event->stack = event->type == MP_EVENT_ALLOC ? entry->block.stack : 0;
+        event->name = event->type == MP_EVENT_ALLOC ? entry->block.module : 0;
         event->track = entry->block.track;
         event->kind = entry->block.kind;
         if (event->type == MP_EVENT_ALLOC) entry->block.block = file->base.count + file->next_block++;
         event->block = entry->block.block;
+        struct mp_label label = {event->time_ns, event->block, entry->block.role, entry->block.label};
+        if (event->type == MP_EVENT_ALLOC && label.role && !mp_vec_push(&file->labels, label)) return no_memory(error);
         status = put(file, event, error);
     }
     return status;
@@ -204,6 +219,8 @@ static enum mp_status finish(struct live_file *file, struct mp_error *error)
                                    .dropped = mp_recording_dropped(file->recording->spool.header),
                                    .notes = &text,
                                    .note_count = 1};
+    if (!status && file->labels.count)
+        status = mp_writer_labels(file->writer, file->labels.at, file->labels.count, error);
     if (!status) status = mp_writer_coverage(file->writer, &coverage, error);
     if (status) return status;
     status = mp_writer_finish(file->writer, error);
@@ -230,6 +247,7 @@ enum mp_status mp_live_file_write(struct mp_recording *recording, int fd, struct
     mp_vec_free(&file.base);
     mp_vec_free(&file.entries);
     mp_vec_free(&file.events);
+    mp_vec_free(&file.labels);
     mp_vec_free(&file.live_bytes);
     mp_vec_free(&file.before);
     return status;

@@ -210,7 +210,7 @@ void mp_nvml_use(struct mp_nvml *nvml, const struct mp_gpu *gpu, struct mp_gpu_u
     use->process_count = 0;
     use->sum_known = true;
     bool known = add_processes(use, gpu->handle, nvml->nvmlDeviceGetComputeRunningProcesses_v3) ||
-                           add_processes(use, gpu->handle, nvml->nvmlDeviceGetComputeRunningProcesses_v2);
+                 add_processes(use, gpu->handle, nvml->nvmlDeviceGetComputeRunningProcesses_v2);
     if (!add_processes(use, gpu->handle, nvml->nvmlDeviceGetGraphicsRunningProcesses_v3))
         add_processes(use, gpu->handle, nvml->nvmlDeviceGetGraphicsRunningProcesses_v2);
     use->sum_known &= known;

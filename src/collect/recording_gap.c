@@ -33,6 +33,7 @@ static bool add_block(struct gap *gap, const struct mp_base_block *block, unsign
                              .bytes = block->bytes,
                              .block = block->block,
                              .stack = type == MP_EVENT_ALLOC ? block->stack : 0,
+                             .name = type == MP_EVENT_ALLOC ? block->module : 0,
                              .thread = thread,
                              .track = block->track,
                              .type = (uint8_t)type,

@@ -17,6 +17,9 @@ bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *r
  * moment: blocks of the file that ended, blocks that were born and live, steps. Blocks from before the file's beginning
  * are its base instead. Not kept by what was called before: the window counts as open from here on. */
 enum mp_status mp_recording_tell_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
+/* The program says what the live block holds that event->address is in: a role (event->kind), and event->name. */
+enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
+                                       struct mp_error *error);
 /* A step began outside of the window. */
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error);

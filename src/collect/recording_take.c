@@ -71,7 +71,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
 {
     struct mp_ledger *ledger = &recording->ledger;
     bool known = true, is_alloc = record->type == MP_EVENT_ALLOC;
-    if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_has(ledger, event->track, event->address))
+    if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_at(ledger, event->track, event->address))
         return MP_OK;
     struct mp_event missed = {.type = MP_EVENT_NONE};
     enum mp_status status =
@@ -183,6 +183,8 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
     case MP_RECORD_SNAPSHOT:
         return request_snapshot(
             recording, (struct mp_snapshot_request){.number = (uint32_t)record->bytes, .path = event->name}, error);
+    case MP_RECORD_LABEL:
+        return mp_recording_take_label(recording, event, error);
     case MP_RECORD_RESET_PEAK:
         reset_peaks(recording, record->track);
         return MP_OK;

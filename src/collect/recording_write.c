@@ -77,6 +77,16 @@ static enum mp_status write_samples(struct mp_recording *recording, struct mp_er
     return status;
 }
 
+/* Before the events that they belong to: a kill in between leaves labels that the spool still has, and so tells twice,
+ * which does no harm. */
+static enum mp_status write_labels(struct mp_recording *recording, struct mp_error *error)
+{
+    if (!recording->labels.count) return MP_OK;
+    enum mp_status status = mp_writer_labels(recording->writer, recording->labels.at, recording->labels.count, error);
+    recording->labels.count = 0;
+    return status;
+}
+
 static enum mp_status write_pending(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_ring_mark marks[MP_SPOOL_RINGS_MAX];
@@ -97,6 +107,7 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
         status = mp_recording_read_tables(recording, error);
         if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
         if (!status) status = write_samples(recording, error);
+        if (!status) status = write_labels(recording, error);
         if (!status && recording->pending.count) status = write_pending(recording, error);
         with_base |= recording->events_since_base > BASE_FACTOR * recording->ledger.by_address.count + MP_CHUNK_EVENTS;
         if (!status && with_base) status = mp_recording_write_base(recording, error);

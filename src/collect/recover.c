@@ -20,6 +20,8 @@ struct recovering {
     struct mp_event *events; /* room for a chunk's events as the writer takes them */
     struct mp_schedule schedule;
     uint64_t lost_chunks; /* of the file, so far */
+    struct mp_map labelled; /* block number + 1 to index in labels: since the last base */
+    MP_VEC(struct mp_label) labels;
     bool coverage_copied, exit_copied;
 };
 
@@ -134,7 +136,33 @@ static enum mp_status copy_base(struct recovering *recovering, const struct mp_c
     if (recovering->recording && mp_ledger_restore(&recovering->recording->ledger, chunk->base, chunk->count, error))
         return MP_NO_MEMORY;
     if (recovering->recording) recovering->recording->events_since_base = 0;
+    if (!chunk->base_before) mp_map_clear(&recovering->labelled);
     return mp_writer_base(writer, chunk->time_ns, chunk->base, chunk->count, error);
+}
+
+static enum mp_status copy_labels(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
+                                  struct mp_error *error)
+{
+    for (size_t i = 0; recovering->recording && i < chunk->count; i++) {
+        if (chunk->labels[i].block == UINT64_MAX) continue;
+        uint64_t *last = mp_map_insert(&recovering->labelled, chunk->labels[i].block + 1, NULL);
+        if (!last || !mp_vec_push(&recovering->labels, chunk->labels[i])) return no_memory(error);
+        *last = recovering->labels.count - 1;
+    }
+    return mp_writer_labels(writer, chunk->labels, chunk->count, error);
+}
+
+/* What is live has the labels that the file says. */
+static void restore_labels(struct recovering *recovering)
+{
+    struct mp_ledger *ledger = &recovering->recording->ledger;
+    for (size_t i = 0; i < ledger->blocks.count; i++) {
+        struct mp_base_block *block = &ledger->blocks.at[i];
+        const uint64_t *last = mp_map_find(&recovering->labelled, block->block + 1);
+        if (!last) continue;
+        block->role = recovering->labels.at[*last].role;
+        block->label = recovering->labels.at[*last].name;
+    }
 }
 
 static enum mp_status copy_devices(struct recovering *recovering, const struct mp_chunk *chunk,
@@ -186,6 +214,8 @@ static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_
         return copy_events(recovering, chunk, writer, error);
     case MP_CHUNK_BASE:
         return copy_base(recovering, chunk, writer, error);
+    case MP_CHUNK_LABELS:
+        return copy_labels(recovering, chunk, writer, error);
     case MP_CHUNK_SAMPLES:
         return mp_writer_samples(writer, chunk->samples, chunk->count, error);
     default:
@@ -226,6 +256,9 @@ static enum mp_status copy_file(struct recovering *recovering, struct mp_writer 
         if ((status = copy_chunk(recovering, &chunk, writer, error))) break;
     }
     free(recovering->events);
+    if (recovering->recording) restore_labels(recovering);
+    mp_map_free(&recovering->labelled);
+    mp_vec_free(&recovering->labels);
     if (status != MP_NOT_FOUND) return status;
     const struct mp_damage *damage = mp_reader_damage(recovering->reader);
     copy_losses(recovering, NULL, writer);

@@ -211,7 +211,7 @@ static enum mp_status write_modules_and_frames(struct mp_tables *tables, struct 
         to->file = wire->file;
     });
     WRITE_NEW(MP_TABLE_FRAMES, struct mp_wire_frame, struct mp_frame, mp_writer_frames, {
-        to->language = wire->language == MP_PYTHON ? MP_PYTHON : MP_NATIVE;
+        to->language = wire->language < MP_LANGUAGES ? (uint8_t)wire->language : MP_NATIVE;
         to->module = wire->module;
         to->address = wire->address;
         to->function = mp_tables_spool_string(tables, wire->function);

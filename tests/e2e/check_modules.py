@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Which module allocated: what a recording says of every block, read by tests/unit/format/read_mp.py, held against the
+program's own count, on every CPython found; with the pool of the C API and with PyTorch's tensors. $MEMPROF_TEST_PYTHONS
+names more interpreters, separated by colons."""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+
+import harness
+
+sys.path.insert(0, str(harness.SOURCE / "tests" / "unit" / "format"))
+sys.dont_write_bytecode = True
+import read_mp
+
+PROGRAM = harness.SOURCE / "tests" / "e2e" / "programs" / "modules.py"
+TORCH = harness.python_with_torch()
+SAY = "import os, sys; print(os.path.realpath(sys.executable), sys.implementation.name, *sys.version_info[:2])"
+
+
+def interpreters():
+    """The CPythons whose frames the recorder knows, one of each version."""
+    pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
+    found = {}
+    for name in ["python3", *(f"python3.{minor}" for minor in range(9, 15)),
+                 *sorted(glob.glob(f"{pyenv}/versions/*/bin/python3")),
+                 *filter(None, os.environ.get("MEMPROF_TEST_PYTHONS", "").split(":"))]:
+        try:
+            said = subprocess.run([name, "-c", SAY], capture_output=True, text=True, timeout=30)
+        except OSError:
+            continue
+        if said.returncode:
+            continue
+        path, kind, major, minor = said.stdout.split()
+        if kind == "cpython" and (3, 9) <= (int(major), int(minor)) <= (3, 14):
+            found.setdefault((int(major), int(minor)), path)
+    return found
+
+
+class Recording:
+    """What a file says of blocks: the module of each alloc, by address, and the labels by block."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            start, chunks, end = read_mp.walk(read_mp.load_zstd(), file.read())
+        assert end
+        self.modules, self.labels, self.addresses, strings = {}, {}, {}, []
+        for _, _, kind, meta, columns in chunks:
+            if kind == "strings":
+                strings += read_mp.strings_of(columns)
+        for _, _, kind, meta, columns in chunks:
+            if kind == "events":
+                for event in read_mp.events_of(meta, columns):
+                    if event["type"] == read_mp.ALLOC:
+                        self.modules[event["address"]] = strings[event["name"]] or None
+                        self.addresses[event["block"]] = event["address"]
+            elif kind == "base":
+                modules = columns.get("module", [0] * meta["count"])
+                for address, block, module in zip(columns["address"], columns["block"], modules):
+                    self.modules[address] = strings[module] or None
+                    self.addresses[block] = address
+            elif kind == "labels":
+                for block, role, name in zip(columns["block"], columns["role"], columns["name"]):
+                    self.labels.setdefault(block, []).append((role, strings[name]))
+
+
+class Modules(harness.TestCase):
+    def check(self, path, record):
+        wrong, named = [], 0
+        modules = Recording(path).modules
+        for address, expected in json.loads(record.read_text()).items():
+            found = modules[int(address)]
+            named += found is not None
+            if found not in (expected if isinstance(expected, list) else [expected]):
+                wrong.append((hex(int(address)), found, expected))
+        self.assertFalse(wrong, f"{len(wrong)} of {len(modules)}: {wrong[:10]}")
+        self.assertGreater(named, 50)
+
+    def record(self, python, how, options=()):
+        path, record = self.folder / "run.mp", self.folder / "record.json"
+        result = harness.memprof("snapshot", "--force", "-o", path, *options, "--", python, PROGRAM, record, how)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        info = harness.answer("info", path)
+        self.assertTrue(info["coverage"]["complete"], info["coverage"])
+        self.assertFalse([note for note in info["coverage"]["notes"] if "python" in note], info["coverage"])
+        return path, record
+
+    def check_both(self, python, how):
+        path, record = self.record(python, how)
+        self.check(path, record)
+        (child,) = self.folder.glob("run.*.mp")
+        self.check(child, record.with_name(record.name + ".child"))
+        child.unlink()
+        return path
+
+    def test_every_interpreter(self):
+        found = interpreters()
+        self.assertTrue(found)
+        for version, python in found.items():
+            with self.subTest(python=python):
+                path = self.check_both(python, "pool")
+                self.check_labels(path)
+        print("modules read in", ", ".join("%d.%d" % version for version in sorted(found)), file=sys.stderr)
+
+    def check_labels(self, path):
+        recording = Recording(path)
+        self.assertEqual(list(recording.labels.values()), [[(1, "net.weight"), (2, "net.grad")]])
+
+    @harness.unittest.skipUnless(TORCH, "no Python here has torch")
+    def test_tensors(self):
+        self.check_both(TORCH, "tensors")
+
+    def test_without_stacks(self):
+        """Python frames off: no modules, and nothing else changes."""
+        path, record = self.record(sys.executable, "unasked", options=("--stacks", "none"))
+        self.assertEqual(set(Recording(path).modules.values()), {None})
+
+
+if __name__ == "__main__":
+    harness.main()
