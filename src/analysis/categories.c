@@ -92,6 +92,16 @@ static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rule
     return NULL;
 }
 
+const char *mp_category_phase(const struct mp_categories *categories, uint32_t moment)
+{
+    static const char *const words[MP_PHASES] = {[MP_PHASE_FORWARD] = "forward",
+                                                 [MP_PHASE_RECOMPUTE] = "backward",
+                                                 [MP_PHASE_BACKWARD] = "backward",
+                                                 [MP_PHASE_OPTIMIZER] = "optimizer"};
+    uint32_t turn = moment ? mp_phase_turn_of(&categories->phases, moment - 1) : MP_NONE;
+    return turn == MP_NONE ? NULL : words[categories->phases.turns.at[turn].phase];
+}
+
 static enum mp_status match_built_in(struct mp_categories *categories, struct mp_error *error)
 {
     struct mp_rules rules = {0};

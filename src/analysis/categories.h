@@ -40,6 +40,8 @@ unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, 
 unsigned mp_categories_count(const struct mp_categories *categories);
 /* "optimizer state", or a user's name; NULL for MP_CATEGORY_NONE. */
 const char *mp_category_name(const struct mp_categories *categories, unsigned category);
+/* "forward", "backward" or "optimizer": what the program was at after `moment` events; NULL where nobody knows. */
+const char *mp_category_phase(const struct mp_categories *categories, uint32_t moment);
 void mp_categories_free(struct mp_categories *categories);
 
 /* The built-in rules, as the manual lists them, one after the other; NULL after the last. `doubtless`: they come before

@@ -67,7 +67,9 @@ bool mp_groups_open(const struct mp_model *model, const struct mp_grouping *grou
     case MP_GROUP_POOL:
         return mp_placements_find(model, &groups->placements);
     case MP_GROUP_CATEGORY:
-        return !mp_categories_make(model, grouping->rules, &groups->categories, NULL);
+        if (!grouping->categories && mp_categories_make(model, grouping->rules, &groups->made, NULL)) return false;
+        groups->categories = grouping->categories ? grouping->categories : groups->made;
+        return true;
     case MP_GROUP_MODULE:
         groups->root = mp_module_root(model);
         return true;
@@ -190,5 +192,5 @@ void mp_groups_close(struct mp_groups *groups)
     mp_buffer_free(&groups->text);
     free(groups->regions);
     mp_placements_free(&groups->placements);
-    mp_categories_free(groups->categories);
+    mp_categories_free(groups->made);
 }

@@ -34,7 +34,9 @@ struct mp_grouping {
     enum mp_group_by by;
     unsigned frames; /* MP_GROUP_FRAMES */
     enum mp_sort_by sort;
-    const struct mp_rules *rules; /* MP_GROUP_CATEGORY: the user's; NULL: none */
+    /* MP_GROUP_CATEGORY: made before, or NULL: to be made, with the user's rules (NULL: none) */
+    const struct mp_categories *categories;
+    const struct mp_rules *rules;
 };
 
 /* "stack", "stack:5", "function", "region", ... */
@@ -56,8 +58,9 @@ struct mp_groups {
     uint32_t moment;
     uint32_t *regions;
     struct mp_placements placements;
-    struct mp_categories *categories;
-    size_t root; /* mp_module_root() */
+    const struct mp_categories *categories;
+    struct mp_categories *made; /* the same where they were made here */
+    size_t root;                /* mp_module_root() */
 };
 
 /* For blocks as they are after `moment` events. False where memory is short; mp_groups_close() is then due, too. */

@@ -53,6 +53,11 @@ enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_q
         peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;
         status = mp_sites_make(model, &live, &steps, &query->grouping, &peak->sites, error);
     }
+    if (status == MP_OK && query->categories) {
+        const struct mp_grouping by_category = {.by = MP_GROUP_CATEGORY, .categories = query->categories};
+        peak->phase = mp_category_phase(query->categories, peak->moment);
+        status = mp_sites_make(model, &live, &steps, &by_category, &peak->categories, error);
+    }
     mp_live_free(&live);
     mp_steps_free(&steps);
     if (status != MP_OK) mp_peak_free(peak);
@@ -63,4 +68,5 @@ void mp_peak_free(struct mp_peak *peak)
 {
     mp_open_regions_free(&peak->regions);
     mp_sites_free(&peak->sites);
+    mp_sites_free(&peak->categories);
 }

@@ -9,7 +9,8 @@ struct mp_peak_query {
     uint16_t track;
     struct mp_window window;
     struct mp_grouping grouping;
-    const struct mp_filter *filter; /* picks what is listed; the peak itself stays that of the whole track */
+    const struct mp_categories *categories; /* NULL: not wanted */
+    const struct mp_filter *filter;         /* picks what is listed; the peak itself stays that of the whole track */
 };
 
 struct mp_peak {
@@ -20,6 +21,8 @@ struct mp_peak {
     uint32_t step;   /* 0: none */
     struct mp_open_regions regions;
     struct mp_sites sites;
+    struct mp_sites categories; /* the same blocks by category, where the query had some; the groups are their names */
+    const char *phase;          /* mp_category_phase(), likewise; NULL: not known */
 };
 
 /* The moment alone: bytes, blocks, ns, moment. */

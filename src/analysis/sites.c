@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "analysis/growth.h"
+#include "analysis/site_modules.h"
 #include "base/map.h"
 
 static uint64_t known(uint64_t bytes)
@@ -21,8 +22,10 @@ struct counting {
     const struct mp_steps *steps;
     struct mp_sites *sites;
     struct mp_groups groups;
+    bool wants_modules;
     struct mp_intern keys;        /* site N is of key N + 1 */
     MP_VEC(uint32_t) last_period; /* by site */
+    MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for their modules */
 };
 
 /* The index of a block's site. */
@@ -58,6 +61,7 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     struct mp_sites *sites = counting->sites;
     size_t at;
     if (!find_site(counting, live, &at)) return false;
+    if (counting->wants_modules && !mp_vec_push(&counting->site_of, (uint32_t)at)) return false;
     struct mp_site *site = &sites->at[at];
     site->bytes += known(live->bytes);
     site->blocks++;
@@ -148,14 +152,19 @@ enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live 
     static int (*const orders[])(const void *, const void *) = {
         [MP_SORT_BYTES] = by_bytes, [MP_SORT_BLOCKS] = by_blocks, [MP_SORT_GROWTH] = by_growth};
     *sites = (struct mp_sites){0};
-    struct counting counting = {.model = model, .steps = steps, .sites = sites};
+    struct counting counting = {.model = model,
+                                .steps = steps,
+                                .sites = sites,
+                                .wants_modules = grouping->by == MP_GROUP_STACK && model->blocks.module};
     bool done = mp_groups_open(model, grouping, live->moment, &sites->groups, &counting.groups);
     for (size_t i = 0; i < live->count && done; i++)
         done = count_block(&counting, &live->at[i]);
     if (done && grouping->by != MP_GROUP_STACK) done = merge_groups(&counting);
+    if (done && counting.wants_modules) done = mp_site_modules_find(model, live, counting.site_of.at, sites);
     mp_groups_close(&counting.groups);
     mp_intern_free(&counting.keys);
     mp_vec_free(&counting.last_period);
+    mp_vec_free(&counting.site_of);
     if (!done) {
         mp_sites_free(sites);
         return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of sites");
@@ -167,5 +176,6 @@ enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live 
 void mp_sites_free(struct mp_sites *sites)
 {
     mp_vec_free(sites);
+    mp_vec_free(&sites->modules);
     mp_intern_free(&sites->groups);
 }

@@ -8,11 +8,18 @@
 #include "analysis/live.h"
 #include "model/spans.h"
 
+/* Modules of a network, as a pattern of their paths ("blocks.*.attn"), and what their blocks of one site hold. */
+struct mp_site_module {
+    uint32_t pattern; /* string id in mp_sites.groups */
+    uint64_t bytes;
+};
+
 struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
     uint32_t stack;                         /* of the group's heaviest site */
     uint32_t group; /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
     uint16_t track;
+    uint32_t first_module, module_count; /* in mp_sites.modules, the heaviest first; sites by stack only */
     /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as
      * none. Of a group: the most of any of its sites. */
     uint32_t births, first_step, last_step; /* steps: 0 where there are none, or before the first */
@@ -22,6 +29,7 @@ struct mp_sites {
     struct mp_site *at;
     size_t count, room;
     struct mp_intern groups;
+    MP_VEC(struct mp_site_module) modules;
     uint64_t bytes, blocks, unknown_blocks; /* of all sites; bytes are those that are known */
 };
 

@@ -8,8 +8,13 @@ static int find_peak(struct mp_query *query)
         mp_message("%s holds no allocation: it has no track", query->view.path);
         return MP_EXIT_COULD_NOT;
     }
-    struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, query->filter};
-    if (mp_peak_find(query->model, &ask, &peak, &error)) return mp_message_error(&error);
+    struct mp_categories *categories;
+    if (mp_categories_make(query->model, &query->rules, &categories, &error)) return mp_message_error(&error);
+    query->view.grouping.categories = categories;
+    struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, categories, query->filter};
+    enum mp_status status = mp_peak_find(query->model, &ask, &peak, &error);
+    mp_categories_free(categories);
+    if (status) return mp_message_error(&error);
     if (query->as_json)
         mp_peak_json(&query->json, NULL, query->model, &peak, &query->view);
     else

@@ -30,8 +30,13 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
     struct mp_story story = {.leaks = leaks};
     int status = MP_EXIT_DONE;
     if (mp_query_pick_track(query)) {
-        struct mp_peak_query ask = {query->track, query->view.window, {.by = MP_GROUP_STACK}, query->filter};
-        if (mp_peak_find(query->model, &ask, &peak, &error)) return mp_message_error(&error);
+        struct mp_categories *categories;
+        if (mp_categories_make(query->model, &query->rules, &categories, &error)) return mp_message_error(&error);
+        struct mp_peak_query ask = {
+            query->track, query->view.window, {.by = MP_GROUP_STACK}, categories, query->filter};
+        enum mp_status found = mp_peak_find(query->model, &ask, &peak, &error);
+        mp_categories_free(categories);
+        if (found) return mp_message_error(&error);
         if (mp_steps_report(query->model, query->track, &query->view.window, &steps, &error))
             status = mp_message_error(&error);
         story.peak = &peak;
@@ -80,7 +85,7 @@ const struct mp_command mp_command_report = {
     .about = "--format markdown is for pull requests and summaries of CI, html one page to keep; both leave out tracks "
              "and counters beside the one of the peak, and the last of many sites (-n).",
     .example = "memprof report run.mp",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_FORMAT},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_FORMAT},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

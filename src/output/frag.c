@@ -256,7 +256,7 @@ static void put_pins(struct mp_text *text, const struct mp_model *model, const s
         mp_table_cell(&table, MP_PLAIN, "of %s", mp_format_bytes(segment, pin->segment_bytes));
         mp_table_cell(&table, MP_PLAIN, "by %s in %llu block%s", mp_format_bytes(held, pin->held_bytes),
                       (unsigned long long)pin->sites.blocks, pin->sites.blocks == 1 ? "" : "s");
-        if (pin->sites.count) mp_site_cell(&table, model, &pin->sites.at[0]);
+        if (pin->sites.count) mp_site_cell(&table, model, &pin->sites, &pin->sites.at[0]);
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);

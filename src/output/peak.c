@@ -1,4 +1,5 @@
 #include "base/units.h"
+#include "output/categories.h"
 #include "output/reports.h"
 
 static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp_view *view)
@@ -22,9 +23,11 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     for (size_t i = 0; i < peak->regions.count; i++)
         mp_json_text(json, NULL, mp_model_text(model, peak->regions.at[i].name));
     mp_json_end_array(json);
+    mp_json_text(json, "phase", peak->phase);
     mp_json_number(json, "blocks", peak->blocks);
     mp_json_number(json, "site_count", peak->sites.count);
     mp_json_number(json, "picked_bytes", peak->sites.bytes);
+    mp_categories_json(json, &peak->categories);
     mp_sites_json(json, "sites", model, &peak->sites, &sites);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
@@ -34,9 +37,12 @@ static void put_moment(struct mp_text *text, const struct mp_model *model, const
 {
     char number[MP_UNIT_TEXT];
     mp_text_put(text, MP_PLAIN, " at %s", mp_format_duration(number, peak->ns));
-    if (!peak->step && !peak->regions.count) return;
+    bool tells_phase = peak->phase && !peak->regions.count;
+    if (!peak->step && !peak->regions.count && !tells_phase) return;
     mp_text_put(text, MP_PLAIN, " (");
-    if (peak->step) mp_text_put(text, MP_PLAIN, "step %u%s", peak->step, peak->regions.count ? ", " : "");
+    if (peak->step)
+        mp_text_put(text, MP_PLAIN, "step %u%s", peak->step, peak->regions.count || tells_phase ? ", " : "");
+    if (tells_phase) mp_text_put(text, MP_PLAIN, "in %s", peak->phase);
     for (size_t i = 0; i < peak->regions.count; i++) {
         mp_text_put(text, MP_PLAIN, "%s", i ? " > " : "region ");
         mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
@@ -52,10 +58,12 @@ static void put_rest(struct mp_text *text, const struct mp_peak *peak, const str
     for (size_t i = 0; i < view->limit; i++)
         rest -= peak->sites.at[i].bytes;
     size_t lines = peak->sites.count - view->limit;
-    mp_text_put(text, MP_DIM,
-                "\n%zu more line%s %s %.0f %%; -n %zu shows more, --group function|file|library groups them\n", lines,
+    const char *groups = peak->sites.modules.count               ? "category|module|file"
+                         : mp_categories_tell(&peak->categories) ? "category|function|file"
+                                                                 : "function|file|library";
+    mp_text_put(text, MP_DIM, "\n%zu more line%s %s %.0f %%; -n %zu shows more, --group %s groups them\n", lines,
                 lines == 1 ? "" : "s", lines == 1 ? "holds" : "hold",
-                peak->bytes ? 100.0 * (double)rest / (double)peak->bytes : 0.0, view->limit * 2);
+                peak->bytes ? 100.0 * (double)rest / (double)peak->bytes : 0.0, view->limit * 2, groups);
 }
 
 void mp_peak_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,

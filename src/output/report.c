@@ -3,6 +3,7 @@
 
 #include "analysis/samples.h"
 #include "base/units.h"
+#include "output/categories.h"
 #include "output/reports.h"
 
 /* Blocks of fewer ages than this are what any program holds. */
@@ -81,7 +82,7 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
 {
     struct mp_table table;
     char number[MP_UNIT_TEXT];
-    mp_table_start(&table, "rrrrl");
+    mp_table_start(&table, "rrrrll");
     for (size_t i = 0; i < sites->count && (!view->limit || i < view->limit); i++) {
         const struct mp_site *site = &sites->at[i];
         if (births && site->births < GROWING_BIRTHS) break;
@@ -93,7 +94,7 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
             mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
         else
             mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
-        mp_site_cell(&table, model, site);
+        mp_site_cell(&table, model, sites, site);
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);
@@ -112,11 +113,13 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
         mp_text_put(text, MP_PLAIN, "%s", i ? " > " : ", in ");
         mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
     }
+    if (peak->phase && !peak->regions.count) mp_text_put(text, MP_PLAIN, ", in %s", peak->phase);
     mp_text_put(text, MP_PLAIN, "; ");
     mp_text_count(text, peak->blocks, "block");
     mp_text_put(text, MP_PLAIN, ", ");
     mp_text_count(text, peak->sites.count, "site");
     mp_text_put(text, MP_PLAIN, "\n");
+    if (mp_categories_tell(&peak->categories)) mp_categories_text(text, &peak->categories);
     put_top_sites(text, model, &peak->sites, peak->bytes, view, false);
 }
 

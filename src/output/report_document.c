@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/units.h"
+#include "output/categories.h"
 
 static void put_head(struct mp_document *document, const struct mp_model *model, const struct mp_story *story)
 {
@@ -18,20 +19,31 @@ static void put_head(struct mp_document *document, const struct mp_model *model,
                           story->leaks->step_source);
 }
 
+static void put_modules(struct mp_document *document, const struct mp_sites *sites, const struct mp_site *site)
+{
+    struct mp_buffer text = {0};
+    mp_site_modules_text(&text, sites, site);
+    mp_document_cell(document, "%.*s", text.failed ? 0 : (int)text.size, text.size ? (const char *)text.data : "");
+    document->out->failed |= text.failed;
+    mp_buffer_free(&text);
+}
+
 static void put_sites(struct mp_document *document, const struct mp_model *model, const struct mp_sites *sites,
                       uint64_t whole, size_t limit)
 {
-    static const char *const heads[] = {"bytes", "share", "blocks", "site"};
+    static const char *const heads[] = {"bytes", "share", "blocks", "site", "module"};
     char number[MP_UNIT_TEXT];
     size_t rows = limit && limit < sites->count ? limit : sites->count;
     if (!rows) return;
-    mp_document_table(document, "rrrl", heads);
+    bool modules = sites->modules.count;
+    mp_document_table(document, modules ? "rrrll" : "rrrl", heads);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
         mp_document_cell(document, "%s", mp_format_bytes(number, site->bytes));
         mp_document_cell(document, "%.1f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
         mp_document_cell(document, "%s", mp_format_count(number, site->blocks));
         mp_document_site(document, model, site);
+        if (modules) put_modules(document, sites, site);
     }
     mp_document_end_table(document);
     if (rows < sites->count) mp_document_paragraph(document, "%zu more sites.", sites->count - rows);
@@ -40,11 +52,14 @@ static void put_sites(struct mp_document *document, const struct mp_model *model
 static void put_peak(struct mp_document *document, const struct mp_model *model, const struct mp_peak *peak,
                      size_t limit)
 {
-    char number[MP_UNIT_TEXT], at[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX], step[32] = "";
+    char number[MP_UNIT_TEXT], at[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX], step[32] = "", phase[32] = "";
     if (peak->step) snprintf(step, sizeof step, ", step %u", peak->step);
+    if (peak->phase) snprintf(phase, sizeof phase, ", in %s", peak->phase);
     mp_document_heading(document, "Peak: %s", mp_format_bytes(number, peak->bytes));
-    mp_document_paragraph(document, "On %s, at %s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
-                          mp_format_duration(at, peak->ns), step, (unsigned long long)peak->blocks, peak->sites.count);
+    mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
+                          mp_format_duration(at, peak->ns), step, phase, (unsigned long long)peak->blocks,
+                          peak->sites.count);
+    if (mp_categories_tell(&peak->categories)) mp_categories_document(document, &peak->categories);
     put_sites(document, model, &peak->sites, peak->bytes, limit);
 }
 

@@ -65,12 +65,28 @@ void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const str
     else
         mp_buffer_append_text(out, mp_no_stack_text(site));
     for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
-        if (!lines.at[i].user) continue;
+        if (!lines.at[i].user || site->module_count) continue;
         mp_buffer_append_text(out, " ← ");
         mp_line_text(out, &lines.at[i]);
         break;
     }
     mp_stack_lines_free(&lines);
+}
+
+void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site)
+{
+    if (!sites || !site->module_count) return;
+    mp_text_clean(out, mp_intern_get(&sites->groups, sites->modules.at[site->first_module].pattern, NULL));
+    if (site->module_count > 1) mp_buffer_printf(out, " +%u", site->module_count - 1);
+}
+
+static void modules_cell(struct mp_table *table, const struct mp_sites *sites, const struct mp_site *site)
+{
+    struct mp_buffer out = {0};
+    mp_site_modules_text(&out, sites, site);
+    if (out.size) mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    table->texts.failed |= out.failed;
+    mp_buffer_free(&out);
 }
 
 static void line_cells(struct mp_table *table, enum mp_style style, const struct mp_stack_line *line)
@@ -150,7 +166,8 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
 }
 
 /* One row a line; the first row has its first `columns` cells already, the others get empty ones. */
-static void short_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines)
+static void short_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
+                       const struct mp_sites *sites, const struct mp_site *site)
 {
     enum shown shown = choose_shown(lines);
     struct folded package = {0}, native = {0};
@@ -167,6 +184,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
         }
         if (rows++) mp_table_skip(table, columns);
         line_cells(table, rows == 1 ? MP_BOLD : MP_PLAIN, line);
+        if (rows == 1) modules_cell(table, sites, site);
         mp_table_end_row(table);
     }
     struct mp_buffer rest = {0};
@@ -181,12 +199,14 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     mp_buffer_free(&rest);
 }
 
-static void full_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines)
+static void full_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
+                      const struct mp_sites *sites, const struct mp_site *site)
 {
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
         if (i) mp_table_skip(table, columns);
         line_cells(table, line->user ? MP_BOLD : line->language == MP_PYTHON ? MP_PLAIN : MP_DIM, line);
+        if (!i) modules_cell(table, sites, site);
         mp_table_end_row(table);
     }
 }
@@ -196,8 +216,8 @@ const char *mp_no_stack_text(const struct mp_site *site)
     return site->births ? "(no stack)" : "(no stack: live before the recording began)";
 }
 
-void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_site *site,
-                   bool full)
+void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site *site, bool full)
 {
     struct mp_stack_lines lines = {0};
     if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
@@ -205,7 +225,7 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
         mp_table_wide(table, MP_DIM, "%s", mp_no_stack_text(site));
         mp_table_end_row(table);
     } else {
-        (full ? full_rows : short_rows)(table, columns, &lines);
+        (full ? full_rows : short_rows)(table, columns, &lines, sites, site);
     }
     mp_stack_lines_free(&lines);
 }
@@ -258,17 +278,17 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
                    const struct mp_site_view *view)
 {
     struct mp_table table;
-    char columns[8] = "";
+    char columns[12] = "";
     for (unsigned i = 0; i < 2u + !!view->whole + view->births; i++)
         strcat(columns, "r");
-    strcat(columns, view->track ? "lll" : "ll");
+    strcat(columns, view->track ? "llll" : "lll");
     mp_table_start(&table, columns);
     header_cells(&table, view);
     for (size_t i = 0; i < rows_shown(sites, view); i++) {
         const struct mp_site *site = &sites->at[i];
         unsigned used = number_cells(&table, model, site, view);
         if (view->by == MP_GROUP_STACK)
-            mp_stack_rows(&table, used, model, site, view->full_stacks);
+            mp_stack_rows(&table, used, model, sites, site, view->full_stacks);
         else
             group_row(&table, sites, site, view->by);
     }
@@ -300,6 +320,23 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
     mp_stack_lines_free(&lines);
 }
 
+static void site_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
+                      const struct mp_site *site)
+{
+    if (site->module_count) mp_json_array(json, "modules");
+    for (uint32_t i = 0; i < site->module_count; i++) {
+        const struct mp_site_module *module = &sites->modules.at[site->first_module + i];
+        mp_json_object(json, NULL);
+        json->flat = true;
+        mp_json_text(json, "module", mp_intern_get(&sites->groups, module->pattern, NULL));
+        mp_json_number(json, "bytes", module->bytes);
+        mp_json_end_object(json);
+        json->flat = false;
+    }
+    if (site->module_count) mp_json_end_array(json);
+    mp_stack_json(json, model, site->stack);
+}
+
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view)
 {
@@ -314,7 +351,7 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
         if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
         if (view->births) mp_json_number(json, "birth_periods", site->births);
         if (view->by == MP_GROUP_STACK)
-            mp_stack_json(json, model, site->stack);
+            site_json(json, model, sites, site);
         else if (site->group == MP_NONE)
             mp_json_null(json, "group");
         else
@@ -324,11 +361,17 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_end_array(json);
 }
 
-void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_site *site)
+void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
+                  const struct mp_site *site)
 {
     struct mp_buffer out = {0};
     mp_site_text(&out, model, site);
-    mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    if (site->module_count) {
+        mp_table_cell(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+        modules_cell(table, sites, site);
+    } else {
+        mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    }
     table->texts.failed |= out.failed;
     mp_buffer_free(&out);
 }

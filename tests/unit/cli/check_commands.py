@@ -20,7 +20,7 @@ EXPECTED = HERE / "expected"
 BUILD = pathlib.Path(os.getcwd())
 MEMPROF = str(BUILD / "memprof")
 SOURCE = HERE.parents[2]
-KINDS = ("train", "leaking", "cut", "dropped", "nothing", "hostile")
+KINDS = ("train", "network", "leaking", "cut", "dropped", "nothing", "hostile")
 
 COVERAGE = ["complete", "events", "dropped", "lost_file_bytes", "truncated_stacks", "unattributed_bytes", "sources",
             "notes"]
@@ -84,6 +84,11 @@ TEXTS = {
     "peak-file": "peak train.mp --group file",
     "peak-library": "peak --group=library train.mp",
     "peak-frames": "peak train.mp --group stack:2",
+    "peak-module": "peak network.mp --group module",
+    "peak-category": "peak network.mp --group category",
+    "peak-network": "peak network.mp -n 2",
+    "peak-network-json": "peak network.mp -n 1 --json",
+    "report-network": "report network.mp",
     "peak-window": "peak train.mp --from step:1 --to step:1 -n2",
     "peak-filter": "peak train.mp --filter fn~remember,size>=1MiB",
     "peak-color": "peak train.mp --color=always -n 1",

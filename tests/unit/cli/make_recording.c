@@ -7,6 +7,7 @@
  *   make_recording FILE dropped        the same; its coverage says that events were lost
  *   make_recording FILE nothing        whole, without a track
  *   make_recording FILE hostile        names that hold control sequences and bytes that are no UTF-8
+ *   make_recording FILE network        the same, where modules and what the program says of blocks are known
  *   make_recording FILE big EVENTS     a long one, to measure reading
  *
  * Every number in it is fixed, so that the expected outputs are plain files.
@@ -74,7 +75,8 @@ enum {
     EXIT_TEXT,
     SOURCE_TORCH,
     NOTE,
-    TEXTS
+    LAYER, /* of the network: one for each of LAYERS */
+    TEXTS = LAYER + 3
 };
 
 static const char *const texts[TEXTS] = {
@@ -113,6 +115,9 @@ static const char *const texts[TEXTS] = {
     [EXIT_TEXT] = "exit 0",
     [SOURCE_TORCH] = "torch",
     [NOTE] = "CPU tensors were recorded until the first CUDA block",
+    [LAYER] = "Net.blocks.0.mlp",
+    [LAYER + 1] = "Net.blocks.1.mlp",
+    [LAYER + 2] = "Net.head",
 };
 
 static const char *const hostile_texts[] = {"\033[31mred\033[0m\n", "caf\xe9 \xf0\x9f\x98\x80 \"quoted\" \\"};
@@ -241,6 +246,7 @@ static void put_tables(bool hostile)
 static MP_VEC(struct mp_event) events;
 static MP_VEC(struct mp_event) born; /* by block number */
 static uint64_t now_ns;
+static bool named; /* modules are known */
 
 static void push(struct mp_event event)
 {
@@ -285,6 +291,8 @@ static void one_step(void)
     note(MP_EVENT_REGION_BEGIN, 0, 0, REGION_FORWARD);
     for (size_t i = 0; i < 3; i++)
         activations[i] = allocate(1, (8 + i) * MIB, S_ACTIVATION, 0);
+    for (size_t i = 0; named && i < 3; i++)
+        events.at[events.count - 3 + i].name = LAYER + (uint32_t)i;
     note(MP_EVENT_REGION_END, 0, 0, REGION_FORWARD);
     allocate(1, MIB, S_LEAK_ALLOC, 0);
     note(MP_EVENT_REGION_BEGIN, 0, 0, REGION_BACKWARD);
@@ -325,6 +333,12 @@ static void training(size_t steps)
         .type = MP_EVENT_FREE, .track = 0, .bytes = MP_BYTES_UNKNOWN, .block = born.count, .address = 0x55aa0000};
     push(unknown);
     put_events();
+    static const struct mp_label labels[] = {{MS, 0, MP_ROLE_BUFFER, 0},
+                                             {6 * MS, 3, MP_ROLE_PARAMETER, 0},
+                                             {7 * MS, 4, MP_ROLE_PARAMETER, 0},
+                                             {8 * MS, 5, MP_ROLE_PARAMETER, 0},
+                                             {9 * MS, 6, MP_ROLE_PARAMETER, 0}};
+    if (named) MUST(mp_writer_labels(writer, labels, sizeof labels / sizeof *labels, &error));
 }
 
 static void put_end(uint64_t dropped)
@@ -423,6 +437,7 @@ int main(int argc, char **argv)
         MUST(mp_writer_finish(writer, &error));
         return 0;
     }
+    named = !strcmp(what, "network");
     put_tables(!strcmp(what, "hostile"));
     if (!strcmp(what, "big"))
         big(strtoul(argv[3], NULL, 10));
