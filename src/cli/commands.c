@@ -45,12 +45,25 @@ bool mp_command_takes(const struct mp_command *command, enum mp_option option)
     return false;
 }
 
+/* What other tools call their commands. */
+static const char *by_other_name(const char *name)
+{
+    static const char *const names[][2] = {
+        {"record", "snapshot"}, {"run", "snapshot"},     {"attach", "snapshot"}, {"plot", "trace_plot"},
+        {"view", "trace_plot"}, {"html", "trace_plot"},  {"diff", "compare"},    {"summary", "report"},
+        {"print", "report"},    {"flame", "flamegraph"}, {"stats", "info"},      {"convert", "import"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i][0])) return names[i][1];
+    return NULL;
+}
+
 int mp_command_unknown(const char *name)
 {
     const char *names[64] = {0};
     for (size_t i = 0; mp_commands[i]; i++)
         names[i] = mp_commands[i]->name;
-    const char *nearest = mp_nearest(name, names);
+    const char *other = by_other_name(name), *nearest = other ? other : mp_nearest(name, names);
     if (nearest)
         mp_message("there is no command \"%s\"; did you mean \"%s\"?", name, nearest);
     else

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/settings.h"
@@ -172,12 +173,22 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
     return MP_EXIT_DONE;
 }
 
+/* A second file for a command that takes one: the user has two recordings in mind. */
+static bool reads_one_file(const struct mp_invocation *invocation)
+{
+    return invocation->command->operands_max == 1 && mp_command_takes(invocation->command, MP_OPT_JSON) &&
+           access(invocation->operands[1], R_OK) == 0;
+}
+
 static int check_operands(const struct mp_invocation *invocation)
 {
     const struct mp_command *command = invocation->command;
     if (invocation->operand_count < command->operands_min)
         mp_message("%s needs %s: memprof %s [options] %s", command->name, command->usage, command->name,
                    command->usage);
+    else if (invocation->operand_count > command->operands_max && reads_one_file(invocation))
+        mp_message("%s reads one recording; memprof compare %s %s says how two differ", command->name,
+                   invocation->operands[0], invocation->operands[1]);
     else if (invocation->operand_count > command->operands_max)
         mp_message("%s does not know what to do with \"%s\"", command->name,
                    invocation->operands[command->operands_max]);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/units.h"
 #include "cli/progress.h"
 #include "collect/recover.h"
 #include "exchange/load.h"
@@ -74,6 +75,16 @@ static int unknown_track(const struct mp_model *model, const char *name)
     return MP_EXIT_USAGE;
 }
 
+/* Nothing picked is an answer, but often a slip of the pen. */
+static void tell_empty_filter(const struct mp_query *query)
+{
+    size_t count = query->model->blocks.count;
+    for (size_t i = 0; i < count; i++)
+        if (mp_filter_picks(query->filter, (uint32_t)i)) return;
+    char text[MP_UNIT_TEXT];
+    mp_message("--filter %s picks none of the recording's %s blocks", query->view.filter, mp_format_count(text, count));
+}
+
 /* What makes sense or not only for this recording. */
 static int bind_options(struct mp_query *query)
 {
@@ -86,6 +97,7 @@ static int bind_options(struct mp_query *query)
                        &error) ||
         (query->view.filter && mp_filter_make(query->model, query->view.filter, &query->filter, &error)))
         return mp_message_error(&error);
+    if (query->filter) tell_empty_filter(query);
     return MP_EXIT_DONE;
 }
 

@@ -28,6 +28,12 @@ void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
     mp_buffer_free(&facts);
 }
 
+const char *mp_coverage_hedge(const struct mp_model *model)
+{
+    if (model->damage.lost_chunks || model->coverage.dropped) return "about ";
+    return mp_model_incomplete(model) ? "at least " : "";
+}
+
 /* What the numbers alone do not say, in words: derived notes, then the recorder's own. */
 struct note_sink {
     struct mp_json *json;

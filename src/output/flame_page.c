@@ -14,7 +14,7 @@ static void put_frames(struct mp_json *json, const struct mp_flames *flames)
         mp_json_array(json, NULL);
         mp_json_bytes_of_text(json, NULL, label, length);
         mp_json_text(json, NULL, frame->file ? mp_intern_get(&flames->texts, frame->file, NULL) : NULL);
-        mp_json_number(json, NULL, frame->language == MP_PYTHON);
+        mp_json_number(json, NULL, frame->language);
         mp_json_end_array(json);
     }
     mp_json_end_array(json);

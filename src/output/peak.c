@@ -71,7 +71,7 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
     struct mp_site_view sites = site_view(peak, view);
-    mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(number, peak->bytes));
+    mp_text_put(text, MP_BOLD, "%s%s", mp_coverage_hedge(model), mp_format_bytes(number, peak->bytes));
     mp_text_put(text, MP_PLAIN, " allocated on ");
     mp_text_clean(text->out, mp_track_id(model, peak->track, id));
     put_moment(text, model, peak);

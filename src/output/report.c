@@ -104,7 +104,7 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
                      const struct mp_view *view)
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    mp_text_put(text, MP_BOLD, "\nPEAK  %s", mp_format_bytes(number, peak->bytes));
+    mp_text_put(text, MP_BOLD, "\nPEAK  %s%s", mp_coverage_hedge(model), mp_format_bytes(number, peak->bytes));
     mp_text_put(text, MP_PLAIN, " on ");
     mp_text_clean(text->out, mp_track_id(model, peak->track, id));
     mp_text_put(text, MP_PLAIN, ", at %s", mp_format_duration(number, peak->ns));

@@ -35,6 +35,10 @@ void mp_coverage_text(struct mp_text *text, const struct mp_model *model);
 /* What is missing, as a sentence for a message ("the file is cut ..."); empty where the recording is complete. */
 void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
 
+/* What stands before a peak: "" where the recording is whole, "at least " where only its end is missing, "about " where
+ * frees may be missing, too. */
+const char *mp_coverage_hedge(const struct mp_model *model);
+
 /* What each CUDA device was used for ("device_use"); text: a part that begins with an empty line, or nothing. */
 void mp_device_uses_json(struct mp_json *json, const struct mp_model *model);
 void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);

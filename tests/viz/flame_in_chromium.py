@@ -67,6 +67,13 @@ class Flame(BrowserTest):
                               "return [area.x + box.x + box.w / 2, area.y + box.y + 5]"), click=True)
         self.assertIn("remember (train.py:27)3.00 MiB", self.said())
 
+    def test_empty(self):
+        page = self.folder / "empty.html"
+        subprocess.run([BUILD / "memprof", "flamegraph", self.folder / "train.mp", "-o", page, "--filter", "fn~nosuch"],
+                       check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.open(page)
+        self.assertIn("No block is in it", self.said())
+
     def test_difference(self):
         self.open(self.draw("train", "leaking"))
         self.assertIn("→", self.said())

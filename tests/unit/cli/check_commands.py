@@ -280,6 +280,9 @@ class Commands(unittest.TestCase):
         for line, word in {
             "peek train.mp": '"peak"',
             "frobnicate": "memprof --help",
+            "record -- true": 'did you mean "snapshot"?',
+            "diff train.mp cut.mp": 'did you mean "compare"?',
+            "peak train.mp cut.mp": "memprof compare train.mp cut.mp",
             "--json peak train.mp": "command comes before options",
             "peak": "peak needs FILE",
             "peak train.mp other.mp": '"other.mp"',
@@ -338,6 +341,21 @@ class Commands(unittest.TestCase):
                 self.assertFalse(coverage["complete"])
                 self.assertTrue(any(word in note for note in coverage["notes"]), coverage)
         self.assertTrue(self.json_of("info train.mp --json")["coverage"]["complete"])
+        for name, begin in {"train": "48.5 MiB", "cut": "at least ", "dropped": "about "}.items():
+            self.assertTrue(self.run_in(f"peak {name}.mp").stdout.decode().startswith(begin), name)
+            self.assertIn("PEAK  " + begin, self.run_in(f"report {name}.mp").stdout.decode())
+
+    def test_nothing_found_is_said(self):
+        for line, word in {"peak train.mp --filter fn~nosuch": "picks none of the recording's",
+                           "leaks train.mp --filter size>1TiB": "picks none of the recording's",
+                           "flamegraph train.mp -o none.html --filter fn~nosuch --of outstanding":
+                               "nothing was outstanding at the end on cuda:0/torch: the flame graph is empty",
+                           }.items():
+            with self.subTest(line):
+                done = self.run_in(line)
+                self.assertEqual(done.returncode, 0)
+                self.assertIn(word, done.stderr.decode())
+        self.assertEqual(self.run_in("peak train.mp --filter fn~remember").stderr, b"")
 
     def test_cut_anywhere(self):
         whole = (self.folder / "train.mp").read_bytes()

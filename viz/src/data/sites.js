@@ -56,12 +56,15 @@ export function apart(stacks, sites) {
   return out;
 }
 
+const INTERPRETER = /\/(lib)?python[^/]*$/;
+
 /** By site of a group, the first frame that not all of them have, of the user's before Python's before any. */
 function differing(stacks, group) {
   const paths = group.map((site) => {
     const stack = stacks.stack(site);
     const head = Math.max(stacks.headline[site] - 1, 0);
-    return [...stack.slice(head + 1), ...stack.slice(0, head).reverse()].filter((frame) => !frame.cut);
+    return [...stack.slice(head + 1), ...stack.slice(0, head).reverse()].filter((frame) => frame.function &&
+      (frame.python || !INTERPRETER.test(frame.module)));
   });
   for (const keep of [(frame) => frame.user, (frame) => frame.python, () => true]) {
     const kept = paths.map((path) => path.filter(keep));

@@ -79,10 +79,12 @@ export class Overlay {
     const { start, end, along } = this.plot.store.state;
     const unit = this.plot.recording.timeUnit;
     const count = Math.max(2, this.plot.width / 110);
+    if (this.plot.recording.timeless && (along === "time" || !this.plot.track.count)) {
+      return [{ place: (start + end) / 2, label: "one moment: the file has no times" }];
+    }
     if (along === "events") {
       return countTicks(start, end, count).map((value) => ({ place: value, label: formatCount(value) }));
     }
-    if (this.plot.recording.timeless) return [{ place: (start + end) / 2, label: "one moment: the file has no times" }];
     return timeTicks(start * unit, end * unit, count).map(({ value, label }) => ({ place: value / unit, label }));
   }
 

@@ -106,7 +106,7 @@ export class BlockPanel {
       setTimeout(() => { copy.textContent = "Copy stack"; }, 1500);
     } }, "Copy stack");
     return [element("div", { class: "buttons" }, copy, ...buttons), element("h3", {}, "Stack, innermost first"),
-      this.stackList(stack)];
+      this.stackList(stack, this.recording.stacks.headline[site] - 1)];
   }
 
   facts(id, site) {
@@ -162,14 +162,15 @@ export class BlockPanel {
       `${formatCounted(blocks, "block")} like it, ${formatBytes(bytes)} in all`;
   }
 
-  /** Python frames stand out; runs of native frames fold away where there are Python frames. */
-  stackList(stack) {
+  /** Python frames stand out; runs of native frames fold away where there are Python frames, else those that the line
+   * at `head`, which names the site, called. */
+  stackList(stack, head) {
     const list = element("ol", { class: "stack" });
     const python = stack.some((frame) => frame.python);
-    const folds = (frame) => python && !frame.python && !frame.cut && !frame.backward;
+    const folds = (frame, i) => (python || i < head) && !frame.python && !frame.cut && !frame.backward;
     for (let i = 0; i < stack.length;) {
       let j = i;
-      while (j < stack.length && folds(stack[j])) j++;
+      while (j < stack.length && folds(stack[j], j)) j++;
       if (j > i) {
         list.append(element("li", {}, element("details", {},
           element("summary", {}, `${j - i} native frame${j - i > 1 ? "s" : ""}`),
