@@ -270,7 +270,7 @@ static int record(const struct mp_invocation *invocation)
             int told = mp_message_error(&error);
             status = result.exit_status ? result.exit_status : told;
         } else {
-            bool whole = mp_snapshot_tell(&result, &options.schedule, quiet);
+            bool whole = mp_snapshot_tell(&result, &options, quiet);
             status = result.exit_status;
             if (!status && !whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
         }

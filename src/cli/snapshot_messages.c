@@ -60,8 +60,9 @@ static void tell(const struct mp_recording_summary *summary)
 
 #define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
 
-static void tell_nothing(const struct mp_collector_result *result, const struct mp_schedule *schedule)
+static void tell_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
 {
+    const struct mp_schedule *schedule = &options->schedule;
     if (schedule->in_cycles)
         mp_message("nothing was recorded and no file written: the schedule never came to an active %s; %llu began%s",
                    schedule->by_region ? "region" : "step", (unsigned long long)result->units_seen,
@@ -71,6 +72,9 @@ static void tell_nothing(const struct mp_collector_result *result, const struct 
     else if (mp_schedule_is_set(schedule))
         mp_message("nothing was recorded and no file written: no allocation was seen in the time that --delay and "
                    "--duration leave");
+    else if (options->record.paused && !*result->note)
+        mp_message("nothing was recorded and no file written: --paused waits until the program says start "
+                   "(libmemprof.start(), memprof_start()); that was never said, or nothing was allocated after it");
     else if (*result->note)
         mp_message("nothing was recorded and no file written: %s", result->note);
     else
@@ -79,7 +83,18 @@ static void tell_nothing(const struct mp_collector_result *result, const struct 
             "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h)");
 }
 
-bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_schedule *schedule, bool quiet)
+/* How steps were to be seen, where none was in any process. */
+static void tell_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
+{
+    for (size_t i = 0; i < result->recordings.count; i++)
+        if (result->recordings.at[i].steps) return;
+    if (*record->step_at)
+        mp_message("--step-at %s: no function of that name was seen to allocate, so no step was", record->step_at);
+    else if (*record->step_range)
+        mp_message("--step-range %s: no region's name matches it, so no step was seen", record->step_range);
+}
+
+bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_collector_options *options, bool quiet)
 {
     bool whole = true;
     size_t told = 0, biggest = 0;
@@ -106,8 +121,10 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
                    result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
     } else if (!result->recordings.count) {
         whole = false;
-        tell_nothing(result, schedule);
+        tell_nothing(result, options);
     }
+    bool by_steps = options->schedule.in_cycles && !result->units_seen;
+    if ((result->recordings.count || by_steps) && !quiet) tell_no_steps(result, &options->record);
     return whole;
 }
 

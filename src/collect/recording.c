@@ -138,6 +138,7 @@ static void summarise(struct mp_recording *recording, struct mp_recording_summar
     bool told_holds = false;
     summary->events = recording->events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
+    summary->steps = recording->ledger.steps;
     summary->scheduled = recording->schedule != NULL;
     for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
         const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];

@@ -77,6 +77,7 @@ struct mp_recording {
 struct mp_recording_summary {
     char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
     uint64_t events, dropped, file_bytes, duration_ns;
+    uint64_t steps;               /* that began, as the recording was told to see them */
     bool scheduled;               /* only parts were to be kept */
     bool has_totals;              /* of devices: the file says what is not attributed */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */

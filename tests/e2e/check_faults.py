@@ -120,6 +120,14 @@ class Programs(Recording):
         result = self.snapshot(self.folder / "static", status=5)
         self.assertIn("nothing was recorded", result.stderr)
 
+    def test_options_that_came_to_nothing_are_told(self):
+        for options, word in ((["--paused"], "--paused waits until the program says start"),
+                              (["--step-at", "nosuch", "--force"], "--step-at nosuch: no function of that name"),
+                              (["--step-range", "^nosuch", "--force"], "--step-range ^nosuch: no region's name")):
+            result = self.snapshot(GUEST, "plain", 10, options=options)
+            self.assertIn(word, result.stderr)
+            self.assertNotIn(word, self.snapshot(GUEST, "plain", 10, options=["--force"]).stderr)
+
     def test_preloaded_libraries_stay(self):
         source = self.folder / "mine.c"
         source.write_text("int getpagesize(void) { return 42; }\n")
