@@ -49,7 +49,9 @@ static int tell(const char *input, const char *output, const struct mp_recovery 
         mp_message("%s events were dropped while nobody read them",
                    mp_format_count(dropped, recovery->summary.dropped));
     }
-    if (damage->lost_chunks || damage->lost_bytes) {
+    /* What a kill left of the last chunk came out of the spool. */
+    bool joined = recovery->had_spool && damage->cut && !damage->lost_chunks;
+    if (!joined && (damage->lost_chunks || damage->lost_bytes)) {
         char lost[MP_UNIT_TEXT], chunks[64] = "";
         if (damage->lost_chunks)
             snprintf(chunks, sizeof chunks, ": at least %llu chunks are missing",

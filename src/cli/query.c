@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 #include "cli/progress.h"
-#include "collect/recover.h"
+#include "collect/left_behind.h"
 #include "exchange/load.h"
 
 #define ROWS_OF_TEXT 10
@@ -105,7 +105,7 @@ static int bind_options(struct mp_query *query)
 static void tell_of_spool(const char *path)
 {
     struct mp_error error;
-    enum mp_status status = mp_recover_look(path, &error);
+    enum mp_status status = mp_left_look(path, &error);
     if (status == MP_OK)
         mp_message("what a killed memprof had not written is in shared memory: memprof recover %s -o whole.mp", path);
     else if (status == MP_BUSY)

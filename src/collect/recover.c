@@ -1,15 +1,11 @@
 #include "collect/recover.h"
 
-#include <errno.h>
-#include <libgen.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "collect/left_behind.h"
 #include "wire/config.h"
 
 struct recovering {
@@ -28,13 +24,6 @@ struct recovering {
 static enum mp_status no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
-}
-
-/* A file that is not there, or into which nothing was written before the kill. */
-static bool holds_nothing(const char *path)
-{
-    struct stat facts;
-    return stat(path, &facts) ? errno == ENOENT : S_ISREG(facts.st_mode) && !facts.st_size;
 }
 
 /* ---- what the file holds, into the new one and into the recording's state -------------------------------------- */
@@ -271,55 +260,6 @@ static enum mp_status copy_file(struct recovering *recovering, struct mp_writer 
 
 /* ---- the spool ------------------------------------------------------------------------------------------------- */
 
-/* True where the process that the spool belongs to still has it mapped. */
-static bool is_in_use(const struct mp_spool_file *spool)
-{
-    char path[64], *line = NULL;
-    size_t room = 0;
-    bool used = false;
-    snprintf(path, sizeof path, "/proc/%u/maps", spool->header->pid);
-    FILE *maps = fopen(path, "re");
-    while (maps && !used && getline(&line, &room, maps) > 0)
-        used = strstr(line, spool->path) != NULL;
-    free(line);
-    if (maps) fclose(maps);
-    return used;
-}
-
-/* The spool that belongs to the file, or that was to become it. MP_NOT_FOUND: there is none. */
-static enum mp_status open_spool(const struct mp_reader *reader, const char *path, struct mp_spool_file *spool,
-                                 struct mp_error *error)
-{
-    struct mp_error ignored;
-    char folder[PATH_MAX], output[PATH_MAX + 256], *found = NULL, *copy = strdup(path);
-    if (!copy) return no_memory(error);
-    bool resolved = realpath(dirname(copy), folder);
-    free(copy);
-    if (!resolved) return MP_NOT_FOUND;
-    if (reader) {
-        const struct mp_recording_start *start = mp_reader_start(reader);
-        if (!*start->spool || mp_spool_file_open(start->spool, spool, &ignored)) return MP_NOT_FOUND;
-        if (spool->header->spool_id != start->spool_id) {
-            mp_spool_file_close(spool, false);
-            return MP_NOT_FOUND;
-        }
-    } else {
-        copy = strdup(path);
-        if (!copy) return no_memory(error);
-        snprintf(output, sizeof output, "%s/%s", folder, basename(copy));
-        free(copy);
-        found = mp_spool_file_find(output, folder);
-        enum mp_status status = found ? mp_spool_file_open(found, spool, &ignored) : MP_NOT_FOUND;
-        free(found);
-        if (status) return MP_NOT_FOUND;
-    }
-    if (!is_in_use(spool)) return MP_OK;
-    enum mp_status status = mp_fail(
-        error, MP_BUSY, "process %u is still running and recording; recover it when it has ended", spool->header->pid);
-    mp_spool_file_close(spool, false);
-    return status;
-}
-
 static const char *what_happened(const struct mp_spool_header *spool)
 {
     const _Atomic uint32_t *word = (const _Atomic uint32_t *)&spool->collector;
@@ -424,11 +364,10 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     struct recovering recovering = {.result = recovery};
     struct mp_spool_file spool;
     *recovery = (struct mp_recovery){0};
-    enum mp_status status = mp_reader_open(path, &recovering.reader, error);
-    recovery->had_file = !status;
-    if (status && !holds_nothing(path)) return status;
+    enum mp_status status = mp_left_recording(path, &recovering.reader, error);
+    if (status) return status;
     struct mp_error spool_error;
-    enum mp_status found = open_spool(recovering.reader, path, &spool, &spool_error);
+    enum mp_status found = mp_left_spool(recovering.reader, path, &spool, &spool_error);
     recovery->had_spool = !found;
     if (!found) {
         status = new_recording(&recovering, &spool, name, name_context, error);
@@ -437,21 +376,10 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     } else if (found != MP_NOT_FOUND) {
         *error = spool_error;
         status = found;
-    } else if (recovery->had_file) {
-        status = recover_alone(&recovering, name, name_context, error);
+    } else {
+        if (!recovering.reader) status = mp_reader_open(path, &recovering.reader, error);
+        if (!status) status = recover_alone(&recovering, name, name_context, error);
     }
     mp_reader_close(recovering.reader);
-    return status;
-}
-
-enum mp_status mp_recover_look(const char *path, struct mp_error *error)
-{
-    struct mp_reader *reader = NULL;
-    struct mp_spool_file spool;
-    enum mp_status status = mp_reader_open(path, &reader, error);
-    if (status && !holds_nothing(path)) return MP_NOT_FOUND;
-    status = open_spool(reader, path, &spool, error);
-    if (!status) mp_spool_file_close(&spool, false);
-    mp_reader_close(reader);
     return status;
 }

@@ -11,18 +11,14 @@
 struct mp_recovery {
     struct mp_recording_summary summary;
     struct mp_damage damage; /* of the file that was read; all zero where there was none */
-    bool had_file, had_spool;
+    bool had_spool;
     uint64_t events_from_file;
 };
 
-/* `path` is the snapshot file; where it does not exist yet or is empty, the spool that was to become it is looked for.
- * `name` makes the file to write. The spool is removed when all of it is in the new file. Fails, with nothing removed,
- * where the program is still running and recording. */
+/* `path` is the snapshot file; where it does not exist yet or was hardly begun, the spool that was to become it is
+ * looked for. `name` makes the file to write. The spool is removed when all of it is in the new file. Fails, with
+ * nothing removed, where the program is still running and recording. */
 enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_context, struct mp_recovery *recovery,
                           struct mp_error *error);
-
-/* What mp_recover() would find of the file at `path` besides what it holds: MP_OK, a spool that a killed collector
- * left; MP_BUSY, one that its program still uses (the sentence says which); MP_NOT_FOUND. */
-enum mp_status mp_recover_look(const char *path, struct mp_error *error);
 
 #endif

@@ -94,9 +94,11 @@ static bool hold_collector_mutex(struct mp_spool_header *header)
     return held;
 }
 
-static bool map(struct mp_spool_file *spool)
+/* `shared`: with the recorder. */
+static bool map(struct mp_spool_file *spool, bool shared)
 {
-    void *at = mmap(NULL, spool->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, spool->fd, 0);
+    int how = shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+    void *at = mmap(NULL, spool->bytes, PROT_READ | PROT_WRITE, how, spool->fd, 0);
     if (at == MAP_FAILED) return false;
     spool->header = at;
     return true;
@@ -106,7 +108,7 @@ static bool map(struct mp_spool_file *spool)
 static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *facts)
 {
     if (ftruncate(spool->fd, (off_t)spool->bytes) || fallocate(spool->fd, 0, 0, (off_t)MP_SPOOL_HEADER_BYTES) ||
-        !map(spool))
+        !map(spool, true))
         return false;
     memcpy(spool->header, facts, sizeof *facts);
     mp_spool_layout(spool->header->tables);
@@ -177,7 +179,7 @@ enum mp_status mp_spool_file_create(const struct mp_spool_header *facts, const c
 enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error)
 {
     struct mp_spool_table layout[MP_TABLES];
-    *spool = (struct mp_spool_file){.fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK),
+    *spool = (struct mp_spool_file){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK),
                                     .bytes = mp_spool_layout(layout)};
     spool->path = strdup(path);
     struct stat facts;
@@ -188,7 +190,7 @@ enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool,
     }
     bool ours = S_ISREG(facts.st_mode) && (facts.st_uid == geteuid() || !geteuid());
     bool sized = ours && (uint64_t)facts.st_size == spool->bytes;
-    if (!sized || !map(spool) || !mp_spool_usable(spool->header)) {
+    if (!sized || !map(spool, false) || !mp_spool_usable(spool->header)) {
         mp_spool_file_close(spool, false);
         return mp_fail(error, MP_NOT_A_RECORDING, "%s is not a spool of this version of memprof", path);
     }

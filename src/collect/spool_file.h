@@ -28,7 +28,8 @@ bool mp_spool_file_grow(struct mp_spool_file *spool);
 /* Moves the futex word on which a waiting recorder sleeps. */
 void mp_spool_file_wake(struct mp_spool_file *spool);
 
-/* One that a killed collector left: mapped for reading and emptying. */
+/* One that a killed collector left. It is opened read-only, since its name may come out of somebody's recording: what
+ * is emptied is a copy, and the file stays as it is until mp_spool_file_close() removes it. */
 enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error);
 /* The path of a left spool whose output was `output` (absolute), in the folders above; freed by the caller; NULL. */
 char *mp_spool_file_find(const char *output, const char *output_folder);

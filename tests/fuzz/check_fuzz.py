@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
 """A short run of each fuzzing target: over seeds, over corpus/NAME (what longer runs found, and what was hard to reach),
-and over damaged copies of both. $MEMPROF_FUZZ_ROUNDS sets how many copies of each (20)."""
+and over damaged copies of both: 20 of each, with $MEMPROF_FAULTS=all 1000.
+
+    check_fuzz.py --seconds N [NAME...]     libFuzzer instead, built by `make fuzz`: N seconds each, one after another;
+                                            what it finds is left in fuzz-NAME/found
+"""
+import argparse
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
-ROUNDS = os.environ.get("MEMPROF_FUZZ_ROUNDS", "20")
+ROUNDS = "1000" if os.environ.get("MEMPROF_FAULTS") == "all" else "20"
 NAMES = sorted(path.stem[len("fuzz_"):] for path in HERE.glob("fuzz_*.c"))
 
 
@@ -28,23 +35,48 @@ def make_seeds(folder):
     python("make_text_seeds.py", folder)
 
 
+def inputs_of(folder, target):
+    return [*sorted((folder / target).glob("*")), *sorted((HERE / "corpus" / target).glob("*"))]
+
+
+def replay(folder, target):
+    files = inputs_of(folder, target)
+    result = subprocess.run([BUILD / "tests/fuzz" / f"replay_{target}", ROUNDS, *files], check=False)
+    print(f"{target}: {len(files)} inputs, {ROUNDS} damaged copies of each: {result.returncode or 'right'}")
+    if result.returncode:
+        print(f"    the input is in crash-replay_{target}; MEMPROF_FUZZ_LOUD=1 shows what the target says")
+    return bool(files) and not result.returncode
+
+
+def fuzz(folder, target, seconds):
+    """Goes on with what runs before have reached (fuzz-NAME/reached)."""
+    work = pathlib.Path(f"fuzz-{target}")
+    (work / "reached").mkdir(parents=True, exist_ok=True)
+    (work / "found").mkdir(exist_ok=True)
+    for i, path in enumerate(inputs_of(folder, target)):
+        shutil.copy(path, work / "reached" / f"{i}-{path.name}")
+    with open(work / "log", "wb") as log:
+        result = subprocess.run(
+            ["nice", BUILD / "tests/fuzz" / f"fuzz_{target}", f"-max_total_time={seconds}", "-timeout=30",
+             "-rss_limit_mb=3000", "-max_len=65536", "-print_final_stats=1", f"-artifact_prefix={work}/found/",
+             work / "reached"], stdout=log, stderr=log, check=False)
+    runs = re.findall(rb"number_of_executed_units: (\d+)", (work / "log").read_bytes())
+    print(f"{target}: {seconds} s, {int(runs[-1]) if runs else 0} runs: "
+          f"{'something was found: ' + str(work) if result.returncode else 'nothing found'}", flush=True)
+    return not result.returncode
+
+
 def main():
-    failed = False
+    options = argparse.ArgumentParser()
+    options.add_argument("--seconds", type=int)
+    options.add_argument("names", nargs="*", default=NAMES)
+    given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="memprof-fuzz-") as name:
         folder = pathlib.Path(name)
         make_seeds(folder)
-        for target in NAMES:
-            files = [*sorted((folder / target).glob("*")), *sorted((HERE / "corpus" / target).glob("*"))]
-            if not files:
-                print(f"{target}: no seeds")
-                failed = True
-                continue
-            result = subprocess.run([BUILD / "tests/fuzz" / f"replay_{target}", ROUNDS, *files], check=False)
-            print(f"{target}: {len(files)} inputs, {ROUNDS} damaged copies of each: {result.returncode or 'right'}")
-            if result.returncode:
-                print(f"    the input is in crash-replay_{target}; MEMPROF_FUZZ_LOUD=1 shows what the target says")
-                failed = True
-    sys.exit(failed)
+        run = (lambda target: fuzz(folder, target, given.seconds)) if given.seconds else lambda target: replay(folder, target)
+        right = [run(target) for target in given.names]
+    sys.exit(not all(right))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "collect/recover.h"
@@ -28,19 +29,13 @@ static void put(int fd, const void *bytes, size_t size, uint64_t offset)
     if (pwrite(fd, bytes, size, (off_t)offset) != (ssize_t)size) abort();
 }
 
-static void remove_folder(void)
-{
-    unlink(spool_path);
-    rmdir(folder);
-}
-
 static void make_header(void)
 {
     snprintf(folder, sizeof folder, "/dev/shm/memprof-fuzz-XXXXXX");
-    if (!mkdtemp(folder) || setenv("XDG_RUNTIME_DIR", folder, 1)) abort();
+    if (!mkdtemp(folder) || rmdir(folder) || setenv("XDG_RUNTIME_DIR", folder, 1)) abort();
     snprintf(output_path, sizeof output_path, "%s/run.mp", folder);
     good = calloc(1, MP_SPOOL_HEADER_BYTES);
-    if (!good || atexit(remove_folder)) abort();
+    if (!good) abort();
     good->magic = MP_SPOOL_MAGIC;
     good->version = MP_SPOOL_VERSION;
     good->header_bytes = sizeof *good;
@@ -109,6 +104,7 @@ static uint64_t region_at(unsigned region)
 static void make_spool(const uint8_t *data, size_t size)
 {
     struct mp_spool_table layout[MP_TABLES];
+    if (mkdir(folder, 0700)) abort();
     int fd = open(spool_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)mp_spool_layout(layout))) abort();
     put(fd, good, MP_SPOOL_HEADER_BYTES, 0);
@@ -160,5 +156,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(recovery.summary.path);
     if (fd >= 0) close(fd);
     unlink(spool_path);
+    if (rmdir(folder)) abort();
     return 0;
 }

@@ -1,0 +1,62 @@
+/*
+ * Preloaded into memprof by the kill tests: ends or stops it in the middle of its Nth write of a recording.
+ *
+ *     MEMPROF_FAULT_POINT=WHEN:N:WHERE:SIGNAL
+ *
+ * WHEN: `any` counts from the start, `end` from the moment at which the command has ended. WHERE: `before` the write,
+ * `half` of it written, `after` it, before anybody is told. Only in a process called memprof, not in what it starts.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char when[8], where[8];
+static int number, signal_number;
+static bool ended;
+
+__attribute__((constructor)) static void read_wish(void)
+{
+    const char *wish = getenv("MEMPROF_FAULT_POINT");
+    if (strcmp(program_invocation_short_name, "memprof") || !wish) return;
+    if (sscanf(wish, "%7[^:]:%d:%7[^:]:%d", when, &number, where, &signal_number) != 4) abort();
+    unsetenv("MEMPROF_FAULT_POINT");
+}
+
+static bool is_recording(int fd)
+{
+    char name[64], path[PATH_MAX];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(name, path, sizeof path);
+    return length > 3 && !memcmp(path + length - 3, ".mp", 3);
+}
+
+static bool is_here(int fd)
+{
+    return number && (ended || !strcmp(when, "any")) && is_recording(fd) && !--number;
+}
+
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    static ssize_t (*next)(int, const void *, size_t);
+    if (!next) *(void **)&next = dlsym(RTLD_NEXT, "write");
+    if (!is_here(fd)) return next(fd, bytes, size);
+    ssize_t put = *where == 'b' ? 0 : next(fd, bytes, *where == 'h' ? size / 2 : size);
+    kill(getpid(), signal_number);
+    return put || !size ? put : next(fd, bytes, size);
+}
+
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+    static pid_t (*next)(pid_t, int *, int);
+    if (!next) *(void **)&next = dlsym(RTLD_NEXT, "waitpid");
+    pid_t found = next(pid, status, options);
+    if (found > 0) ended = true;
+    return found;
+}
