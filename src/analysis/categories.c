@@ -352,6 +352,16 @@ enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_
     return status ? status : mp_fail(error, MP_NO_MEMORY, "not enough memory for the categories");
 }
 
+bool mp_categories_by_stack(const struct mp_model *model)
+{
+    struct mp_phases phases = {0};
+    struct mp_error ignored;
+    bool none = !model->labels.count && !mp_model_has_source(model, "torch") &&
+                !mp_phases_find(model, &phases, &ignored) && !phases.any;
+    mp_phases_free(&phases);
+    return none;
+}
+
 void mp_categories_free(struct mp_categories *categories)
 {
     if (!categories) return;

@@ -26,7 +26,7 @@ static int find_peak(struct mp_query *query)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    int status = mp_query_open_part(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_peak(&query));
 }
 
@@ -37,7 +37,8 @@ const struct mp_command mp_command_peak = {
     .usage = "FILE",
     .about = "Shows the moment at which most was allocated and the blocks that were live then, by the place in the "
              "program that allocated them. With --from and --to, the peak of that time. --filter picks what is listed; "
-             "the peak stays that of the whole track.",
+             "the peak stays that of the whole track. Where the program marked its steps and did not use PyTorch, no "
+             "more is read than that takes; damage elsewhere in the file is then not noticed.",
     .example = "memprof peak run.mp --group file -n 5",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
     .operands_min = 1,

@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 #include "collect/left_behind.h"
 #include "exchange/load.h"
+#include "model/part.h"
 
 #define ROWS_OF_TEXT 10
 
@@ -120,7 +121,30 @@ static void free_query(struct mp_query *query)
     mp_model_free(query->model);
 }
 
-int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
+/* Whether a part can tell: what is grouped or picked by the whole life of a block needs it all. */
+static bool part_is_enough(const struct mp_query *query)
+{
+    enum mp_group_by by = query->view.grouping.by;
+    bool by_stack = by == MP_GROUP_STACK || by == MP_GROUP_FRAMES || by == MP_GROUP_FUNCTION || by == MP_GROUP_FILE ||
+                    by == MP_GROUP_LIBRARY;
+    return by_stack && !query->view.filter;
+}
+
+static enum mp_status load(struct mp_query *query, bool part, struct mp_error *error)
+{
+    const struct mp_invocation *invocation = query->invocation;
+    struct mp_part_query ask = {invocation->value[MP_OPT_TRACK], invocation->value[MP_OPT_FROM],
+                                invocation->value[MP_OPT_TO]};
+    if (part && part_is_enough(query) && !mp_model_load_part(query->view.path, &ask, &query->model, error)) {
+        if (mp_categories_by_stack(query->model)) return MP_OK;
+        mp_model_free(query->model);
+        query->model = NULL;
+    }
+    return mp_exchange_load(query->view.path, &query->model, error);
+}
+
+static int open_query(const struct mp_invocation *invocation, enum mp_sort_by default_sort, bool part,
+                      struct mp_query *query)
 {
     *query = (struct mp_query){.invocation = invocation};
     query->text.out = &query->out;
@@ -132,7 +156,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     }
     struct mp_error error;
     mp_progress_start(invocation, query->view.path);
-    enum mp_status loaded = mp_exchange_load(query->view.path, &query->model, &error);
+    enum mp_status loaded = load(query, part, &error);
     mp_progress_end();
     if (loaded) {
         status = mp_message_error(&error);
@@ -146,6 +170,16 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     if (status == MP_EXIT_USAGE && mp_query_tell_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
     free_query(query);
     return status;
+}
+
+int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
+{
+    return open_query(invocation, default_sort, false, query);
+}
+
+int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
+{
+    return open_query(invocation, default_sort, true, query);
 }
 
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form)

@@ -30,6 +30,8 @@ struct mp_query {
 /* Checks the options, loads the recording that the last operand names. Returns an exit status; a message was written
  * and nothing is held where it is not 0. `default_sort` where --sort is not given. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
+/* The same where only the peak is asked for, of all or of the window: reads no more than that takes (model/part.h). */
+int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
 /* Whether --format asks for a document, and which; MP_EXIT_USAGE, with a message, where it makes no sense. */
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
 /* Where no track was asked for: the default one. False, with query->track MP_TRACK_NONE, where there is none. */

@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "format/chunk_in.h"
 #include "format/events.h"
+#include "format/index.h"
 #include "format/scan.h"
 #include "format/start.h"
 #include "format/tables.h"
@@ -26,6 +27,8 @@ struct mp_reader {
     uint64_t sequence;  /* expected next */
     uint64_t allowance; /* entries and block numbers that lost chunks may have held */
     uint64_t seen_lost_bytes;
+    bool skipped; /* chunks were passed over before the next one */
+    struct mp_index index;
     MP_VEC(unsigned char) rows; /* of the current table chunk */
     MP_VEC(uint64_t) values;
     MP_VEC(uint32_t) ids; /* of coverage */
@@ -109,6 +112,7 @@ void mp_reader_close(struct mp_reader *reader)
     mp_vec_free(&reader->rows);
     mp_vec_free(&reader->values);
     mp_vec_free(&reader->ids);
+    mp_vec_free(&reader->index);
     free(reader);
 }
 
@@ -283,11 +287,22 @@ static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, 
     return MP_OK;
 }
 
+/* After a skip the chunk's own word is taken for what came before it. */
+static void catch_up(struct mp_reader *reader)
+{
+    const struct mp_chunk_meta *meta = &reader->chunk.meta;
+    for (unsigned kind = 1; kind <= MP_CHUNK_STACKS; kind++)
+        if (meta->tables[kind - 1] > reader->counts.of[kind]) reader->counts.of[kind] = meta->tables[kind - 1];
+    if (meta->next_block > reader->next_block) reader->next_block = meta->next_block;
+    reader->skipped = false;
+}
+
 /* Holds the chunk's meta against what was read so far. MP_NOT_FOUND: nothing is missing. MP_OK: *chunk has made-up
  * entries and the chunk itself is still to be read. */
 static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk)
 {
     const struct mp_chunk_meta *meta = &reader->chunk.meta;
+    if (reader->skipped) catch_up(reader);
     for (unsigned kind = 1; kind <= MP_CHUNK_STACKS; kind++) {
         uint64_t stated = meta->tables[kind - 1], have = reader->counts.of[kind];
         if (stated == have) continue;
@@ -363,4 +378,20 @@ enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, 
         mp_scan_advance(&reader->scan);
         if (!status) return MP_OK;
     }
+}
+
+enum mp_status mp_reader_index(struct mp_reader *reader, const struct mp_index_entry **entries, size_t *count,
+                               struct mp_error *error)
+{
+    enum mp_status status = mp_index_read(&reader->scan, reader->start_bytes, &reader->index, error);
+    *entries = reader->index.at;
+    *count = reader->index.count;
+    return status;
+}
+
+void mp_reader_skip(struct mp_reader *reader, const struct mp_index_entry *entry)
+{
+    reader->skipped |= reader->sequence != entry->sequence;
+    reader->scan.at = entry->offset;
+    reader->sequence = entry->sequence;
 }

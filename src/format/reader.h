@@ -30,6 +30,9 @@ enum mp_chunk_kind {
     MP_CHUNK_SEGMENT_PARTS = 16,
     MP_CHUNK_CALLS = 17,
     MP_CHUNK_LABELS = 18,
+    MP_CHUNK_PEAKS = 19,
+    MP_CHUNK_BOUNDARIES = 20,
+    MP_CHUNK_OPEN_REGIONS = 21,
     MP_CHUNK_KINDS
 };
 
@@ -67,6 +70,9 @@ struct mp_chunk {
         const struct mp_segment_part *parts;
         const struct mp_allocator_call *calls;
         const struct mp_label *labels;
+        const struct mp_chunk_peak *peaks;
+        const struct mp_boundary *boundaries;
+        const struct mp_open_span *open;
         const struct mp_coverage *coverage;
         const struct mp_exit *how;
         struct mp_event_columns events;
@@ -80,6 +86,11 @@ struct mp_chunk {
     size_t live_bytes_count;
     /* base: one of more than MP_CHUNK_ENTRIES blocks comes as several chunks, each with how many came before it */
     uint64_t base_total, base_before;
+};
+
+/* A line of the index: a chunk, and what its meta says. */
+struct mp_index_entry {
+    uint64_t offset, kind, sequence, count, time_ns, end_ns;
 };
 
 /* What is wrong with the file; all zero for a whole one. */
@@ -103,6 +114,14 @@ uint64_t mp_reader_file_bytes(const struct mp_reader *reader);
 /* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Damaged chunks are passed over
  * and counted; chunks of unknown kinds and the index are not returned. Other statuses: memory or I/O. */
 enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, struct mp_error *error);
+/* All chunks but those of the index itself, in order, out of the index of a finished file. The entries belong to the
+ * reader. MP_NOT_FOUND where there is none that could be relied on; reading goes on as if it had not been asked. */
+enum mp_status mp_reader_index(struct mp_reader *reader, const struct mp_index_entry **entries, size_t *count,
+                               struct mp_error *error);
+/* Goes on at a later chunk, an entry of the index. Tables that are passed over count as read: what names an entry of
+ * theirs is no damage. */
+void mp_reader_skip(struct mp_reader *reader, const struct mp_index_entry *entry);
+
 /* So far; all of it once mp_reader_next() has returned MP_NOT_FOUND. */
 const struct mp_damage *mp_reader_damage(const struct mp_reader *reader);
 void mp_reader_close(struct mp_reader *reader);

@@ -11,11 +11,8 @@
 #include "format/events.h"
 #include "format/layout.h"
 #include "format/start.h"
+#include "format/summary.h"
 #include "format/tables.h"
-
-struct index_entry {
-    uint64_t offset, kind, sequence, count, time_ns, end_ns;
-};
 
 struct mp_writer {
     int fd;
@@ -25,7 +22,8 @@ struct mp_writer {
     struct mp_table_counts counts;
     struct mp_chunk_out chunk;
     struct mp_events_out *events;
-    MP_VEC(struct index_entry) index;
+    MP_VEC(struct mp_index_entry) index;
+    struct mp_summary summary;
     uint64_t *scratch;       /* MP_CHUNK_ENTRIES values */
     struct mp_error failure; /* of the first write that failed; every later call repeats it */
 };
@@ -74,6 +72,7 @@ enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, st
         return mp_fail(error, MP_NO_MEMORY, "no memory to write a recording");
     }
     opened->fd = fd;
+    mp_summary_start(&opened->summary, start->configuration);
     struct mp_buffer first = {0};
     enum mp_status status = MP_OK;
     if (!make_buffers(opened)) status = mp_fail(error, MP_NO_MEMORY, "no memory to write a recording");
@@ -94,7 +93,12 @@ static enum mp_status emit(struct mp_writer *writer, enum mp_chunk_kind kind, st
     memcpy(meta->tables, writer->counts.of + 1, sizeof meta->tables);
     enum mp_status status = mp_chunk_out_finish(&writer->chunk, kind, writer->sequence, meta, error);
     if (status) return status;
-    struct index_entry entry = {writer->offset, kind, writer->sequence, meta->count, meta->time_ns, meta->end_ns};
+    struct mp_index_entry entry = {.offset = writer->offset,
+                                   .kind = kind,
+                                   .sequence = writer->sequence,
+                                   .count = meta->count,
+                                   .time_ns = meta->time_ns,
+                                   .end_ns = meta->end_ns};
     if (kind != MP_CHUNK_INDEX && !mp_vec_push(&writer->index, entry))
         return mp_fail(error, MP_NO_MEMORY, "no memory for the recording's index");
     status = put(writer, writer->chunk.bytes.data, writer->chunk.bytes.size, error);
@@ -174,6 +178,7 @@ enum mp_status mp_writer_strings(struct mp_writer *writer, const struct mp_strin
                 return mp_fail(error, MP_LIMIT, "a text of %zu bytes is longer than a recording's limit of %u",
                                string->length, MP_STRING_BYTES);
             writer->scratch[here] = string->length;
+            mp_summary_string(&writer->summary, string->text, string->length);
             mp_buffer_append(&writer->chunk.raw, string->text, string->length);
             text += string->length;
         }
@@ -206,6 +211,13 @@ TABLE_WRITER(mp_writer_parts, mp_segment_part, MP_CHUNK_SEGMENT_PARTS)
 TABLE_WRITER(mp_writer_calls, mp_allocator_call, MP_CHUNK_CALLS)
 TABLE_WRITER(mp_writer_labels, mp_label, MP_CHUNK_LABELS)
 
+static enum mp_status put_boundaries(struct mp_writer *writer, struct mp_error *error)
+{
+    size_t count = writer->summary.boundaries.count;
+    writer->summary.boundaries.count = 0;
+    return put_table(writer, MP_CHUNK_BOUNDARIES, writer->summary.boundaries.at, count, error);
+}
+
 enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
                                 size_t mark_count, struct mp_error *error)
@@ -228,9 +240,12 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
         meta.end_ns = events[count - 1].time_ns;
         status = mp_events_encode(writer->events, &writer->chunk, events, count, &writer->counts, &next_block, error);
     }
+    uint64_t sequence = writer->sequence;
     if (!status) status = emit(writer, MP_CHUNK_EVENTS_KIND, &meta, error);
-    if (!status) writer->next_block = next_block;
-    return status;
+    if (status) return status;
+    writer->next_block = next_block;
+    mp_summary_events(&writer->summary, sequence, events, count);
+    return writer->summary.boundaries.count < MP_CHUNK_ENTRIES ? MP_OK : put_boundaries(writer, error);
 }
 
 /* What one chunk says of block numbers is less than the next new one plus its count; so a reader need not trust them.
@@ -270,7 +285,11 @@ enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const 
         status = put_base_part(writer, blocks + done, &meta, error);
         done += meta.count;
     } while (done < count);
-    return status;
+    if (status) return status;
+    mp_summary_base(&writer->summary, blocks, count);
+    const struct mp_summary *summary = &writer->summary;
+    size_t open = summary->exact ? summary->open.count : 0;
+    return put_table(writer, MP_CHUNK_OPEN_REGIONS, summary->open.at, open, error);
 }
 
 static enum mp_status add_ids(struct mp_writer *writer, const char *name, const uint32_t *ids, size_t count,
@@ -316,27 +335,17 @@ uint64_t mp_writer_bytes(const struct mp_writer *writer)
 
 static enum mp_status put_index(struct mp_writer *writer, struct mp_error *error)
 {
-    static const struct mp_table table = {
-        .name = "index entry",
-        .row = sizeof(struct index_entry),
-        .field_count = 6,
-        .fields = {{"offset", offsetof(struct index_entry, offset), 8, MP_FIELD_ANY, MP_ENCODING_DELTA},
-                   {"kind", offsetof(struct index_entry, kind), 8, MP_FIELD_ANY, MP_ENCODING_PLANES},
-                   {"sequence", offsetof(struct index_entry, sequence), 8, MP_FIELD_ANY, MP_ENCODING_DELTA},
-                   {"count", offsetof(struct index_entry, count), 8, MP_FIELD_ANY, MP_ENCODING_VARINT},
-                   {"time", offsetof(struct index_entry, time_ns), 8, MP_FIELD_ANY, MP_ENCODING_DELTA},
-                   {"end", offsetof(struct index_entry, end_ns), 8, MP_FIELD_ANY, MP_ENCODING_DELTA}},
-    };
-    enum mp_status status = MP_OK;
-    size_t done = 0;
-    do {
-        size_t left = writer->index.count - done;
-        struct mp_chunk_meta meta = {.count = left < MP_CHUNK_ENTRIES ? left : MP_CHUNK_ENTRIES};
-        if (meta.count) status = add_rows(writer, &table, writer->index.at + done, meta.count, done, error);
-        if (!status) status = emit(writer, MP_CHUNK_INDEX, &meta, error);
-        done += meta.count;
-    } while (!status && done < writer->index.count);
-    return status;
+    struct mp_chunk_meta meta = {0};
+    if (writer->index.count) return put_table(writer, MP_CHUNK_INDEX, writer->index.at, writer->index.count, error);
+    mp_chunk_out_clear(&writer->chunk);
+    return emit(writer, MP_CHUNK_INDEX, &meta, error);
+}
+
+static enum mp_status put_summary(struct mp_writer *writer, struct mp_error *error)
+{
+    enum mp_status status = put_boundaries(writer, error);
+    const struct mp_summary *summary = &writer->summary;
+    return status ? status : put_table(writer, MP_CHUNK_PEAKS, summary->peaks.at, summary->peaks.count, error);
 }
 
 static enum mp_status put_end(struct mp_writer *writer, uint64_t index_offset, struct mp_error *error)
@@ -353,6 +362,7 @@ static enum mp_status put_end(struct mp_writer *writer, uint64_t index_offset, s
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error)
 {
     enum mp_status status = repeat_failure(writer, error);
+    if (!status && writer->summary.exact) status = put_summary(writer, error);
     uint64_t index_offset = writer->offset;
     if (!status) status = put_index(writer, error);
     if (!status) status = put_end(writer, index_offset, error);
@@ -389,6 +399,7 @@ void mp_writer_abandon(struct mp_writer *writer)
     mp_chunk_out_free(&writer->chunk);
     mp_events_out_free(writer->events);
     mp_vec_free(&writer->index);
+    mp_summary_free(&writer->summary);
     free(writer->scratch);
     free(writer);
 }

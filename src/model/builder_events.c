@@ -67,7 +67,7 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
 
 uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
 {
-    if (number < b->by_number.count) return b->by_number.at[number] - 1;
+    if (number < b->by_number.count && b->by_number.at[number]) return b->by_number.at[number] - 1;
     if (!b->far_numbers.count || number == UINT64_MAX) return MP_NONE;
     const uint64_t *far = mp_map_find(&b->far_numbers, number + 1);
     return far ? (uint32_t)*far : MP_NONE;

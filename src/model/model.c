@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void mp_model_free(struct mp_model *model)
 {
@@ -78,4 +79,11 @@ const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uin
 bool mp_model_incomplete(const struct mp_model *model)
 {
     return mp_damage_any(&model->damage) || model->coverage.dropped;
+}
+
+bool mp_model_has_source(const struct mp_model *model, const char *source)
+{
+    for (uint32_t i = 0; i < model->coverage.source_count; i++)
+        if (!strcmp(mp_model_text(model, model->coverage.sources[i]), source)) return true;
+    return false;
 }

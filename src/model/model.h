@@ -111,6 +111,7 @@ struct mp_model {
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
+    uint64_t part_of;     /* where only a part was read (model/part.h): how many events the recording has; else 0 */
     uint64_t duration_ns; /* to the exit, else to the last event or sample */
 };
 
@@ -134,6 +135,15 @@ static inline const char *mp_model_text(const struct mp_model *model, uint32_t i
 {
     return mp_intern_get(&model->strings, id, NULL);
 }
+
+/* The events of the recording, also where only a part of it was read. */
+static inline uint64_t mp_model_event_count(const struct mp_model *model)
+{
+    return model->part_of ? model->part_of : model->events.count;
+}
+
+/* Whether something was recorded by it: "torch", "api", "nvtx", ... */
+bool mp_model_has_source(const struct mp_model *model, const char *source);
 
 /* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
 bool mp_model_incomplete(const struct mp_model *model);

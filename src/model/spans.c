@@ -49,13 +49,6 @@ bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name,
     return mp_vec_push(steps, step);
 }
 
-static bool has_source(const struct mp_model *model, const char *source)
-{
-    for (uint32_t i = 0; i < model->coverage.source_count; i++)
-        if (!strcmp(mp_model_text(model, model->coverage.sources[i]), source)) return true;
-    return false;
-}
-
 static bool is_of_profiler(const struct mp_model *model, uint32_t name)
 {
     static const char profiler[] = "ProfilerStep#"; /* how PyTorch's profiler names its steps */
@@ -66,7 +59,7 @@ static const char *source_of(const struct mp_model *model, const struct mp_steps
 {
     if (!steps->count) return NULL;
     bool is_region = model->events.type[steps->at[0].first] == MP_EVENT_REGION_BEGIN;
-    if (is_region && has_source(model, "nvtx")) return "nvtx";
+    if (is_region && mp_model_has_source(model, "nvtx")) return "nvtx";
     return is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
 }
 

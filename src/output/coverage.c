@@ -92,7 +92,7 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
     const struct mp_coverage *coverage = &model->coverage;
     mp_json_object(json, "coverage");
     mp_json_bool(json, "complete", !mp_model_incomplete(model) && !coverage->limit_count);
-    mp_json_number(json, "events", model->events.count);
+    mp_json_number(json, "events", mp_model_event_count(model));
     mp_json_number(json, "dropped", coverage->dropped);
     mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
     mp_json_number(json, "truncated_stacks", coverage->truncated_stacks);
@@ -120,7 +120,7 @@ void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
     char events[MP_UNIT_TEXT];
     struct mp_buffer missing = {0};
     mp_coverage_sentence(&missing, model);
-    mp_format_count(events, model->events.count);
+    mp_format_count(events, mp_model_event_count(model));
     if (missing.size)
         mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s events)\n", (int)missing.size, (const char *)missing.data,
                     events);

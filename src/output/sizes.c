@@ -2,15 +2,27 @@
 #include "output/reports.h"
 
 static const char *const kinds[MP_CHUNK_KINDS] = {
-    [MP_CHUNK_STRINGS] = "strings",    [MP_CHUNK_DEVICES] = "devices",
-    [MP_CHUNK_TRACKS] = "tracks",      [MP_CHUNK_THREADS] = "threads",
-    [MP_CHUNK_MODULES] = "modules",    [MP_CHUNK_FRAMES] = "frames",
-    [MP_CHUNK_STACKS] = "stacks",      [MP_CHUNK_SYMBOLS] = "symbols",
-    [MP_CHUNK_EVENTS_KIND] = "events", [MP_CHUNK_BASE] = "base",
-    [MP_CHUNK_SAMPLES] = "samples",    [MP_CHUNK_COVERAGE] = "coverage",
-    [MP_CHUNK_EXIT] = "exit",          [MP_CHUNK_INDEX] = "index",
-    [MP_CHUNK_SEGMENTS] = "segments",  [MP_CHUNK_SEGMENT_PARTS] = "segment_parts",
-    [MP_CHUNK_CALLS] = "calls",        [MP_CHUNK_LABELS] = "labels",
+    [MP_CHUNK_STRINGS] = "strings",
+    [MP_CHUNK_DEVICES] = "devices",
+    [MP_CHUNK_TRACKS] = "tracks",
+    [MP_CHUNK_THREADS] = "threads",
+    [MP_CHUNK_MODULES] = "modules",
+    [MP_CHUNK_FRAMES] = "frames",
+    [MP_CHUNK_STACKS] = "stacks",
+    [MP_CHUNK_SYMBOLS] = "symbols",
+    [MP_CHUNK_EVENTS_KIND] = "events",
+    [MP_CHUNK_BASE] = "base",
+    [MP_CHUNK_SAMPLES] = "samples",
+    [MP_CHUNK_COVERAGE] = "coverage",
+    [MP_CHUNK_EXIT] = "exit",
+    [MP_CHUNK_INDEX] = "index",
+    [MP_CHUNK_SEGMENTS] = "segments",
+    [MP_CHUNK_SEGMENT_PARTS] = "segment_parts",
+    [MP_CHUNK_CALLS] = "calls",
+    [MP_CHUNK_PEAKS] = "peaks",
+    [MP_CHUNK_BOUNDARIES] = "boundaries",
+    [MP_CHUNK_OPEN_REGIONS] = "open_regions",
+    [MP_CHUNK_LABELS] = "labels",
 };
 
 /* What is in no chunk that was read: the first object, the index, the end, what is damaged. */

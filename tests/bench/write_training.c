@@ -58,6 +58,34 @@ static uint64_t vary(uint64_t gap)
     return gap - gap / 4 + random % (gap / 2 + 1);
 }
 
+/* What is live after the first `count` events, which begin with nothing, as the collector writes it. */
+static void put_base(struct mp_writer *writer, const struct mp_event *events, size_t count, uint64_t first_block)
+{
+    struct mp_error error;
+    struct mp_base_block *live = calloc(count, sizeof *live);
+    size_t blocks = 0, kept = 0;
+    if (!live) exit(EXIT_FAILURE);
+    for (size_t i = 0; i < count; i++) {
+        struct mp_base_block *block = &live[events[i].block - first_block];
+        if (events[i].type == MP_EVENT_ALLOC) {
+            *block = (struct mp_base_block){.block = events[i].block,
+                                            .address = events[i].address,
+                                            .bytes = events[i].bytes,
+                                            .birth_ns = events[i].time_ns,
+                                            .stack = events[i].stack,
+                                            .track = events[i].track,
+                                            .kind = events[i].kind};
+            blocks++;
+        } else if (events[i].type == MP_EVENT_FREE) {
+            block->bytes = MP_BYTES_UNKNOWN;
+        }
+    }
+    for (size_t i = 0; i < blocks; i++)
+        if (live[i].bytes != MP_BYTES_UNKNOWN) live[kept++] = live[i];
+    must(mp_writer_base(writer, events[count - 1].time_ns, live, kept, &error), &error);
+    free(live);
+}
+
 /* The loop frees all that it allocates, so that it can follow itself. */
 static void put_events(struct mp_writer *writer, struct mp_event *events, size_t count, size_t wanted)
 {
@@ -77,6 +105,7 @@ static void put_events(struct mp_writer *writer, struct mp_event *events, size_t
         for (size_t i = 0; i < count; i += MP_CHUNK_EVENTS) {
             size_t here = count - i < MP_CHUNK_EVENTS ? count - i : MP_CHUNK_EVENTS;
             must(mp_writer_events(writer, events + i, here, &live, 1, NULL, 0, &error), &error);
+            put_base(writer, events, i + here, written / count * blocks);
             for (size_t k = i; k < i + here; k++)
                 live += events[k].type == MP_EVENT_ALLOC ? events[k].bytes : -events[k].bytes;
         }

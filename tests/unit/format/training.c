@@ -122,6 +122,8 @@ static void step(struct trainer *trainer, uint32_t layers)
 {
     uint64_t tokens = 128 * (28 + dice(trainer, 5)); /* padded batches */
     trainer->thread = 0;
+    struct mp_event begin = {.type = MP_EVENT_STEP, .time_ns = tick(trainer, 400)};
+    if (!mp_vec_push(&trainer->events, begin)) abort();
     for (uint32_t layer = 0; layer < layers; layer++)
         forward(trainer, layer, tokens);
     trainer->thread = 1;

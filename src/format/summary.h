@@ -1,0 +1,43 @@
+/*
+ * What a writer notes of the events that pass, so that a reader finds the peak and the steps without reading them all
+ * (FORMAT.md, "Finding without reading"): the most live bytes of each chunk and track, the events that may begin steps,
+ * the regions open at a base. One thread at a time.
+ *
+ * It promises what a full reading would say, or nothing: where a recording holds what only a full reading can settle
+ * (frees of blocks never seen, sizes unknown or changed, a base that does not agree with the events before it), the
+ * peaks are left out. So they are where memory is short.
+ */
+#ifndef MP_FORMAT_SUMMARY_H
+#define MP_FORMAT_SUMMARY_H
+
+#include "base/step_rule.h"
+#include "base/vec.h"
+#include "format/recording.h"
+
+struct mp_summary {
+    bool exact; /* all below is right */
+    MP_VEC(struct mp_chunk_peak) peaks;
+    MP_VEC(struct mp_boundary) boundaries; /* emptied by whoever writes them */
+    MP_VEC(struct mp_open_span) open;      /* in order of beginning */
+    struct mp_step_rule rule;
+    MP_VEC(unsigned char) may_begin; /* by string id: a region of that name may be a step */
+    MP_VEC(struct mp_summary_track {
+        uint64_t bytes;
+        uint32_t row; /* in `peaks`, of the current chunk, + 1; 0: none */
+    })
+    tracks;
+    uint64_t next_block, end_ns, events;
+    uint64_t live_blocks, live_sum; /* how many, and a sum of hashes of their numbers */
+};
+
+void mp_summary_start(struct mp_summary *summary, const char *configuration);
+void mp_summary_free(struct mp_summary *summary);
+
+/* The next string of the table. */
+void mp_summary_string(struct mp_summary *summary, const char *text, size_t length);
+/* A chunk of events that was written with that sequence number. */
+void mp_summary_events(struct mp_summary *summary, uint64_t sequence, const struct mp_event *events, size_t count);
+/* A base, whole. */
+void mp_summary_base(struct mp_summary *summary, const struct mp_base_block *blocks, size_t count);
+
+#endif
