@@ -15,7 +15,8 @@ static enum mp_status write_page(void *context, FILE *out, struct mp_error *erro
     struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
                                       .title = mp_path_short(query->view.path),
                                       .view = page->view,
-                                      .cut = &cut};
+                                      .cut = &cut,
+                                      .rules = &query->rules};
     return mp_page_write(query->model, &options, out, error);
 }
 
@@ -49,9 +50,10 @@ const struct mp_command mp_command_trace_plot = {
     .about =
         "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
         "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
-        "of the recording, --filter the blocks, and the page says what is not in it.",
+        "of the recording, --filter the blocks, and the page says what is not in it. Colours are what blocks are for, "
+        "where that is known, by --rules FILE, too.",
     .example = "memprof trace_plot run.mp -o trace.html",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_trace,
@@ -66,7 +68,7 @@ const struct mp_command mp_command_segment_plot = {
         "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with the "
         "blocks in it and the holes between them, at the peak or at any moment that is clicked.",
     .example = "memprof segment_plot run.mp -o segments.html",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_segments,

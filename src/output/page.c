@@ -74,7 +74,7 @@ enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_
                              struct mp_error *error)
 {
     struct mp_page_data data;
-    enum mp_status status = mp_page_data_make(model, options->cut, &data, error);
+    enum mp_status status = mp_page_data_make(model, options->cut, options->rules, &data, error);
     if (status) return status;
     status = write_page(model, options, &data, out, error);
     mp_page_data_free(&data);

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "analysis/rules.h"
 #include "base/error.h"
 #include "model/filter.h"
 #include "model/model.h"
@@ -28,6 +29,7 @@ struct mp_page_options {
     const char *title;             /* what the page calls the recording, usually its file's name */
     const char *view;              /* the view that the page opens on; NULL or "": the timeline */
     const struct mp_page_cut *cut; /* NULL: nothing is left out */
+    const struct mp_rules *rules;  /* the user's, for categories; NULL: none */
 };
 
 /* Writes the whole page to `out`, which stays open. MP_IO where a write failed, MP_LIMIT where it has more than

@@ -34,6 +34,7 @@ struct sample_columns {
 struct maker {
     const struct mp_model *model;
     const struct mp_page_cut *cut;
+    const struct mp_rules *rules;
     struct mp_page_data *data;
     struct mp_page_stacks stacks;
     struct mp_page_stack_columns tree;
@@ -282,6 +283,8 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     if (!status && !mp_page_modules_init(&make->modules, model)) status = no_memory(error);
     if (!status && !mp_page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
     make->shared.lane = make->data->lanes.of_block;
+    if (!status) status = mp_page_categories_find(model, make->rules, &make->data->categories, error);
+    make->shared.category = make->data->categories.of_block;
     if (!status) status = find_leaks(make, error);
     if (status) return status;
     make->data->step_source = mp_steps_source(&make->steps);
@@ -312,8 +315,8 @@ static enum mp_status check_size(const struct mp_model *model, const struct mp_p
                    events / 1000000, MP_PAGE_EVENTS_MAX / 1000000);
 }
 
-enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_page_cut *cut, struct mp_page_data *data,
-                                 struct mp_error *error)
+enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_page_cut *cut,
+                                 const struct mp_rules *rules, struct mp_page_data *data, struct mp_error *error)
 {
     const struct mp_page_cut all = {.window = mp_window_all(model)};
     if (!cut) cut = &all;
@@ -328,6 +331,7 @@ enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_p
     struct maker make = {
         .model = model,
         .cut = cut,
+        .rules = rules,
         .data = data,
         .shared = {.model = model,
                    .time_unit_ns = data->time_unit_ns,
@@ -348,5 +352,6 @@ void mp_page_data_free(struct mp_page_data *data)
     mp_vec_free(&data->tracks);
     mp_vec_free(&data->leak_sites);
     mp_page_lanes_free(&data->lanes);
+    mp_page_categories_free(&data->categories);
     mp_leaks_free(&data->leaks);
 }

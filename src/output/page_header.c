@@ -128,12 +128,6 @@ static void put_lanes(struct mp_json *json, const struct mp_page_lanes *lanes)
     mp_json_end_array(json);
 }
 
-static void put_categories(struct mp_json *json)
-{
-    mp_json_array(json, "categories");
-    mp_json_end_array(json);
-}
-
 static void put_data(struct mp_json *json, const struct mp_page_data *data)
 {
     size_t bytes = 0;
@@ -199,7 +193,7 @@ void mp_page_header(const struct mp_model *model, const struct mp_page_options *
     put_periods(&json, model);
     put_leaks(&json, data);
     put_lanes(&json, &data->lanes);
-    put_categories(&json);
+    mp_page_categories_json(&json, &data->categories);
     put_data(&json, data);
     mp_json_end_object(&json);
     append_for_script(to, &text);

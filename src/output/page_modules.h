@@ -10,7 +10,7 @@
 struct mp_page_modules {
     const struct mp_model *model;
     uint32_t *number_of_string; /* by string id of the model; NULL where no block has a module */
-    bool one_root;              /* every path of the recording begins with the same class: it is left out */
+    size_t root;                /* bytes of each path that are the same in all: left out */
     uint64_t count;
     struct mp_buffer length, text; /* columns: each path's bytes, and the paths one after the other */
 };

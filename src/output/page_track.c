@@ -86,7 +86,7 @@ static void add_block(struct mp_page_track_columns *track, struct mp_page_shared
     mp_page_runs_add(&track->kind, blocks->kind[block]);
     mp_page_runs_add(&track->lane, shared->lane[block]);
     mp_page_runs_add(&track->module, mp_page_modules_of(shared->modules, (uint32_t)block));
-    mp_page_runs_add(&track->category, shared->category ? shared->category[block] : 0);
+    mp_page_runs_add(&track->category, shared->category[block]);
     shared->local[block] = (uint32_t)track->count.blocks++;
     track->count.live_blocks++;
     if (bytes == MP_BYTES_UNKNOWN) track->count.unknown_blocks++;

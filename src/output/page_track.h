@@ -46,7 +46,7 @@ struct mp_page_shared {
     unsigned address_shift;
     uint32_t *local;             /* by block of the model: its number on its track */
     const uint32_t *lane;        /* by block of the model, as mp_page_lanes.of_block */
-    const uint8_t *category;     /* by block of the model: its number in the page; NULL: none has one */
+    const uint16_t *category;    /* by block of the model */
     struct mp_map sizes;         /* bytes + 1 to its index in the dictionary */
     struct mp_buffer dictionary; /* sizes, in order of first use */
     bool failed;                 /* memory was short */

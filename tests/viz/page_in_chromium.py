@@ -183,7 +183,7 @@ class PageTest(BrowserTest):
         self.assertEqual(dict(rows), expected)
         for name in ("blocks.*.attn", "blocks.*.mlp", "</script><b>.\ufffd", "(no module)"):
             self.assertIn(name, self.text("#legend"))
-            self.assertIn(name, self.text(".made-of"))
+            self.assertIn(name, self.text("#block"))
         self.open(fragment="#v=flame&u=module&f=line")
         boxes = self.js("return [...document.querySelectorAll('.call.group')].map((one) => [one.dataset.path, one.title])")
         titles = {path.replace("group\n", "").replace("\n\n", "/"): title for path, title in boxes}

@@ -63,6 +63,10 @@ class ViewTest(BrowserTest):
     def rows(self):
         return self.js(ROWS)
 
+    def rows_by_group(self):
+        return {name: (size, blocks) for name, size, blocks in self.js(
+            "return window.memprof.page.pane.views.get('sites').table.rows.map((row) => [row.key, row.bytes, row.blocks])")}
+
     def amount(self):
         return self.js("const { scope } = window.memprof.page.pane; return [scope.bytes, scope.ids.length]")
 
@@ -97,9 +101,14 @@ class TrainingTest(ViewTest):
         for group in ("function", "file", "library", "stack:1", "stack:3"):
             self.view("g=" + group)
             expected = answer(self.recording, "peak", "-n", "0", "--group", group)["sites"]
-            found = {row[4]: (row[0], row[2]) for row in self.rows()}
+            found = {row[-1]: (row[0], row[2]) for row in self.rows()}
             self.assertEqual(found, {site["group"] or "(unknown)": (site["bytes"], site["blocks"])
                                      for site in expected})
+        for group, none in (("category", "(no category)"), ("module", "(no module)")):
+            self.view("g=" + group)
+            expected = answer(self.recording, "peak", "-n", "0", "--group", group)["sites"]
+            self.assertEqual(self.rows_by_group(), {site["group"] or none: (site["bytes"], site["blocks"])
+                                                    for site in expected})
         for group in ("size", "step", "region", "thread", "kind"):
             self.view("g=" + group)
             self.assertEqual(sum(row[0] for row in self.rows()), self.peak["peak_bytes"])
@@ -380,7 +389,7 @@ class TrainingTest(ViewTest):
         sort = "return [...document.querySelectorAll('.view.sites th')].map((cell) => cell.getAttribute('aria-sort'))"
         self.assertEqual(self.js(sort)[0], "descending")
         self.driver.find_element(By.CSS_SELECTOR, '.view.sites [data-key="blocks"]').click()
-        self.assertEqual(self.js(sort), ["none", "none", "descending", "none", "none"])
+        self.assertEqual(self.js(sort), ["none", "none", "descending", "none", "none", "none"])
         blocks = [row[2] for row in self.rows()]
         self.assertEqual(blocks, sorted(blocks, reverse=True))
         self.js("document.querySelector('.view.sites tbody .link').focus()")
@@ -491,6 +500,26 @@ class SnapshotTest(ViewTest):
                         "--to", f"{peak['peak_ns'] / 1e9:.9f}s")
         self.assertEqual(sums[0], driver["peak_bytes"])
 
+    def test_categories_are_those_of_the_report(self):
+        rules = self.folder / "rules"
+        rules.write_text("by hand = .\n")
+        for name, options in (("sidsoc_train", ()), ("magma27", ()), ("silmont_small", ("--rules", rules))):
+            recording, page = pathlib.Path(DATA) / f"{name}.pickle", self.folder / f"{name}.html"
+            subprocess.run([MEMPROF, "trace_plot", recording, "-o", page, *options], check=True)
+            self.view("v=sites&g=category&c=category", page=page)
+            expected = answer(recording, "peak", "-n", "0", "--group", "category", *options)["sites"]
+            self.assertEqual(self.rows_by_group(), {site["group"] or "(no category)": (site["bytes"], site["blocks"])
+                                                    for site in expected})
+            for site in expected:
+                self.assertIn(site["group"] or "(no category)", self.text("#legend"))
+            first = next(site["group"] for site in expected if site["group"])
+            self.assertIn(first, self.text(".made-of"))
+            self.view(f'v=sites&q="{first}"'.replace(" ", "%20"), page=page)
+            size, blocks = next((site["bytes"], site["blocks"]) for site in expected if site["group"] == first)
+            found = self.js("const { page, store } = window.memprof, { track } = page;"
+                            "return track.side.seek(track.peak.event).ids().filter((id) => store.state.found.mask[id]).length")
+            self.assertGreaterEqual(found, blocks)
+
     def test_segments_over_time_hold_what_is_live(self):
         self.view("v=segments&sg=time&x=events")
         self.wait("return document.querySelector('.view.segments canvas[aria-label*=\"over time\"]') !== null")
@@ -534,7 +563,7 @@ class SnapshotTest(ViewTest):
         self.press("x")
         self.js("window.memprof.store.set({ of: 'born' })")
         self.settle()
-        found = {row[4]: row[2] for row in self.rows()}
+        found = {row[-1]: row[2] for row in self.rows()}
         self.assertEqual(found, {f"stream {stream:#x}" if stream else "default stream": count
                                  for stream, count in streams.items()})
         self.assertGreater(len(found), 1)

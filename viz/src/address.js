@@ -21,9 +21,15 @@ const WORDS = [
   ["segments", "sg", SEGMENT_LOOKS, "map"],
 ];
 
-/** What is shown where the address says nothing. */
+/** What is shown where the address says nothing and the recording has no more to say (usualFor()). */
 export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false, strips: false,
   query: "" };
+
+/** The same for a recording: what blocks are for says more than who allocated them. */
+export function usualFor(recording) {
+  return { ...DEFAULTS, ...(recording.categories.length > 1 ? { colour: "category" } : {}),
+    ...(recording.timeless ? { along: "events" } : {}) };
+}
 
 export function readAddress(hash, recording) {
   const values = new URLSearchParams(hash.replace(/^#/, ""));
@@ -74,7 +80,8 @@ export function writeAddress(state, recording) {
   if (state.pinned >= 0) parts.push("b=" + state.pinned);
   if (state.moment >= -1) parts.push("at=" + (state.moment + 1));
   if (state.site >= 0) parts.push("s=" + state.site);
-  for (const [key, name, , usual] of WORDS) if (state[key] !== usual) parts.push(`${name}=${state[key]}`);
+  const usual = usualFor(recording);
+  for (const [key, name] of WORDS) if (state[key] !== usual[key]) parts.push(`${name}=${state[key]}`);
   if (state.inverted) parts.push("i");
   if (state.strips) parts.push("all");
   if (state.query) parts.push("q=" + encodeURIComponent(state.query));

@@ -1,6 +1,6 @@
 // Opens the recording in the page and joins data, views and controls. In a worker, the same script unpacks.
 
-import { DEFAULTS, readAddress, writeAddress } from "./address.js";
+import { DEFAULTS, readAddress, usualFor, writeAddress } from "./address.js";
 import { Archive } from "./data/archive.js";
 import { Recording } from "./data/recording.js";
 import { serve } from "./data/worker.js";
@@ -158,7 +158,7 @@ async function start() {
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);
-  store.set({ ...(recording.timeless ? { along: "events" } : {}), ...(header.view ? { view: header.view } : {}),
+  store.set({ ...usualFor(recording), ...(header.view ? { view: header.view } : {}),
     ...readAddress(location.hash, recording) });
   const page = new Page(recording, store, theme);
   await page.showTrack(store.state.track);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { DEFAULTS, readAddress, writeAddress } from "../src/address.js";
+import { DEFAULTS, readAddress, usualFor, writeAddress } from "../src/address.js";
 import { framesShown } from "../src/data/flame.js";
 import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";
 import { readSamples } from "../src/data/samples.js";
@@ -115,6 +115,7 @@ test("steps follow each other, regions nest per thread, an end closes what is in
 test("an address reads back what it says, and ignores nonsense", () => {
   const recording = {
     timeUnit: 1000, from: 0, to: 5000, header: { tracks: [{ id: "cpu/torch" }, { id: "cuda:0/torch" }] }, stacks: { count: 9 },
+    categories: [""], timeless: false,
   };
   const state = { track: 1, start: 100, end: 250, low: 10, high: 4096, pinned: 77, site: 3, window: [120, 200],
     moment: -1, view: "flame", of: "born", colour: "life", group: "library", measure: "time", frames: "all", inverted: true,
@@ -122,6 +123,12 @@ test("an address reads back what it says, and ignores nonsense", () => {
   assert.deepEqual(readAddress(writeAddress(state, recording), recording), state);
   const whole = { track: 0, start: 0, end: 5000, low: 0, high: null, pinned: -1, site: -1, window: null, moment: -2, ...DEFAULTS };
   assert.deepEqual(readAddress(writeAddress(whole, recording), recording), { track: 0 });
+  const known = { ...recording, categories: ["", "input"], timeless: true };
+  assert.deepEqual([usualFor(recording).colour, usualFor(known).colour, usualFor(known).along],
+    ["site", "category", "events"]);
+  for (const colour of ["site", "category"]) {
+    assert.equal({ ...usualFor(known), ...readAddress(writeAddress({ ...whole, colour }, known), known) }.colour, colour);
+  }
   assert.deepEqual(readAddress("#t=9-1&b=x&s=99&track=no&y=&v=toString&of=__proto__&w=1", recording), {});
 });
 

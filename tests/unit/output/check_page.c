@@ -189,7 +189,7 @@ START_TEST(test_columns_replay_to_the_models_sums)
     for (size_t i = 0; i < 2; i++) {
         struct mp_page_data data;
         struct mp_error error;
-        ck_assert_int_eq(mp_page_data_make(models[i], NULL, &data, &error), MP_OK);
+        ck_assert_int_eq(mp_page_data_make(models[i], NULL, NULL, &data, &error), MP_OK);
         ck_assert_uint_eq(data.time_unit_ns, i ? 1000 : 1);
         ck_assert_uint_eq(data.tracks.count, models[i]->tracks.count);
         for (size_t track = 0; track < data.tracks.count; track++)
@@ -224,7 +224,7 @@ static void check_part(const struct mp_model *model, uint32_t first, uint32_t la
                                     .filter = filter};
     struct mp_page_data data;
     struct mp_error error;
-    ck_assert_int_eq(mp_page_data_make(model, &cut, &data, &error), MP_OK);
+    ck_assert_int_eq(mp_page_data_make(model, &cut, NULL, &data, &error), MP_OK);
     uint64_t total = 0, left_out = 0, resized = 0;
     for (size_t track = 0; track < data.tracks.count; track++) {
         const struct mp_page_track *at = &data.tracks.at[track];
@@ -279,7 +279,7 @@ START_TEST(test_more_than_a_browser_holds_is_refused)
     memset(model.events.type, MP_EVENT_ALLOC, count);
     struct mp_page_data data;
     struct mp_error error;
-    ck_assert_int_eq(mp_page_data_make(&model, NULL, &data, &error), MP_LIMIT);
+    ck_assert_int_eq(mp_page_data_make(&model, NULL, NULL, &data, &error), MP_LIMIT);
     ck_assert_ptr_nonnull(strstr(error.text, "--from and --to"));
     ck_assert_ptr_nonnull(strstr(error.text, "--filter"));
     free(model.events.subject);

@@ -1,7 +1,7 @@
 // The flame graph: which calls led to the memory. A box is a call; its width is what was allocated inside it.
 
 import { element, option } from "../dom.js";
-import { css, siteColour, textOn } from "../draw/palette.js";
+import { categoryColour, css, siteColour, textOn } from "../draw/palette.js";
 import { FRAMES, flameBoxes, flameTree, frameKey, pathsUnder, UNDER, underFor } from "../data/flame.js";
 import { MEASURES, sumBy } from "../data/scope.js";
 import { frameName, framePlace, hashName, shortName } from "../data/stacks.js";
@@ -124,12 +124,20 @@ export class FlameView {
     }, element("span", {}, node.frame ? shortName(node.frame) : name),
     place ? " " : "", place ? element("span", { class: "place" }, place) : "");
     if (node.frame && !node.frame.backward) {
-      const colour = siteColour(hashName(name + node.frame.file + node.frame.module), this.store.state.dark);
+      const colour = this.colourOf(node.frame, name);
       box.style.background = css(colour);
       box.style.color = css(textOn(colour));
     }
     Object.assign(box.style, { left: 100 * left + "%", width: 100 * width + "%", top: depth * LINE + "px" });
     return box;
+  }
+
+  /** What is under the calls has the colours that it has in the plot. */
+  colourOf(frame, name) {
+    const { dark } = this.store.state;
+    const { categories } = this.recording;
+    if (frame.group && (name.startsWith("(") || categories.includes(name))) return categoryColour(name, categories, dark);
+    return siteColour(hashName(name + frame.file + frame.module), dark);
   }
 
   amount(value) {

@@ -35,6 +35,8 @@ export class SitesView {
   }
 
   columns() {
+    const { group } = this.store.state;
+    const categories = group !== "category" && this.recording.categories.length > 1;
     return [
       { key: "bytes", title: "bytes", number: true, value: (row) => row.bytes,
         cell: (row) => [this.bar(row), formatBytes(row.bytes)] },
@@ -47,9 +49,9 @@ export class SitesView {
           about: "each block's bytes times how long it lives",
         value: (row) => row.time * this.recording.timeUnit / 1e9,
           cell: (row) => [formatByteTime(row.time * this.recording.timeUnit)] }],
-      ...this.recording.categories.length > 1 ? [{ key: "category", title: "category", value: (row) => row.category ?? "",
+      ...categories ? [{ key: "category", title: "category", value: (row) => row.category ?? "",
         cell: (row) => [row.category ?? ""] }] : [],
-      { key: "site", title: "site", value: (row) => this.nameOf(row), cell: (row) => this.siteCell(row) },
+      { key: "site", title: group === "stack" ? "site" : GROUPS[group].name, value: (row) => this.nameOf(row), cell: (row) => this.siteCell(row) },
     ];
   }
 
@@ -109,6 +111,8 @@ export class SitesView {
     this.group.value = group;
     const key = `${group} ${this.track.info.id}`;
     if (this.of !== scope || this.by !== key) {
+      this.table.columns = this.columns();
+      this.table.drawHead();
       const keyOf = GROUPS[group].key(this.track, this.recording);
       const rows = sumBy(this.track, scope, keyOf);
       const natures = naturesOf(this.track, this.recording, scope.ids, keyOf);
