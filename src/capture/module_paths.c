@@ -188,7 +188,7 @@ static uint32_t enter_text(struct slot *slot, uint32_t text, uint32_t generation
     return id;
 }
 
-uint32_t mp_module_path(const void *module, bool may_call_python)
+uint32_t mp_module_path_id(const void *module, bool may_call_python)
 {
     uintptr_t address = (uintptr_t)module;
     uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);

@@ -16,7 +16,7 @@
 bool mp_module_paths_start(void);
 
 /* In a hook: the spool's string id of the module's path; 0: not known (yet), or no room. */
-uint32_t mp_module_path(const void *module, bool may_call_python);
+uint32_t mp_module_path_id(const void *module, bool may_call_python);
 
 /* Outside of hooks, on any thread. `path` is copied; one longer than MP_MODULE_PATH is cut. NULL: the module has died,
  * and another one may come to lie there. */

@@ -192,7 +192,7 @@ struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_pyth
     struct mp_python_stack python = {.frames = room->python, .markers = room->markers, .room = MP_PYTHON_FRAMES_MAX};
     bool python_known = mp_session.config.python_stacks && mp_python_walk(&python, may_call_python);
     if (!python_known) python.hash = 0;
-    uint32_t module = python_known && python.module ? mp_module_path(python.module, may_call_python) : 0;
+    uint32_t module = python_known && python.module ? mp_module_path_id(python.module, may_call_python) : 0;
 
     hash = mp_hash_mix(mp_hash_step(hash, python.hash + thread->generation));
     struct mp_recent_stack *recent = &room->recent[hash % MP_RECENT_STACKS];

@@ -4,18 +4,31 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/map.h"
 #include "base/step_rule.h"
 #include "exchange/public_names.h"
 
 /* What a string is used as: the same text may be two things, and then gets two names. */
-enum role { ROLE_KEPT, ROLE_FUNCTION, ROLE_FILE, ROLE_LIBRARY, ROLE_REGION, ROLE_POOL, ROLE_THREAD, ROLE_NOTE, ROLES };
+enum role {
+    ROLE_KEPT,
+    ROLE_FUNCTION,
+    ROLE_FILE,
+    ROLE_LIBRARY,
+    ROLE_REGION,
+    ROLE_POOL,
+    ROLE_THREAD,
+    ROLE_NOTE,
+    ROLE_MODULE,
+    ROLES
+};
 
 struct renaming {
     struct mp_model *model;
     struct mp_intern to;
     struct mp_map known; /* role and old id + 1 to new id */
     uint32_t count[ROLES];
+    struct mp_intern parts; /* those of modules' paths; the number of each stands for it */
     struct mp_step_rule steps;
     bool by_pattern; /* steps are known by a pattern of the user's, which may hold names too */
     bool failed;
@@ -59,12 +72,37 @@ static uint32_t rename_file(struct renaming *renaming, const char *path)
 
 static uint32_t rename_region(struct renaming *renaming, const char *name)
 {
+    if (!strcmp(name, MP_TORCH_STEP)) return intern(renaming, name);
     bool is_step = mp_step_rule_matches(&renaming->steps, name);
     if (is_step && renaming->by_pattern) return intern(renaming, "step");
     if (is_step && (!strncmp(name, "ProfilerStep#", 13) || strspn(name + 4, " _#-0123456789") == strlen(name + 4)))
         return intern(renaming, name);
     return is_step ? numbered(renaming, ROLE_REGION, "step %u%s", "")
                    : numbered(renaming, ROLE_REGION, "region %u%s", "");
+}
+
+/* "Net#2.blocks.3.attn.weight" becomes "m1#2.m2.3.m3.weight": what a path shares with others stays to be seen, and the
+ * words that are PyTorch's own. */
+static uint32_t rename_module(struct renaming *renaming, const char *path)
+{
+    struct mp_buffer text = {0};
+    for (const char *at = path;; at++) {
+        size_t length = strcspn(at, ".#"), number = strspn(at, "0123456789");
+        uint32_t id = mp_intern_bytes(&renaming->parts, at, length);
+        if (number >= length || mp_public_tensor(at, length))
+            mp_buffer_append(&text, at, length);
+        else
+            mp_buffer_printf(&text, "m%u", id);
+        renaming->failed |= id == MP_INTERN_FAILED;
+        at += length;
+        if (!*at) break;
+        mp_buffer_append(&text, at, 1);
+    }
+    mp_buffer_append(&text, "", 1);
+    uint32_t id = text.failed ? 0 : intern(renaming, (const char *)text.data);
+    renaming->failed |= text.failed;
+    mp_buffer_free(&text);
+    return id;
 }
 
 static uint32_t rename_library(struct renaming *renaming, const char *path)
@@ -109,6 +147,8 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
                                                           : numbered(renaming, role, "thread%u%s", ""));
     case ROLE_NOTE:
         return (uint32_t)(*known = rename_note(renaming, text));
+    case ROLE_MODULE:
+        return (uint32_t)(*known = rename_module(renaming, text));
     default:
         return (uint32_t)(*known = intern(renaming, text));
     }
@@ -119,6 +159,7 @@ static bool is_public(const struct mp_model *model, const struct mp_frame *frame
                       const char *path)
 {
     if (frame->language == MP_PYTHON && *path != '<' && mp_public_path(path)) return true;
+    if (frame->language == MP_BACKWARD) return true;
     if (frame->language == MP_PYTHON) return *function == '<' || !strncmp(path, "<frozen ", strlen("<frozen "));
     if (frame->module && mp_public_library(mp_model_text(model, model->modules.at[frame->module].path))) return true;
     return mp_public_function(function);
@@ -174,6 +215,15 @@ static void rename_tables(struct renaming *renaming)
         model->samples.at[i].counter = new_name(renaming, ROLE_KEPT, model->samples.at[i].counter);
 }
 
+static void rename_blocks(struct renaming *renaming)
+{
+    struct mp_model *model = renaming->model;
+    for (size_t i = 0; model->blocks.module && i < model->blocks.count; i++)
+        model->blocks.module[i] = new_name(renaming, ROLE_MODULE, model->blocks.module[i]);
+    for (size_t i = 0; i < model->labels.count; i++)
+        model->labels.at[i].name = new_name(renaming, ROLE_MODULE, model->labels.at[i].name);
+}
+
 static void rename_ids(struct renaming *renaming, enum role role, uint32_t *ids, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -196,8 +246,10 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     mp_step_rule_open_configured(&renaming.steps, model->start.configuration);
     renaming.by_pattern = renaming.steps.has_pattern;
     intern(&renaming, "");
+    renaming.failed |= mp_intern_text(&renaming.parts, "") == MP_INTERN_FAILED; /* numbers begin at 1 */
     rename_stacks(&renaming);
     rename_tables(&renaming);
+    rename_blocks(&renaming);
     struct mp_coverage *coverage = &model->coverage;
     rename_ids(&renaming, ROLE_KEPT, coverage->sources, coverage->source_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->notes, coverage->note_count);
@@ -206,6 +258,7 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     rename_start(&renaming);
     mp_step_rule_close(&renaming.steps);
     mp_map_free(&renaming.known);
+    mp_intern_free(&renaming.parts);
     mp_intern_free(&model->strings);
     model->strings = renaming.to;
     return renaming.failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory for new names") : MP_OK;

@@ -29,7 +29,7 @@ struct mp_import_log {
     MP_VEC(struct mp_import_call) calls;
     MP_VEC(uint32_t) notes; /* string ids */
     const char *format;     /* of the model: "rmm" */
-    uint32_t command;   /* string id; 0: not known */
+    uint32_t command;       /* string id; 0: not known */
     uint32_t pid;
     bool dated; /* unix_ns is known: the moment from which the calls' times count */
     int64_t unix_ns;

@@ -1,7 +1,6 @@
 #include "exchange/public_names.h"
 
 #include <ctype.h>
-#include <stddef.h>
 #include <string.h>
 
 static bool begins_with_one(const char *text, const char *const *beginnings)
@@ -107,4 +106,15 @@ bool mp_public_thread(const char *name)
 {
     static const char *const beginnings[] = {"pt_", "python", "cuda", "nccl", "OpenMP", NULL};
     return begins_with_one(name, beginnings);
+}
+
+bool mp_public_tensor(const char *name, size_t length)
+{
+    static const char *const names[] = {
+        "weight",         "bias",         "grad",    "running_mean", "running_var",    "num_batches_tracked",
+        "in_proj_weight", "in_proj_bias", "exp_avg", "exp_avg_sq",   "max_exp_avg_sq", "momentum_buffer",
+        "square_avg",     "step"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == length && !memcmp(names[i], name, length)) return true;
+    return false;
 }

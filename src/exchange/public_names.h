@@ -3,6 +3,7 @@
 #define MP_EXCHANGE_PUBLIC_NAMES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The part of a source file's path that begins where the public part does ("/site-packages/torch/nn/functional.py"); a
  * name in angle brackets is public as a whole. NULL: the file is somebody's own. */
@@ -13,5 +14,9 @@ const char *mp_public_library(const char *path);
 bool mp_public_function(const char *name);
 /* A thread, by its name: those that libraries start. */
 bool mp_public_thread(const char *name);
+
+/* A part of a module's or tensor's path (`length` bytes): "weight", "bias", what PyTorch's own modules and optimizers
+ * call theirs. */
+bool mp_public_tensor(const char *name, size_t length);
 
 #endif

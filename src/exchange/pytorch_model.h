@@ -10,8 +10,8 @@ struct mp_pytorch_snapshot {
     struct mp_pytorch_records records;
     MP_VEC(struct mp_pytorch_device) devices;
     struct mp_pytorch_marks marks;
-    char *settings; /* the allocator's, as key=value,key=value */
-    uint64_t strange;  /* items of lists that are not what belongs there */
+    char *settings;   /* the allocator's, as key=value,key=value */
+    uint64_t strange; /* items of lists that are not what belongs there */
     bool any_segments;
     bool says_overflow, overflowed; /* whether the settings tell of the ring at all; what they say */
 };

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "model/module_path.h"
 #include "model/track.h"
 
 enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_window *window,
@@ -9,6 +10,7 @@ enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_windo
 {
     *rows = (struct mp_rows){.model = model, .window = window, .filter = filter};
     rows->regions = mp_regions_of_births(model);
+    rows->root = mp_module_root(model);
     if (rows->regions && mp_steps_find(model, &rows->steps)) return MP_OK;
     mp_rows_free(rows);
     return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of blocks");
@@ -58,6 +60,11 @@ static void fill(const struct mp_rows *rows, struct mp_row *row)
     row->kind = mp_kind_name(blocks->kind[row->block]);
     row->region = region == MP_NONE ? NULL : mp_model_text(model, region);
     row->stack = blocks->stack[row->block];
+    uint32_t module = mp_model_module(model, row->block);
+    const struct mp_model_label *label = mp_model_label_at(model, row->block, MP_NONE);
+    row->module = module ? mp_module_path(model, rows->root, module) : NULL;
+    row->role = label ? mp_role_name(label->role) : NULL;
+    row->label = label && label->name ? mp_model_text(model, label->name) : NULL;
 }
 
 bool mp_rows_next(const struct mp_rows *rows, struct mp_row *row)

@@ -17,6 +17,7 @@ struct mp_rows {
     const struct mp_filter *filter;
     struct mp_steps steps;
     uint32_t *regions; /* by block: string ids, MP_NONE where there is none */
+    size_t root;       /* of modules' paths: mp_module_root() */
 };
 
 /* One block. What is not known, or has not happened, is UINT64_MAX. */
@@ -25,7 +26,9 @@ struct mp_row {
     uint64_t bytes; /* when it was allocated */
     uint64_t alloc_ns, free_ns, alloc_step, free_step, thread;
     const char *track_device, *layer, *pool, *kind;
-    const char *region; /* NULL: none */
+    const char *region;       /* NULL: none */
+    const char *module;       /* the path of the network's module that allocated it; NULL: none */
+    const char *role, *label; /* what was said of it last; NULL: nothing */
     uint32_t stack;
 };
 

@@ -96,7 +96,13 @@ static enum mp_status save_base(struct saver *s)
                                       .bytes = blocks->bytes[i],
                                       .stack = blocks->stack[i],
                                       .track = blocks->track[i],
-                                      .kind = blocks->kind[i]};
+                                      .kind = blocks->kind[i],
+                                      .module = mp_model_module(s->model, (uint32_t)i)};
+        const struct mp_model_label *label = mp_model_label_at(s->model, (uint32_t)i, 0);
+        if (label && label->event == MP_NONE) {
+            block.role = (uint8_t)label->role;
+            block.label = label->name;
+        }
         s->live[block.track] += known(block.bytes);
         done = mp_vec_push(&base, block);
     }
@@ -129,6 +135,7 @@ static struct mp_event make_event(struct saver *s, uint32_t at)
     event.bytes = event.type == MP_EVENT_RESIZE ? mp_model_bytes_at(model, subject, at) : before;
     if (event.type == MP_EVENT_ALLOC) {
         event.stack = model->blocks.stack[subject];
+        event.name = mp_model_module(model, subject);
         s->numbers[subject] = s->next_number++;
     } else {
         s->live[event.track] -= known(before);
@@ -157,6 +164,24 @@ static enum mp_status save_events(struct saver *s)
     return status;
 }
 
+/* Those that held from the very start are in the base. */
+static enum mp_status save_labels(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_label) labels = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < model->labels.count; i++) {
+        const struct mp_model_label *from = &model->labels.at[i];
+        if (from->event == MP_NONE) continue;
+        struct mp_label label = {model->events.time_ns[from->event], s->numbers[from->block], (uint8_t)from->role,
+                                 from->name};
+        done = mp_vec_push(&labels, label);
+    }
+    enum mp_status status = done ? mp_writer_labels(s->writer, labels.at, labels.count, s->error) : no_memory(s);
+    mp_vec_free(&labels);
+    return status;
+}
+
 static enum mp_status save_all(struct saver *s)
 {
     const struct mp_model *model = s->model;
@@ -165,6 +190,7 @@ static enum mp_status save_all(struct saver *s)
     enum mp_status status = s->numbers && s->live ? save_tables(s) : no_memory(s);
     if (!status) status = save_base(s);
     if (!status) status = save_events(s);
+    if (!status) status = save_labels(s);
     if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);
     if (!status) status = mp_writer_segments(s->writer, model->segments.at, model->segments.count, s->error);
     if (!status) status = mp_writer_parts(s->writer, model->parts.at, model->parts.count, s->error);

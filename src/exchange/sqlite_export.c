@@ -21,6 +21,7 @@ enum table {
     FRAMES,
     STACK_FRAMES,
     BLOCKS,
+    LABELS,
     RESIZES,
     EVENTS,
     STEPS,
@@ -33,19 +34,11 @@ static const struct {
     const char *name;
     unsigned columns;
 } tables[TABLES] = {
-    [RECORDING] = {"recording", 13},
-    [NOTES] = {"notes", 1},
-    [TRACKS] = {"tracks", 13},
-    [THREADS] = {"threads", 2},
-    [STACKS] = {"stacks", 6},
-    [FRAMES] = {"frames", 7},
-    [STACK_FRAMES] = {"stack_frames", 3},
-    [BLOCKS] = {"blocks", 14},
-    [RESIZES] = {"resizes", 3},
-    [EVENTS] = {"events", 11},
-    [STEPS] = {"steps", 6},
-    [REGIONS] = {"regions", 4},
-    [SAMPLES] = {"samples", 3},
+    [RECORDING] = {"recording", 13},      [NOTES] = {"notes", 1},     [TRACKS] = {"tracks", 13},
+    [THREADS] = {"threads", 2},           [STACKS] = {"stacks", 6},   [FRAMES] = {"frames", 7},
+    [STACK_FRAMES] = {"stack_frames", 3}, [BLOCKS] = {"blocks", 17},  [LABELS] = {"labels", 4},
+    [RESIZES] = {"resizes", 3},           [EVENTS] = {"events", 11},  [STEPS] = {"steps", 6},
+    [REGIONS] = {"regions", 4},           [SAMPLES] = {"samples", 3},
 };
 
 struct database {
@@ -157,8 +150,7 @@ static uint32_t put_frame(struct database *db, const struct mp_stack_line *line)
     if (id < before) return id;
     insert(db, FRAMES, "nttntnt", (uint64_t)id, line->cut ? "[frames left out]" : line->function, line->file,
            line->line ? (uint64_t)line->line : UINT64_MAX, line->module,
-           line->function || !line->address ? UINT64_MAX : line->address,
-           line->language == MP_PYTHON ? "python" : "native");
+           line->function || !line->address ? UINT64_MAX : line->address, mp_language_name(line->language));
     return id;
 }
 
@@ -190,15 +182,26 @@ static void put_blocks(struct database *db)
     const struct mp_model_blocks *blocks = &db->model->blocks;
     for (struct mp_row row = {0}; mp_rows_next(db->rows, &row) && !db->failed; row.block++) {
         put_stack(db, row.stack);
-        insert(db, BLOCKS, "nntnnnnnnnnnnt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
+        insert(db, BLOCKS, "nntnnnnnnnnnntttt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
                blocks->address[row.block], row.bytes, or_null(row.stack), row.thread,
                event_or_null(blocks->alloc_event[row.block]), row.alloc_ns, row.alloc_step,
-               event_or_null(blocks->free_event[row.block]), row.free_ns, row.free_step, row.region);
+               event_or_null(blocks->free_event[row.block]), row.free_ns, row.free_step, row.region, row.module,
+               row.role, row.label);
     }
     for (size_t i = 0; i < db->model->resizes.count; i++) {
         const struct mp_model_resize *resize = &db->model->resizes.at[i];
         if (mp_rows_pick(db->rows, resize->block))
             insert(db, RESIZES, "nnn", (uint64_t)resize->block, (uint64_t)resize->event, resize->bytes);
+    }
+}
+
+static void put_labels(struct database *db)
+{
+    for (size_t i = 0; i < db->model->labels.count; i++) {
+        const struct mp_model_label *label = &db->model->labels.at[i];
+        if (mp_rows_pick(db->rows, label->block))
+            insert(db, LABELS, "nntt", (uint64_t)label->block, event_or_null(label->event), mp_role_name(label->role),
+                   label->name ? mp_model_text(db->model, label->name) : NULL);
     }
 }
 
@@ -274,6 +277,7 @@ static void put_all(struct database *db, const char *filter)
     for (size_t i = 0; i < model->threads.count; i++)
         insert(db, THREADS, "nt", (uint64_t)model->threads.at[i].tid, mp_model_text(model, model->threads.at[i].name));
     put_blocks(db);
+    put_labels(db);
     for (uint32_t event = window->first; event < window->last && !db->failed; event++)
         put_event(db, event);
     put_spans(db);

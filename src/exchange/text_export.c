@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/frame_text.h"
 #include "exchange/sink.h"
+#include "model/frame_text.h"
 #include "model/track.h"
 
 struct text_export {
@@ -83,6 +83,9 @@ static void csv_row(struct text_export *export, const struct mp_row *row)
     csv_number(out, line && line->line ? line->line : UINT64_MAX);
     mp_buffer_append_text(out, ",");
     csv_text(out, (const char *)export->folded.data, export->folded.size);
+    csv_word(out, row->module);
+    csv_word(out, row->role);
+    csv_word(out, row->label);
     mp_buffer_append_text(out, "\r\n");
 }
 
@@ -103,7 +106,7 @@ enum mp_status mp_csv_export(const struct mp_rows *rows, bool compress, FILE *ou
     if (status) return status;
     mp_buffer_append_text(&export.sink.text,
                           "block,track,device,layer,kind,address,bytes,alloc_ns,free_ns,alloc_step,free_step,thread,"
-                          "region,function,file,line,stack\r\n");
+                          "region,function,file,line,stack,module,role,label\r\n");
     for (struct mp_row row = {0}; mp_rows_next(rows, &row) && !export.sink.failed; row.block++) {
         csv_row(&export, &row);
         mp_sink_pass(&export.sink);
@@ -174,7 +177,7 @@ static void tell_frame(struct mp_json *json, const struct mp_stack_line *line)
     mp_json_text(json, "file", line->file);
     mp_json_known(json, "line", line->line ? line->line : UINT64_MAX);
     mp_json_text(json, "module", line->module);
-    mp_json_text(json, "language", line->language == MP_PYTHON ? "python" : "native");
+    mp_json_text(json, "language", mp_language_name(line->language));
     mp_json_end_object(json);
 }
 
@@ -210,6 +213,9 @@ static void tell_block(struct text_export *export, const struct mp_row *row)
     mp_json_known(&json, "thread", row->thread);
     mp_json_text(&json, "region", row->region);
     mp_json_known(&json, "stack", row->stack ? row->stack : UINT64_MAX);
+    mp_json_text(&json, "module", row->module);
+    mp_json_text(&json, "role", row->role);
+    mp_json_text(&json, "label", row->label);
     mp_json_end_object(&json);
 }
 

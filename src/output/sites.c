@@ -303,7 +303,7 @@ static void frame_json(struct mp_json *json, const struct mp_stack_line *line)
     mp_json_text(json, "file", line->file);
     mp_json_known(json, "line", line->line ? line->line : UINT64_MAX);
     mp_json_text(json, "module", line->module);
-    mp_json_text(json, "language", line->cut ? NULL : line->language == MP_PYTHON ? "python" : "native");
+    mp_json_text(json, "language", line->cut ? NULL : mp_language_name(line->language));
     if (line->cut) mp_json_bool(json, "cut", true);
     mp_json_end_object(json);
     json->flat = false;

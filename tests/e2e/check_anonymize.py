@@ -30,6 +30,10 @@ def leak_{0}(kept, x):
     kept.append(x.clone())
 
 model, kept = {0}Layer(), []
+mp._api["module_code"](id({0}Layer.forward.__code__))
+mp._api["module_name"](id(model), b"{0}Net.blocks.3.{0}")
+held = torch.zeros(500)
+mp._api["label"](held.data_ptr(), 1, b"blocks.3.{0}.weight")
 mp.mark("{0} begins")
 for i in range(30):
     mp.step()
@@ -90,6 +94,9 @@ class Anonymize(harness.TestCase):
         for text in strings_of(anonymous):
             for word in words:
                 self.assertNotIn(word, text)
+        texts = strings_of(anonymous)
+        for form in (r"m\d+\.m\d+\.3\.m\d+", r"m\d+\.3\.m\d+\.weight"):
+            self.assertTrue(any(re.fullmatch(form, text) for text in texts), form)
         self.assertEqual(self.figures(path), self.figures(anonymous))
         self.assertEqual(harness.answer("leaks", anonymous)["verdict"], "leak")
         stack = str(harness.answer("peak", anonymous)["sites"])

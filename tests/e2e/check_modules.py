@@ -3,9 +3,11 @@
 program's own count, on every CPython found; with the pool of the C API and with PyTorch's tensors. $MEMPROF_TEST_PYTHONS
 names more interpreters, separated by colons."""
 
+import csv
 import glob
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 
@@ -107,6 +109,31 @@ class Modules(harness.TestCase):
     def check_labels(self, path):
         recording = Recording(path)
         self.assertEqual(list(recording.labels.values()), [[(1, "net.weight"), (2, "net.grad")]])
+
+    def test_exports(self):
+        """All that is exported says the same; the root's name, which all paths share, is left out."""
+        path, record = self.record(sys.executable, "pool")
+        expected = {int(address): module for address, module in json.loads(record.read_text()).items()
+                    if not isinstance(module, list)}
+        expected = {address: module and module.split(".", 1)[1] for address, module in expected.items()}
+        for form in ("csv", "jsonl", "sqlite"):
+            result = harness.memprof("export", path, "-o", self.folder / form, "--format", form)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        with open(self.folder / "csv", newline="") as file:
+            rows = {int(row["address"], 16): (row["module"] or None, row["role"] or None, row["label"] or None)
+                    for row in csv.DictReader(file, strict=True)}
+        for address, module in expected.items():
+            self.assertEqual(rows[address][0], module)
+        self.assertEqual([row[1:] for row in rows.values() if row[1]], [("gradient", "net.grad")])
+        blocks = [json.loads(line) for line in (self.folder / "jsonl").read_text().splitlines()]
+        self.assertEqual(rows, {int(block["address"], 16): (block["module"], block["role"], block["label"])
+                                for block in blocks if block["type"] == "block"})
+        database = sqlite3.connect(self.folder / "sqlite")
+        found = database.execute("SELECT address, module, role, label FROM blocks")
+        self.assertEqual(rows, {row[0]: row[1:] for row in found})
+        self.assertEqual(database.execute("SELECT role, label FROM labels ORDER BY event_id").fetchall(),
+                         [("parameter", "net.weight"), ("gradient", "net.grad")])
+        database.close()
 
     @harness.unittest.skipUnless(TORCH, "no Python here has torch")
     def test_tensors(self):

@@ -199,13 +199,14 @@ def asked():
 def labels():
     """The last word counts; an address inside of a block is as good as its first."""
     global next_address
-    next_address += 4096
-    address = next_address
+    address = next_address + 4096
+    next_address += 3 * 4096
     api["alloc"](pool, address, 4096)
     record[address] = None
     for place, role, said in ((0, 1, b"net.weight"), (4095, 2, b"net.grad"), (4096, 5, b"not of this block"),
                               (64, 2, b"net.grad"), (64, 77, b"no role")):
         api["label"](address + place, role, said)
+        allocate()
 
 
 def main():

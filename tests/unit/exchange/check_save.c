@@ -77,6 +77,14 @@ static void same_block(const struct mp_model *a, uint32_t left, const struct mp_
     SAME(a->blocks.free_event[left], b->blocks.free_event[right]);
     SAME(a->blocks.track[left], b->blocks.track[right]);
     SAME(a->blocks.kind[left], b->blocks.kind[right]);
+    same_text(a, mp_model_module(a, left), b, mp_model_module(b, right));
+    for (uint32_t event = a->blocks.alloc_event[left] + 1; event < a->events.count; event += 5) {
+        const struct mp_model_label *x = mp_model_label_at(a, left, event), *y = mp_model_label_at(b, right, event);
+        SAME(x != NULL, y != NULL);
+        if (!x || !y) continue;
+        SAME(x->role, y->role);
+        same_text(a, x->name, b, y->name);
+    }
     SAME(mp_model_bytes_at(a, left, MP_NONE), mp_model_bytes_at(b, right, MP_NONE));
 }
 
