@@ -19,6 +19,41 @@
 
 extern char **environ;
 
+/* ---- being asked to end ----------------------------------------------------------------------------------------- */
+
+/* The run that goes on is asked too, then the folder is removed, then the signal does what it does to everybody. */
+static const int ending[] = {SIGTERM, SIGHUP};
+#define ENDING (sizeof ending / sizeof *ending)
+
+static struct sigaction before[ENDING];
+static volatile sig_atomic_t asked_to_end; /* the signal; 0: none came */
+static volatile pid_t running;             /* 0: none */
+
+static void ask_to_end(int number)
+{
+    int saved = errno;
+    asked_to_end = number;
+    if (running) kill(running, number);
+    errno = saved;
+}
+
+static void catch_ending(void)
+{
+    struct sigaction catch = {.sa_handler = ask_to_end};
+    for (size_t i = 0; i < ENDING; i++)
+        if (!sigaction(ending[i], NULL, &before[i]) && before[i].sa_handler == SIG_DFL)
+            sigaction(ending[i], &catch, NULL);
+}
+
+static void end_if_asked(void)
+{
+    for (size_t i = 0; i < ENDING; i++)
+        sigaction(ending[i], &before[i], NULL);
+    if (asked_to_end) raise(asked_to_end);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------ */
+
 /* The words of the command with the values filled in; NULL where memory is short. */
 static char *fill(const char *word, struct mp_size_point point)
 {
@@ -73,17 +108,24 @@ static int start(char **words, const char *log, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t defaults;
+    sigset_t defaults, blocked, mask;
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGINT);
     sigaddset(&defaults, SIGQUIT);
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < ENDING; i++)
+        sigaddset(&blocked, ending[i]);
+    sigprocmask(SIG_BLOCK, &blocked, &mask); /* a signal that comes now reaches the run, too */
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
     posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setsigmask(&attributes, &mask);
     int failure = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, words, environ);
+    if (!failure) running = *pid;
+    sigprocmask(SIG_SETMASK, &mask, NULL);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return failure;
@@ -112,7 +154,7 @@ static int judge(int status, const char *value, const char *path, const char *lo
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (!code && !access(path, R_OK)) return MP_EXIT_DONE;
-    if (code == 128 + SIGINT) {
+    if (code == 128 + SIGINT || asked_to_end) {
         mp_message("interrupted while it ran with %s", value);
         return MP_EXIT_COULD_NOT;
     }
@@ -145,6 +187,7 @@ static int run_one(const struct mp_invocation *invocation, struct mp_size_point 
     }
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR) return MP_EXIT_COULD_NOT;
+    running = 0;
     return judge(status, value, path, log);
 }
 
@@ -187,11 +230,14 @@ int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_
                    struct mp_probing *probing, char **paths)
 {
     int status = check_command(invocation, two);
-    if (!status) status = make_folder(probing);
+    if (status) return status;
+    catch_ending();
+    probing->caught = true;
+    status = make_folder(probing);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, interrupt, quit;
     sigaction(SIGINT, &ignore, &interrupt); /* the command gets it too; the folder is then to be removed */
     sigaction(SIGQUIT, &ignore, &quit);
-    for (size_t i = 0; i < count && !status; i++) {
+    for (size_t i = 0; i < count && !status && !asked_to_end; i++) {
         char value[64], *log = NULL;
         snprintf(value, sizeof value, two ? "%llux%llu" : "%llu", (unsigned long long)points[i].first,
                  (unsigned long long)points[i].second);
@@ -204,7 +250,7 @@ int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_
     }
     sigaction(SIGINT, &interrupt, NULL);
     sigaction(SIGQUIT, &quit, NULL);
-    return status;
+    return asked_to_end && !status ? MP_EXIT_COULD_NOT : status;
 }
 
 void mp_probing_end(struct mp_probing *probing)
@@ -216,4 +262,5 @@ void mp_probing_end(struct mp_probing *probing)
     if (probing->folder) rmdir(probing->folder);
     free(probing->folder);
     probing->folder = NULL;
+    if (probing->caught) end_if_asked();
 }

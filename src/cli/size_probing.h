@@ -2,11 +2,14 @@
 #ifndef MP_CLI_SIZE_PROBING_H
 #define MP_CLI_SIZE_PROBING_H
 
+#include <stdbool.h>
+
 #include "analysis/size_solve.h"
 #include "cli/options.h"
 
 struct mp_probing {
     char *folder; /* holds recordings and what the commands printed; NULL: nothing was run */
+    bool caught;  /* signals that end the program wait until the folder is removed */
 };
 
 /* Records the command of the invocation's operands once for each point, one after the other, with {batch} (and, with
@@ -14,7 +17,7 @@ struct mp_probing {
  * status; a message says which run failed, how, and what it printed last. */
 int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_point *points, size_t count, bool two,
                    struct mp_probing *probing, char **paths);
-/* Removes what is in the folder. */
+/* Removes the folder. Where a signal has asked to end, that happens here. */
 void mp_probing_end(struct mp_probing *probing);
 
 #endif

@@ -6,8 +6,10 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -71,6 +73,26 @@ class Words(harness.TestCase):
                                ("made no allocation", ["true", "{batch}"])):
             with self.subTest(command=command):
                 self.says(words, "--probe", "4,8", "--", *command, env=dict(os.environ, TMPDIR=str(self.folder)))
+                self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_asked_to_end(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number):
+                pid = self.folder / "pid"
+                asked = subprocess.Popen(
+                    [harness.MEMPROF, "size", "--capacity", "1GiB", "--probe", "4,8", "--", "sh", "-c",
+                     f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600; {{batch}}"],
+                    env=dict(os.environ, TMPDIR=str(self.folder)), stderr=subprocess.PIPE, text=True,
+                    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+                deadline = time.monotonic() + 60
+                while not pid.exists():
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.01)
+                asked.send_signal(number)
+                said = asked.communicate(timeout=harness.TIMEOUT)[1]
+                self.assertEqual(asked.returncode, -number, said)
+                self.assertFalse(os.path.exists(f"/proc/{pid.read_text().strip()}"))
+                pid.unlink()
                 self.assertEqual(list(self.folder.iterdir()), [])
 
 
