@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""A recording is somebody else's: names in it move no terminal and no page, and no path in it is opened for writing.
+What a recording leaves lying about while it runs is the user's alone, and gone afterwards."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness  # noqa: E402
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\n\x7f\u009b31m<script>alert(1)</script></script>&\"'`|*_"
+GREETING = struct.pack("<II", 0x6d706869, 2)
+OPENS = re.compile(r'(?:open|openat|creat)\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"(?:, ([A-Z_|0-9]+))?')
+REMOVES = re.compile(r'(?:unlink|rename)[a-z0-9]*\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"')
+
+PROGRAM = """
+import sys
+import libmemprof as mp
+name = bytes.fromhex(sys.argv[1]).decode(errors="surrogateescape")
+for step in range(20):
+    mp.step()
+    with mp.region(name):
+        mp.mark(name)
+"""
+
+
+def reading_commands(recording, folder):
+    """Every command that reads a recording, with where it writes to."""
+    for words in (["report"], ["report", "--format", "html"], ["report", "--format", "markdown"], ["peak"], ["leaks"],
+                  ["steps"], ["frag"], ["info"], ["compare", recording]):
+        yield [*words, recording], None
+    for words, name in ((["trace_plot"], "t.html"), (["segment_plot"], "s.html"), (["chrome_trace"], "c.json"),
+                        (["flamegraph"], "f.html"), (["flamegraph"], "f.folded"), (["export", "--format", "csv"], "e.csv"),
+                        (["export", "--format", "sqlite"], "e.sqlite"), (["export", "--format", "pytorch"], "e.pickle"),
+                        (["anonymize"], "a.mp"), (["recover"], "r.mp")):
+        yield [*words, recording, "-o", folder / name], folder / name
+
+
+class AHostileRecording(harness.TestCase):
+    """Recordings of programs whose name, arguments, regions and marks are what a terminal or a browser would obey."""
+
+    def setUp(self):
+        super().setUp()
+        program = self.folder / HOSTILE.replace("/", "-")
+        shutil.copy(harness.program("churn"), program)
+        script = self.folder / "program.py"
+        script.write_text(PROGRAM)
+        shell = 'exec 3>&1; "$0" "$1" 2 300 0 && exec "$2" "$3" "$4"'
+        name = HOSTILE.encode(errors="surrogateescape").hex()
+        result = harness.memprof("snapshot", "-o", self.folder / "run-%p.mp", "--", "sh", "-c", shell, program,
+                                 self.folder / "counters", sys.executable, script, name)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.files = sorted(self.folder.glob("run-*.mp"))
+        self.assertEqual(len(self.files), 2, result.stderr)
+        self.check_text(result.stderr)
+
+    def check_text(self, text):
+        for character in text:
+            self.assertTrue(character == "\n" or (character >= " " and not "\x7f" <= character < "\xa0"),
+                            (repr(character), text))
+
+    def test_names_are_harmless_wherever_they_are_printed(self):
+        out = self.folder / "out"
+        out.mkdir()
+        seen = 0
+        for file in self.files:
+            for command, output in reading_commands(file, out):
+                with self.subTest(command=command[:3]):
+                    result = harness.memprof(*command, "--force") if output else harness.memprof(*command)
+                    self.assertIn(result.returncode, (0, 1), result.stderr)
+                    self.check_text(result.stdout)
+                    self.check_text(result.stderr)
+                    seen += "alert(1)" in result.stdout
+                    html = result.stdout if command[:3] == ["report", "--format", "html"] else ""
+                    if output and output.suffix == ".html" and output.exists():
+                        html = output.read_text()
+                    self.assertNotIn("<script>alert(1)", html)
+                    self.assertNotIn("</script></script>", html)
+        self.assertGreaterEqual(seen, 4)  # the name is shown, made harmless
+        for file in self.files:
+            for command in ("info", "report", "peak", "steps"):
+                result = harness.memprof(command, file, "--json")
+                if result.returncode == 0:
+                    json.loads(result.stdout)
+                    self.check_text(result.stdout)
+
+    def test_no_path_in_it_is_opened_for_writing(self):
+        if not shutil.which("strace"):
+            self.skipTest("no strace here")
+        out, log = self.folder / "out", self.folder / "strace.log"
+        out.mkdir()
+        probe = subprocess.run(["strace", "-o", log, "true"], capture_output=True, check=False)
+        if probe.returncode:
+            self.skipTest("strace may not trace here")
+        file = self.files[0]
+        for command, _ in reading_commands(file, out):
+            with self.subTest(command=command[:3]):
+                subprocess.run(["strace", "-f", "-o", log, "-e", "trace=open,openat,creat,unlink,unlinkat,rename,renameat,"
+                                "renameat2,link,symlink,mkdir,truncate", harness.MEMPROF, *map(str, command)],
+                               capture_output=True, timeout=harness.TIMEOUT, check=False)
+                text = log.read_text(errors="replace")
+                opened = OPENS.findall(text)
+                self.assertTrue(opened, text)
+                for path, how in opened:
+                    if re.search("O_WRONLY|O_RDWR|O_CREAT|O_TRUNC", how):
+                        self.assertTrue(path.startswith((str(out), "/dev/null", "/tmp/etilqs_", "/var/tmp/etilqs_")),
+                                        (path, how))
+                for path in REMOVES.findall(text):
+                    self.assertTrue(path.startswith((str(out), "/tmp/etilqs_", "/var/tmp/etilqs_")), path)
+
+
+class WhileItRuns(harness.TestCase):
+    def start(self, events=-1):
+        self.counters = self.folder / "counters"
+        self.counters.unlink(missing_ok=True)
+        self.collector = subprocess.Popen(
+            [harness.MEMPROF, "snapshot", "-o", str(self.folder / "run.mp"), "--", harness.program("churn"),
+             str(self.counters), "2", str(events), "50"], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.collector.communicate)
+        self.addCleanup(self.collector.kill)
+        deadline = time.monotonic() + 60
+        while not self.counters.exists() or not any(self.counters.read_bytes()[64:]):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.program = harness.first_child(self.collector.pid)
+        with open(f"/proc/{self.program}/environ", "rb") as environ:
+            entries = environ.read().split(b"\0")
+        session = next(entry for entry in entries if entry.startswith(b"MEMPROF_SESSION="))
+        self.socket = pathlib.Path(os.fsdecode(session.split(b";", 1)[1]))
+        with open(f"/proc/{self.program}/maps") as maps:
+            self.spool = pathlib.Path(re.search(r"(/\S*memprof-\S*\.spool)", maps.read()).group(1))
+
+    def end(self):
+        os.kill(self.program, signal.SIGTERM)
+        said = self.collector.communicate(timeout=harness.TIMEOUT)[1]
+        self.assertEqual(self.collector.returncode, 128 + signal.SIGTERM, said)
+        return said
+
+    def test_what_lies_about_is_private_and_goes_away(self):
+        names = set()
+        for _ in range(2):
+            self.start()
+            mode = self.spool.lstat()
+            self.assertTrue(stat.S_ISREG(mode.st_mode))
+            self.assertEqual(stat.S_IMODE(mode.st_mode), 0o600)
+            self.assertEqual(mode.st_uid, os.geteuid())
+            number = re.fullmatch(rf"memprof-{self.program}-([0-9a-f]{{16}})\.spool", self.spool.name).group(1)
+            names.update((number, self.socket.parent.name))
+            folder = self.socket.parent.lstat()
+            self.assertEqual(stat.S_IMODE(folder.st_mode), 0o700)
+            self.assertEqual(folder.st_uid, os.geteuid())
+            self.assertTrue(stat.S_ISSOCK(self.socket.lstat().st_mode))
+            self.end()
+            (self.folder / "run.mp").unlink()
+            self.assertFalse(self.spool.exists())
+            self.assertFalse(self.socket.parent.exists())
+        self.assertEqual(len(names), 4)  # nothing comes twice
+
+    def ask_as_somebody_else(self, path, message):
+        """What another user's process gets: 'refused', or how many bytes and descriptors."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                    connection.settimeout(20)
+                    connection.connect(str(path))
+                    connection.send(message)
+                    data, descriptors, _, _ = socket.recv_fds(connection, 512, 4)
+                    os.write(writer, f"{len(data)} {len(descriptors)}".encode())
+            except OSError as error:
+                os.write(writer, f"refused: {error.errno}".encode())
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        with os.fdopen(reader) as said:
+            return said.read()
+
+    def test_nobody_else_is_answered(self):
+        if os.geteuid():
+            self.skipTest("not root")
+        self.start()
+        self.assertIn("refused", self.ask_as_somebody_else(self.socket, GREETING))
+        self.socket.parent.chmod(0o777)
+        self.socket.chmod(0o777)
+        for message in (GREETING, struct.pack("<IIII", 0x6d70636b, 1, 2, self.program)):
+            said = self.ask_as_somebody_else(self.socket, message)
+            self.assertTrue(said.startswith("refused") or said.endswith(" 0"), said)  # no descriptor comes
+        self.end()
+        self.assertEqual(harness.memprof("info", self.folder / "run.mp").returncode, 0)
+
+    def test_messages_of_any_kind_do_no_harm(self):
+        self.start()
+        for message in (b"", b"\0", b"x" * 255, b"x" * 256, b"x" * 100000, GREETING[:7], GREETING + b"\0",
+                        struct.pack("<IIII", 0x6d70636b, 1, 99, 0), struct.pack("<IIII", 0x6d70636b, 99, 1, 0),
+                        struct.pack("<IIII", 0x6d70636b, 1, 2, self.program)):
+            for files in (0, 1, 5):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                    connection.connect(str(self.socket))
+                    nulls = [os.open("/dev/null", os.O_RDWR) for _ in range(files)]
+                    try:
+                        socket.send_fds(connection, [message], nulls)
+                    finally:
+                        for null in nulls:
+                            os.close(null)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:  # nobody waits for long for one who is silent
+            silent.connect(str(self.socket))
+            said = self.end()
+        self.assertNotIn("Sanitizer", said)
+        info = harness.answer("info", self.folder / "run.mp")
+        self.assertTrue(info["coverage"]["complete"])
+
+    def test_a_link_in_place_of_the_spool_is_not_followed(self):
+        self.start()
+        self.collector.kill()
+        os.kill(self.program, signal.SIGKILL)
+        self.collector.wait()
+        deadline = time.monotonic() + 60
+        while os.path.exists(f"/proc/{self.program}/exe") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        moved = self.folder / "moved"
+        shutil.move(self.spool, moved)
+        self.addCleanup(self.spool.unlink, missing_ok=True)
+        self.spool.symlink_to(moved)
+        harness.memprof("recover", self.folder / "run.mp", "-o", self.folder / "whole.mp")
+        self.assertTrue(moved.exists())
+        self.assertTrue(self.spool.is_symlink())
+
+
+if __name__ == "__main__":
+    unittest.TestCase.maxDiff = None
+    harness.main()
