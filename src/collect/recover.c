@@ -15,9 +15,10 @@ struct recovering {
     struct mp_recovery *result;
     struct mp_event *events; /* room for a chunk's events as the writer takes them */
     struct mp_schedule schedule;
-    uint64_t lost_chunks; /* of the file, so far */
+    uint64_t lost_chunks;   /* of the file, so far */
     struct mp_map labelled; /* block number + 1 to index in labels: since the last base */
     MP_VEC(struct mp_label) labels;
+    MP_VEC(struct mp_base_block) base; /* the parts of one, so far */
     bool coverage_copied, exit_copied;
 };
 
@@ -118,15 +119,24 @@ static enum mp_status copy_events(struct recovering *recovering, const struct mp
                                      chunk->live_bytes_count, chunk->marks, chunk->mark_count, error);
 }
 
-/* A base is what was live, whatever was lost before it. */
+/* A base is what was live, whatever was lost before it; but one of which a part is lost says nothing of what it lacks.
+ */
 static enum mp_status copy_base(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
                                 struct mp_error *error)
 {
-    if (recovering->recording && mp_ledger_restore(&recovering->recording->ledger, chunk->base, chunk->count, error))
+    size_t have = chunk->base_before ? recovering->base.count : 0;
+    recovering->base.count = have;
+    if (have != chunk->base_before) return MP_OK;
+    if (!mp_vec_extend(&recovering->base, have + chunk->count)) return no_memory(error);
+    memcpy(recovering->base.at + have, chunk->base, chunk->count * sizeof *chunk->base);
+    if (recovering->base.count < chunk->base_total) return MP_OK;
+    const struct mp_base_block *blocks = recovering->base.at;
+    size_t count = recovering->base.count;
+    if (recovering->recording && mp_ledger_restore(&recovering->recording->ledger, blocks, count, error))
         return MP_NO_MEMORY;
     if (recovering->recording) recovering->recording->events_since_base = 0;
-    if (!chunk->base_before) mp_map_clear(&recovering->labelled);
-    return mp_writer_base(writer, chunk->time_ns, chunk->base, chunk->count, error);
+    mp_map_clear(&recovering->labelled);
+    return mp_writer_base(writer, chunk->time_ns, blocks, count, error);
 }
 
 static enum mp_status copy_labels(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
@@ -214,6 +224,12 @@ static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_
     switch (chunk->kind) {
     case MP_CHUNK_SYMBOLS:
         return mp_writer_symbols(writer, chunk->symbols, chunk->count, error);
+    case MP_CHUNK_SEGMENTS:
+        return mp_writer_segments(writer, chunk->segments, chunk->count, error);
+    case MP_CHUNK_SEGMENT_PARTS:
+        return mp_writer_parts(writer, chunk->parts, chunk->count, error);
+    case MP_CHUNK_CALLS:
+        return mp_writer_calls(writer, chunk->calls, chunk->count, error);
     case MP_CHUNK_COVERAGE:
         recovering->coverage_copied = true;
         return mp_writer_coverage(writer, chunk->coverage, error);
@@ -229,8 +245,9 @@ static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_
 static void copy_losses(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
 {
     uint64_t lost = mp_reader_damage(recovering->reader)->lost_chunks;
-    bool has_blocks = chunk && (chunk->kind == MP_CHUNK_EVENTS_KIND || chunk->kind == MP_CHUNK_BASE);
-    mp_writer_lost(writer, lost - recovering->lost_chunks, has_blocks ? chunk->next_block : 0);
+    bool begins = chunk && (chunk->kind == MP_CHUNK_EVENTS_KIND ||
+                            (chunk->kind == MP_CHUNK_BASE && !chunk->base_before)); /* whose parts wait for the last */
+    mp_writer_lost(writer, lost - recovering->lost_chunks, lost && begins ? chunk->next_block : 0);
     recovering->lost_chunks = lost;
 }
 
@@ -248,6 +265,7 @@ static enum mp_status copy_file(struct recovering *recovering, struct mp_writer 
     if (recovering->recording) restore_labels(recovering);
     mp_map_free(&recovering->labelled);
     mp_vec_free(&recovering->labels);
+    mp_vec_free(&recovering->base);
     if (status != MP_NOT_FOUND) return status;
     const struct mp_damage *damage = mp_reader_damage(recovering->reader);
     copy_losses(recovering, NULL, writer);

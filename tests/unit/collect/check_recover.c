@@ -1,0 +1,111 @@
+#include "collect/recover.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "model/model.h"
+#include "unit/suite.h"
+
+#define BLOCKS 150000 /* more than two chunks of a base hold */
+#define BYTES  512
+
+static char folder[] = "/tmp/memprof-recover-XXXXXX", path[64];
+
+static void must(enum mp_status status, const struct mp_error *error)
+{
+    ck_assert_msg(!status, "%s", error->text);
+}
+
+/* A recording that begins with so many live blocks; the last two are freed. Without its end where `cut`. */
+static void make_recording(bool cut)
+{
+    const struct mp_recording_start start = {.realtime_ns = 1, .host = "", .configuration = "", .spool = ""};
+    const struct mp_string strings[] = {{"", 0}, {"cpu", 3}};
+    const struct mp_device device = {.name = 1, .total_bytes = MP_BYTES_UNKNOWN};
+    const struct mp_track track = {.layer = MP_LAYER_APP};
+    const struct mp_thread_info thread = {.tid = 1};
+    struct mp_base_block *base = calloc(BLOCKS, sizeof *base);
+    struct mp_event events[2];
+    struct mp_writer *writer;
+    struct mp_error error;
+    for (size_t i = 0; i < BLOCKS; i++)
+        base[i] = (struct mp_base_block){.block = i, .address = (i + 1) << 12, .bytes = BYTES};
+    for (size_t i = 0; i < 2; i++)
+        events[i] = (struct mp_event){.type = MP_EVENT_FREE,
+                                      .time_ns = i,
+                                      .block = BLOCKS - 1 - i,
+                                      .bytes = BYTES,
+                                      .address = (uint64_t)(BLOCKS - i) << 12};
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    must(mp_writer_open(fd, &start, &writer, &error), &error);
+    must(mp_writer_strings(writer, strings, 2, &error), &error);
+    must(mp_writer_devices(writer, &device, 1, &error), &error);
+    must(mp_writer_tracks(writer, &track, 1, &error), &error);
+    must(mp_writer_threads(writer, &thread, 1, &error), &error);
+    must(mp_writer_base(writer, 0, base, BLOCKS, &error), &error);
+    must(mp_writer_events(writer, events, 2, NULL, 0, NULL, 0, &error), &error);
+    if (cut)
+        mp_writer_abandon(writer);
+    else
+        must(mp_writer_finish(writer, &error), &error);
+    free(base);
+}
+
+static enum mp_status name_file(void *context, struct mp_recording *recording, char **name, int *fd,
+                                struct mp_error *error)
+{
+    (void)recording;
+    (void)error;
+    *fd = memfd_create("recovered", MFD_CLOEXEC);
+    *(int *)context = fcntl(*fd, F_DUPFD_CLOEXEC, 0);
+    *name = strdup("recovered");
+    return MP_OK;
+}
+
+static struct mp_model *recover(void)
+{
+    struct mp_recovery recovery;
+    struct mp_model *model;
+    struct mp_error error;
+    char name[64];
+    int fd = -1;
+    must(mp_recover(path, name_file, &fd, &recovery, &error), &error);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    must(mp_model_load(name, &model, &error), &error);
+    free(recovery.summary.path);
+    close(fd);
+    unlink(path);
+    return model;
+}
+
+START_TEST(a_base_of_many_chunks_is_one_base)
+{
+    for (int cut = 0; cut < 2; cut++) {
+        make_recording(cut);
+        struct mp_model *model = recover();
+        ck_assert_uint_eq(model->sums.at[0].base_bytes, (uint64_t)BLOCKS * BYTES);
+        ck_assert_uint_eq(model->sums.at[0].end_blocks, BLOCKS - 2);
+        ck_assert_uint_eq(model->sums.at[0].frees, 2);
+        ck_assert_int_eq(mp_model_incomplete(model), cut); /* what was cut stays so without its spool */
+        mp_model_free(model);
+    }
+}
+END_TEST
+
+static void make_folder(void) __attribute__((constructor));
+static void make_folder(void)
+{
+    if (!mkdtemp(folder)) exit(1);
+    snprintf(path, sizeof path, "%s/run.mp", folder);
+}
+
+static void remove_folder(void) __attribute__((destructor));
+static void remove_folder(void)
+{
+    rmdir(folder);
+}
+
+MP_SUITE("recover", a_base_of_many_chunks_is_one_base)
