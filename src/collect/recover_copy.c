@@ -1,0 +1,256 @@
+#include "collect/recover_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum mp_status no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
+}
+
+static enum mp_status copy_strings(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                   struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_string *strings = malloc((chunk->count + 1) * sizeof *strings);
+    if (!strings) return no_memory(error);
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < chunk->count; i++) {
+        strings[i] = (struct mp_string){.text = chunk->strings[i].text, .length = chunk->strings[i].length};
+        if (recovering->recording && mp_intern_bytes(&recovering->recording->tables.strings, strings[i].text,
+                                                     strings[i].length) == MP_INTERN_FAILED)
+            status = no_memory(error);
+    }
+    if (!status) status = mp_writer_strings(writer, strings, chunk->count, error);
+    if (!status && recovering->recording) recovering->recording->tables.strings_written += (uint32_t)chunk->count;
+    free(strings);
+    return status;
+}
+
+static enum mp_status restore_tracks(struct mp_recording *recording, const struct mp_chunk *chunk,
+                                     struct mp_error *error)
+{
+    const struct mp_wire_track *wire = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    struct mp_tables *tables = &recording->tables;
+    for (size_t i = 0; i < chunk->count; i++) {
+        const struct mp_wire_track *track = &wire[tables->done[MP_TABLE_TRACKS]++];
+        uint32_t device = chunk->tracks[i].device;
+        if (!mp_vec_extend(&tables->device_keys, (size_t)device + 1)) return no_memory(error);
+        tables->device_keys.at[device] = mp_tables_device_key(track);
+    }
+    return MP_OK;
+}
+
+static enum mp_status restore_event(struct mp_recording *recording, struct mp_event event, struct mp_error *error)
+{
+    struct mp_ledger *ledger = &recording->ledger;
+    struct mp_ledger_track *track;
+    bool known;
+    recording->events++;
+    recording->events_since_base++;
+    recording->last_event_ns = event.time_ns;
+    switch (event.type) {
+    case MP_EVENT_ALLOC:
+        ledger->next_block = event.block;
+        return mp_ledger_alloc(ledger, &event, NULL, error);
+    case MP_EVENT_FREE:
+        return mp_ledger_free(ledger, &event, &known, error);
+    case MP_EVENT_STEP:
+        ledger->steps++;
+        return MP_OK;
+    case MP_EVENT_RESERVED:
+        track = mp_ledger_track(ledger, event.track);
+        if (track) track->reserved_bytes = event.bytes;
+        return MP_OK;
+    case MP_EVENT_START:
+    case MP_EVENT_STOP:
+        recording->window_open = event.type == MP_EVENT_START;
+        return MP_OK;
+    default:
+        return MP_OK;
+    }
+}
+
+static enum mp_status copy_events(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                  struct mp_writer *writer, struct mp_error *error)
+{
+    const struct mp_event_columns *columns = &chunk->events;
+    struct mp_recording *recording = recovering->recording;
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < columns->count && !status; i++) {
+        recovering->events[i] = (struct mp_event){.time_ns = columns->time_ns[i],
+                                                  .address = columns->address[i],
+                                                  .bytes = columns->bytes[i],
+                                                  .block = columns->block[i],
+                                                  .stack = columns->stack[i],
+                                                  .name = columns->name[i],
+                                                  .thread = columns->thread[i],
+                                                  .track = columns->track[i],
+                                                  .type = columns->type[i],
+                                                  .kind = columns->kind[i]};
+        if (recording) status = restore_event(recording, recovering->events[i], error);
+    }
+    for (size_t i = 0; recording && i < chunk->mark_count; i++)
+        if (chunk->marks[i].ring < MP_SPOOL_RINGS_MAX)
+            recording->drain.next[chunk->marks[i].ring] = chunk->marks[i].sequence;
+    recovering->result->events_from_file += columns->count;
+    return status ? status
+                  : mp_writer_events(writer, recovering->events, columns->count, chunk->live_bytes,
+                                     chunk->live_bytes_count, chunk->marks, chunk->mark_count, error);
+}
+
+/* A base is what was live, whatever was lost before it; but one of which a part is lost says nothing of what it lacks.
+ */
+static enum mp_status copy_base(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                struct mp_writer *writer, struct mp_error *error)
+{
+    size_t have = chunk->base_before ? recovering->base.count : 0;
+    recovering->base.count = have;
+    if (have != chunk->base_before) return MP_OK;
+    if (!mp_vec_extend(&recovering->base, have + chunk->count)) return no_memory(error);
+    memcpy(recovering->base.at + have, chunk->base, chunk->count * sizeof *chunk->base);
+    if (recovering->base.count < chunk->base_total) return MP_OK;
+    const struct mp_base_block *blocks = recovering->base.at;
+    size_t count = recovering->base.count;
+    if (recovering->recording && mp_ledger_restore(&recovering->recording->ledger, blocks, count, error))
+        return MP_NO_MEMORY;
+    if (recovering->recording) recovering->recording->events_since_base = 0;
+    mp_map_clear(&recovering->labelled);
+    return mp_writer_base(writer, chunk->time_ns, blocks, count, error);
+}
+
+static enum mp_status copy_labels(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                  struct mp_writer *writer, struct mp_error *error)
+{
+    for (size_t i = 0; recovering->recording && i < chunk->count; i++) {
+        if (chunk->labels[i].block == UINT64_MAX) continue;
+        uint64_t *last = mp_map_insert(&recovering->labelled, chunk->labels[i].block + 1, NULL);
+        if (!last || !mp_vec_push(&recovering->labels, chunk->labels[i])) return no_memory(error);
+        *last = recovering->labels.count - 1;
+    }
+    return mp_writer_labels(writer, chunk->labels, chunk->count, error);
+}
+
+/* What is live has the labels that the file says. */
+static void restore_labels(struct mp_recovering *recovering)
+{
+    struct mp_ledger *ledger = &recovering->recording->ledger;
+    for (size_t i = 0; i < ledger->blocks.count; i++) {
+        struct mp_base_block *block = &ledger->blocks.at[i];
+        const uint64_t *last = mp_map_find(&recovering->labelled, block->block + 1);
+        if (!last) continue;
+        block->role = recovering->labels.at[*last].role;
+        block->label = recovering->labels.at[*last].name;
+    }
+}
+
+static enum mp_status copy_devices(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                   struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_tables *tables = recovering->recording ? &recovering->recording->tables : NULL;
+    for (size_t i = 0; tables && i < chunk->count; i++)
+        if (!mp_vec_push(&tables->devices, chunk->devices[i])) return no_memory(error);
+    if (tables) tables->devices_written += chunk->count;
+    return mp_writer_devices(writer, chunk->devices, chunk->count, error);
+}
+
+static enum mp_status copy_threads(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                   struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_tables *tables = recovering->recording ? &recovering->recording->tables : NULL;
+    for (size_t i = 0; tables && i < chunk->count; i++)
+        if (!mp_vec_push(&tables->threads, chunk->threads[i])) return no_memory(error);
+    if (tables) tables->threads_written += chunk->count;
+    return mp_writer_threads(writer, chunk->threads, chunk->count, error);
+}
+
+static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                 struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_recording *recording = recovering->recording;
+    uint64_t *done = recording ? recording->tables.done : (uint64_t[MP_TABLES]){0};
+    enum mp_status status;
+    switch (chunk->kind) {
+    case MP_CHUNK_STRINGS:
+        return copy_strings(recovering, chunk, writer, error);
+    case MP_CHUNK_DEVICES:
+        return copy_devices(recovering, chunk, writer, error);
+    case MP_CHUNK_TRACKS:
+        status = recording ? restore_tracks(recording, chunk, error) : MP_OK;
+        return status ? status : mp_writer_tracks(writer, chunk->tracks, chunk->count, error);
+    case MP_CHUNK_THREADS:
+        return copy_threads(recovering, chunk, writer, error);
+    case MP_CHUNK_MODULES:
+        done[MP_TABLE_MODULES] += chunk->count;
+        return mp_writer_modules(writer, chunk->modules, chunk->count, error);
+    case MP_CHUNK_FRAMES:
+        done[MP_TABLE_FRAMES] += chunk->count;
+        return mp_writer_frames(writer, chunk->frames, chunk->count, error);
+    case MP_CHUNK_STACKS:
+        done[MP_TABLE_NODES] += chunk->count;
+        return mp_writer_stacks(writer, chunk->stacks, chunk->count, error);
+    case MP_CHUNK_EVENTS_KIND:
+        return copy_events(recovering, chunk, writer, error);
+    case MP_CHUNK_BASE:
+        return copy_base(recovering, chunk, writer, error);
+    case MP_CHUNK_LABELS:
+        return copy_labels(recovering, chunk, writer, error);
+    case MP_CHUNK_SAMPLES:
+        return mp_writer_samples(writer, chunk->samples, chunk->count, error);
+    default:
+        break;
+    }
+    if (recording) return MP_OK; /* the end is written anew */
+    switch (chunk->kind) {
+    case MP_CHUNK_SYMBOLS:
+        return mp_writer_symbols(writer, chunk->symbols, chunk->count, error);
+    case MP_CHUNK_SEGMENTS:
+        return mp_writer_segments(writer, chunk->segments, chunk->count, error);
+    case MP_CHUNK_SEGMENT_PARTS:
+        return mp_writer_parts(writer, chunk->parts, chunk->count, error);
+    case MP_CHUNK_CALLS:
+        return mp_writer_calls(writer, chunk->calls, chunk->count, error);
+    case MP_CHUNK_COVERAGE:
+        recovering->coverage_copied = true;
+        return mp_writer_coverage(writer, chunk->coverage, error);
+    case MP_CHUNK_EXIT:
+        recovering->exit_copied = true;
+        return mp_writer_exit(writer, chunk->how, error);
+    default:
+        return MP_OK;
+    }
+}
+
+/* What is lost in the file is lost in the new one. */
+static void copy_losses(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
+{
+    uint64_t lost = mp_reader_damage(recovering->reader)->lost_chunks;
+    bool begins = chunk && (chunk->kind == MP_CHUNK_EVENTS_KIND ||
+                            (chunk->kind == MP_CHUNK_BASE && !chunk->base_before)); /* whose parts wait for the last */
+    mp_writer_lost(writer, lost - recovering->lost_chunks, lost && begins ? chunk->next_block : 0);
+    recovering->lost_chunks = lost;
+}
+
+enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_chunk chunk;
+    enum mp_status status;
+    recovering->events = malloc(MP_CHUNK_EVENTS * sizeof *recovering->events);
+    if (!recovering->events) return no_memory(error);
+    while (!(status = mp_reader_next(recovering->reader, &chunk, error))) {
+        copy_losses(recovering, &chunk, writer);
+        if ((status = copy_chunk(recovering, &chunk, writer, error))) break;
+    }
+    free(recovering->events);
+    if (recovering->recording) restore_labels(recovering);
+    mp_map_free(&recovering->labelled);
+    mp_vec_free(&recovering->labels);
+    mp_vec_free(&recovering->base);
+    if (status != MP_NOT_FOUND) return status;
+    const struct mp_damage *damage = mp_reader_damage(recovering->reader);
+    copy_losses(recovering, NULL, writer);
+    /* A cut file lacks its end, unless the spool has that. */
+    bool cut = damage->cut && !recovering->recording;
+    if (!damage->lost_chunks && (cut || (damage->lost_bytes && !damage->cut))) mp_writer_lost(writer, 1, 0);
+    recovering->result->damage = *damage;
+    return MP_OK;
+}
