@@ -21,10 +21,10 @@ const moduleFrames = (group) => group.startsWith("(") ? [ofGroup(group)] : modul
 /** What lies under the calls: `groups` of data/group.js, outermost first, and what each is drawn as. */
 export const UNDER = {
   nothing: { name: "calls only", groups: [] },
-  modules: { name: "under kinds of module", groups: ["modules"] },
+  modules: { name: "under module kinds", groups: ["modules"] },
   module: { name: "under modules", groups: ["module"] },
   category: { name: "under categories", groups: ["category"] },
-  both: { name: "under category, kind of module", groups: ["category", "modules"] },
+  both: { name: "under category + module", groups: ["category", "modules"] },
   region: { name: "under regions", groups: ["region"] },
 };
 

@@ -42,7 +42,7 @@ export const GROUPS = {
     name: "category", fits: ({ categories }) => categories.length > 1,
     key: (track, { categories }) => (id) => categories[track.category(id)] || "(no category)",
   },
-  modules: byModule("kind of module", moduleKind),
+  modules: byModule("module kind", moduleKind),
   module: byModule("module", (path) => path),
   library: { name: "library", siteOf: true, key: bySite((stacks, site) => stacks.library(site)) },
   size: {

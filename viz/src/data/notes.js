@@ -25,6 +25,8 @@ function readSteps({ time, name }, stacks, end) {
     if (i) out[i - 1].end = now;
     out.push({ time: now, end, name: stacks.string(names[i]), index: i + 1 });
   }
+  // A name that all of them have tells none from another: their numbers do.
+  if (out.length > 1 && out.every((step) => step.name === out[0].name)) for (const step of out) step.name = "";
   return out;
 }
 

@@ -84,7 +84,8 @@ export const MEASURES = {
 };
 
 /**
- * Blocks summed by a key: rows of {key, bytes, blocks, time}, `time` being bytes times the page's unit of time.
+ * Blocks summed by a key: rows of {key, bytes, blocks, time, largest}, `time` being bytes times the page's unit of time
+ * and `largest` a block.
  * @param {function(number): *} keyOf
  */
 export function sumBy(track, scope, keyOf) {
@@ -93,7 +94,8 @@ export function sumBy(track, scope, keyOf) {
   for (const id of scope.ids) {
     const key = keyOf(id);
     let row = rows.get(key);
-    if (!row) rows.set(key, row = { key, bytes: 0, blocks: 0, time: 0 });
+    if (!row) rows.set(key, row = { key, bytes: 0, blocks: 0, time: 0, largest: id });
+    if (track.bytesOf(id) > track.bytesOf(row.largest)) row.largest = id;
     row.bytes += track.bytesOf(id);
     row.blocks++;
     row.time += timeOf(track, id, scope);

@@ -50,6 +50,19 @@ function named(track, dark, keyOf, textOf = String, colourOf = (name) => nameCol
   return { of, colours: names.map(colourOf), names, order: [...names.keys()].sort((a, b) => bytes[b] - bytes[a]) };
 }
 
+/** The classes of a track's blocks: {of, colours, names, order}; made anew only where something else is asked for. */
+export function classesOf(track, recording, { colour, dark }) {
+  const key = `${colour} ${dark}`;
+  if (track.classes?.key !== key) track.classes = { key, ...COLOURS[colour].make(track, recording, dark) };
+  return track.classes;
+}
+
+/** The colour that a block has in the plot. */
+export function blockColour(track, recording, state, id) {
+  const { of, colours } = classesOf(track, recording, state);
+  return colours[of[id]];
+}
+
 const SIZES = [512, 4096, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 27, 2 ** 30];
 const LIVES = [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
@@ -57,7 +70,7 @@ const LIVES = [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 function byGroup(group) {
   const { name, fits, key, text = String } = GROUPS[group];
   return {
-    name, fits,
+    name, fits, colourOf: (value, recording, dark) => nameColour(text(value, recording), dark),
     make: (track, recording, dark) => named(track, dark, key(track, recording), (one) => text(one, recording)),
   };
 }
@@ -89,6 +102,7 @@ export const COLOURS = {
   },
   category: {
     ...byGroup("category"),
+    colourOf: (name, { categories }, dark) => categoryColour(name, categories, dark),
     make: (track, recording, dark) => named(track, dark, GROUPS.category.key(track, recording), String,
       (name) => categoryColour(name, recording.categories, dark)),
   },
@@ -101,8 +115,7 @@ export const COLOURS = {
   stream: byGroup("stream"),
   pool: byGroup("pool"),
   region: {
-    name: "region of birth",
-    fits: ({ notes }) => notes.regions.length > 0,
+    ...byGroup("region"),
     make: (track, { notes }, dark) => named(track, dark, (id) =>
       notes.regionPath(track.birthTime(id), track.thread(id)).split(" › ").at(-1) || "(no region)"),
   },

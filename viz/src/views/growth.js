@@ -13,7 +13,7 @@ export class GrowthView {
   static id = "growth";
   static title = "Leaks";
   static about = "What keeps growing, and what was never freed";
-  needs = [];
+  needs = ["colour"];
 
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
@@ -90,7 +90,7 @@ export class GrowthView {
   siteCell(row) {
     const { stacks } = this.recording;
     const { name, place } = stacks.describe(row.site);
-    const swatch = element("span", { class: "swatch" });
+    const swatch = element("span", { class: "swatch", hidden: this.store.state.colour !== "site" });
     swatch.style.background = css(siteColour(stacks.hash(row.site), this.store.state.dark));
     return [swatch, this.table.button(row, name, "Show this site's blocks only"), " ",
       element("span", { class: "place" }, place)];

@@ -20,10 +20,10 @@ export class Legend {
 
   draw() {
     const { colour } = this.store.state;
-    const { classes, classesFor } = this.timeline;
+    const { classes } = this.timeline;
     byId("colour").value = colour;
-    if (this.of === classesFor) return;
-    this.of = classesFor;
+    if (this.of === classes) return;
+    this.of = classes;
     this.box.replaceChildren();
     if (!classes?.names) {
       this.box.append(element("span", {}, "a colour: one call stack"));

@@ -56,12 +56,11 @@ export class PeakPart {
     const { track, recording, store } = this;
     const scope = { ids: this.ids(), from: track.from, to: track.to };
     const rows = sumBy(track, scope, GROUPS[group].key(track, recording)).sort((a, b) => b.bytes - a.bytes);
-    const { names, colours } = COLOURS[group].make(track, recording, store.state.dark);
+    const { dark } = store.state;
     const line = ({ key, bytes }) => {
       const bar = element("span", { class: "bar" });
       bar.style.width = 100 * bytes / (rows[0].bytes || 1) + "%";
-      const at = names.indexOf(key);
-      if (at >= 0) bar.style.background = css(colours[at]);
+      bar.style.background = css(COLOURS[group].colourOf(key, recording, dark));
       return element("tr", {},
         element("td", { class: "name", title: key }, element("button", { type: "button", class: "link",
           onclick: () => this.choose(group) }, key)),

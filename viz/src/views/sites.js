@@ -6,7 +6,8 @@ import { naturesOf } from "../data/nature.js";
 import { sumBy } from "../data/scope.js";
 import { apart } from "../data/sites.js";
 import { framePlace, shortName } from "../data/stacks.js";
-import { css, siteColour } from "../draw/palette.js";
+import { blockColour } from "../draw/colour_by.js";
+import { css } from "../draw/palette.js";
 import { formatBytes, formatByteTime, formatCount, formatShare } from "../format.js";
 import { Table } from "./table.js";
 
@@ -17,7 +18,7 @@ export class SitesView {
   static title = "Sites";
   static about = "Who holds the memory, as a table";
   scoped = true;
-  needs = ["group"];
+  needs = ["group", "colour"];
 
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
@@ -69,17 +70,24 @@ export class SitesView {
   }
 
   siteCell(row) {
-    const { group, dark } = this.store.state;
-    if (group !== "stack") return [this.table.button(row, this.nameOf(row), "Search for it")];
+    const { group, colour } = this.store.state;
+    if (group !== "stack") {
+      return [group === colour ? this.swatch(row) : "", this.table.button(row, this.nameOf(row), "Search for it")];
+    }
     const { stacks } = this.recording;
     const { name, place, inside, backward } = stacks.describe(row.key);
-    const swatch = element("span", { class: "swatch" });
-    swatch.style.background = css(siteColour(stacks.hash(row.key), dark));
-    return [swatch, backward ? element("span", { class: "backward" }, backward + " ") : "",
+    return [this.swatch(row), backward ? element("span", { class: "backward" }, backward + " ") : "",
       this.table.button(row, name, "Show this site's blocks only"), " ",
       element("span", { class: "place" }, place),
       row.module ? element("span", { class: "module" }, row.module) : "",
       inside ? element("span", { class: "soft inside" }, inside) : "", this.apartCell(row)];
+  }
+
+  /** The colour of a row's largest block. */
+  swatch(row) {
+    const swatch = element("span", { class: "swatch" });
+    swatch.style.background = css(blockColour(this.track, this.recording, this.store.state, row.largest));
+    return swatch;
   }
 
   /** Where another site is called the same: the call in which they differ. */

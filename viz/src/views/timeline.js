@@ -8,7 +8,7 @@ import { layOut, NOTHING } from "../draw/layout.js";
 import { LEFT } from "../draw/ink.js";
 import { Overlay, REGION_LANE, STEP_LANE } from "../draw/overlay.js";
 import { levelsOf } from "../draw/levels.js";
-import { COLOURS } from "../draw/colour_by.js";
+import { classesOf } from "../draw/colour_by.js";
 import { Colours, paint } from "../draw/paint.js";
 import { formatBytes, formatCount, formatDuration } from "../format.js";
 
@@ -114,10 +114,9 @@ export class Timeline {
     const background = dark ? [24, 26, 31] : [255, 255, 255];
     const bySite = colour === "site";
     const key = `${dark} ${bySite ? site : -1}`;
-    const classesKey = `${dark} ${colour} ${this.track.info.id}`;
-    if (this.classesFor !== classesKey) {
-      this.classes = COLOURS[colour].make(this.track, this.recording, dark);
-      this.classesFor = classesKey;
+    const classes = classesOf(this.track, this.recording, this.store.state);
+    if (this.classes !== classes) {
+      this.classes = classes;
       this.coloursFor = null;
     }
     if (this.coloursFor !== key) {
