@@ -213,7 +213,8 @@ static bool begin_step(struct sweep *sweep)
                               .end_ns = step->end_ns,
                               .allocated_bytes = -sweep->level.allocated,
                               .freed_bytes = -sweep->level.freed,
-                              .peak_bytes = sweep->level.bytes};
+                              .peak_bytes = sweep->level.bytes,
+                              .peak_moment = step->first};
     end_step(sweep);
     return mp_vec_push(&sweep->report->steps, row);
 }
@@ -235,16 +236,23 @@ static bool run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
     uint16_t track = sweep->report->track;
     bool any_open = sweep->open.count;
     uint64_t highest = level.bytes;
+    uint32_t highest_at = first;
     for (uint32_t event = first; event < end; event++) {
         uint64_t freed = level.freed;
         if (!mp_level_apply(&level, model, track, event)) continue;
-        if (level.bytes > highest) highest = level.bytes;
+        if (level.bytes > highest) {
+            highest = level.bytes;
+            highest_at = event + 1;
+        }
         if (any_open && level.freed != freed) book_free(sweep, event, level.freed - freed);
     }
     sweep->level = level;
     if (sweep->report->steps.count) {
         struct mp_step_row *row = &sweep->report->steps.at[sweep->report->steps.count - 1];
-        if (highest > row->peak_bytes) row->peak_bytes = highest;
+        if (highest > row->peak_bytes) {
+            row->peak_bytes = highest;
+            row->peak_moment = highest_at;
+        }
     }
     return !any_open || note_maximum(sweep, first, highest);
 }

@@ -16,6 +16,7 @@ struct mp_step_row {
     uint64_t allocated_bytes, freed_bytes;
     uint64_t peak_bytes; /* highest allocated bytes from its beginning to its end */
     uint64_t end_bytes;
+    uint32_t peak_moment; /* events that had happened when the peak was first reached */
 };
 
 /* All closed regions of one name; one still open at the end counts as closed there. */

@@ -10,12 +10,18 @@ static int report_steps(struct mp_query *query)
     }
     if (mp_steps_report(query->model, query->track, &query->view.window, &report, &error))
         return mp_message_error(&error);
-    if (query->as_json)
-        mp_steps_json(&query->json, NULL, query->model, &report, &query->view);
+    struct mp_step_groups groups = {.bytes = NULL};
+    bool grouped = mp_given(query->invocation, MP_OPT_GROUP);
+    int status = MP_EXIT_DONE;
+    if (grouped && mp_step_groups_find(query->model, &report, &query->view.grouping, &groups, &error))
+        status = mp_message_error(&error);
+    else if (query->as_json)
+        mp_steps_json(&query->json, NULL, query->model, &report, grouped ? &groups : NULL, &query->view);
     else
-        mp_steps_text(&query->text, query->model, &report, &query->view);
+        mp_steps_text(&query->text, query->model, &report, grouped ? &groups : NULL, &query->view);
+    mp_step_groups_free(&groups);
     mp_step_report_free(&report);
-    return MP_EXIT_DONE;
+    return status;
 }
 
 static int run(const struct mp_invocation *invocation)
@@ -31,9 +37,11 @@ const struct mp_command mp_command_steps = {
     .summary = "per step and region: allocated, freed, peak, kept",
     .usage = "FILE",
     .about = "A step begins where the program said so (libmemprof.step(), memprof_step()) and ends with the next. The "
-             "numbers of a region are those of its time, on all threads. -n shows the last N steps.",
+             "numbers of a region are those of its time, on all threads. -n shows the last N steps. --group says what "
+             "each step held at its peak, "
+             "by category for instance.",
     .example = "memprof steps run.mp --from step:10",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_RULES},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

@@ -35,7 +35,7 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
         mp_json_null(json, "peak");
     mp_leaks_json(json, "leaks", model, story->leaks, view);
     if (story->steps)
-        mp_steps_json(json, "steps", model, story->steps, view);
+        mp_steps_json(json, "steps", model, story->steps, NULL, view);
     else
         mp_json_null(json, "steps");
     if (story->frag)

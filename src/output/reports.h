@@ -11,6 +11,7 @@
 #include "analysis/leaks.h"
 #include "analysis/peak.h"
 #include "analysis/size.h"
+#include "analysis/step_groups.h"
 #include "analysis/steps.h"
 #include "base/json.h"
 #include "model/model.h"
@@ -64,10 +65,12 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);
 
+/* `groups`: of the steps, or NULL. */
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
-                   const struct mp_step_report *report, const struct mp_view *view);
-void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
+                   const struct mp_step_report *report, const struct mp_step_groups *groups,
                    const struct mp_view *view);
+void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
+                   const struct mp_step_groups *groups, const struct mp_view *view);
 
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,

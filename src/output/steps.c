@@ -7,8 +7,24 @@ static size_t first_shown(size_t count, const struct mp_view *view)
     return view->limit && view->limit < count ? count - view->limit : 0;
 }
 
+/* What a step held at its peak. */
+static void put_groups(struct mp_json *json, const struct mp_step_groups *groups, size_t row)
+{
+    mp_json_array(json, "groups");
+    for (size_t i = 0; i < groups->groups.count; i++) {
+        const struct mp_step_group *group = &groups->groups.at[i];
+        uint64_t bytes = groups->bytes[row * groups->columns + group->column];
+        if (!bytes) continue;
+        mp_json_object(json, NULL);
+        mp_json_text(json, "group", group->name == MP_NONE ? NULL : mp_intern_get(&groups->names, group->name, NULL));
+        mp_json_number(json, "bytes", bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
-                   const struct mp_step_report *report, const struct mp_view *view)
+                   const struct mp_step_report *report, const struct mp_step_groups *groups, const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX];
     mp_json_object(json, key);
@@ -27,6 +43,7 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
         mp_json_number(json, "freed_bytes", row->freed_bytes);
         mp_json_number(json, "peak_bytes", row->peak_bytes);
         mp_json_number(json, "end_bytes", row->end_bytes);
+        if (groups) put_groups(json, groups, i);
         mp_json_end_object(json);
         json->flat = false;
     }
@@ -77,6 +94,39 @@ static void step_table(struct mp_text *text, const struct mp_step_report *report
     mp_table_finish(&table, text);
 }
 
+#define GROUPS_OF_TEXT 6 /* columns; the rest is summed up */
+
+/* What each step held at its peak, a column a group. */
+static void group_table(struct mp_text *text, const struct mp_step_report *report, const struct mp_step_groups *groups,
+                        const struct mp_view *view)
+{
+    struct mp_table table;
+    char number[MP_UNIT_TEXT];
+    size_t shown = groups->groups.count > GROUPS_OF_TEXT + 1 ? GROUPS_OF_TEXT : groups->groups.count;
+    mp_table_start(&table, "rrrrrrrrr");
+    mp_table_cell(&table, MP_DIM, "step");
+    mp_table_cell(&table, MP_DIM, "peak");
+    for (size_t i = 0; i < shown; i++) {
+        uint32_t name = groups->groups.at[i].name;
+        mp_table_cell(&table, MP_DIM, "%s", name == MP_NONE ? "(unknown)" : mp_intern_get(&groups->names, name, NULL));
+    }
+    if (shown < groups->groups.count) mp_table_cell(&table, MP_DIM, "%zu more", groups->groups.count - shown);
+    mp_table_end_row(&table);
+    for (size_t row = first_shown(report->steps.count, view); row < report->steps.count; row++) {
+        const uint64_t *bytes = groups->bytes + row * groups->columns;
+        uint64_t rest = report->steps.at[row].peak_bytes;
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, report->steps.at[row].number));
+        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, rest));
+        for (size_t i = 0; i < shown; i++) {
+            rest -= bytes[groups->groups.at[i].column];
+            mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, bytes[groups->groups.at[i].column]));
+        }
+        if (shown < groups->groups.count) mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, rest));
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
 static void region_table(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report)
 {
     struct mp_table table;
@@ -103,7 +153,7 @@ static void region_table(struct mp_text *text, const struct mp_model *model, con
 }
 
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
-                   const struct mp_view *view)
+                   const struct mp_step_groups *groups, const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX], number[MP_UNIT_TEXT];
     size_t left_out = first_shown(report->steps.count, view);
@@ -121,6 +171,10 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
         mp_text_put(text, MP_PLAIN, "\n");
         step_table(text, report, view);
         if (left_out) mp_text_put(text, MP_DIM, "%zu earlier ones; -n 0 shows all\n", left_out);
+        if (groups) {
+            mp_text_put(text, MP_BOLD, "\nAT THE PEAK of each step, by %s\n", mp_group_name(view->grouping.by));
+            group_table(text, report, groups, view);
+        }
     }
     if (report->regions.count) {
         mp_text_put(text, MP_PLAIN, "\n");

@@ -4,7 +4,7 @@
 
 #include "analysis/leaks.h"
 #include "analysis/peak.h"
-#include "analysis/steps.h"
+#include "analysis/step_groups.h"
 #include "unit/model/scene.h"
 #include "unit/suite.h"
 
@@ -391,6 +391,59 @@ START_TEST(groups_of_blocks_equal_brute_force)
 }
 END_TEST
 
+/* What a group held at the peak of a step, of one track. */
+static uint64_t held_by(const struct scene *scene, uint16_t track, enum mp_group_by by, const uint32_t *regions,
+                        const char *want, int64_t moment)
+{
+    uint64_t bytes = 0;
+    char name[64];
+    for (size_t k = 0; k < scene->blocks.count; k++) {
+        const struct scene_block *block = &scene->blocks.at[k];
+        if (block->track != track || !scene_lives(block, moment)) continue;
+        bool known = group_of(scene, by, regions, k, moment, name);
+        if (known != (want != NULL) || (known && strcmp(name, want))) continue;
+        if (scene_bytes(block, moment) != MP_BYTES_UNKNOWN) bytes += scene_bytes(block, moment);
+    }
+    return bytes;
+}
+
+START_TEST(groups_of_steps_equal_brute_force)
+{
+    static const enum mp_group_by by[] = {MP_GROUP_THREAD, MP_GROUP_REGION, MP_GROUP_POOL};
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        scene_make(&scene, seed, EVENTS);
+        uint16_t track = (uint16_t)scene_random(&scene, SCENE_TRACKS);
+        struct mp_window whole = window_of(&scene, 0, (uint32_t)scene.events.count);
+        uint32_t *regions = mp_regions_of_births(scene.model);
+        struct mp_step_report report;
+        ck_assert(!mp_steps_report(scene.model, track, &whole, &report, NULL));
+        for (size_t i = 0; i < sizeof by / sizeof *by; i++) {
+            struct mp_grouping grouping = {.by = by[i]};
+            struct mp_step_groups groups;
+            ck_assert(!mp_step_groups_find(scene.model, &report, &grouping, &groups, NULL));
+            for (size_t row = 0; row < report.steps.count; row++) {
+                int64_t moment = report.steps.at[row].peak_moment;
+                uint64_t sum = 0;
+                ck_assert_uint_eq(scene_level(&scene, track, moment), report.steps.at[row].peak_bytes);
+                for (size_t g = 0; g < groups.groups.count; g++) {
+                    uint32_t id = groups.groups.at[g].name;
+                    const char *name = id == MP_NONE ? NULL : mp_intern_get(&groups.names, id, NULL);
+                    uint64_t bytes = groups.bytes[row * groups.columns + groups.groups.at[g].column];
+                    ck_assert_uint_eq(bytes, held_by(&scene, track, by[i], regions, name, moment));
+                    sum += bytes;
+                }
+                ck_assert_uint_eq(sum, report.steps.at[row].peak_bytes);
+            }
+            mp_step_groups_free(&groups);
+        }
+        mp_step_report_free(&report);
+        free(regions);
+        scene_free(&scene);
+    }
+}
+END_TEST
+
 START_TEST(bad_words_are_refused)
 {
     struct mp_grouping grouping = {0};
@@ -402,4 +455,5 @@ START_TEST(bad_words_are_refused)
 END_TEST
 
 MP_SUITE("analysis", peak_equals_brute_force, outstanding_equals_brute_force, growth_is_looked_for_where_it_shows,
-         steps_and_regions_equal_brute_force, groups_add_up, groups_of_blocks_equal_brute_force, bad_words_are_refused)
+         steps_and_regions_equal_brute_force, groups_add_up, groups_of_blocks_equal_brute_force,
+         groups_of_steps_equal_brute_force, bad_words_are_refused)

@@ -102,6 +102,7 @@ TEXTS = {
     "steps-last": "steps train.mp -n 1 --track cpu/torch",
     "peak-json": "peak train.mp --json",
     "leaks-json": "leaks train.mp --json --limit 1",
+    "steps-category": "steps network.mp --group category",
     "steps-json": "steps train.mp --json",
     "info-json": "info train.mp --json",
 }
