@@ -333,6 +333,14 @@ unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, 
     return category || labelled ? category : by_rule(categories, block, false);
 }
 
+const char *mp_category_of_block(const void *context, uint32_t block)
+{
+    const struct mp_categories *categories = context;
+    uint32_t end = (uint32_t)categories->model->events.count;
+    const char *name = mp_category_name(categories, mp_category_of(categories, block, end));
+    return name ? name : "";
+}
+
 enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_rules *rules,
                                   struct mp_categories **categories, struct mp_error *error)
 {

@@ -45,6 +45,9 @@ unsigned mp_categories_count(const struct mp_categories *categories);
 const char *mp_category_name(const struct mp_categories *categories, unsigned category);
 /* "forward", "backward" or "optimizer": what the program was at after `moment` events; NULL where nobody knows. */
 const char *mp_category_phase(const struct mp_categories *categories, uint32_t moment);
+/* What filters by category ask (model/filter.h): the name of what a block is at the end, "" for none; `context` is the
+ * categories. */
+const char *mp_category_of_block(const void *context, uint32_t block);
 void mp_categories_free(struct mp_categories *categories);
 
 /* The built-in rules, as the manual lists them, one after the other; NULL after the last. `doubtless`: they come before

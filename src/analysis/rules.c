@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pattern.h"
+
 #define FILE_MAX (1u << 20) /* bytes of a file of rules */
 
 /* What stands behind a bracket expression that begins at `at`. */
@@ -74,12 +76,9 @@ enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char
         return mp_fail(error, MP_INVALID, "there are more than %d rules", MP_RULES_MAX);
     struct mp_rule rule = {.name = mp_intern_text(&rules->names, name)};
     if (rule.name == MP_INTERN_FAILED) return no_memory(error);
-    int wrong = regcomp(&rule.regex, regex, REG_EXTENDED | REG_NOSUB);
-    if (wrong) {
-        char reason[128];
-        regerror(wrong, &rule.regex, reason, sizeof reason);
-        return mp_fail(error, MP_INVALID, "\"%s\" is not a regular expression: %s", regex, reason);
-    }
+    struct mp_error why;
+    if (mp_pattern_compile(regex, &rule.regex, &why))
+        return mp_fail(error, MP_INVALID, "\"%s\" is not a regular expression: %s", regex, why.text);
     char *run = malloc(strlen(regex) + 1);
     rule.literal = malloc(strlen(regex) + 1);
     bool done = run && rule.literal;

@@ -58,7 +58,10 @@ static uint64_t times_of(const char *at)
 
 static bool close_group(struct measure *measure)
 {
-    if (!measure->depth) return true;
+    if (!measure->depth) { /* nothing was opened: it stands for itself */
+        add_piece(measure);
+        return true;
+    }
     uint64_t inside = measure->before[measure->depth] + measure->last[measure->depth];
     measure->depth--;
     add_piece(measure);

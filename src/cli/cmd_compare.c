@@ -57,7 +57,7 @@ static int ask_of(const struct mp_query *query, const struct mp_model *model, st
         return MP_EXIT_COULD_NOT;
     }
     if (mp_window_make(model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &ask->window, &error) ||
-        (query->view.filter && mp_filter_make(model, query->view.filter, filter, &error)))
+        mp_query_filter(query, model, filter, &error))
         return mp_message_error(&error);
     ask->filter = *filter;
     return MP_EXIT_DONE;

@@ -65,8 +65,7 @@ static int make_profile(const struct graph *graph, const struct mp_model *model,
         mp_window_make(model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &ask.window, &error);
     if (!status && graph->at) status = mp_window_make(model, NULL, graph->at, &at, &error);
     if (!status && graph->at) ask.at = at.last;
-    if (!status && graph->query->view.filter)
-        status = mp_filter_make(model, graph->query->view.filter, &filter, &error);
+    if (!status) status = mp_query_filter(graph->query, model, &filter, &error);
     ask.filter = filter;
     if (!status) status = mp_profile_make(model, &ask, profile, &error);
     mp_filter_free(filter);

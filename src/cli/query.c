@@ -86,6 +86,20 @@ static void tell_empty_filter(const struct mp_query *query)
     mp_message("--filter %s picks none of the recording's %s blocks", query->view.filter, mp_format_count(text, count));
 }
 
+enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,
+                               struct mp_error *error)
+{
+    struct mp_categories *categories = NULL;
+    *filter = NULL;
+    if (!query->view.filter) return MP_OK;
+    if (strstr(query->view.filter, "category") && mp_categories_make(model, &query->rules, &categories, error))
+        return MP_NO_MEMORY;
+    const struct mp_filter_categories answer = {categories ? mp_category_of_block : NULL, categories};
+    enum mp_status status = mp_filter_make(model, query->view.filter, &answer, filter, error);
+    mp_categories_free(categories);
+    return status;
+}
+
 /* What makes sense or not only for this recording. */
 static int bind_options(struct mp_query *query)
 {
@@ -96,7 +110,7 @@ static int bind_options(struct mp_query *query)
     if (track && query->track == MP_TRACK_NONE) return unknown_track(query->model, track);
     if (mp_window_make(query->model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &query->view.window,
                        &error) ||
-        (query->view.filter && mp_filter_make(query->model, query->view.filter, &query->filter, &error)))
+        mp_query_filter(query, query->model, &query->filter, &error))
         return mp_message_error(&error);
     if (query->filter) tell_empty_filter(query);
     return MP_EXIT_DONE;

@@ -34,6 +34,9 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
 int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
 /* Whether --format asks for a document, and which; MP_EXIT_USAGE, with a message, where it makes no sense. */
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
+/* --filter for a recording, which need not be the query's; NULL where none was given. The caller frees it. */
+enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,
+                               struct mp_error *error);
 /* Where no track was asked for: the default one. False, with query->track MP_TRACK_NONE, where there is none. */
 bool mp_query_pick_track(struct mp_query *query);
 /* Writes out what was put into query->text or query->json, says on stderr what the recording lacks, frees the query.

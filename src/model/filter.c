@@ -7,9 +7,10 @@
 
 #include "base/pattern.h"
 #include "base/units.h"
+#include "model/module_path.h"
 #include "model/spans.h"
 
-enum key { SIZE, FN, FILE_NAME, LAYER, KIND, STEP, KEYS };
+enum key { SIZE, FN, FILE_NAME, LAYER, KIND, STEP, MODULE, REGION, CATEGORY, KEYS };
 enum operation { EQUAL, NOT_EQUAL, MATCH, NO_MATCH, ABOVE, BELOW, AT_LEAST, AT_MOST, OPERATIONS };
 
 #define BIT(operation) (1u << (operation))
@@ -23,6 +24,9 @@ static const struct {
     [FILE_NAME] = {"file", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
     [LAYER] = {"layer", BIT(EQUAL) | BIT(NOT_EQUAL)},
     [KIND] = {"kind", BIT(EQUAL) | BIT(NOT_EQUAL)},
+    [MODULE] = {"module", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [REGION] = {"region", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [CATEGORY] = {"category", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
     [STEP] = {"step", BIT(EQUAL) | BIT(ABOVE) | BIT(BELOW) | BIT(AT_LEAST) | BIT(AT_MOST)},
 };
 
@@ -37,12 +41,15 @@ struct term {
     enum key key;
     enum operation operation;
     uint64_t low, high;     /* size, step: both inside; layer, kind: low */
-    unsigned char *matches; /* fn, file: one byte a stack node, whether a frame of its stack fits */
+    unsigned char *matches; /* one byte each, whether it fits: fn, file: a stack node, of any frame of its stack;
+                             * module, region: a string; category: a block */
 };
 
 struct mp_filter {
     const struct mp_model *model;
+    const struct mp_filter_categories *categories; /* while it is made; may be NULL */
     struct mp_steps steps;
+    uint32_t *regions; /* by block; NULL where no term asks */
     MP_VEC(struct term) terms;
 };
 
@@ -142,24 +149,62 @@ static bool frame_fits(const struct mp_model *model, const struct term *term, co
 }
 
 /* A parent stands before its children, so one pass over the nodes settles every stack. */
-static enum mp_status match_stacks(const struct mp_model *model, struct term *term, const char *value,
-                                   struct mp_error *error)
+static bool match_stacks(const struct mp_model *model, struct term *term, const char *value, const regex_t *pattern)
 {
-    regex_t pattern;
-    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL;
-    struct mp_error why;
-    if (!exact && mp_pattern_compile(value, &pattern, &why))
-        return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, why.text);
     signed char *frames = calloc(model->frames.count + 1, 1); /* 0 not looked at, 1 fits, -1 does not */
     term->matches = calloc(model->stacks.count + 1, 1);
     for (size_t i = 1; frames && term->matches && i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         signed char *frame = node->frame == MP_FRAME_CUT ? NULL : &frames[node->frame];
-        if (frame && !*frame) *frame = frame_fits(model, term, &pattern, value, node->frame) ? 1 : -1;
+        if (frame && !*frame) *frame = frame_fits(model, term, pattern, value, node->frame) ? 1 : -1;
         term->matches[i] = term->matches[node->parent] || (frame && *frame > 0);
     }
     bool done = frames && term->matches;
     free(frames);
+    return done;
+}
+
+static bool match_strings(const struct mp_model *model, size_t root, struct term *term, const char *value,
+                          const regex_t *pattern)
+{
+    term->matches = calloc(model->strings.count + 1, 1);
+    for (uint32_t i = 0; term->matches && i < model->strings.count; i++)
+        term->matches[i] = fits(term, pattern, value, mp_module_path(model, root, i));
+    return term->matches;
+}
+
+static bool match_regions(struct mp_filter *filter, struct term *term, const char *value, const regex_t *pattern)
+{
+    if (!filter->regions) filter->regions = mp_regions_of_births(filter->model);
+    for (size_t i = 0; filter->regions && i < filter->model->blocks.count; i++)
+        if (filter->regions[i] == MP_NONE) filter->regions[i] = 0; /* the empty string */
+    return filter->regions && match_strings(filter->model, 0, term, value, pattern);
+}
+
+static bool match_categories(struct mp_filter *filter, struct term *term, const char *value, const regex_t *pattern)
+{
+    const struct mp_filter_categories *categories = filter->categories;
+    term->matches = calloc(filter->model->blocks.count + 1, 1);
+    for (uint32_t i = 0; term->matches && i < filter->model->blocks.count; i++)
+        term->matches[i] = fits(term, pattern, value, categories->of_block(categories->context, i));
+    return term->matches;
+}
+
+static enum mp_status match_text(struct mp_filter *filter, struct term *term, const char *value, struct mp_error *error)
+{
+    regex_t pattern;
+    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL, done;
+    struct mp_error why;
+    if (!exact && mp_pattern_compile(value, &pattern, &why))
+        return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, why.text);
+    if (term->key == MODULE)
+        done = match_strings(filter->model, mp_module_root(filter->model), term, value, &pattern);
+    else if (term->key == REGION)
+        done = match_regions(filter, term, value, &pattern);
+    else if (term->key == CATEGORY)
+        done = match_categories(filter, term, value, &pattern);
+    else
+        done = match_stacks(filter->model, term, value, &pattern);
     if (!exact) regfree(&pattern);
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
 }
@@ -173,8 +218,8 @@ static enum mp_status add_term(struct mp_filter *filter, const char *text, size_
     enum mp_status status;
     if (!value)
         status = mp_fail(error, MP_INVALID,
-                         "filter: cannot read \"%s\"; write size>1MiB, fn~NAME, file~NAME, layer=torch, kind=pinned or "
-                         "step=3..9, joined by commas",
+                         "filter: cannot read \"%s\"; write size>1MiB, fn~NAME, file~NAME, module~NAME, region~NAME, "
+                         "category=NAME, layer=torch, kind=pinned or step=3..9, joined by commas",
                          copy);
     else if (!(keys[term.key].operations & BIT(term.operation)))
         status = mp_fail(error, MP_INVALID, "filter: \"%s\" cannot be compared that way (in \"%s\")",
@@ -185,8 +230,10 @@ static enum mp_status add_term(struct mp_filter *filter, const char *text, size_
         status = read_steps(&term, value, error);
     else if (term.key == LAYER || term.key == KIND)
         status = read_word(&term, value, error);
+    else if (term.key == CATEGORY && (!filter->categories || !filter->categories->of_block))
+        status = mp_fail(error, MP_INVALID, "filter: categories are not known here (in \"%s\")", copy);
     else
-        status = match_stacks(filter->model, &term, value, error);
+        status = match_text(filter, &term, value, error);
     free(copy);
     if (status == MP_OK && !mp_vec_push(&filter->terms, term))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
@@ -194,7 +241,8 @@ static enum mp_status add_term(struct mp_filter *filter, const char *text, size_
     return status;
 }
 
-enum mp_status mp_filter_make(const struct mp_model *model, const char *text, struct mp_filter **filter,
+enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
+                              const struct mp_filter_categories *categories, struct mp_filter **filter,
                               struct mp_error *error)
 {
     struct mp_filter *made = calloc(1, sizeof *made);
@@ -203,6 +251,7 @@ enum mp_status mp_filter_make(const struct mp_model *model, const char *text, st
         return mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
     }
     made->model = model;
+    made->categories = categories;
     enum mp_status status = MP_OK;
     for (const char *at = text; status == MP_OK; at++) {
         const char *end = find_end(at);
@@ -210,6 +259,7 @@ enum mp_status mp_filter_make(const struct mp_model *model, const char *text, st
         at = end;
         if (!*at) break;
     }
+    made->categories = NULL;
     if (status == MP_OK)
         *filter = made;
     else
@@ -233,9 +283,19 @@ static bool picks(const struct mp_filter *filter, const struct term *term, uint3
         return (model->tracks.at[blocks->track[block]].layer == term->low) == (term->operation == EQUAL);
     case KIND:
         return (blocks->kind[block] == term->low) == (term->operation == EQUAL);
+    case MODULE:
+        number = mp_model_module(model, block);
+        break;
+    case REGION:
+        number = filter->regions[block];
+        break;
+    case CATEGORY:
+        number = block;
+        break;
     default:
-        return term->matches[blocks->stack[block]] == (term->operation == EQUAL || term->operation == MATCH);
+        number = blocks->stack[block];
     }
+    return term->matches[number] == (term->operation == EQUAL || term->operation == MATCH);
 }
 
 bool mp_filter_picks(const struct mp_filter *filter, uint32_t block)
@@ -251,6 +311,7 @@ void mp_filter_free(struct mp_filter *filter)
     for (size_t i = 0; i < filter->terms.count; i++)
         free(filter->terms.at[i].matches);
     mp_vec_free(&filter->terms);
+    free(filter->regions);
     mp_steps_free(&filter->steps);
     free(filter);
 }

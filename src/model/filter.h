@@ -1,7 +1,9 @@
 /*
- * Picks blocks: `size>1MiB`, `fn~attention`, `file~train.py`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined
- * by commas (all must hold). `~` is an extended regular expression found anywhere, `!~` its contrary; `=` is the whole
- * text, for fn and file of any frame of the stack. A block of unknown size has no size that any comparison accepts.
+ * Picks blocks: `size>1MiB`, `fn~attention`, `file~train.py`, `module~attn`, `region=forward`, `category=activations`,
+ * `layer=torch`, `kind=pinned`, `step=3..9`, several joined by commas (all must hold). `~` is an extended regular
+ * expression found anywhere, `!~` its contrary; `=` is the whole text: for fn and file of any frame of the stack, for
+ * region of the innermost one at its birth. A block of unknown size has no size that any comparison accepts; what has
+ * no module, region or category has the empty text.
  */
 #ifndef MP_MODEL_FILTER_H
 #define MP_MODEL_FILTER_H
@@ -11,8 +13,16 @@
 
 struct mp_filter;
 
+/* Who says what category a block has ("" for none), asked only while the filter is made. NULL as a function: nobody,
+ * and filters by category are refused. */
+struct mp_filter_categories {
+    const char *(*of_block)(const void *context, uint32_t block);
+    const void *context;
+};
+
 /* Parses and readies it for one model, which must outlive the filter. MP_INVALID says what is wrong with the text. */
-enum mp_status mp_filter_make(const struct mp_model *model, const char *text, struct mp_filter **filter,
+enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
+                              const struct mp_filter_categories *categories, struct mp_filter **filter,
                               struct mp_error *error);
 /* Whether the filter picks a block; NULL picks every block. */
 bool mp_filter_picks(const struct mp_filter *filter, uint32_t block);

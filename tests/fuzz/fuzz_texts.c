@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/rules.h"
 #include "analysis/sites.h"
 #include "analysis/suppress.h"
 #include "analysis/torch_settings.h"
@@ -93,12 +94,29 @@ static void suppressions(const char *text, size_t size)
     mp_suppressions_free(&all);
 }
 
+/* A rule fits a frame where its expression does, whatever is looked for first. */
+static void rules(const char *text, size_t size)
+{
+    struct mp_rules all = {0};
+    struct mp_error error;
+    struct mp_buffer scratch = {0};
+    check_error(mp_rules_parse(&all, "file", text, strlen(text), &error), &error);
+    struct mp_model *model = make_model(second(text, size));
+    uint32_t found = mp_rules_find_frame(&all, model, 0, &scratch), want = 0;
+    while (want < all.rules.count && regexec(&all.rules.at[want].regex, (const char *)scratch.data, 0, NULL, 0))
+        want++;
+    if (found != (want < all.rules.count ? want : MP_NONE)) abort();
+    mp_buffer_free(&scratch);
+    mp_model_free(model);
+    mp_rules_free(&all);
+}
+
 static void filter(const char *text, size_t size)
 {
     struct mp_model *model = make_model(second(text, size));
     struct mp_filter *made = NULL;
     struct mp_error error;
-    enum mp_status status = mp_filter_make(model, text, &made, &error);
+    enum mp_status status = mp_filter_make(model, text, NULL, &made, &error);
     check_error(status, &error);
     if (!status) {
         (void)mp_filter_picks(made, 0);
@@ -232,7 +250,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const readers[])(const char *, size_t) = {
         suppressions, filter, window, schedule,           step_rule, configuration,
-        command_line, units,  names,  allocator_settings, naming};
+        command_line, units,  names,  allocator_settings, naming,    rules};
     if (!size || size > 4096) return 0;
     char *text = malloc(size);
     if (!text) abort();

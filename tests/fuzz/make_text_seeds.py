@@ -17,6 +17,7 @@ TEXTS = [  # in the order of the readers of fuzz_texts.c
     [b"_ZN2at6native5emptyEN3c108ArrayRefIlEE", b"\x1b[31mred\x1b[0m\xc2\x9bx\x7f", b"_ZSt4moveIRiE"],
     [b"max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:8],expandable_segments:True"],
     [b"run-%p-%r-%h-%t-%c-%%-%q.mp\0host", b"%"],
+    [b"a = ^forward .*py\n# b\nb=x|y\n\0forward", b"n = (ab)+c?[x]d{2}\\.py\n\0abdd.py", b"a = (\n", b"a\n"],
 ]
 SETTINGS = [  # a command's number, arguments, the file, the variable
     [b"\x01", b"--limit\n5\nrun.mp", b"# settings\nlimit = 5\njson = yes\n", b"group=stack:3,sort=bytes,limit=7"],

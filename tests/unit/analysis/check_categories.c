@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/categories.h"
+#include "base/pattern.h"
 #include "leakbench/world.h"
 #include "unit/suite.h"
 
@@ -326,7 +327,7 @@ START_TEST(rules_find_what_regexec_finds)
         pattern[length] = text[size] = '\0';
         regex_t regex;
         struct mp_rules rules = {0};
-        bool good = !regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
+        bool good = !mp_pattern_compile(pattern, &regex, NULL);
         ck_assert_int_eq(mp_rules_add(&rules, "x", pattern, NULL), good ? MP_OK : MP_INVALID);
         if (good) {
             bool matches = !regexec(&regex, text, 0, NULL, 0);

@@ -215,6 +215,18 @@ class Commands(unittest.TestCase):
                 self.assertIsInstance(site["group"], (str, type(None)))
             self.assertIn(None, [site["group"] for site in value["sites"]])  # the base block: no stack, unknown
 
+    def test_filters_by_category_and_module(self):
+        groups = {site["group"]: site["bytes"] for site in
+                  self.json_of("peak network.mp --json --group category")["sites"]}
+        for group in ("parameters", "temporary", "buffers"):
+            peak = self.json_of(["peak", "network.mp", "--json", "--filter", f"category={group}"])
+            self.assertEqual(peak["picked_bytes"], groups[group])
+        peak = self.json_of(["peak", "network.mp", "--json", "--filter", "module~^blocks[.]1"])
+        self.assertEqual(peak["picked_bytes"], 9 << 20)
+        (self.folder / "mine").write_text("mine = model[.]py\n")
+        peak = self.json_of("peak network.mp --json --rules mine --filter category=mine")
+        self.assertEqual(peak["picked_bytes"], (43 << 20) + 6 * 512)
+
     def test_rules_name_categories(self):
         (self.folder / "rules").write_text("# mine\nmodel = model\\.py\nparameters = train[.]py\n")
         groups = {site["group"]: site["bytes"] for site in

@@ -5,6 +5,7 @@
 #include "model/builder.h"
 #include "model/filter.h"
 #include "model/module_path.h"
+#include "model/spans.h"
 #include "model/stack.h"
 #include "model/track.h"
 #include "model/window.h"
@@ -96,8 +97,17 @@ static bool calls_f(const struct scene *scene, uint32_t stack)
     return false;
 }
 
-static bool wanted(const struct scene *scene, const struct scene_block *block, size_t which)
+/* Categories of tracks, made up. */
+static const char *category_of(const void *context, uint32_t block)
 {
+    static const char *const names[SCENE_TRACKS] = {"even", "odd", ""};
+    const struct scene *scene = context;
+    return names[block_of(scene, block)->track];
+}
+
+static bool wanted(const struct scene *scene, const uint32_t *regions, uint32_t at, size_t which)
+{
+    const struct scene_block *block = block_of(scene, at);
     uint64_t size = block->bytes[0];
     bool known = size != MP_BYTES_UNKNOWN;
     switch (which) {
@@ -119,6 +129,16 @@ static bool wanted(const struct scene *scene, const struct scene_block *block, s
         return known && size >= 1024 && size < 20480 && block->track == 2;
     case 8:
         return block->stack != 0;
+    case 9:
+        return block->track == 0;
+    case 10:
+        return block->track != 2;
+    case 11:
+        return regions[at] != MP_NONE && !strcmp(mp_model_text(scene->model, regions[at]), "loss");
+    case 12:
+        return regions[at] == MP_NONE || !strstr(mp_model_text(scene->model, regions[at]), "ward");
+    case 13:
+        return block->module && strstr(mp_model_text(scene->model, block->module), "ward");
     default:
         return block->born < 0 || step_of(scene, block->born) < 1;
     }
@@ -127,20 +147,24 @@ static bool wanted(const struct scene *scene, const struct scene_block *block, s
 START_TEST(filters_pick_what_they_say)
 {
     static const char *const texts[] = {
-        "size>8KiB",     "size<=8192",   "fn~^f$",    "fn!~f",
-        "layer=torch",   "layer!=torch", "step=3..9", "size>=1KiB, size<20KiB,layer=app",
-        "file~g.{1,2}u", "step<1"};
+        "size>8KiB",     "size<=8192",    "fn~^f$",       "fn!~f",
+        "layer=torch",   "layer!=torch",  "step=3..9",    "size>=1KiB, size<20KiB,layer=app",
+        "file~g.{1,2}u", "category=even", "category!~^$", "region=loss",
+        "region!~ward",  "module~ward",   "step<1"};
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct scene scene;
         scene_make(&scene, seed, EVENTS);
+        const struct mp_filter_categories categories = {category_of, &scene};
+        uint32_t *regions = mp_regions_of_births(scene.model);
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
             struct mp_filter *filter;
-            ck_assert(!mp_filter_make(scene.model, texts[i], &filter, NULL));
+            ck_assert(!mp_filter_make(scene.model, texts[i], &categories, &filter, NULL));
             for (uint32_t block = 0; block < scene.model->blocks.count; block++)
-                ck_assert_msg(mp_filter_picks(filter, block) == wanted(&scene, block_of(&scene, block), i),
+                ck_assert_msg(mp_filter_picks(filter, block) == wanted(&scene, regions, block, i),
                               "filter %s, block %u", texts[i], block);
             mp_filter_free(filter);
         }
+        free(regions);
         scene_free(&scene);
     }
 }
@@ -148,14 +172,16 @@ END_TEST
 
 START_TEST(bad_filters_are_refused)
 {
-    static const char *const bad[] = {"",       "size",       "size>",   "size>x",      "size~1",    "fn>a",
-                                      "fn~(",   "layer=cuda", "kind=x",  "step=",       "step=9..3", "step=1..",
-                                      "step=a", "color=red",  "size>1,", "size>1,bogus"};
+    static const char *const bad[] = {"",          "size",       "size>",   "size>x",       "size~1",    "fn>a",
+                                      "fn~(",      "layer=cuda", "kind=x",  "step=",        "step=9..3", "step=1..",
+                                      "step=a",    "color=red",  "size>1,", "size>1,bogus", "module>a",  "region~(",
+                                      "category=a"};
     struct scene scene;
     scene_make(&scene, 1, 50);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct mp_filter *filter = NULL;
-        ck_assert_msg(mp_filter_make(scene.model, bad[i], &filter, NULL) == MP_INVALID, "\"%s\" was taken", bad[i]);
+        ck_assert_msg(mp_filter_make(scene.model, bad[i], NULL, &filter, NULL) == MP_INVALID, "\"%s\" was taken",
+                      bad[i]);
     }
     scene_free(&scene);
 }

@@ -258,7 +258,7 @@ START_TEST(test_a_part_holds_what_was_live_in_it)
     uint32_t events = (uint32_t)model->events.count;
     struct mp_filter *filter;
     struct mp_error error;
-    ck_assert_int_eq(mp_filter_make(model, "size>100KiB", &filter, &error), MP_OK);
+    ck_assert_int_eq(mp_filter_make(model, "size>100KiB", NULL, &filter, &error), MP_OK);
     const uint32_t parts[][2] = {{0, events},          {0, events / 3},          {events / 3, events / 2},
                                  {events / 2, events}, {events / 2, events / 2}, {events, events}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
