@@ -69,7 +69,7 @@ static bool make_keys(const struct mp_model *model, struct keys *keys)
         const struct mp_stack_node *node = &model->stacks.at[i];
         uint32_t parent = node->parent < i ? node->parent : 0;
         bool cut = node->frame >= model->frames.count;
-        bool python = !cut && model->frames.at[node->frame].raw.language == MP_PYTHON;
+        bool python = !cut && model->frames.at[node->frame].raw.language != MP_NATIVE;
         for (size_t way = 0; way < WAYS; way++)
             keys->by[way][i] = keys->by[way][parent];
         if (!cut) keys->by[BY_NAMES][i] = mp_hash_step(keys->by[BY_NAMES][parent], names[node->frame]);

@@ -20,6 +20,8 @@ struct round {
  * its function did before. */
 struct line {
     const struct mp_model_line *at;
+    bool backward; /* not a line, but all that runs nodes which lines of the function made: what called for that is
+                    * another line, and not known */
     uint32_t function, depth;
     uint32_t count, first, last; /* how often it was reached; the events at which it was first and last */
     double live;                 /* blocks where it was reached, in the mean, less those of the beginning */
@@ -90,9 +92,17 @@ static const struct mp_model_line *python_line(const struct mp_model *model, uin
     return model->frames.at[frame].line_count ? &model->lines.at[model->frames.at[frame].first_line] : NULL;
 }
 
-/* The number of a function's line; of a function that is in the stack twice only the outermost counts. */
-static bool add_line(struct search *search, const struct mp_model_line *from, uint32_t depth, struct site *site)
+static bool is_border(const struct mp_model *model, uint32_t node)
 {
+    uint32_t frame = model->stacks.at[node].frame;
+    return frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
+}
+
+/* The number of a function's line; of a function that is in the stack twice only the outermost counts. */
+static bool add_line(struct search *search, const struct mp_model_line *from, bool backward, uint32_t depth,
+                     struct site *site)
+{
+    uint32_t number_in_file = backward ? UINT32_MAX - 1 : from->line;
     bool fresh;
     uint64_t *function = mp_map_insert(&search->functions, (uint64_t)from->function << 32 | from->file, &fresh);
     if (!function) return false;
@@ -102,10 +112,10 @@ static bool add_line(struct search *search, const struct mp_model_line *from, ui
     }
     for (uint32_t i = site->first; i < search->line_of.count; i++)
         if (search->lines.at[search->line_of.at[i]].function == *function) return true;
-    uint64_t *number = mp_map_insert(&search->numbers, (*function << 32 | from->line) + 1, &fresh);
+    uint64_t *number = mp_map_insert(&search->numbers, (*function << 32 | number_in_file) + 1, &fresh);
     if (!number) return false;
     if (fresh) {
-        struct line line = {.at = from, .function = (uint32_t)*function, .depth = depth};
+        struct line line = {.at = from, .backward = backward, .function = (uint32_t)*function, .depth = depth};
         *number = search->lines.count;
         if (!mp_vec_push(&search->lines, line)) return false;
     }
@@ -116,22 +126,29 @@ static bool add_line(struct search *search, const struct mp_model_line *from, ui
 
 static bool know_site(struct search *search, uint32_t stack)
 {
-    const struct mp_model_line *path[DEPTH_MAX]; /* the outermost, as a ring */
+    struct {
+        const struct mp_model_line *line;
+        bool backward;
+    } path[DEPTH_MAX]; /* the outermost, as a ring */
+    bool backward = false;
     struct site *site = &search->sites.at[stack];
     uint32_t depth = 0;
     for (uint32_t node = stack; node; node = search->model->stacks.at[node].parent) {
         const struct mp_model_line *line = python_line(search->model, node);
+        backward |= is_border(search->model, node);
         if (!line) continue;
-        path[depth++ % DEPTH_MAX] = line;
+        path[depth % DEPTH_MAX].line = line;
+        path[depth++ % DEPTH_MAX].backward = backward;
         site->optimizer |= role_of(search, line) == ROLE_OPTIMIZER;
         search->inside |= role_of(search, line) != ROLE_ANY;
     }
     site->known = true;
     site->first = (uint32_t)search->line_of.count;
     for (uint32_t i = 0; i < depth && i < DEPTH_MAX; i++) {
-        const struct mp_model_line *line = path[(depth - 1 - i) % DEPTH_MAX];
+        const struct mp_model_line *line = path[(depth - 1 - i) % DEPTH_MAX].line;
         if (role_of(search, line) != ROLE_ANY) break;
-        if (line->function && !add_line(search, line, i, site)) return false;
+        if (line->function && !add_line(search, line, path[(depth - 1 - i) % DEPTH_MAX].backward, i, site))
+            return false;
     }
     site->count = (uint32_t)search->line_of.count - site->first;
     return true;
@@ -181,6 +198,7 @@ static bool follow(struct search *search, bool (*reach)(struct search *, struct 
             uint32_t *now = &search->now[function * THREADS + model->events.thread[event] % THREADS];
             if (*now == number + 1) continue;
             *now = number + 1;
+            if (search->lines.at[number].backward) continue;
             if (!reach(search, &search->lines.at[number], event, live)) return false;
         }
         live++;

@@ -115,8 +115,8 @@ static void count_in_header(_Atomic uint64_t *counter)
 }
 
 /* Enters a merged path (innermost first) into the tables, from its outer end. Of one deeper than `depth` the inner
- * three quarters and the outer quarter of that are kept, with a mark between. */
-static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool cut)
+ * three quarters and the outer quarter of that are kept, with a mark between. `root`: the node further out. */
+static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool cut, uint32_t root)
 {
     size_t depth = mp_session.config.depth, inner = count, outer_from = count;
     if (count > depth) {
@@ -125,7 +125,7 @@ static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool 
         cut = true;
     }
     if (cut) count_in_header(&mp_session.header->truncated_stacks);
-    uint32_t node = 0;
+    uint32_t node = root;
     for (size_t i = count; i-- > outer_from;)
         node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
     if (cut) node = mp_table_node_locked(node, MP_WIRE_FRAME_CUT);
@@ -143,38 +143,88 @@ static bool is_left_out(const void *address)
     return false;
 }
 
+/* The recorder's own code. */
+static bool is_own(const void *address)
+{
+    return (uint64_t)(uintptr_t)address - left_out[0].start < left_out[0].end - left_out[0].start;
+}
+
+/* Our definitions of PyTorch's functions lie between two of its frames. */
+static void leave_out_own(struct mp_stack_room *room, struct mp_native_stack *native)
+{
+    void **addresses = room->native + (native->addresses - room->native);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < native->count; i++)
+        if (!is_own(addresses[i])) addresses[kept++] = addresses[i];
+    native->count = kept;
+}
+
 /* `frame`: of a function that stays on the stack. */
-static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, uint64_t *hash)
+static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, const struct mp_backward *root,
+                                          uint64_t *hash)
 {
     struct mp_native_stack native = {.addresses = room->native};
     *hash = 0;
     if (!mp_session.config.native_stacks) return native;
     uint64_t generation = atomic_load_explicit(&code_generation, memory_order_relaxed);
-    int count = mp_native_walk(&room->known, generation, frame, room->native, MP_WALK_MAX, hash), own = 0;
-    if (__builtin_expect(count < 0, 0)) {
+    uintptr_t end = root ? root->frame : UINTPTR_MAX;
+    int count = mp_native_walk(&room->known, generation, frame, end, room->native, MP_WALK_MAX, hash), own = 0;
+    bool whole = count < 0;
+    if (__builtin_expect(whole, 0)) {
         count = has_libunwind ? libunwind.backtrace(room->native, MP_WALK_MAX) : 0;
         *hash = mp_hash_words((const uint64_t *)room->native, (size_t)(count > 0 ? count : 0), generation);
     }
     while (own < count && is_left_out(room->native[own]))
         own++;
+    for (int i = own; whole && root && i < count; i++)
+        if (is_own(room->native[i])) count = i; /* the call that runs the node */
     native.addresses += own;
     native.count = (uint32_t)(count > own ? count - own : 0);
     native.cut = count == MP_WALK_MAX;
     return native;
 }
 
+/* False: not known. */
+static bool walk_python(struct mp_stack_room *room, const struct mp_backward *root, bool may_call_python,
+                        struct mp_python_stack *python)
+{
+    *python = (struct mp_python_stack){.frames = room->python,
+                                       .markers = room->markers,
+                                       .room = MP_PYTHON_FRAMES_MAX,
+                                       .end = root ? root->python_frame : NULL};
+    return mp_session.config.python_stacks && mp_python_walk(python, may_call_python);
+}
+
+/* Learning wants all of a stack; one that ended early is its inner part, and its frames stay where they are. */
+static bool learn_loop(const struct mp_python_stack *python)
+{
+    struct mp_python_stack whole = *python;
+    whole.end = NULL;
+    if (python->end && !mp_python_walk(&whole, false)) return false;
+    return mp_interpreter_range_learn(&libunwind, &whole);
+}
+
+static uint32_t root_node(const struct mp_backward *root)
+{
+    if (!root) return 0;
+    const char *text = root->root == MP_BACKWARD_OF ? "backward of" : "autograd thread";
+    struct mp_wire_frame frame = {.language = MP_BACKWARD, .function = mp_table_string_locked(text, strlen(text))};
+    return mp_table_node_locked(root->creation.stack, mp_table_frame_locked(&frame));
+}
+
 /* A path not seen before. Only the last part holds the table lock: what comes before may want the loader's. */
-static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_native_stack *native,
+static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward *root, struct mp_native_stack *native,
                             const struct mp_python_stack *python, uint64_t hash)
 {
+    leave_out_own(room, native);
     struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
-    if (pairing.unequal && native->count && mp_interpreter_range_learn(&libunwind, python))
+    if (pairing.unequal && native->count && learn_loop(python))
         pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
     if (pairing.unequal && native->count) count_in_header(&mp_session.header->unmatched_stacks);
     uint32_t count = mp_merge(&mp_interpreter_ranges, native, python, &pairing, room->merged, MP_MERGED_MAX);
     mp_tables_lock();
     uint64_t lost = atomic_load_explicit(&mp_session.header->lost_stacks, memory_order_relaxed);
-    uint32_t id = enter_path(room, count, native->cut || (python && python->cut));
+    uint32_t id = enter_path(room, count, native->cut || (python && python->cut), root_node(root));
     /* One that found no room may find it the next time. */
     if (lost == atomic_load_explicit(&mp_session.header->lost_stacks, memory_order_relaxed))
         mp_tag_cache_put(&stacks, hash, id);
@@ -184,21 +234,58 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_native_s
     return id;
 }
 
+/* `python` NULL: what Python frames there are is not known. */
+static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *root, struct mp_native_stack *native,
+                          uint64_t native_hash, const struct mp_python_stack *python)
+{
+    uint64_t session = thread->generation;
+    if (root) session += ((uint64_t)root->root << 32 | root->creation.stack) * UINT64_C(0xd6e8feb86659fd93);
+    uint64_t hash = mp_hash_mix(mp_hash_step(native_hash, (python ? python->hash : 0) + session));
+    struct mp_recent_stack *recent = &thread->stack.recent[hash % MP_RECENT_STACKS];
+    if (__builtin_expect(recent->hash == hash, 1)) return recent->id;
+    uint32_t id = mp_tag_cache_find(&stacks, hash);
+    if (id == MP_TAG_NONE) id = enter_stack(&thread->stack, root, native, python, hash);
+    *recent = (struct mp_recent_stack){.hash = hash, .id = id};
+    return id;
+}
+
+/* What the thread's stack stands on: the node that it runs, if it is known. One that was left by a longjmp() lies
+ * further in than `here`. */
+static const struct mp_backward *root_of(const struct mp_thread *thread, const void *here)
+{
+    const struct mp_backward *root = thread->backward;
+    while (root && (root->root == MP_BACKWARD_UNKNOWN || root->frame <= (uintptr_t)here))
+        root = root->outer;
+    return root && root->generation == thread->generation ? root : NULL;
+}
+
+/* What was allocated for a node belongs to the module that made it, unless one runs inside, as where a checkpoint is
+ * computed again. */
+static uint32_t module_of(const struct mp_backward *root, const struct mp_python_stack *python, bool may_call_python)
+{
+    if (python && python->module) return mp_module_path_id(python->module, may_call_python);
+    return root ? root->creation.module : 0;
+}
+
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python)
 {
-    struct mp_stack_room *room = &thread->stack;
+    const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
     uint64_t hash;
-    struct mp_native_stack native = walk_native(room, __builtin_frame_address(0), &hash);
-    struct mp_python_stack python = {.frames = room->python, .markers = room->markers, .room = MP_PYTHON_FRAMES_MAX};
-    bool python_known = mp_session.config.python_stacks && mp_python_walk(&python, may_call_python);
-    if (!python_known) python.hash = 0;
-    uint32_t module = python_known && python.module ? mp_module_path_id(python.module, may_call_python) : 0;
+    struct mp_native_stack native = walk_native(&thread->stack, __builtin_frame_address(0), root, &hash);
+    struct mp_python_stack walked;
+    const struct mp_python_stack *python = walk_python(&thread->stack, root, may_call_python, &walked) ? &walked : NULL;
+    uint32_t module = module_of(root, python, may_call_python);
+    return (struct mp_captured){find_path(thread, root, &native, hash, python), module};
+}
 
-    hash = mp_hash_mix(mp_hash_step(hash, python.hash + thread->generation));
-    struct mp_recent_stack *recent = &room->recent[hash % MP_RECENT_STACKS];
-    if (__builtin_expect(recent->hash == hash, 1)) return (struct mp_captured){recent->id, module};
-    uint32_t id = mp_tag_cache_find(&stacks, hash);
-    if (id == MP_TAG_NONE) id = enter_stack(room, &native, python_known ? &python : NULL, hash);
-    *recent = (struct mp_recent_stack){.hash = hash, .id = id};
-    return (struct mp_captured){id, module};
+struct mp_creation mp_stack_creation(struct mp_thread *thread)
+{
+    const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
+    struct mp_python_stack walked;
+    const struct mp_python_stack *python = walk_python(&thread->stack, root, true, &walked) ? &walked : NULL;
+    uint64_t hash = 0;
+    struct mp_native_stack native = {.addresses = thread->stack.native};
+    if (!python || !python->frame_count) native = walk_native(&thread->stack, __builtin_frame_address(0), root, &hash);
+    uint32_t module = module_of(root, python, true);
+    return (struct mp_creation){find_path(thread, root, &native, hash, python), module};
 }

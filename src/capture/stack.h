@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/creations.h"
 #include "capture/native/walk.h"
 #include "capture/python/merge.h"
 
@@ -33,7 +34,24 @@ struct mp_stack_room {
     struct mp_recent_stack recent[MP_RECENT_STACKS];
 };
 
+/* A node of an autograd graph that a thread runs: what is allocated meanwhile belongs to the path that made the node in
+ * forward, and what called for its running is left out. Lies in the C frame of the call that runs it. */
+enum mp_backward_root {
+    MP_BACKWARD_UNKNOWN, /* who made it is not known: stacks are as they are */
+    MP_BACKWARD_THREAD,  /* likewise, on a thread of autograd's own, whose outer frames say nothing */
+    MP_BACKWARD_OF,
+};
 struct mp_thread;
+struct mp_backward {
+    struct mp_thread *thread;
+    struct mp_backward *outer; /* around this one, on the same thread */
+    const void *task;          /* the backward pass */
+    enum mp_backward_root root;
+    uint32_t generation;         /* of the session, whose ids `creation` holds */
+    struct mp_creation creation; /* of MP_BACKWARD_OF; else zero */
+    uintptr_t frame;             /* an address in that C frame: frames from there on are left out */
+    const void *python_frame;    /* the thread's innermost when the running began; likewise */
+};
 
 /* For the constructor. */
 bool mp_stack_start(void);
@@ -51,5 +69,7 @@ struct mp_captured {
     uint32_t stack, module;
 };
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
+/* The same for what makes a node: Python frames alone, where it has any. A moment at which Python may be called. */
+struct mp_creation mp_stack_creation(struct mp_thread *thread);
 
 #endif

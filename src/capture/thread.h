@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/autograd_thread.h"
 #include "capture/cuda/visit.h"
 #include "capture/nvtx/nvtx_ranges.h"
 #include "capture/stack.h"
@@ -24,6 +25,8 @@ struct mp_thread {
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
     struct mp_stack_room stack;
+    struct mp_backward *backward; /* the node that runs now, innermost; NULL: none */
+    struct mp_autograd_thread autograd;
     struct mp_nvtx_stack nvtx;
     struct mp_cupti_thread cupti;
 };

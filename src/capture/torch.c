@@ -7,12 +7,11 @@
  * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
  * here may wait for either. CPU reports come under no lock.
  */
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "capture/next.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
 
@@ -21,24 +20,6 @@ struct c10_device {
     int8_t type, index;
 };
 
-#define EXPORTED(name) __asm__(name) __attribute__((visibility("default")))
-
-static void *definition_in(const char *library_name, const char *name)
-{
-    void *library = library_name ? dlopen(library_name, RTLD_NOLOAD | RTLD_LAZY) : NULL;
-    return library ? dlsym(library, name) : NULL;
-}
-
-/* The definition after ours: that of another preloaded library, else libc10's own. libc10 is mostly loaded with local
- * scope, where RTLD_NEXT does not reach; the caller mostly is libc10 or links it, so its handle does. */
-static void *next_definition(const char *name, void *caller)
-{
-    Dl_info info;
-    void *found = dlsym(RTLD_NEXT, name);
-    if (!found && dladdr(caller, &info)) found = definition_in(info.dli_fname, name);
-    return found ? found : definition_in("libc10.so", name);
-}
-
 #define PROFILING_ENABLED      "_ZN3c1022memoryProfilingEnabledEv"
 #define USAGE_UNSIGNED         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
 #define USAGE_SIGNED           "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
@@ -46,7 +27,6 @@ static void *next_definition(const char *name, void *caller)
 #define OUT_OF_MEMORY_UNSIGNED "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
 #define OUT_OF_MEMORY_SIGNED   "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"
 
-#define NOT_THERE ((void *)-1)
 enum which {
     WHICH_PROFILING_ENABLED,
     WHICH_USAGE_UNSIGNED,
@@ -55,45 +35,22 @@ enum which {
     WHICH_OUT_OF_MEMORY_UNSIGNED,
     WHICH_OUT_OF_MEMORY_SIGNED,
 };
-static struct next {
-    const char *name;
-    _Atomic(void *) known; /* NOT_THERE; NULL: not looked up */
-} nexts[] = {
-    [WHICH_PROFILING_ENABLED] = {PROFILING_ENABLED, NULL},
-    [WHICH_USAGE_UNSIGNED] = {USAGE_UNSIGNED, NULL},
-    [WHICH_USAGE_SIGNED] = {USAGE_SIGNED, NULL},
-    [WHICH_USAGE_OLD] = {USAGE_OLD, NULL},
-    [WHICH_OUT_OF_MEMORY_UNSIGNED] = {OUT_OF_MEMORY_UNSIGNED, NULL},
-    [WHICH_OUT_OF_MEMORY_SIGNED] = {OUT_OF_MEMORY_SIGNED, NULL},
+static struct mp_next nexts[] = {
+    [WHICH_PROFILING_ENABLED] = {PROFILING_ENABLED, "libc10.so", NULL},
+    [WHICH_USAGE_UNSIGNED] = {USAGE_UNSIGNED, "libc10.so", NULL},
+    [WHICH_USAGE_SIGNED] = {USAGE_SIGNED, "libc10.so", NULL},
+    [WHICH_USAGE_OLD] = {USAGE_OLD, "libc10.so", NULL},
+    [WHICH_OUT_OF_MEMORY_UNSIGNED] = {OUT_OF_MEMORY_UNSIGNED, "libc10.so", NULL},
+    [WHICH_OUT_OF_MEMORY_SIGNED] = {OUT_OF_MEMORY_SIGNED, "libc10.so", NULL},
 };
-
-static void look_up(struct next *next, void *caller)
-{
-    void *found = next_definition(next->name, caller);
-    atomic_store_explicit(&next->known, found ? found : NOT_THERE, memory_order_relaxed);
-}
 
 /* The look-up takes the loader's lock, under which a constructor of another thread's library may wait for an allocator:
  * it must not come first in a report under that allocator's lock. The CPU allocator asks without any before that. */
-static void look_up_all(void *caller)
+static void look_up_all(const void *caller)
 {
     for (size_t i = 0; i < sizeof nexts / sizeof *nexts; i++)
-        look_up(&nexts[i], caller);
+        mp_next_definition(&nexts[i], caller);
 }
-
-static void *next_of(struct next *next, void *caller)
-{
-    if (!atomic_load_explicit(&next->known, memory_order_relaxed)) look_up(next, caller);
-    void *known = atomic_load_explicit(&next->known, memory_order_relaxed);
-    return known == NOT_THERE ? NULL : known;
-}
-
-/* `function` becomes the next definition of its name (WHICH_...); NULL where there is none. */
-#define NEXT(function, which)                                                                                          \
-    do {                                                                                                               \
-        void *at = next_of(&nexts[which], __builtin_return_address(0));                                                \
-        memcpy(&(function), &at, sizeof at);                                                                           \
-    } while (0)
 
 static _Atomic bool other_device_seen;
 
@@ -170,7 +127,7 @@ static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t res
 
 /* bool c10::memoryProfilingEnabled(): asked by the CPU allocator at every alloc and free. One answer for the whole life
  * of the process: an allocator that saw "yes" at the alloc must see it at the free. */
-bool memory_profiling_enabled(void) EXPORTED(PROFILING_ENABLED);
+bool memory_profiling_enabled(void) MP_PRELOADED(PROFILING_ENABLED);
 bool memory_profiling_enabled(void)
 {
     enum { UNDECIDED, NO, YES };
@@ -182,43 +139,43 @@ bool memory_profiling_enabled(void)
     }
     if (atomic_load_explicit(&answer, memory_order_relaxed) == YES) return true;
     bool (*next)(void);
-    NEXT(next, WHICH_PROFILING_ENABLED);
+    MP_NEXT(next, &nexts[WHICH_PROFILING_ENABLED]);
     return next && next();
 }
 
 /* 2.x. The totals of 1.10-1.13 are signed, which is the same on this ABI. */
 #define USAGE(suffix, symbol)                                                                                          \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
-                               struct c10_device device) EXPORTED(symbol);                                             \
+                               struct c10_device device) MP_PRELOADED(symbol);                                         \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
                                struct c10_device device)                                                               \
     {                                                                                                                  \
         record_usage(address, bytes, allocated, reserved, device);                                                     \
         void (*next)(void *, int64_t, size_t, size_t, struct c10_device);                                              \
-        NEXT(next, WHICH_##symbol);                                                                                    \
+        MP_NEXT(next, &nexts[WHICH_##symbol]);                                                                         \
         if (next) next(address, bytes, allocated, reserved, device);                                                   \
     }
 USAGE(unsigned, USAGE_UNSIGNED)
 USAGE(signed, USAGE_SIGNED)
 
 /* 1.9 and before; CUDA passed its Block's address there, which names a block as well. */
-void report_usage_old(void *address, int64_t bytes, struct c10_device device) EXPORTED(USAGE_OLD);
+void report_usage_old(void *address, int64_t bytes, struct c10_device device) MP_PRELOADED(USAGE_OLD);
 void report_usage_old(void *address, int64_t bytes, struct c10_device device)
 {
     record_usage(address, bytes, MP_RECORD_TOTAL_UNKNOWN, MP_RECORD_TOTAL_UNKNOWN, device);
     void (*next)(void *, int64_t, struct c10_device);
-    NEXT(next, WHICH_USAGE_OLD);
+    MP_NEXT(next, &nexts[WHICH_USAGE_OLD]);
     if (next) next(address, bytes, device);
 }
 
 #define OUT_OF_MEMORY(suffix, symbol)                                                                                  \
     void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
-        EXPORTED(symbol);                                                                                              \
+        MP_PRELOADED(symbol);                                                                                          \
     void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
     {                                                                                                                  \
         record_out_of_memory(bytes, allocated, reserved, device);                                                      \
         void (*next)(int64_t, size_t, size_t, struct c10_device);                                                      \
-        NEXT(next, WHICH_##symbol);                                                                                    \
+        MP_NEXT(next, &nexts[WHICH_##symbol]);                                                                         \
         if (next) next(bytes, allocated, reserved, device);                                                            \
     }
 OUT_OF_MEMORY(unsigned, OUT_OF_MEMORY_UNSIGNED)

@@ -39,7 +39,7 @@ static void put_place(struct mp_buffer *text, const struct mp_model *model, uint
     struct mp_stack_lines lines = {0};
     const struct mp_stack_line *line = mp_stack_resolve(model, stack, &lines) ? mp_stack_headline(&lines) : NULL;
     if (line)
-        mp_line_text(text, line);
+        mp_headline_text(text, line);
     else
         mp_buffer_append_text(text, "(no stack)");
     mp_stack_lines_free(&lines);

@@ -14,6 +14,7 @@
 #define THREADS_MAX (UINT32_C(1) << 16)
 
 enum { NOTHING, OUTSIDE, LINE_0 };
+#define BACKWARD UINT32_MAX /* a node runs that was made inside; whether that is running now is not known */
 
 struct mp_step_past {
     uint32_t stack[PAST];
@@ -68,7 +69,8 @@ static uint32_t look_up(struct mp_step_watch *watch, const struct mp_tables *tab
     for (size_t i = watch->nodes.count; i < tables->seen[MP_TABLE_NODES]; i++) {
         uint32_t above = i && nodes[i].parent < i ? watch->nodes.at[nodes[i].parent] : OUTSIDE, frame = nodes[i].frame;
         bool enters = above == OUTSIDE && frame < frame_count && is_watched(watch, tables, &frames[frame]);
-        if (!mp_vec_push(&watch->nodes, enters ? LINE_0 + frames[frame].line : above)) break;
+        bool leaves = above != OUTSIDE && frame < frame_count && frames[frame].language == MP_BACKWARD;
+        if (!mp_vec_push(&watch->nodes, enters ? LINE_0 + frames[frame].line : leaves ? BACKWARD : above)) break;
     }
     return stack < watch->nodes.count ? watch->nodes.at[stack] : OUTSIDE;
 }
@@ -103,7 +105,7 @@ static bool make_model(const struct mp_step_watch *watch, const struct mp_tables
         model->stacks.at[i].frame = cut ? MP_FRAME_CUT : nodes[i].frame;
     }
     for (size_t i = 0; done && i < frame_count; i++) {
-        model->frames.at[i].raw.language = frames[i].language == MP_PYTHON ? MP_PYTHON : MP_NATIVE;
+        model->frames.at[i].raw.language = frames[i].language < MP_LANGUAGES ? (uint8_t)frames[i].language : MP_NATIVE;
         model->frames.at[i].first_line = (uint32_t)i;
         model->frames.at[i].line_count = 1;
         model->lines.at[i].function = mp_tables_spool_string(tables, frames[i].function);
@@ -154,7 +156,8 @@ static void remember(struct mp_step_watch *watch, const struct mp_event *event)
     watch->past->type[at] = event->type;
 }
 
-/* Entered: something else was allocated before. The line: another one of its function was reached before. */
+/* Entered: something else was allocated before. The line: another one of its function was reached before, or was the
+ * one that called for backward. */
 static bool is_beginning(const struct mp_step_watch *watch, uint32_t before, uint32_t now)
 {
     return *watch->asked ? before < LINE_0 && now >= LINE_0 : before != now && now == LINE_0 + watch->line;
@@ -165,6 +168,7 @@ static bool begins(struct mp_step_watch *watch, const struct mp_tables *tables, 
 {
     if (event->type != MP_EVENT_ALLOC || event->thread >= THREADS_MAX || (!*watch->asked && !watch->line)) return false;
     uint32_t now = look_up(watch, tables, spool, event->stack);
+    if (*watch->asked && now == BACKWARD) return false;
     if (!mp_vec_extend(&watch->threads, event->thread + 1)) return false;
     uint32_t before = watch->threads.at[event->thread];
     if (*watch->asked || now != OUTSIDE) watch->threads.at[event->thread] = now;

@@ -158,6 +158,7 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
 static bool is_public(const struct mp_model *model, const struct mp_frame *frame, const char *function,
                       const char *path)
 {
+    if (frame->language == MP_BACKWARD) return true;
     if (frame->language == MP_PYTHON && *path != '<' && mp_public_path(path)) return true;
     if (frame->language == MP_BACKWARD) return true;
     if (frame->language == MP_PYTHON) return *function == '<' || !strncmp(path, "<frozen ", strlen("<frozen "));

@@ -23,10 +23,17 @@ void mp_frame_label(struct mp_buffer *out, const struct mp_stack_line *line)
     mp_buffer_append_text(out, ")");
 }
 
+const char *mp_frame_prefix(const struct mp_stack_line *line)
+{
+    return line->backward && !line->cut ? "backward of " : "";
+}
+
 void mp_frame_headline(struct mp_buffer *out, const struct mp_stack_lines *lines)
 {
     const struct mp_stack_line *line = mp_stack_headline(lines);
-    if (line) mp_frame_label(out, line);
+    if (!line) return;
+    mp_buffer_append_text(out, mp_frame_prefix(line));
+    mp_frame_label(out, line);
 }
 
 void mp_frame_fold(struct mp_buffer *out, const struct mp_stack_lines *lines)

@@ -9,7 +9,9 @@
 void mp_frame_function(struct mp_buffer *out, const struct mp_stack_line *line);
 /* The function and, for Python, its place: "forward (model.py:31)". */
 void mp_frame_label(struct mp_buffer *out, const struct mp_stack_line *line);
-/* The label of the line that a person wants to see first; nothing for an empty stack. */
+/* What comes before a line whose stack is shown by it alone: "backward of ", or nothing. */
+const char *mp_frame_prefix(const struct mp_stack_line *line);
+/* The label of the line that a person wants to see first, with its prefix; nothing for an empty stack. */
 void mp_frame_headline(struct mp_buffer *out, const struct mp_stack_lines *lines);
 /* Labels, outermost first, with ';' between them (and ':' for ';', a blank for a line break within them). */
 void mp_frame_fold(struct mp_buffer *out, const struct mp_stack_lines *lines);

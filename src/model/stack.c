@@ -21,7 +21,8 @@ bool mp_stack_is_user_file(const char *file)
     return *file != '<' && strncmp(file, "torch/", strlen("torch/"));
 }
 
-static bool push_frame(const struct mp_model *model, const struct mp_model_frame *frame, struct mp_stack_lines *lines)
+static bool push_frame(const struct mp_model *model, const struct mp_model_frame *frame, bool backward,
+                       struct mp_stack_lines *lines)
 {
     bool native = frame->raw.language == MP_NATIVE;
     uint32_t module = frame->raw.module;
@@ -29,6 +30,7 @@ static bool push_frame(const struct mp_model *model, const struct mp_model_frame
         .module = native && module ? text_or_null(model, model->modules.at[module].path) : NULL,
         .address = native ? frame->raw.address : 0,
         .language = frame->raw.language,
+        .backward = backward,
     };
     if (!frame->line_count) return mp_vec_push(lines, line);
     for (uint32_t i = 0; i < frame->line_count; i++) {
@@ -44,13 +46,15 @@ static bool push_frame(const struct mp_model *model, const struct mp_model_frame
 
 bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines)
 {
+    bool backward = false;
     lines->count = 0;
     for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
         uint32_t frame = model->stacks.at[stack].frame;
-        struct mp_stack_line cut = {.cut = true};
-        bool done =
-            frame == MP_FRAME_CUT ? mp_vec_push(lines, cut) : push_frame(model, &model->frames.at[frame], lines);
+        struct mp_stack_line cut = {.cut = true, .backward = backward};
+        bool done = frame == MP_FRAME_CUT ? mp_vec_push(lines, cut)
+                                          : push_frame(model, &model->frames.at[frame], backward, lines);
         if (!done) return false;
+        backward |= frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
     }
     return true;
 }

@@ -13,6 +13,8 @@ struct mp_stack_line {
     uint64_t address;                     /* native: in the module; 0 for Python */
     uint8_t language;                     /* enum mp_language */
     bool cut;                             /* no frame: here the recorder left frames out */
+    bool backward;                        /* of the path that made a node in forward, whose backward ran: further out
+                                           * than a frame of MP_BACKWARD */
     bool user;                            /* Python code that belongs neither to a package nor to Python itself */
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "model/frame_text.h"
 
 #define LINES_MAX 8 /* of one site, unless all are asked for */
 
@@ -55,13 +56,19 @@ void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
     mp_buffer_free(&place);
 }
 
+void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    mp_buffer_append_text(out, mp_frame_prefix(line));
+    mp_line_text(out, line);
+}
+
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site)
 {
     struct mp_stack_lines lines = {0};
     if (!mp_stack_resolve(model, site->stack, &lines)) out->failed = true;
     const struct mp_stack_line *headline = mp_stack_headline(&lines);
     if (headline)
-        mp_line_text(out, headline);
+        mp_headline_text(out, headline);
     else
         mp_buffer_append_text(out, mp_no_stack_text(site));
     for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
@@ -89,13 +96,14 @@ static void modules_cell(struct mp_table *table, const struct mp_sites *sites, c
     mp_buffer_free(&out);
 }
 
-static void line_cells(struct mp_table *table, enum mp_style style, const struct mp_stack_line *line)
+static void line_cells(struct mp_table *table, enum mp_style style, const char *prefix,
+                       const struct mp_stack_line *line)
 {
     struct mp_buffer place = {0};
     place_text(&place, line);
     bool native = line->language == MP_NATIVE && line->function;
     const char *function = function_text(line);
-    mp_table_cell(table, style, "%.*s", native ? short_function(function) : (int)strlen(function), function);
+    mp_table_cell(table, style, "%s%.*s", prefix, native ? short_function(function) : (int)strlen(function), function);
     mp_table_cell(table, style, "%s", place.failed ? "" : (const char *)place.data);
     mp_buffer_free(&place);
 }
@@ -172,10 +180,12 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     enum shown shown = choose_shown(lines);
     struct folded package = {0}, native = {0};
     size_t rows = 0, more = 0;
+    bool backward = false; /* it has been said */
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
         if (!is_shown(line, shown)) {
-            if (!line->cut) fold(line->language == MP_PYTHON ? &package : &native, line);
+            if (!line->cut && line->language != MP_BACKWARD)
+                fold(line->language == MP_PYTHON ? &package : &native, line);
             continue;
         }
         if (rows == LINES_MAX) {
@@ -183,7 +193,9 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
             continue;
         }
         if (rows++) mp_table_skip(table, columns);
-        line_cells(table, rows == 1 ? MP_BOLD : MP_PLAIN, line);
+        bool said = backward || shown == SHOW_NATIVE; /* by the line between */
+        line_cells(table, rows == 1 ? MP_BOLD : MP_PLAIN, said ? "" : mp_frame_prefix(line), line);
+        backward |= line->backward;
         if (rows == 1) modules_cell(table, sites, site);
         mp_table_end_row(table);
     }
@@ -205,7 +217,7 @@ static void full_rows(struct mp_table *table, unsigned columns, const struct mp_
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
         if (i) mp_table_skip(table, columns);
-        line_cells(table, line->user ? MP_BOLD : line->language == MP_PYTHON ? MP_PLAIN : MP_DIM, line);
+        line_cells(table, line->user ? MP_BOLD : line->language == MP_NATIVE ? MP_DIM : MP_PLAIN, "", line);
         if (!i) modules_cell(table, sites, site);
         mp_table_end_row(table);
     }

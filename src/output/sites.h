@@ -38,5 +38,7 @@ void mp_site_cell(struct mp_table *table, const struct mp_model *model, const st
 void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site);
 /* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
+/* The same for a line that stands for its stack: "backward of model.py:31 forward". */
+void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line);
 
 #endif

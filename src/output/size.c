@@ -222,7 +222,7 @@ static void put_growth(struct mp_text *text, const struct mp_size_answer *answer
         if (mp_stack_resolve(answer->model, site->stack, &lines)) line = mp_stack_headline(&lines);
         mp_text_put(text, MP_PLAIN, shown ? ", " : "Most of the growth: ");
         if (line)
-            mp_line_text(text->out, line);
+            mp_headline_text(text->out, line);
         else
             mp_text_put(text, MP_PLAIN, "(no stack)");
         mp_text_put(text, MP_PLAIN, " %s a sample", mp_format_bytes(number, (uint64_t)llround(site->per_first)));

@@ -85,8 +85,8 @@ static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
            reach(known, sp, end);
 }
 
-int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
-                   uint64_t *hash)
+int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
+                   void **addresses, int room, uint64_t *hash)
 {
     if (__builtin_expect(known->generation != generation, 0)) {
         forget_all(known);
@@ -116,6 +116,10 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
         }
         /* Stacks grow downwards: anything else is a rule that is wrong here. */
         if (__builtin_expect(base <= sp || base % WORD, 0) || !may_read(known, sp, base)) return -1;
+        if (__builtin_expect(base > end, 0)) {
+            count--;
+            break;
+        }
         uintptr_t saved_bp = base + (uintptr_t)(intptr_t)at->bp_offset;
         if (at->bp_offset && saved_bp - sp > base - sp - WORD) return -1;
         if (at->bp_offset) bp = load(saved_bp);
@@ -129,10 +133,10 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
 
 #else
 
-int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
-                   uint64_t *hash)
+int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
+                   void **addresses, int room, uint64_t *hash)
 {
-    (void)known, (void)generation, (void)frame, (void)addresses, (void)room, (void)hash;
+    (void)known, (void)generation, (void)frame, (void)end, (void)addresses, (void)room, (void)hash;
     return -1;
 }
 

@@ -33,9 +33,10 @@ struct mp_known_frames {
 };
 
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
- * the stack) and writes at most `room` return addresses, innermost first, and a hash of them. `generation` changes
- * whenever code may have been unloaded. Returns how many; -1: a frame on the way has no rule here. */
-int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, void **addresses, int room,
-                   uint64_t *hash);
+ * the stack) up to the frame that `end` lies in, which is left out (UINTPTR_MAX: all), and writes at most `room` return
+ * addresses, innermost first, and a hash of them. `generation` changes whenever code may have been unloaded. Returns how
+ * many; -1: a frame on the way has no rule here. */
+int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
+                   void **addresses, int room, uint64_t *hash);
 
 #endif

@@ -159,7 +159,7 @@ bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python)
     const struct mp_python_layout *layout = runtime.layout;
     bool attached = layout->code_bytecode_copies && runtime.attached_thread() == thread;
     mp_python_walk_thread(layout, thread, attached, stack);
-    if (now == SHAPED && may_call_python && !agrees_with_api(thread, stack)) {
+    if (now == SHAPED && may_call_python && !stack->end && !agrees_with_api(thread, stack)) {
         empty(stack);
         return false;
     }
@@ -194,6 +194,16 @@ bool mp_python_call_soon(int (*call)(void *), bool may_call_python)
     bool attached = runtime.attached_thread() && runtime.attached_thread() == runtime.own_thread();
     if (runtime.minor >= WAITS_WITHOUT_THE_GIL && attached && !may_call_python) return false;
     return runtime.add_pending_call(call, NULL) == 0;
+}
+
+bool mp_python_newest(const void **frame)
+{
+    *frame = NULL;
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if ((now != READY && now != SHAPED) || !runtime.is_initialized()) return false;
+    const char *thread = runtime.own_thread();
+    if (thread) *frame = mp_python_newest_frame(runtime.layout, thread);
+    return true;
 }
 
 uintptr_t mp_python_interpreter_loop(void)

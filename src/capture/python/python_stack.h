@@ -34,7 +34,8 @@ struct mp_python_stack {
      * C frame, 0 where the version leaves none (3.9, 3.10). */
     struct mp_python_frame *frames;
     uintptr_t *markers;
-    uint32_t room; /* of both */
+    uint32_t room;   /* of both */
+    const void *end; /* the frame at which to stop, which is left out (mp_python_newest()); NULL: all are wanted */
     /* Filled by a walk. A group may be without frames. */
     uint32_t frame_count, group_count;
     bool cut;      /* there are frames further out, for which there was no room */
@@ -53,6 +54,9 @@ void mp_python_probe(void);
  * `may_call_python`: this is a moment at which the dynamic loader and Python's API may be used, that is, the caller
  * holds no lock that anything in there might wait for. Without it nothing is called but accessors that take no lock. */
 bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python);
+
+/* The calling thread's innermost frame, for `end` of later walks; *frame NULL: it has none. False: not known. */
+bool mp_python_newest(const void **frame);
 
 struct mp_python_description {
     char function[512]; /* co_qualname, before 3.11 co_name; UTF-8, lone surrogates encoded like any character */

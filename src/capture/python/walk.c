@@ -170,10 +170,10 @@ ALWAYS_INLINE void end_group(struct mp_python_stack *stack, const char *marker)
 
 static void walk_objects(const struct mp_python_layout *layout, const char *thread, struct mp_python_stack *stack)
 {
-    const char *frame = mp_python_newest_frame(layout, thread);
+    const char *frame = mp_python_newest_frame(layout, thread), *end = stack->end;
     int32_t scale = layout->minor == 9 ? 1 : BYTES_PER_UNIT;
     const struct sought sought = seek_modules();
-    for (; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
+    for (; frame && frame != end; frame = mp_load_pointer(frame, layout->frame_previous)) {
         if (stack->frame_count == stack->room) {
             stack->cut = true;
             return;
@@ -189,10 +189,10 @@ static void walk_objects(const struct mp_python_layout *layout, const char *thre
 static void walk_entries(const struct mp_python_layout *layout, const char *thread, struct mp_python_stack *stack)
 {
     const char *record = mp_load_pointer(thread, layout->thread_top);
-    const char *frame = record ? mp_load_pointer(record, layout->record_frame) : NULL;
+    const char *frame = record ? mp_load_pointer(record, layout->record_frame) : NULL, *end = stack->end;
     const struct sought sought = seek_modules();
     bool open = false;
-    for (uint32_t steps = 0; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
+    for (uint32_t steps = 0; frame && frame != end; frame = mp_load_pointer(frame, layout->frame_previous)) {
         if (steps++ == stack->room) {
             stack->cut = true;
             break;
@@ -215,10 +215,10 @@ static void walk_entries(const struct mp_python_layout *layout, const char *thre
 static void walk_shims(const struct mp_python_layout *layout, const char *thread, bool attached,
                        struct mp_python_stack *stack)
 {
-    const char *frame = mp_python_newest_frame(layout, thread);
+    const char *frame = mp_python_newest_frame(layout, thread), *end = stack->end;
     const struct sought sought = seek_modules();
     bool open = false;
-    for (uint32_t steps = 0; frame; frame = mp_load_pointer(frame, layout->frame_previous)) {
+    for (uint32_t steps = 0; frame && frame != end; frame = mp_load_pointer(frame, layout->frame_previous)) {
         if (steps++ == stack->room) {
             stack->cut = true;
             break;

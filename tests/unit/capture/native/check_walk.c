@@ -31,7 +31,7 @@ static void prepare(void)
 static __attribute__((noinline)) void compare(void)
 {
     static void *ours[ROOM], *theirs[ROOM];
-    walked = mp_native_walk(known, generation, __builtin_frame_address(0), ours, ROOM, &last_hash);
+    walked = mp_native_walk(known, generation, __builtin_frame_address(0), UINTPTR_MAX, ours, ROOM, &last_hash);
     int count = backtrace(theirs, ROOM), skip = 0;
     if (walked < 0) return;
     while (skip < count && theirs[skip] != ours[0])
@@ -94,6 +94,38 @@ static int compare_numbers(const void *left, const void *right)
     compare();
     return *(const int *)left - *(const int *)right;
 }
+
+/* What lies `depth` calls inside of the frame that `end` is in. */
+static __attribute__((noinline)) void walk_inside(unsigned depth, const void *end)
+{
+    static void *all[ROOM], *inner[ROOM];
+    if (depth) {
+        walk_inside(depth - 1, end);
+        KEEP_APART("inside");
+        return;
+    }
+    const void *here = __builtin_frame_address(0);
+    int count = mp_native_walk(known, generation, here, UINTPTR_MAX, all, ROOM, &last_hash);
+    walked = mp_native_walk(known, generation, here, (uintptr_t)end, inner, ROOM, &last_hash);
+    ck_assert_int_gt(count, walked);
+    ck_assert_mem_eq(all, inner, (size_t)(walked > 0 ? walked : 0) * sizeof *inner);
+}
+
+static __attribute__((noinline)) void border(unsigned depth)
+{
+    walk_inside(depth, __builtin_frame_address(0));
+    KEEP_APART("border");
+}
+
+START_TEST(a_walk_ends_before_the_frame_that_was_named)
+{
+    prepare();
+    for (unsigned depth = 0; depth < 100; depth++) {
+        border(depth);
+        ck_assert_int_eq(walked, (int)depth);
+    }
+}
+END_TEST
 
 START_TEST(plain_calls_are_followed)
 {
@@ -177,7 +209,7 @@ END_TEST
 static __attribute__((noinline)) void walk_only(void)
 {
     static void *ours[ROOM];
-    walked = mp_native_walk(known, generation, __builtin_frame_address(0), ours, ROOM, &last_hash);
+    walked = mp_native_walk(known, generation, __builtin_frame_address(0), UINTPTR_MAX, ours, ROOM, &last_hash);
     KEEP_APART("walked");
 }
 
@@ -263,10 +295,11 @@ START_TEST(a_full_memory_forgets_and_finds_again)
 END_TEST
 
 #if defined(__x86_64__)
-MP_SUITE("walk", plain_calls_are_followed, frames_of_moving_size_are_followed, other_libraries_are_passed_through,
-         a_thread_ends_where_it_began, an_interrupted_frame_is_left_to_others,
-         code_without_a_description_is_left_to_others, a_wrong_rule_is_not_followed_off_the_stack,
-         a_path_has_a_hash_of_its_own, a_full_memory_forgets_and_finds_again)
+MP_SUITE("walk", plain_calls_are_followed, a_walk_ends_before_the_frame_that_was_named,
+         frames_of_moving_size_are_followed, other_libraries_are_passed_through, a_thread_ends_where_it_began,
+         an_interrupted_frame_is_left_to_others, code_without_a_description_is_left_to_others,
+         a_wrong_rule_is_not_followed_off_the_stack, a_path_has_a_hash_of_its_own,
+         a_full_memory_forgets_and_finds_again)
 #else
 int main(void)
 {

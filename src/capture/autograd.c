@@ -1,0 +1,214 @@
+/*
+ * Backward belongs to forward: a node of PyTorch's autograd graph takes a number when it is made, and is run by one
+ * function of the engine, on whatever thread. Both functions are exported and called through the PLT, so preloaded
+ * definitions of the same names are called instead: the first keeps the path that makes the node, the second has what
+ * is allocated while the node runs stand on that path (struct mp_backward).
+ *
+ * Sources: ATen/SequenceNumber.h (numbers are per thread and start at 0), torch/csrc/autograd/function.h (Node's first
+ * members), torch/csrc/autograd/engine.cpp (the queue; who runs what). Numbers are taken under no lock of PyTorch's.
+ *
+ * What cannot be matched is left as it is: nodes made before the recording, or too long ago (capture/creations.h).
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "capture/creations.h"
+#include "capture/next.h"
+#include "capture/recorder.h"
+#include "capture/session.h"
+#include "capture/stack.h"
+
+#define TAKE_NUMBER   "_ZN2at15sequence_number17get_and_incrementEv"
+#define THREAD_NUMBER "_ZN2at14RecordFunction15currentThreadIdEv"
+#define RUN_NODE                                                                                                       \
+    "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_" \
+    "INS0_10ReadyQueueEE"
+
+static struct mp_next take_number = {TAKE_NUMBER, "libtorch_cpu.so", NULL};
+static struct mp_next thread_number = {THREAD_NUMBER, "libtorch_cpu.so", NULL};
+static struct mp_next run_node = {RUN_NODE, "libtorch_cpu.so", NULL};
+
+/* Where a node keeps its number and that of the thread which took it. Which of them holds is seen by the first node
+ * whose two words are a pair that was given out; a wrong one would have to make such a pair by chance. */
+static const struct layout {
+    uint16_t number, thread;
+} layouts[] = {
+    {24, 48}, /* std::enable_shared_from_this: up to 2.13 */
+    {16, 40}, /* c10::intrusive_ptr_target: since 2.14 */
+};
+#define LAYOUTS (sizeof layouts / sizeof *layouts)
+static const struct layout *_Atomic layout; /* NULL: not seen yet */
+static _Atomic uint32_t nodes_in_vain;      /* that ran until then */
+#define NODES_IN_VAIN_MAX 4096
+#define UNNUMBERED        UINT64_MAX /* AccumulateGrad's and others' */
+
+static bool wanted(void)
+{
+    const struct mp_record_config *config = &mp_session.config;
+    return config->torch && (config->native_stacks || config->python_stacks) &&
+           atomic_load_explicit(&nodes_in_vain, memory_order_relaxed) < NODES_IN_VAIN_MAX;
+}
+
+/* ---- forward -------------------------------------------------------------------------------------------------- */
+
+static uint64_t number_of_thread(struct mp_thread *thread, const void *caller)
+{
+    if (!thread->autograd.number) {
+        uint64_t (*ask)(void);
+        void *at = mp_next_definition(&thread_number, caller);
+        memcpy(&ask, &at, sizeof at);
+        if (ask)
+            thread->autograd.number = ask();
+        else
+            mp_session_note("this PyTorch does not number its threads (at::RecordFunction::currentThreadId is "
+                            "missing): what backward allocates has no forward line");
+    }
+    return thread->autograd.number;
+}
+
+static void keep_creation(uint64_t number, const void *caller)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    uint64_t number_here = wanted() ? number_of_thread(thread, caller) : 0;
+    struct mp_creation creation = number_here ? mp_stack_creation(thread) : (struct mp_creation){0};
+    if (creation.stack) mp_creation_put(thread->generation, number_here, number, creation);
+    mp_hook_leave(thread);
+}
+
+/* uint64_t at::sequence_number::get_and_increment(): a node is being made. */
+uint64_t take_sequence_number(void) MP_PRELOADED(TAKE_NUMBER);
+uint64_t take_sequence_number(void)
+{
+    static _Atomic uint64_t own; /* never needed: whoever calls this has linked PyTorch's */
+    uint64_t (*next)(void);
+    MP_NEXT(next, &take_number);
+    uint64_t number = next ? next() : atomic_fetch_add(&own, 1);
+    keep_creation(number, __builtin_return_address(0));
+    return number;
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------------- */
+
+static uint64_t load(const char *node, size_t offset)
+{
+    uint64_t word;
+    memcpy(&word, node + offset, sizeof word);
+    return word;
+}
+
+static bool find_by(const struct layout *by, const struct mp_thread *thread, const char *node,
+                    struct mp_creation *creation)
+{
+    return mp_creation_find(thread->generation, load(node, by->thread), load(node, by->number), creation);
+}
+
+static bool find_by_any(const struct mp_thread *thread, const char *node, struct mp_creation *creation)
+{
+    for (size_t i = 0; i < LAYOUTS; i++) {
+        if (!find_by(&layouts[i], thread, node, creation)) continue;
+        atomic_store_explicit(&layout, &layouts[i], memory_order_relaxed);
+        return true;
+    }
+    if (atomic_fetch_add(&nodes_in_vain, 1) + 1 == NODES_IN_VAIN_MAX)
+        mp_session_note("this PyTorch's autograd nodes are unknown to memprof: what backward allocates has no forward "
+                        "line");
+    return false;
+}
+
+/* A node without a number gathers what others give it and is first in the engine's queue: it runs right after the last
+ * of them, on the same thread, and belongs to that one's line. */
+static bool find_by_last(const struct mp_thread *thread, const struct mp_backward *backward,
+                         struct mp_creation *creation)
+{
+    const struct mp_autograd_thread *own = &thread->autograd;
+    if (!own->last.stack || own->last_generation != thread->generation || own->last_task != backward->task ||
+        own->last_outer != backward->outer)
+        return false;
+    *creation = own->last;
+    return true;
+}
+
+static bool find(const struct mp_thread *thread, const char *node, const struct mp_backward *backward,
+                 struct mp_creation *creation)
+{
+    const struct layout *by = atomic_load_explicit(&layout, memory_order_relaxed);
+    if (!by) return find_by_any(thread, node, creation);
+    if (load(node, by->number) == UNNUMBERED) return find_by_last(thread, backward, creation);
+    if (find_by(by, thread, node, creation)) return true;
+    mp_session_note("some of backward's nodes were made before the recording, or 262144 nodes before they ran: what "
+                    "they allocated has no forward line");
+    return false;
+}
+
+/* The calling thread's state, made where it is missing and the process is recorded. */
+static struct mp_thread *own_thread(void)
+{
+    struct mp_thread *thread = mp_thread_present();
+    if (!mp_session_recording() || (thread && thread->generation == atomic_load(&mp_session.page->generation)))
+        return thread;
+    struct mp_thread *entered = mp_hook_enter();
+    if (entered) mp_hook_leave(entered);
+    return mp_thread_present();
+}
+
+/* A thread that has a state keeps it: calls that are not in its list lie around all that are. */
+static void begin(struct mp_backward *backward, const void *const *task, const char *node, const void *frame)
+{
+    struct mp_thread *thread = backward->thread = own_thread();
+    if (!thread) return;
+    *backward = (struct mp_backward){.thread = thread,
+                                     .outer = thread->backward,
+                                     .generation = thread->generation,
+                                     .frame = (uintptr_t)frame,
+                                     .task = *task};
+    while (backward->outer && backward->outer->frame <= backward->frame)
+        backward->outer = backward->outer->outer; /* left by a longjmp() */
+    if (mp_session_recording() && wanted()) {
+        bool python_known = mp_python_newest(&backward->python_frame);
+        if (find(thread, node, backward, &backward->creation))
+            backward->root = MP_BACKWARD_OF;
+        else if (python_known && !backward->python_frame)
+            backward->root = MP_BACKWARD_THREAD;
+    }
+    thread->backward = backward;
+}
+
+static void end(const struct mp_backward *backward)
+{
+    struct mp_thread *thread = backward->thread;
+    if (!thread) return;
+    thread->backward = backward->outer;
+    thread->autograd.last = backward->creation;
+    thread->autograd.last_generation = backward->generation;
+    thread->autograd.last_task = backward->task;
+    thread->autograd.last_outer = backward->outer;
+}
+
+/* The personality routine of the call below: an exception passes it, and it has nothing to catch. Without a landing pad
+ * nothing is asked of the program's unwinder. (Itanium C++ ABI: Exception Handling, 1.3 and 2.5.2) */
+int mp_autograd_unwound(int version, int actions, uint64_t class, void *exception, void *context) __attribute__((used));
+int mp_autograd_unwound(int version, int actions, uint64_t class, void *exception, void *context)
+{
+    enum { CLEANUP_PHASE = 2, CONTINUE_UNWIND = 8 };
+    (void)version, (void)class, (void)exception, (void)context;
+    struct mp_thread *thread = mp_thread_present();
+    if (actions & CLEANUP_PHASE && thread && thread->backward) thread->backward = thread->backward->outer;
+    return CONTINUE_UNWIND;
+}
+
+/* void torch::autograd::Engine::evaluate_function(std::shared_ptr<GraphTask> &, Node *, InputBuffer &, const
+ * std::shared_ptr<ReadyQueue> &). */
+void run_autograd_node(void *engine, void *task, void *node, void *inputs, void *queue) MP_PRELOADED(RUN_NODE);
+void run_autograd_node(void *engine, void *task, void *node, void *inputs, void *queue)
+{
+    __asm__ volatile(".cfi_personality 0x1b, mp_autograd_unwound"); /* 0x1b: relative to its place, 32 bits */
+    void (*next)(void *, void *, void *, void *, void *);
+    MP_NEXT(next, &run_node);
+    struct mp_backward backward;
+    begin(&backward, task, node, __builtin_frame_address(0));
+    if (next) next(engine, task, node, inputs, queue);
+    end(&backward);
+}

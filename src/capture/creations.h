@@ -1,0 +1,25 @@
+/*
+ * Which path made a node of PyTorch's autograd graph: kept from forward until backward runs the node, by the number
+ * that the node carries and the thread whose numbers those are. One table for the whole process, since threads end
+ * before their graphs do; bounded, so that what was made too long ago is forgotten. No locks, never allocates but for
+ * the table itself, once; any thread, inside a hook.
+ */
+#ifndef MP_CAPTURE_CREATIONS_H
+#define MP_CAPTURE_CREATIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Nodes that are remembered: hundreds of forward passes of a large network. */
+#define MP_CREATIONS (UINT64_C(1) << 18)
+
+struct mp_creation {
+    uint32_t stack;  /* node id of the path in the spool */
+    uint32_t module; /* string id of the module that ran; 0: none */
+};
+
+/* `thread`: PyTorch's own number of the thread, never 0. `generation`: of the session, whose ids these are. */
+void mp_creation_put(uint32_t generation, uint64_t thread, uint64_t number, struct mp_creation creation);
+bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, struct mp_creation *creation);
+
+#endif
