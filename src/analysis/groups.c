@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/module_path.h"
+#include "model/frame_text.h"
 #include "model/spans.h"
 
 static const char *const words[MP_GROUPS] = {
@@ -80,7 +81,7 @@ bool mp_groups_open(const struct mp_model *model, const struct mp_grouping *grou
 
 static void append_line(struct mp_buffer *text, const struct mp_stack_line *line)
 {
-    if (text->size) mp_buffer_append_text(text, " < ");
+    mp_buffer_append_text(text, text->size ? " < " : mp_frame_prefix(line));
     mp_buffer_append_text(text, line->function ? line->function : "?");
     if (line->file) mp_buffer_printf(text, " %s:%u", mp_path_short(line->file), line->line);
 }
@@ -116,6 +117,8 @@ bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *grou
         name = mp_stack_library(&groups->lines);
     else if (headline)
         name = grouping->by == MP_GROUP_FILE ? headline->file : headline->function;
+    if (name && grouping->by == MP_GROUP_FUNCTION)
+        mp_buffer_append_text(&groups->text, mp_frame_prefix(headline));
     if (name) mp_buffer_append_text(&groups->text, name);
     return take_name(groups, group);
 }

@@ -20,8 +20,8 @@ struct round {
  * its function did before. */
 struct line {
     const struct mp_model_line *at;
-    bool backward; /* not a line, but all that runs nodes which lines of the function made: what called for that is
-                    * another line, and not known */
+    bool backward; /* not a line, but all that runs nodes which lines of the function made. What called for that is not
+                    * known: where other lines show no loop, it is taken for a line of its own */
     uint32_t function, depth;
     uint32_t count, first, last; /* how often it was reached; the events at which it was first and last */
     double live;                 /* blocks where it was reached, in the mean, less those of the beginning */
@@ -63,6 +63,8 @@ struct search {
     uint32_t round;
     uint64_t effort; /* events looked at in rounds */
     bool inside;     /* some code is such as lies inside a step */
+    bool backward;   /* running nodes is a line, too */
+    bool nodes;      /* some ran that lines made */
     const struct line *chosen;
     struct mp_steps *steps;
 };
@@ -146,9 +148,11 @@ static bool know_site(struct search *search, uint32_t stack)
     site->first = (uint32_t)search->line_of.count;
     for (uint32_t i = 0; i < depth && i < DEPTH_MAX; i++) {
         const struct mp_model_line *line = path[(depth - 1 - i) % DEPTH_MAX].line;
+        bool made = path[(depth - 1 - i) % DEPTH_MAX].backward;
         if (role_of(search, line) != ROLE_ANY) break;
-        if (line->function && !add_line(search, line, path[(depth - 1 - i) % DEPTH_MAX].backward, i, site))
-            return false;
+        search->nodes |= made;
+        if (made && !search->backward) continue;
+        if (line->function && !add_line(search, line, made, i, site)) return false;
     }
     site->count = (uint32_t)search->line_of.count - site->first;
     return true;
@@ -375,17 +379,19 @@ static bool lines_tell(const struct search *search)
     return search->inside || (again && search->with_lines * 10 >= search->allocs * 9);
 }
 
-bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop)
+/* *again: worth another search, with `backward`. */
+static bool find(const struct mp_model *model, bool backward, struct mp_steps *steps, struct mp_loop *loop, bool *again)
 {
-    struct search search = {.model = model, .steps = steps};
+    struct search search = {.model = model, .backward = backward, .steps = steps};
     bool done = know_sites(&search) && sum_work(&search) && follow(&search, count_line) &&
                 follow(&search, sample_line) && choose(&search);
     *loop = (struct mp_loop){.told = lines_tell(&search)};
     if (done && search.chosen) {
         const struct mp_model_line *at = search.chosen->at;
-        *loop = (struct mp_loop){at->function, at->file, at->line, search.chosen->count, true};
+        *loop = (struct mp_loop){at->function, at->file, at->line, search.chosen->count, true, backward};
         done = !steps || follow(&search, begin_step);
     }
+    *again = search.nodes && !search.chosen && !backward;
     for (size_t i = 0; i < search.lines.count; i++)
         mp_vec_free(&search.lines.at[i].rounds);
     mp_vec_free(&search.lines);
@@ -399,4 +405,10 @@ bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct m
     mp_map_free(&search.functions);
     mp_map_free(&search.numbers);
     return done;
+}
+
+bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop)
+{
+    bool again;
+    return find(model, false, steps, loop, &again) && (!again || find(model, true, steps, loop, &again));
 }

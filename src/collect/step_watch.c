@@ -141,6 +141,7 @@ static void look_for_loop(struct mp_step_watch *watch, const struct mp_tables *t
     watch->function = loop.function;
     watch->file = loop.file;
     watch->line = loop.line;
+    watch->by_backward = loop.backward;
     watch->usual_events = seen / loop.rounds + 1;
     watch->last_step = watch->events;
     watch->nodes.count = watch->threads.count = 0;
@@ -168,7 +169,7 @@ static bool begins(struct mp_step_watch *watch, const struct mp_tables *tables, 
 {
     if (event->type != MP_EVENT_ALLOC || event->thread >= THREADS_MAX || (!*watch->asked && !watch->line)) return false;
     uint32_t now = look_up(watch, tables, spool, event->stack);
-    if (*watch->asked && now == BACKWARD) return false;
+    if (now == BACKWARD && !watch->by_backward) return false;
     if (!mp_vec_extend(&watch->threads, event->thread + 1)) return false;
     uint32_t before = watch->threads.at[event->thread];
     if (*watch->asked || now != OUTSIDE) watch->threads.at[event->thread] = now;

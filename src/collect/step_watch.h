@@ -16,6 +16,7 @@ struct mp_step_watch {
     char asked[MP_STEP_AT_ROOM];   /* the function; "": none */
     uint32_t function, file, line; /* of the loop that is watched (string ids of the file); line 0: none is */
     bool infer;                    /* look for the loop */
+    bool by_backward;              /* the loop's line is reached again also where backward was all in between */
     MP_VEC(uint32_t) nodes;        /* what each stack is: 1 outside of the function; the line in it, + 2; or beyond */
     MP_VEC(uint32_t)
     threads; /* what a thread's last stack was, as in `nodes`, of a loop's its last one inside; 0: none yet */

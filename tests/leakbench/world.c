@@ -83,6 +83,7 @@ static struct mp_frame frame_of(struct world *world, const char *text)
 {
     char file[128], function[64];
     uint32_t line;
+    if (*text == '|') return (struct mp_frame){.language = MP_BACKWARD, .function = add_text(world, "backward of")};
     MUST(sscanf(text, "%127[^:]:%63[^:]:%u", file, function, &line) == 3);
     return (struct mp_frame){MP_PYTHON, 0, 0, add_text(world, function), add_text(world, file), line};
 }

@@ -53,7 +53,8 @@ uint32_t world_random(struct world *world, uint32_t below);
 
 /* A stack of a new place; `python`: with lines of the user's. */
 uint32_t world_site(struct world *world, const char *function, bool python, enum world_track track, enum mp_kind kind);
-/* A stack of a new place, of Python: "FILE:FUNCTION:LINE FILE:FUNCTION:LINE ...", outermost first; FILE has no colon. */
+/* A stack of a new place, of Python: "FILE:FUNCTION:LINE FILE:FUNCTION:LINE ...", outermost first; FILE has no colon.
+ * "|" among them: the border "backward of". */
 uint32_t world_path(struct world *world, const char *path, enum world_track track);
 /* Another stack of the same place: other native frames below the same lines. */
 uint32_t world_variant(struct world *world, uint32_t stack, const char *native);

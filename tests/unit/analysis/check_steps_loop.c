@@ -91,6 +91,38 @@ START_TEST(evaluation_and_epochs_are_no_steps)
 }
 END_TEST
 
+/* What runs a node has the lines that made it, which do not run. */
+START_TEST(lines_beyond_backward_do_not_run)
+{
+    static const struct paths called_deeper = {{
+        ['r'] = MAIN "48 data.py:make:3",
+        ['x'] = MAIN "48 train.py:train_step:26 train.py:loss:21 " MODULE "model.py:forward:50",
+        ['b'] = MAIN "48 train.py:train_step:26 train.py:loss:21 " MODULE "model.py:forward:50 |",
+        ['o'] = MAIN "48 train.py:train_step:27 " ADAM "250",
+        ['v'] = MAIN "49 train.py:validate:31 train.py:loss:21 " MODULE "model.py:forward:50",
+    }};
+    static const struct paths nothing_else = {{
+        ['x'] = MAIN "18 " MODULE "model.py:forward:50",
+        ['y'] = MAIN "18 " MODULE "model.py:forward:51",
+        ['c'] = MAIN "18 " MODULE "model.py:forward:51 |",
+        ['b'] = MAIN "18 " MODULE "model.py:forward:50 |",
+        ['h'] = MAIN "18 " MODULE "model.py:forward:50 | hooks.py:hook:7",
+    }};
+    struct paths all = training;
+    all.of['b'] = STEP "20 " MODULE "model.py:forward:51 |";
+    all.of['B'] = STEP "20 " MODULE "model.py:forward:50 |";
+    char text[8192];
+    for (unsigned steps = 3; steps < 40; steps += 9) {
+        repeat(text, "drdrdrdrdrxyxyxylbBbBbBopopopopop", steps);
+        ck_assert_uint_eq(steps_of(&all, text), steps);
+        repeat(text, "rxxbbov", steps);
+        ck_assert_uint_eq(steps_of(&called_deeper, text), steps);
+        repeat(text, "xyxycbchb", steps);
+        ck_assert_uint_eq(steps_of(&nothing_else, text), steps);
+    }
+}
+END_TEST
+
 /* The optimizer's work ends a step, where only every fourth round has it. */
 START_TEST(accumulation_ends_with_the_optimizer)
 {
@@ -198,6 +230,6 @@ START_TEST(too_little_is_unknown)
 }
 END_TEST
 
-MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, evaluation_and_epochs_are_no_steps,
-         accumulation_ends_with_the_optimizer, one_forward_has_no_steps, a_loop_of_one_line_is_guessed,
-         other_threads_do_not_count, too_little_is_unknown)
+MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, lines_beyond_backward_do_not_run,
+         evaluation_and_epochs_are_no_steps, accumulation_ends_with_the_optimizer, one_forward_has_no_steps,
+         a_loop_of_one_line_is_guessed, other_threads_do_not_count, too_little_is_unknown)
