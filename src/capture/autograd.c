@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "capture/creations.h"
+#include "capture/fork.h"
 #include "capture/next.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
@@ -68,8 +69,20 @@ static uint64_t number_of_thread(struct mp_thread *thread, const void *caller)
     return thread->autograd.number;
 }
 
+/* Most nodes are made where this thread made some before. */
+static bool keep_again(struct mp_thread *thread, uint64_t number)
+{
+    struct mp_creation creation;
+    if (!thread || thread->inside || !thread->autograd.number || !mp_fork_guard(thread)) return false;
+    bool again = wanted() && mp_stack_creation_again(thread, &creation);
+    if (again) mp_creation_put(thread->generation, thread->autograd.number, number, creation);
+    thread->inside = false;
+    return again;
+}
+
 static void keep_creation(uint64_t number, const void *caller)
 {
+    if (!mp_session_recording() || keep_again(mp_thread_present(), number)) return;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     uint64_t number_here = wanted() ? number_of_thread(thread, caller) : 0;

@@ -188,6 +188,16 @@ static uint32_t enter_text(struct slot *slot, uint32_t text, uint32_t generation
     return id;
 }
 
+bool mp_module_path_id_known(const void *module, uint32_t *path)
+{
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    const struct slot *slot = find((uintptr_t)module);
+    uint64_t known = slot ? atomic_load_explicit(&slot->known, memory_order_acquire) : 0;
+    *path = (uint32_t)known;
+    return slot && atomic_load_explicit(&slot->module, memory_order_acquire) == (uintptr_t)module &&
+           known >> 32 == generation;
+}
+
 uint32_t mp_module_path_id(const void *module, bool may_call_python)
 {
     uintptr_t address = (uintptr_t)module;

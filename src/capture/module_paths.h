@@ -18,6 +18,9 @@ bool mp_module_paths_start(void);
 /* In a hook: the spool's string id of the module's path; 0: not known (yet), or no room. */
 uint32_t mp_module_path_id(const void *module, bool may_call_python);
 
+/* The same where the spool need not be touched for it; false: ask mp_module_path_id(). */
+bool mp_module_path_id_known(const void *module, uint32_t *path);
+
 /* Outside of hooks, on any thread. `path` is copied; one longer than MP_MODULE_PATH is cut. NULL: the module has died,
  * and another one may come to lie there. */
 #define MP_MODULE_PATH 512

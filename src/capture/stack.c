@@ -234,14 +234,25 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward
     return id;
 }
 
+static uint64_t hash_of(const struct mp_thread *thread, const struct mp_backward *root, uint64_t native_hash,
+                        uint64_t python_hash)
+{
+    uint64_t session = thread->generation;
+    if (root) session += ((uint64_t)root->root << 32 | root->creation.stack) * UINT64_C(0xd6e8feb86659fd93);
+    return mp_hash_mix(mp_hash_step(native_hash, python_hash + session));
+}
+
+static struct mp_recent_stack *recent_of(struct mp_thread *thread, uint64_t hash)
+{
+    return &thread->stack.recent[hash % MP_RECENT_STACKS];
+}
+
 /* `python` NULL: what Python frames there are is not known. */
 static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *root, struct mp_native_stack *native,
                           uint64_t native_hash, const struct mp_python_stack *python)
 {
-    uint64_t session = thread->generation;
-    if (root) session += ((uint64_t)root->root << 32 | root->creation.stack) * UINT64_C(0xd6e8feb86659fd93);
-    uint64_t hash = mp_hash_mix(mp_hash_step(native_hash, (python ? python->hash : 0) + session));
-    struct mp_recent_stack *recent = &thread->stack.recent[hash % MP_RECENT_STACKS];
+    uint64_t hash = hash_of(thread, root, native_hash, python ? python->hash : 0);
+    struct mp_recent_stack *recent = recent_of(thread, hash);
     if (__builtin_expect(recent->hash == hash, 1)) return recent->id;
     uint32_t id = mp_tag_cache_find(&stacks, hash);
     if (id == MP_TAG_NONE) id = enter_stack(&thread->stack, root, native, python, hash);
@@ -288,4 +299,17 @@ struct mp_creation mp_stack_creation(struct mp_thread *thread)
     if (!python || !python->frame_count) native = walk_native(&thread->stack, __builtin_frame_address(0), root, &hash);
     uint32_t module = module_of(root, python, true);
     return (struct mp_creation){find_path(thread, root, &native, hash, python), module};
+}
+
+bool mp_stack_creation_again(struct mp_thread *thread, struct mp_creation *creation)
+{
+    const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
+    struct mp_python_stack python;
+    if (!walk_python(&thread->stack, root, false, &python) || !python.frame_count) return false;
+    uint64_t hash = hash_of(thread, root, 0, python.hash);
+    const struct mp_recent_stack *recent = recent_of(thread, hash);
+    if (recent->hash != hash) return false;
+    creation->stack = recent->id;
+    creation->module = root ? root->creation.module : 0;
+    return !python.module || mp_module_path_id_known(python.module, &creation->module);
 }

@@ -71,5 +71,8 @@ struct mp_captured {
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
 /* The same for what makes a node: Python frames alone, where it has any. A moment at which Python may be called. */
 struct mp_creation mp_stack_creation(struct mp_thread *thread);
+/* The same where this thread was at that path before: touches nothing but the thread's own memory, so that it may be
+ * called behind the thread's guard alone, without a hook's ring. False: it was not. */
+bool mp_stack_creation_again(struct mp_thread *thread, struct mp_creation *creation);
 
 #endif
