@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""What backward allocates carries the path that made its node, held against PyTorch's own record of it: at least 95 % of
+the bytes of every network."""
+
+import collections
+import json
+import os
+
+import harness
+
+PYTHON = harness.python_with_torch()
+ORACLE = harness.SOURCE / "tests" / "e2e" / "programs" / "backward_oracle.py"
+NETWORKS = ("resnet50", "transformer", "custom", "twice", "several", "checkpointed", "threads", "failing")
+MODELS = ("mlp", "cnn", "encoder", "lstm", "gan", "checkpointing", "collate", "contrastive", "padded", "epochs", "experts",
+          "resnet", "unet", "decoder", "embeddings", "accumulation", "mixed", "multiscale", "validated", "autoencoder",
+          "seq2seq", "vit", "graph", "siamese")
+AT_LEAST = 0.95
+
+
+class Pass:
+    """A backward pass that is running on a thread."""
+
+    def __init__(self):
+        self.pending, self.last = [], None
+
+
+class Reading:
+    """Gives each block that was allocated in backward the nodes that it may be of, by the tags of the program."""
+
+    def __init__(self, oracle, stacks):
+        self.first, self.tag_bytes, self.stacks = oracle["first_node"], oracle["tag_bytes"], stacks
+        self.passes = collections.defaultdict(list)  # by thread
+        self.found = []                              # (nodes' numbers, block)
+
+    def functions(self, block):
+        return [frame["function"] for frame in self.stacks[block["stack"]] if frame["function"]]
+
+    def nodes_of(self, block, before, after):
+        """Gradients of several uses are added up by the engine itself, after the node that ran last. Without native
+        frames that is not to be told."""
+        called = self.functions(block)
+        engine = [i for i, name in enumerate(called) if name.startswith("torch::autograd::Engine::evaluate_")]
+        if before is None or after is None or not engine:
+            return [number for number in (before, after) if number is not None]
+        adds = engine[0] > 0 and called[engine[0] - 1].startswith(("at::_ops::add_", "torch::autograd::InputBuffer::"))
+        return [before if adds else after]
+
+    def end_node(self, running, number):
+        for block in running.pending:
+            self.found.append((self.nodes_of(block, running.last, number), block))
+        running.pending = []
+
+    def take(self, block):
+        running, tag = self.passes[block["thread"]], (block["bytes"] or 0) - self.tag_bytes
+        if tag < 0:
+            if running and "_make_grads" not in self.functions(block):  # before any node runs
+                running[-1].pending.append(block)
+        elif tag == 1:
+            running.append(Pass())
+        elif tag == 2:
+            self.end_node(running[-1], None)
+            running.pop()
+        elif tag == 3:  # the node that failed has no tag
+            running.pop()
+        else:
+            self.end_node(running[-1], tag - self.first)
+            running[-1].last = tag - self.first
+            self.found.append(([tag - self.first], block))
+
+
+def paths_of(stack):
+    """The Python frames beyond each border, up to the next one: of the node, of the node that ran when it was made, ..."""
+    paths = []
+    for frame in stack:
+        if frame["language"] == "backward":
+            assert frame["function"] == "backward of", frame
+            paths.append([])
+        elif frame["language"] == "python" and paths:
+            paths[-1].append((frame["file"], frame["line"]))
+    return paths
+
+
+def is_right(stack, oracle, number):
+    """PyTorch's trace of a node that was made in backward goes on into what called for that."""
+    for path in (paths := paths_of(stack)):
+        if number is None:
+            return False
+        node = oracle["nodes"][number]
+        truth = [(file, line) for file, line, _ in node["trace"]]
+        number = None if node["parent"] is None else node["parent"] - oracle["first_node"]
+        if path != (truth if number is None else truth[:len(path)]):
+            return False
+    return bool(paths) and number is None
+
+
+def has_native_path(stack, oracle, number):
+    """Without Python frames the oracle cannot say more: native frames on both sides of the border."""
+    languages = [frame["language"] for frame in stack]
+    return "backward" in languages[1:-1] and set(languages) == {"backward", "native"}
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Backward(harness.TestCase):
+    def record(self, *networks, options=()):
+        snapshot, answer, rows = self.folder / "run.mp", self.folder / "oracle.json", self.folder / "rows.jsonl"
+        result = harness.memprof("snapshot", "--force", "-o", snapshot, *options, "--", PYTHON, ORACLE, answer, *networks,
+                                 env=dict(os.environ, OMP_NUM_THREADS="1"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(harness.answer("info", snapshot)["coverage"]["complete"])
+        result = harness.memprof("export", "--format", "jsonl", "-o", rows, "--force", snapshot)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(answer.read_text()), [json.loads(line) for line in rows.read_text().splitlines()]
+
+    def shares(self, oracle, rows, judge=is_right):
+        """By network: bytes allocated in backward, those of them whose path is right, and the names of other nodes."""
+        stacks = {row["stack"]: row["frames"] for row in rows if row["type"] == "stack"}
+        reading = Reading(oracle, stacks)
+        for row in rows:
+            if row["type"] == "block":
+                reading.take(row)
+        sums = collections.defaultdict(lambda: [0, 0, collections.Counter()])
+        for numbers, block in reading.found:
+            node = oracle["nodes"][numbers[0]]
+            size = block["bytes"] if block["bytes"] < oracle["tag_bytes"] else 1  # a tag: it counts, and weighs nothing
+            right = any(judge(stacks[block["stack"]], oracle, number) for number in numbers)
+            row = sums[node["network"]]
+            row[0] += size
+            row[1] += size * right
+            if not right:
+                row[2][node["name"]] += size
+        return sums
+
+    def check(self, *networks, options=(), judge=is_right):
+        sums = self.shares(*self.record(*networks, options=options), judge)
+        for network in networks:
+            of, right, wrong = sums[network]
+            print(f"{network:>14}: {100 * right / max(of, 1):6.2f} % of {of:,} bytes {dict(wrong.most_common(3)) or ''}")
+        for network in networks:
+            of, right, wrong = sums[network]
+            self.assertGreater(of, 10000, network)
+            self.assertGreaterEqual(right / of, AT_LEAST, (network, wrong))
+
+    def test_what_autograd_can_do(self):
+        self.check(*NETWORKS)
+
+    def test_the_networks_of_the_size_bench(self):
+        self.check(*MODELS)
+
+    def test_python_frames_alone(self):
+        self.check("transformer", "checkpointed", "threads", options=("--stacks", "python"))
+
+    def test_native_frames_alone(self):
+        self.check("transformer", "checkpointed", options=("--stacks", "native"), judge=has_native_path)
+
+    def test_no_stacks(self):
+        _, rows = self.record("custom", options=("--stacks", "none"))
+        self.assertEqual([row for row in rows if row["type"] == "stack"], [])
+
+    def test_a_forked_child_knows_its_own_nodes(self):
+        script = self.folder / "forking.py"
+        script.write_text(FORKING)
+        result = harness.memprof("snapshot", "-o", self.folder / "run.mp", "--", PYTHON, script)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        child, = self.folder.glob("run.*.mp")
+        result = harness.memprof("export", "--format", "jsonl", "-o", self.folder / "rows.jsonl", child)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = [json.loads(line) for line in (self.folder / "rows.jsonl").read_text().splitlines()]
+        stacks = {row["stack"]: row["frames"] for row in rows if row["type"] == "stack"}
+        lines = FORKING.splitlines()
+        for bytes_, text in ((4 * 1000, "parent_loss.backward()"), (4 * 2000, "child = weight")):
+            found = [stacks[row["stack"]] for row in rows
+                     if row["type"] == "block" and row["bytes"] == bytes_ and row["stack"]]
+            paths = [[frame for frame in stack if (frame["file"] or "").endswith("forking.py")] for stack in found
+                     if any("MulBackward0::apply" in (frame["function"] or "") for frame in stack)]
+            self.assertTrue(paths, text)
+            for path in paths:
+                self.assertIn(text, lines[path[0]["line"] - 1])
+
+
+FORKING = """
+import os
+import torch
+torch.set_num_threads(1)
+parent_weight = torch.randn(1000, requires_grad=True)
+parent_loss = (parent_weight * torch.rand(1000)).sum()
+if os.fork() == 0:
+    parent_loss.backward()
+    weight = torch.randn(2000, requires_grad=True)
+    child = weight * torch.rand(2000)
+    child.sum().backward()
+    os._exit(0)
+os.wait()
+"""
+
+
+if __name__ == "__main__":
+    harness.main()
