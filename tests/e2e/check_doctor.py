@@ -99,7 +99,21 @@ class Doctor(harness.TestCase):
         os.symlink(stand_in, self.folder / "torch" / "lib" / "libc10.so")
         self.script("python3", f"#!/bin/sh\nprintf '12\\n3.12.0\\n0\\n/p\\n{self.folder}/torch\\n2.9.0+cu130\\n'\n")
         torch = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch")
-        self.assertEqual((torch["state"], torch["found"]), ("ok", "2.9.0+cu130, hooks of 1.9"))
+        self.assertEqual((torch["state"], torch["found"]), ("limited", "2.9.0+cu130, hooks of 1.9"))
+        self.assertIn("no at::sequence_number::get_and_increment", torch["advice"])
+        # The recorder defines what it wraps, and no more.
+        os.symlink(harness.BUILD / "libmemprof.so", self.folder / "torch" / "lib" / "libtorch_cpu.so")
+        torch = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch")
+        self.assertIn("no at::RecordFunction::currentThreadId", torch["advice"])
+
+    @harness.unittest.skipUnless(harness.python_with_torch(), "no Python here has torch")
+    def test_a_real_torch(self):
+        folder = pathlib.Path(harness.python_with_torch()).parent
+        states = [check for check in self.examine(PATH=f"{folder}:/bin") if check["name"] == "torch"]
+        self.assertTrue(states)
+        for torch in states:
+            self.assertEqual(torch["state"], "ok", torch)
+            self.assertIn("forward lines for backward", torch["found"])
 
     def test_other_tools(self):
         checks = self.examine(CUDA_INJECTION64_PATH="/opt/nsys/libToolsInjection64.so", NVTX_INJECTION64_PATH="/x.so")
