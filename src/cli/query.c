@@ -76,14 +76,29 @@ static int unknown_track(const struct mp_model *model, const char *name)
     return MP_EXIT_USAGE;
 }
 
-/* Nothing picked is an answer, but often a slip of the pen. */
-static void tell_empty_filter(const struct mp_query *query)
+static bool in_window(const struct mp_query *query, uint32_t block)
 {
-    size_t count = query->model->blocks.count;
-    for (size_t i = 0; i < count; i++)
+    const struct mp_model_blocks *blocks = &query->model->blocks;
+    uint32_t birth = blocks->alloc_event[block], death = blocks->free_event[block];
+    return (birth == MP_NONE || birth < query->view.window.last) &&
+           (death == MP_NONE || death >= query->view.window.first);
+}
+
+/* Nothing found is an answer, but often a slip of the pen. */
+static void tell_if_empty(const struct mp_query *query)
+{
+    size_t live = 0;
+    for (size_t i = 0; i < query->model->blocks.count; i++) {
+        if (!in_window(query, (uint32_t)i)) continue;
+        live++;
         if (mp_filter_picks(query->filter, (uint32_t)i)) return;
+    }
     char text[MP_UNIT_TEXT];
-    mp_message("--filter %s picks none of the recording's %s blocks", query->view.filter, mp_format_count(text, count));
+    if (!live)
+        mp_message("nothing was live in the part that --from and --to choose");
+    else
+        mp_message("--filter %s picks none of the %s blocks%s", query->view.filter, mp_format_count(text, live),
+                   query->view.window.whole ? "" : " that were live between --from and --to");
 }
 
 enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,
@@ -112,7 +127,7 @@ static int bind_options(struct mp_query *query)
                        &error) ||
         mp_query_filter(query, query->model, &query->filter, &error))
         return mp_message_error(&error);
-    if (query->filter) tell_empty_filter(query);
+    if (query->model->blocks.count && (query->filter || !query->view.window.whole)) tell_if_empty(query);
     return MP_EXIT_DONE;
 }
 

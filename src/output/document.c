@@ -18,7 +18,7 @@ static const char page_head[] =
     ":root { color-scheme: light dark; }\n"
     "body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }\n"
     "h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin: 1.8em 0 0.4em; }\n"
-    "table { border-collapse: collapse; font-variant-numeric: tabular-nums; }\n"
+    "table { margin: 0 0 1rem; border-collapse: collapse; font-variant-numeric: tabular-nums; }\n"
     "th, td { padding: 0.15em 1em 0.15em 0; border-bottom: 1px solid #8884; vertical-align: top; overflow-wrap: "
     "anywhere; }\n"
     "th { font-weight: 600; } .r { text-align: right; white-space: nowrap; } .l { text-align: left; }\n"

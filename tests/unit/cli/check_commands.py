@@ -359,8 +359,10 @@ class Commands(unittest.TestCase):
             self.assertIn("PEAK  " + begin, self.run_in(f"report {name}.mp").stdout.decode())
 
     def test_nothing_found_is_said(self):
-        for line, word in {"peak train.mp --filter fn~nosuch": "picks none of the recording's",
-                           "leaks train.mp --filter size>1TiB": "picks none of the recording's",
+        for line, word in {"peak train.mp --filter fn~nosuch": "picks none of the 29 blocks",
+                           "leaks train.mp --filter size>1TiB": "picks none of the 29 blocks",
+                           "peak train.mp --from 0s --to 0s --filter fn~nosuch":
+                               "blocks that were live between --from and --to",
                            "flamegraph train.mp -o none.html --filter fn~nosuch --of outstanding":
                                "nothing was outstanding at the end on cuda:0/torch: the flame graph is empty",
                            }.items():
