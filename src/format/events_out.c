@@ -237,7 +237,7 @@ static void put_columns(struct mp_events_out *out, struct mp_chunk_out *chunk, c
     mp_chunk_out_column(chunk, "alloc.place", MP_ENCODING_PLANES, out->place, out->allocs);
     mp_chunk_out_column(chunk, "alloc.address", MP_ENCODING_PLANES, out->other, out->others);
     mp_chunk_out_column(chunk, "alloc.block", MP_ENCODING_VARINT, out->fresh, out->allocs);
-    if (out->has_modules) mp_chunk_out_column(chunk, "alloc.module", MP_ENCODING_PLANES, out->module, out->allocs);
+    if (out->has_modules) mp_chunk_out_column(chunk, "alloc.module", MP_ENCODING_DELTA, out->module, out->allocs);
     mp_chunk_out_column(chunk, "free.back", MP_ENCODING_PLANES, out->back, out->frees);
     mp_chunk_out_column(chunk, "far.block", MP_ENCODING_VARINT, out->far_block, out->fars);
     mp_chunk_out_column(chunk, "far.address", MP_ENCODING_DELTA, out->far_address, out->fars);

@@ -7,9 +7,11 @@ import csv
 import glob
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 
 import harness
 
@@ -134,6 +136,61 @@ class Modules(harness.TestCase):
         self.assertEqual(database.execute("SELECT role, label FROM labels ORDER BY event_id").fetchall(),
                          [("parameter", "net.weight"), ("gradient", "net.grad")])
         database.close()
+
+    def says(self, path, record):
+        """Every block has its module and its last label, by the model's own word."""
+        record = json.loads(record.read_text())
+        table = self.folder / "table.csv"
+        result = harness.memprof("export", path, "-o", table, "--format", "csv", "--force")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(table, newline="") as file:
+            found = {int(row["address"], 16): (row["module"], row["role"], row["label"])
+                     for row in csv.DictReader(file, strict=True)}
+        self.assertEqual(found, {
+            int(address): ((module or "Net.").split(".", 1)[1], *record["labels"].get(address, ("", "")))
+            for address, module in record["modules"].items()})
+
+    def halves(self, *arguments, options=()):
+        """Yields in the middle, with the collector; then the program has ended."""
+        self.path, self.all, self.middle = (self.folder / name for name in ("run.mp", "all.json", "middle.json"))
+        collector = subprocess.Popen([harness.MEMPROF, "snapshot", "-o", self.path, *options, "--", sys.executable,
+                                      PROGRAM, self.all, "halves", self.middle, *arguments], stderr=subprocess.DEVNULL)
+        self.addCleanup(collector.wait)
+        self.addCleanup(collector.kill)
+        self.wait_for(self.middle.exists)
+        yield collector
+        self.folder.joinpath("middle.json.go").touch()
+        self.wait_for(self.all.exists)
+        collector.wait()
+
+    def wait_for(self, happens):
+        deadline = time.monotonic() + 60
+        while not happens():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_live_before_the_window(self):
+        for _ in self.halves("start", options=("--paused",)):
+            pass
+        self.says(self.path, self.all)
+
+    def test_snapshot_of_now(self):
+        now = self.folder / "now.mp"
+        for _ in self.halves("snapshot", now):
+            pass
+        self.says(now, self.middle)
+        self.says(self.path, self.all)
+
+    def test_recovered(self):
+        for collector in self.halves():
+            program = harness.first_child(collector.pid)
+            time.sleep(2.5)  # the first half is in the file, the second only in the spool
+            collector.send_signal(signal.SIGKILL)
+        self.wait_for(lambda: not os.path.exists(f"/proc/{program}"))
+        whole = self.folder / "whole.mp"
+        result = harness.memprof("recover", self.path, "-o", whole)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.says(whole, self.all)
 
     @harness.unittest.skipUnless(TORCH, "no Python here has torch")
     def test_tensors(self):

@@ -1,10 +1,14 @@
 """Allocates inside and outside of modules, and writes which module it was each time by its own count.
 
     modules.py RECORD.json pool|tensors|unasked
+    modules.py RECORD.json halves MIDDLE [start | snapshot FILE]
 
 Modules are plain classes whose calls the recorder is told of, as the PyTorch shim does. Blocks are those of a pool of
 the C API; with `tensors`, real ones of PyTorch; `unasked`: the recorder will not ask for names. The record maps addresses to a path, null for none, or a list of what
 would all be right; a forked child's record has `.child` behind its name.
+
+`halves`: when the first half is done the file MIDDLE is made, with the record so far, and the second begins when
+MIDDLE.go is there; in between recording is started, or a snapshot taken.
 """
 import asyncio
 import ctypes
@@ -12,6 +16,7 @@ import json
 import os
 import sys
 import threading
+import time
 
 ORDER = ["active", "start", "stop", "step", "region_push", "region_pop", "mark", "pool", "alloc", "free", "snapshot",
          "stats", "reset_peak", "release_cupti", "module_code", "module_name", "module_ask", "label", "torch_step"]
@@ -25,7 +30,8 @@ def bind():
     held, released, pointer, text = ctypes.PYFUNCTYPE, ctypes.CFUNCTYPE, ctypes.c_void_p, ctypes.c_char_p
     prototypes = {"pool": held(ctypes.c_uint32, text, ctypes.c_int), "alloc": held(None, ctypes.c_uint32, pointer,
                   ctypes.c_size_t), "module_code": held(None, ctypes.py_object), "module_name": held(None, pointer, text),
-                  "module_ask": held(None, pointer), "label": held(None, pointer, ctypes.c_int, text)}
+                  "module_ask": held(None, pointer), "label": held(None, pointer, ctypes.c_int, text),
+                  "start": held(None), "snapshot": released(ctypes.c_int, text)}
     bound = {name: prototype(pointer.from_address(table + 8 * (ORDER.index(name) + 1)).value)
              for name, prototype in prototypes.items()}
     bound["alloc_without_gil"] = released(None, ctypes.c_uint32, pointer, ctypes.c_size_t)(
@@ -209,9 +215,37 @@ def labels():
         allocate()
 
 
+def halves():
+    one, two = Module(), Other()
+    name(one, "Net.blocks.0.attn")
+    name(two, "Net.blocks.1")
+    ways(one, two)
+    api["label"](min(record), 1, b"first.weight")
+    api["label"](max(record), 2, b"last.grad")
+    said = {min(record): ("parameter", "first.weight"), max(record): ("gradient", "last.grad")}
+    middle, what = sys.argv[3], sys.argv[4:]
+    with open(middle + ".new", "w") as file:
+        json.dump({"modules": record, "labels": said}, file)
+    os.rename(middle + ".new", middle)
+    while not os.path.exists(middle + ".go"):
+        time.sleep(0.01)
+    if what[:1] == ["start"]:
+        api["start"]()
+    if what[:1] == ["snapshot"]:
+        assert api["snapshot"](what[1].encode()) == 0
+    ways(one, two)
+    api["label"](max(record), 3, b"exp_avg")
+    api["label"](min(record), 4, b"first.buffer")
+    said.update({max(record): ("optimizer_state", "exp_avg"), min(record): ("buffer", "first.buffer")})
+    with open(sys.argv[1], "w") as file:
+        json.dump({"modules": record, "labels": said}, file)
+
+
 def main():
     for kind in (Module, Other):
         api["module_code"](kind._call_impl.__code__)
+    if sys.argv[2] == "halves":
+        return halves()
     one, two = Module(), Other()
     one(allocate)  # nobody has a name yet
     name(one, "Net.blocks.0.attn")
