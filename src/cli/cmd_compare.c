@@ -72,7 +72,21 @@ static int load(const struct mp_query *query, const char *path, struct mp_model 
     return loaded ? mp_message_error(&error) : MP_EXIT_DONE;
 }
 
-/* The figures of a recording between the first and the last. */
+static void describe(const struct mp_query *query, const struct mp_model *model, struct mp_compared *compared)
+{
+    struct mp_buffer words = {0};
+    struct mp_text text = {.out = &compared->coverage, .color = query->text.color};
+    for (size_t i = 0; model->start.command && model->start.command[i]; i++)
+        mp_buffer_printf(&words, "%s%s", i ? " " : "", model->start.command[i]);
+    mp_buffer_append(&words, "", 1);
+    if (!words.failed) mp_text_clean(&compared->command, (const char *)words.data);
+    mp_buffer_free(&words);
+    mp_coverage_text(&text, model);
+    compared->events = mp_model_event_count(model);
+    compared->complete = !mp_model_incomplete(model) && !model->coverage.limit_count;
+}
+
+/* What is told of each recording. */
 static int sum_up(const struct mp_query *query, const struct mp_model *model, struct mp_compared *compared)
 {
     struct mp_profile_query ask;
@@ -87,6 +101,7 @@ static int sum_up(const struct mp_query *query, const struct mp_model *model, st
     compared->outstanding_bytes = profile.sums[MP_PROFILE_OUTSTANDING].bytes;
     compared->allocated_bytes = profile.sums[MP_PROFILE_ALLOCATED].bytes;
     mp_profile_free(&profile);
+    describe(query, model, compared);
     return MP_EXIT_DONE;
 }
 
@@ -132,9 +147,9 @@ static int compare(struct mp_query *query, const struct mp_model *before, struct
 static int compare_all(struct mp_query *query, enum mp_profile_of sense, const struct limit *limit, bool *grew,
                        bool *incomplete)
 {
-    size_t count = query->invocation->operand_count, told = count - 1;
+    size_t count = query->invocation->operand_count;
     struct mp_compared *all = calloc(count, sizeof *all);
-    struct mp_model *before = NULL, *lacking = NULL;
+    struct mp_model *before = NULL, *lacking = NULL; /* the first, and the first that lacks something */
     if (!all) {
         mp_message("not enough memory to compare");
         return MP_EXIT_COULD_NOT;
@@ -147,10 +162,7 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
         if (!status) status = sum_up(query, model, &all[i]);
         if (i + 1 == count || model == query->model) continue;
         bool lacks = !status && mp_query_tell_missing(all[i].path, model), first = lacks && !lacking;
-        if (first) {
-            lacking = model;
-            told = i;
-        }
+        if (first) lacking = model;
         if (!i && !status)
             before = model;
         else if (!first)
@@ -159,7 +171,6 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
     *incomplete = lacking;
     struct mp_comparison comparison = {.models = {before, query->model},
                                        .told = lacking ? lacking : query->model,
-                                       .told_path = all[told].path,
                                        .track = query->track,
                                        .sense = sense,
                                        .all = all,
@@ -168,6 +179,10 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
     if (!status) status = compare(query, before, &comparison, limit, grew);
     if (lacking != before) mp_model_free(lacking);
     mp_model_free(before);
+    for (size_t i = 0; i < count; i++) {
+        mp_buffer_free(&all[i].command);
+        mp_buffer_free(&all[i].coverage);
+    }
     free(all);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "output/compare.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "model/frame_text.h"
@@ -63,6 +64,9 @@ static void put_files(struct mp_json *json, const struct mp_comparison *comparis
         mp_json_number(json, "peak_bytes", file->peak_bytes);
         mp_json_number(json, "outstanding_bytes", file->outstanding_bytes);
         mp_json_number(json, "allocated_bytes", file->allocated_bytes);
+        mp_json_bytes_of_text(json, "command", (const char *)file->command.data, file->command.size);
+        mp_json_number(json, "events", file->events);
+        mp_json_bool(json, "complete", file->complete);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
@@ -189,6 +193,39 @@ static size_t count_differing(const struct mp_comparison *comparison)
     return count;
 }
 
+/* Recordings of one program are what is compared, mostly; of two, its options or the program differ. */
+static bool other_command(const struct mp_comparison *comparison)
+{
+    const struct mp_buffer *before = &comparison->all[0].command,
+                           *after = &comparison->all[comparison->count - 1].command;
+    return before->size && after->size &&
+           (before->size != after->size || memcmp(before->data, after->data, before->size) != 0);
+}
+
+static void put_commands(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    static const char *const heads[] = {"before", "after"};
+    const struct mp_compared *sides[] = {&comparison->all[0], &comparison->all[comparison->count - 1]};
+    if (!other_command(comparison)) return;
+    mp_text_put(text, MP_PLAIN, "\nthe commands differ:\n");
+    for (size_t i = 0; i < MP_SIDES; i++) {
+        mp_text_put(text, MP_PLAIN, "  %-6s  ", heads[i]);
+        mp_text_put(text, MP_PLAIN, "%.*s\n", (int)sides[i]->command.size, (const char *)sides[i]->command.data);
+    }
+}
+
+/* Of every recording that was read. */
+static void put_coverage(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    mp_text_put(text, MP_PLAIN, "\n");
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct mp_compared *file = &comparison->all[i];
+        mp_text_clean(text->out, file->path);
+        mp_text_put(text, MP_PLAIN, ": ");
+        mp_buffer_append(text->out, file->coverage.data, file->coverage.size);
+    }
+}
+
 void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison)
 {
     char id[MP_TRACK_ID_MAX];
@@ -200,16 +237,12 @@ void mp_compare_text(struct mp_text *text, const struct mp_comparison *compariso
     mp_text_clean(text->out, mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
     mp_text_put(text, MP_PLAIN, "\n");
     put_figures(text, comparison);
+    put_commands(text, comparison);
     if (comparison->count > MP_SIDES) put_all_files(text, comparison);
     if (rows) put_sites(text, comparison, rows);
     if (!differing) mp_text_put(text, MP_PLAIN, "\nno site differs %s\n", sense_words[comparison->sense]);
     if (rows < differing) mp_text_put(text, MP_DIM, "%zu more differ; -n 0 shows all\n", differing - rows);
-    mp_text_put(text, MP_PLAIN, "\n");
-    if (mp_model_incomplete(comparison->told)) {
-        mp_text_clean(text->out, comparison->told_path);
-        mp_text_put(text, MP_PLAIN, ": ");
-    }
-    mp_coverage_text(text, comparison->told);
+    put_coverage(text, comparison);
 }
 
 void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison)
@@ -222,6 +255,12 @@ void mp_compare_document(struct mp_document *document, const struct mp_compariso
     const char *last = comparison->all[comparison->count - 1].path;
     mp_document_paragraph(document, "%s → %s, %s", comparison->all[0].path, last,
                           mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
+    if (other_command(comparison)) {
+        const struct mp_buffer *before = &comparison->all[0].command;
+        const struct mp_buffer *after = &comparison->all[comparison->count - 1].command;
+        mp_document_paragraph(document, "The commands differ: %.*s → %.*s", (int)before->size,
+                              (const char *)before->data, (int)after->size, (const char *)after->data);
+    }
     mp_document_table(document, "lrrr", figure_heads);
     for (size_t i = 0; i < FIGURES; i++) {
         struct figure_text figure = figure_text(comparison->compare->sums[MP_BEFORE][figures[i].sense].bytes,
