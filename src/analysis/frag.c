@@ -5,6 +5,7 @@
 
 #include "analysis/frag_oom.h"
 #include "analysis/level.h"
+#include "model/steps_infer.h"
 
 static enum mp_status no_memory(struct mp_error *error)
 {

@@ -145,13 +145,13 @@ static bool choose_stack(const struct mp_model *model, const struct mp_leak_plac
     return true;
 }
 
-/* The boundaries inside the window. */
+/* The boundaries inside the window, that with which it ends among them. */
 static void bound(const struct mp_steps *steps, const struct mp_window *window, struct mp_leak_places *places)
 {
     uint32_t first = 0, end = 0;
     while (first < steps->count && steps->at[first].first < window->first)
         first++;
-    for (end = first; end < steps->count && steps->at[end].first < window->last;)
+    for (end = first; end < steps->count && steps->at[end].first <= window->last;)
         end++;
     places->first_step = first;
     places->steps = end - first;

@@ -9,7 +9,7 @@
 #include "analysis/leak_hidden.h"
 #include "analysis/leak_places.h"
 #include "analysis/leak_regrown.h"
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 #include "model/track.h"
 
 #define CERTAIN_BIRTHS 16
@@ -265,7 +265,7 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     struct mp_steps steps = {0};
     struct judge judge = {.model = model, .query = query, .steps = &steps, .leaks = leaks};
     enum mp_status status = MP_OK;
-    if (!mp_steps_find_or_infer(model, &steps))
+    if (!mp_steps_find(model, &steps))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
     leaks->step_count = (uint32_t)steps.count;
     leaks->step_source = mp_steps_source(&steps);

@@ -1,6 +1,7 @@
 #include "analysis/peak.h"
 
 #include "analysis/level.h"
+#include "model/steps_infer.h"
 
 /* The highest level within the window, counting the one at its beginning. */
 static void find_in_window(const struct mp_model *model, const struct mp_window *window, struct mp_peak *peak)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "analysis/peak.h"
-#include "model/spans.h"
+#include "model/steps_infer.h"
 
 struct maker {
     const struct mp_model *model;

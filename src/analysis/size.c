@@ -9,7 +9,7 @@
 #include "analysis/device_use.h"
 #include "analysis/size_need.h"
 #include "analysis/size_probes.h"
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 #include "base/units.h"
 #include "model/track.h"
 
@@ -193,7 +193,7 @@ static int by_time(const void *left, const void *right)
 static bool describe_steps(const struct mp_model *model, struct mp_size_probed *probed)
 {
     struct mp_steps steps = {0};
-    bool done = mp_steps_find_or_infer(model, &steps);
+    bool done = mp_steps_find(model, &steps);
     uint64_t *times = done ? calloc(steps.count + 1, sizeof *times) : NULL;
     for (size_t i = 0; times && i < steps.count; i++)
         times[i] = steps.at[i].end_ns - steps.at[i].start_ns;

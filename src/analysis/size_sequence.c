@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 #include "base/hash.h"
 
 #define KEPT    3 /* of a run of equal steps; blocks may outlive their step by fewer */
@@ -130,7 +130,7 @@ bool mp_size_sequence_make(const struct mp_size_plan *plan, struct mp_size_seque
     work.step_of = malloc((model->blocks.count + 1) * sizeof *work.step_of);
     work.index_of = calloc(model->blocks.count + 1, sizeof *work.index_of);
     work.instead = malloc((model->blocks.count + 1) * sizeof *work.instead);
-    bool done = work.step_of && work.index_of && work.instead && mp_steps_find_or_infer(model, &steps);
+    bool done = work.step_of && work.index_of && work.instead && mp_steps_find(model, &steps);
     for (uint32_t block = 0; done && block < model->blocks.count; block++) {
         work.step_of[block] = OUTSIDE;
         work.instead[block] = block;

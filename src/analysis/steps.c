@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "analysis/level.h"
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 #include "base/map.h"
 
 /*
@@ -68,7 +68,7 @@ static bool take_closed(struct sweep *sweep, struct mp_open_regions *closed, uin
 {
     for (size_t i = 0; i < closed->count; i++) {
         struct span span = {closed->at[i].name, closed->at[i].first, end};
-        bool inside = span.first >= sweep->window->first && span.first <= sweep->window->last;
+        bool inside = span.first >= sweep->window->first && span.first < sweep->window->last;
         if (inside && !mp_vec_push(&sweep->spans, span)) return false;
     }
     closed->count = 0;
@@ -289,7 +289,7 @@ static void keep_steps_inside(struct sweep *sweep)
     size_t kept = 0;
     for (size_t i = 0; i < report->steps.count; i++) {
         uint32_t first = sweep->steps.at[i].first;
-        if (first >= sweep->window->first && first <= sweep->window->last)
+        if (first >= sweep->window->first && first < sweep->window->last)
             report->steps.at[kept++] = report->steps.at[i];
     }
     report->steps.count = kept;
@@ -339,7 +339,7 @@ enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, con
     *report = (struct mp_step_report){.track = track};
     struct sweep sweep = {.model = model, .report = report, .window = window};
     sweep.level = mp_level_start(model, track);
-    bool done = mp_steps_find_or_infer(model, &sweep.steps) && find_spans(&sweep) && run_sweep(&sweep);
+    bool done = mp_steps_find(model, &sweep.steps) && find_spans(&sweep) && run_sweep(&sweep);
     report->source = mp_steps_source(&sweep.steps);
     if (done) {
         keep_steps_inside(&sweep);

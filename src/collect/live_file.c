@@ -21,7 +21,7 @@ struct live_file {
     MP_VEC(struct mp_event) events;
     MP_VEC(struct mp_label) labels;
     MP_VEC(uint64_t) live_bytes, before; /* by track: now, and at the first event that waits */
-    uint64_t next_block, written;
+    uint64_t next_block;
 };
 
 static enum mp_status no_memory(struct mp_error *error)
@@ -74,7 +74,6 @@ static enum mp_status flush(struct live_file *file, struct mp_error *error)
     if (!file->events.count) return MP_OK;
     enum mp_status status = mp_writer_events(file->writer, file->events.at, file->events.count, file->before.at,
                                              file->before.count, NULL, 0, error);
-    file->written += file->events.count;
     file->events.count = 0;
     return status;
 }
@@ -215,7 +214,7 @@ static enum mp_status finish(struct live_file *file, struct mp_error *error)
     uint32_t text;
     enum mp_status status = mp_tables_text(&file->tables, note, &text, error);
     if (!status) status = mp_tables_write(&file->tables, file->recording->spool.header, file->writer, error);
-    struct mp_coverage coverage = {.events = file->written,
+    struct mp_coverage coverage = {.events = file->recording->events,
                                    .dropped = mp_recording_dropped(file->recording->spool.header),
                                    .notes = &text,
                                    .note_count = 1};

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/steps_loop.h"
+#include "model/steps_loop.h"
 #include "base/step_rule.h"
 
 #define PAST        (UINT32_C(1) << 17) /* events that are looked at */

@@ -1,7 +1,7 @@
 /*
  * Steps that the program does not mark, seen as they happen. Where a function was asked for (--step-at) a step begins
  * where it begins to allocate after something else did on that thread. Where none was asked for, the steps are those of
- * the loop that analysis/steps_loop.h finds in what happened of late; its line is watched from then on, until it has
+ * the loop that model/steps_loop.h finds in what happened of late; its line is watched from then on, until it has
  * not been reached for long. Only Python's functions are known while a program runs. One thread at a time.
  */
 #ifndef MP_COLLECT_STEP_WATCH_H

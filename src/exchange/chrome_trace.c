@@ -6,7 +6,7 @@
 #include "analysis/level.h"
 #include "base/json.h"
 #include "exchange/chrome_instants.h"
-#include "model/spans.h"
+#include "model/steps_infer.h"
 #include "model/track.h"
 
 /* Steps have a row of their own: regions on a thread's row may cross their borders, and rows must nest. */

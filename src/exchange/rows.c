@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "model/module_path.h"
+#include "model/steps_infer.h"
 #include "model/track.h"
 
 enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_window *window,

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/step_rule.h"
 #include "model/builder_state.h"
+#include "model/steps_infer.h"
 
 enum mp_status mp_builder_no_memory(struct mp_error *error)
 {
@@ -54,6 +56,7 @@ enum mp_status mp_builder_new(const struct mp_recording_start *start, struct mp_
         return mp_builder_no_memory(error);
     }
     made->model->format = "mp";
+    made->model->steps = mp_model_steps_new();
     *builder = made;
     return MP_OK;
 }
@@ -335,6 +338,9 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
     if (model->samples.count && model->samples.at[model->samples.count - 1].time_ns > end)
         end = model->samples.at[model->samples.count - 1].time_ns;
     model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
+    char each[8]; /* a running program tells of some of its events, and how many there were */
+    mp_step_setting(each, sizeof each, model->start.configuration, "live_each");
+    if (*each) model->part_of = model->coverage.events;
     *result = model;
     b->model = NULL;
     mp_builder_free(b);

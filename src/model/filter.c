@@ -8,7 +8,7 @@
 #include "base/pattern.h"
 #include "base/units.h"
 #include "model/module_path.h"
-#include "model/spans.h"
+#include "model/steps_infer.h"
 
 enum key { SIZE, FN, FILE_NAME, LAYER, KIND, STEP, MODULE, REGION, CATEGORY, KEYS };
 enum operation { EQUAL, NOT_EQUAL, MATCH, NO_MATCH, ABOVE, BELOW, AT_LEAST, AT_MOST, OPERATIONS };

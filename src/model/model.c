@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/steps_infer.h"
+
 void mp_model_free(struct mp_model *model)
 {
     if (!model) return;
@@ -42,6 +44,7 @@ void mp_model_free(struct mp_model *model)
     free(model->coverage.sources);
     free(model->coverage.notes);
     free(model->coverage.limits);
+    mp_model_steps_free(model->steps);
     free(model);
 }
 

@@ -111,7 +111,9 @@ struct mp_model {
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
-    uint64_t part_of;     /* where only a part was read (model/part.h): how many events the recording has; else 0 */
+    struct mp_model_steps *steps; /* what model/steps_infer.h has found so far; may be NULL */
+    uint64_t part_of; /* where only a part was read (model/part.h) or told (leaks --pid): how many events there were;
+                         else 0 */
     uint64_t duration_ns; /* to the exit, else to the last event or sample */
 };
 

@@ -137,7 +137,7 @@ static bool has_readings(const struct mp_model *model)
 static bool has_steps(const struct mp_model *model)
 {
     struct mp_steps steps = {0};
-    bool has = mp_steps_find(model, &steps) && steps.count;
+    bool has = mp_steps_marked(model, &steps) && steps.count;
     mp_steps_free(&steps);
     return has;
 }

@@ -79,7 +79,7 @@ static void read_live(const struct mp_model *model, struct mp_steps *steps)
         if (!strcmp(text, sources[i])) steps->source = sources[i];
 }
 
-bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
+bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_step_rule rule;
     char function[128] = "";

@@ -18,16 +18,17 @@ struct mp_step {
 struct mp_steps {
     struct mp_step *at; /* step N is at[N - 1] */
     size_t count, room;
-    const char *source; /* who marked them, NULL where there are none; analysis/steps_infer.h adds one */
+    const char *source; /* who marked them, NULL where there are none; model/steps_infer.h adds one */
     bool guessed;       /* inferred from a rhythm alone: they may be parts of steps */
     uint32_t each;      /* how many of the program's steps one stands for; 1 but in what a running program told */
     bool running;       /* the program told while it ran: */
     uint32_t total;     /* how many steps there were */
 };
 
-/* The calls of the recording's --step-at; else regions that match its --step-range; else steps that the program marked;
+/* Those that were marked; model/steps_infer.h finds all.
+ * The calls of the recording's --step-at; else regions that match its --step-range; else steps that the program marked;
  * else regions that are named as steps are (base/step_rule.h; in files of other programs only "ProfilerStep#N"). */
-bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
+bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
 /* Adds a step that begins at an event, which is after those already there; it ends the one before. */
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
 /* The number of the step that an event belongs to; 0 before the first. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "model/spans.h"
+#include "model/steps_infer.h"
 
 static bool parse_part(const char *text, double *part)
 {
@@ -14,8 +14,14 @@ static bool parse_part(const char *text, double *part)
     return end != text && !strcmp(end, "%") && *part >= 0 && *part <= 100;
 }
 
-static enum mp_status step_time(const struct mp_model *model, const char *text, bool at_end, uint64_t *ns,
-                                struct mp_error *error)
+/* A moment as the user gave it. */
+struct place {
+    uint64_t ns;
+    uint32_t moment; /* of a step: exactly where it begins or ends; else MP_NONE */
+};
+
+static enum mp_status step_place(const struct mp_model *model, const char *text, bool at_end, struct place *place,
+                                 struct mp_error *error)
 {
     char *end;
     errno = 0;
@@ -24,29 +30,31 @@ static enum mp_status step_time(const struct mp_model *model, const char *text, 
         return mp_fail(error, MP_INVALID, "\"%s\" is not a step; write step:10", text);
     struct mp_steps steps = {0};
     enum mp_status status = MP_OK;
-    if (!mp_steps_find(model, &steps))
+    if (!mp_steps_find(model, &steps)) {
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
-    else if (!steps.count)
+    } else if (!steps.count) {
         status = mp_fail(error, MP_INVALID, "\"%s\": the recording has no steps; give a time, as 1.5s or 50%%", text);
-    else if (!number || number > steps.count)
+    } else if (!number || number > steps.count) {
         status = mp_fail(error, MP_INVALID, "\"%s\": the recording has steps 1 to %zu", text, steps.count);
-    else
-        *ns = at_end ? steps.at[number - 1].end_ns : steps.at[number - 1].start_ns;
+    } else {
+        const struct mp_step *step = &steps.at[number - 1];
+        *place = at_end ? (struct place){step->end_ns, step->end} : (struct place){step->start_ns, step->first};
+    }
     mp_steps_free(&steps);
     return status;
 }
 
-static enum mp_status parse_time(const struct mp_model *model, const char *text, bool at_end, uint64_t *ns,
-                                 struct mp_error *error)
+static enum mp_status parse_place(const struct mp_model *model, const char *text, bool at_end, struct place *place,
+                                  struct mp_error *error)
 {
     double part;
     if (!text) return MP_OK;
-    if (!strncmp(text, "step:", 5)) return step_time(model, text, at_end, ns, error);
+    if (!strncmp(text, "step:", 5)) return step_place(model, text, at_end, place, error);
     if (parse_part(text, &part)) {
-        *ns = (uint64_t)((double)model->duration_ns * part / 100);
+        place->ns = (uint64_t)((double)model->duration_ns * part / 100);
         return MP_OK;
     }
-    if (mp_parse_duration(text, ns)) return MP_OK;
+    if (mp_parse_duration(text, &place->ns)) return MP_OK;
     return mp_fail(error, MP_INVALID, "\"%s\" is not a time; write 1.5s, step:10 or 50%%", text);
 }
 
@@ -73,10 +81,11 @@ struct mp_window mp_window_all(const struct mp_model *model)
 enum mp_status mp_window_make(const struct mp_model *model, const char *from, const char *to, struct mp_window *window,
                               struct mp_error *error)
 {
-    *window = (struct mp_window){.to_ns = model->duration_ns, .whole = !from && !to};
-    enum mp_status status = parse_time(model, from, false, &window->from_ns, error);
-    if (status == MP_OK) status = parse_time(model, to, true, &window->to_ns, error);
+    struct place begin = {.moment = MP_NONE}, end = {model->duration_ns, MP_NONE};
+    enum mp_status status = parse_place(model, from, false, &begin, error);
+    if (status == MP_OK) status = parse_place(model, to, true, &end, error);
     if (status != MP_OK) return status;
+    *window = (struct mp_window){.from_ns = begin.ns, .to_ns = end.ns, .whole = !from && !to};
     if (window->from_ns > model->duration_ns) {
         char length[MP_UNIT_TEXT];
         return mp_fail(error, MP_INVALID, "--from %s lies after the end: the recording is %s long", from,
@@ -84,8 +93,10 @@ enum mp_status mp_window_make(const struct mp_model *model, const char *from, co
     }
     if (window->from_ns > window->to_ns)
         return mp_fail(error, MP_INVALID, "--from %s lies after --to %s", from ? from : "0", to ? to : "100%");
-    window->first = from ? count_before(model, window->from_ns, false) : 0;
-    window->last = to ? count_before(model, window->to_ns, true) : (uint32_t)model->events.count;
+    window->first = !from ? 0 : begin.moment != MP_NONE ? begin.moment : count_before(model, begin.ns, false);
+    window->last = !to                     ? (uint32_t)model->events.count
+                   : end.moment != MP_NONE ? end.moment
+                                           : count_before(model, end.ns, true);
     return MP_OK;
 }
 

@@ -5,7 +5,7 @@
 #include "analysis/samples.h"
 #include "base/clock.h"
 #include "base/units.h"
-#include "model/spans.h"
+#include "model/steps_infer.h"
 #include "output/reports.h"
 
 static uint64_t base_bytes(const struct mp_model_track_sum *sum)
@@ -195,7 +195,8 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     mp_buffer_printf(&value, "%s events", mp_format_count(number, model->events.count));
     mp_buffer_printf(&value, ", %s stacks", mp_format_count(number, count_stacks(model)));
     if (!mp_steps_find(model, &steps)) value.failed = true;
-    mp_buffer_printf(&value, ", %s steps", mp_format_count(number, steps.count));
+    mp_buffer_printf(&value, ", %s steps%s", mp_format_count(number, steps.count),
+                     steps.count && !strcmp(mp_steps_source(&steps), "inferred") ? " (inferred)" : "");
     mp_steps_free(&steps);
     for (uint32_t i = 0; i < model->coverage.source_count; i++)
         mp_buffer_printf(&value, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));

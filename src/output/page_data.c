@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 #include "base/varint.h"
 #include "model/track.h"
 #include "output/page_stacks.h"
@@ -279,7 +279,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     make->shared.local = calloc(model->blocks.count + 1, sizeof *make->shared.local);
     if (!make->tracks || !make->shared.local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
-    if (!status && !mp_steps_find_or_infer(model, &make->steps)) status = no_memory(error);
+    if (!status && !mp_steps_find(model, &make->steps)) status = no_memory(error);
     if (!status && !mp_page_modules_init(&make->modules, model)) status = no_memory(error);
     if (!status && !mp_page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
     make->shared.lane = make->data->lanes.of_block;

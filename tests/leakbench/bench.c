@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 
 struct score {
     uint32_t positive, found, negative, accused; /* traces */
@@ -163,7 +163,7 @@ static void run_trace(const struct program *program, const struct pattern *patte
     struct mp_leaks leaks;
     struct mp_steps steps = {0};
     struct mp_model *model = make(&world, program, pattern, seed, &variant);
-    if (ask(model, (uint32_t)model->events.count, &leaks) || !mp_steps_find_or_infer(model, &steps)) exit(99);
+    if (ask(model, (uint32_t)model->events.count, &leaks) || !mp_steps_find(model, &steps)) exit(99);
     bool said = leaks.verdict == MP_VERDICT_LEAK, cycle = pattern->class == MP_LEAK_CYCLE;
     if (pattern->truth == T_LEAK && !cycle && most_births(&world) < MP_LEAK_BIRTHS) {
         scores->few++;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "analysis/leak_rule.h"
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 #include "analysis/suppress.h"
 #include "analysis/trend.h"
 #include "base/vec.h"
@@ -172,7 +172,7 @@ START_TEST(marks_come_before_inference)
     struct scene scene;
     struct mp_steps marked = {0}, steps = {0};
     scene_make(&scene, 3, 300);
-    ck_assert(mp_steps_find(scene.model, &marked) && mp_steps_find_or_infer(scene.model, &steps));
+    ck_assert(mp_steps_marked(scene.model, &marked) && mp_steps_find(scene.model, &steps));
     ck_assert_uint_gt(marked.count, 0);
     ck_assert_uint_eq(steps.count, marked.count);
     ck_assert_str_eq(mp_steps_source(&steps), "api");

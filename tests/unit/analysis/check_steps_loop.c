@@ -1,9 +1,12 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "analysis/leaks.h"
-#include "analysis/steps_infer.h"
+#include "analysis/peak.h"
 #include "leakbench/world.h"
+#include "model/steps_infer.h"
 #include "model/track.h"
+#include "model/window.h"
 #include "unit/suite.h"
 
 /* Programs as texts: what allocates, in order, one letter each; paths by letter. */
@@ -60,7 +63,7 @@ static uint32_t steps_of(const struct paths *paths, const char *text)
     struct world world;
     struct mp_steps steps = {0};
     struct mp_model *model = play(&world, paths, text);
-    ck_assert(mp_steps_find_or_infer(model, &steps));
+    ck_assert(mp_steps_find(model, &steps));
     uint32_t count = (uint32_t)steps.count;
     ck_assert(!steps.guessed || !count);
     mp_steps_free(&steps);
@@ -156,7 +159,7 @@ START_TEST(a_loop_of_one_line_is_guessed)
     char text[128];
     repeat(text, "a", 60);
     struct mp_model *model = play(&world, &paths, text);
-    ck_assert(mp_steps_find_or_infer(model, &steps));
+    ck_assert(mp_steps_find(model, &steps));
     ck_assert(steps.guessed);
     ck_assert_uint_ge(steps.count, 59);
     mp_steps_free(&steps);
@@ -184,7 +187,7 @@ START_TEST(other_threads_do_not_count)
         }
     }
     struct mp_model *model = world_build(&world);
-    ck_assert(mp_steps_find_or_infer(model, &steps));
+    ck_assert(mp_steps_find(model, &steps));
     ck_assert_uint_eq(steps.count, 30);
     mp_steps_free(&steps);
     mp_model_free(model);
@@ -230,6 +233,43 @@ START_TEST(too_little_is_unknown)
 }
 END_TEST
 
+START_TEST(everybody_knows_the_same_steps)
+{
+    struct world world;
+    char text[512] = "", step[16];
+    repeat(text, "drxylbop", 20);
+    struct mp_model *model = play(&world, &training, text);
+    struct mp_steps steps = {0};
+    ck_assert(mp_steps_find(model, &steps));
+    ck_assert_uint_gt(steps.count, 10);
+    ck_assert_str_eq(mp_steps_source(&steps), "inferred");
+    for (uint32_t number = 1; number <= steps.count; number++) {
+        const struct mp_step *of = &steps.at[number - 1];
+        struct mp_window window;
+        sprintf(step, "step:%u", number);
+        ck_assert_int_eq(mp_window_make(model, step, step, &window, NULL), MP_OK);
+        ck_assert_uint_eq(window.first, of->first);
+        ck_assert_uint_eq(window.last, of->end);
+        struct mp_filter *filter;
+        sprintf(step, "step=%u", number);
+        ck_assert_int_eq(mp_filter_make(model, step, NULL, &filter, NULL), MP_OK);
+        for (uint32_t block = 0; block < model->blocks.count; block++)
+            ck_assert_int_eq(mp_filter_picks(filter, block),
+                             mp_step_of(&steps, model->blocks.alloc_event[block]) == number);
+        mp_filter_free(filter);
+        struct mp_peak peak;
+        const struct mp_peak_query ask = {.window = window};
+        ck_assert_int_eq(mp_peak_find(model, &ask, &peak, NULL), MP_OK);
+        ck_assert_uint_eq(peak.step, number);
+        mp_peak_free(&peak);
+    }
+    mp_steps_free(&steps);
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
 MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, lines_beyond_backward_do_not_run,
          evaluation_and_epochs_are_no_steps, accumulation_ends_with_the_optimizer, one_forward_has_no_steps,
-         a_loop_of_one_line_is_guessed, other_threads_do_not_count, too_little_is_unknown)
+         a_loop_of_one_line_is_guessed, other_threads_do_not_count, too_little_is_unknown,
+         everybody_knows_the_same_steps)

@@ -10,7 +10,13 @@
 
 #include "model/spans.h"
 
-/* What the program marked, else what can be inferred (source "inferred"; `guessed`: by rhythm), else none. */
-bool mp_steps_find_or_infer(const struct mp_model *model, struct mp_steps *steps);
+/* The steps of a recording: what the program marked, else what can be inferred (source "inferred"; `guessed`: by
+ * rhythm), else none. Everybody asks this, so that a step has one number everywhere. Found once, at the first question;
+ * *steps is a copy of the caller's. False where memory is short. */
+bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
+
+/* Where a model keeps them. Without it they are found at each question. */
+struct mp_model_steps *mp_model_steps_new(void); /* NULL: no memory */
+void mp_model_steps_free(struct mp_model_steps *known);
 
 #endif

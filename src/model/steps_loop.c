@@ -1,4 +1,4 @@
-#include "analysis/steps_loop.h"
+#include "model/steps_loop.h"
 
 #include <math.h>
 #include <stdlib.h>

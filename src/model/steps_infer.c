@@ -1,8 +1,10 @@
-#include "analysis/steps_infer.h"
+#include "model/steps_infer.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "analysis/steps_loop.h"
+#include "model/steps_loop.h"
 
 #define STEPS_MIN    8  /* fewer rounds show no rhythm */
 #define PARTS_MAX    16 /* of a site's span: some occurrence must lie in most of them */
@@ -262,14 +264,65 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
     return done;
 }
 
-bool mp_steps_find_or_infer(const struct mp_model *model, struct mp_steps *steps)
+static bool find(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_loop loop;
-    if (!mp_steps_find(model, steps)) return false;
+    if (!mp_steps_marked(model, steps)) return false;
     if (steps->count || !model->tracks.count) return true;
     steps->source = "inferred";
     if (!mp_loop_find(model, steps, &loop)) return false;
     if (loop.rounds || loop.told) return true;
     steps->guessed = true;
     return infer(model, steps);
+}
+
+/* Several threads may find them at once; one answer is kept. */
+struct mp_model_steps {
+    _Atomic(struct mp_steps *) found;
+};
+
+struct mp_model_steps *mp_model_steps_new(void)
+{
+    return calloc(1, sizeof(struct mp_model_steps));
+}
+
+static void free_found(struct mp_steps *found)
+{
+    if (found) mp_steps_free(found);
+    free(found);
+}
+
+void mp_model_steps_free(struct mp_model_steps *known)
+{
+    if (known) free_found(atomic_load(&known->found));
+    free(known);
+}
+
+/* NULL where memory is short. */
+static struct mp_steps *find_once(const struct mp_model *model)
+{
+    struct mp_steps *found = calloc(1, sizeof *found), *before = NULL;
+    if (found && find(model, found)) {
+        if (atomic_compare_exchange_strong(&model->steps->found, &before, found)) return found;
+        free_found(found);
+        return before;
+    }
+    free_found(found);
+    return NULL;
+}
+
+bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
+{
+    if (!model->steps) return find(model, steps);
+    const struct mp_steps *found = atomic_load(&model->steps->found);
+    if (!found) found = find_once(model);
+    if (!found) return false;
+    *steps = *found;
+    steps->at = NULL;
+    steps->count = steps->room = 0;
+    if (!found->count) return true;
+    if (!mp_vec_reserve(steps, found->count)) return false;
+    memcpy(steps->at, found->at, found->count * sizeof *found->at);
+    steps->count = found->count;
+    return true;
 }
