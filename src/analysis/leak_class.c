@@ -60,6 +60,20 @@ bool mp_leak_classify(const struct mp_model *model, const struct mp_leak_places 
     return true;
 }
 
+bool mp_leak_is_history(const struct mp_model *model, uint32_t stack, bool *yes)
+{
+    static const char file[] = "torch/optim/lbfgs.py";
+    struct mp_stack_lines lines = {0};
+    bool done = mp_stack_resolve(model, stack, &lines);
+    *yes = false;
+    for (size_t i = 0; done && i < lines.count; i++) {
+        size_t length = lines.at[i].file ? strlen(lines.at[i].file) : 0;
+        *yes |= length >= sizeof file - 1 && !strcmp(lines.at[i].file + length - (sizeof file - 1), file);
+    }
+    mp_stack_lines_free(&lines);
+    return done;
+}
+
 /* One track's reserved and allocated bytes at each boundary. */
 struct held {
     uint64_t *reserved, *allocated;

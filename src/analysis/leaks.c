@@ -24,7 +24,8 @@ struct judge {
     struct mp_leak_places places;
     uint32_t teardown; /* the event from which on the program only ends */
     bool growth_known, growth_is_general;
-    size_t suspects; /* places that grew too few times */
+    size_t suspects;  /* places that grew too few times */
+    size_t histories; /* places that an optimizer's history is filled at */
     struct mp_leaks *leaks;
 };
 
@@ -153,8 +154,13 @@ static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (evidence.growth == MP_GROWTH_NONE || (!evidence.regrown && was_cleared(judge, place, evidence.births)))
         return true;
     if (evidence.growth == MP_GROWTH_ONCE && evidence.bytes < TOLD_BYTES) return true;
+    bool history = false;
+    if (evidence.growth == MP_GROWTH_LEAK && evidence.births <= MP_LEAK_HISTORY &&
+        !mp_leak_is_history(judge->model, place->stack, &history))
+        return false;
     judge->suspects += evidence.growth == MP_GROWTH_FEW;
-    return evidence.growth == MP_GROWTH_FEW || take_finding(judge, place, &evidence);
+    judge->histories += history;
+    return evidence.growth == MP_GROWTH_FEW || history || take_finding(judge, place, &evidence);
 }
 
 static int by_rate(const void *left, const void *right)
@@ -210,6 +216,12 @@ static void give_verdict(const struct judge *judge)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu place%s grew, but fewer than %d times; a longer recording tells", judge->suspects,
                  judge->suspects == 1 ? "" : "s", MP_LEAK_BIRTHS);
+    else if (judge->histories)
+        snprintf(
+            leaks->reason, sizeof leaks->reason,
+            "what torch.optim.LBFGS remembers grew, which ends at its history_size (%d if not set); a longer recording "
+            "tells",
+            MP_LEAK_HISTORY);
     else if (mp_damage_any(&judge->model->damage))
         snprintf(leaks->reason, sizeof leaks->reason,
                  "nothing keeps growing in what could be read, but a part is lost");
@@ -265,8 +277,7 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     struct mp_steps steps = {0};
     struct judge judge = {.model = model, .query = query, .steps = &steps, .leaks = leaks};
     enum mp_status status = MP_OK;
-    if (!mp_steps_find(model, &steps))
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
+    if (!mp_steps_find(model, &steps)) status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
     leaks->step_count = (uint32_t)steps.count;
     leaks->step_source = mp_steps_source(&steps);
     if (status == MP_OK) status = find_growing(&judge, error);
