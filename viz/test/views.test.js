@@ -11,6 +11,7 @@ import { GROUPS } from "../src/data/group.js";
 import { growthRows, liveCurves } from "../src/data/growth.js";
 import { MEASURES, scopeName, scopeOf, sumBy } from "../src/data/scope.js";
 import { moduleKind, modulePattern, moduleSteps } from "../src/data/modules.js";
+import { naturesOf } from "../src/data/nature.js";
 import { findBlocks, matchCurve, parseQuery } from "../src/data/search.js";
 import { addressMap, trackBelow } from "../src/data/segments.js";
 import { stepRows } from "../src/data/steps.js";
@@ -156,6 +157,25 @@ test("modules are one in a line where they differ in numbers only", () => {
   assert.equal(pattern("head", "blocks.4.attn", "blocks.1.attn", "norm"), "blocks.*.attn +2");
   assert.equal(pattern("a.1", "b.1", "b.2", "b.3"), "b.* +1");
   assert.deepEqual(moduleSteps("blocks.3.attn"), ["blocks", "blocks.3", "attn"]);
+});
+
+test("what the blocks of a site are is what most of their bytes are", () => {
+  const life = makeLife(randomFrom(37));
+  const track = trackOf(life);
+  const recording = { modules: ["", "net.0.attn", "net.1.attn", "head"], categories: ["", "gradients", "input"] };
+  const ids = liveAfter(life, 900);
+  const byParity = (id) => life.blocks[id].site % 2;
+  const found = naturesOf(track, recording, ids, byParity);
+  for (const parity of [0, 1]) {
+    const bytesOf = (fits) => ids.filter((id) => byParity(id) === parity && fits(life.blocks[id].site))
+      .reduce((sum, id) => sum + life.blocks[id].bytes, 0);
+    const [gradients, input] = [1, 2].map((category) => bytesOf((site) => site % 3 === category));
+    assert.equal(found.get(parity).category, (gradients > input ? "gradients" : "input") + " +1");
+    // Sites of even number are of module 0 or 2, the others of 1 or 3.
+    const head = parity && bytesOf((site) => site % 4 === 3) > bytesOf((site) => site % 4 === 1);
+    assert.equal(found.get(parity).module, parity ? head ? "head +1" : "net.0.attn +1" : "net.1.attn");
+  }
+  assert.equal(naturesOf(track, { modules: [""], categories: [""] }, ids, byParity).size, 0);
 });
 
 test("under modules and categories, a flame graph holds what their blocks hold", () => {

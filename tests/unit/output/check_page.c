@@ -121,6 +121,47 @@ START_TEST(test_the_page_loads_nothing)
 }
 END_TEST
 
+/* A column of runs as one value a block. */
+static uint64_t *spread(const struct mp_page_data *data, const char *name, size_t count)
+{
+    size_t runs = column_of(data, name)->count, at = 0;
+    uint64_t *pairs = integers(data, name, 2 * runs), *values = calloc(count + 1, sizeof *values);
+    for (size_t i = 0; i < runs; i++)
+        for (uint64_t k = 0; k < pairs[2 * i + 1]; k++) {
+            ck_assert_uint_lt(at, count);
+            values[at++] = pairs[2 * i];
+        }
+    ck_assert_uint_eq(at, count);
+    free(pairs);
+    return values;
+}
+
+/* Whether module `number` of the page is called as the block's is, without the root that all share. */
+static bool is_module_of(const struct mp_model *model, const struct mp_page_data *data, uint64_t number, uint32_t block)
+{
+    uint32_t path = mp_model_module(model, block);
+    if (!path || !number) return !path && !number;
+    uint64_t *lengths = integers(data, "module.length", column_of(data, "module.length")->count), at = 0;
+    struct mp_buffer text = unpack(&column_of(data, "module.text")->packed);
+    for (uint64_t i = 0; i + 1 < number; i++)
+        at += lengths[i];
+    const char *name = mp_model_text(model, path) + strlen("Net.");
+    bool same = strlen(name) == lengths[number - 1] && !memcmp(name, text.data + at, strlen(name));
+    mp_buffer_free(&text);
+    free(lengths);
+    return same;
+}
+
+/* The category that a report of the track's peak gives a block that is live then. */
+static void check_category(const struct mp_model *model, const struct mp_page_data *data, uint64_t number,
+                           uint32_t block)
+{
+    uint32_t moment = model->sums.at[model->blocks.track[block]].peak_event + 1;
+    uint32_t birth = model->blocks.alloc_event[block], death = model->blocks.free_event[block];
+    if ((birth == MP_NONE || birth < moment) && (death == MP_NONE || death >= moment))
+        ck_assert_uint_eq(number, mp_category_of(data->categories.categories, block, moment));
+}
+
 /* The next block of the page is this one of the model. */
 #define CHECK_BORN(block, size_now)                                                                                    \
     do {                                                                                                               \
@@ -129,6 +170,8 @@ END_TEST
         at[born] = reuse[born] ? at[born - reuse[born]] : last;                                                        \
         ck_assert_uint_eq(sizes[size[born] - 1], size_now);                                                            \
         ck_assert_uint_eq(at[born] << data->address_shift, model->blocks.address[block]);                              \
+        if (model->blocks.count < 10000) ck_assert(is_module_of(model, data, module[born], (uint32_t)(block)));        \
+        check_category(model, data, category[born], (uint32_t)(block));                                                \
         born++;                                                                                                        \
     } while (0)
 
@@ -141,6 +184,10 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     uint64_t *op = COLUMN("op", track->events), *time = COLUMN("time", track->events);
     uint64_t *size = COLUMN("size", track->blocks), *site = COLUMN("site", track->blocks);
     uint64_t *reuse = COLUMN("reuse", track->blocks), *at = calloc(track->blocks + 1, sizeof *at);
+    snprintf(name, sizeof name, "t%zu.module", index);
+    uint64_t *module = spread(data, name, track->blocks);
+    snprintf(name, sizeof name, "t%zu.category", index);
+    uint64_t *category = spread(data, name, track->blocks);
     snprintf(name, sizeof name, "t%zu.address", index);
     uint64_t addresses = column_of(data, name)->count, *address = integers(data, name, addresses);
     snprintf(name, sizeof name, "t%zu.free", index);
@@ -179,6 +226,8 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     free(back);
     free(sizes);
     free(reuse);
+    free(module);
+    free(category);
     free(at);
 #undef COLUMN
 }

@@ -2,23 +2,31 @@
 
 import { modulePattern } from "./modules.js";
 
-function add(sums, key, bytes) {
-  sums.set(key, (sums.get(key) ?? 0) + bytes);
-}
-
 /** By key of `keyOf`: what its blocks are, {module: "blocks.*.attn", category: "activations"}; "" for none. */
 export function naturesOf(track, { modules, categories }, ids, keyOf) {
-  const sums = new Map();
+  const out = new Map();
+  if (modules.length === 1 && categories.length === 1) return out;
+  const numbers = new Map(); // of keys
+  const sums = new Map(); // by number, module and category as one number
   for (const id of ids) {
     const key = keyOf(id);
-    let of = sums.get(key);
-    if (!of) sums.set(key, of = { modules: new Map(), categories: new Map() });
-    const bytes = track.bytesOf(id);
-    if (modules.length > 1) add(of.modules, modules[track.module(id)], bytes);
-    if (categories.length > 1) add(of.categories, categories[track.category(id)], bytes);
+    let number = numbers.get(key);
+    if (number === undefined) numbers.set(key, number = numbers.size);
+    const module = track.module(id);
+    const category = track.category(id);
+    const at = (number * modules.length + module) * categories.length + category;
+    const sum = sums.get(at);
+    if (sum) sum.bytes += track.bytesOf(id);
+    else sums.set(at, { key, module: modules[module], category: categories[category], bytes: track.bytesOf(id) });
   }
-  for (const [key, of] of sums) sums.set(key, { module: modulePattern(of.modules), category: most(of.categories) });
-  return sums;
+  for (const { key, module, category, bytes } of sums.values()) {
+    let of = out.get(key);
+    if (!of) out.set(key, of = { modules: new Map(), categories: new Map() });
+    of.modules.set(module, (of.modules.get(module) ?? 0) + bytes);
+    of.categories.set(category, (of.categories.get(category) ?? 0) + bytes);
+  }
+  for (const [key, of] of out) out.set(key, { module: modulePattern(of.modules), category: most(of.categories) });
+  return out;
 }
 
 /** "gradients", "activations +1" */

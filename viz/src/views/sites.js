@@ -93,7 +93,8 @@ export class SitesView {
   /** Where another site is called the same: the call in which they differ. */
   apartCell(row) {
     const frame = this.apart.get(row.key);
-    return frame ? element("span", { class: "soft inside" }, `via ${shortName(frame)} `, framePlace(frame)) : "";
+    return frame ? element("span", { class: "soft inside" },
+      `via ${shortName(frame)} ${frame.file ? framePlace(frame) : ""}`) : "";
   }
 
   /** A group that is not a site is looked for where search can find it. */
