@@ -92,8 +92,8 @@ static bool gather(struct search *search, uint16_t track, const struct mp_window
         if (freed < steps[birth].end) continue; /* as most */
         if (track != MP_TRACK_NONE && blocks->track[block] != track) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
-        uint32_t death =
-            freed >= window->last ? MP_NONE : mp_step_of(search->steps, freed) - 1 - search->places->first_step;
+        uint32_t before = search->steps->before + 1 + search->places->first_step;
+        uint32_t death = freed >= window->last ? MP_NONE : mp_step_of(search->steps, freed) - before;
         if (!add_entry(search, block, birth, death)) return false;
     }
     return true;

@@ -261,6 +261,8 @@ static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *le
     double each = steps->each;
     if (steps->running) leaks->step_count = steps->total;
     leaks->running = steps->running;
+    for (size_t i = 0; i < leaks->findings.count; i++)
+        leaks->findings.at[i].first_step += steps->before;
     for (size_t i = 0; i < leaks->findings.count && steps->each > 1; i++) {
         struct mp_leak_finding *finding = &leaks->findings.at[i];
         finding->first_step = (finding->first_step - 1) * steps->each + 1;

@@ -29,12 +29,14 @@ static void take_sum(const struct mp_model *model, struct mp_peak *peak)
     peak->blocks = sum->peak_blocks;
     peak->ns = sum->peak_ns;
     peak->moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
+    peak->in_past = sum->peak_in_past;
 }
 
-void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, struct mp_peak *peak)
+void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, bool with_past,
+                    struct mp_peak *peak)
 {
     *peak = (struct mp_peak){.track = track};
-    if (window->whole)
+    if (window->whole && (with_past || !model->sums.at[track].peak_in_past))
         take_sum(model, peak);
     else
         find_in_window(model, window, peak);
@@ -43,10 +45,14 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
 enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
                             struct mp_error *error)
 {
-    mp_peak_locate(model, query->track, &query->window, peak);
+    mp_peak_locate(model, query->track, &query->window, !query->filter, peak);
     struct mp_live live = {0};
     struct mp_steps steps = {0};
     enum mp_status status = MP_OK;
+    if (peak->in_past) {
+        peak->step = (uint32_t)model->sums.at[query->track].past.step;
+        return mp_sites_of_past(model, query->track, &query->grouping, &peak->sites, error);
+    }
     if (!mp_live_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
         !mp_regions_at(model, peak->moment, &peak->regions))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks at the peak");

@@ -70,6 +70,23 @@ static bool add_block(struct maker *maker, uint32_t block)
     return sample;
 }
 
+/* The peak where it lies before the first event: sites, without steps and regions. */
+static bool add_past(struct maker *maker)
+{
+    const struct mp_model *model = maker->model;
+    struct mp_profile *profile = maker->profile;
+    for (size_t i = 0; i < model->past_sites.count; i++) {
+        const struct mp_past_site *site = &model->past_sites.at[i];
+        struct mp_profile_sample sample = {.stack = site->stack, .region = MP_NONE, .base = true};
+        if (site->track != maker->query->track || !site->blocks) continue;
+        sample.values[MP_PROFILE_PEAK] = (struct mp_profile_value){site->bytes, site->blocks};
+        profile->sums[MP_PROFILE_PEAK].bytes += site->bytes;
+        profile->sums[MP_PROFILE_PEAK].blocks += site->blocks;
+        if (!mp_vec_push(&profile->samples, sample)) return false;
+    }
+    return true;
+}
+
 static bool add_blocks(struct maker *maker)
 {
     const struct mp_model *model = maker->model;
@@ -87,16 +104,16 @@ enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_pro
                                struct mp_profile *profile, struct mp_error *error)
 {
     struct mp_peak peak;
-    mp_peak_locate(model, query->track, &query->window, &peak);
+    mp_peak_locate(model, query->track, &query->window, !query->filter, &peak);
     *profile = (struct mp_profile){.track = query->track, .peak_ns = peak.ns};
     struct maker maker = {.model = model,
                           .query = query,
-                          .moments = {[MP_PROFILE_PEAK] = peak.moment,
+                          .moments = {[MP_PROFILE_PEAK] = peak.in_past ? MP_NONE : peak.moment,
                                       [MP_PROFILE_OUTSTANDING] = query->window.last,
                                       [MP_PROFILE_ALLOCATED] = MP_NONE,
                                       [MP_PROFILE_AT] = query->at},
                           .profile = profile};
-    if (add_blocks(&maker)) return MP_OK;
+    if (add_blocks(&maker) && (!peak.in_past || add_past(&maker))) return MP_OK;
     mp_profile_free(profile);
     return mp_fail(error, MP_NO_MEMORY, "not enough memory to sum up the stacks");
 }

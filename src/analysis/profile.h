@@ -42,7 +42,7 @@ struct mp_profile {
     uint64_t peak_ns;
     struct mp_profile_value sums[MP_PROFILE_SENSES];
     MP_VEC(struct mp_profile_sample) samples; /* none is all zero */
-    struct mp_intern keys;                    /* sample N is of key N + 1 */
+    struct mp_intern keys;                    /* sample N is of key N + 1, but for those of the past, which come last */
 };
 
 enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query,

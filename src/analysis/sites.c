@@ -28,6 +28,16 @@ struct counting {
     MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for their modules */
 };
 
+static bool site_of(struct counting *counting, const struct key *key, size_t *at)
+{
+    uint32_t id = mp_intern_bytes(&counting->keys, (const char *)key, sizeof *key);
+    if (id == MP_INTERN_FAILED) return false;
+    *at = id - 1;
+    struct mp_site site = {.stack = key->stack, .group = key->group, .track = (uint16_t)key->track};
+    return *at < counting->sites->count ||
+           (mp_vec_push(counting->sites, site) && mp_vec_push(&counting->last_period, 0));
+}
+
 /* The index of a block's site. */
 static bool find_site(struct counting *counting, const struct mp_live_block *live, size_t *at)
 {
@@ -36,12 +46,7 @@ static bool find_site(struct counting *counting, const struct mp_live_block *liv
     if (!mp_group_is_of_stack(counting->groups.grouping->by) &&
         !mp_groups_of_block(&counting->groups, live->block, live->bytes, &key.group))
         return false;
-    uint32_t id = mp_intern_bytes(&counting->keys, (const char *)&key, sizeof key);
-    if (id == MP_INTERN_FAILED) return false;
-    *at = id - 1;
-    struct mp_site site = {.stack = key.stack, .group = key.group, .track = (uint16_t)key.track};
-    return *at < counting->sites->count ||
-           (mp_vec_push(counting->sites, site) && mp_vec_push(&counting->last_period, 0));
+    return site_of(counting, &key, at);
 }
 
 /* Blocks come in order of their numbers, hence of birth: a site's periods only rise, and a distinct one is one that
@@ -72,6 +77,27 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     uint32_t born = counting->model->blocks.alloc_event[live->block];
     if (born != MP_NONE) count_birth(counting, at, born);
     return true;
+}
+
+/* Of the past, sums are known and no blocks: what is a block's own group is not known. */
+static bool count_past(struct counting *counting, uint16_t track)
+{
+    const struct mp_model *model = counting->model;
+    struct mp_sites *sites = counting->sites;
+    bool done = true;
+    for (size_t i = 0; i < model->past_sites.count && done; i++) {
+        const struct mp_past_site *past = &model->past_sites.at[i];
+        struct key key = {past->stack, MP_NONE, past->track};
+        size_t at;
+        if (past->track != track || !past->blocks) continue;
+        done = site_of(counting, &key, &at);
+        if (!done) break;
+        sites->at[at].bytes += past->bytes;
+        sites->at[at].blocks += past->blocks;
+        sites->bytes += past->bytes;
+        sites->blocks += past->blocks;
+    }
+    return done;
 }
 
 static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_t *heaviest)
@@ -146,8 +172,10 @@ static int by_growth(const void *left, const void *right)
     return order ? order : by_bytes(left, right);
 }
 
-enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live *live, const struct mp_steps *steps,
-                             const struct mp_grouping *grouping, struct mp_sites *sites, struct mp_error *error)
+/* `live` NULL: what lived at the track's peak in the past. */
+static enum mp_status make(const struct mp_model *model, const struct mp_live *live, uint16_t track,
+                           const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites,
+                           struct mp_error *error)
 {
     static int (*const orders[])(const void *, const void *) = {
         [MP_SORT_BYTES] = by_bytes, [MP_SORT_BLOCKS] = by_blocks, [MP_SORT_GROWTH] = by_growth};
@@ -155,9 +183,10 @@ enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live 
     struct counting counting = {.model = model,
                                 .steps = steps,
                                 .sites = sites,
-                                .wants_modules = grouping->by == MP_GROUP_STACK && model->blocks.module};
-    bool done = mp_groups_open(model, grouping, live->moment, &sites->groups, &counting.groups);
-    for (size_t i = 0; i < live->count && done; i++)
+                                .wants_modules = live && grouping->by == MP_GROUP_STACK && model->blocks.module};
+    bool done = mp_groups_open(model, grouping, live ? live->moment : 0, &sites->groups, &counting.groups);
+    if (done && !live) done = count_past(&counting, track);
+    for (size_t i = 0; live && i < live->count && done; i++)
         done = count_block(&counting, &live->at[i]);
     if (done && grouping->by != MP_GROUP_STACK) done = merge_groups(&counting);
     if (done && counting.wants_modules) done = mp_site_modules_find(model, live, counting.site_of.at, sites);
@@ -171,6 +200,18 @@ enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live 
     }
     if (sites->count) qsort(sites->at, sites->count, sizeof *sites->at, orders[grouping->sort]);
     return MP_OK;
+}
+
+enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live *live, const struct mp_steps *steps,
+                             const struct mp_grouping *grouping, struct mp_sites *sites, struct mp_error *error)
+{
+    return make(model, live, MP_TRACK_NONE, steps, grouping, sites, error);
+}
+
+enum mp_status mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct mp_grouping *grouping,
+                                struct mp_sites *sites, struct mp_error *error)
+{
+    return make(model, NULL, track, NULL, grouping, sites, error);
 }
 
 void mp_sites_free(struct mp_sites *sites)

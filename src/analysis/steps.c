@@ -208,7 +208,7 @@ static void end_step(struct sweep *sweep)
 static bool begin_step(struct sweep *sweep)
 {
     const struct mp_step *step = &sweep->steps.at[sweep->report->steps.count];
-    struct mp_step_row row = {.number = (uint32_t)sweep->report->steps.count + 1,
+    struct mp_step_row row = {.number = (uint32_t)sweep->report->steps.count + sweep->steps.before + 1,
                               .start_ns = step->start_ns,
                               .end_ns = step->end_ns,
                               .allocated_bytes = -sweep->level.allocated,

@@ -50,6 +50,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                          "keep some steps only: wait=1,warmup=1,active=3,repeat=1,every=N,unit=REGEX (regions)"},
     [MP_OPT_DELAY] = {"delay", '\0', "TIME", "record nothing in the first TIME, as 30s or 5min"},
     [MP_OPT_DURATION] = {"duration", '\0', "TIME", "record for TIME, then only follow what is live"},
+    [MP_OPT_MAX_EVENTS] = {"max-events", '\0', "N",
+                           "keep the newest N events; of older ones the live blocks and the peak with its sites"},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: write a file and say why when memory runs out (snapshot)"},
     [MP_OPT_AT_SIGNAL] = {"at-signal", '\0', "SIGNAL", "write a snapshot of now when memprof gets SIGNAL, as USR1"},

@@ -43,8 +43,11 @@ static void tell(const struct mp_recording_summary *summary)
     put_unattributed(summary, rest, sizeof rest);
     const struct mp_ledger_track *track = &summary->track;
     const char *path = shown_path(summary->path);
-    mp_message("%s  %s events in %s, %s", path, mp_format_count(events, summary->events),
-               mp_format_duration(duration, summary->duration_ns), mp_format_bytes(size, summary->file_bytes));
+    char kept[MP_UNIT_TEXT + 32] = "";
+    if (summary->kept < summary->events)
+        snprintf(kept, sizeof kept, ", the newest %s kept", mp_format_count(size, summary->kept));
+    mp_message("%s  %s events in %s%s, %s", path, mp_format_count(events, summary->events),
+               mp_format_duration(duration, summary->duration_ns), kept, mp_format_bytes(size, summary->file_bytes));
     snprintf(device, sizeof device, "%s", summary->track_id);
     if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
     if (*device) /* else it has steps, regions and marks alone */
@@ -55,7 +58,10 @@ static void tell(const struct mp_recording_summary *summary)
                    mp_format_count(events, summary->dropped), path);
     else
         mp_message("%s; 0 dropped%s.   Next: memprof report %s",
-                   summary->scheduled ? "whole, of what was scheduled" : "complete", rest, path);
+                   summary->scheduled ? "whole, of what was scheduled"
+                   : *kept            ? "whole, of what was to be kept"
+                                      : "complete",
+                   rest, path);
 }
 
 #define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */

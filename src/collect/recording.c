@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "wire/config.h"
 
 #define WRITE_AFTER_NS  (2 * MP_NS_PER_SECOND)
 #define SAMPLE_EVERY_NS (50 * MP_NS_PER_MS)
@@ -29,6 +30,10 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     mp_step_rule_open_configured(&recording->step_rule, recording->spool.header->configuration);
     mp_step_watch_open(&recording->watch, recording->spool.header->configuration);
     recording->ledger.paused = paused;
+    struct mp_record_config config;
+    mp_record_config_defaults(&config);
+    mp_record_config_parse(recording->spool.header->configuration, &config);
+    recording->bound.max_events = config.max_events;
     recording->name = name;
     recording->name_context = name_context;
     snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
@@ -137,6 +142,7 @@ static void summarise(struct mp_recording *recording, struct mp_recording_summar
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     bool told_holds = false;
     summary->events = recording->events;
+    summary->kept = recording->bound.file_events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
     summary->steps = recording->ledger.steps;
     summary->scheduled = recording->schedule != NULL;
@@ -183,7 +189,9 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
     *summary = (struct mp_recording_summary){0};
     struct mp_error error;
     if (recording->writer && !recording->failed) {
-        mp_recording_check(recording, mp_recording_write_end(recording, &error), &error);
+        enum mp_status status = mp_recording_bound_end(recording, &error);
+        if (!status) status = mp_recording_write_end(recording, &error);
+        mp_recording_check(recording, status, &error);
         summary->duration_ns = recording->how.time_ns;
     }
     struct stat facts;
@@ -200,6 +208,7 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
 void mp_recording_free(struct mp_recording *recording, bool remove_spool)
 {
     if (!recording) return;
+    mp_recording_bound_free(recording);
     mp_writer_abandon(recording->writer);
     if (recording->symbols) mp_symbols_close(recording->symbols);
     if (recording->spool.header) {

@@ -11,6 +11,7 @@
 #include "collect/drain.h"
 #include "collect/ledger.h"
 #include "collect/lives.h"
+#include "collect/recording_bound.h"
 #include "collect/schedule.h"
 #include "collect/spool_file.h"
 #include "collect/step_watch.h"
@@ -57,6 +58,7 @@ struct mp_recording {
     MP_VEC(struct mp_sample) samples;
     MP_VEC(uint32_t) notes; /* of the file, as string ids */
     uint64_t notes_read;
+    struct mp_bound bound;
     uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;
@@ -76,11 +78,11 @@ struct mp_recording {
 /* How a finished recording reads in one line. */
 struct mp_recording_summary {
     char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
-    uint64_t events, dropped, file_bytes, duration_ns;
-    uint64_t steps;               /* that began, as the recording was told to see them */
-    bool scheduled;               /* only parts were to be kept */
-    bool has_totals;              /* of devices: the file says what is not attributed */
-    struct mp_ledger_track track; /* the track with the highest peak, and its id */
+    uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: of the events, in the file */
+    uint64_t steps;                                          /* that began, as the recording was told to see them */
+    bool scheduled;                                          /* only parts were to be kept */
+    bool has_totals;                                         /* of devices: the file says what is not attributed */
+    struct mp_ledger_track track;                            /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;

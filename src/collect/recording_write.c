@@ -94,6 +94,7 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
     size_t tracks = recording->pending_live.count;
     enum mp_status status = mp_writer_events(recording->writer, recording->pending.at, recording->pending.count,
                                              recording->pending_live.at, tracks, marks, mark_count, error);
+    if (!status) recording->bound.file_events += recording->pending.count;
     recording->pending.count = 0;
     return status;
 }
@@ -116,7 +117,7 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
     recording->spool.header->schedule_position = recording->schedule_state.position;
     mp_drain_release(&recording->drain, recording->spool.header);
     mp_spool_file_wake(&recording->spool);
-    return MP_OK;
+    return mp_recording_bound(recording, error);
 }
 
 static enum mp_status resolve_frame(struct mp_symbols *resolver, struct mp_tables *tables, uint32_t id,
@@ -227,7 +228,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     if (!status) status = mp_tables_text(&recording->tables, recording->how_text, &recording->how.text, error);
     if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
     struct mp_coverage coverage = {
-        .events = recording->events,
+        .events = recording->bound.file_events,
         .dropped = mp_recording_dropped(spool),
         .truncated_stacks = atomic_load(&spool->truncated_stacks),
         .unmatched_stacks = atomic_load(&spool->unmatched_stacks),

@@ -93,6 +93,7 @@ static enum mp_status copy_events(struct mp_recovering *recovering, const struct
         if (chunk->marks[i].ring < MP_SPOOL_RINGS_MAX)
             recording->drain.next[chunk->marks[i].ring] = chunk->marks[i].sequence;
     recovering->result->events_from_file += columns->count;
+    if (recording) recording->bound.file_events += columns->count;
     return status ? status
                   : mp_writer_events(writer, recovering->events, columns->count, chunk->live_bytes,
                                      chunk->live_bytes_count, chunk->marks, chunk->mark_count, error);
@@ -143,6 +144,35 @@ static void restore_labels(struct mp_recovering *recovering)
     }
 }
 
+/* What a bounded recording knows of the time before its file. */
+static enum mp_status copy_past(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                struct mp_writer *writer, struct mp_error *error)
+{
+    struct mp_recording *recording = recovering->recording;
+    if (recording && chunk->kind == MP_CHUNK_PAST) {
+        recording->ledger.steps = chunk->past->steps;
+        recording->events += chunk->past->events;
+    }
+    for (size_t i = 0; recording && chunk->kind == MP_CHUNK_PAST_PEAKS && i < chunk->count; i++) {
+        const struct mp_past_peak *peak = &chunk->past_peaks[i];
+        struct mp_ledger_track *track = mp_ledger_track(&recording->ledger, peak->track);
+        if (!track) return no_memory(error);
+        track->peak_bytes = peak->bytes;
+        track->peak_ns = peak->time_ns;
+        track->peak_step = peak->step;
+    }
+    return mp_writer_rows(writer, chunk->kind, chunk->past, chunk->count, error);
+}
+
+/* Blocks of a bounded recording are not numbered from 0. */
+static void begin_numbers(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
+{
+    struct mp_recording *recording = recovering->recording;
+    if (mp_reader_start(recovering->reader)->starts_late) mp_writer_lost(writer, 0, chunk->next_block);
+    if (recording && chunk->next_block > recording->ledger.next_block)
+        recording->ledger.next_block = chunk->next_block;
+}
+
 static enum mp_status copy_devices(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                    struct mp_writer *writer, struct mp_error *error)
 {
@@ -189,11 +219,17 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
         done[MP_TABLE_NODES] += chunk->count;
         return mp_writer_stacks(writer, chunk->stacks, chunk->count, error);
     case MP_CHUNK_EVENTS_KIND:
+        begin_numbers(recovering, chunk, writer);
         return copy_events(recovering, chunk, writer, error);
     case MP_CHUNK_BASE:
+        begin_numbers(recovering, chunk, writer);
         return copy_base(recovering, chunk, writer, error);
     case MP_CHUNK_LABELS:
         return copy_labels(recovering, chunk, writer, error);
+    case MP_CHUNK_PAST:
+    case MP_CHUNK_PAST_PEAKS:
+    case MP_CHUNK_PAST_SITES:
+        return copy_past(recovering, chunk, writer, error);
     case MP_CHUNK_SAMPLES:
         return mp_writer_samples(writer, chunk->samples, chunk->count, error);
     default:

@@ -138,7 +138,7 @@ static enum mp_status write_steps(struct trace *trace, struct mp_error *error)
     if (!mp_steps_find(trace->model, &steps)) return no_memory(error);
     for (size_t i = 0; i < steps.count; i++) {
         char name[40];
-        snprintf(name, sizeof name, "ProfilerStep#%zu", i + 1);
+        snprintf(name, sizeof name, "ProfilerStep#%zu", steps.before + i + 1);
         if (trace->model->events.type[steps.at[i].first] == MP_EVENT_STEP)
             put_span(trace, STEPS_TID, steps.at[i].start_ns, steps.at[i].end_ns, name);
     }

@@ -84,6 +84,24 @@ static enum mp_status save_tables(struct saver *s)
     return status ? status : mp_writer_stacks(s->writer, model->stacks.at, model->stacks.count, s->error);
 }
 
+static enum mp_status save_past(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_past_peak) peaks = {0};
+    bool done = true;
+    if (!model->past.events && !model->past.steps) return MP_OK;
+    for (size_t i = 0; done && model->past.events && i < model->sums.count; i++) {
+        struct mp_past_peak peak = model->sums.at[i].past;
+        peak.track = (uint16_t)i;
+        done = mp_vec_push(&peaks, peak);
+    }
+    enum mp_status status = done ? mp_writer_past(s->writer, &model->past, s->error) : no_memory(s);
+    if (!status) status = mp_writer_past_peaks(s->writer, peaks.at, peaks.count, s->error);
+    if (!status) status = mp_writer_past_sites(s->writer, model->past_sites.at, model->past_sites.count, s->error);
+    mp_vec_free(&peaks);
+    return status;
+}
+
 static enum mp_status save_base(struct saver *s)
 {
     const struct mp_model_blocks *blocks = &s->model->blocks;
@@ -188,6 +206,7 @@ static enum mp_status save_all(struct saver *s)
     s->numbers = calloc(model->blocks.count + 1, sizeof *s->numbers);
     s->live = calloc(model->tracks.count + 1, sizeof *s->live);
     enum mp_status status = s->numbers && s->live ? save_tables(s) : no_memory(s);
+    if (!status) status = save_past(s);
     if (!status) status = save_base(s);
     if (!status) status = save_events(s);
     if (!status) status = save_labels(s);

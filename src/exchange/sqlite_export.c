@@ -103,7 +103,7 @@ static void put_recording(struct database *db, const char *filter)
         mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
     mp_buffer_append(&command, "", 1);
     db->no_memory |= command.failed;
-    bool whole = !mp_model_incomplete(model) && !model->coverage.limit_count;
+    bool whole = !mp_model_incomplete(model) && !mp_model_limited(model);
     insert(db, RECORDING, "tttnnnnnnntnn", "memprof.sqlite/1", command.failed ? "" : (const char *)command.data,
            *model->start.host ? model->start.host : NULL, (uint64_t)model->start.pid,
            model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX, model->duration_ns, window->from_ns,
@@ -123,7 +123,7 @@ static void put_track(struct database *db, uint16_t at)
     const struct mp_track *track = &model->tracks.at[at];
     char id[MP_TRACK_ID_MAX];
     struct mp_peak peak;
-    mp_peak_locate(model, at, window, &peak);
+    mp_peak_locate(model, at, window, false, &peak);
     struct mp_level level = mp_level_start(model, at);
     for (uint32_t event = 0; event < window->first; event++)
         mp_level_apply(&level, model, at, event);
@@ -255,7 +255,7 @@ static void put_spans(struct database *db)
     struct mp_open_regions open = {0}, closed = {0};
     for (size_t i = 0; i < db->rows->steps.count; i++) {
         const struct mp_step *step = &db->rows->steps.at[i];
-        insert(db, STEPS, "ntnnnn", (uint64_t)i + 1, step->name ? mp_model_text(model, step->name) : NULL,
+        insert(db, STEPS, "ntnnnn", db->rows->steps.before + (uint64_t)i + 1, step->name ? mp_model_text(model, step->name) : NULL,
                step->start_ns, step->end_ns, (uint64_t)step->first, (uint64_t)step->end);
     }
     for (size_t i = 0; i < model->noted.count && !db->no_memory; i++) {

@@ -148,7 +148,7 @@ static void tell_recording(struct text_export *export)
     mp_json_number(&json, "duration_ns", model->duration_ns);
     mp_json_number(&json, "from_ns", export->rows->window->from_ns);
     mp_json_number(&json, "to_ns", export->rows->window->to_ns);
-    mp_json_bool(&json, "complete", !mp_model_incomplete(model) && !model->coverage.limit_count);
+    mp_json_bool(&json, "complete", !mp_model_incomplete(model) && !mp_model_limited(model));
     mp_json_end_object(&json);
 }
 

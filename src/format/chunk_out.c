@@ -170,6 +170,14 @@ static enum mp_status pack_payload(struct mp_chunk_out *out, struct mp_error *er
     return MP_OK;
 }
 
+void mp_chunk_renumber(unsigned char *chunk, size_t size, uint32_t sequence)
+{
+    mp_put_be32(chunk + MP_AT_SEQUENCE + 1, sequence);
+    uLong sum = crc32(0, chunk + MP_AT_SEQUENCE, MP_AT_CHECKSUM - MP_AT_SEQUENCE);
+    sum = crc32_z(sum, chunk + MP_AT_KIND, size - MP_AT_KIND);
+    mp_put_be32(chunk + MP_AT_CHECKSUM + 1, (uint32_t)sum);
+}
+
 enum mp_status mp_chunk_out_finish(struct mp_chunk_out *out, enum mp_chunk_kind kind, uint32_t sequence,
                                    const struct mp_chunk_meta *meta, struct mp_error *error)
 {
@@ -186,11 +194,8 @@ enum mp_status mp_chunk_out_finish(struct mp_chunk_out *out, enum mp_chunk_kind 
         return mp_fail(error, MP_LIMIT, "a chunk of %zu bytes is over the recording's limit", out->bytes.size);
     unsigned char *at = out->bytes.data;
     at[MP_AT_SEQUENCE] = at[MP_AT_LENGTH] = at[MP_AT_CHECKSUM] = 0xce;
-    mp_put_be32(at + MP_AT_SEQUENCE + 1, sequence);
     mp_put_be32(at + MP_AT_LENGTH + 1, (uint32_t)(out->bytes.size - MP_HEAD_BYTES));
     at[MP_AT_KIND] = (unsigned char)kind;
-    uLong sum = crc32(0, at + MP_AT_SEQUENCE, MP_AT_CHECKSUM - MP_AT_SEQUENCE);
-    sum = crc32_z(sum, at + MP_AT_KIND, out->bytes.size - MP_AT_KIND);
-    mp_put_be32(at + MP_AT_CHECKSUM + 1, (uint32_t)sum);
+    mp_chunk_renumber(at, out->bytes.size, sequence);
     return MP_OK;
 }

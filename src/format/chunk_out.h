@@ -35,4 +35,7 @@ void mp_chunk_out_took_bytes(struct mp_chunk_out *out, const char *name, size_t 
 enum mp_status mp_chunk_out_finish(struct mp_chunk_out *out, enum mp_chunk_kind kind, uint32_t sequence,
                                    const struct mp_chunk_meta *meta, struct mp_error *error);
 
+/* Gives a whole chunk another number. */
+void mp_chunk_renumber(unsigned char *chunk, size_t size, uint32_t sequence);
+
 #endif

@@ -14,8 +14,9 @@
 #include "format/reader.h"
 #include "format/recording.h"
 
-#define MP_FORMAT_VERSION    1 /* what this program writes, and the newest that it reads */
-#define MP_FORMAT_MIN_READER 1 /* the oldest reader that understands what this program writes */
+#define MP_FORMAT_VERSION     2 /* what this program writes, and the newest that it reads */
+#define MP_FORMAT_MIN_READER  1 /* the oldest reader that understands what this program writes */
+#define MP_FORMAT_STARTS_LATE 2 /* the same for a file that begins in the middle (mp_recording_start.starts_late) */
 
 /*
  * A chunk is a msgpack array of seven. All up to `kind` has fixed widths, so that a chunk's head has MP_HEAD_BYTES:

@@ -14,6 +14,8 @@
 #include "format/start.h"
 #include "format/tables.h"
 
+#define BLOCKS_MAX (UINT64_C(1) << 62) /* more are in no recording */
+
 struct mp_reader {
     int fd;
     uint64_t file_bytes;
@@ -24,6 +26,7 @@ struct mp_reader {
     struct mp_events_in *events;
     struct mp_table_counts counts;
     uint64_t next_block;
+    bool any_blocks;    /* a chunk that numbers blocks was seen: the first one says where numbers begin */
     uint64_t sequence;  /* expected next */
     uint64_t allowance; /* entries and block numbers that lost chunks may have held */
     uint64_t seen_lost_bytes;
@@ -255,6 +258,7 @@ static enum mp_status decode(struct mp_reader *reader, struct mp_chunk *chunk)
     case MP_CHUNK_COVERAGE:
         return decode_coverage(reader, chunk);
     case MP_CHUNK_EXIT:
+    case MP_CHUNK_PAST:
         return meta->count == 1 ? decode_table(reader, chunk) : MP_DAMAGED;
     default:
         return decode_table(reader, chunk);
@@ -315,7 +319,9 @@ static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk
         return status;
     }
     if (reader->chunk.kind != MP_CHUNK_EVENTS_KIND && reader->chunk.kind != MP_CHUNK_BASE) return MP_NOT_FOUND;
-    if (meta->next_block < reader->next_block) return MP_DAMAGED;
+    if (meta->next_block < reader->next_block || meta->next_block > BLOCKS_MAX) return MP_DAMAGED;
+    if (!reader->any_blocks) reader->next_block = meta->next_block;
+    reader->any_blocks = true;
     if (!allow(reader, meta->next_block - reader->next_block)) return MP_DAMAGED;
     reader->next_block = meta->next_block;
     return MP_NOT_FOUND;

@@ -33,6 +33,9 @@ enum mp_chunk_kind {
     MP_CHUNK_PEAKS = 19,
     MP_CHUNK_BOUNDARIES = 20,
     MP_CHUNK_OPEN_REGIONS = 21,
+    MP_CHUNK_PAST = 22,
+    MP_CHUNK_PAST_PEAKS = 23,
+    MP_CHUNK_PAST_SITES = 24,
     MP_CHUNK_KINDS
 };
 
@@ -73,6 +76,9 @@ struct mp_chunk {
         const struct mp_chunk_peak *peaks;
         const struct mp_boundary *boundaries;
         const struct mp_open_span *open;
+        const struct mp_past *past;
+        const struct mp_past_peak *past_peaks;
+        const struct mp_past_site *past_sites;
         const struct mp_coverage *coverage;
         const struct mp_exit *how;
         struct mp_event_columns events;

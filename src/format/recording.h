@@ -25,6 +25,7 @@ struct mp_recording_start {
     const char *configuration;  /* key=value,... as the recorder got it */
     const char *spool;          /* path of the spool that may still hold what this file lacks; "" where there is none */
     uint64_t spool_id;          /* random; the spool's header carries the same */
+    bool starts_late;           /* block numbers begin above 0: readers of version 1 do not understand that */
 };
 
 struct mp_device {
@@ -148,6 +149,31 @@ struct mp_allocator_call {
     uint64_t stream, pool;
     uint16_t track;
     uint8_t action; /* enum mp_torch_action */
+};
+
+/* What came before the file's first event and is not in it: of a bounded recording all but the newest events, of a
+ * schedule what its first window did not see. */
+struct mp_past {
+    uint64_t events;  /* left out; 0: they were never counted, only steps were */
+    uint64_t steps;   /* begun before; the first one in the file is the next */
+    uint64_t time_ns; /* until when */
+};
+
+/* The highest of a track in that time, base included, when it was first reached. */
+struct mp_past_peak {
+    uint64_t bytes, blocks, time_ns;
+    uint64_t step;           /* the step it was in, from 1; 0: before the first */
+    uint64_t reserved_bytes; /* the most that the track's allocator held; MP_BYTES_UNKNOWN where never told */
+    uint16_t track;
+};
+
+/* The blocks of one site (and kind, and module) that lived at that moment. */
+struct mp_past_site {
+    uint64_t bytes, blocks;
+    uint32_t stack;
+    uint32_t module; /* string id, as of an alloc event */
+    uint16_t track;
+    uint8_t kind;
 };
 
 /* How far an event ring had been read when a chunk was written; recover() skips what the file already has. */

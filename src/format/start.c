@@ -52,7 +52,7 @@ enum mp_status mp_start_pack(struct mp_buffer *to, const struct mp_recording_sta
     msgpack_pack_map(&packer, 13);
     pack_pair(&packer, "magic", MAGIC);
     pack_number(&packer, "version", MP_FORMAT_VERSION);
-    pack_number(&packer, "min_reader", MP_FORMAT_MIN_READER);
+    pack_number(&packer, "min_reader", start->starts_late ? MP_FORMAT_STARTS_LATE : MP_FORMAT_MIN_READER);
     pack_text(&packer, "features");
     msgpack_pack_array(&packer, 0);
     pack_number(&packer, "realtime", start->realtime_ns);
@@ -151,6 +151,7 @@ static enum mp_status parse_map(const msgpack_object *map, size_t length, struct
         make_empty(owned);
         return mp_fail(error, MP_DAMAGED, "the recording's first object is damaged");
     }
+    owned->start.starts_late = min_reader >= MP_FORMAT_STARTS_LATE;
     if (!own(owned, map, length)) return mp_fail(error, MP_NO_MEMORY, "no memory to open the recording");
     return MP_OK;
 }

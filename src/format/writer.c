@@ -6,36 +6,18 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/vec.h"
-#include "format/chunk_out.h"
 #include "format/events.h"
-#include "format/layout.h"
 #include "format/start.h"
-#include "format/summary.h"
-#include "format/tables.h"
+#include "format/writer_state.h"
 
-struct mp_writer {
-    int fd;
-    uint64_t offset; /* bytes of whole objects in the file */
-    uint32_t sequence;
-    uint64_t next_block;
-    struct mp_table_counts counts;
-    struct mp_chunk_out chunk;
-    struct mp_events_out *events;
-    MP_VEC(struct mp_index_entry) index;
-    struct mp_summary summary;
-    uint64_t *scratch;       /* MP_CHUNK_ENTRIES values */
-    struct mp_error failure; /* of the first write that failed; every later call repeats it */
-};
-
-static enum mp_status repeat_failure(const struct mp_writer *writer, struct mp_error *error)
+enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error *error)
 {
     if (error && writer->failure.status) *error = writer->failure;
     return writer->failure.status;
 }
 
 /* Writes all, or puts the file back to where it was. */
-static enum mp_status put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error)
+enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error)
 {
     const char *at = data;
     for (size_t left = size; left;) {
@@ -47,7 +29,7 @@ static enum mp_status put(struct mp_writer *writer, const void *data, size_t siz
             if (!put) errno = EIO;
             enum mp_status status = mp_fail_errno(&writer->failure, "cannot write the recording");
             if (ftruncate(writer->fd, (off_t)writer->offset)) errno = writer->failure.sys_errno;
-            repeat_failure(writer, error);
+            mp_writer_failure(writer, error);
             return status;
         }
     }
@@ -77,7 +59,7 @@ enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, st
     enum mp_status status = MP_OK;
     if (!make_buffers(opened)) status = mp_fail(error, MP_NO_MEMORY, "no memory to write a recording");
     if (!status) status = mp_start_pack(&first, start, error);
-    if (!status) status = put(opened, first.data, first.size, error);
+    if (!status) status = mp_writer_put(opened, first.data, first.size, error);
     mp_buffer_free(&first);
     if (status)
         mp_writer_abandon(opened);
@@ -101,7 +83,7 @@ static enum mp_status emit(struct mp_writer *writer, enum mp_chunk_kind kind, st
                                    .end_ns = meta->end_ns};
     if (kind != MP_CHUNK_INDEX && !mp_vec_push(&writer->index, entry))
         return mp_fail(error, MP_NO_MEMORY, "no memory for the recording's index");
-    status = put(writer, writer->chunk.bytes.data, writer->chunk.bytes.size, error);
+    status = mp_writer_put(writer, writer->chunk.bytes.data, writer->chunk.bytes.size, error);
     if (!status) writer->sequence++;
     return status;
 }
@@ -151,7 +133,7 @@ static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kin
                                 struct mp_error *error)
 {
     const struct mp_table *table = mp_table_of(kind);
-    enum mp_status status = repeat_failure(writer, error);
+    enum mp_status status = mp_writer_failure(writer, error);
     for (size_t done = 0; !status && done < count;) {
         size_t here = count - done < MP_CHUNK_ENTRIES ? count - done : MP_CHUNK_ENTRIES;
         struct mp_chunk_meta meta = {.count = here};
@@ -168,7 +150,7 @@ static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kin
 enum mp_status mp_writer_strings(struct mp_writer *writer, const struct mp_string *strings, size_t count,
                                  struct mp_error *error)
 {
-    enum mp_status status = repeat_failure(writer, error);
+    enum mp_status status = mp_writer_failure(writer, error);
     for (size_t done = 0; !status && done < count;) {
         mp_chunk_out_clear(&writer->chunk);
         size_t here = 0, text = 0;
@@ -210,6 +192,20 @@ TABLE_WRITER(mp_writer_segments, mp_segment, MP_CHUNK_SEGMENTS)
 TABLE_WRITER(mp_writer_parts, mp_segment_part, MP_CHUNK_SEGMENT_PARTS)
 TABLE_WRITER(mp_writer_calls, mp_allocator_call, MP_CHUNK_CALLS)
 TABLE_WRITER(mp_writer_labels, mp_label, MP_CHUNK_LABELS)
+TABLE_WRITER(mp_writer_past_peaks, mp_past_peak, MP_CHUNK_PAST_PEAKS)
+TABLE_WRITER(mp_writer_past_sites, mp_past_site, MP_CHUNK_PAST_SITES)
+
+enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error)
+{
+    writer->summary.exact = false; /* it knows nothing of what came before */
+    return put_table(writer, MP_CHUNK_PAST, past, 1, error);
+}
+
+enum mp_status mp_writer_rows(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
+                              struct mp_error *error)
+{
+    return put_table(writer, kind, rows, count, error);
+}
 
 static enum mp_status put_boundaries(struct mp_writer *writer, struct mp_error *error)
 {
@@ -222,7 +218,7 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
                                 size_t mark_count, struct mp_error *error)
 {
-    enum mp_status status = repeat_failure(writer, error);
+    enum mp_status status = mp_writer_failure(writer, error);
     if (status) return status;
     if (count > MP_CHUNK_EVENTS || track_count > MP_CHUNK_ENTRIES || mark_count > MP_CHUNK_ENTRIES)
         return mp_fail(error, MP_LIMIT, "%zu events, %zu tracks or %zu rings are too many for one chunk", count,
@@ -275,7 +271,7 @@ static enum mp_status put_base_part(struct mp_writer *writer, const struct mp_ba
 enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const struct mp_base_block *blocks,
                               size_t count, struct mp_error *error)
 {
-    enum mp_status status = repeat_failure(writer, error);
+    enum mp_status status = mp_writer_failure(writer, error);
     struct mp_chunk_meta meta = {.time_ns = time_ns, .end_ns = time_ns, .total = count};
     size_t done = 0;
     do {
@@ -307,7 +303,7 @@ static enum mp_status add_ids(struct mp_writer *writer, const char *name, const 
 
 enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage, struct mp_error *error)
 {
-    enum mp_status status = repeat_failure(writer, error);
+    enum mp_status status = mp_writer_failure(writer, error);
     if (!status) status = add_rows(writer, mp_table_of(MP_CHUNK_COVERAGE), coverage, 1, 0, error);
     if (!status) status = add_ids(writer, "sources", coverage->sources, coverage->source_count, error);
     if (!status) status = add_ids(writer, "notes", coverage->notes, coverage->note_count, error);
@@ -356,12 +352,12 @@ static enum mp_status put_end(struct mp_writer *writer, uint64_t index_offset, s
     end[MP_END_AT_COUNT] = end[MP_END_AT_CHECKSUM] = 0xce;
     mp_put_be32(end + MP_END_AT_COUNT + 1, writer->sequence);
     mp_put_be32(end + MP_END_AT_CHECKSUM + 1, (uint32_t)crc32(0, end, MP_END_AT_CHECKSUM));
-    return put(writer, end, sizeof end, error);
+    return mp_writer_put(writer, end, sizeof end, error);
 }
 
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error)
 {
-    enum mp_status status = repeat_failure(writer, error);
+    enum mp_status status = mp_writer_failure(writer, error);
     if (!status && writer->summary.exact) status = put_summary(writer, error);
     uint64_t index_offset = writer->offset;
     if (!status) status = put_index(writer, error);

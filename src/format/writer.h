@@ -15,6 +15,7 @@
 #define MP_FORMAT_WRITER_H
 
 #include "base/error.h"
+#include "format/reader.h"
 #include "format/recording.h"
 
 struct mp_writer;
@@ -58,6 +59,16 @@ enum mp_status mp_writer_calls(struct mp_writer *writer, const struct mp_allocat
 enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label *labels, size_t count,
                                 struct mp_error *error);
 
+/* What came before the first event: told before it. */
+enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error);
+enum mp_status mp_writer_past_peaks(struct mp_writer *writer, const struct mp_past_peak *peaks, size_t count,
+                                    struct mp_error *error);
+enum mp_status mp_writer_past_sites(struct mp_writer *writer, const struct mp_past_site *sites, size_t count,
+                                    struct mp_error *error);
+/* Rows of any kind above, as a reader gave them. */
+enum mp_status mp_writer_rows(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
+                              struct mp_error *error);
+
 /* At most MP_CHUNK_EVENTS events, in order of time; `live_bytes` per track at the first of them (track_count entries).
  * `marks` say how far each ring had been read. Members that an event's type does not have (see struct mp_event; a stack
  * also on resize) are not kept. */
@@ -74,7 +85,8 @@ enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_cove
 enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *how, struct mp_error *error);
 
 /* Of a file that is made from one that lost something: says that `chunks` are missing here, so that a reader counts
- * them as lost, too. `next_block`, where it is more than the writer's own: the number that the next new block gets. */
+ * them as lost, too. `next_block`, where it is more than the writer's own: the number that the next new block gets;
+ * with it, and no lost chunks, numbers begin late in a file whose start says so. */
 void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block);
 
 uint64_t mp_writer_bytes(const struct mp_writer *writer); /* written so far */
@@ -82,6 +94,20 @@ uint64_t mp_writer_bytes(const struct mp_writer *writer); /* written so far */
 /* Copies all that was written to `fd`, an empty file (taken over, also on failure), and goes on there. The file before
  * is closed as it is; where another process writes on in it, that does no harm: offsets are not shared. */
 enum mp_status mp_writer_redirect(struct mp_writer *writer, int fd, struct mp_error *error);
+
+/* What a writer has written so far, for another one to copy from while it goes on; it must not end meanwhile. */
+struct mp_written {
+    int fd; /* the writer's own */
+    uint64_t bytes, next_block;
+    uint64_t tables[MP_CHUNK_STACKS + 1]; /* entries, by kind */
+    struct mp_index_entry *chunks;        /* freed by the caller */
+    size_t count;
+};
+enum mp_status mp_writer_written(const struct mp_writer *writer, struct mp_written *written, struct mp_error *error);
+/* Appends the chunks of `from` that begin at `offset` or later, as they are. Whatever lies before them must have been
+ * written to `writer`, too, with the same ids and block numbers. */
+enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written *from, uint64_t offset,
+                              struct mp_error *error);
 
 /* Writes the index and the clean-end mark, closes the file and frees the writer, whatever it returns. */
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error);

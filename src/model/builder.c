@@ -261,6 +261,11 @@ static enum mp_status check_table(const struct mp_builder *b, const struct mp_ch
             return bad_entry(chunk, "a part of a segment", error);
         if (chunk->kind == MP_CHUNK_CALLS && chunk->calls[i].track >= model->tracks.count)
             return bad_entry(chunk, "a call of the allocator", error);
+        if (chunk->kind == MP_CHUNK_PAST_PEAKS && chunk->past_peaks[i].track >= model->tracks.count)
+            return bad_entry(chunk, "a peak", error);
+        if (chunk->kind == MP_CHUNK_PAST_SITES && (chunk->past_sites[i].track >= model->tracks.count ||
+                                                   chunk->past_sites[i].stack > model->stacks.count))
+            return bad_entry(chunk, "a site", error);
         if (chunk->kind != MP_CHUNK_STACKS) continue;
         size_t id = model->stacks.count + i;
         const struct mp_stack_node *node = &chunk->stacks[i];
@@ -295,6 +300,9 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
         [MP_CHUNK_SEGMENT_PARTS] = add_parts,
         [MP_CHUNK_CALLS] = add_calls,
         [MP_CHUNK_LABELS] = mp_builder_add_labels,
+        [MP_CHUNK_PAST] = mp_builder_add_past,
+        [MP_CHUNK_PAST_PEAKS] = mp_builder_add_past_peaks,
+        [MP_CHUNK_PAST_SITES] = mp_builder_add_past_sites,
     };
     note_sequence(b, chunk);
     if (chunk->kind < MP_CHUNK_KINDS && chunk->bytes) {
@@ -326,6 +334,7 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
         mp_builder_free(b);
         return mp_builder_no_memory(error);
     }
+    mp_builder_end_past(b);
     if (model->resizes.count)
         qsort(model->resizes.at, model->resizes.count, sizeof *model->resizes.at, by_block_then_event);
     for (size_t i = 0; i < model->sums.count; i++) {

@@ -67,7 +67,8 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
 
 uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
 {
-    if (number < b->by_number.count && b->by_number.at[number]) return b->by_number.at[number] - 1;
+    uint64_t near = number - b->first_block; /* what is older than all is far, too */
+    if (near < b->by_number.count && b->by_number.at[near]) return b->by_number.at[near] - 1;
     if (!b->far_numbers.count || number == UINT64_MAX) return MP_NONE;
     const uint64_t *far = mp_map_find(&b->far_numbers, number + 1);
     return far ? (uint32_t)*far : MP_NONE;
@@ -75,15 +76,22 @@ uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
 
 static bool name_block(struct mp_builder *b, uint64_t number, uint32_t index)
 {
-    if (number < b->near_limit) {
-        if (number >= b->by_number.count && !mp_vec_extend(&b->by_number, (size_t)number + 1)) return false;
-        b->by_number.at[number] = index + 1;
+    uint64_t near = number - b->first_block;
+    if (near < b->near_limit) {
+        if (near >= b->by_number.count && !mp_vec_extend(&b->by_number, (size_t)near + 1)) return false;
+        b->by_number.at[near] = index + 1;
         return true;
     }
     if (number == UINT64_MAX) return true;
     uint64_t *far = mp_map_insert(&b->far_numbers, number + 1, NULL);
     if (far) *far = index;
     return far;
+}
+
+static void note_first_block(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    if (!b->any_blocks) b->first_block = chunk->next_block;
+    b->any_blocks = true;
 }
 
 static void extend_near_limit(struct mp_builder *b, size_t entries)
@@ -226,7 +234,8 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
     if (block == MP_NONE) {
         uint64_t bytes = c->type[i] == MP_EVENT_FREE ? c->bytes[i] : MP_BYTES_UNKNOWN;
         block = put_base_block(b, c->address[i], bytes, 0, c->track[i], c->kind[i]);
-        if (!name_block(b, number, block)) return false;
+        if (!name_block(b, number, block) || !mp_builder_was_in_past(b, c->track[i], c->kind[i], known(bytes)))
+            return false;
     }
     if (b->model->blocks.free_event[block] != MP_NONE) return true;
     put_event(b, c->time_ns[i], c->type[i], block, c->thread[i], b->model->blocks.track[block]);
@@ -272,6 +281,7 @@ enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk
     const struct mp_model *model = b->model;
     if (!mp_builder_end_base(b) || !reserve_events(b, c->count) || !reserve_blocks(b, c->count))
         return mp_builder_no_memory(error);
+    note_first_block(b, chunk);
     extend_near_limit(b, c->count);
     for (size_t i = 0; i < c->count; i++) {
         unsigned type = c->type[i];
@@ -322,6 +332,8 @@ static bool add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
         else
             block = put_block(b, from->address, from->bytes, from->stack, next, from->track, from->kind);
         if (!name_block(b, from->block, block) || !set_module(b, block, from->module)) return false;
+        if (born_before && !at_start && !mp_builder_was_in_past(b, from->track, from->kind, known(from->bytes)))
+            return false;
         if (born_before) continue;
         put_event(b, from->birth_ns, MP_EVENT_ALLOC, block, MP_NONE, from->track);
         b->model->sums.at[from->track].events++;
@@ -403,6 +415,7 @@ enum mp_status mp_builder_add_base(struct mp_builder *b, const struct mp_chunk *
             return mp_fail(error, MP_DAMAGED,
                            "a base block names a track or stack that is not in the recording (chunk at byte %llu)",
                            (unsigned long long)chunk->offset);
+    note_first_block(b, chunk);
     bool alone = chunk->base_total <= chunk->count && !chunk->base_before;
     if (alone ? mp_builder_end_base(b) && take_base(b, chunk->base, chunk->count, true) : take_part(b, chunk))
         return MP_OK;

@@ -29,6 +29,8 @@ struct mp_builder {
     MP_VEC(struct mp_base_block) base_parts; /* of a base that comes in several chunks, until it is whole */
     struct mp_map resized;                   /* block index + 1 to its size now, for blocks that were resized */
     MP_VEC(struct mp_builder_label) labels;
+    uint64_t first_block; /* where the file's numbers begin */
+    bool any_blocks;
     uint64_t last_ns;
     uint64_t next_sequence; /* of the chunk that follows if none was lost */
     uint64_t gap_chunks;    /* lost before the present chunk */
@@ -43,6 +45,13 @@ bool mp_builder_end_base(struct mp_builder *builder);
 enum mp_status mp_builder_no_memory(struct mp_error *error);
 /* The index of a block number, or MP_NONE where it was never seen. */
 uint32_t mp_builder_block(const struct mp_builder *builder, uint64_t number);
+/* What came before the file's events (builder_past.c). */
+bool mp_builder_add_past(struct mp_builder *builder, const struct mp_chunk *chunk);
+bool mp_builder_add_past_peaks(struct mp_builder *builder, const struct mp_chunk *chunk);
+bool mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk *chunk);
+/* A block turns out to have lived all that time. */
+bool mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t kind, uint64_t bytes);
+void mp_builder_end_past(struct mp_builder *builder);
 bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* What a base that was just taken says of its blocks. */
 bool mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);

@@ -28,6 +28,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->parts);
     mp_vec_free(&model->calls);
     mp_vec_free(&model->sums);
+    mp_vec_free(&model->past_sites);
     free(model->events.time_ns);
     free(model->events.subject);
     free(model->events.thread);
@@ -77,6 +78,11 @@ const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uin
             high = middle;
     }
     return low && model->labels.at[low - 1].block == block ? &model->labels.at[low - 1] : NULL;
+}
+
+bool mp_model_limited(const struct mp_model *model)
+{
+    return model->coverage.limit_count || model->past.events;
 }
 
 bool mp_model_incomplete(const struct mp_model *model)

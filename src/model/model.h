@@ -79,6 +79,9 @@ struct mp_model_track_sum {
     uint32_t peak_event;     /* the event after which the peak was first reached; MP_NONE: at the very start */
     uint64_t peak_ns;
     uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN where never reported */
+    /* What lies before the model's first event (mp_model.past). */
+    struct mp_past_peak past; /* all 0 where nothing does */
+    bool peak_in_past;        /* the peak was reached there: peak_event is MP_NONE, its blocks are mp_model.past_sites */
 };
 
 struct mp_model {
@@ -108,6 +111,8 @@ struct mp_model {
     struct mp_model_events events;
     struct mp_model_blocks blocks;
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */
+    struct mp_past past;                    /* what came before the base and the first event; all 0: nothing */
+    MP_VEC(struct mp_past_site) past_sites; /* what lived at the peaks of that time; `module` is the model's string */
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
@@ -149,5 +154,7 @@ bool mp_model_has_source(const struct mp_model *model, const char *source);
 
 /* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
 bool mp_model_incomplete(const struct mp_model *model);
+/* True where a limit that was set left something out: not complete, and nothing wrong either. */
+bool mp_model_limited(const struct mp_model *model);
 
 #endif

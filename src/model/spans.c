@@ -94,6 +94,7 @@ bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
     if (done && !steps->count) done = find_marked(model, "", steps);
     if (done && !steps->count && !asked_for) done = find_named(model, &rule, steps);
     steps->source = by_function ? "function" : source_of(model, steps);
+    if (steps->count) steps->before = model->past.steps < UINT32_MAX / 2 ? (uint32_t)model->past.steps : 0;
     if (recorded) read_live(model, steps);
     mp_step_rule_close(&rule);
     return done;
@@ -109,7 +110,7 @@ uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
         else
             high = middle;
     }
-    return (uint32_t)low;
+    return low ? (uint32_t)low + steps->before : 0;
 }
 
 const char *mp_steps_source(const struct mp_steps *steps)

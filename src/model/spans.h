@@ -16,10 +16,11 @@ struct mp_step {
 };
 
 struct mp_steps {
-    struct mp_step *at; /* step N is at[N - 1] */
+    struct mp_step *at; /* in order; step N is at[N - 1 - before] */
     size_t count, room;
     const char *source; /* who marked them, NULL where there are none; model/steps_infer.h adds one */
     bool guessed;       /* inferred from a rhythm alone: they may be parts of steps */
+    uint32_t before;    /* steps that began before the recording's first event */
     uint32_t each;      /* how many of the program's steps one stands for; 1 but in what a running program told */
     bool running;       /* the program told while it ran: */
     uint32_t total;     /* how many steps there were */
@@ -31,7 +32,8 @@ struct mp_steps {
 bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
 /* Adds a step that begins at an event, which is after those already there; it ends the one before. */
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
-/* The number of the step that an event belongs to; 0 before the first. */
+/* The number of the step that an event belongs to, counted from the program's first one; 0 before the first that the
+ * recording has. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
 /* Who marked the steps: the words of `source` in JSON ("api", "nvtx", "torch", "function", "inferred",

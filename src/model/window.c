@@ -34,10 +34,11 @@ static enum mp_status step_place(const struct mp_model *model, const char *text,
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
     } else if (!steps.count) {
         status = mp_fail(error, MP_INVALID, "\"%s\": the recording has no steps; give a time, as 1.5s or 50%%", text);
-    } else if (!number || number > steps.count) {
-        status = mp_fail(error, MP_INVALID, "\"%s\": the recording has steps 1 to %zu", text, steps.count);
+    } else if (number <= steps.before || number > steps.before + steps.count) {
+        status = mp_fail(error, MP_INVALID, "\"%s\": the recording has steps %u to %zu", text, steps.before + 1,
+                         steps.before + steps.count);
     } else {
-        const struct mp_step *step = &steps.at[number - 1];
+        const struct mp_step *step = &steps.at[number - steps.before - 1];
         *place = at_end ? (struct place){step->end_ns, step->end} : (struct place){step->start_ns, step->first};
     }
     mp_steps_free(&steps);

@@ -81,6 +81,10 @@ static void put_notes(const struct note_sink *sink, const struct mp_model *model
     put_counted(sink, coverage->totals_wrong, "times the allocator's own total differed from this recording's: %s");
     put_counted(sink, coverage->truncated_stacks, "stacks cut at the depth limit: %s");
     put_counted(sink, coverage->unmatched_stacks, "stacks in which Python and native frames could not be paired: %s");
+    put_counted(
+        sink, model->past.events,
+        "%s older events were left out; live blocks are those of the whole run, and so are the peaks, with their "
+        "sites");
     for (uint32_t i = 0; i < coverage->limit_count; i++)
         put_note(sink, mp_model_text(model, coverage->limits[i]));
     for (uint32_t i = 0; i < coverage->note_count; i++)
@@ -91,8 +95,9 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
 {
     const struct mp_coverage *coverage = &model->coverage;
     mp_json_object(json, "coverage");
-    mp_json_bool(json, "complete", !mp_model_incomplete(model) && !coverage->limit_count);
+    mp_json_bool(json, "complete", !mp_model_incomplete(model) && !mp_model_limited(model));
     mp_json_number(json, "events", mp_model_event_count(model));
+    mp_json_number(json, "folded_events", model->past.events);
     mp_json_number(json, "dropped", coverage->dropped);
     mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
     mp_json_number(json, "truncated_stacks", coverage->truncated_stacks);
@@ -124,7 +129,7 @@ void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
     if (missing.size)
         mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s events)\n", (int)missing.size, (const char *)missing.data,
                     events);
-    else if (model->coverage.limit_count)
+    else if (mp_model_limited(model))
         mp_text_put(text, MP_BOLD, "PARTIAL: %s events, none dropped; the recording had limits\n", events);
     else
         mp_text_put(text, MP_DIM, "complete: %s events, none dropped\n", events);

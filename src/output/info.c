@@ -192,7 +192,11 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     mp_buffer_append(&value, "", 1);
     if (!value.failed) put_row(&table, model->start.pid ? "process" : "covers", (const char *)value.data);
     mp_buffer_clear(&value);
-    mp_buffer_printf(&value, "%s events", mp_format_count(number, model->events.count));
+    if (model->past.events) mp_buffer_append_text(&value, "the newest ");
+    mp_buffer_printf(&value, "%s ", mp_format_count(number, model->events.count));
+    if (model->past.events)
+        mp_buffer_printf(&value, "of %s ", mp_format_count(number, model->past.events + model->events.count));
+    mp_buffer_append_text(&value, "events");
     mp_buffer_printf(&value, ", %s stacks", mp_format_count(number, count_stacks(model)));
     if (!mp_steps_find(model, &steps)) value.failed = true;
     mp_buffer_printf(&value, ", %s steps%s", mp_format_count(number, steps.count),

@@ -72,9 +72,9 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
         mp_text_clean(text->out, mp_model_text(model, model->how.text));
     }
     mp_text_put(text, MP_PLAIN, "   %s\n",
-                mp_model_incomplete(model)    ? "INCOMPLETE"
-                : model->coverage.limit_count ? "partial"
-                                              : "complete");
+                mp_model_incomplete(model) ? "INCOMPLETE"
+                : mp_model_limited(model)  ? "partial"
+                                           : "complete");
 }
 
 static void put_top_sites(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,

@@ -23,6 +23,9 @@ static const char *const kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_BOUNDARIES] = "boundaries",
     [MP_CHUNK_OPEN_REGIONS] = "open_regions",
     [MP_CHUNK_LABELS] = "labels",
+    [MP_CHUNK_PAST] = "past",
+    [MP_CHUNK_PAST_PEAKS] = "past_peaks",
+    [MP_CHUNK_PAST_SITES] = "past_sites",
 };
 
 /* What is in no chunk that was read: the first object, the index, the end, what is damaged. */

@@ -22,6 +22,7 @@ static const struct field {
     {"wait", FIELD_BOOL, offsetof(struct mp_record_config, wait_when_full)},
     {"follow", FIELD_BOOL, offsetof(struct mp_record_config, follow)},
     {"paused", FIELD_BOOL, offsetof(struct mp_record_config, paused)},
+    {"max_events", FIELD_U32, offsetof(struct mp_record_config, max_events)},
     {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},
 };
 #define FIELDS (sizeof fields / sizeof *fields)

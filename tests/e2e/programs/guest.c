@@ -282,6 +282,36 @@ static int paths(void)
     return 0;
 }
 
+static __attribute__((noinline)) void take_much(uintptr_t address)
+{
+    memprof_alloc(pool, (const void *)address, 1000);
+}
+
+static __attribute__((noinline)) void take_little(uintptr_t address)
+{
+    memprof_alloc(pool, (const void *)address, 10);
+}
+
+/* Steps of which the third takes most, and a long tail that takes little; the same events each time. */
+static int waves(void)
+{
+    for (int wave = 0; wave < 6; wave++) {
+        long count = wave == 2 ? 3 * numbers[0] : numbers[0];
+        memprof_step();
+        for (long i = 1; i <= count; i++)
+            (i % 3 ? take_much : take_little)((uintptr_t)i << 12);
+        for (long i = 1; i <= count; i++)
+            if (wave < 5 || i % 2) memprof_free(pool, (const void *)((uintptr_t)i << 12));
+    }
+    for (long i = 1; i <= 10 * numbers[0]; i++) {
+        memprof_region_push("tail");
+        take_little((uintptr_t)i << 40);
+        memprof_free(pool, (const void *)((uintptr_t)i << 40));
+        memprof_region_pop();
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -300,6 +330,7 @@ int main(int argc, char **argv)
         {"outlive", outlive},
         {"interrupted", interrupted},
         {"paths", paths},
+        {"waves", waves},
     };
     for (int i = 2; i < argc && i < 6; i++)
         numbers[i - 2] = strtol(argv[i], NULL, 10);

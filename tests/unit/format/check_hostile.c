@@ -201,7 +201,7 @@ START_TEST(versions_are_compared)
     ck_assert_int_eq(result.opened, MP_TOO_NEW);
     ck_assert_ptr_nonnull(strstr(result.text, "version 7"));
     ck_assert_ptr_nonnull(strstr(result.text, "version 6"));
-    ck_assert_ptr_nonnull(strstr(result.text, "up to version 1"));
+    ck_assert_ptr_nonnull(strstr(result.text, "up to version 2"));
 }
 END_TEST
 

@@ -17,7 +17,8 @@ END = bytes.fromhex("94c4086ea30df89157bce4")
 KINDS = {1: "strings", 2: "devices", 3: "tracks", 4: "threads", 5: "modules", 6: "frames", 7: "stacks",
          8: "symbols", 9: "events", 10: "base", 11: "samples", 12: "coverage", 13: "exit", 14: "index",
          15: "segments", 16: "segment parts", 17: "calls", 18: "labels",
-         19: "peaks", 20: "boundaries", 21: "open regions"}
+         19: "peaks", 20: "boundaries", 21: "open regions", 22: "past", 23: "past peaks",
+         24: "past sites"}
 ALLOC, FREE, RESIZE, OOM, STEP, BEGIN, ENDED, MARK, RESERVED = range(1, 10)
 MASK = (1 << 64) - 1
 
@@ -177,7 +178,7 @@ def events_of(meta, columns):
 def walk(zstd, data):
     """The start, the chunks as (offset, sequence, kind, meta, columns), and the clean-end mark, or None."""
     start, at = unpack(data, 0)
-    assert start["magic"] == "memprof" and start["min_reader"] <= 1
+    assert start["magic"] == "memprof" and start["min_reader"] <= 2
     assert start["checksum"] == zlib.crc32(data[:at - 5])
     chunks, end = [], None
     while at < len(data):

@@ -1,0 +1,30 @@
+/* What the parts of the writer share: chunks (writer.c), those of another file (writer_copy.c). Not for others. */
+#ifndef MP_FORMAT_WRITER_STATE_H
+#define MP_FORMAT_WRITER_STATE_H
+
+#include "base/vec.h"
+#include "format/chunk_out.h"
+#include "format/layout.h"
+#include "format/summary.h"
+#include "format/tables.h"
+#include "format/writer.h"
+
+struct mp_writer {
+    int fd;
+    uint64_t offset; /* bytes of whole objects in the file */
+    uint32_t sequence;
+    uint64_t next_block;
+    struct mp_table_counts counts;
+    struct mp_chunk_out chunk;
+    struct mp_events_out *events;
+    MP_VEC(struct mp_index_entry) index;
+    struct mp_summary summary;
+    uint64_t *scratch;       /* MP_CHUNK_ENTRIES values */
+    struct mp_error failure; /* of the first write that failed; every later call repeats it */
+};
+
+enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error *error);
+/* Writes all, or puts the file back to where it was. */
+enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error);
+
+#endif
