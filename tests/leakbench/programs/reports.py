@@ -125,7 +125,7 @@ def hook_by_module(steps, mended):
         adapter = nn.Linear(WIDTH, WIDTH)  # LEAK hook_by_module
         adapter.register_forward_hook(keep)
         x = torch.randn(8, WIDTH)  # LEAK hook_by_module
-        y = adapter(x)
+        y = adapter(x)  # LEAK hook_by_module
         y.pow(2).mean().backward()  # LEAK hook_by_module
         if mended:
             seen.clear()
