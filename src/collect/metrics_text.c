@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "collect/recording_parts.h"
+#include "model/frame_text.h"
 #include "model/stack.h"
 
 static void put_label(struct mp_buffer *out, const char *name, const char *text)
@@ -145,14 +146,18 @@ static void python_lines(const struct mp_recording *recording, uint32_t stack, s
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_node *nodes = mp_spool_entries(spool, MP_TABLE_NODES);
     const struct mp_wire_frame *frames = mp_spool_entries(spool, MP_TABLE_FRAMES);
+    bool backward = false;
     lines->count = 0;
     while (stack && stack < recording->tables.seen[MP_TABLE_NODES]) {
         uint32_t frame = nodes[stack].frame, parent = nodes[stack].parent;
-        if (frame < recording->tables.seen[MP_TABLE_FRAMES] && frames[frame].language == MP_PYTHON) {
+        uint32_t language = frame < recording->tables.seen[MP_TABLE_FRAMES] ? frames[frame].language : MP_NATIVE;
+        backward |= language == MP_BACKWARD;
+        if (language == MP_PYTHON) {
             struct mp_stack_line line = {.function = text_or_null(&recording->tables, frames[frame].function),
                                          .file = text_or_null(&recording->tables, frames[frame].file),
                                          .line = frames[frame].line,
-                                         .language = MP_PYTHON};
+                                         .language = MP_PYTHON,
+                                         .backward = backward};
             line.user = line.file && mp_stack_is_user_file(line.file);
             if (!mp_vec_push(lines, line)) return;
         }
@@ -167,8 +172,8 @@ static void put_site(struct mp_buffer *out, const struct mp_recording *recording
     python_lines(recording, site->stack, lines);
     const struct mp_stack_line *line = mp_stack_headline(lines);
     if (line)
-        snprintf(place, sizeof place, "%s:%u %s", line->file ? mp_path_short(line->file) : "?", line->line,
-                 line->function ? line->function : "?");
+        snprintf(place, sizeof place, "%s%s:%u %s", mp_frame_prefix(line), line->file ? mp_path_short(line->file) : "?",
+                 line->line, line->function ? line->function : "?");
     track_name(recording, site->track, id);
     mp_buffer_printf(out, "memprof_site_live_bytes{pid=\"%u\"", recording->spool.header->pid);
     put_label(out, "track", id);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What backward allocates carries the path that made its node, held against PyTorch's own record of it: at least 95 % of
-the bytes of every network."""
+"""What backward allocates carries the path that made its node, held against PyTorch's own record of it: at least 95 %
+of the bytes of every network."""
 
 import collections
 import json
@@ -11,8 +11,8 @@ import harness
 PYTHON = harness.python_with_torch()
 ORACLE = harness.SOURCE / "tests" / "e2e" / "programs" / "backward_oracle.py"
 NETWORKS = ("resnet50", "transformer", "custom", "twice", "several", "checkpointed", "threads", "failing")
-MODELS = ("mlp", "cnn", "encoder", "lstm", "gan", "checkpointing", "collate", "contrastive", "padded", "epochs", "experts",
-          "resnet", "unet", "decoder", "embeddings", "accumulation", "mixed", "multiscale", "validated", "autoencoder",
+MODELS = ("mlp", "cnn", "encoder", "lstm", "gan", "checkpointing", "collate", "contrastive", "padded", "epochs",
+          "experts", "resnet", "unet", "decoder", "embeddings", "accumulation", "mixed", "multiscale", "validated", "autoencoder",
           "seq2seq", "vit", "graph", "siamese")
 AT_LEAST = 0.95
 
@@ -69,7 +69,7 @@ class Reading:
 
 
 def paths_of(stack):
-    """The Python frames beyond each border, up to the next one: of the node, of the node that ran when it was made, ..."""
+    """The Python frames beyond each border, up to the next one: of the node, of that which ran when it was made, ..."""
     paths = []
     for frame in stack:
         if frame["language"] == "backward":
@@ -103,8 +103,8 @@ def has_native_path(stack, oracle, number):
 class Backward(harness.TestCase):
     def record(self, *networks, options=()):
         snapshot, answer, rows = self.folder / "run.mp", self.folder / "oracle.json", self.folder / "rows.jsonl"
-        result = harness.memprof("snapshot", "--force", "-o", snapshot, *options, "--", PYTHON, ORACLE, answer, *networks,
-                                 env=dict(os.environ, OMP_NUM_THREADS="1"))
+        result = harness.memprof("snapshot", "--force", "-o", snapshot, *options, "--", PYTHON, ORACLE, answer,
+                                 *networks, env=dict(os.environ, OMP_NUM_THREADS="1"))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue(harness.answer("info", snapshot)["coverage"]["complete"])
         result = harness.memprof("export", "--format", "jsonl", "-o", rows, "--force", snapshot)
@@ -134,7 +134,8 @@ class Backward(harness.TestCase):
         sums = self.shares(*self.record(*networks, options=options), judge)
         for network in networks:
             of, right, wrong = sums[network]
-            print(f"{network:>14}: {100 * right / max(of, 1):6.2f} % of {of:,} bytes {dict(wrong.most_common(3)) or ''}")
+            names = dict(wrong.most_common(3)) or ""
+            print(f"{network:>14}: {100 * right / max(of, 1):6.2f} % of {of:,} bytes {names}")
         for network in networks:
             of, right, wrong = sums[network]
             self.assertGreater(of, 10000, network)
@@ -151,6 +152,21 @@ class Backward(harness.TestCase):
 
     def test_native_frames_alone(self):
         self.check("transformer", "checkpointed", options=("--stacks", "native"), judge=has_native_path)
+
+    def test_every_way_out_shows_the_border(self):
+        self.record("custom")
+        snapshot, out = self.folder / "run.mp", self.folder / "out"
+        flamegraph = "flamegraph", "--of", "allocated", "--format"
+        for command in ((*flamegraph, "folded"), (*flamegraph, "speedscope"), ("export", "--format", "csv"),
+                        ("export", "--format", "pytorch")):
+            result = harness.memprof(*command, "--force", "-o", out, snapshot)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(b"backward of", out.read_bytes(), command)
+        result = harness.memprof("anonymize", "-o", self.folder / "anonymous.mp", snapshot)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for path, name in ((snapshot, "custom"), (self.folder / "anonymous.mp", "f")):
+            groups = [site["group"] for site in harness.answer("peak", path, "--group", "function", "-n", "0")["sites"]]
+            self.assertTrue([group for group in groups if group and group.startswith(f"backward of {name}")], groups)
 
     def test_no_stacks(self):
         _, rows = self.record("custom", options=("--stacks", "none"))
