@@ -122,7 +122,7 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
     if (!record) return;
-    struct mp_captured captured = {.stack = block->stack};
+    struct mp_captured captured = {.stack = block->stack, .module = block->module};
     if (!block->stack_known && with_stack) captured = mp_stack_capture(thread, block->may_call_python);
     *record = (struct mp_record){
         .time_ns = now,

@@ -6,6 +6,7 @@
 #include "analysis/sites.h"
 #include "base/units.h"
 #include "cli/messages.h"
+#include "model/module_path.h"
 #include "model/track.h"
 #include "output/reports.h"
 #include "output/sites.h"
@@ -51,6 +52,10 @@ static void say_request(const struct mp_model *model, uint32_t event)
     const struct mp_model_note *note = &model->notes.at[model->events.subject[event]];
     struct mp_buffer place = {0};
     put_place(&place, model, note->stack);
+    if (note->name) {
+        mp_buffer_append_text(&place, ", in ");
+        mp_text_clean(&place, mp_module_path(model, mp_module_root(model), note->name));
+    }
     mp_message("OUT OF MEMORY on %s: asked for %s at %.*s", mp_track_id(model, model->events.track[event], id),
                mp_format_bytes(asked, note->bytes), (int)place.size, (const char *)place.data);
     mp_buffer_free(&place);
@@ -78,6 +83,8 @@ static void say_holders(const struct mp_model *model, uint32_t event)
             char bytes[MP_UNIT_TEXT];
             struct mp_buffer place = {0};
             put_place(&place, model, sites.at[i].stack);
+            if (sites.at[i].module_count) mp_buffer_append_text(&place, ", in ");
+            mp_site_modules_text(&place, &sites, &sites.at[i]);
             mp_message("  %-10s %s  %.*s", i ? "" : "held by", mp_format_bytes(bytes, sites.at[i].bytes),
                        (int)place.size, (const char *)place.data);
             mp_buffer_free(&place);

@@ -210,8 +210,11 @@ static void rename_tables(struct renaming *renaming)
                                             model->tracks.at[i].name);
     for (size_t i = 0; i < model->threads.count; i++)
         model->threads.at[i].name = new_name(renaming, ROLE_THREAD, model->threads.at[i].name);
-    for (size_t i = 0; i < model->notes.count; i++)
-        model->notes.at[i].name = new_name(renaming, ROLE_REGION, model->notes.at[i].name);
+    for (size_t i = 0; i < model->notes.count; i++) {
+        bool of_module = model->events.type[model->noted.at[i]] == MP_EVENT_OOM;
+        uint32_t *name = &model->notes.at[i].name;
+        *name = new_name(renaming, of_module ? ROLE_MODULE : ROLE_REGION, *name);
+    }
     for (size_t i = 0; i < model->samples.count; i++)
         model->samples.at[i].counter = new_name(renaming, ROLE_KEPT, model->samples.at[i].counter);
 }

@@ -63,7 +63,7 @@ const char mp_sqlite_tables[] =
     "  delta_bytes INTEGER,   -- of live bytes: alloc, free, resize\n"
     "  bytes INTEGER,         -- oom: asked for; reserved: held from now on\n"
     "  stack_id INTEGER,      -- oom, mark\n"
-    "  name TEXT);            -- step, region, mark\n"
+    "  name TEXT);            -- step, region, mark; oom: the module's\n"
     "CREATE TABLE steps (step INTEGER PRIMARY KEY, name TEXT, start_ns INTEGER, end_ns INTEGER,\n"
     "  first_event INTEGER, end_event INTEGER); -- events [first_event, end_event)\n"
     "CREATE TABLE regions (name TEXT, thread INTEGER, start_ns INTEGER, end_ns INTEGER);\n"

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "exchange/sink.h"
 #include "model/frame_text.h"
+#include "model/module_path.h"
 #include "model/track.h"
 
 struct text_export {
@@ -235,6 +236,7 @@ static void tell_other(struct text_export *export, size_t noted)
     if (on_track) {
         mp_json_text(&json, "track", mp_track_id(model, model->events.track[event], id));
         mp_json_number(&json, "bytes", note->bytes);
+        if (note->name) mp_json_text(&json, "module", mp_module_path(model, export->rows->root, note->name));
     } else {
         mp_json_text(&json, "name", note->name ? mp_model_text(model, note->name) : NULL);
     }

@@ -14,7 +14,7 @@ enum mp_event_part {
     MP_PART_ALLOC = 1, /* address, bytes, block, stack, track, kind, name */
     MP_PART_BLOCK = 2, /* address, bytes, block, track */
     MP_PART_STACK = 4,
-    MP_PART_NOTE = 8, /* bytes, track */
+    MP_PART_NOTE = 8, /* bytes, track; an oom's name, too */
     MP_PART_NAME = 16,
 };
 

@@ -28,7 +28,7 @@ struct mp_events_in {
     } far;
     uint64_t note_bytes[MP_CHUNK_ENTRIES];
     uint16_t note_track[MP_CHUNK_ENTRIES];
-    uint32_t stacks[MP_CHUNK_ENTRIES], names[MP_CHUNK_ENTRIES];
+    uint32_t stacks[MP_CHUNK_ENTRIES], names[MP_CHUNK_ENTRIES], oom_modules[MP_CHUNK_ENTRIES];
     /* What the chunk has said so far of a block, by its number less the first; indices + 1, 0 for none. */
     struct {
         uint32_t event;   /* the latest one that said where it lies */
@@ -39,8 +39,8 @@ struct mp_events_in {
 
 /* How many values the columns have, and how far each has been read. */
 struct cursors {
-    size_t allocs, others, frees, fars, stacks, names, notes;
-    bool modules;
+    size_t allocs, others, frees, fars, stacks, names, notes, ooms;
+    bool modules, oom_modules;
 };
 
 struct mp_events_in *mp_events_in_new(void)
@@ -68,6 +68,7 @@ static bool count_types(const struct mp_events_in *in, size_t count, struct curs
         types[in->type[i]]++;
     *have = (struct cursors){.allocs = types[MP_EVENT_ALLOC], .frees = types[MP_EVENT_FREE]};
     have->fars = types[MP_EVENT_RESIZE];
+    have->ooms = types[MP_EVENT_OOM];
     for (unsigned type = 0; type < 256; type++) {
         if (!types[type]) continue;
         if (type == MP_EVENT_NONE || type >= MP_EVENT_TYPES) return false;
@@ -136,6 +137,10 @@ static bool decode_rest(struct mp_events_in *in, const struct mp_chunk_in *chunk
     if (!mp_chunk_in_decode(chunk, "free.back", have->frees, in->back, 32)) return false;
     for (size_t i = 0; i < have->frees; i++)
         have->fars += !in->back[i];
+    have->oom_modules = mp_chunk_in_count(chunk, "oom.module") > 0;
+    if (have->oom_modules && (!mp_chunk_in_decode(chunk, "oom.module", have->ooms, in->oom_modules, 32) ||
+                              !ALL_KNOWN(in->oom_modules, have->ooms, counts, MP_CHUNK_STRINGS)))
+        return false;
     return mp_chunk_in_decode(chunk, "far.block", have->fars, in->far.block, 64) &&
            mp_chunk_in_decode(chunk, "far.address", have->fars, in->far.address, 64) &&
            mp_chunk_in_decode(chunk, "far.bytes", have->fars, in->far.bytes, 64) &&
@@ -153,7 +158,7 @@ static bool decode_rest(struct mp_events_in *in, const struct mp_chunk_in *chunk
 struct joining {
     struct mp_events_in *in;
     struct cursors at;
-    bool modules;
+    bool modules, oom_modules;
     uint64_t first_block, next_block, count;
 };
 
@@ -235,6 +240,7 @@ static bool join_event(struct joining *join, size_t i)
     in->stack[i] = parts & MP_PART_STACK ? in->stacks[join->at.stacks++] : 0;
     if (type == MP_EVENT_FREE) return join_free(join, i);
     if (type == MP_EVENT_RESIZE) return join_far(join, i);
+    if (type == MP_EVENT_OOM && join->oom_modules) in->name[i] = in->oom_modules[join->at.ooms++];
     bool note = parts & MP_PART_NOTE;
     in->address[i] = in->block[i] = 0;
     in->bytes[i] = note ? in->note_bytes[join->at.notes] : 0;
@@ -253,8 +259,12 @@ bool mp_events_decode(struct mp_events_in *in, const struct mp_chunk_in *chunk, 
     memset(in->placed, 0, count * sizeof *in->placed);
     in->recent.first = in->recent.end = 0;
     uint64_t first = chunk->meta.next_block;
-    struct joining join = {
-        .in = in, .first_block = first, .next_block = first, .count = count, .modules = have.modules};
+    struct joining join = {.in = in,
+                           .first_block = first,
+                           .next_block = first,
+                           .count = count,
+                           .modules = have.modules,
+                           .oom_modules = have.oom_modules};
     for (size_t i = 0; i < count; i++)
         if (!join_event(&join, i)) return false;
     *next_block = join.next_block;

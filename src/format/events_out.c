@@ -32,10 +32,11 @@ struct mp_events_out {
     uint64_t module[MP_CHUNK_ENTRIES], back[MP_CHUNK_ENTRIES], stack[MP_CHUNK_ENTRIES], name[MP_CHUNK_ENTRIES];
     uint64_t far_block[MP_CHUNK_ENTRIES], far_address[MP_CHUNK_ENTRIES], far_bytes[MP_CHUNK_ENTRIES],
         far_track[MP_CHUNK_ENTRIES];
+    uint64_t oom_module[MP_CHUNK_ENTRIES];
     uint64_t note_bytes[MP_CHUNK_ENTRIES], note_track[MP_CHUNK_ENTRIES];
     uint64_t scratch[MP_CHUNK_ENTRIES];
-    size_t allocs, others, frees, fars, notes, stacks, names;
-    bool has_modules;
+    size_t allocs, others, frees, fars, notes, stacks, names, ooms;
+    bool has_modules, has_oom_modules;
     uint64_t first_block, next_block;
 };
 
@@ -182,6 +183,10 @@ static void add_event(struct mp_events_out *out, const struct mp_event *events, 
         out->next_block = event->block + 1;
     if (parts & MP_PART_STACK) out->stack[out->stacks++] = event->stack;
     if (parts & MP_PART_NAME) out->name[out->names++] = event->name;
+    if (event->type == MP_EVENT_OOM) {
+        out->oom_module[out->ooms++] = event->name;
+        out->has_oom_modules |= event->name != 0;
+    }
     if (parts & MP_PART_NOTE) {
         out->note_bytes[out->notes] = event->bytes;
         out->note_track[out->notes++] = event->track;
@@ -199,7 +204,9 @@ static const char *fault(const struct mp_event *event, const struct mp_table_cou
     if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK | MP_PART_NOTE)) && !mp_id_known(counts, MP_CHUNK_TRACKS, event->track))
         return "track";
     if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK)) && event->block >= block_bound) return "block";
-    if ((parts & (MP_PART_ALLOC | MP_PART_NAME)) && !mp_id_known(counts, MP_CHUNK_STRINGS, event->name)) return "name";
+    if (((parts & (MP_PART_ALLOC | MP_PART_NAME)) || event->type == MP_EVENT_OOM) &&
+        !mp_id_known(counts, MP_CHUNK_STRINGS, event->name))
+        return "name";
     return NULL;
 }
 
@@ -245,6 +252,7 @@ static void put_columns(struct mp_events_out *out, struct mp_chunk_out *chunk, c
     mp_chunk_out_column(chunk, "far.track", MP_ENCODING_VARINT, out->far_track, out->fars);
     mp_chunk_out_column(chunk, "stack", MP_ENCODING_VARINT, out->stack, out->stacks);
     mp_chunk_out_column(chunk, "name", MP_ENCODING_VARINT, out->name, out->names);
+    if (out->has_oom_modules) mp_chunk_out_column(chunk, "oom.module", MP_ENCODING_VARINT, out->oom_module, out->ooms);
     mp_chunk_out_column(chunk, "note.bytes", MP_ENCODING_DELTA, out->note_bytes, out->notes);
     mp_chunk_out_column(chunk, "note.track", MP_ENCODING_VARINT, out->note_track, out->notes);
     for (size_t i = 0; i < out->addresses.count; i++)
@@ -267,8 +275,8 @@ enum mp_status mp_events_encode(struct mp_events_out *out, struct mp_chunk_out *
     memset(out->placed, 0, count * sizeof *out->placed);
     memset(out->in_recent, 0, count * sizeof *out->in_recent);
     out->recent.first = out->recent.end = 0;
-    out->allocs = out->others = out->frees = out->fars = out->notes = out->stacks = out->names = 0;
-    out->has_modules = false;
+    out->allocs = out->others = out->frees = out->fars = out->notes = out->stacks = out->names = out->ooms = 0;
+    out->has_modules = out->has_oom_modules = false;
     out->first_block = out->next_block = *next_block;
     for (uint32_t i = 0; i < count; i++)
         add_event(out, events, i, count);

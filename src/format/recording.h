@@ -89,7 +89,7 @@ struct mp_event {
     uint64_t block; /* alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
                      * appearance, base blocks and blocks known only by their free included */
     uint32_t stack; /* alloc, oom, mark; free where free stacks are recorded */
-    uint32_t name;  /* region_begin, region_end, mark, step: a string id, 0 where unnamed; alloc: the path of the
+    uint32_t name;  /* region_begin, region_end, mark, step: a string id, 0 where unnamed; alloc, oom: the path of the
                      * module that was running, 0 where none is known */
     uint32_t thread;
     uint16_t track; /* alloc, free, resize, oom, reserved */

@@ -55,7 +55,7 @@ struct mp_model_resize {
 struct mp_model_note {
     uint64_t bytes; /* oom: asked for; reserved: now held */
     uint32_t stack; /* oom, mark */
-    uint32_t name;  /* string id: region, mark, step */
+    uint32_t name;  /* string id: region, mark, step; oom: the path of the module that ran */
 };
 
 /* A source-level frame, ready to print. */

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+import cuda_stand_in
 import harness
 
 sys.path.insert(0, str(harness.SOURCE / "tests" / "unit" / "format"))
@@ -50,13 +51,15 @@ class Recording:
         with open(path, "rb") as file:
             start, chunks, end = read_mp.walk(read_mp.load_zstd(), file.read())
         assert end
-        self.modules, self.labels, self.addresses, strings = {}, {}, {}, []
+        self.modules, self.labels, self.addresses, self.failed, strings = {}, {}, {}, [], []
         for _, _, kind, meta, columns in chunks:
             if kind == "strings":
                 strings += read_mp.strings_of(columns)
         for _, _, kind, meta, columns in chunks:
             if kind == "events":
                 for event in read_mp.events_of(meta, columns):
+                    if event["type"] == read_mp.OOM:
+                        self.failed.append(strings[event["name"]])
                     if event["type"] == read_mp.ALLOC:
                         self.modules[event["address"]] = strings[event["name"]] or None
                         self.addresses[event["block"]] = event["address"]
@@ -82,10 +85,12 @@ class Modules(harness.TestCase):
         self.assertFalse(wrong, f"{len(wrong)} of {len(modules)}: {wrong[:10]}")
         self.assertGreater(named, 50)
 
-    def record(self, python, how, options=()):
+    def record(self, python, how, options=(), environment=None):
         path, record = self.folder / "run.mp", self.folder / "record.json"
-        result = harness.memprof("snapshot", "--force", "-o", path, *options, "--", python, PROGRAM, record, how)
+        result = harness.memprof("snapshot", "--force", "-o", path, *options, "--", python, PROGRAM, record, how,
+                                  env=environment)
         self.assertEqual(result.returncode, 0, result.stderr)
+        self.said = result.stderr
         info = harness.answer("info", path)
         self.assertTrue(info["coverage"]["complete"], info["coverage"])
         self.assertFalse([note for note in info["coverage"]["notes"] if "python" in note], info["coverage"])
@@ -94,7 +99,7 @@ class Modules(harness.TestCase):
     def check_both(self, python, how):
         path, record = self.record(python, how)
         self.check(path, record)
-        (child,) = self.folder.glob("run.*.mp")
+        (child,) = self.folder.glob("run.[0-9]*.mp")
         self.check(child, record.with_name(record.name + ".child"))
         child.unlink()
         return path
@@ -194,7 +199,14 @@ class Modules(harness.TestCase):
 
     @harness.unittest.skipUnless(TORCH, "no Python here has torch")
     def test_tensors(self):
-        self.check_both(TORCH, "tensors")
+        path = self.check_both(TORCH, "tensors")
+        self.assertEqual(Recording(path).failed, ["Net.blocks.0.attn", "Net.blocks.1"])
+        self.assertIn(", in blocks.0.attn", self.said)
+
+    def test_blocks_of_the_driver(self):
+        """Memory that CUDA handed out, on the stand-in of its driver."""
+        path, record = self.record(sys.executable, "driver", environment=cuda_stand_in.environment())
+        self.check(path, record)
 
     def test_without_stacks(self):
         """Python frames off: no modules, and nothing else changes."""

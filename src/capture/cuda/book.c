@@ -64,17 +64,18 @@ static struct mp_block_facts block_of(const struct mp_live *entry)
         .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
         .stack_known = true,
         .stack = entry->stack,
+        .module = entry->module,
     };
 }
 
-uint32_t mp_book_stack(struct mp_thread *thread)
+struct mp_captured mp_book_stack(struct mp_thread *thread)
 {
-    return mp_stack_capture(thread, false).stack;
+    return mp_stack_capture(thread, false);
 }
 
 static void record_free(struct mp_thread *thread, struct mp_block_facts *block)
 {
-    block->stack = 0;
+    block->stack = block->module = 0;
     block->stack_known = !mp_session.config.free_stacks;
     if (block->track != MP_TRACK_NONE) mp_record_free(thread, block);
 }
@@ -127,7 +128,11 @@ void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
 {
     struct mp_live before, held;
     /* Of a variable a record tells, on whatever thread. */
-    if (entry->book && !entry->stack && entry->class != MP_LIVE_STATIC) entry->stack = mp_book_stack(thread);
+    if (entry->book && !entry->stack && entry->class != MP_LIVE_STATIC) {
+        struct mp_captured captured = mp_book_stack(thread);
+        entry->stack = captured.stack;
+        entry->module = captured.module;
+    }
     if (is_of_pool(entry)) mp_live_count(MP_LIVE_HELD, entry->other, 1, 0, &held);
     if (mp_live_put(entry, &before)) mp_book_end(thread, &before);
     if (!entry->book) return;

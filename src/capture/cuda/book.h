@@ -54,7 +54,7 @@ uint16_t mp_book_track(enum mp_book book, int device);
  * that is kept). An entry of the same value before it ended unseen. */
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry);
 /* The stack of this moment, for entries that begin with it. */
-uint32_t mp_book_stack(struct mp_thread *thread);
+struct mp_captured mp_book_stack(struct mp_thread *thread);
 /* The block of an entry that was taken out of the live ones ends. */
 void mp_book_end(struct mp_thread *thread, const struct mp_live *entry);
 /* The size of memory that was booked without one turned out: the block begins anew. */

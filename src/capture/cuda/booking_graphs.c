@@ -213,6 +213,7 @@ void mp_exit_graph_launch(struct mp_cuda_event *event)
         struct mp_live block = {.value = node.other,
                                 .bytes = node.bytes,
                                 .stack = node.stack,
+                                .module = node.module,
                                 .device = node.device,
                                 .class = MP_LIVE_MEMORY,
                                 .book = MP_BOOK_GRAPH,

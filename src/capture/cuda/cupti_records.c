@@ -134,7 +134,7 @@ static void expect_variables(uint32_t correlation, mp_cu_handle context)
     if (!thread) return;
     struct load *load = &loads[correlation % LOADS];
     load->context = (uint64_t)(uintptr_t)context;
-    load->stack = mp_book_stack(thread);
+    load->stack = mp_book_stack(thread).stack;
     atomic_store_explicit(&load->correlation, correlation, memory_order_release);
     mp_hook_leave(thread);
 }

@@ -45,7 +45,7 @@ struct mp_live {
     uint64_t bytes;
     uint64_t context; /* with which it ends; 0: with none */
     uint64_t other;
-    uint32_t stack, refs;
+    uint32_t stack, module, refs; /* where it was made: struct mp_captured */
     int16_t device;
     uint8_t class;  /* enum mp_live_class; 0: a free slot */
     uint8_t book;   /* enum mp_book, the track that has it as a block */

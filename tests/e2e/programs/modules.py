@@ -1,10 +1,10 @@
 """Allocates inside and outside of modules, and writes which module it was each time by its own count.
 
-    modules.py RECORD.json pool|tensors|unasked
+    modules.py RECORD.json pool|tensors|driver|unasked
     modules.py RECORD.json halves MIDDLE [start | snapshot FILE]
 
 Modules are plain classes whose calls the recorder is told of, as the PyTorch shim does. Blocks are those of a pool of
-the C API; with `tensors`, real ones of PyTorch; `unasked`: the recorder will not ask for names. The record maps addresses to a path, null for none, or a list of what
+the C API; with `tensors`, real ones of PyTorch, with `driver` CUDA's; `unasked`: the recorder will not ask for names. The record maps addresses to a path, null for none, or a list of what
 would all be right; a forked child's record has `.child` behind its name.
 
 `halves`: when the first half is done the file MIDDLE is made, with the record so far, and the second begins when
@@ -46,6 +46,17 @@ lock, next_address = threading.Lock(), 0x10000000
 with_tensors = sys.argv[2] == "tensors"
 if with_tensors:
     import torch
+with_driver = sys.argv[2] == "driver"
+if with_driver:
+    cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+
+
+def driver_memory():
+    address = ctypes.c_uint64()
+    assert not cuda.cuCtxSetCurrent(context) and not cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4096))
+    return address.value
+
 
 
 def name(module, path):
@@ -68,6 +79,8 @@ def allocate(expected=None):
     if with_tensors:
         kept.append(torch.empty(4096))
         address = kept[-1].data_ptr()
+    elif with_driver:
+        address = driver_memory()
     else:
         api["alloc" if address & 4096 else "alloc_without_gil"](pool, address, 64)
     record[address] = expected if expected is not None else paths.get(stack[-1]) if stack else None
@@ -202,6 +215,13 @@ def asked():
     api["module_ask"](None)
 
 
+def too_much():
+    try:
+        torch.empty(1 << 46)
+    except RuntimeError:
+        pass
+
+
 def labels():
     """The last word counts; an address inside of a block is as good as its first."""
     global next_address
@@ -256,20 +276,23 @@ def main():
     long_names()
     if sys.argv[2] != "unasked":
         asked()
-    if not with_tensors:
+    if with_tensors:
+        for module in (one, two):
+            module(too_much)
+    elif not with_driver:
         labels()
-    child = os.fork()
-    if not child:
+    child = os.fork() if not with_driver else None  # a child of one that uses CUDA cannot
+    if child == 0:
         record.clear()
         ways(one, two)
         name(one, "Net.child")
         one(allocate)
-    with open(sys.argv[1] + ("" if child else ".child"), "w") as file:
+    with open(sys.argv[1] + (".child" if child == 0 else ""), "w") as file:
         json.dump(record, file)
-    if not child:
+    if child == 0:
         os._exit(0)
     one(allocate)
-    assert os.waitpid(child, 0)[1] == 0
+    assert with_driver or os.waitpid(child, 0)[1] == 0
     with open(sys.argv[1], "w") as file:
         json.dump(record, file)
 

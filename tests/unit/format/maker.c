@@ -291,6 +291,7 @@ static void random_other(struct maker *maker, struct mp_event *event)
     if (event->type == MP_EVENT_OOM || event->type == MP_EVENT_RESERVED) {
         event->bytes = wild(maker);
         event->track = (uint16_t)below(maker, maker->tracks);
+        if (event->type == MP_EVENT_OOM && maker->paths) event->name = (uint32_t)below(maker, maker->strings);
     } else if (event->type < MP_EVENT_START) {
         event->name = (uint32_t)below(maker, maker->strings);
     }

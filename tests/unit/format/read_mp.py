@@ -163,6 +163,8 @@ def events_of(meta, columns):
             event["stack"] = take("stack")
         elif kind in (OOM, RESERVED):
             event.update({key: take("note." + key) for key in ("bytes", "track")})
+        if kind == OOM and "oom.module" in columns:
+            event["name"] = take("oom.module")
         if kind in (STEP, BEGIN, ENDED, MARK):
             event["name"] = take("name")
         if kind in (OOM, MARK):
