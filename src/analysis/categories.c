@@ -28,13 +28,13 @@ static const struct mp_category_rule built_in[] = {
     {"communication", "torch/distributed/distributed_c10d\\.py:", true},
     {"gradients", "torch::autograd::AccumulateGrad", true},
     {"input", "torch/utils/data/", true},
-    {"optimizer state", "^_init_group .*torch/optim/", true},
-    {"parameters", "^(__init__|reset_parameters|_apply|to|cuda|cpu|half|convert) .*torch/nn/modules/", false},
+    {"optimizer state", "(^|\\.)_init_group .*torch/optim/", true},
+    {"parameters", "(^|\\.)(__init__|reset_parameters|_apply|to|cuda|cpu|half|convert) .*torch/nn/modules/", false},
     {"parameters", "torch/nn/init\\.py:", false},
     {"parameters",
-     "^(from_pretrained|load_state_dict|_load_from_state_dict|init_weights?|_init_weights) .*\\.py:", false},
-    {"optimizer state", "^(__init__|load_state_dict) .*optim[a-z_]*\\.py:", false},
-    {"parameters", "^__init__ [^ ]+\\.py:", false},
+     "(^|\\.)(from_pretrained|load_state_dict|_load_from_state_dict|init_weights?|_init_weights) .*\\.py:", false},
+    {"optimizer state", "(^|\\.)(__init__|load_state_dict) .*optim[a-z_]*\\.py:", false},
+    {"parameters", "(^|\\.)__init__ [^ ]+\\.py:", false},
 };
 
 #define BUILT_IN (sizeof built_in / sizeof *built_in)
@@ -248,7 +248,8 @@ static bool is_passing(const struct life *life)
  * the loss. `aside`: on a thread that takes no turns, at any time. */
 static enum mp_category of_outside(const struct life *life, bool aside)
 {
-    unsigned before = aside ? ~(1u << MP_PHASE_FORWARD) : 1u << MP_PHASE_OUTSIDE | 1u << MP_PHASE_BOUNDARY;
+    unsigned before = 1u << MP_PHASE_OUTSIDE | 1u << MP_PHASE_BOUNDARY | 1u << MP_PHASE_OPTIMIZER;
+    if (aside) before |= 1u << MP_PHASE_BACKWARD | 1u << MP_PHASE_RECOMPUTE;
     uint32_t next = turn_beyond(life, before), after = life->turn + 1;
     if (next != MP_NONE && lives_at(life, next) && is_passing(life)) {
         unsigned phase = turn_at(life, next)->phase;

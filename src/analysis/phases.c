@@ -10,12 +10,12 @@ static const struct {
     enum mp_phase phase;
     const char *regex;
 } frames_of_phases[] = {
-    {MP_PHASE_FORWARD, "^(_wrapped_call_impl|_call_impl|__call__) .*torch/nn/modules/module\\.py:"},
-    {MP_PHASE_FORWARD, "^forward [^ ]+\\.py:"},
+    {MP_PHASE_FORWARD, "(^|\\.)(_wrapped_call_impl|_call_impl|__call__) .*torch/nn/modules/module\\.py:"},
+    {MP_PHASE_FORWARD, "(^|\\.)forward [^ ]+\\.py:"},
     {MP_PHASE_FORWARD, "^nn\\.Module: "},         /* PyTorch's profiler */
     {MP_PHASE_FORWARD, "^CompiledFunction$"},     /* the same: compiled by AOTAutograd */
-    {MP_PHASE_BACKWARD, "^backward [^ ]+\\.py:"}, /* Tensor.backward(), Function.backward(), ... */
-    {MP_PHASE_BACKWARD, "^grad .*torch/autograd/__init__\\.py:"},
+    {MP_PHASE_BACKWARD, "(^|\\.)backward [^ ]+\\.py:"}, /* Tensor.backward(), Function.backward(), ... */
+    {MP_PHASE_BACKWARD, "(^|\\.)grad .*torch/autograd/__init__\\.py:"},
     {MP_PHASE_BACKWARD, "torch::autograd::Engine::"},
     {MP_PHASE_BACKWARD, "autograd::engine::evaluate_function"}, /* PyTorch's profiler */
     {MP_PHASE_BACKWARD, "^CompiledFunctionBackward$"},

@@ -38,7 +38,7 @@ static void start(struct training *training, uint64_t seed)
     training->made = world_path(world, MAIN " " TORCH "nn/modules/linear.py:__init__:90", W_TORCH);
     training->load = world_path(world, MAIN " /home/ada/train.py:batch:3", W_TORCH);
     training->keep = world_path(world, MAIN CALL " /home/ada/model.py:forward:20", W_TORCH);
-    training->pass = world_path(world, MAIN CALL " /home/ada/model.py:forward:21", W_TORCH);
+    training->pass = world_path(world, MAIN CALL " /home/ada/model.py:Net.forward:21", W_TORCH);
     training->loss = world_path(world, MAIN " /home/ada/train.py:loss:5", W_TORCH);
     training->again = world_path(world, MAIN " " TORCH "_tensor.py:backward:488" CALL, W_TORCH);
     training->step = world_path(world, MAIN " " TORCH "optim/sgd.py:step:144", W_TORCH);
@@ -240,7 +240,7 @@ END_TEST
 START_TEST(rules_of_the_user_come_first)
 {
     static const char text[] =
-        "# mine\n\nattention = ^forward /home/ada/model\\.py:21$\r\n  input=loss\nlate = forward";
+        "# mine\n\nattention = [.]forward /home/ada/model\\.py:21$\r\n  input=loss\nlate = forward";
     struct training training;
     struct held held = {0};
     struct mp_rules rules = {0};
