@@ -54,7 +54,7 @@ struct mp_categories {
     const struct mp_rules *user; /* may be NULL */
     uint16_t *by_user, *by_rule; /* by stack: one more than the first rule that fits, the user's and a built-in one */
     struct mp_phases phases;
-    unsigned char *feeds;  /* by stack: blocks of it were input of some round but the first */
+    unsigned char *feeds;  /* by stack: enum feeding */
     struct mp_intern keys; /* of what is usual: number N + 1 */
     MP_VEC(struct usual) usual;
 };
@@ -263,12 +263,13 @@ static enum mp_category of_outside(const struct life *life, bool aside)
 /* What is freed after the last allocation lived to the end, unless it was just made: then nobody can tell. */
 #define EVENTS_OF_TEMPORARY 8
 
-/* `round`: that of its birth, where the answer is not MP_CATEGORY_NONE. */
+/* `round`: that of its birth; 0 where nothing is known. */
 static enum mp_category by_turns(const struct mp_categories *categories, uint32_t block, uint32_t *round)
 {
     const struct mp_model *model = categories->model;
     const struct mp_phases *phases = &categories->phases;
     uint32_t born = model->blocks.alloc_event[block], freed = model->blocks.free_event[block];
+    *round = 0;
     if (!phases->any || born == MP_NONE || phases->last_alloc == MP_NONE ||
         model->tracks.at[model->blocks.track[block]].layer == MP_LAYER_DRIVER)
         return MP_CATEGORY_NONE;
@@ -290,25 +291,40 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     }
 }
 
-/* What is made before the first round lives like a batch where there are few rounds. */
+/* Whether blocks of a stack that were made before the first round are input. They live like it where there are few
+ * rounds, so it is one only where such blocks are made in later rounds, too. */
+enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE };
+
 static enum mp_category by_life(const struct mp_categories *categories, uint32_t block)
 {
     uint32_t round;
     enum mp_category category = by_turns(categories, block, &round);
-    bool sure = category != MP_CATEGORY_INPUT || round || categories->feeds[categories->model->blocks.stack[block]];
+    bool sure = category != MP_CATEGORY_INPUT || round ||
+                categories->feeds[categories->model->blocks.stack[block]] == FEEDING_SURE;
     return sure ? category : MP_CATEGORY_NONE;
 }
 
 static bool find_feeds(struct mp_categories *categories)
 {
     const struct mp_model *model = categories->model;
-    uint32_t round;
+    const struct mp_model_blocks *blocks = &model->blocks;
+    uint32_t round, block = 0;
+    bool any = false;
     categories->feeds = calloc(model->stacks.count + 1, 1);
-    for (uint32_t block = 0; categories->feeds && block < model->blocks.count; block++)
-        if (model->blocks.stack[block] && !categories->phases.of_stack[model->blocks.stack[block]] &&
-            by_turns(categories, block, &round) == MP_CATEGORY_INPUT && round)
-            categories->feeds[model->blocks.stack[block]] = true;
-    return categories->feeds;
+    if (!categories->feeds || !categories->phases.turns.count) return categories->feeds;
+    for (; block < blocks->count; block++) {
+        if (blocks->alloc_event[block] == MP_NONE) continue;
+        bool input = by_turns(categories, block, &round) == MP_CATEGORY_INPUT;
+        if (round) break;
+        if (!input) continue;
+        categories->feeds[blocks->stack[block]] = FEEDING_ASKED;
+        any = true;
+    }
+    for (; any && block < blocks->count; block++)
+        if (categories->feeds[blocks->stack[block]] == FEEDING_ASKED &&
+            by_turns(categories, block, &round) == MP_CATEGORY_INPUT)
+            categories->feeds[blocks->stack[block]] = FEEDING_SURE;
+    return true;
 }
 
 static enum mp_category by_rule(const struct mp_categories *categories, uint32_t block, bool doubtless)

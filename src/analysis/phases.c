@@ -12,8 +12,8 @@ static const struct {
 } frames_of_phases[] = {
     {MP_PHASE_FORWARD, "(^|\\.)(_wrapped_call_impl|_call_impl|__call__) .*torch/nn/modules/module\\.py:"},
     {MP_PHASE_FORWARD, "(^|\\.)forward [^ ]+\\.py:"},
-    {MP_PHASE_FORWARD, "^nn\\.Module: "},         /* PyTorch's profiler */
-    {MP_PHASE_FORWARD, "^CompiledFunction$"},     /* the same: compiled by AOTAutograd */
+    {MP_PHASE_FORWARD, "^nn\\.Module: "},               /* PyTorch's profiler */
+    {MP_PHASE_FORWARD, "^CompiledFunction$"},           /* the same: compiled by AOTAutograd */
     {MP_PHASE_BACKWARD, "(^|\\.)backward [^ ]+\\.py:"}, /* Tensor.backward(), Function.backward(), ... */
     {MP_PHASE_BACKWARD, "(^|\\.)grad .*torch/autograd/__init__\\.py:"},
     {MP_PHASE_BACKWARD, "torch::autograd::Engine::"},
@@ -85,6 +85,7 @@ static bool find_threads(const struct mp_model *model, struct mp_phases *phases)
     phases->works = calloc(model->threads.count + 1, 1);
     for (uint32_t event = 0; phases->works && event < events->count; event++)
         if (events->type[event] == MP_EVENT_ALLOC && events->thread[event] < model->threads.count &&
+            !phases->works[events->thread[event]] &&
             mp_phase_of_block(phases, model, events->subject[event]) != MP_PHASE_OUTSIDE)
             phases->works[events->thread[event]] = true;
     return phases->works;
