@@ -9,6 +9,7 @@
 #include "analysis/leak_hidden.h"
 #include "analysis/leak_places.h"
 #include "analysis/leak_regrown.h"
+#include "base/map.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
 
@@ -50,6 +51,57 @@ static enum mp_status find_held(const struct mp_model *model, const struct mp_le
     leaks->held_moment = moment;
     leaks->held_ns = moment == query->window.last ? query->window.to_ns : model->events.time_ns[moment - 1];
     return sites_at(model, query, moment, steps, &leaks->held, error);
+}
+
+/* Whether a site holds at least half as many blocks as before. */
+static bool lasts(const struct mp_map *later, const struct mp_site *site)
+{
+    const uint64_t *blocks = mp_map_find(later, ((uint64_t)site->track << 32 | site->stack) + 1);
+    return blocks && *blocks * 2 >= site->blocks;
+}
+
+static bool put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks)
+{
+    size_t count = leaks->held.count, passing = 0;
+    struct mp_site *others = malloc((count + 1) * sizeof *others);
+    if (!others) return false;
+    for (size_t i = 0; i < count; i++) {
+        if (lasts(later, &leaks->held.at[i]))
+            leaks->held.at[leaks->held_lasting++] = leaks->held.at[i];
+        else
+            others[passing++] = leaks->held.at[i];
+    }
+    memcpy(leaks->held.at + leaks->held_lasting, others, passing * sizeof *others);
+    free(others);
+    return true;
+}
+
+/* What one step holds may be born in many parts of a recording that has no steps, and is gone soon after: a site that
+ * grows still holds its blocks when last something was allocated. */
+static enum mp_status find_lasting(const struct mp_model *model, const struct mp_leaks_query *query,
+                                   const struct mp_steps *steps, struct mp_leaks *leaks, struct mp_error *error)
+{
+    uint32_t moment = query->window.last;
+    while (moment > query->window.first && model->events.type[moment - 1] != MP_EVENT_ALLOC)
+        moment--;
+    if (moment <= leaks->held_moment || query->grouping.by != MP_GROUP_STACK) {
+        leaks->held_lasting = leaks->held.count;
+        return MP_OK;
+    }
+    struct mp_sites sites;
+    struct mp_map later = {0};
+    enum mp_status status = sites_at(model, query, moment, steps, &sites, error);
+    if (status) return status;
+    bool done = true;
+    for (size_t i = 0; done && i < sites.count; i++) {
+        uint64_t *blocks = mp_map_insert(&later, ((uint64_t)sites.at[i].track << 32 | sites.at[i].stack) + 1, NULL);
+        done = blocks;
+        if (done) *blocks = sites.at[i].blocks;
+    }
+    done = done && put_lasting_first(&later, leaks);
+    mp_map_free(&later);
+    mp_sites_free(&sites);
+    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for what grows");
 }
 
 /* From where on less than half of what a step allocates was still to come. */
@@ -286,6 +338,7 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     if (status == MP_OK) count_in_own_steps(&steps, leaks);
     if (status == MP_OK) status = sites_at(model, query, query->window.last, &steps, &leaks->outstanding, error);
     if (status == MP_OK) status = find_held(model, query, &steps, leaks, error);
+    if (status == MP_OK) status = find_lasting(model, query, &steps, leaks, error);
     mp_steps_free(&steps);
     if (status != MP_OK) mp_leaks_free(leaks);
     return status;

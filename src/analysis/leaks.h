@@ -74,7 +74,8 @@ struct mp_leaks {
     struct mp_sites outstanding; /* live at the end of the window */
     uint32_t held_moment;        /* events that had happened */
     uint64_t held_ns;
-    struct mp_sites held; /* live at held_moment */
+    struct mp_sites held; /* live at held_moment; first those that still were when last something was allocated: */
+    size_t held_lasting;  /* so many (sites by stack; of groups: all) */
 };
 
 enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,

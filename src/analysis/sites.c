@@ -172,13 +172,18 @@ static int by_growth(const void *left, const void *right)
     return order ? order : by_bytes(left, right);
 }
 
+void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort)
+{
+    static int (*const orders[])(const void *, const void *) = {
+        [MP_SORT_BYTES] = by_bytes, [MP_SORT_BLOCKS] = by_blocks, [MP_SORT_GROWTH] = by_growth};
+    if (sites->count) qsort(sites->at, sites->count, sizeof *sites->at, orders[sort]);
+}
+
 /* `live` NULL: what lived at the track's peak in the past. */
 static enum mp_status make(const struct mp_model *model, const struct mp_live *live, uint16_t track,
                            const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites,
                            struct mp_error *error)
 {
-    static int (*const orders[])(const void *, const void *) = {
-        [MP_SORT_BYTES] = by_bytes, [MP_SORT_BLOCKS] = by_blocks, [MP_SORT_GROWTH] = by_growth};
     *sites = (struct mp_sites){0};
     struct counting counting = {.model = model,
                                 .steps = steps,
@@ -198,7 +203,7 @@ static enum mp_status make(const struct mp_model *model, const struct mp_live *l
         mp_sites_free(sites);
         return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of sites");
     }
-    if (sites->count) qsort(sites->at, sites->count, sizeof *sites->at, orders[grouping->sort]);
+    mp_sites_sort(sites, grouping->sort);
     return MP_OK;
 }
 

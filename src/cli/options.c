@@ -46,8 +46,11 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                         "auto, or a list of cupti, hooks (the CUDA driver, without CUPTI), torch, cpu (auto: CPU "
                         "tensors until another device is used)"},
     [MP_OPT_PAUSED] = {"paused", '\0', NULL, "record nothing until the program says start"},
-    [MP_OPT_SCHEDULE] = {"schedule", '\0', "CYCLES",
-                         "keep some steps only: wait=1,warmup=1,active=3,repeat=1,every=N,unit=REGEX (regions)"},
+    [MP_OPT_SCHEDULE] =
+        {"schedule", '\0', "CYCLES",
+         "keep some steps only, as wait=1,warmup=1,active=3,repeat=2: of each cycle leave out wait and warmup "
+         "steps and keep active ones (needed); repeat=N cycles (endless), every=N steps one, "
+         "unit=REGEX: count regions instead of steps"},
     [MP_OPT_DELAY] = {"delay", '\0', "TIME", "record nothing in the first TIME, as 30s or 5min"},
     [MP_OPT_DURATION] = {"duration", '\0', "TIME", "record for TIME, then only follow what is live"},
     [MP_OPT_MAX_EVENTS] = {"max-events", '\0', "N",

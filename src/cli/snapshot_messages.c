@@ -64,6 +64,18 @@ static void tell(const struct mp_recording_summary *summary)
                    rest, path);
 }
 
+/* Of a process beside the biggest. */
+static void tell_briefly(const struct mp_recording_summary *summary)
+{
+    char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT];
+    const char *path = shown_path(summary->path);
+    if (*summary->track_id)
+        mp_message("%s  %s events, %s peak %s", path, mp_format_count(events, summary->events), summary->track_id,
+                   mp_format_bytes(peak, summary->track.peak_bytes));
+    else
+        mp_message("%s  %s events", path, mp_format_count(events, summary->events));
+}
+
 #define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
 
 static void tell_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
@@ -115,8 +127,10 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
             mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
                        "memprof recover",
                        summary->path ? shown_path(summary->path) : "snapshot", summary->failure.text);
-        else if (!quiet)
+        else if (!quiet && (i == biggest || summary->dropped))
             tell(summary);
+        else if (!quiet)
+            tell_briefly(summary);
     }
     if (told > TOLD_MAX && !quiet)
         mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", told - TOLD_MAX,

@@ -180,7 +180,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
         mp_table_cell(&table, MP_PLAIN, "%s", figure.after);
         mp_table_cell(&table, MP_PLAIN, "%+lld",
                       (long long)(flame->values[MP_AFTER].blocks - flame->values[MP_BEFORE].blocks));
-        mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, comparison->view->full_stacks);
+        mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, MP_NONE, comparison->view->full_stacks);
     }
     mp_table_finish(&table, text);
 }

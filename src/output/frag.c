@@ -214,7 +214,7 @@ const char *mp_oom_cause_text(enum mp_oom_cause cause)
     return causes[cause];
 }
 
-static void put_oom(struct mp_text *text, const struct mp_frag *frag)
+static void put_oom(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag)
 {
     const struct mp_frag_oom *oom = &frag->oom;
     char asked[MP_UNIT_TEXT], left[MP_UNIT_TEXT], when[MP_UNIT_TEXT];
@@ -224,7 +224,9 @@ static void put_oom(struct mp_text *text, const struct mp_frag *frag)
                 mp_format_bytes(asked, oom->requested));
     if (oom->device_free != MP_BYTES_UNKNOWN)
         mp_text_put(text, MP_PLAIN, ", %s free on the device", mp_format_bytes(left, oom->device_free));
-    mp_text_put(text, MP_PLAIN, "\n  cause: %s\n", mp_oom_cause_text(oom->cause));
+    mp_text_put(text, MP_PLAIN, "\n");
+    if (oom->stack) mp_text_site(text, model, oom->stack);
+    mp_text_put(text, MP_PLAIN, "  cause: %s\n", mp_oom_cause_text(oom->cause));
     if (oom->would_fit.count)
         mp_text_put(text, MP_PLAIN, "  %s would have fitted it (replayed)\n", oom->would_fit.at[0]);
     for (size_t i = 1; i < oom->would_fit.count; i++)
@@ -256,7 +258,7 @@ static void put_pins(struct mp_text *text, const struct mp_model *model, const s
         mp_table_cell(&table, MP_PLAIN, "of %s", mp_format_bytes(segment, pin->segment_bytes));
         mp_table_cell(&table, MP_PLAIN, "by %s in %llu block%s", mp_format_bytes(held, pin->held_bytes),
                       (unsigned long long)pin->sites.blocks, pin->sites.blocks == 1 ? "" : "s");
-        if (pin->sites.count) mp_site_cell(&table, model, &pin->sites, &pin->sites.at[0]);
+        if (pin->sites.count) mp_site_cell(&table, model, &pin->sites, &pin->sites.at[0], MP_NONE);
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);
@@ -296,7 +298,7 @@ void mp_frag_text(struct mp_text *text, const struct mp_model *model, const stru
                   const struct mp_view *view)
 {
     put_held(text, model, frag);
-    put_oom(text, frag);
+    put_oom(text, model, frag);
     put_replay(text, frag);
     if (frag->known) put_pins(text, model, frag, view);
     if (frag->known && frag->layout.source == MP_LAYOUT_PLACED)

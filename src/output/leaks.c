@@ -149,7 +149,7 @@ static void put_finding(struct mp_table *table, const struct mp_model *model, co
     mp_table_cell(table, MP_PLAIN, "%s", finding->blocks ? mp_format_count(number, finding->blocks) : "");
     mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, finding->track, id));
     if (finding->stack) {
-        mp_stack_rows(table, 5, model, NULL, &site, full_stacks);
+        mp_stack_rows(table, 5, model, NULL, &site, MP_NONE, full_stacks);
     } else {
         mp_table_wide(table, MP_DIM, "%s",
                       finding->blocks                    ? "(no stack)"

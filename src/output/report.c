@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "output/categories.h"
 #include "output/reports.h"
+#include "output/telling.h"
 
 /* Blocks of fewer ages than this are what any program holds. */
 #define GROWING_BIRTHS 8
@@ -50,7 +51,7 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
 static void put_header(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                        const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT];
+    char number[MP_UNIT_TEXT], until[MP_UNIT_TEXT];
     struct mp_buffer name = {0};
     mp_text_clean(&name, view->path);
     mp_text_put(text, MP_BOLD, "%.*s", (int)name.size, (const char *)name.data);
@@ -71,6 +72,13 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
         mp_text_put(text, MP_PLAIN, ", ");
         mp_text_clean(text->out, mp_model_text(model, model->how.text));
     }
+    if (!view->window.whole)
+        mp_text_put(text, MP_PLAIN, "   from %s to %s", mp_format_duration(number, view->window.from_ns),
+                    mp_format_duration(until, view->window.to_ns));
+    if (view->filter) {
+        mp_text_put(text, MP_PLAIN, "   only ");
+        mp_text_clean(text->out, view->filter);
+    }
     mp_text_put(text, MP_PLAIN, "   %s\n",
                 mp_model_incomplete(model) ? "INCOMPLETE"
                 : mp_model_limited(model)  ? "partial"
@@ -82,8 +90,10 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
 {
     struct mp_table table;
     char number[MP_UNIT_TEXT];
+    size_t rows = view->limit && view->limit < sites->count ? view->limit : sites->count;
+    uint32_t *twins = mp_site_twins(model, sites, rows);
     mp_table_start(&table, "rrrrll");
-    for (size_t i = 0; i < sites->count && (!view->limit || i < view->limit); i++) {
+    for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
         if (births && site->births < GROWING_BIRTHS) break;
         mp_table_cell(&table, MP_DIM, "%zu.", i + 1);
@@ -94,9 +104,10 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
             mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
         else
             mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
-        mp_site_cell(&table, model, sites, site);
+        mp_site_cell(&table, model, sites, site, twins ? twins[i] : MP_NONE);
         mp_table_end_row(&table);
     }
+    free(twins);
     mp_table_finish(&table, text);
 }
 
@@ -175,18 +186,17 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
     mp_text_put(text, MP_PLAIN, ", ");
     mp_text_count(text, leaks->outstanding.count, "site");
     mp_text_put(text, MP_PLAIN, "\n");
-    if (leaks->leaks) return;
-    bool unsure = leaks->verdict == MP_VERDICT_UNKNOWN;
-    if (unsure && leaks->held.count && leaks->held.at[0].births >= GROWING_BIRTHS) {
+    put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, view, false);
+    if (leaks->verdict == MP_VERDICT_UNKNOWN && leaks->held_lasting && leaks->held.at[0].births >= GROWING_BIRTHS) {
+        struct mp_sites lasting = leaks->held;
+        lasting.count = leaks->held_lasting;
         mp_text_put(text, MP_BOLD, "\nGROWING?");
         mp_text_put(text, MP_PLAIN, "  live at %s and born in many distinct %s; see memprof leaks ",
                     mp_format_duration(number, leaks->held_ns),
                     leaks->step_count ? "steps" : "parts of the recording (of 64)");
         mp_text_clean(text->out, view->path);
         mp_text_put(text, MP_PLAIN, "\n");
-        put_top_sites(text, model, &leaks->held, leaks->held.bytes, view, true);
-    } else {
-        put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, view, false);
+        put_top_sites(text, model, &lasting, lasting.bytes, view, true);
     }
 }
 
@@ -247,9 +257,10 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
     mp_table_finish(&table, text);
 }
 
-static void put_frag(struct mp_text *text, const struct mp_frag *frag, const struct mp_view *view)
+static void put_frag(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
+                     const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT];
+    char number[MP_UNIT_TEXT], asked[MP_UNIT_TEXT];
     if (frag->known) {
         mp_text_put(text, MP_BOLD, "\nFRAG  %s", mp_format_bytes(number, frag->reserved));
         mp_text_put(text, MP_PLAIN, " reserved %s, %.1f %% in use; ", mp_frag_when(frag),
@@ -260,9 +271,12 @@ static void put_frag(struct mp_text *text, const struct mp_frag *frag, const str
     if (frag->oom.event != MP_NONE) {
         mp_text_put(text, MP_BOLD, "\nOUT OF MEMORY");
         const char *cause = mp_oom_cause_name(frag->oom.cause);
+        mp_text_put(text, MP_PLAIN, " at %s: asked for %s", mp_format_duration(number, frag->oom.ns),
+                    mp_format_bytes(asked, frag->oom.requested));
         mp_text_put(text, MP_PLAIN, ", cause: %s; see memprof frag ", cause ? cause : "not known");
         mp_text_clean(text->out, view->path);
         mp_text_put(text, MP_PLAIN, "\n");
+        if (frag->oom.stack) mp_text_site(text, model, frag->oom.stack);
     }
 }
 
@@ -290,7 +304,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
     put_others(text, model, story->peak);
     if (story->peak) put_leaks(text, model, story->leaks, view);
     if (story->steps) put_steps(text, model, story->steps);
-    if (story->frag) put_frag(text, story->frag, view);
+    if (story->frag) put_frag(text, model, story->frag, view);
     if (story->frag) put_advice(text, story->frag);
     mp_text_put(text, MP_PLAIN, "\n");
     mp_coverage_text(text, model);

@@ -124,7 +124,8 @@ static void put_frag(struct mp_document *document, const struct mp_frag *frag)
                               mp_format_bytes(free_bytes, frag->free_bytes), mp_format_bytes(hole, frag->largest_free));
     }
     if (frag->oom.event != MP_NONE)
-        mp_document_paragraph(document, "Out of memory, cause: %s.", cause ? cause : "not known");
+        mp_document_paragraph(document, "Out of memory: asked for %s, cause: %s.",
+                              mp_format_bytes(reserved, frag->oom.requested), cause ? cause : "not known");
 }
 
 static void put_advice(struct mp_document *document, const struct mp_frag *frag)

@@ -5,24 +5,9 @@
 
 #include "base/units.h"
 #include "model/frame_text.h"
+#include "output/telling.h"
 
 #define LINES_MAX 8 /* of one site, unless all are asked for */
-
-/* How much of a C++ name tells: up to its parameters or template arguments, at most 60 characters. */
-static int short_function(const char *function)
-{
-    static const char nameless[] = "(anonymous namespace)";
-    size_t length = 0;
-    while (function[length] && length < 60) {
-        if (!strncmp(function + length, nameless, strlen(nameless)))
-            length += strlen(nameless);
-        else if (length && strchr("(<", function[length]))
-            break;
-        else
-            length++;
-    }
-    return (int)length;
-}
 
 static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
 {
@@ -103,16 +88,10 @@ static void line_cells(struct mp_table *table, enum mp_style style, const char *
     place_text(&place, line);
     bool native = line->language == MP_NATIVE && line->function;
     const char *function = function_text(line);
-    mp_table_cell(table, style, "%s%.*s", prefix, native ? short_function(function) : (int)strlen(function), function);
+    mp_table_cell(table, style, "%s%.*s", prefix, native ? mp_function_short(function) : (int)strlen(function),
+                  function);
     mp_table_cell(table, style, "%s", place.failed ? "" : (const char *)place.data);
     mp_buffer_free(&place);
-}
-
-/* What calls main(). */
-static bool is_start(const struct mp_stack_line *line)
-{
-    return line->language == MP_NATIVE && line->function &&
-           (!strcmp(line->function, "_start") || !strncmp(line->function, "__libc_start", strlen("__libc_start")));
 }
 
 /* What is listed in short form: the user's own lines, else Python's, else native ones beyond the allocator's. */
@@ -123,7 +102,7 @@ static bool is_shown(const struct mp_stack_line *line, enum shown shown)
     if (line->cut) return false;
     if (shown == SHOW_USER) return line->user;
     if (shown == SHOW_PYTHON) return line->language == MP_PYTHON;
-    return !is_start(line) && !mp_stack_is_allocator(line);
+    return !mp_line_is_start(line) && !mp_stack_is_allocator(line);
 }
 
 static enum shown choose_shown(const struct mp_stack_lines *lines)
@@ -136,19 +115,6 @@ static enum shown choose_shown(const struct mp_stack_lines *lines)
     return shown;
 }
 
-/* Whether a native frame says what was being done, rather than how memory is made or calls are passed on. */
-static bool is_telling(const struct mp_stack_line *line)
-{
-    static const char *const plumbing[] = {
-        "empty",    "alloc", "Alloc",      "resize",  "dispatch", "Dispatch", "wrapper",    "Boxed", "boxed",
-        "detail::", "c10::", "at::meta::", "Storage", "Iterator", "autograd", "MaybeOwned", "Py",    "__libc"};
-    if (!line->function || mp_stack_is_allocator(line) || is_start(line)) return false;
-    size_t length = (size_t)short_function(line->function); /* its parameters may name anything */
-    for (size_t i = 0; i < sizeof plumbing / sizeof *plumbing; i++)
-        if (memmem(line->function, length, plumbing[i], strlen(plumbing[i]))) return false;
-    return true;
-}
-
 struct folded {
     const struct mp_stack_line *telling; /* the innermost one; may be NULL */
     size_t count;
@@ -156,7 +122,7 @@ struct folded {
 
 static void fold(struct folded *folded, const struct mp_stack_line *line)
 {
-    bool telling = line->language == MP_PYTHON ? line->function && line->file : is_telling(line);
+    bool telling = line->language == MP_PYTHON ? line->function && line->file : mp_line_is_telling(line);
     folded->count++;
     if (!folded->telling && telling) folded->telling = line;
 }
@@ -169,13 +135,13 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
     if (line && line->language == MP_PYTHON)
         mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, line->function);
     else if (line)
-        mp_buffer_printf(out, "%.*s … ", short_function(line->function), line->function);
+        mp_buffer_printf(out, "%.*s … ", mp_function_short(line->function), line->function);
     mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
 }
 
 /* One row a line; the first row has its first `columns` cells already, the others get empty ones. */
 static void short_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
-                       const struct mp_sites *sites, const struct mp_site *site)
+                       const struct mp_sites *sites, const struct mp_site *site, const char *difference)
 {
     enum shown shown = choose_shown(lines);
     struct folded package = {0}, native = {0};
@@ -203,6 +169,9 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     if (more) mp_buffer_printf(&rest, "%zu more", more);
     append_folded(&rest, &package, "package");
     append_folded(&rest, &native, "native");
+    size_t length = strlen(difference);
+    if (length && !memmem(rest.data, rest.size, difference, length))
+        mp_buffer_printf(&rest, "%sin %s", rest.size ? ", " : "", difference);
     if (rest.size && !rest.failed) {
         if (rows) mp_table_skip(table, columns);
         mp_table_wide(table, MP_DIM, "(%.*s)", (int)rest.size, (const char *)rest.data);
@@ -229,16 +198,23 @@ const char *mp_no_stack_text(const struct mp_site *site)
 }
 
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
-                   const struct mp_site *site, bool full)
+                   const struct mp_site *site, uint32_t twin, bool full)
 {
+    struct mp_buffer difference = {0};
     struct mp_stack_lines lines = {0};
     if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
     if (!lines.count) {
         mp_table_wide(table, MP_DIM, "%s", mp_no_stack_text(site));
         mp_table_end_row(table);
     } else {
-        (full ? full_rows : short_rows)(table, columns, &lines, sites, site);
+        if (twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, twin);
+        mp_buffer_append(&difference, "", 1);
+        if (full || difference.failed)
+            full_rows(table, columns, &lines, sites, site);
+        else
+            short_rows(table, columns, &lines, sites, site, (const char *)difference.data);
     }
+    mp_buffer_free(&difference);
     mp_stack_lines_free(&lines);
 }
 
@@ -294,16 +270,19 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
     for (unsigned i = 0; i < 2u + !!view->whole + view->births; i++)
         strcat(columns, "r");
     strcat(columns, view->track ? "llll" : "lll");
+    size_t rows = rows_shown(sites, view);
+    uint32_t *twins = view->by == MP_GROUP_STACK && !view->full_stacks ? mp_site_twins(model, sites, rows) : NULL;
     mp_table_start(&table, columns);
     header_cells(&table, view);
-    for (size_t i = 0; i < rows_shown(sites, view); i++) {
+    for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
         unsigned used = number_cells(&table, model, site, view);
         if (view->by == MP_GROUP_STACK)
-            mp_stack_rows(&table, used, model, sites, site, view->full_stacks);
+            mp_stack_rows(&table, used, model, sites, site, twins ? twins[i] : MP_NONE, view->full_stacks);
         else
             group_row(&table, sites, site, view->by);
     }
+    free(twins);
     mp_table_finish(&table, text);
 }
 
@@ -374,10 +353,13 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
 }
 
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
-                  const struct mp_site *site)
+                  const struct mp_site *site, uint32_t twin)
 {
-    struct mp_buffer out = {0};
+    struct mp_buffer out = {0}, difference = {0};
     mp_site_text(&out, model, site);
+    if (twin != MP_NONE) mp_difference_text(&difference, model, site->stack, twin);
+    if (difference.size) mp_buffer_printf(&out, ", in %.*s", (int)difference.size, (const char *)difference.data);
+    mp_buffer_free(&difference);
     if (site->module_count) {
         mp_table_cell(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
         modules_cell(table, sites, site);
@@ -386,4 +368,12 @@ void mp_site_cell(struct mp_table *table, const struct mp_model *model, const st
     }
     table->texts.failed |= out.failed;
     mp_buffer_free(&out);
+}
+
+void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack)
+{
+    const struct mp_site site = {.stack = stack, .births = 1};
+    mp_text_put(text, MP_PLAIN, "  ");
+    mp_site_text(text->out, model, &site);
+    mp_text_put(text, MP_PLAIN, "\n");
 }

@@ -21,9 +21,10 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
 /* The rows of one stack: function and place in two cells each, the first with the modules as a third. The first row has
- * `columns` cells already. `sites` may be NULL for a site that is none of a table. */
+ * `columns` cells already. `sites` may be NULL for a site that is none of a table. `twin`: a stack to be told apart
+ * from (mp_site_twins()), or MP_NONE. */
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
-                   const struct mp_site *site, bool full);
+                   const struct mp_site *site, uint32_t twin, bool full);
 /* Its frames as an array under "stack". */
 void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
@@ -31,9 +32,11 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
 /* What stands in place of an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
+/* The same of a stack, as a line of its own. */
+void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
 /* The same as the last cell of a row, or, where modules are known, the last but one before them. */
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
-                  const struct mp_site *site);
+                  const struct mp_site *site, uint32_t twin);
 /* The modules of a site: "blocks.*.attn", "head +2"; nothing where none is known. */
 void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site);
 /* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */
