@@ -361,20 +361,21 @@ static bool check_whole(void)
     return place->failures;
 }
 
-static unsigned char *read_named(const char *path, unsigned batch, size_t *size)
+static unsigned char *read_named(const char *path, unsigned batch, bool device_readings, size_t *size)
 {
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : memfd_create("small", MFD_CLOEXEC);
     if (fd < 0) exit(2);
-    if (!path) small_recording(dup(fd), batch);
+    if (!path) small_recording(dup(fd), batch, device_readings);
     unsigned char *bytes = (unsigned char *)read_fd(fd, size);
     close(fd);
     return bytes;
 }
 
-static unsigned check_recording(const char *path)
+static unsigned check_recording(const char *path, bool device_readings)
 {
     size_t size, other_size;
-    unsigned char *bytes = read_named(path, 4, &size), *other = read_named(path, 8, &other_size);
+    unsigned char *bytes = read_named(path, 4, device_readings, &size),
+                  *other = read_named(path, 8, device_readings, &other_size);
 
     const char *how_much = getenv("MEMPROF_FAULTS");
     bool all = how_much && !strcmp(how_much, "all");
@@ -436,7 +437,8 @@ int main(int argc, char **argv)
     dup2(said_fd, STDOUT_FILENO);
     dup2(told_fd, STDERR_FILENO);
     for (int i = 0; i < count; i++) {
-        failures += check_recording(paths[i]);
+        failures += check_recording(paths[i], true);
+        if (!paths[i]) failures += check_recording(NULL, false);
         free(paths[i]);
     }
     remove_folder();

@@ -41,6 +41,7 @@ struct maker {
     struct mp_base_block held[64];
     size_t held_count;
     unsigned batch;
+    bool device_readings;
 };
 
 static void must(struct maker *maker, enum mp_status status)
@@ -160,7 +161,7 @@ static void put_end(struct maker *maker)
     const struct mp_exit how = {.known = true, .time_ns = (STEPS + 1) * STEP_NS, .text = S_EXIT};
     struct mp_error *error = &maker->error;
     must(maker, mp_writer_symbols(maker->writer, &symbol, 1, error));
-    must(maker, mp_writer_samples(maker->writer, samples, 2, error));
+    if (maker->device_readings) must(maker, mp_writer_samples(maker->writer, samples, 2, error));
     must(maker, mp_writer_segments(maker->writer, &segment, 1, error));
     must(maker, mp_writer_parts(maker->writer, parts, 2, error));
     must(maker, mp_writer_coverage(maker->writer, &coverage, error));
@@ -168,7 +169,7 @@ static void put_end(struct maker *maker)
     must(maker, mp_writer_finish(maker->writer, error));
 }
 
-void small_recording(int fd, unsigned batch)
+void small_recording(int fd, unsigned batch, bool device_readings)
 {
     static const char *const command[] = {"python3", "train.py", NULL};
     const struct mp_recording_start start = {.realtime_ns = UINT64_C(1700000000000000000),
@@ -178,7 +179,7 @@ void small_recording(int fd, unsigned batch)
                                              .command = command,
                                              .configuration = "native=1",
                                              .spool = ""};
-    struct maker maker = {.batch = batch};
+    struct maker maker = {.batch = batch, .device_readings = device_readings};
     must(&maker, mp_writer_open(fd, &start, &maker.writer, &maker.error));
     put_tables(&maker);
     for (unsigned step = 0; step < STEPS; step++) {
