@@ -27,7 +27,9 @@ def make_seeds(folder):
     recording = folder / "seed.mp"
     made = subprocess.run([BUILD / "tests/unit/format/write_mp", recording, "2"], stdout=subprocess.DEVNULL, check=False)
     if made.returncode == 0:
-        python("make_seeds.py", recording, folder / "reader")
+        python("make_seeds.py", recording, folder / "reader", "made-")
+    for real in (HERE.parent / "recordings" / "formats").glob("*.mp"):
+        python("make_seeds.py", real, folder / "reader", real.stem + "-")
     python("make_snapshot_seeds.py", folder / "snapshot")
     python("make_log_seeds.py", folder / "snapshot")
     python("make_kineto_seeds.py", folder / "export")

@@ -2,7 +2,8 @@
  * libFuzzer target for the reader of snapshot files. A file's checksums and zstd frames would stop nearly every
  * mutation at the door, so the input is what lies behind them, and a file is made of it: mode byte, then for each
  * chunk: kind, sequence step (1 byte each), lengths of meta and columns (2 bytes each, little-endian), meta, columns.
- * Mode 0 takes the rest of the input as a file as it is. make_seeds.py makes such inputs from recordings.
+ * Mode 0 takes the rest of the input as a file as it is, mode 2 as one whose checksums are put right. make_seeds.py
+ * makes such inputs from recordings. What is read is also loaded as a model, whole and by its index.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include "base/buffer.h"
 #include "format/layout.h"
 #include "format/start.h"
+#include "model/part.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -60,6 +62,35 @@ static void make_file(struct mp_buffer *file, const uint8_t *data, size_t size)
         data += meta + columns;
         size -= meta + columns;
     }
+}
+
+/* Of each chunk whose length may be right, of the start before the first one, and of the clean-end mark. */
+static void put_checksums_right(struct mp_buffer *file)
+{
+    static const unsigned char head[MP_HEAD_BYTES] = MP_SYNC;
+    unsigned char *end = file->data + file->size, *first = NULL;
+    if (file->size < MP_END_BYTES) return;
+    for (unsigned char *at = file->data; (at = memmem(at, (size_t)(end - at), head, MP_AT_SEQUENCE)); at++) {
+        if (!first) first = at;
+        if (end - at < MP_HEAD_BYTES) break;
+        size_t length = mp_get_be32(at + MP_AT_LENGTH + 1);
+        if (length > (size_t)(end - at) - MP_HEAD_BYTES) continue;
+        uLong sum = crc32(0, at + MP_AT_SEQUENCE, 10);
+        mp_put_be32(at + MP_AT_CHECKSUM + 1, (uint32_t)crc32_z(sum, at + MP_AT_KIND, length + 1));
+    }
+    if (first && first - file->data > 5)
+        mp_put_be32(first - 4, (uint32_t)crc32_z(0, file->data, (size_t)(first - file->data) - 5));
+    mp_put_be32(end - 4, (uint32_t)crc32_z(0, end - MP_END_BYTES, MP_END_BYTES - 5));
+}
+
+static void load_models(const char *path)
+{
+    static const struct mp_part_query asks[] = {{.track = NULL}, {.from = "step:1", .to = "step:2"}, {.to = "50%"}};
+    struct mp_model *model;
+    struct mp_error error;
+    if (!mp_model_load(path, &model, &error)) mp_model_free(model);
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
+        if (!mp_model_load_part(path, &asks[i], &model, &error)) mp_model_free(model);
 }
 
 static uint64_t used; /* so that reading what came is not optimised away */
@@ -107,10 +138,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
     struct mp_buffer file = {0};
-    if (data[0])
+    if (data[0] == 1)
         make_file(&file, data + 1, size - 1);
     else
         mp_buffer_append(&file, data + 1, size - 1);
+    if (data[0] == 2 && !file.failed) put_checksums_right(&file);
     char path[64];
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -125,6 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             use_chunk(&chunk);
         }
         mp_reader_close(reader);
+        load_models(path);
     }
     close(fd);
     mp_buffer_free(&file);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_seeds.py RECORDING.mp FOLDER: inputs for fuzz_reader, whole and in parts."""
+"""make_seeds.py RECORDING.mp FOLDER [PREFIX]: inputs for fuzz_reader, whole and in parts."""
 import os
 import sys
 
@@ -25,11 +25,11 @@ def main():
                           len(raw).to_bytes(2, "little") + packed + raw)
         at = after
     os.makedirs(sys.argv[2], exist_ok=True)
-    seeds = {"file": b"\0" + data[:20000], "all": b"\1" + b"".join(pieces)}
+    seeds = {"file": b"\0" + data[:20000], "right": b"\2" + data[:60000], "all": b"\1" + b"".join(pieces)}
     for i in range(2, min(len(pieces), 12)):
         seeds[f"first-{i}"] = b"\1" + b"".join(pieces[:i])
     for name, seed in seeds.items():
-        with open(os.path.join(sys.argv[2], name), "wb") as file:
+        with open(os.path.join(sys.argv[2], "".join(sys.argv[3:]) + name), "wb") as file:
             file.write(seed)
 
 
