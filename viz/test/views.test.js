@@ -14,7 +14,7 @@ import { moduleKind, modulePattern, moduleSteps } from "../src/data/modules.js";
 import { naturesOf } from "../src/data/nature.js";
 import { findBlocks, matchCurve, parseQuery } from "../src/data/search.js";
 import { addressMap, trackBelow } from "../src/data/segments.js";
-import { stepRows } from "../src/data/steps.js";
+import { categoriesOfSteps, stepRows } from "../src/data/steps.js";
 import { liveAfter, makeLife, randomFrom, totalAfter, trackOf } from "./make.js";
 
 const NO_CHOICE = { of: "peak", moment: -2, window: null };
@@ -340,6 +340,24 @@ test("a step has the peak, the sums and the rest of its events", () => {
     assert.equal(row.peak, peak);
     assert.equal(row.endBytes, totalAfter(life, to - 1));
   });
+});
+
+test("what a step held at its peak is the sum of what was live then", () => {
+  const life = makeLife(randomFrom(41), { events: 900 });
+  const at = [100, 350, 360, 800];
+  const track = trackOf(life, { steps: at });
+  const steps = at.map((event, i) => ({ time: life.events[event].time, index: i + 1, name: "",
+    end: life.events[at[i + 1]]?.time ?? track.to }));
+  const rows = stepRows(track, { steps });
+  const found = categoriesOfSteps(track, { categories: ["", "gradients", "input"] }, rows);
+  assert.equal(found.length, 4);
+  rows.forEach((row, i) => {
+    const live = liveAfter(life, row.peakAt);
+    assert.equal(totalAfter(life, row.peakAt), row.peak);
+    [0, 1, 2].forEach((category) => assert.equal(found[i][category], live
+      .filter((id) => life.blocks[id].site % 3 === category).reduce((sum, id) => sum + life.blocks[id].bytes, 0)));
+  });
+  assert.equal(categoriesOfSteps(track, { categories: [""] }, rows), null);
 });
 
 test("the address map puts blocks into segments and finds the largest hole", () => {

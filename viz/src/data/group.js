@@ -36,7 +36,7 @@ export const GROUPS = {
     name: count === 1 ? "innermost line" : `innermost ${count} lines`, siteOf: true,
     key: bySite((stacks, site) => innermost(stacks, site, count)),
   }])),
-  function: { name: "function", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.function) },
+  function: { name: "function", siteOf: true, key: bySite(functionOf) },
   file: { name: "file", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.file) },
   category: {
     name: "category", fits: ({ categories }) => categories.length > 1,
@@ -77,12 +77,24 @@ export const GROUPS = {
   kind: { name: "kind", key: (track, { header }) => (id) => header.kinds[track.kind(id)] ?? UNKNOWN },
 };
 
+/** "backward of ", as the reports say it of a line whose node's backward it was. */
+function before(stacks, site) {
+  const { backward } = stacks.describe(site);
+  return backward && backward + " ";
+}
+
+function functionOf(stacks, site) {
+  const head = stacks.head(site);
+  return head && before(stacks, site) + head.function;
+}
+
 /** As `--group stack:N` says it: lines of one language, from the one that names the site outwards. */
 function innermost(stacks, site, count) {
   const stack = stacks.stack(site);
   const first = stacks.headline[site] - 1;
   if (first < 0) return "";
-  return stack.slice(first).filter((frame) => !frame.cut && frame.python === stack[first].python).slice(0, count)
+  const ofOneLanguage = (frame) => !frame.cut && !frame.backward && frame.python === stack[first].python;
+  return before(stacks, site) + stack.slice(first).filter(ofOneLanguage).slice(0, count)
     .map((frame) => `${frame.function || "?"}${frame.file ? ` ${baseName(frame.file)}:${frame.line}` : ""}`).join(" < ");
 }
 

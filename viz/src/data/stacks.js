@@ -142,13 +142,17 @@ export class Stacks {
     const stack = this.stack(site);
     const head = stack[this.headline[site] - 1];
     const inner = stack.find((frame) => frame.python);
-    const backward = stack.findLastIndex((frame) => frame.backward);
     return this.described[site] = {
       name: head ? shortName(head) : "no stack",
       place: head ? framePlace(head) : "",
-      backward: backward >= 0 && backward < stack.length - 1 ? stack[backward].function : "",
+      backward: this.backwardOf(stack, this.headline[site] - 1),
       inside: inner && head.python && inner !== head ? frameName(inner) + "  " + framePlace(inner) : "",
     };
+  }
+
+  /** "backward of" where the line at `head` made a node in forward, and what allocated is that node's backward; or "". */
+  backwardOf(stack, head) {
+    return stack.slice(0, Math.max(head, 0)).find((frame) => frame.backward)?.function ?? "";
   }
 
   /** A number that is the same for the same source lines in every run: addresses and modules are left out of it. */

@@ -1,5 +1,7 @@
 // What each step of which the page shows something did to a track, as `memprof steps` counts it.
 
+const MOST_LOOKED_AT = 4e6; // blocks, to say what steps held
+
 /** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes}[]} first..last: its
  * events */
 export function stepRows(track, notes) {
@@ -14,11 +16,31 @@ export function stepRows(track, notes) {
     }
     const before = prefix(first - 1);
     const after = prefix(end - 1);
+    const range = track.range(first - 1, end - 1, {});
     return {
       index: step.index, name: step.name, start: step.time, end: step.end, first, last: end - 1,
-      allocated, freed: allocated - (after - before), peak: track.range(first - 1, end - 1, {}).max,
+      allocated, freed: allocated - (after - before), peak: range.max, peakAt: range.at,
       kept: after - before, endBytes: after,
     };
   });
   return rows.filter(({ start, end }) => (start >= track.from || end > track.from) && start <= track.to);
+}
+
+/**
+ * By row of stepRows(), the bytes of each category at the step's peak, by the number of the category; null where that
+ * is too much to look at, or there are none.
+ */
+export function categoriesOfSteps(track, { categories }, rows) {
+  if (categories.length === 1) return null;
+  const out = [];
+  let looked = 0;
+  for (const { peakAt } of rows) {
+    const ids = track.side.seek(peakAt).ids();
+    looked += ids.length;
+    if (looked > MOST_LOOKED_AT) return null;
+    const bytes = new Float64Array(categories.length);
+    for (const id of ids) bytes[track.category(id)] += track.bytesOf(id);
+    out.push(bytes);
+  }
+  return out;
 }

@@ -101,8 +101,8 @@ export class SitesView {
   search(row) {
     const { group } = this.store.state;
     const word = { function: 1, file: 1, library: 1, module: 1, modules: 1, category: 1 }[group];
-    const text = group === "size" ? "=" + row.key : !word || row.key.startsWith("(") ? "" :
-      /\s/.test(row.key) ? `"${row.key}"` : row.key;
+    const key = String(row.key).replace(/^backward of /, "");
+    const text = group === "size" ? "=" + key : !word || key.startsWith("(") ? "" : /\s/.test(key) ? `"${key}"` : key;
     if (text) this.store.set({ query: this.store.state.query === text ? "" : text });
   }
 

@@ -1,10 +1,11 @@
 // A bar per step: the highest bytes in it, and what it left behind.
 
 import { element } from "../dom.js";
-import { stepRows } from "../data/steps.js";
+import { categoriesOfSteps, stepRows } from "../data/steps.js";
 import { alongOf } from "../draw/along.js";
 import { byteTicks } from "../draw/axis.js";
 import { inks } from "../draw/ink.js";
+import { categoryColour, css } from "../draw/palette.js";
 import { formatBytes, formatCounted, formatDuration } from "../format.js";
 import { Table } from "./table.js";
 
@@ -17,7 +18,7 @@ export class StepsView {
   static about = "The peak of each step, and what it kept";
   static absent = "This recording has no steps: libmemprof.step() marks them";
   static fits = ({ notes }) => notes.steps.length > 0;
-  needs = ["start", "end"];
+  needs = ["start", "end", "colour"];
 
   constructor({ recording, store, goToSpan }, box) {
     Object.assign(this, { recording, store, box, goToSpan });
@@ -63,6 +64,7 @@ export class StepsView {
   draw() {
     if (!this.made) {
       this.made = stepRows(this.track, this.recording.notes);
+      this.categories = categoriesOfSteps(this.track, this.recording, this.made);
       this.table.set([...this.made]);
     } else {
       this.table.draw(true);
@@ -104,9 +106,16 @@ export class StepsView {
       const x = LEFT + i * this.bar;
       const inSight = row.end > start && row.start < end;
       context.globalAlpha = inSight ? 1 : 0.4;
-      context.fillStyle = i === top ? ink.peak : ink.area;
       const gap = this.bar > 4 ? 1 : 0;
-      context.fillRect(x, y(row.peak), Math.max(this.bar - gap, 0.5), y(0) - y(row.peak));
+      const width = Math.max(this.bar - gap, 0.5);
+      if (this.byCategory()) {
+        this.drawCategories(context, this.categories[i], x, width, y);
+        context.fillStyle = ink.peak;
+        if (i === top) context.fillRect(x, y(row.peak) - 4, width, 3);
+      } else {
+        context.fillStyle = i === top ? ink.peak : ink.area;
+        context.fillRect(x, y(row.peak), width, y(0) - y(row.peak));
+      }
       context.fillStyle = ink.text;
       context.fillRect(x, y(row.endBytes) - 1, Math.max(this.bar - gap, 0.5), 2);
     });
@@ -120,6 +129,22 @@ export class StepsView {
     this.canvas.setAttribute("aria-label", this.caption());
   }
 
+  byCategory() {
+    return this.categories && this.store.state.colour === "category";
+  }
+
+  /** One on the other, in the header's order; those of none on top. */
+  drawCategories(context, bytes, x, width, y) {
+    const { categories } = this.recording;
+    let below = 0;
+    for (const at of [...bytes.keys()].slice(1).concat(0)) {
+      if (!bytes[at]) continue;
+      context.fillStyle = css(categoryColour(categories[at], categories, this.store.state.dark));
+      context.fillRect(x, y(below + bytes[at]), width, y(below) - y(below + bytes[at]));
+      below += bytes[at];
+    }
+  }
+
   caption() {
     const rows = this.made ?? [];
     if (!rows.length) return "";
@@ -127,7 +152,7 @@ export class StepsView {
     const kept = rows.at(-1).endBytes - rows[0].endBytes;
     return `${formatCounted(rows.length, "step")}; highest peak ${formatBytes(top.peak)} in step ${top.index}; ` +
       `${kept < 0 ? "−" : "+"}${formatBytes(Math.abs(kept))} from the first one's end to the last one's. ` +
-      "Bar: peak, the highest one in red; line: left at the end." + (this.recording.header.step_source === "inferred" ?
+      `Bar: peak${this.byCategory() ? ", by category; red: the highest" : ", the highest one in red"}; line: left at the end.` + (this.recording.header.step_source === "inferred" ?
       " Nobody marked these steps: they follow from the rhythm of allocations." : "");
   }
 
