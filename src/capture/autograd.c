@@ -133,26 +133,26 @@ static bool find_by_any(const struct mp_thread *thread, const char *node, struct
 
 /* A node without a number gathers what others give it and is first in the engine's queue: it runs right after the last
  * of them, on the same thread, and belongs to that one's line. */
-static bool find_by_last(const struct mp_thread *thread, const struct mp_backward *backward,
+static bool find_by_last(const struct mp_thread *thread, const struct mp_backward *running, uint32_t level,
                          struct mp_creation *creation)
 {
     const struct mp_autograd_thread *own = &thread->autograd;
-    if (!own->last.stack || own->last_generation != thread->generation || own->last_task != backward->task ||
-        own->last_outer != backward->outer)
-        return false;
     *creation = own->last;
-    return true;
+    return own->last.stack && own->last_generation == running->generation && own->last_task == running->task &&
+           own->last_level == level;
 }
 
-static bool find(const struct mp_thread *thread, const char *node, const struct mp_backward *backward,
+static bool find(const struct mp_thread *thread, const char *node, const struct mp_backward *running, uint32_t level,
                  struct mp_creation *creation)
 {
+    static _Atomic uint32_t noted; /* in that session */
     const struct layout *by = atomic_load_explicit(&layout, memory_order_relaxed);
     if (!by) return find_by_any(thread, node, creation);
-    if (load(node, by->number) == UNNUMBERED) return find_by_last(thread, backward, creation);
+    if (load(node, by->number) == UNNUMBERED) return find_by_last(thread, running, level, creation);
     if (find_by(by, thread, node, creation)) return true;
-    mp_session_note("some of backward's nodes were made before the recording, or 262144 nodes before they ran: what "
-                    "they allocated has no forward line");
+    if (atomic_exchange(&noted, thread->generation) != thread->generation)
+        mp_session_note("some of backward's nodes were made before the recording, or 262144 nodes before they ran: "
+                        "what they allocated has no forward line");
     return false;
 }
 
@@ -167,37 +167,44 @@ static struct mp_thread *own_thread(void)
     return mp_thread_present();
 }
 
-/* A thread that has a state keeps it: calls that are not in its list lie around all that are. */
-static void begin(struct mp_backward *backward, const void *const *task, const char *node, const void *frame)
+static void look_up(struct mp_thread *thread, const char *node, struct mp_backward *running, uint32_t level)
 {
-    struct mp_thread *thread = backward->thread = own_thread();
-    if (!thread) return;
-    *backward = (struct mp_backward){.thread = thread,
-                                     .outer = thread->backward,
-                                     .generation = thread->generation,
-                                     .frame = (uintptr_t)frame,
-                                     .task = *task};
-    while (backward->outer && backward->outer->frame <= backward->frame)
-        backward->outer = backward->outer->outer; /* left by a longjmp() */
-    if (mp_session_recording() && wanted()) {
-        bool python_known = mp_python_newest(&backward->python_frame);
-        if (find(thread, node, backward, &backward->creation))
-            backward->root = MP_BACKWARD_OF;
-        else if (python_known && !backward->python_frame)
-            backward->root = MP_BACKWARD_THREAD;
-    }
-    thread->backward = backward;
+    if (!mp_session_recording() || thread->inside || !mp_fork_guard(thread)) return;
+    bool python_known = mp_python_newest(&running->python_frame);
+    if (wanted() && find(thread, node, running, level, &running->creation))
+        running->root = MP_BACKWARD_OF;
+    else if (wanted() && python_known && !running->python_frame)
+        running->root = MP_BACKWARD_THREAD;
+    thread->inside = false;
 }
 
-static void end(const struct mp_backward *backward)
+/* Calls that are not counted, since the thread had no state yet, lie around all that are. */
+static struct mp_thread *begin(const void *const *task, const char *node, const void *frame)
 {
-    struct mp_thread *thread = backward->thread;
-    if (!thread) return;
-    thread->backward = backward->outer;
-    thread->autograd.last = backward->creation;
-    thread->autograd.last_generation = backward->generation;
-    thread->autograd.last_task = backward->task;
-    thread->autograd.last_outer = backward->outer;
+    struct mp_thread *thread = own_thread();
+    if (!thread) return NULL;
+    struct mp_autograd_thread *own = &thread->autograd;
+    while (own->level && own->level <= MP_BACKWARD_LEVELS && own->running[own->level - 1].frame <= (uintptr_t)frame)
+        own->level--; /* left by a longjmp() */
+    if (own->level < MP_BACKWARD_LEVELS) {
+        struct mp_backward running = {.generation = thread->generation, .frame = (uintptr_t)frame, .task = *task};
+        look_up(thread, node, &running, own->level);
+        if (running.root != MP_BACKWARD_OF) running.creation = (struct mp_creation){0};
+        own->running[own->level] = running;
+    }
+    own->level++;
+    return thread;
+}
+
+static void end(struct mp_thread *thread, uint32_t level)
+{
+    struct mp_autograd_thread *own = &thread->autograd;
+    own->level = level;
+    if (level >= MP_BACKWARD_LEVELS) return;
+    own->last = own->running[level].creation;
+    own->last_generation = own->running[level].generation;
+    own->last_task = own->running[level].task;
+    own->last_level = level;
 }
 
 /* The personality routine of the call below: an exception passes it, and it has nothing to catch. Without a landing pad
@@ -208,7 +215,7 @@ int mp_autograd_unwound(int version, int actions, uint64_t class, void *exceptio
     enum { CLEANUP_PHASE = 2, CONTINUE_UNWIND = 8 };
     (void)version, (void)class, (void)exception, (void)context;
     struct mp_thread *thread = mp_thread_present();
-    if (actions & CLEANUP_PHASE && thread && thread->backward) thread->backward = thread->backward->outer;
+    if (actions & CLEANUP_PHASE && thread && thread->autograd.level) thread->autograd.level--;
     return CONTINUE_UNWIND;
 }
 
@@ -220,8 +227,8 @@ void run_autograd_node(void *engine, void *task, void *node, void *inputs, void 
     __asm__ volatile(".cfi_personality 0x1b, mp_autograd_unwound"); /* 0x1b: relative to its place, 32 bits */
     void (*next)(void *, void *, void *, void *, void *);
     MP_NEXT(next, &run_node);
-    struct mp_backward backward;
-    begin(&backward, task, node, __builtin_frame_address(0));
+    struct mp_thread *thread = begin(task, node, __builtin_frame_address(0));
+    uint32_t level = thread ? thread->autograd.level - 1 : 0;
     if (next) next(engine, task, node, inputs, queue);
-    end(&backward);
+    if (thread) end(thread, level);
 }

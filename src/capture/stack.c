@@ -260,14 +260,17 @@ static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *ro
     return id;
 }
 
-/* What the thread's stack stands on: the node that it runs, if it is known. One that was left by a longjmp() lies
- * further in than `here`. */
+/* What the thread's stack stands on: the node that it runs, if it is known; else NULL. One that was left by a longjmp()
+ * lies further in than `here`. */
 static const struct mp_backward *root_of(const struct mp_thread *thread, const void *here)
 {
-    const struct mp_backward *root = thread->backward;
-    while (root && (root->root == MP_BACKWARD_UNKNOWN || root->frame <= (uintptr_t)here))
-        root = root->outer;
-    return root && root->generation == thread->generation ? root : NULL;
+    uint32_t level = thread->autograd.level;
+    for (level = level < MP_BACKWARD_LEVELS ? level : MP_BACKWARD_LEVELS; level-- > 0;) {
+        const struct mp_backward *root = &thread->autograd.running[level];
+        if (root->root != MP_BACKWARD_UNKNOWN && root->frame > (uintptr_t)here)
+            return root->generation == thread->generation ? root : NULL;
+    }
+    return NULL;
 }
 
 /* What was allocated for a node belongs to the module that made it, unless one runs inside, as where a checkpoint is

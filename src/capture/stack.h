@@ -35,23 +35,22 @@ struct mp_stack_room {
 };
 
 /* A node of an autograd graph that a thread runs: what is allocated meanwhile belongs to the path that made the node in
- * forward, and what called for its running is left out. Lies in the C frame of the call that runs it. */
+ * forward, and what called for its running is left out. */
 enum mp_backward_root {
     MP_BACKWARD_UNKNOWN, /* who made it is not known: stacks are as they are */
     MP_BACKWARD_THREAD,  /* likewise, on a thread of autograd's own, whose outer frames say nothing */
     MP_BACKWARD_OF,
 };
-struct mp_thread;
 struct mp_backward {
-    struct mp_thread *thread;
-    struct mp_backward *outer; /* around this one, on the same thread */
-    const void *task;          /* the backward pass */
     enum mp_backward_root root;
     uint32_t generation;         /* of the session, whose ids `creation` holds */
     struct mp_creation creation; /* of MP_BACKWARD_OF; else zero */
-    uintptr_t frame;             /* an address in that C frame: frames from there on are left out */
-    const void *python_frame;    /* the thread's innermost when the running began; likewise */
+    uintptr_t frame; /* an address in the C frame of the call that runs it: frames from there on are left out */
+    const void *python_frame; /* the thread's innermost when the running began; likewise */
+    const void *task;         /* the backward pass */
 };
+
+struct mp_thread;
 
 /* For the constructor. */
 bool mp_stack_start(void);

@@ -25,7 +25,6 @@ struct mp_thread {
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
     struct mp_stack_room stack;
-    struct mp_backward *backward; /* the node that runs now, innermost; NULL: none */
     struct mp_autograd_thread autograd;
     struct mp_nvtx_stack nvtx;
     struct mp_cupti_thread cupti;

@@ -12,8 +12,8 @@ PYTHON = harness.python_with_torch()
 ORACLE = harness.SOURCE / "tests" / "e2e" / "programs" / "backward_oracle.py"
 NETWORKS = ("resnet50", "transformer", "custom", "twice", "several", "checkpointed", "threads", "failing")
 MODELS = ("mlp", "cnn", "encoder", "lstm", "gan", "checkpointing", "collate", "contrastive", "padded", "epochs",
-          "experts", "resnet", "unet", "decoder", "embeddings", "accumulation", "mixed", "multiscale", "validated", "autoencoder",
-          "seq2seq", "vit", "graph", "siamese")
+          "experts", "resnet", "unet", "decoder", "embeddings", "accumulation", "mixed", "multiscale", "validated",
+          "autoencoder", "seq2seq", "vit", "graph", "siamese")
 AT_LEAST = 0.95
 
 
