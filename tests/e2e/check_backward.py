@@ -193,6 +193,51 @@ class Backward(harness.TestCase):
                 self.assertIn(text, lines[path[0]["line"] - 1])
 
 
+class StandIn(harness.TestCase):
+    """Nodes of a program in C, where the releases keep what identifies them; odd ways out of a node."""
+
+    def stacks(self, layout):
+        snapshot, rows = self.folder / "run.mp", self.folder / "rows.jsonl"
+        result = harness.memprof("snapshot", "--force", "-o", snapshot, "--", harness.program("autograd_program"),
+                                 harness.program("autograd_stand_in.so"), layout)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = harness.memprof("export", "--format", "jsonl", "--force", "-o", rows, snapshot)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = [json.loads(line) for line in rows.read_text().splitlines()]
+        stacks = {row["stack"]: row["frames"] for row in rows if row["type"] == "stack"}
+        by_bytes = collections.defaultdict(list)
+        for row in rows:
+            if row["type"] == "block":
+                by_bytes[row["bytes"]].append(stacks[row["stack"]])
+        return by_bytes, " ".join(harness.answer("info", snapshot)["coverage"]["notes"])
+
+    def test_nodes_of_both_layouts(self):
+        makers = {1001: "forward_one", 1002: "forward_two", 1004: "forward_one", 1005: "forward_three",
+                  1006: "forward_three", 1007: "forward_one", 1008: "forward_one", 1009: "forward_of_a_thread"}
+        for layout in (0, 1):
+            with self.subTest(layout=layout):
+                by_bytes, notes = self.stacks(layout)
+                for size, maker in makers.items():
+                    for stack in by_bytes[size]:
+                        border = [frame["language"] for frame in stack].index("backward")
+                        names = [frame["function"] for frame in stack]
+                        self.assertIn("evaluate", names[border - 1] or "", size)
+                        self.assertIn(maker, names[border:], size)
+                        self.assertNotIn("stand_in_run", names, size)
+                        self.assertFalse([name for name in names if name and name.startswith(("mp_", "run_autograd"))])
+                for size in (1003, 1010):
+                    for stack in by_bytes[size]:
+                        self.assertNotIn("backward", [frame["language"] for frame in stack], size)
+                self.assertIn("made before the recording", notes)
+
+    def test_an_unknown_layout_is_told(self):
+        by_bytes, notes = self.stacks(2)
+        self.assertEqual(len(by_bytes[1002]), 5000)
+        self.assertEqual({frame["language"] for stacks in by_bytes.values() for stack in stacks for frame in stack},
+                         {"native"})
+        self.assertIn("autograd nodes are unknown", notes)
+
+
 FORKING = """
 import os
 import torch
