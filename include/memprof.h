@@ -60,9 +60,10 @@ struct memprof_api_v1 {
     /* For the Python module and the PyTorch shim. */
     void (*module_code)(const void *code);
     void (*module_name)(const void *module, const char *path);
-    void (*module_ask)(int (*ask)(void *));
+    void (*module_ask)(int (*ask)(void *), void *context);
     void (*label)(const void *address, int role, const char *name);
     void (*torch_step)(void);
+    void (*shim)(const char *note); /* it has started (NULL); a part of it is off: a sentence */
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

@@ -55,9 +55,10 @@ def _bind():
         ("release_cupti", slow(ctypes.c_int)),
         ("module_code", cheap(None, ctypes.c_void_p)),
         ("module_name", cheap(None, ctypes.c_void_p, text)),
-        ("module_ask", cheap(None, ctypes.c_void_p)),
+        ("module_ask", cheap(None, ctypes.c_void_p, ctypes.c_void_p)),
         ("label", cheap(None, ctypes.c_void_p, ctypes.c_int, text)),
         ("torch_step", cheap(None)),
+        ("shim", cheap(None, text)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

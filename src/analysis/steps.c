@@ -47,6 +47,7 @@ struct sweep {
     struct mp_map rows;         /* name + 1 to index in report->regions */
     MP_VEC(struct peaks) peaks; /* beside report->regions */
     struct mp_steps steps;
+    bool steps_over; /* the last one has ended, before the events do */
     const struct mp_window *window;
 };
 
@@ -219,6 +220,15 @@ static bool begin_step(struct sweep *sweep)
     return mp_vec_push(&sweep->report->steps, row);
 }
 
+/* A step ends, and the next begins where there is one. */
+static bool change_step(struct sweep *sweep)
+{
+    if (sweep->report->steps.count < sweep->steps.count) return begin_step(sweep);
+    end_step(sweep);
+    sweep->steps_over = true;
+    return true;
+}
+
 static void book_free(struct sweep *sweep, uint32_t event, uint64_t freed)
 {
     uint32_t born = sweep->model->blocks.alloc_event[sweep->model->events.subject[event]];
@@ -247,7 +257,7 @@ static bool run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
         if (any_open && level.freed != freed) book_free(sweep, event, level.freed - freed);
     }
     sweep->level = level;
-    if (sweep->report->steps.count) {
+    if (sweep->report->steps.count && !sweep->steps_over) {
         struct mp_step_row *row = &sweep->report->steps.at[sweep->report->steps.count - 1];
         if (highest > row->peak_bytes) {
             row->peak_bytes = highest;
@@ -257,10 +267,14 @@ static bool run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
     return !any_open || note_maximum(sweep, first, highest);
 }
 
+/* The event at which the next step begins, or the last one ends; MP_NONE: no more. */
 static uint32_t next_step(const struct sweep *sweep)
 {
     size_t begun = sweep->report->steps.count;
-    return begun < sweep->steps.count ? sweep->steps.at[begun].first : MP_NONE;
+    if (begun < sweep->steps.count) return sweep->steps.at[begun].first;
+    if (!begun || sweep->steps_over) return MP_NONE;
+    uint32_t end = sweep->steps.at[begun - 1].end;
+    return end < sweep->model->events.count ? end : MP_NONE;
 }
 
 static bool run_sweep(struct sweep *sweep)
@@ -274,12 +288,12 @@ static bool run_sweep(struct sweep *sweep)
         if (event == MP_NONE) break;
         if (!run_stretch(sweep, next, event)) return false;
         if (event == note && (!close_due(sweep, event) || !open_due(sweep, event))) return false;
-        if (event == step && !begin_step(sweep)) return false;
+        if (event == step && !change_step(sweep)) return false;
         next = event + (event == note); /* an inferred step begins with an event that counts */
         i += event == note;
     }
     if (!run_stretch(sweep, next, count)) return false;
-    end_step(sweep);
+    if (!sweep->steps_over) end_step(sweep);
     return close_due(sweep, count);
 }
 

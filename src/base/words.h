@@ -84,11 +84,11 @@ enum mp_torch_state {
 /* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */
 enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 
+/* The name of a step event that an optimizer of PyTorch's made: with it a step ends, unlike with others. */
+#define MP_TORCH_STEP "torch.optim"
+
 #define MP_NONE          UINT32_MAX /* no event, no block, no step */
 #define MP_BYTES_UNKNOWN UINT64_MAX
-
-/* The name of the step events that an optimizer's step leaves, at its end: they are steps where nothing else is. */
-#define MP_TORCH_STEP "Optimizer.step"
 
 /* The words themselves ("alloc", "torch", "device", ...); "?" for a number that is not known. */
 const char *mp_event_type_name(unsigned type);

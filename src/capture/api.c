@@ -14,6 +14,7 @@
 #include "capture/python/python_stack.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
+#include "capture/torch.h"
 
 #define ANSWER_WAIT_NS   (100 * MP_NS_PER_MS)
 #define SNAPSHOT_WAIT_NS (30 * MP_NS_PER_SECOND)
@@ -303,6 +304,15 @@ static void torch_step(void)
     plain(MP_EVENT_STEP, MP_TORCH_STEP);
 }
 
+static void shim(const char *note)
+{
+    mp_torch_shim_started();
+    struct mp_thread *thread = note ? mp_hook_enter() : NULL;
+    if (!thread) return;
+    mp_session_note(note);
+    mp_hook_leave(thread);
+}
+
 __attribute__((visibility("default"))) const struct memprof_api_v1 *memprof_api_v1(void);
 const struct memprof_api_v1 *memprof_api_v1(void)
 {
@@ -327,6 +337,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .module_ask = mp_module_ask,
         .label = label,
         .torch_step = torch_step,
+        .shim = shim,
     };
     return mp_session.page ? &api : NULL;
 }

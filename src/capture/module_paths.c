@@ -37,6 +37,7 @@ static struct slot *slots;
 static struct texts *texts;
 static _Atomic uint32_t naming; /* from 1: counts names given, and how often another function was to be asked */
 static int (*_Atomic asker)(void *);
+static void *_Atomic asker_context;
 static _Atomic uint32_t asking; /* the generation in which a call is on its way; 0: none */
 
 bool mp_module_paths_start(void)
@@ -143,8 +144,9 @@ void mp_module_name(const void *module, const char *path)
     errno = saved;
 }
 
-void mp_module_ask(int (*ask)(void *))
+void mp_module_ask(int (*ask)(void *), void *context)
 {
+    if (ask) atomic_store(&asker_context, context);
     atomic_store(&asker, ask);
     atomic_fetch_add(&naming, 1);
 }
@@ -154,7 +156,7 @@ static int run_asker(void *unused)
     (void)unused;
     atomic_store(&asking, 0);
     int (*ask)(void *) = atomic_load(&asker);
-    return ask ? ask(NULL) : 0;
+    return ask ? ask(atomic_load(&asker_context)) : 0;
 }
 
 /* Once for each module, and again only when others have been named since: its address may be another one's by now. */

@@ -26,7 +26,8 @@ bool mp_module_path_id_known(const void *module, uint32_t *path);
 #define MP_MODULE_PATH 512
 void mp_module_name(const void *module, const char *path);
 
-/* What to run where modules are not known; NULL: nothing. */
-void mp_module_ask(int (*ask)(void *));
+/* What to run where modules are not known; NULL: nothing. It returns 0, or -1 with Python's exception set, which is then
+ * raised in the program. */
+void mp_module_ask(int (*ask)(void *), void *context);
 
 #endif

@@ -172,7 +172,7 @@ void mp_session_note(const char *text)
 
 void mp_session_source(enum mp_source source)
 {
-    if (!(atomic_load_explicit(&mp_session.header->sources, memory_order_relaxed) & source))
+    if (~atomic_load_explicit(&mp_session.header->sources, memory_order_relaxed) & source)
         atomic_fetch_or(&mp_session.header->sources, source);
 }
 

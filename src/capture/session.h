@@ -50,7 +50,7 @@ void mp_session_ring_doorbell(void);
 
 /* Leaves a sentence for the report, once per text; more than MP_SPOOL_NOTES are dropped. */
 void mp_session_note(const char *text);
-void mp_session_source(enum mp_source source);
+void mp_session_source(enum mp_source source); /* or several */
 
 /* Called by the library's constructor (reads the environment) and in a forked child. `inside_hook`: the fork came from
  * within a hook, out of a signal handler, and that hook will go on in the child too. */

@@ -16,6 +16,7 @@
 static struct mp_libunwind libunwind;
 static bool has_libunwind; /* walks what native/walk.h has no rules for; without it such stacks have no native frames */
 static struct mp_tag_cache stacks, frames;
+#define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* among the ids of `frames`: its table has fewer */
 /* Whose inner frames are left out: the recorder's own, and those between it and what the program called. */
 #define LEFT_OUT_MAX 4
 static struct left_out {
@@ -94,6 +95,10 @@ static uint32_t python_frame(const struct mp_python_frame *python)
     static struct mp_python_description names; /* under the table lock */
     struct mp_wire_frame frame = {.language = MP_PYTHON};
     if (mp_python_describe(python, &names)) {
+        if (strstr(names.file, "/libmemprof_torch/")) { /* the PyTorch shim: no call of the program's */
+            mp_tag_cache_put(&frames, hash, FRAME_LEFT_OUT);
+            return FRAME_LEFT_OUT;
+        }
         frame.function = mp_table_string_locked(names.function, strlen(names.function));
         frame.file = mp_table_string_locked(names.file, strlen(names.file));
         frame.line = names.line;
@@ -109,6 +114,14 @@ static uint32_t frame_id(const struct mp_stack_room *room, const struct mp_merge
                                              : python_frame(&room->python[frame->python]);
 }
 
+static size_t leave_out_frames(struct mp_stack_room *room, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (frame_id(room, &room->merged[i]) != FRAME_LEFT_OUT) room->merged[kept++] = room->merged[i];
+    return kept;
+}
+
 static void count_in_header(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
@@ -116,8 +129,9 @@ static void count_in_header(_Atomic uint64_t *counter)
 
 /* Enters a merged path (innermost first) into the tables, from its outer end. Of one deeper than `depth` the inner
  * three quarters and the outer quarter of that are kept, with a mark between. `root`: the node further out. */
-static uint32_t enter_path(const struct mp_stack_room *room, size_t count, bool cut, uint32_t root)
+static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, uint32_t root)
 {
+    count = leave_out_frames(room, count);
     size_t depth = mp_session.config.depth, inner = count, outer_from = count;
     if (count > depth) {
         inner = depth - depth / 4;

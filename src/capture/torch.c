@@ -7,6 +7,8 @@
  * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
  * here may wait for either. CPU reports come under no lock.
  */
+#include "capture/torch.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,6 +55,17 @@ static void look_up_all(const void *caller)
 }
 
 static _Atomic bool other_device_seen;
+static _Atomic int sources = MP_SOURCE_TORCH; /* what a tensor proves */
+
+void mp_torch_shim_started(void)
+{
+    atomic_fetch_or(&sources, MP_SOURCE_SHIM);
+}
+
+static void say_source(void)
+{
+    mp_session_source((enum mp_source)atomic_load_explicit(&sources, memory_order_relaxed));
+}
 
 static uint16_t track_of(struct c10_device device)
 {
@@ -89,7 +102,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
     if (!thread) return;
     bool is_cpu = device.type == MP_DEVICE_CPU;
     if (mp_session.config.torch && (!is_cpu || mp_session.config.cpu_tensors) && !left_out(is_cpu, bytes > 0)) {
-        mp_session_source(MP_SOURCE_TORCH);
+        say_source();
         bool cpu_is_closing = is_cpu && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
         /* Storage mapped from files (MapAllocator) reports totals of 0, which say nothing. */
         bool has_totals = allocated != MP_RECORD_TOTAL_UNKNOWN && !cpu_is_closing && (!is_cpu || allocated);
@@ -113,7 +126,7 @@ static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t res
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     if (mp_session.config.torch) {
-        mp_session_source(MP_SOURCE_TORCH);
+        say_source();
         struct mp_block_facts request = {.track = track_of(device),
                                          .kind = MP_KIND_DEVICE,
                                          .bytes = (uint64_t)bytes,

@@ -245,8 +245,10 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
 {
     struct mp_collector collector = {
         .options = options, .result = result, .listener = -1, .signals = -1, .metrics.listener = -1};
-    struct mp_launch launch = {
-        .command = options->command, .cupti = options->record.cupti, .hooks = options->record.hooks};
+    struct mp_launch launch = {.command = options->command,
+                               .cupti = options->record.cupti,
+                               .hooks = options->record.hooks,
+                               .shim = options->record.shim};
     char *library = NULL, *python_folder = NULL;
     enum mp_status status = mp_launch_find_library(&library, &python_folder, error);
     if (!status) status = set_up(&collector, error);

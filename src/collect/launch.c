@@ -100,6 +100,15 @@ static void add_preloads(struct additions *to, const struct mp_launch *launch)
     add(to, prepended("LD_PRELOAD", wants_hooks(launch, hooks) ? both : launch->library));
 }
 
+/* The shim's start comes first: Python runs only the first sitecustomize that it finds, which then runs the program's
+ * own. */
+static void add_python_path(struct additions *to, const struct mp_launch *launch)
+{
+    char both[2 * PATH_MAX];
+    snprintf(both, sizeof both, "%s/start:%s", launch->python_folder, launch->python_folder);
+    add(to, prepended("PYTHONPATH", launch->shim ? both : launch->python_folder));
+}
+
 static void add_all(struct additions *to, const struct mp_launch *launch)
 {
     char session[PATH_MAX];
@@ -109,7 +118,7 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     /* Another tool's injections stay: there can be only one of each. */
     if (!getenv(MP_NVTX_VARIABLE)) add(to, entry_of(MP_NVTX_VARIABLE, launch->library));
     if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add(to, entry_of(MP_CUDA_VARIABLE, launch->library));
-    if (launch->python_folder) add(to, prepended("PYTHONPATH", launch->python_folder));
+    if (launch->python_folder) add_python_path(to, launch);
 }
 
 static bool is_one_of(const char *entry, char *const *added)

@@ -16,6 +16,7 @@ struct mp_launch {
     char *const *command; /* NULL-terminated */
     const char *library, *python_folder, *socket_path;
     bool cupti, hooks;        /* the ways to the CUDA driver that are wanted */
+    bool shim;                /* Pythons of the command start python/libmemprof_torch with PyTorch */
     sigset_t default_signals; /* those that the caller ignores and the command must not */
     sigset_t mask;            /* those that the command has blocked */
 };

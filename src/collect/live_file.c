@@ -43,6 +43,7 @@ static enum mp_status start_writer(struct live_file *file, int fd, struct mp_err
     snprintf(configuration, sizeof configuration, "%.*s;live_each=%u;live_steps=%u;live_source=%s", MP_SPOOL_TEXT - 1,
              spool->configuration, 1u << lives->shift, lives->steps,
              lives->source == MP_LIVES_INFERRED      ? "inferred"
+             : lives->source == MP_LIVES_OPTIMIZER   ? "torch"
              : *file->recording->watch.asked != '\0' ? "function"
                                                      : "");
     struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,

@@ -66,7 +66,7 @@ struct mp_recording {
     struct mp_step_watch watch;         /* steps that the program does not mark */
     uint32_t step_name;                 /* string id of the function asked for; 0: none */
     struct mp_lives lives;              /* what outlived a step */
-    bool steps_marked;                  /* the program marks steps itself */
+    unsigned step_rank;                 /* of the steps that count: who said the most so far */
     bool window_open;                   /* events go to the file; else only what is live is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;

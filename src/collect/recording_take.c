@@ -1,6 +1,7 @@
 #include "collect/recording_parts.h"
 
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -118,25 +119,35 @@ static enum mp_status take_window(struct mp_recording *recording, uint32_t ring,
     return status;
 }
 
-/* True where a step begins, as model/spans.h finds steps: what the program marks is right, else what regions are named,
- * unless that was asked for, or the calls of a function were. */
+enum step_rank { NO_STEP, STEP_OF_OPTIMIZER, STEP_BY_NAME, STEP_MARKED, STEP_ASKED_FOR };
+
+static enum step_rank rank_of(struct mp_recording *recording, const struct mp_event *event, const char *name)
+{
+    bool by_name = recording->step_rule.has_pattern;
+    if (event->type == MP_EVENT_STEP) {
+        if (*recording->watch.asked) return event->name == recording->step_name ? STEP_ASKED_FOR : NO_STEP;
+        if (!strcmp(name, MP_TORCH_STEP)) return STEP_OF_OPTIMIZER;
+        return by_name ? NO_STEP : STEP_MARKED;
+    }
+    if (*recording->watch.asked || event->type != MP_EVENT_REGION_BEGIN) return NO_STEP;
+    if (!mp_step_rule_matches(&recording->step_rule, name)) return NO_STEP;
+    return by_name ? STEP_ASKED_FOR : STEP_BY_NAME;
+}
+
+/* True where a step begins, as model/spans.h finds steps: what was asked for, else what the program marks, else what
+ * regions are named, else an optimizer's. The count begins anew with those that are better than what was counted. */
 static bool begins_step(struct mp_recording *recording, const struct mp_event *event, const char *name)
 {
-    bool marked = event->type == MP_EVENT_STEP, by_name = recording->step_rule.has_pattern;
-    if (*recording->watch.asked) {
-        bool counts = marked && event->name == recording->step_name;
-        recording->ledger.steps += counts;
-        return counts;
-    }
-    if (!marked && (event->type != MP_EVENT_REGION_BEGIN || !mp_step_rule_matches(&recording->step_rule, name)))
-        return false;
-    if (marked && !by_name && !recording->steps_marked) {
-        recording->steps_marked = true;
-        recording->ledger.steps = 0;
-    }
-    bool counts = marked ? !by_name : by_name || !recording->steps_marked;
-    recording->ledger.steps += counts;
-    return counts;
+    unsigned rank = rank_of(recording, event, name);
+    if (!rank || rank < recording->step_rank) return false;
+    /* An optimizer's first end is the second step's begin. */
+    if (rank > recording->step_rank) recording->ledger.steps = rank == STEP_OF_OPTIMIZER;
+    recording->step_rank = rank;
+    recording->ledger.steps++;
+    enum mp_lives_source source = rank == STEP_OF_OPTIMIZER ? MP_LIVES_OPTIMIZER : MP_LIVES_MARKED;
+    mp_lives_step(&recording->lives, &recording->ledger, source, event->time_ns);
+    mp_step_watch_marked(&recording->watch);
+    return true;
 }
 
 static enum mp_status request_snapshot(struct mp_recording *recording, struct mp_snapshot_request request,
@@ -198,8 +209,6 @@ static enum mp_schedule_wish ask_schedule(struct mp_recording *recording, uint32
 {
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
     *is_step = begins_step(recording, event, name);
-    if (*is_step) mp_lives_step(&recording->lives, &recording->ledger, MP_LIVES_MARKED, event->time_ns);
-    if (*is_step) mp_step_watch_marked(&recording->watch);
     recording->position_before = recording->schedule_state.position;
     if (!recording->schedule || event->type >= MP_EVENT_TYPES) return MP_SCHEDULE_NONE;
     /* A range that may end on another thread is in nobody's order. */

@@ -187,16 +187,31 @@ static void note_cupti(struct mp_recording *recording)
                                      "pools that were still in its buffers are not recorded");
 }
 
+/* Python that uses PyTorch, and nothing of the shim that was wanted. */
+static void note_shim(struct mp_recording *recording)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    uint32_t sources = atomic_load(&spool->sources);
+    const struct mp_wire_frame *frames = mp_spool_entries(spool, MP_TABLE_FRAMES);
+    bool python = false;
+    for (uint64_t i = 0; i < recording->tables.seen[MP_TABLE_FRAMES] && !python; i++)
+        python = frames[i].language == MP_PYTHON;
+    struct mp_record_config config;
+    mp_record_config_defaults(&config);
+    mp_record_config_parse(spool->configuration, &config);
+    if (python && config.shim && sources & MP_SOURCE_TORCH && !(sources & MP_SOURCE_SHIM))
+        mp_recording_note(recording,
+                          "PyTorch was not asked for modules, regions and steps: Python ran with -E, -I or -S, or "
+                          "without the PYTHONPATH that memprof sets");
+}
+
 static enum mp_status write_coverage(struct mp_recording *recording, struct mp_error *error)
 {
     static const struct {
         enum mp_source bit;
         const char *name;
-    } names[] = {{MP_SOURCE_TORCH, "torch"},
-                 {MP_SOURCE_C_API, "api"},
-                 {MP_SOURCE_CUPTI, "cupti"},
-                 {MP_SOURCE_HOOKS, "hooks"},
-                 {MP_SOURCE_NVTX, "nvtx"}};
+    } names[] = {{MP_SOURCE_TORCH, "torch"}, {MP_SOURCE_C_API, "api"}, {MP_SOURCE_CUPTI, "cupti"},
+                 {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}, {MP_SOURCE_SHIM, "shim"}};
     const struct mp_spool_header *spool = recording->spool.header;
     if (atomic_load(&spool->lost_stacks))
         mp_recording_note(recording, "the tables of stacks were full: some events have no stack");
@@ -207,6 +222,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         if (atomic_load(&spool->rings_used) == MP_SPOOL_RINGS_MAX) mp_recording_note(recording, text);
     }
     note_cupti(recording);
+    note_shim(recording);
     mp_device_samples_notes(recording);
     if (*recording->watch.asked && !recording->step_name) {
         char text[MP_STEP_AT_ROOM + 96];

@@ -8,15 +8,45 @@
 /* More than this open at once is no program's nesting; further ones are left out. */
 #define OPEN_MAX 4096
 
-/* `asked`: only those of that name; "": all. */
+static bool is_of_optimizer(const struct mp_model *model, uint32_t name)
+{
+    return !strcmp(mp_model_text(model, name), MP_TORCH_STEP);
+}
+
+/* `asked`: only those of that name; "": all but an optimizer's. */
 static bool find_marked(const struct mp_model *model, const char *asked, struct mp_steps *steps)
 {
-    for (size_t i = 0; i < model->noted.count; i++)
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t name = model->notes.at[i].name;
         if (model->events.type[model->noted.at[i]] == MP_EVENT_STEP &&
-            (!*asked || !strcmp(mp_model_text(model, model->notes.at[i].name), asked)) &&
-            !mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps))
+            (*asked ? !strcmp(mp_model_text(model, name), asked) : !is_of_optimizer(model, name)) &&
+            !mp_steps_begin(model, model->noted.at[i], name, steps))
             return false;
+    }
     return true;
+}
+
+static bool has_allocs(const struct mp_model *model, uint32_t end)
+{
+    uint32_t event = 0;
+    while (event < end && model->events.type[event] != MP_EVENT_ALLOC)
+        event++;
+    return event < end;
+}
+
+/* Each event ends a step and begins the next, but the last. */
+static bool find_of_optimizer(const struct mp_model *model, struct mp_steps *steps)
+{
+    bool done = true;
+    for (size_t i = 0; done && i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i], name = model->notes.at[i].name;
+        if (model->events.type[event] != MP_EVENT_STEP || !is_of_optimizer(model, name)) continue;
+        if (!steps->count && has_allocs(model, event)) done = mp_steps_begin(model, 0, name, steps);
+        done = done && mp_steps_begin(model, event, name, steps);
+    }
+    if (steps->count) steps->count--;
+    if (steps->count < 2) steps->count = 0;
+    return done;
 }
 
 /* The regions whose names say so each begin a step. */
@@ -60,13 +90,13 @@ static const char *source_of(const struct mp_model *model, const struct mp_steps
     if (!steps->count) return NULL;
     bool is_region = model->events.type[steps->at[0].first] == MP_EVENT_REGION_BEGIN;
     if (is_region && mp_model_has_source(model, "nvtx")) return "nvtx";
-    return is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
+    return is_of_profiler(model, steps->at[0].name) || is_of_optimizer(model, steps->at[0].name) ? "torch" : "api";
 }
 
 /* What a recording that was made of a running program says of its steps. */
 static void read_live(const struct mp_model *model, struct mp_steps *steps)
 {
-    static const char *const sources[] = {"inferred", "function"};
+    static const char *const sources[] = {"inferred", "function", "torch"};
     char text[32];
     mp_step_setting(text, sizeof text, model->start.configuration, "live_each");
     unsigned long each = strtoul(text, NULL, 10);
@@ -93,6 +123,7 @@ bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
     if (done && !steps->count && asked_for) done = find_named(model, &rule, steps);
     if (done && !steps->count) done = find_marked(model, "", steps);
     if (done && !steps->count && !asked_for) done = find_named(model, &rule, steps);
+    if (done && !steps->count) done = find_of_optimizer(model, steps);
     steps->source = by_function ? "function" : source_of(model, steps);
     if (steps->count) steps->before = model->past.steps < UINT32_MAX / 2 ? (uint32_t)model->past.steps : 0;
     if (recorded) read_live(model, steps);

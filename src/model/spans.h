@@ -10,7 +10,7 @@
 #include "model/model.h"
 
 struct mp_step {
-    uint32_t first, end; /* events [first, end); the step event itself is `first` */
+    uint32_t first, end; /* events [first, end); mostly the step event itself is `first` */
     uint64_t start_ns, end_ns;
     uint32_t name;
 };
@@ -28,7 +28,9 @@ struct mp_steps {
 
 /* Those that were marked; model/steps_infer.h finds all.
  * The calls of the recording's --step-at; else regions that match its --step-range; else steps that the program marked;
- * else regions that are named as steps are (base/step_rule.h; in files of other programs only "ProfilerStep#N"). */
+ * else regions that are named as steps are (base/step_rule.h; in files of other programs only "ProfilerStep#N"); else the
+ * steps of an optimizer, at least two. Those end where its work does: the first has all that came before (unless nothing
+ * was allocated, as where a schedule begins to keep), and what comes after the last one's `end` belongs to none. */
 bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
 /* Adds a step that begins at an event, which is after those already there; it ends the one before. */
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);

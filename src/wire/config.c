@@ -23,6 +23,7 @@ static const struct field {
     {"follow", FIELD_BOOL, offsetof(struct mp_record_config, follow)},
     {"paused", FIELD_BOOL, offsetof(struct mp_record_config, paused)},
     {"max_events", FIELD_U32, offsetof(struct mp_record_config, max_events)},
+    {"shim", FIELD_BOOL, offsetof(struct mp_record_config, shim)},
     {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
@@ -37,6 +38,7 @@ void mp_record_config_defaults(struct mp_record_config *config)
                                         .hooks = true,
                                         .wait_when_full = true,
                                         .follow = true,
+                                        .shim = true,
                                         .depth = MP_DEPTH_DEFAULT};
 }
 

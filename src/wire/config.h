@@ -31,6 +31,7 @@ struct mp_record_config {
     bool wait_when_full;
     bool follow;         /* children and exec'ed programs too */
     bool paused;         /* until the program says start */
+    bool shim;           /* what PyTorch knows of itself is asked for, by python/libmemprof_torch */
     uint32_t max_events; /* that the file keeps, the newest; 0: all */
     uint32_t depth;      /* frames kept of a stack: three quarters inner, one quarter outer */
 

@@ -71,7 +71,7 @@ class Torch(harness.TestCase):
         self.check_against(snapshot, counts)
         leaks = harness.answer("leaks", snapshot)
         self.assertEqual(leaks["verdict"], "leak")
-        self.assertEqual(leaks["steps"], {"count": 60, "source": "inferred"})
+        self.assertEqual(leaks["steps"], {"count": 60, "source": "torch"})
         source = (EXAMPLES / "leak.py").read_text().splitlines()
         self.assertEqual(leaks["outstanding"]["bytes"], 0)  # Python frees everything at its end
         calls = [number for number, line in enumerate(source, 1) if "validate(model, held_out)" in line]

@@ -30,7 +30,7 @@ def bind():
     held, released, pointer, text = ctypes.PYFUNCTYPE, ctypes.CFUNCTYPE, ctypes.c_void_p, ctypes.c_char_p
     prototypes = {"pool": held(ctypes.c_uint32, text, ctypes.c_int), "alloc": held(None, ctypes.c_uint32, pointer,
                   ctypes.c_size_t), "module_code": held(None, ctypes.py_object), "module_name": held(None, pointer, text),
-                  "module_ask": held(None, pointer), "label": held(None, pointer, ctypes.c_int, text),
+                  "module_ask": held(None, pointer, pointer), "label": held(None, pointer, ctypes.c_int, text),
                   "start": held(None), "snapshot": released(ctypes.c_int, text)}
     bound = {name: prototype(pointer.from_address(table + 8 * (ORDER.index(name) + 1)).value)
              for name, prototype in prototypes.items()}
@@ -198,7 +198,7 @@ def asked():
             name(module, "Net.asked.%d" % number)
         return 0
     callback = ASK(ask)
-    api["module_ask"](ctypes.cast(callback, ctypes.c_void_p))
+    api["module_ask"](ctypes.cast(callback, ctypes.c_void_p), None)
     new[2](allocate, [None, "Net.asked.2"])
     for _ in range(100000):
         if calls:
@@ -212,7 +212,7 @@ def asked():
     for _ in range(50):
         new[4](allocate)
     assert calls and all(calls) and before <= 2 and len(calls) == before, calls
-    api["module_ask"](None)
+    api["module_ask"](None, None)
 
 
 def too_much():

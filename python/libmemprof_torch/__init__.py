@@ -1,0 +1,103 @@
+"""What PyTorch knows of itself, told to memprof's recorder: names of modules, regions, steps, roles of tensors.
+
+Started by python/start/sitecustomize.py once torch is imported. It must never change what the program computes, print,
+or keep anything of the program alive: it holds weak references, addresses and names. Every part stands alone; one that
+meets what it does not know turns itself off, and the recording's coverage says so. Nothing but the standard library.
+
+The recorder leaves frames of these files out of stacks (src/capture/stack.c).
+"""
+
+import sys
+import types
+
+# What a part can run into by itself. All else was raised by a signal's handler, and is the program's own.
+TROUBLE = (ArithmeticError, AssertionError, AttributeError, BufferError, ImportError, LookupError, MemoryError, NameError,
+           ReferenceError, RuntimeError, TypeError, ValueError)
+
+
+def start(torch):
+    """Turns on what this torch offers, once in a process; nothing where the recorder is not there."""
+    import libmemprof
+    from libmemprof_torch import modules, optimizers, regions, roles
+
+    api = libmemprof._api
+    if _parts or "shim" not in api:
+        return
+    _parts.append(api)
+    api["shim"](None)
+    labels = _begin(api, "label", "roles of tensors", lambda: roles.Roles(api, torch))
+    names = _begin(api, "module_ask", "names of modules", lambda: modules.start(api, torch, labels))
+    steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api["torch_step"], labels, names))
+    _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps))
+    _begin(api, "shim", "Dynamo", lambda: _hide_from_dynamo(torch, (modules, optimizers, regions, roles)))
+
+
+_parts = []
+
+
+def _begin(api, call, part, begin):
+    """`call`: of the recorder; one that is older has it not."""
+    try:
+        return begin() if call in api else None
+    except TROUBLE as trouble:
+        complain(api, part, trouble)
+        return None
+
+
+def complain(api, part, trouble):
+    """A part is off: one sentence in the recording's coverage."""
+    text = f"memprof's PyTorch shim is without {part}: {type(trouble).__name__}: {trouble}"
+    api["shim"](text.encode("utf-8", "replace"))
+
+
+def is_of_signal(trouble):
+    """Whether a signal's handler of the program raised it, while Python ran a part of the shim."""
+    import signal
+
+    handlers = [getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()]
+    trace = trouble.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def replace(owner, name, make):
+    """Puts make(original) in the place of a class's function. TorchScript reads the source of __wrapped__ and looks names
+    up in __globals__, so those are the original's."""
+    import functools
+
+    original = vars(owner)[name]
+    made = make(original)
+    wrapper = types.FunctionType(made.__code__, original.__globals__, original.__name__, original.__defaults__,
+                                 made.__closure__)
+    setattr(owner, name, functools.update_wrapper(wrapper, original))
+
+
+def _codes(code):
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _hide_from_dynamo(torch, modules):
+    """Where torch.compile evaluates frames, these run as they are."""
+    frames = torch._C._dynamo.eval_frame if hasattr(torch._C, "_dynamo") else None
+    if hasattr(frames, "skip_code"):
+        skip = frames.skip_code
+    elif hasattr(frames, "set_code_exec_strategy"):
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+
+        def skip(code):
+            frames.set_code_exec_strategy(code, strategy)
+    else:
+        return
+    for module in (sys.modules[__name__], *modules):
+        for found in list(vars(module).values()):
+            functions = vars(found).values() if isinstance(found, type) else (found,)
+            for function in functions:
+                if isinstance(function, types.FunctionType):
+                    for code in _codes(function.__code__):
+                        skip(code)

@@ -1,0 +1,196 @@
+"""Names of modules: the class of the root and the path of named_modules(), told to the recorder by address.
+
+The recorder knows which module runs from the interpreter's own frames; what is missing is its name. It asks when it meets
+an address without one, between two instructions of the main thread (Py_AddPendingCall). Nothing stands in the way of a
+module's call.
+"""
+
+import bisect
+import collections
+import ctypes
+import time
+import weakref
+
+from libmemprof_torch import TROUBLE, complain, is_of_signal, replace
+
+# What wraps a module and adds a step of its own to paths, which nobody means.
+TRANSPARENT = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+TRANSPARENT_OF = {"DistributedDataParallel", "DataParallel", "DeepSpeedEngine"}  # those call it `module`
+FRESH_LEAST = 1000  # so many new ones are kept without a look at whether they still live
+REST = 100  # after a look at all modules, for so many times as long only new ones are looked at
+
+
+def start(api, torch, labels):
+    names = Names(api["module_name"], labels)
+    Module = torch.nn.Module
+    # Dynamo takes this for a constant and follows nothing behind it.
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
+    born = names.born
+
+    def make_init(init):
+        def __init__(self, *arguments, **named):
+            init(self, *arguments, **named)
+            if not is_compiling():
+                born(self)
+        return __init__
+
+    def make_setstate(setstate):
+        def __setstate__(self, state):
+            setstate(self, state)
+            if not is_compiling():
+                born(self)
+        return __setstate__
+
+    replace(Module, "__init__", make_init)
+    replace(Module, "__setstate__", make_setstate)  # copies, and what was unpickled
+    ask, code = _Ask(names, api), Module.__call__.__code__
+    for kept in (ask, code):  # longer than this module: the recorder has their addresses
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    api["module_code"](id(code))
+    # Of what the interpreter offers, this runs Python for one object, and passes on what a signal's handler raises there.
+    api["module_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
+    return names
+
+
+class _Ask:
+    """Its truth is asked for where modules without a name were seen."""
+
+    __slots__ = ("_names", "_api")
+
+    def __init__(self, names, api):
+        self._names, self._api = names, api
+
+    def __bool__(self):
+        if self._names is not None:
+            try:
+                self._names.look()
+            except TROUBLE as trouble:
+                if is_of_signal(trouble):
+                    raise
+                self._names = None
+                complain(self._api, "names of modules", trouble)
+        return False
+
+
+class _Known(weakref.ref):
+    """A module that has a name."""
+
+    __slots__ = ("address", "path")
+
+
+def _children(module):
+    """Pairs of name and module; past what the class makes of attributes."""
+    return [(name, child) for name, child in (vars(module).get("_modules") or {}).items() if child is not None]
+
+
+def _is_transparent(module, name):
+    return name in TRANSPARENT or (name == "module" and type(module).__name__ in TRANSPARENT_OF)
+
+
+def _unwrapped(module):
+    for _ in range(8):  # a wrapper of wrappers
+        inner = next((child for name, child in _children(module) if _is_transparent(module, name)), None)
+        if inner is None:
+            break
+        module = inner
+    return module
+
+
+class Names:
+    def __init__(self, tell, labels):
+        self._tell = tell
+        self._labels = labels
+        self._fresh = collections.deque()  # weak references: what was made since the last look; any thread adds to it
+        self._fresh_most = FRESH_LEAST
+        self._known = {}  # by address
+        # References to those that have died. A function of Python's there would be one more place in which what a signal's
+        # handler raises is lost. Nothing of a new module is told before they are forgotten: it may lie where one was.
+        self._dead = []
+        self._numbers = {}  # of roots, by address: class and number
+        self._free = {}  # numbers by class, ascending
+        self._next_full_ns = 0
+        self.parameters = {}  # encoded names by the address of the Python object
+
+    def born(self, module):
+        try:
+            if self._dead:
+                self._forget()
+            if len(self._fresh) >= self._fresh_most:  # nobody has asked for long
+                self._fresh.extend(reference for reference in self._take_fresh() if reference() is not None)
+                self._fresh_most = max(FRESH_LEAST, 2 * len(self._fresh))
+            self._fresh.append(weakref.ref(module))
+        except TROUBLE as trouble:  # no weak references to its class, say
+            if is_of_signal(trouble):
+                raise
+
+    def look(self):
+        """Names what is new. All modules are looked at again where that was long ago: one may have got a parent."""
+        begun = time.perf_counter_ns()
+        full = begun >= self._next_full_ns
+        self._forget()
+        fresh = self._take_fresh()
+        try:
+            self._name_all([*fresh, *self._known.values()] if full else fresh)
+        except BaseException:
+            self._fresh.extend(fresh)
+            raise
+        if full:
+            self._next_full_ns = begun + REST * (time.perf_counter_ns() - begun)
+
+    def _take_fresh(self):
+        return [self._fresh.popleft() for _ in range(len(self._fresh))]
+
+    def _name_all(self, references):
+        modules = [module for module in (reference() for reference in references) if module is not None]
+        named = set()
+        children = {id(child) for module in modules for _, child in _children(module)}
+        for roots in ([module for module in modules if id(module) not in children], modules):  # rings have no root
+            for module in roots:
+                if id(module) not in named:
+                    self._name_tree(module, self._root_name(module), named)
+
+    def _root_name(self, root):
+        """Of several of one class the second is Class#2; the numbers of those that are gone are given again."""
+        root = _unwrapped(root)
+        name = type(root).__name__
+        known, number = self._numbers.get(id(root), (None, 0))
+        if known != name:
+            free = self._free.setdefault(name, [1])  # the last one is the first that nobody had yet
+            number = free.pop(0)
+            if not free:
+                free.append(number + 1)
+            self._numbers[id(root)] = (name, number)
+        return name if number == 1 else f"{name}#{number}"
+
+    def _name_tree(self, root, path, named):
+        todo = [(root, path)]
+        while todo:
+            module, path = todo.pop()
+            if id(module) in named:
+                continue
+            named.add(id(module))
+            self._name(module, path)
+            for name, child in reversed(_children(module)):
+                todo.append((child, path if _is_transparent(module, name) else f"{path}.{name}"))
+
+    def _name(self, module, path):
+        address = id(module)
+        known = self._known.get(address)
+        is_new = known is None or known() is not module or known.path != path
+        if is_new:
+            known = _Known(module, self._dead.append)
+            known.address, known.path = address, path
+            self._known[address] = known
+            self._tell(address, path.encode("utf-8", "replace"))
+        if self._labels is not None:
+            self._labels.of_module(module, path, self.parameters, is_new)
+
+    def _forget(self):
+        while self._dead:
+            known = self._dead.pop()
+            if self._known.get(known.address) is known:
+                del self._known[known.address]
+                self._tell(known.address, None)
+                name, number = self._numbers.pop(known.address, (None, 0))
+                if name is not None:
+                    bisect.insort(self._free[name], number)

@@ -1,0 +1,38 @@
+"""record_function as regions, and with it all that PyTorch itself runs under one: ProfilerStep#N, the steps of optimizers,
+DataLoader, DistributedDataParallel. Dynamo and TorchScript know the class by itself: they never see what is here."""
+
+import sys
+
+from libmemprof_torch import replace
+
+
+def start(api, torch, optimizers):
+    # Names of the functions below that are not theirs are all here: their globals are those of the class's own module.
+    push, pop = api["region_push"], api["region_pop"]
+    caller = sys._getframe
+    optimizer_step = "Optimizer.step#"  # how torch.optim.Optimizer names the region around each step
+
+    def make_enter(enter):
+        def __enter__(self):
+            entered = enter(self)
+            name = self.name
+            if type(name) is str:
+                push(name.encode("utf-8", "replace"))
+                if optimizers is not None and name.startswith(optimizer_step):
+                    optimizers.begin(caller(1))
+            return entered
+        return __enter__
+
+    def make_exit(leave):
+        def __exit__(self, exc_type, exc_value, traceback):
+            name = self.name
+            if type(name) is str:
+                if optimizers is not None and exc_type is None and name.startswith(optimizer_step):
+                    optimizers.end(caller(1))
+                pop()
+            return leave(self, exc_type, exc_value, traceback)
+        return __exit__
+
+    record_function = torch.autograd.profiler.record_function
+    replace(record_function, "__enter__", make_enter)
+    replace(record_function, "__exit__", make_exit)

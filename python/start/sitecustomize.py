@@ -1,0 +1,66 @@
+"""Starts memprof's PyTorch shim. `memprof snapshot` puts this folder first on PYTHONPATH, so that every Python of the
+program finds it; `--no-shim` leaves it out. Any Python may: nothing here is newer than 2.7, and nothing is imported.
+
+The program's own sitecustomize runs as if this one were not there, and so does one that is missing or fails. Then a
+finder waits for `import torch`, which it leaves to whoever would have done it, and starts libmemprof_torch afterwards.
+"""
+import sys
+
+
+def _start(torch):
+    try:
+        import libmemprof_torch
+        libmemprof_torch.start(torch)
+    except Exception:  # not recorded, or not as this version knows it: the program goes on without
+        pass
+
+
+class _Finder(object):
+    """Sees torch being imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find and finder is not self else None
+            if spec is not None:
+                self._follow(spec.loader)
+                return spec
+        return None
+
+    def _follow(self, loader):
+        """For the time of the import the loader has an attribute more, which takes itself away again."""
+        def exec_module(module):
+            del loader.exec_module
+            loader.exec_module(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            _start(module)
+
+        try:
+            if "exec_module" not in vars(loader):
+                loader.exec_module = exec_module
+        except (AttributeError, TypeError):  # a loader without attributes of its own
+            pass
+
+
+def _wait_for_torch():
+    if "torch" in sys.modules:  # the program's own sitecustomize wanted it
+        _start(sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, _Finder())
+
+
+def _hand_over():
+    """Imports the program's own sitecustomize in this one's place; its error, or that there is none, is the answer."""
+    folder = __file__.rpartition("/")[0]
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+    del sys.modules[__name__]
+    try:
+        import sitecustomize
+    finally:
+        _wait_for_torch()
+
+
+_hand_over()
