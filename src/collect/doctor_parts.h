@@ -23,6 +23,8 @@ bool mp_doctor_run(char *const *command, char answer[MP_ANSWER_ROOM]);
 /* Pythons and the torch that each has. *site: the folder of the first torch's package, for whoever looks for libraries
  * that came with it (room of PATH_MAX; "" where there is none). */
 bool mp_doctor_pythons(struct mp_checks *checks, char *site);
+/* A torch by its folder and version: two checks. */
+bool mp_doctor_torch(struct mp_checks *checks, const char *folder, const char *version);
 bool mp_doctor_cupti(struct mp_checks *checks, const char *site);
 
 #endif

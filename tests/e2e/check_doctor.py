@@ -105,11 +105,20 @@ class Doctor(harness.TestCase):
         os.symlink(harness.BUILD / "libmemprof.so", self.folder / "torch" / "lib" / "libtorch_cpu.so")
         torch = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch")
         self.assertIn("no at::RecordFunction::currentThreadId", torch["advice"])
+        shim = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch shim")
+        self.assertEqual((shim["state"], shim["found"]), ("limited", "nothing"))
+        (self.folder / "torch" / "nn" / "modules").mkdir(parents=True)
+        (self.folder / "torch" / "nn" / "modules" / "module.py").write_text("class Module:\n    __call__ = _call_impl\n")
+        shim = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch shim")
+        self.assertEqual((shim["state"], shim["found"]), ("limited", "modules"))
+        self.assertIn("without regions, steps, roles", shim["advice"])
 
     @harness.unittest.skipUnless(harness.python_with_torch(), "no Python here has torch")
     def test_a_real_torch(self):
         folder = pathlib.Path(harness.python_with_torch()).parent
-        states = [check for check in self.examine(PATH=f"{folder}:/bin") if check["name"] == "torch"]
+        checks = self.examine(PATH=f"{folder}:/bin")
+        self.assertIn("modules, regions, steps, roles", [check["found"] for check in checks])
+        states = [check for check in checks if check["name"] == "torch"]
         self.assertTrue(states)
         for torch in states:
             self.assertEqual(torch["state"], "ok", torch)
