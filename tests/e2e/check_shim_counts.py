@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Modules and roles at the peak, within 2 % of what programs count by hooks and tensors of their own; names and roles of
+single tensors exactly. $MEMPROF_TORCH_PYTHON names another PyTorch."""
+
+import json
+import os
+
+import check_modules
+import harness
+
+PYTHON = harness.python_with_torch()
+PROGRAM = harness.SOURCE / "tests" / "e2e" / "programs" / "counted.py"
+ROLES = {1: "parameter", 2: "gradient", 3: "optimizer_state", 4: "buffer"}
+CATEGORIES = {"parameter": "parameters", "gradient": "gradients", "optimizer_state": "optimizer state",
+              "buffer": "buffers"}
+MODELS = ("cnn", "transformer", "lstm")
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Counted(harness.TestCase):
+    def record(self, model, what):
+        path, record = self.folder / f"{model}.mp", self.folder / f"{model}.json"
+        result = harness.memprof("snapshot", "--force", "-o", path, "--", PYTHON, PROGRAM, record, model, what,
+                                 env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return path, json.loads(record.read_text())
+
+    def groups(self, path, by):
+        peak = harness.answer("peak", path, "--group", by)
+        return {site["group"]: site["bytes"] for site in peak["sites"]}
+
+    def close(self, found, wanted, key):
+        total = sum(wanted.values())
+        wrong = sum(abs(found.get(name, 0) - wanted.get(name, 0)) for name in wanted)
+        self.assertLessEqual(wrong, 0.02 * total, f"{key}: {found} {wanted}")
+
+    def test_modules_at_the_peak(self):
+        for model in MODELS:
+            path, record = self.record(model, "modules")
+            wanted = {module.partition(".")[2]: size for module, size in record["modules"]
+                      if module and "." in module}  # the one root is not shown
+            found = self.groups(path, "module")
+            self.assertGreater(len(wanted), 1)
+            self.close(found, wanted, model)
+            beyond = sum(size for name, size in found.items() if name and name not in wanted and name.count("."))
+            self.assertLessEqual(beyond, 0.02 * sum(wanted.values()), model)
+
+    def test_roles_of_tensors(self):
+        for model in MODELS:
+            path, record = self.record(model, "roles")
+            recording = check_modules.Recording(path)
+            last = {}  # block by address: the last one there
+            for block, address in recording.addresses.items():
+                last[address] = max(block, last.get(address, 0))
+            for role, tensors in record["roles"].items():
+                for address, (name, _) in tensors.items():
+                    labels = recording.labels.get(last[int(address)])
+                    self.assertTrue(labels, f"{model}: nothing on {role} {name}")
+                    self.assertEqual((ROLES[labels[-1][0]], labels[-1][1]), (role, name))
+            # And what readers make of it, without labels of all blocks.
+            wanted = {CATEGORIES[role]: sum(size for _, size in tensors.values())
+                      for role, tensors in record["roles"].items()}
+            self.close(self.groups(path, "category"), {name: size for name, size in wanted.items() if size}, model)
+
+
+if __name__ == "__main__":
+    harness.main()
