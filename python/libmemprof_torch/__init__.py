@@ -21,18 +21,18 @@ def start(torch):
     from libmemprof_torch import modules, optimizers, regions, roles
 
     api = libmemprof._api
-    if _parts or "shim" not in api:
+    if parts or "shim" not in api:
         return
-    _parts.append(api)
+    parts["api"] = api
     api["shim"](None)
-    labels = _begin(api, "label", "roles of tensors", lambda: roles.Roles(api, torch))
-    names = _begin(api, "module_ask", "names of modules", lambda: modules.start(api, torch, labels))
+    labels = parts["labels"] = _begin(api, "label", "roles of tensors", lambda: roles.Roles(api, torch))
+    names = parts["names"] = _begin(api, "module_ask", "names of modules", lambda: modules.start(api, torch, labels))
     steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api["torch_step"], labels, names))
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps))
     _begin(api, "shim", "Dynamo", lambda: _hide_from_dynamo(torch, (modules, optimizers, regions, roles)))
 
 
-_parts = []
+parts = {}
 
 
 def _begin(api, call, part, begin):

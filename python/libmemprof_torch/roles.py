@@ -90,9 +90,9 @@ class Roles:
         self._guarded(self._in_turn, optimizer, names, "states", self._states)
 
     def _in_turn(self, optimizer, names, part, tell):
-        begun = time.perf_counter_ns()
-        self._left_ns = min(AHEAD_NS, self._left_ns + (begun - self._time) // SHARE)
-        self._time = begun
+        now, begun = time.perf_counter_ns(), time.thread_time_ns()
+        self._left_ns = min(AHEAD_NS, self._left_ns + (now - self._time) // SHARE)
+        self._time = now
         if self._left_ns <= 0:
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -101,7 +101,7 @@ class Roles:
             self._told.clear()
         place, rounds = self._turn.get((id(optimizer), part), (0, 0))
         for done in range(len(parameters)):
-            if done % CLOCK_EVERY == 0 and time.perf_counter_ns() - begun > self._left_ns:
+            if done % CLOCK_EVERY == 0 and time.thread_time_ns() - begun > self._left_ns:
                 break
             parameter = parameters[place % len(parameters)]
             name = names.parameters.get(id(parameter)) if names is not None else None
@@ -110,7 +110,7 @@ class Roles:
             if place % len(parameters) == 0:
                 rounds += 1
         self._turn[(id(optimizer), part)] = (place, rounds)
-        self._left_ns -= time.perf_counter_ns() - begun
+        self._left_ns -= time.thread_time_ns() - begun
 
     def _gradient(self, optimizer, parameter, name, rounds):
         self._tell(parameter, PARAMETER, name, self._key(parameter, PARAMETER, rounds))

@@ -1,0 +1,98 @@
+"""What each part of the PyTorch shim costs, in one run under the recorder: each call with it and with what it stands
+before, by turns. For tools/bench.
+
+    shim_parts.py COUNT
+
+Prints nanoseconds of processor time: medians of many small rounds.
+"""
+
+import json
+import statistics
+import sys
+import time
+
+import torch
+from torch import nn
+
+import libmemprof_torch
+
+ROUNDS = 21
+PARAMETERS = 200
+
+
+def each(work, count):
+    begun = time.thread_time_ns()
+    for _ in range(count):
+        work()
+    return (time.thread_time_ns() - begun) / count
+
+
+def difference(with_, without, count):
+    """Of one call: medians over rounds that follow each other."""
+    return statistics.median(each(with_, count) - each(without, count) for _ in range(ROUNDS))
+
+
+def region(record_function, enter, leave):
+    def work():
+        one = record_function("part")
+        enter(one)
+        leave(one, None, None, None)
+    return work
+
+
+def main():
+    count = int(sys.argv[1])
+    answer = {}
+
+    whole, bare = nn.Module.__init__, nn.Module.__init__.__wrapped__
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(PARAMETERS // 2)))
+
+    def make():
+        nn.Identity()
+
+    def without():
+        nn.Module.__init__ = bare
+        try:
+            return each(make, count)
+        finally:
+            nn.Module.__init__ = whole
+
+    answer["module_ns"] = statistics.median(each(make, count) - without() for _ in range(ROUNDS))
+
+    record_function = torch.profiler.record_function
+    enter, leave = record_function.__enter__, record_function.__exit__
+    answer["region_ns"] = difference(region(record_function, enter, leave),
+                                     region(record_function, enter.__wrapped__, leave.__wrapped__), count)
+
+    names, labels = libmemprof_torch.parts["names"], libmemprof_torch.parts["labels"]
+    names.look()
+    answer["name_ns"] = statistics.median(name_fresh(names) for _ in range(ROUNDS))
+
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+
+    def sweep():
+        labels._left_ns = 1 << 40
+        labels.before_step(optimizer, names)
+
+    answer["gradient_ns"] = statistics.median(each(sweep, 3) for _ in range(ROUNDS)) / PARAMETERS
+
+    def again():
+        labels._left_ns = 1 << 40
+        labels.after_step(optimizer, names)
+
+    answer["state_ns"] = statistics.median(each(again, 3) for _ in range(ROUNDS)) / PARAMETERS
+    print(json.dumps(answer))
+
+
+def name_fresh(names):
+    """Of each module of a model that is new."""
+    fresh = nn.Sequential(*(nn.Identity() for _ in range(999)))
+    begun = time.thread_time_ns()
+    names.look()
+    return (time.thread_time_ns() - begun) / len(list(fresh.modules()))
+
+
+if __name__ == "__main__":
+    main()
