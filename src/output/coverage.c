@@ -9,13 +9,20 @@ static void append_fact(struct mp_buffer *out, const char *format, const char *n
     mp_buffer_printf(out, format, number);
 }
 
+/* To the last event: readings of the process may be later than what events the file has. */
+static uint64_t extent(const struct mp_model *model)
+{
+    size_t count = model->events.count;
+    return count ? model->events.time_ns[count - 1] : 0;
+}
+
 void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
 {
     const struct mp_damage *damage = &model->damage;
     char number[MP_UNIT_TEXT];
     struct mp_buffer facts = {0};
     if (damage->cut)
-        append_fact(&facts, "the file is cut: it holds the first %s", mp_format_duration(number, model->duration_ns));
+        append_fact(&facts, "the file is cut: it holds the first %s", mp_format_duration(number, extent(model)));
     if (damage->lost_bytes)
         append_fact(&facts, "%s of the file cannot be read", mp_format_bytes(number, damage->lost_bytes));
     if (damage->lost_chunks)
