@@ -408,6 +408,29 @@ test("a block over time is a box of its bytes and its life, and at least a pixel
   }
 });
 
+test("colours by category and module are of the classes that blocks have, those that hold most first", () => {
+  const life = makeLife(randomFrom(43));
+  const track = trackOf(life);
+  const recording = { modules: ["", "net.0.attn", "net.1.attn", "head", "unused"],
+    categories: ["", "gradients", "input", "unused"] };
+  const expected = {
+    category: (id) => ["(no category)", "gradients", "input"][life.blocks[id].site % 3],
+    module: (id) => ["(no module)", "net.0.attn", "net.1.attn", "head"][life.blocks[id].site % 4],
+    modules: (id) => ["(no module)", "net.*.attn", "net.*.attn", "head"][life.blocks[id].site % 4],
+  };
+  const live = liveAfter(life, track.peak.event);
+  for (const [colour, nameOf] of Object.entries(expected)) {
+    const { of, names, order, colours } = COLOURS[colour].make(track, recording, false);
+    assert.deepEqual(life.blocks.map((block, id) => names[of[id]]), life.blocks.map((block, id) => nameOf(id)));
+    assert.equal(colours.length, names.length);
+    const bytes = (name) => live.filter((id) => nameOf(id) === name)
+      .reduce((sum, id) => sum + life.blocks[id].bytes, 0);
+    const sums = order.map((at) => bytes(names[at]));
+    assert.deepEqual(sums, [...sums].sort((a, b) => b - a));
+    assert.deepEqual(new Set(order.map((at) => names[at])), new Set(life.blocks.map((block, id) => nameOf(id))));
+  }
+});
+
 test("colours by size name the classes that there are, from low to high", () => {
   const life = makeLife(randomFrom(23), { events: 300, sizes: 200 });
   const track = trackOf(life);

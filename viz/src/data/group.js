@@ -26,7 +26,8 @@ function byModule(name, nameOf) {
   };
 }
 
-const NO_MODULE = "(no module)";
+export const NO_MODULE = "(no module)";
+export const NO_CATEGORY = "(no category)";
 const hasModules = ({ modules }) => modules.length > 1;
 
 /** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
@@ -40,7 +41,7 @@ export const GROUPS = {
   file: { name: "file", siteOf: true, key: bySite((stacks, site) => stacks.head(site)?.file) },
   category: {
     name: "category", fits: ({ categories }) => categories.length > 1,
-    key: (track, { categories }) => (id) => categories[track.category(id)] || "(no category)",
+    key: (track, { categories }) => (id) => categories[track.category(id)] || NO_CATEGORY,
   },
   modules: byModule("module kind", moduleKind),
   module: byModule("module", (path) => path),

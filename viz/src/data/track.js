@@ -252,12 +252,20 @@ export class Track {
 
   /** Which of the recording's modules allocated it; 0 where none did or it is not known. */
   module(id) {
-    return (this.modules ??= spread(this.columns.module, this.blocks.count))[id];
+    return this.allModules()[id];
   }
 
   /** Which of the header's categories it is of; 0 for none. */
   category(id) {
-    return (this.categories ??= spread(this.columns.category, this.blocks.count))[id];
+    return this.allCategories()[id];
+  }
+
+  allModules() {
+    return this.modules ??= spread(this.columns.module, this.blocks.count);
+  }
+
+  allCategories() {
+    return this.categories ??= spread(this.columns.category, this.blocks.count);
   }
 
   /** 0 where it is not known. Unpacked when first asked for: the picture does not need it. */

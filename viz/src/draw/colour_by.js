@@ -1,6 +1,7 @@
 // What a colour can mean: every block is of a class, every class has a colour.
 
-import { GROUPS } from "../data/group.js";
+import { GROUPS, NO_CATEGORY, NO_MODULE } from "../data/group.js";
+import { moduleKind } from "../data/modules.js";
 import { arrayFor } from "../data/varint.js";
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatDuration } from "../format.js";
@@ -44,10 +45,32 @@ function named(track, dark, keyOf, textOf = String, colourOf = (name) => nameCol
     if (at === undefined) classes.set(key, at = classes.size);
     of[id] = at;
   }
-  const bytes = new Float64Array(classes.size);
-  for (const id of track.side.seek(track.peak.event).ids()) bytes[of[id]] += track.bytesOf(id);
   const names = [...classes.keys()].map((key) => textOf(key));
-  return { of, colours: names.map(colourOf), names, order: [...names.keys()].sort((a, b) => bytes[b] - bytes[a]) };
+  return { of, colours: names.map(colourOf), names, order: byPeak(track, of, names) };
+}
+
+/** Classes by their bytes at the peak, most first. */
+function byPeak(track, of, names) {
+  const bytes = new Float64Array(names.length);
+  for (const id of track.side.seek(track.peak.event).ids()) bytes[of[id]] += track.bytesOf(id);
+  return [...names.keys()].sort((a, b) => bytes[b] - bytes[a]);
+}
+
+/** The same of blocks that have a number each, which has a name: quick, as it is what a page opens with. */
+function numbered(track, numbers, names, colourOf) {
+  const distinct = [...new Set(names)];
+  const places = new Map(distinct.map((name, i) => [name, i]));
+  const classOf = Uint32Array.from(names, (name) => places.get(name));
+  const plain = distinct.length === names.length;
+  const of = plain ? numbers : arrayFor(distinct.length, numbers.length);
+  const used = new Uint8Array(distinct.length);
+  for (let id = 0; id < numbers.length; id++) {
+    const one = classOf[numbers[id]];
+    used[one] = 1;
+    if (!plain) of[id] = one;
+  }
+  return { of, colours: distinct.map(colourOf), names: distinct,
+    order: byPeak(track, of, distinct).filter((one) => used[one]) };
 }
 
 /** The classes of a track's blocks: {of, colours, names, order}; made anew only where something else is asked for. */
@@ -72,6 +95,14 @@ function byGroup(group) {
   return {
     name, fits, colourOf: (value, recording, dark) => nameColour(text(value, recording), dark),
     make: (track, recording, dark) => named(track, dark, key(track, recording), (one) => text(one, recording)),
+  };
+}
+
+function byModule(group, nameOf) {
+  return {
+    ...byGroup(group),
+    make: (track, { modules }, dark) => numbered(track, track.allModules(),
+      modules.map((path) => path ? nameOf(path) : NO_MODULE), (name) => nameColour(name, dark)),
   };
 }
 
@@ -103,11 +134,11 @@ export const COLOURS = {
   category: {
     ...byGroup("category"),
     colourOf: (name, { categories }, dark) => categoryColour(name, categories, dark),
-    make: (track, recording, dark) => named(track, dark, GROUPS.category.key(track, recording), String,
-      (name) => categoryColour(name, recording.categories, dark)),
+    make: (track, { categories }, dark) => numbered(track, track.allCategories(),
+      categories.map((name) => name || NO_CATEGORY), (name) => categoryColour(name, categories, dark)),
   },
-  modules: byGroup("modules"),
-  module: byGroup("module"),
+  modules: byModule("modules", moduleKind),
+  module: byModule("module", (path) => path),
   function: byGroup("function"),
   file: byGroup("file"),
   library: byGroup("library"),
