@@ -147,6 +147,20 @@ class Backward(harness.TestCase):
     def test_the_networks_of_the_size_bench(self):
         self.check(*MODELS)
 
+    def test_modules_are_those_of_forward(self):
+        oracle, rows = self.record("transformer")
+        reading = Reading(oracle, {row["stack"]: row["frames"] for row in rows if row["type"] == "stack"})
+        for row in rows:
+            if row["type"] == "block":
+                reading.take(row)
+        known = [(oracle["nodes"][numbers[0]]["module"], block) for numbers, block in reading.found]
+        known = [(module, block) for module, block in known if module and block["bytes"] < oracle["tag_bytes"]]
+        right = sum(block["bytes"] for module, block in known if block["module"] == module)
+        of = sum(block["bytes"] for _, block in known)
+        self.assertGreater(of, 1 << 20)
+        self.assertGreaterEqual(right / of, AT_LEAST)
+        self.assertGreater(len({module for module, _ in known}), 10)
+
     def test_python_frames_alone(self):
         self.check("transformer", "checkpointed", "threads", options=("--stacks", "python"))
 

@@ -8,6 +8,7 @@ node's number; tags also stand where a backward pass begins and ends. NETWORK: a
 file or of tests/sizebench/models.py.
 """
 
+import ctypes
 import json
 import pathlib
 import re
@@ -21,6 +22,7 @@ import models
 import networks
 
 TAG_BYTES = 1 << 32  # no tensor of these networks is that large; the memory is not touched
+MODULE_CODE, MODULE_NAME = 15, 16  # their places in struct memprof_api_v1
 BEGIN, END, FAILED, FIRST_NODE = 1, 2, 3, 16
 nodes = []
 network = None
@@ -50,9 +52,37 @@ def watch(roots):
         number = FIRST_NODE + len(nodes)
         parent = node.metadata.get("parent_")  # the node that ran when this one was made
         nodes.append({"network": network, "name": node.name(), "trace": trace_of(node),
+                      "module": node.metadata.get("module"),
                       "parent": parent.metadata.get("number") if parent is not None else None})
         node.metadata["number"] = number
         node.register_hook(lambda *_, number=number: tag(number))
+
+
+def name_modules():
+    """Tells the recorder of modules as the PyTorch shim does, and writes to each node which module made it."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "memprof_api_v1"):
+        return
+    library.memprof_api_v1.restype = ctypes.c_void_p
+    table = library.memprof_api_v1()
+    code, name = (ctypes.PYFUNCTYPE(None, ctypes.c_void_p, *rest)(ctypes.c_void_p.from_address(table + 8 * place).value)
+                  for place, rest in ((MODULE_CODE, ()), (MODULE_NAME, (ctypes.c_char_p,))))
+    call = getattr(torch.nn.Module, "_wrapped_call_impl", torch.nn.Module._call_impl)
+    code(id(call.__code__))
+    paths = {}
+
+    def enter(module, _):
+        if module not in paths:
+            for path, inner in module.named_modules():
+                paths[inner] = path
+                name(id(inner), f"{type(module).__name__}.{path}".rstrip(".").encode())
+
+    def leave(module, _, output):
+        if torch.is_tensor(output) and output.grad_fn is not None:
+            output.grad_fn.metadata.setdefault("module", paths[module])
+
+    torch.nn.modules.module.register_module_forward_pre_hook(enter)
+    torch.nn.modules.module.register_module_forward_hook(leave)
 
 
 def watched(function):
@@ -76,6 +106,7 @@ def main():
     torch.autograd.set_detect_anomaly(True, check_nan=False)
     torch.autograd.backward = watched(torch.autograd.backward)
     torch.autograd.grad = watched(torch.autograd.grad)
+    name_modules()
     answer, *names = sys.argv[1:]
     for network in names:
         if hasattr(networks, network):
