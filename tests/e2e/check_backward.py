@@ -5,6 +5,7 @@ of the bytes of every network."""
 import collections
 import json
 import os
+import sys
 
 import harness
 
@@ -210,10 +211,11 @@ class Backward(harness.TestCase):
 class StandIn(harness.TestCase):
     """Nodes of a program in C, where the releases keep what identifies them; odd ways out of a node."""
 
-    def stacks(self, layout):
+    program = harness.program("autograd_program"), harness.program("autograd_stand_in.so")
+
+    def stacks(self, *command, options=()):
         snapshot, rows = self.folder / "run.mp", self.folder / "rows.jsonl"
-        result = harness.memprof("snapshot", "--force", "-o", snapshot, "--", harness.program("autograd_program"),
-                                 harness.program("autograd_stand_in.so"), layout)
+        result = harness.memprof("snapshot", "--force", "-o", snapshot, *options, "--", *command)
         self.assertEqual(result.returncode, 0, result.stderr)
         result = harness.memprof("export", "--format", "jsonl", "--force", "-o", rows, snapshot)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -230,7 +232,7 @@ class StandIn(harness.TestCase):
                   1006: "forward_three", 1007: "forward_one", 1008: "forward_one", 1009: "forward_of_a_thread"}
         for layout in (0, 1):
             with self.subTest(layout=layout):
-                by_bytes, notes = self.stacks(layout)
+                by_bytes, notes = self.stacks(*self.program, layout)
                 for size, maker in makers.items():
                     for stack in by_bytes[size]:
                         border = [frame["language"] for frame in stack].index("backward")
@@ -244,8 +246,19 @@ class StandIn(harness.TestCase):
                         self.assertNotIn("backward", [frame["language"] for frame in stack], size)
                 self.assertIn("made before the recording", notes)
 
+    def test_a_thread_of_autograd_s_own_is_named(self):
+        script = self.folder / "stranger.py"
+        script.write_text("import ctypes, sys, libmemprof\n"
+                          "libmemprof.mark('here')\n"
+                          "ctypes.CDLL(sys.argv[1]).stand_in_thread()\n")
+        for stacks, inner in (("native,python", "Engine::evaluate_function"), ("python", "")):
+            by_bytes, _ = self.stacks(sys.executable, script, self.program[1], options=("--stacks", stacks))
+            stack, = by_bytes[1011]
+            self.assertEqual((stack[-1]["language"], stack[-1]["function"]), ("backward", "autograd thread"))
+            self.assertIn(inner, "".join(frame["function"] for frame in stack[-2:-1]))
+
     def test_an_unknown_layout_is_told(self):
-        by_bytes, notes = self.stacks(2)
+        by_bytes, notes = self.stacks(*self.program, 2)
         self.assertEqual(len(by_bytes[1002]), 5000)
         self.assertEqual({frame["language"] for stacks in by_bytes.values() for stack in stacks for frame in stack},
                          {"native"})

@@ -3,6 +3,9 @@
  * PLT, and keeps a node's number and thread where the releases do, or elsewhere. Loaded by autograd_program.c with
  * local scope, as Python loads torch.
  */
+#include <memprof.h>
+
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -58,4 +61,25 @@ void stand_in_run(char *node, void (*run)(void))
     void *task = &graph;
     evaluate(NULL, &task, node, run, NULL);
     __asm__ volatile("" ::: "memory");
+}
+
+static void allocate(void)
+{
+    memprof_alloc(memprof_pool("nodes", MEMPROF_HOST), next_number ? NULL : &next_number, 1011);
+    __asm__ volatile("" ::: "memory");
+}
+
+static void *run_a_stranger(void *unused)
+{
+    char node[128] = {1};
+    stand_in_run(node, allocate);
+    return unused;
+}
+
+/* Runs a node that nobody is known to have made, on a thread as autograd has them: without Python. */
+__attribute__((visibility("default"))) void stand_in_thread(void);
+void stand_in_thread(void)
+{
+    pthread_t thread;
+    if (!pthread_create(&thread, NULL, run_a_stranger, NULL)) pthread_join(thread, NULL);
 }
