@@ -49,6 +49,12 @@ static bool same_line(const struct mp_stack_line *a, const struct mp_stack_line 
            same_text(a->file, b->file);
 }
 
+/* Whether a Python line does more than pass on the call of any module. */
+static bool says_what(const struct mp_stack_line *line)
+{
+    return line->function && line->file && !strstr(line->file, "torch/nn/modules/module.py");
+}
+
 /* The first call that is the stack's alone, counted from outside: one that tells, else one that has a name. */
 static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, const struct mp_stack_lines *others)
 {
@@ -58,7 +64,7 @@ static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, 
         left--, other--;
     while (left--) {
         const struct mp_stack_line *line = &lines->at[left];
-        if (line->language == MP_PYTHON ? line->function && line->file : mp_line_is_telling(line)) return line;
+        if (line->language == MP_PYTHON ? says_what(line) : mp_line_is_telling(line)) return line;
         if (!named && line->function) named = line;
     }
     return named;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "analysis/peak.h"
-#include "model/spans.h"
+#include "model/steps_infer.h"
 #include "unit/suite.h"
 
 #define TRACKS 3

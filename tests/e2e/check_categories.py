@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""What blocks at a peak are for, held against what the program itself counts by role: within 2 % of the peak for each
+category, with what PyTorch says of its tensors and without (stacks and lifetimes alone)."""
+
+import json
+
+import harness
+
+PYTHON = harness.python_with_torch()
+ORACLE = harness.SOURCE / "tests" / "e2e" / "programs" / "category_oracle.py"
+NETWORKS = ("perceptron", "transformer", "residual", "recurrent", "competing")
+BALLAST = 96 << 20
+WITHIN = 0.02
+
+
+@harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
+class Categories(harness.TestCase):
+    def check(self, *options):
+        recording, counts = self.folder / "run.mp", self.folder / "counts.json"
+        done = harness.memprof("snapshot", "-o", recording, "--force", *options, "--", PYTHON, ORACLE, counts)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for i, want in enumerate(json.loads(counts.read_text(encoding="utf-8"))):
+            step = f"step:{2 * i + 1}"
+            peak = harness.answer("peak", recording, "--from", step, "--to", step)
+            found = {row["category"]: row["bytes"] for row in peak["categories"]}
+            found["temporary"] = found.get("temporary", 0) - BALLAST
+            whole = peak["peak_bytes"] - BALLAST
+            self.assertGreater(whole, 4 << 20)
+            for role in {*want, *found}:
+                with self.subTest(NETWORKS[i], options=options, role=role, want=want, found=found):
+                    self.assertLess(abs(found.get(role, 0) - want.get(role, 0)), WITHIN * whole)
+
+    def test_as_recorded_by_default(self):
+        self.check()
+
+    def test_by_stacks_and_lifetimes_alone(self):
+        if "--no-shim" not in harness.memprof("snapshot", "--help").stdout:
+            self.skipTest("the recorder asks PyTorch nothing: the other test has just that")
+        self.check("--no-shim")
+
+
+if __name__ == "__main__":
+    harness.main()
