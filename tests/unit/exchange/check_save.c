@@ -78,14 +78,17 @@ static void same_block(const struct mp_model *a, uint32_t left, const struct mp_
     SAME(a->blocks.track[left], b->blocks.track[right]);
     SAME(a->blocks.kind[left], b->blocks.kind[right]);
     same_text(a, mp_model_module(a, left), b, mp_model_module(b, right));
-    for (uint32_t event = a->blocks.alloc_event[left] + 1; event < a->events.count; event += 5) {
-        const struct mp_model_label *x = mp_model_label_at(a, left, event), *y = mp_model_label_at(b, right, event);
-        SAME(x != NULL, y != NULL);
-        if (!x || !y) continue;
-        SAME(x->role, y->role);
-        same_text(a, x->name, b, y->name);
-    }
     SAME(mp_model_bytes_at(a, left, MP_NONE), mp_model_bytes_at(b, right, MP_NONE));
+}
+
+static void same_label(const struct mp_model *a, uint32_t left, const struct mp_model *b, uint32_t right,
+                       uint32_t event)
+{
+    const struct mp_model_label *x = mp_model_label_at(a, left, event), *y = mp_model_label_at(b, right, event);
+    SAME(x != NULL, y != NULL);
+    if (!x || !y) return;
+    SAME(x->role, y->role);
+    same_text(a, x->name, b, y->name);
 }
 
 static void same_events(const struct mp_model *a, const struct mp_model *b)
@@ -102,6 +105,8 @@ static void same_events(const struct mp_model *a, const struct mp_model *b)
             a->events.type[i] == MP_EVENT_RESIZE) {
             same_block(a, left, b, right);
             SAME(mp_model_bytes_at(a, left, i), mp_model_bytes_at(b, right, i));
+            same_label(a, left, b, right, i);
+            same_label(a, left, b, right, MP_NONE);
         } else {
             unsigned parts = mp_event_parts(a->events.type[i]); /* what a file keeps of it */
             const struct mp_model_note *x = &a->notes.at[left], *y = &b->notes.at[right];
