@@ -18,8 +18,10 @@ struct score {
     uint32_t right_first, first;                 /* the heaviest finding is a leaking place; traces with a finding */
     uint32_t places, places_right;               /* findings; those that leak */
     uint32_t class_right, class_asked, told_right, told_asked;
-    uint32_t rate_asked, rate_right;
-    double rate_worst;
+    struct {
+        uint32_t asked, right;
+        double worst;
+    } rates[2]; /* where steps are guessed, and where they are marked */
     uint32_t few, few_unknown, few_leak;
     uint64_t clean_steps;
     uint32_t late_worst, late_asked;
@@ -122,9 +124,10 @@ static void score_findings(const struct world *world, const struct pattern *patt
     }
     if (!leaks->leaks || pattern->class == MP_LEAK_CYCLE || !want) return;
     double wrong = fabs(got - want) / want;
-    score->rate_asked++;
-    score->rate_right += wrong <= 0.01;
-    if (wrong > score->rate_worst) score->rate_worst = wrong;
+    bool marked = world->marked;
+    score->rates[marked].asked++;
+    score->rates[marked].right += wrong <= 0.01;
+    if (wrong > score->rates[marked].worst) score->rates[marked].worst = wrong;
 }
 
 static void score_told(const struct pattern *pattern, const struct mp_leaks *leaks, struct score *score)
@@ -225,13 +228,13 @@ static void print_set(const char *name, const struct score *scores)
     print_score("memprof", scores);
     for (size_t i = 0; i < rival_count; i++)
         print_score(rivals[i].name, &scores[i + 1]);
-    printf("\nmemprof: places %u of %u right; class %.3f, told %.3f; rate within 1 %%: %.3f, worst "
-           "%.1f %%; "
-           "latency mean %.1f, worst %u steps (of %u)\n",
+    printf("\nmemprof: places %u of %u right; class %.3f, told %.3f; rate within 1 %%: %.3f, worst %.1f %%, of marked "
+           "steps, %.3f, worst %.1f %%, of guessed ones; latency mean %.1f, worst %u steps (of %u)\n",
            scores->places_right, scores->places, part(scores->class_right, scores->class_asked),
-           part(scores->told_right, scores->told_asked), part(scores->rate_right, scores->rate_asked),
-           100 * scores->rate_worst, scores->late_asked ? scores->late_sum / scores->late_asked : 0, scores->late_worst,
-           scores->late_asked);
+           part(scores->told_right, scores->told_asked), part(scores->rates[1].right, scores->rates[1].asked),
+           100 * scores->rates[1].worst, part(scores->rates[0].right, scores->rates[0].asked),
+           100 * scores->rates[0].worst, scores->late_asked ? scores->late_sum / scores->late_asked : 0,
+           scores->late_worst, scores->late_asked);
 }
 
 int main(int argc, char **argv)
