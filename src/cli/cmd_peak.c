@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "cli/query.h"
 
 static int find_peak(struct mp_query *query)
@@ -8,8 +10,10 @@ static int find_peak(struct mp_query *query)
         mp_message("%s holds no allocation: it has no track", query->view.path);
         return MP_EXIT_COULD_NOT;
     }
-    struct mp_categories *categories;
-    if (mp_categories_make(query->model, &query->rules, &categories, &error)) return mp_message_error(&error);
+    struct mp_categories *categories = NULL;
+    if (!mp_given(query->invocation, MP_OPT_QUICK) &&
+        mp_categories_make(query->model, &query->rules, &categories, &error))
+        return mp_message_error(&error);
     query->view.grouping.categories = categories;
     struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, categories, query->filter};
     enum mp_status status = mp_peak_find(query->model, &ask, &peak, &error);
@@ -26,6 +30,11 @@ static int find_peak(struct mp_query *query)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
+    const char *group = invocation->value[MP_OPT_GROUP];
+    if (mp_given(invocation, MP_OPT_QUICK) && group && !strcmp(group, "category")) {
+        mp_message("--quick and --group category do not go together: it leaves categories out");
+        return MP_EXIT_USAGE;
+    }
     int status = mp_query_open_part(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_peak(&query));
 }
@@ -37,10 +46,11 @@ const struct mp_command mp_command_peak = {
     .usage = "FILE",
     .about = "Shows the moment at which most was allocated and the blocks that were live then, by the place in the "
              "program that allocated them. With --from and --to, the peak of that time. --filter picks what is listed; "
-             "the peak stays that of the whole track. Where the program marked its steps and did not use PyTorch, no "
-             "more is read than that takes; damage elsewhere in the file is then not noticed.",
+             "the peak stays that of the whole track. What blocks are for takes the whole recording, where PyTorch was "
+             "used; with --quick, which leaves that out, only the part around the peak is read if the steps are "
+             "marked. Damage elsewhere in the file is then not noticed.",
     .example = "memprof peak run.mp --group file -n 5",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_QUICK},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

@@ -25,6 +25,7 @@ enum mp_option {
     MP_OPT_FILTER,
     MP_OPT_RULES,
     MP_OPT_FULL_STACKS,
+    MP_OPT_QUICK,
     MP_OPT_COLOR,
     MP_OPT_PROGRESS,
     MP_OPT_OUTSTANDING,

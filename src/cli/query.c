@@ -165,7 +165,7 @@ static enum mp_status load(struct mp_query *query, bool part, struct mp_error *e
     struct mp_part_query ask = {invocation->value[MP_OPT_TRACK], invocation->value[MP_OPT_FROM],
                                 invocation->value[MP_OPT_TO]};
     if (part && part_is_enough(query) && !mp_model_load_part(query->view.path, &ask, &query->model, error)) {
-        if (mp_categories_by_stack(query->model)) return MP_OK;
+        if (mp_given(invocation, MP_OPT_QUICK) || mp_categories_by_stack(query->model)) return MP_OK;
         mp_model_free(query->model);
         query->model = NULL;
     }

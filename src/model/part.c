@@ -110,6 +110,7 @@ static enum mp_status look(struct mp_part *part, struct mp_error *error)
     for (size_t i = 0; !status && i < part->count; i++) {
         const struct mp_index_entry *entry = &part->index[i];
         unsigned how = entry->kind < MP_CHUNK_KINDS ? kinds[entry->kind] : LEAVE;
+        if (entry->kind == MP_CHUNK_PAST) return MP_NOT_FOUND; /* its peak may be the highest */
         if (entry->kind == MP_CHUNK_EVENTS_KIND) {
             part->events += entry->count;
             if (entry->end_ns > part->duration_ns) part->duration_ns = entry->end_ns;
@@ -260,6 +261,7 @@ static enum mp_status read_live(struct mp_part *part, size_t place, struct mp_er
     enum mp_status status = read_at(part, place, &chunk, error);
     if (status) return status;
     if (!chunk.base_before) part->live.count = 0;
+    part->next_block = chunk.next_block;
     if (chunk.base_before != part->live.count) return MP_NOT_FOUND;
     if (chunk.count && !APPEND(&part->live, chunk.base, chunk.count)) return no_memory(error);
     if (place + 1 < part->base_end) return MP_OK;

@@ -54,7 +54,8 @@ static void put_birth(struct made *made, const struct mp_base_block *block)
 
 static enum mp_status give(struct mp_part *part, const struct made *made, struct mp_error *error)
 {
-    struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .sequence = part->added++, .count = made->count};
+    struct mp_chunk chunk = {
+        .kind = MP_CHUNK_EVENTS_KIND, .sequence = part->added++, .count = made->count, .next_block = part->next_block};
     chunk.events = (struct mp_event_columns){.count = made->count,
                                              .time_ns = made->time_ns,
                                              .address = made->address,
@@ -142,6 +143,7 @@ static enum mp_status give_base(struct mp_part *part, size_t count, struct mp_er
 {
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .sequence = part->added++, .count = count, .base_total = count};
     chunk.base = part->live.at;
+    chunk.next_block = part->next_block;
     return count ? mp_builder_add(part->builder, &chunk, error) : MP_OK;
 }
 

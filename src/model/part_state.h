@@ -28,6 +28,7 @@ struct mp_part {
     size_t base, base_end; /* the base that it begins with; none where they are equal */
     uint64_t events_before, events_to;
     MP_VEC(struct mp_base_block) live; /* at that base */
+    uint64_t next_block;               /* the number that the next new block got there */
     MP_VEC(struct mp_open_span) open;
 };
 
