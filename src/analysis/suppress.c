@@ -36,31 +36,27 @@ enum mp_status mp_suppressions_parse(const char *text, const char *path, struct 
     return MP_OK;
 }
 
-/* Whether `name`, from here on, begins with the pattern. */
-static bool matches_here(const char *pattern, const char *name)
-{
-    for (; *pattern; pattern++, name++) {
-        if (*pattern == '*') {
-            while (pattern[1] == '*')
-                pattern++;
-            for (; !matches_here(pattern + 1, name); name++)
-                if (!*name) return false;
-            return true;
-        }
-        if (*pattern == '$' && !pattern[1]) return !*name;
-        if (*pattern != *name) return false;
-    }
-    return true;
-}
-
+/* Of several places for the text before a `*` the first is as good as any: only the last `*` is tried again. */
 static bool matches(const char *pattern, const char *name)
 {
     if (!name) return false;
-    if (*pattern == '^') return matches_here(pattern + 1, name);
-    for (;; name++) {
-        if (matches_here(pattern, name)) return true;
-        if (!*name) return false;
+    bool fixed = *pattern == '^';
+    const char *again = fixed ? NULL : pattern, *from = name;
+    for (pattern += fixed; *pattern;) {
+        bool at_end = *pattern == '$' && !pattern[1];
+        if (*pattern == '*') {
+            again = ++pattern;
+            from = name;
+        } else if (at_end ? !*name : *name && *pattern == *name) {
+            pattern++;
+            name += !at_end;
+        } else {
+            if (!again || !*from) return false;
+            pattern = again;
+            name = ++from;
+        }
     }
+    return true;
 }
 
 struct mp_suppression *mp_suppressions_find(const struct mp_suppressions *suppressions, const struct mp_model *model,
