@@ -36,8 +36,8 @@ static struct mp_next run_node = {RUN_NODE, "libtorch_cpu.so", NULL};
 static const struct layout {
     uint16_t number, thread;
 } layouts[] = {
-    {24, 48}, /* std::enable_shared_from_this: up to 2.13 */
-    {16, 40}, /* c10::intrusive_ptr_target: since 2.14 */
+    {24, 48}, /* behind std::enable_shared_from_this: 1.13 and 2.6, among others */
+    {16, 40}, /* behind c10::intrusive_ptr_target: 2.14 */
 };
 #define LAYOUTS (sizeof layouts / sizeof *layouts)
 static const struct layout *_Atomic layout; /* NULL: not seen yet */

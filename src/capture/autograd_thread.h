@@ -10,10 +10,9 @@
 #define MP_BACKWARD_LEVELS 64
 
 struct mp_autograd_thread {
-    uint32_t
-        level; /* how many nodes run now, each inside the one before; those beyond MP_BACKWARD_LEVELS are not kept */
-    struct mp_backward running[MP_BACKWARD_LEVELS];
-    uint64_t number; /* PyTorch's own of this thread; 0: not asked yet */
+    uint32_t level;                                 /* how many nodes run now, each inside the one before */
+    struct mp_backward running[MP_BACKWARD_LEVELS]; /* the outer ones */
+    uint64_t number;                                /* PyTorch's own of this thread; 0: not asked yet */
     /* The node that ran last, and for what: nodes without a number run after the last one that feeds them. */
     struct mp_creation last; /* stack 0: none */
     uint32_t last_generation, last_level;

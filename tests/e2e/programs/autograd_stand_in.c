@@ -36,7 +36,7 @@ void evaluate(void *engine, void **task, void *node, void (*run)(void), void *qu
     run();
 }
 
-/* Where a node keeps them: up to 2.13, since 2.14, and never. */
+/* Where a node keeps them: in 1.13 and 2.6, in 2.14, and never. */
 static const unsigned offsets[][2] = {{24, 48}, {16, 40}, {72, 88}};
 
 __attribute__((visibility("default"))) void stand_in_make(char *node, int layout);
