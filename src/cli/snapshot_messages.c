@@ -76,6 +76,18 @@ static void tell_briefly(const struct mp_recording_summary *summary)
         mp_message("%s  %s events", path, mp_format_count(events, summary->events));
 }
 
+/* What recording the process cost (collect/recording_memory.h). */
+static void tell_memory(const struct mp_recording_memory *memory)
+{
+    char shared[MP_UNIT_TEXT], own[MP_UNIT_TEXT], live[MP_UNIT_TEXT], names[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];
+    mp_message(
+        "it took %s shared with the program and %s of memprof's own: live blocks %s, names and threads %s, events "
+        "and file %s",
+        mp_format_bytes(shared, memory->spool), mp_format_bytes(own, mp_recording_memory_sum(memory)),
+        mp_format_bytes(live, memory->ledger), mp_format_bytes(names, memory->tables),
+        mp_format_bytes(rest, memory->events + memory->file));
+}
+
 #define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
 
 static void tell_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
@@ -131,6 +143,7 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
             tell(summary);
         else if (!quiet)
             tell_briefly(summary);
+        if (!summary->failed && !quiet && i == biggest) tell_memory(&summary->memory);
     }
     if (told > TOLD_MAX && !quiet)
         mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", told - TOLD_MAX,

@@ -105,10 +105,9 @@ static enum mp_status read_old(struct folding *folding, const struct mp_written 
 /* How many of the events that are told again begin a step, as model/spans.h counts them. */
 static uint64_t steps_told_again(struct mp_fold_state *state)
 {
-    bool named = state->rule.has_pattern ? state->named_steps > 0 : !state->marked_steps;
+    bool named = state->named_steps && (state->rule.has_pattern || !state->marked_steps);
     uint64_t open = 0;
-    if (state->function_steps) return 1;
-    if (!named) return state->marked_steps > 0;
+    if (state->function_steps || !named) return mp_fold_state_step(state) != NULL;
     for (size_t i = 0; i < state->open.count; i++)
         open += state->is_step.at[state->open.at[i].name] == MP_FOLD_STEP;
     return open;
@@ -205,10 +204,8 @@ static enum mp_status tell_again(struct folding *folding, struct mp_error *error
     if (state->window.type) done = mp_vec_push(&events, state->window);
     for (size_t i = 0; done && i < state->reserved.count; i++)
         if (state->reserved.at[i].type) done = mp_vec_push(&events, state->reserved.at[i]);
-    if (done && state->function_steps)
-        done = mp_vec_push(&events, state->function_step);
-    else if (done && state->marked_steps)
-        done = mp_vec_push(&events, state->marked_step);
+    const struct mp_event *step = mp_fold_state_step(state);
+    if (done && step) done = mp_vec_push(&events, *step);
     for (size_t i = 0; done && i < state->open.count; i++)
         done = mp_vec_push(&events, state->open.at[i]);
     for (size_t i = 0; i < events.count; i++)

@@ -144,12 +144,26 @@ static bool is_named_step(struct mp_fold_state *state, uint32_t name)
 uint64_t mp_fold_state_steps(const struct mp_fold_state *state)
 {
     bool asked = state->rule.has_pattern;
-    uint64_t here = state->function_steps         ? state->function_steps
-                    : asked && state->named_steps ? state->named_steps
-                    : state->marked_steps         ? state->marked_steps
-                    : !asked                      ? state->named_steps
-                                                  : 0;
+    uint64_t here = 0;
+    if (state->function_steps)
+        here = state->function_steps;
+    else if (asked && state->named_steps)
+        here = state->named_steps;
+    else if (state->marked_steps)
+        here = state->marked_steps;
+    else if (!asked && state->named_steps)
+        here = state->named_steps;
+    else if (state->optimizer_steps) /* each ends a step and begins the next one: the first began with the program */
+        here = state->optimizer_steps + !state->past.steps;
     return state->past.steps + here;
+}
+
+const struct mp_event *mp_fold_state_step(const struct mp_fold_state *state)
+{
+    return state->function_steps    ? &state->function_step
+           : state->marked_steps    ? &state->marked_step
+           : state->optimizer_steps ? &state->optimizer_step
+                                    : NULL;
 }
 
 static bool begin_region(struct mp_fold_state *state, const struct mp_event *event)
@@ -175,8 +189,9 @@ static void end_region(struct mp_fold_state *state, const struct mp_event *event
 static void take_step(struct mp_fold_state *state, const struct mp_event *event)
 {
     const char *name = mp_fold_tables_text(&state->tables, event->name);
-    state->marked_steps++;
-    state->marked_step = *event;
+    bool of_optimizer = !strcmp(name, MP_TORCH_STEP);
+    *(of_optimizer ? &state->optimizer_steps : &state->marked_steps) += 1;
+    *(of_optimizer ? &state->optimizer_step : &state->marked_step) = *event;
     if (!*state->function || strcmp(name, state->function)) return;
     state->function_steps++;
     state->function_step = *event;
@@ -194,8 +209,7 @@ static bool take_reserved(struct mp_fold_state *state, const struct mp_event *ev
 
 static void count_told_again(struct mp_fold_state *state)
 {
-    state->told_again = state->open.count + (state->window.type != MP_EVENT_NONE) +
-                        (state->function_steps ? 1 : state->marked_steps > 0);
+    state->told_again = state->open.count + (state->window.type != MP_EVENT_NONE) + (mp_fold_state_step(state) != NULL);
     for (size_t i = 0; i < state->reserved.count; i++)
         state->told_again += state->reserved.at[i].type != MP_EVENT_NONE;
 }

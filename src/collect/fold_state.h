@@ -30,14 +30,14 @@ struct mp_fold_state {
     /* Told again as events: the allocators' totals, by track (type MP_EVENT_NONE: none), the window, the step of the
      * function asked for and the one that the program marked last, open regions. */
     MP_VEC(struct mp_event) reserved;
-    struct mp_event window, function_step, marked_step;
+    struct mp_event window, function_step, marked_step, optimizer_step;
     MP_VEC(struct mp_event) open;
     size_t told_again; /* how many these are now */
 
     struct mp_step_rule rule;
     char function[128];            /* whose calls are steps; "": not asked */
     MP_VEC(unsigned char) is_step; /* by name: MP_FOLD_STEP where the rule says so, once it was asked */
-    uint64_t function_steps, named_steps, marked_steps;
+    uint64_t function_steps, named_steps, marked_steps, optimizer_steps;
 
     MP_VEC(struct mp_fold_counter) counters;
     MP_VEC(struct mp_label) labels;    /* of blocks that are not there yet */
@@ -57,6 +57,8 @@ bool mp_fold_state_past(struct mp_fold_state *state, const struct mp_chunk *chun
 /* Blocks that live get the labels that were told of them by now; those whose time or whose block has not come wait. */
 void mp_fold_state_label(struct mp_fold_state *state);
 
+/* The step event that is told again; NULL: none is. */
+const struct mp_event *mp_fold_state_step(const struct mp_fold_state *state);
 /* Steps that have begun, by the rule of model/spans.h. */
 uint64_t mp_fold_state_steps(const struct mp_fold_state *state);
 void mp_fold_state_close(struct mp_fold_state *state);

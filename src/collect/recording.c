@@ -188,6 +188,8 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
 {
     *summary = (struct mp_recording_summary){0};
     struct mp_error error;
+    struct mp_recording_memory memory;
+    mp_recording_memory(recording, &memory);
     if (recording->writer && !recording->failed) {
         enum mp_status status = mp_recording_bound_end(recording, &error);
         if (!status) status = mp_recording_write_end(recording, &error);
@@ -197,6 +199,7 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
     struct stat facts;
     if (recording->path && stat(recording->path, &facts) == 0) summary->file_bytes = (uint64_t)facts.st_size;
     summarise(recording, summary);
+    summary->memory = memory;
     for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
     summary->path = recording->path;

@@ -12,6 +12,7 @@
 #include "collect/ledger.h"
 #include "collect/lives.h"
 #include "collect/recording_bound.h"
+#include "collect/recording_memory.h"
 #include "collect/schedule.h"
 #include "collect/spool_file.h"
 #include "collect/step_watch.h"
@@ -67,6 +68,8 @@ struct mp_recording {
     uint32_t step_name;                 /* string id of the function asked for; 0: none */
     struct mp_lives lives;              /* what outlived a step */
     unsigned step_rank;                 /* of the steps that count: who said the most so far */
+    uint64_t steps_before;              /* begun before the event that is being taken */
+    uint64_t steps_unseen;              /* begun before the file's first window */
     bool window_open;                   /* events go to the file; else only what is live is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
@@ -80,6 +83,7 @@ struct mp_recording_summary {
     char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: of the events, in the file */
     uint64_t steps;                                          /* that began, as the recording was told to see them */
+    struct mp_recording_memory memory;                       /* what it took; no table ever shrinks */
     bool scheduled;                                          /* only parts were to be kept */
     bool has_totals;                                         /* of devices: the file says what is not attributed */
     struct mp_ledger_track track;                            /* the track with the highest peak, and its id */

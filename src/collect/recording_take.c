@@ -98,6 +98,7 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
     --*taken;
     struct mp_schedule_position after = recording->schedule_state.position;
     recording->schedule_state.position = recording->position_before;
+    if (!recording->writer) recording->steps_unseen = recording->steps_before;
     enum mp_status status = mp_recording_tell_gap(recording, event->thread, error);
     if (!status) status = mp_recording_write(recording, true, error);
     ++*taken;
@@ -209,6 +210,7 @@ static enum mp_schedule_wish ask_schedule(struct mp_recording *recording, uint32
 {
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
     *is_step = begins_step(recording, event, name);
+    recording->steps_before = recording->ledger.steps - *is_step;
     recording->position_before = recording->schedule_state.position;
     if (!recording->schedule || event->type >= MP_EVENT_TYPES) return MP_SCHEDULE_NONE;
     /* A range that may end on another thread is in nobody's order. */

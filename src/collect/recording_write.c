@@ -68,6 +68,13 @@ enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp
     return status;
 }
 
+/* Steps are counted from the program's first one, whichever the file begins with. */
+static enum mp_status write_past(struct mp_recording *recording, struct mp_error *error)
+{
+    struct mp_past past = {.steps = recording->steps_unseen, .time_ns = recording->last_event_ns};
+    return mp_writer_past(recording->writer, &past, error);
+}
+
 static enum mp_status write_samples(struct mp_recording *recording, struct mp_error *error)
 {
     if (!recording->samples.count) return MP_OK;
@@ -103,10 +110,12 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
 {
     recording->last_write_ns = mp_clock_monotonic_ns();
     enum mp_status status = MP_OK;
-    if (!recording->writer && (recording->pending.count || with_base)) status = open_file(recording, error);
+    bool fresh = !recording->writer && (recording->pending.count || with_base);
+    if (fresh) status = open_file(recording, error);
     if (!status && recording->writer) {
         status = mp_recording_read_tables(recording, error);
         if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
+        if (!status && fresh && recording->steps_unseen) status = write_past(recording, error);
         if (!status) status = write_samples(recording, error);
         if (!status) status = write_labels(recording, error);
         if (!status && recording->pending.count) status = write_pending(recording, error);

@@ -169,8 +169,7 @@ static void begin_numbers(struct mp_recovering *recovering, const struct mp_chun
 {
     struct mp_recording *recording = recovering->recording;
     if (mp_reader_start(recovering->reader)->starts_late) mp_writer_lost(writer, 0, chunk->next_block);
-    if (recording && chunk->next_block > recording->ledger.next_block)
-        recording->ledger.next_block = chunk->next_block;
+    if (recording && chunk->next_block > recording->ledger.next_block) recording->ledger.next_block = chunk->next_block;
 }
 
 static enum mp_status copy_devices(struct mp_recovering *recovering, const struct mp_chunk *chunk,

@@ -201,6 +201,12 @@ void mp_step_watch_marked(struct mp_step_watch *watch)
     watch->line = 0;
 }
 
+size_t mp_step_watch_bytes(const struct mp_step_watch *watch)
+{
+    return watch->nodes.room * sizeof *watch->nodes.at + watch->threads.room * sizeof *watch->threads.at +
+           (watch->past ? sizeof *watch->past : 0);
+}
+
 void mp_step_watch_close(struct mp_step_watch *watch)
 {
     free(watch->past);

@@ -33,6 +33,7 @@ bool mp_step_watch_event(struct mp_step_watch *watch, const struct mp_tables *ta
                          const struct mp_event *event);
 /* The program marks steps itself: no loop needs to be looked for. */
 void mp_step_watch_marked(struct mp_step_watch *watch);
+size_t mp_step_watch_bytes(const struct mp_step_watch *watch); /* of memory */
 void mp_step_watch_close(struct mp_step_watch *watch);
 
 #endif

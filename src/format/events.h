@@ -36,6 +36,7 @@ static inline unsigned mp_event_parts(unsigned type)
 
 struct mp_events_out;
 struct mp_events_out *mp_events_out_new(void); /* NULL: no memory */
+size_t mp_events_out_bytes(void);              /* of memory, each */
 void mp_events_out_free(struct mp_events_out *out);
 /* Adds the columns of `count` events (1 ... MP_CHUNK_ENTRIES) to chunk. *next_block is the number of the next new
  * block, before and after. MP_INVALID where an event names what is not there, or time runs backwards. */

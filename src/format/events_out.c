@@ -45,6 +45,11 @@ struct mp_events_out *mp_events_out_new(void)
     return malloc(sizeof(struct mp_events_out));
 }
 
+size_t mp_events_out_bytes(void)
+{
+    return sizeof(struct mp_events_out);
+}
+
 void mp_events_out_free(struct mp_events_out *out)
 {
     free(out);

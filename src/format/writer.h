@@ -89,7 +89,8 @@ enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *ho
  * with it, and no lost chunks, numbers begin late in a file whose start says so. */
 void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block);
 
-uint64_t mp_writer_bytes(const struct mp_writer *writer); /* written so far */
+uint64_t mp_writer_bytes(const struct mp_writer *writer);  /* written so far */
+uint64_t mp_writer_memory(const struct mp_writer *writer); /* bytes that it takes */
 
 /* Copies all that was written to `fd`, an empty file (taken over, also on failure), and goes on there. The file before
  * is closed as it is; where another process writes on in it, that does no harm: offsets are not shared. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "format/chunk_in.h"
+#include "format/events.h"
 #include "format/scan.h"
 #include "format/writer_state.h"
 
@@ -59,4 +60,13 @@ enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written 
     writer->next_block = from->next_block;
     memcpy(writer->counts.of, from->tables, sizeof from->tables);
     return MP_OK;
+}
+
+uint64_t mp_writer_memory(const struct mp_writer *writer)
+{
+    const struct mp_summary *summary = &writer->summary;
+    return sizeof *writer + mp_events_out_bytes() + MP_CHUNK_ENTRIES * sizeof *writer->scratch +
+           writer->index.room * sizeof *writer->index.at + writer->chunk.raw.room + writer->chunk.bytes.room +
+           summary->peaks.room * sizeof *summary->peaks.at + summary->boundaries.room * sizeof *summary->boundaries.at +
+           summary->may_begin.room;
 }

@@ -167,6 +167,7 @@ class Torch(harness.TestCase):
                     inside = [step for step in found if step["allocated_bytes"] > 256 * 4]
                     self.assertEqual([step["allocated_bytes"] for step in inside],
                                      [4 * (256 + 1024 * (step + 1) + 77) for step in steps])
+                    self.assertEqual([step["step"] for step in inside], [step + 1 for step in steps])
                 first = (steps or regions)[0]
                 # In a region, the step's own two blocks are there already.
                 base = 1000 + 256 * first + (256 + 1024 * (first + 1) if regions else 0)
