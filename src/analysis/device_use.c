@@ -169,6 +169,15 @@ static void note_change(struct sweep *sweep, uint64_t now)
     sweep->last_change = now ? now : 1;
 }
 
+/* Whether more is handed out; else, of as much, more of it is known. */
+static bool tells_more(const struct mp_device_level *level, const struct mp_device_level *highest)
+{
+    uint64_t now = mp_device_handed_out(level), before = mp_device_handed_out(highest);
+    if (now != before) return now > before;
+    if (level->torch_blocks != highest->torch_blocks) return level->torch_blocks > highest->torch_blocks;
+    return level->torch_reserved > highest->torch_reserved;
+}
+
 static bool run(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
@@ -182,8 +191,7 @@ static bool run(struct sweep *sweep)
         apply(sweep, i);
         uint64_t after = mp_device_handed_out(&sweep->level);
         if (after != before) note_change(sweep, now);
-        uint64_t highest = mp_device_handed_out(&sweep->highest);
-        if (after < highest || (after == highest && sweep->level.torch_blocks <= sweep->highest.torch_blocks)) continue;
+        if (!tells_more(&sweep->level, &sweep->highest)) continue;
         sweep->highest = sweep->level;
         sweep->highest_moment = i + 1;
     }
