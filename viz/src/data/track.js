@@ -197,8 +197,8 @@ export class Track {
   idle() {
     const out = [];
     if (!this.count || this.to - this.from < 2) return out;
-    if (!this.baseCount) out.push({ from: this.from, to: this.time[0], words: "nothing is live yet" });
-    if (!this.end.blocks) out.push({ from: this.time[this.count - 1], to: this.to, words: "nothing is live any more" });
+    if (!this.baseCount) out.push({ from: this.from, to: this.time[0], words: "nothing live yet" });
+    if (!this.end.blocks) out.push({ from: this.time[this.count - 1], to: this.to, words: "nothing live" });
     return out;
   }
 
