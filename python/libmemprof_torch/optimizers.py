@@ -6,8 +6,9 @@ import weakref
 
 from libmemprof_torch import TROUBLE
 
-# The loop's optimizer has stopped where others stepped so many times as often as they ever did between two of its steps.
-PATIENCE, PATIENCE_LEAST = 4, 16
+# The loop's optimizer has stopped where others stepped so many times as often as they ever did between two of its steps;
+# soon, where it was the only one for SURE steps.
+PATIENCE, PATIENCE_LEAST, PATIENCE_SURE, SURE = 4, 16, 2, 8
 
 
 class Optimizers:
@@ -16,6 +17,7 @@ class Optimizers:
         self._labels = labels
         self._names = names
         self._main = None  # a weak reference
+        self._steps = 0  # of the main one
         self._others, self._others_most = 0, 0  # steps of others since the last of the main one's; the most so far
 
     def _optimizer_of(self, frame):
@@ -48,12 +50,14 @@ class Optimizers:
         main = self._main and self._main()
         if main is not None and main is not optimizer:
             self._others += 1
-            if self._others <= max(PATIENCE_LEAST, PATIENCE * self._others_most):
+            least = PATIENCE_SURE if self._steps >= SURE else PATIENCE_LEAST
+            if self._others <= max(least, PATIENCE * self._others_most):
                 return False
             main = None
         if main is None:
             self._main = weakref.ref(optimizer)
-            self._others = self._others_most = 0
+            self._steps = self._others = self._others_most = 0
         self._others_most = max(self._others_most, self._others)
         self._others = 0
+        self._steps += 1
         return True

@@ -1,8 +1,8 @@
 """Roles of tensors: which blocks hold parameters, buffers, gradients and the optimizer's state.
 
-Told when modules are named, and around the steps of optimizers, where gradients and states are all there. That is done
-in turns, so that it takes no more than a part of the program's time (SHARE); a site whose blocks were told a few times
-needs no more, and readers know that. Reads addresses, past __torch_function__ and modes; nothing here is an operation.
+Told when modules are named, and around the steps of optimizers, where gradients and states are all there: of all
+parameters in an optimizer's first steps, then in turns, so that it takes no more than a part of the program's time (SHARE).
+A site whose blocks were told a few times needs no more, and readers know that. Reads addresses, past __torch_function__ and modes; nothing here is an operation.
 """
 
 import time
@@ -12,7 +12,9 @@ from libmemprof_torch import TROUBLE, complain, is_of_signal
 PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 1, 2, 3, 4  # enum mp_role (src/base/words.h)
 
 SHARE = 200  # one part in so many of the time
-AHEAD_NS = 50_000_000  # of the share, as much may be used at once
+FIRST_ROUNDS = 4  # those of an optimizer are free of that,
+FIRST_NS = 20_000_000  # each step of them up to so much
+LEAST_NS, MOST_NS = 100_000, 2_000_000  # of the share, what is worth a turn, and what may be used at once
 CLOCK_EVERY = 8  # parameters between two looks at the clock
 AGAIN_EVERY = 32  # rounds after which what was told is told again: a new block may be where the old one was
 PARTS_MOST = 200  # tensors of one state
@@ -32,7 +34,7 @@ class Roles:
         self._told = {}  # addresses by the object's and what of it
         self._turn = {}  # by optimizer and part: where the next round begins, and how many there were
         self._time = time.perf_counter_ns()
-        self._left_ns = AHEAD_NS
+        self._left_ns = 0
         self._off = False
 
     def _plain_address_of(self, tensor):
@@ -84,24 +86,28 @@ class Roles:
     # ---- around an optimizer's step
 
     def before_step(self, optimizer, names):
-        self._guarded(self._in_turn, optimizer, names, "gradients", self._gradient)
+        if self._is_due((id(optimizer), "gradients")):
+            self._guarded(self._in_turn, optimizer, names, "gradients", self._gradient)
 
     def after_step(self, optimizer, names):
-        self._guarded(self._in_turn, optimizer, names, "states", self._states)
+        if self._is_due((id(optimizer), "states")):
+            self._guarded(self._in_turn, optimizer, names, "states", self._states)
+
+    def _is_due(self, key):
+        now = time.perf_counter_ns()
+        self._left_ns = min(MOST_NS, self._left_ns + (now - self._time) // SHARE)
+        self._time = now
+        return self._left_ns >= LEAST_NS or self._turn.get(key, (0, 0))[1] < FIRST_ROUNDS
 
     def _in_turn(self, optimizer, names, part, tell):
-        now, begun = time.perf_counter_ns(), time.thread_time_ns()
-        self._left_ns = min(AHEAD_NS, self._left_ns + (now - self._time) // SHARE)
-        self._time = now
-        if self._left_ns <= 0:
-            return
+        place, rounds = self._turn.get((id(optimizer), part), (0, 0))
+        begun, allowed = time.thread_time_ns(), FIRST_NS if rounds < FIRST_ROUNDS else self._left_ns
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if len(self._turn) > 1000 or len(self._told) > 1_000_000:
             self._turn.clear()
             self._told.clear()
-        place, rounds = self._turn.get((id(optimizer), part), (0, 0))
         for done in range(len(parameters)):
-            if done % CLOCK_EVERY == 0 and time.thread_time_ns() - begun > self._left_ns:
+            if done % CLOCK_EVERY == 0 and time.thread_time_ns() - begun > allowed:
                 break
             parameter = parameters[place % len(parameters)]
             name = names.parameters.get(id(parameter)) if names is not None else None
@@ -110,7 +116,8 @@ class Roles:
             if place % len(parameters) == 0:
                 rounds += 1
         self._turn[(id(optimizer), part)] = (place, rounds)
-        self._left_ns -= time.thread_time_ns() - begun
+        if rounds > FIRST_ROUNDS:
+            self._left_ns -= time.thread_time_ns() - begun
 
     def _gradient(self, optimizer, parameter, name, rounds):
         self._tell(parameter, PARAMETER, name, self._key(parameter, PARAMETER, rounds))

@@ -73,13 +73,13 @@ def main():
     optimizer.step()
 
     def sweep():
-        labels._left_ns = 1 << 40
+        labels._turn.clear()
         labels.before_step(optimizer, names)
 
     answer["gradient_ns"] = statistics.median(each(sweep, 3) for _ in range(ROUNDS)) / PARAMETERS
 
     def again():
-        labels._left_ns = 1 << 40
+        labels._turn.clear()
         labels.after_step(optimizer, names)
 
     answer["state_ns"] = statistics.median(each(again, 3) for _ in range(ROUNDS)) / PARAMETERS

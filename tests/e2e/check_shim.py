@@ -59,7 +59,9 @@ class Programs(Shim):
                                           " if hasattr(d, 'is_gloo_available') else False)")
         if answer.stdout.strip() != "True":
             self.skipTest("no gloo")
-        self.assertEqual(self.same(PYTHON, PROGRAMS, "ddp").returncode, 0)
+        without, with_ = self.plain(PYTHON, PROGRAMS, "ddp"), self.recorded(PYTHON, PROGRAMS, "ddp")
+        self.assertEqual(without.returncode, 0, without.stderr)
+        self.assertEqual(with_.stdout, without.stdout)  # on stderr gloo may talk, with times
 
     def test_compiled(self):
         if torch_version() < (2, 0):
@@ -112,7 +114,7 @@ class Programs(Shim):
             self.assertEqual(regions["Optimizer.step#SGD.step"], 12 if "second" in begin else 6)
         program = self.script(SUCCESSOR)
         self.assertEqual(self.recorded(PYTHON, program).returncode, 0)
-        self.assertGreaterEqual(len(harness.answer("steps", self.snapshot)["steps"]), 50)
+        self.assertEqual(len(harness.answer("steps", self.snapshot)["steps"]), 68)
 
     def test_a_schedule_counts_them(self):
         self.assertEqual(self.recorded(PYTHON, EXAMPLES / "train.py", "--steps", "9", "--width", "16",

@@ -199,7 +199,7 @@ class Live(harness.TestCase):
 
     @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
     def test_pytorch_without_marks(self):
-        program = Program(self, PYTHON, PROGRAMS / "told.py")
+        program = Program(self, PYTHON, PROGRAMS / "told.py", options=["--no-shim"])
         program.tell("run 3000 leak")
         leaks = program.leaks()
         self.assertEqual((leaks["verdict"], leaks["steps"]["source"]), ("leak", "inferred"))
@@ -222,7 +222,7 @@ class Live(harness.TestCase):
                     self.assertEqual((whole["steps"], live), ({"count": steps, "source": "function"},) * 2)
                 else:
                     self.assertIn("told.nothing", " ".join(whole["coverage"]["notes"]))
-                    self.assertEqual(whole["steps"]["source"], "inferred")
+                    self.assertEqual(whole["steps"]["source"], "torch")
 
     def test_step_at_needs_stacks_of_python(self):
         for options in (["--stacks", "native"], ["--step-range", "x"]):
