@@ -176,6 +176,9 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
         if (rows) mp_table_skip(table, columns);
         mp_table_wide(table, MP_DIM, "(%.*s)", (int)rest.size, (const char *)rest.data);
         mp_table_end_row(table);
+    } else if (!rows) { /* only frames that are lost, or were cut */
+        mp_table_wide(table, MP_DIM, "(no stack)");
+        mp_table_end_row(table);
     }
     mp_buffer_free(&rest);
 }
