@@ -11,7 +11,8 @@
  *    "/lib/lib3.so"); the folders in front of those that are;
  *  - regions and marks ("region 4"), except the names by which steps are known; pools, threads;
  *  - command, host, the devices' UUIDs, the spool's path, notes that may hold a name.
- * Peaks, leaks, steps and sizes stay the same. On failure the model is of no use any more. MP_NO_MEMORY.
+ * Peaks, leaks, steps and sizes stay the same; categories too, but for those that rules over names had found. On
+ * failure the model is of no use any more. MP_NO_MEMORY.
  */
 enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error);
 
