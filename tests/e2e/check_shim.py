@@ -277,8 +277,8 @@ signal.signal(signal.SIGALRM, ring)
 model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(100)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for turn in range(60):
-    signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.0001 * turn)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.0001 * turn)
         while True:
             fresh = nn.Sequential(nn.Linear(4, 4))
             (model(torch.ones(2, 4)).sum() + fresh(torch.ones(2, 4)).sum()).backward()
