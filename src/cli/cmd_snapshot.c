@@ -311,8 +311,9 @@ const struct mp_command mp_command_snapshot = {
     .about =
         "Runs the command as it is, records every allocation with its stack, and writes one snapshot file for each "
         "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
-        "the rank (torchrun, Slurm, Open MPI, PMI), %h the host and %t the time. Without %p or %r the first process "
-        "with events gets the name as given, others get their number before the extension.\n\nWith --pid, a "
+        "the rank (torchrun, Slurm, Open MPI, PMI), %h the host, %t the time and %c the cycle of --schedule, from 0: "
+        "with it each cycle is a whole file of its own. Without %p or %r the first process with events gets "
+        "the name as given, others get their number before the extension.\n\nWith --pid, a "
         "whole file of now of a program that another memprof records; the program is not stopped.\n\n--metrics tells "
         "what "
         "is live while the command runs: in a file, written anew every five seconds and removed at the end, for "

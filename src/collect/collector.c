@@ -28,11 +28,20 @@ static void keep_note(const struct mp_recording *recording, struct mp_collector_
              mp_intern_get(&recording->tables.strings, recording->notes.at[0], NULL));
 }
 
+/* Files of cycles that are over; with `wait` all of them. */
+static void reap_cycles(struct mp_collector *collector, struct mp_recording *recording, bool wait)
+{
+    struct mp_recording_summary summary;
+    while (mp_recording_reap_cycle(recording, wait, &summary))
+        if (!mp_vec_push(&collector->result->recordings, summary)) free(summary.path);
+}
+
 static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
 {
     /* What a full disk did not take stays in the spool for `memprof recover`. */
     uint64_t units = finished->recording->schedule_state.position.units;
     if (units > collector->result->units_seen) collector->result->units_seen = units;
+    reap_cycles(collector, finished->recording, true);
     bool worth_telling = finished->summary.path || finished->summary.failed;
     if (!worth_telling && !*collector->result->note) keep_note(finished->recording, collector->result);
     mp_recording_free(finished->recording, !finished->summary.failed);
@@ -147,12 +156,12 @@ static void snapshot_all(struct mp_collector *collector)
 /* Answers the programs whose snapshots are written; with `wait` until all are. */
 static void reap_snapshots(struct mp_collector *collector, bool wait)
 {
-    uint64_t spool_id;
+    uint64_t recording;
     uint32_t number;
     bool written;
-    while (mp_snapshots_reap(&collector->snapshots, wait, &spool_id, &number, &written))
+    while (mp_snapshots_reap(&collector->snapshots, wait, &recording, &number, &written))
         for (size_t i = 0; i < collector->processes.count; i++)
-            if (collector->processes.at[i].recording->spool.header->spool_id == spool_id)
+            if (collector->processes.at[i].recording->id == recording)
                 mp_snapshots_answer(collector->processes.at[i].recording, number, written);
 }
 
@@ -270,6 +279,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
             for (size_t i = 0; i < collector.processes.count; i++) {
                 mp_recording_round(collector.processes.at[i].recording, false);
                 mp_snapshots_serve(&collector.snapshots, collector.processes.at[i].recording);
+                reap_cycles(&collector, collector.processes.at[i].recording, false);
             }
             reap_snapshots(&collector, false);
             serve_metrics(&collector);

@@ -104,8 +104,10 @@ static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_de
     if (device->gpu < 0) return;
     const struct mp_gpu *gpu = &gpus->at[device->gpu];
     struct mp_error ignored; /* facts that there is no memory for are not told */
-    (void)mp_tables_device_facts(&recording->tables, MP_DEVICE_CUDA, (int)ordinal, gpu->uuid, gpu->name,
-                                 gpu->total_bytes, &ignored);
+    if (!device->described)
+        (void)mp_tables_device_facts(&recording->tables, MP_DEVICE_CUDA, (int)ordinal, gpu->uuid, gpu->name,
+                                     gpu->total_bytes, &ignored);
+    device->described = true;
     if (!mp_device_watch_first(samples->watch, (unsigned)device->gpu, &first)) return;
     uint64_t sum = sum_of(&first.use), used = first.use.used_bytes;
     put(recording, ordinal, "before", 0, used);
@@ -165,6 +167,12 @@ void mp_device_samples_round(struct mp_recording *recording)
     while (mp_device_watch_next(samples->watch, &samples->cursor, &reading))
         for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
             if (samples->devices[i].begun && samples->devices[i].gpu == (int)reading.gpu) take(recording, i, &reading);
+}
+
+void mp_device_samples_rewind(struct mp_device_samples *samples)
+{
+    for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
+        samples->devices[i].begun = samples->devices[i].told = samples->devices[i].told_process = false;
 }
 
 void mp_device_samples_notes(struct mp_recording *recording)

@@ -25,7 +25,8 @@ struct mp_device_samples {
     char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
     struct mp_device_seen {
         bool used, begun, named, told, told_process;
-        int gpu; /* -1: not known which */
+        bool described; /* which device it is stands in the tables */
+        int gpu;        /* -1: not known which */
     } devices[MP_DEVICES_SEEN];
 };
 
@@ -36,6 +37,8 @@ struct mp_recording;
 void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
 /* Once a round: new devices, new readings; reads at once where the recorder says that something takes memory. */
 void mp_device_samples_round(struct mp_recording *recording);
+/* Another file begins. */
+void mp_device_samples_rewind(struct mp_device_samples *samples);
 /* Before coverage is written: notes on what could not be had. */
 void mp_device_samples_notes(struct mp_recording *recording);
 void mp_device_samples_free(struct mp_device_samples *samples);

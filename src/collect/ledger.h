@@ -70,6 +70,9 @@ enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_blo
  * must then be told as free events; the caller empties it. */
 enum mp_status mp_ledger_resume(struct mp_ledger *ledger, struct mp_error *error);
 
+/* Begins a pause in which what is live has no number any more: numbers begin anew with mp_ledger_resume(). */
+enum mp_status mp_ledger_unnumber(struct mp_ledger *ledger, struct mp_error *error);
+
 /* What is live becomes these blocks, whatever was before; the next new block's number follows on the highest. */
 enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_block *blocks, size_t count,
                                  struct mp_error *error);

@@ -16,11 +16,21 @@ static const char *file_part(const char *pattern)
     return slash ? slash + 1 : pattern;
 }
 
-bool mp_naming_tells_processes_apart(const char *pattern)
+static bool names_one_of(const char *pattern, const char *letters)
 {
     for (const char *at = strchr(file_part(pattern), '%'); at && at[1]; at = strchr(at + 2, '%'))
-        if (at[1] == 'p' || at[1] == 'r') return true;
+        if (strchr(letters, at[1])) return true;
     return false;
+}
+
+bool mp_naming_tells_processes_apart(const char *pattern)
+{
+    return names_one_of(pattern, "pr");
+}
+
+bool mp_naming_tells_cycles_apart(const char *pattern)
+{
+    return names_one_of(pattern, "c");
 }
 
 /* The rank that a launcher gave the process, from its environment: torchrun, Slurm, Open MPI, PMI. */
@@ -66,7 +76,7 @@ static void expand(struct mp_buffer *to, const struct mp_naming *naming, char wh
         mp_buffer_append_text(to, text);
         break;
     case 'c':
-        mp_buffer_append_text(to, "0");
+        mp_buffer_printf(to, "%u", naming->cycle);
         break;
     default:
         mp_buffer_append(to, &what, 1);

@@ -9,10 +9,13 @@ struct mp_naming {
     const char *pattern; /* absolute; in its last part %p pid, %r rank, %h host, %t time, %c cycle, %% */
     const char *host;
     uint64_t start_unix_s;
+    unsigned cycle;
 };
 
 /* True where two processes can never get one name from the pattern. */
 bool mp_naming_tells_processes_apart(const char *pattern);
+/* True where each cycle of a schedule gets a name of its own. */
+bool mp_naming_tells_cycles_apart(const char *pattern);
 
 /* The file of process `pid`; freed by the caller, NULL where memory is short. `number` 0 is the name as given; n > 0
  * is the n-th of those that must differ: run.mp, run.PID.mp, run.PID.2.mp, ... */

@@ -25,6 +25,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
         return NULL;
     }
     recording->spool = *spool;
+    recording->id = recording->spool.header->spool_id;
     *spool = (struct mp_spool_file){.fd = -1};
     recording->window_open = !paused;
     mp_step_rule_open_configured(&recording->step_rule, recording->spool.header->configuration);
@@ -137,11 +138,12 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     return mp_recording_check(recording, mp_recording_write(recording, false, &error), &error);
 }
 
-static void summarise(struct mp_recording *recording, struct mp_recording_summary *summary)
+void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_summary *summary)
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     bool told_holds = false;
-    summary->events = recording->events;
+    mp_recording_memory(recording, &summary->memory);
+    summary->events = recording->events - recording->events_before;
     summary->kept = recording->bound.file_events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
     summary->steps = recording->ledger.steps;
@@ -159,6 +161,8 @@ static void summarise(struct mp_recording *recording, struct mp_recording_summar
         mp_format_track_id(summary->track_id, sizeof summary->track_id, tracks[i].device_type, tracks[i].device_index,
                            tracks[i].layer, pool, length);
     }
+    for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
+        summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
 }
 
 /* What happened after the last window counts at the end. */
@@ -198,10 +202,8 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
     }
     struct stat facts;
     if (recording->path && stat(recording->path, &facts) == 0) summary->file_bytes = (uint64_t)facts.st_size;
-    summarise(recording, summary);
+    mp_recording_summarise(recording, summary);
     summary->memory = memory;
-    for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
-        summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
     summary->path = recording->path;
     recording->path = NULL;
     summary->failed = recording->failed;
@@ -212,6 +214,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
 {
     if (!recording) return;
     mp_recording_bound_free(recording);
+    mp_recording_free_cycles(recording);
     mp_writer_abandon(recording->writer);
     if (recording->symbols) mp_symbols_close(recording->symbols);
     if (recording->spool.header) {

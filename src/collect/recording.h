@@ -12,6 +12,7 @@
 #include "collect/ledger.h"
 #include "collect/lives.h"
 #include "collect/recording_bound.h"
+#include "collect/recording_cycle.h"
 #include "collect/recording_memory.h"
 #include "collect/schedule.h"
 #include "collect/spool_file.h"
@@ -60,6 +61,9 @@ struct mp_recording {
     MP_VEC(uint32_t) notes; /* of the file, as string ids */
     uint64_t notes_read;
     struct mp_bound bound;
+    struct mp_cycles cycles;
+    uint64_t id;            /* the spool's number when this began */
+    uint64_t events_before; /* in the files of cycles that are over */
     uint64_t events, events_since_base, last_event_ns, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;

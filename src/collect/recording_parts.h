@@ -34,6 +34,8 @@ enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp
 /* Functions and lines of all native frames that `tables` has written, which are the recording's own or a copy's. */
 enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct mp_tables *tables,
                                           struct mp_writer *writer, struct mp_error *error);
+/* What is known of the file but its path, duration and size, and what the recorder took. */
+void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_summary *summary);
 /* Symbols, coverage, the process's end, the index. */
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error);
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool);

@@ -89,6 +89,21 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     return status;
 }
 
+/* What allocators hold may have changed while nothing was kept. */
+static enum mp_status tell_reserved(struct mp_recording *recording, const struct mp_event *at, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < recording->ledger.tracks.count && !status; i++) {
+        struct mp_event event = {.time_ns = at->time_ns,
+                                 .bytes = recording->ledger.tracks.at[i].reserved_bytes,
+                                 .thread = at->thread,
+                                 .track = (uint16_t)i,
+                                 .type = MP_EVENT_RESERVED};
+        if (event.bytes != MP_BYTES_UNKNOWN) status = keep(recording, &event, error);
+    }
+    return status;
+}
+
 /* What ended while nothing was kept ends now; what is live is written down; then the window begins. */
 static enum mp_status open_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                   struct mp_error *error)
@@ -104,7 +119,8 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
     ++*taken;
     recording->schedule_state.position = after;
     if (!status && !remember_live(recording)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
-    return status ? status : keep(recording, event, error);
+    if (!status) status = keep(recording, event, error);
+    return status ? status : tell_reserved(recording, event, error);
 }
 
 static enum mp_status take_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
@@ -117,6 +133,7 @@ static enum mp_status take_window(struct mp_recording *recording, uint32_t ring,
     if (!status) status = mp_recording_write(recording, false, error);
     recording->window_open = false;
     recording->ledger.paused = true;
+    if (!status && recording->cycles.apart && recording->writer) status = mp_recording_end_cycle(recording, error);
     return status;
 }
 

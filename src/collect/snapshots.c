@@ -85,7 +85,7 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
 {
     void *shared = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     job->shared = shared == MAP_FAILED ? NULL : shared;
-    job->spool_id = recording->spool.header->spool_id;
+    job->recording = recording->id;
     job->pid = recording->spool.header->pid;
     if (!job->shared || !mp_vec_push(&snapshots->jobs, *job))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
@@ -109,7 +109,10 @@ static enum mp_status prepare(struct mp_recording *recording, struct mp_error *e
     }
     enum mp_status status = mp_recording_write(recording, false, error);
     if (!mp_recording_check(recording, status, error)) return status;
-    return recording->writer ? MP_OK : mp_fail(error, MP_NOT_FOUND, "nothing was recorded yet");
+    if (recording->writer) return MP_OK;
+    return mp_fail(error, MP_NOT_FOUND,
+                   recording->cycles.number ? "between two cycles of the schedule nothing is recorded"
+                                            : "nothing was recorded yet");
 }
 
 static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording *recording,
@@ -156,7 +159,7 @@ void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *rec
     recording->requests.count = 0;
 }
 
-bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *spool_id, uint32_t *number, bool *written)
+bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *recording, uint32_t *number, bool *written)
 {
     for (size_t i = 0; i < snapshots->jobs.count; i++) {
         struct mp_snapshot_job job = snapshots->jobs.at[i];
@@ -165,7 +168,7 @@ bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *spoo
         }
         if (!ended) continue;
         snapshots->jobs.at[i] = snapshots->jobs.at[--snapshots->jobs.count];
-        *spool_id = job.spool_id;
+        *recording = job.recording;
         *number = job.number;
         *written = !job.shared->status;
         if (job.connection >= 0)

@@ -33,7 +33,7 @@ struct mp_snapshot_job {
     pid_t child;
     char *path;                      /* owned; NULL: the file is another one's */
     struct mp_snapshot_told *shared; /* with the child */
-    uint64_t spool_id;               /* of the recording */
+    uint64_t recording;              /* its id */
     uint32_t number;                 /* the program's question that this answers; 0: nobody's */
     int connection;                  /* of somebody who waits (collect/control.h); -1 */
     uint32_t pid;                    /* of the recorded process */
@@ -56,7 +56,7 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
 
 /* A snapshot that has ended, with `wait` the next one that ends: calls `told` and returns which recording's it was and
  * the program's question; false: none. The program is to be answered by mp_snapshots_answer. */
-bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *spool_id, uint32_t *number, bool *written);
+bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *recording, uint32_t *number, bool *written);
 void mp_snapshots_answer(struct mp_recording *recording, uint32_t number, bool written);
 void mp_snapshots_free(struct mp_snapshots *snapshots);
 

@@ -55,6 +55,8 @@ typedef void mp_tables_module_seen(void *context, uint32_t id, const char *path,
 /* Looks how far each table goes and reads new strings. What every record taken so far names is then known. */
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error);
+/* What was written is to be written once more, into another file. */
+void mp_tables_rewind(struct mp_tables *tables);
 /* Writes what the last reading saw. */
 enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                struct mp_error *error);

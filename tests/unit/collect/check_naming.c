@@ -32,6 +32,19 @@ START_TEST(what_a_pattern_becomes)
 }
 END_TEST
 
+START_TEST(each_cycle_has_a_name)
+{
+    struct mp_naming naming = {.pattern = "/%c/run.%c.mp", .host = "h", .cycle = 12};
+    char *first = mp_naming_path(&naming, 4711, 0), *second = mp_naming_path(&naming, 4711, 1);
+    ck_assert_str_eq(first, "/%c/run.12.mp");
+    ck_assert_str_eq(second, "/%c/run.12.4711.mp");
+    free(first);
+    free(second);
+    ck_assert(mp_naming_tells_cycles_apart("/run.%p.%c.mp"));
+    ck_assert(!mp_naming_tells_cycles_apart("/%c/run.%%c.mp"));
+}
+END_TEST
+
 START_TEST(folders_are_taken_as_they_are)
 {
     check("/50% of %p/%%/run.mp", 0, "/50% of %p/%%/run.mp");
@@ -119,5 +132,5 @@ START_TEST(ranks_come_from_launchers)
 }
 END_TEST
 
-MP_SUITE("naming", what_a_pattern_becomes, folders_are_taken_as_they_are, later_files_differ, extensions,
-         names_tell_processes_apart, ranks_come_from_launchers)
+MP_SUITE("naming", what_a_pattern_becomes, each_cycle_has_a_name, folders_are_taken_as_they_are, later_files_differ,
+         extensions, names_tell_processes_apart, ranks_come_from_launchers)
