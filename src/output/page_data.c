@@ -288,6 +288,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     if (!status) status = find_leaks(make, error);
     if (status) return status;
     make->data->step_source = mp_steps_source(&make->steps);
+    make->data->steps_before = make->steps.before;
     add_base(make);
     for (uint32_t i = 0; i < model->events.count; i++) {
         add_step(make, i);

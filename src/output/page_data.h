@@ -19,6 +19,7 @@ struct mp_page_data {
     unsigned address_shift;
     uint64_t from_ns, to_ns; /* what it shows of the recording */
     const char *step_source; /* as mp_steps_source() */
+    uint32_t steps_before;   /* of the program, before the recording's first event */
     struct mp_page_lanes lanes;
     struct mp_page_categories categories;
     struct mp_leaks leaks;               /* of that part */

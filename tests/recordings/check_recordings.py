@@ -50,7 +50,7 @@ class Reader:
         self.book_unseen([read_mp.events_of(meta, columns) for kind, meta, columns in chunks if kind == "events"],
                          [rows_of(columns) for kind, _, columns in chunks if kind == "base"][:1])
         for kind, meta, columns in chunks:
-            take = getattr(self, "take_" + kind, None)
+            take = getattr(self, "take_" + kind.replace(" ", "_"), None)
             if take:
                 take(meta, columns)
 
@@ -86,6 +86,11 @@ class Reader:
     def take_tracks(self, _, columns):
         self.tracks += rows_of(columns)
 
+    def take_past_peaks(self, _, columns):
+        """Of the time before a bounded recording's first event."""
+        for row in rows_of(columns):
+            self.sum_of(row["track"])["peak_bytes"] = row["bytes"]
+
     def take_base(self, _, columns):
         for row in rows_of(columns) if not self.seen_events else []:
             self.begin(row["track"], row["block"], row["bytes"])
@@ -93,7 +98,8 @@ class Reader:
     def take_events(self, meta, columns):
         self.seen_events = True
         for event in read_mp.events_of(meta, columns):
-            self.steps += event["type"] == STEP
+            # The end of an optimizer's work is no step where the program marks its own.
+            self.steps += event["type"] == STEP and self.strings[event["name"]] != "torch.optim"
             if event["type"] == ALLOC:
                 self.begin(event["track"], event["block"], event["bytes"])
                 self.sum_of(event["track"])["allocs"] += 1

@@ -599,6 +599,15 @@ class SnapshotTest(ViewTest):
                                  [[step["peak_bytes"], step["allocated_bytes"], step["freed_bytes"]]
                                   for step in report["steps"]])
 
+    def test_steps_of_a_bounded_recording_are_the_programs(self):
+        recording, page = SOURCE / "tests/recordings/formats/2-folded.mp", self.folder / "folded.html"
+        subprocess.run([MEMPROF, "trace_plot", recording, "-o", page], check=True)
+        numbers = [step["step"] for step in answer(recording, "steps")["steps"]]
+        self.assertEqual(numbers, [37, 38, 39, 40])
+        self.view("v=steps", page=page)
+        self.assertEqual(self.js("return window.memprof.recording.notes.steps.map((step) => step.index)"), numbers)
+        self.assertEqual([row[0] for row in self.rows()], numbers)
+
     def test_each_track_has_its_peak(self):
         self.view("v=sites")
         for i, track in enumerate(answer(self.recording, "info")["tracks"]):

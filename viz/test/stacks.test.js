@@ -98,10 +98,10 @@ test("steps follow each other, regions nest per thread, an end closes what is in
   };
   assert.deepEqual(Object.keys(columns), NOTE_COLUMNS);
   const steps = { time: column([10, 10]), name: column([0, 1]) };
-  const notes = new Notes(columns, steps, makeStacks(), 30);
+  const notes = new Notes(columns, steps, makeStacks(), 30, 6);
   assert.deepEqual(notes.steps.map(({ time, end }) => [time, end]), [[10, 20], [20, 30]]);
   assert.equal(notes.stepAt(9), undefined);
-  assert.equal(notes.stepAt(19).index, 1);
+  assert.equal(notes.stepAt(19).index, 7); // of the program, whose first six are in no file
   assert.equal(notes.stepAt(20).name, "f");
   assert.deepEqual(notes.regions.map(({ start, end, name, depth }) => [start, end, name, depth]),
     [[11, 15, "f", 0], [12, 15, "inner", 1], [12, 30, "outer", 0], [22, 30, "f", 0], [23, 24, "inner", 1]]);

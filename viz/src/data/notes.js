@@ -15,15 +15,15 @@ const RESERVED = 9;
 const START = 10;
 const STOP = 11;
 
-/** {time, end, name, index}, each ending where the next one begins. */
-function readSteps({ time, name }, stacks, end) {
+/** {time, end, name, index}, each ending where the next one begins; the index is the program's count, from 1. */
+function readSteps({ time, name }, stacks, end, before) {
   const times = readNumbers(time.bytes, time.count);
   const names = readUint32s(name.bytes, name.count);
   const out = [];
   for (let i = 0, now = 0; i < times.length; i++) {
     now += times[i];
     if (i) out[i - 1].end = now;
-    out.push({ time: now, end, name: stacks.string(names[i]), index: i + 1 });
+    out.push({ time: now, end, name: stacks.string(names[i]), index: before + i + 1 });
   }
   // A name that all of them have tells none from another: their numbers do.
   if (out.length > 1 && out.every((step) => step.name === out[0].name)) for (const step of out) step.name = "";
@@ -38,9 +38,9 @@ export class Notes {
   /**
    * @param {object} columns by name: {bytes, count} @param {object} steps likewise
    * @param {import("./stacks.js").Stacks} stacks for the names
-   * @param {number} end of the recording
+   * @param {number} end of the recording @param {number} before how many steps the program began before it
    */
-  constructor(columns, steps, stacks, end) {
+  constructor(columns, steps, stacks, end, before) {
     const count = columns.type.count;
     const type = columns.type.bytes;
     const time = readNumbers(columns.time.bytes, count);
@@ -49,7 +49,7 @@ export class Notes {
     const name = readUint32s(columns.name.bytes, count);
     const bytes = readNumbers(columns.bytes.bytes, count);
     const site = readUint32s(columns.site.bytes, count);
-    this.steps = readSteps(steps, stacks, end);
+    this.steps = readSteps(steps, stacks, end, before);
     this.marks = []; // {time, name, kind: "mark" | "oom" | "start" | "stop", bytes, track, site}
     this.regions = []; // {start, end, name, thread, depth}, by start
     this.reserved = new Map(); // by track: {time: [], bytes: []}

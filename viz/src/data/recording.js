@@ -28,7 +28,8 @@ export class Recording {
     this.to = Math.max(this.from + 1, Math.ceil(this.header.to_ns / this.timeUnit));
     this.timeless = this.header.duration_ns === 0; // what was imported knows at most an order
     this.before = this.header.cut ? "before this part" : "before the recording";
-    this.notes = new Notes(notes, steps, stacks, Math.ceil(this.header.duration_ns / this.timeUnit));
+    const end = Math.ceil(this.header.duration_ns / this.timeUnit);
+    this.notes = new Notes(notes, steps, stacks, end, this.header.steps_before);
     this.modules = readModules(modules);
     this.categories = ["", ...this.header.categories];
     this.samples = readSamples(samples, stacks);
