@@ -64,6 +64,7 @@ static enum mp_status read_start(struct mp_reader *reader, const char *path, str
         enum mp_status status = mp_start_parse(reader->rows.at, (size_t)got, &reader->start, &length, &why);
         if (status == MP_DAMAGED && (size_t)got == want && want < MP_START_BYTES) continue;
         reader->start_bytes = length;
+        reader->start.start.starts_late |= status == MP_DAMAGED; /* it may: a copy must be able to say so */
         if (!status || status == MP_DAMAGED) return MP_OK;
         return mp_fail(error, status, "%s: %s", path, why.text);
     }

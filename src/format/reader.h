@@ -111,8 +111,9 @@ static inline bool mp_damage_any(const struct mp_damage *damage)
     return damage->cut || damage->lost_bytes || damage->lost_chunks;
 }
 
-/* A recording whose first object is cut or damaged opens too: its start then has zeroes and empty texts, and the damage
- * counts it. Otherwise MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO, MP_NO_MEMORY; the sentence names path. */
+/* A recording whose first object is cut or damaged opens too: its start then has zeroes and empty texts but for
+ * starts_late, and the damage counts it. Otherwise MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO, MP_NO_MEMORY; the sentence
+ * names path. */
 enum mp_status mp_reader_open(const char *path, struct mp_reader **reader, struct mp_error *error);
 const struct mp_recording_start *mp_reader_start(const struct mp_reader *reader);
 uint64_t mp_reader_file_bytes(const struct mp_reader *reader);

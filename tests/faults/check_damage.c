@@ -361,21 +361,21 @@ static bool check_whole(void)
     return place->failures;
 }
 
-static unsigned char *read_named(const char *path, unsigned batch, bool device_readings, size_t *size)
+static unsigned char *read_named(const char *path, unsigned batch, enum small_form form, size_t *size)
 {
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : memfd_create("small", MFD_CLOEXEC);
     if (fd < 0) exit(2);
-    if (!path) small_recording(dup(fd), batch, device_readings);
+    if (!path) small_recording(dup(fd), batch, form);
     unsigned char *bytes = (unsigned char *)read_fd(fd, size);
     close(fd);
     return bytes;
 }
 
-static unsigned check_recording(const char *path, bool device_readings)
+static unsigned check_recording(const char *path, enum small_form form)
 {
+    static const char *const names[SMALL_FORMS] = {"a small recording", "the same without readings", "the same folded"};
     size_t size, other_size;
-    unsigned char *bytes = read_named(path, 4, device_readings, &size),
-                  *other = read_named(path, 8, device_readings, &other_size);
+    unsigned char *bytes = read_named(path, 4, form, &size), *other = read_named(path, 8, form, &other_size);
 
     const char *how_much = getenv("MEMPROF_FAULTS");
     bool all = how_much && !strcmp(how_much, "all");
@@ -386,7 +386,7 @@ static unsigned check_recording(const char *path, bool device_readings)
     if (check_whole()) return place->failures;
     run_all(bytes, size, cuts, every, flips);
     dprintf(real_stderr, "%s, %zu bytes: %zu cuts and %zu flips, %zu command lines each: %u faults\n",
-            path ? path : "a small recording", size, cuts, flips, ROWS, place->failures);
+            path ? path : names[form], size, cuts, flips, ROWS, place->failures);
     for (size_t i = 0; i < ROWS; i++)
         free_result(&whole[i]);
     free(bytes);
@@ -437,8 +437,8 @@ int main(int argc, char **argv)
     dup2(said_fd, STDOUT_FILENO);
     dup2(told_fd, STDERR_FILENO);
     for (int i = 0; i < count; i++) {
-        failures += check_recording(paths[i], true);
-        if (!paths[i]) failures += check_recording(NULL, false);
+        for (enum small_form form = 0; form < (paths[i] ? 1 : SMALL_FORMS); form++)
+            failures += check_recording(paths[i], form);
         free(paths[i]);
     }
     remove_folder();

@@ -3,13 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/vec.h"
+#include "collect/fold.h"
 #include "format/writer.h"
 
 #define STEPS       12
 #define STEP_BLOCKS 6
 #define STEP_NS     1000000
+#define KEPT        180 /* events of one that is folded */
 
 static const char *const texts[] = {"",         "cuda:0", "GPU-7",       "Soft GPU", "main",          "train",
                                     "train.py", "leak",   "/lib/lib.so", "forward",  "cuda:0/device", "torch",
@@ -41,7 +44,7 @@ struct maker {
     struct mp_base_block held[64];
     size_t held_count;
     unsigned batch;
-    bool device_readings;
+    enum small_form form;
 };
 
 static void must(struct maker *maker, enum mp_status status)
@@ -161,7 +164,7 @@ static void put_end(struct maker *maker)
     const struct mp_exit how = {.known = true, .time_ns = (STEPS + 1) * STEP_NS, .text = S_EXIT};
     struct mp_error *error = &maker->error;
     must(maker, mp_writer_symbols(maker->writer, &symbol, 1, error));
-    if (maker->device_readings) must(maker, mp_writer_samples(maker->writer, samples, 2, error));
+    if (maker->form == SMALL_READINGS) must(maker, mp_writer_samples(maker->writer, samples, 2, error));
     must(maker, mp_writer_segments(maker->writer, &segment, 1, error));
     must(maker, mp_writer_parts(maker->writer, parts, 2, error));
     must(maker, mp_writer_coverage(maker->writer, &coverage, error));
@@ -169,7 +172,20 @@ static void put_end(struct maker *maker)
     must(maker, mp_writer_finish(maker->writer, error));
 }
 
-void small_recording(int fd, unsigned batch, bool device_readings)
+/* The newest events in place of all that was written. */
+static void fold(struct maker *maker, int fd)
+{
+    struct mp_written written;
+    struct mp_folded folded = {0};
+    must(maker, mp_writer_written(maker->writer, &written, &maker->error));
+    must(maker, mp_fold(&written, maker->records, KEPT, fd, &folded, &maker->error));
+    mp_writer_abandon(maker->writer);
+    free(written.chunks);
+    maker->writer = folded.writer;
+    maker->records = folded.events;
+}
+
+void small_recording(int fd, unsigned batch, enum small_form form)
 {
     static const char *const command[] = {"python3", "train.py", NULL};
     const struct mp_recording_start start = {.realtime_ns = UINT64_C(1700000000000000000),
@@ -179,8 +195,9 @@ void small_recording(int fd, unsigned batch, bool device_readings)
                                              .command = command,
                                              .configuration = "native=1",
                                              .spool = ""};
-    struct maker maker = {.batch = batch, .device_readings = device_readings};
-    must(&maker, mp_writer_open(fd, &start, &maker.writer, &maker.error));
+    struct maker maker = {.batch = batch, .form = form};
+    int first = form == SMALL_FOLDED ? memfd_create("whole", MFD_CLOEXEC) : fd;
+    must(&maker, mp_writer_open(first, &start, &maker.writer, &maker.error));
     put_tables(&maker);
     for (unsigned step = 0; step < STEPS; step++) {
         put_step(&maker, step);
@@ -188,6 +205,7 @@ void small_recording(int fd, unsigned batch, bool device_readings)
             must(&maker, mp_writer_base(maker.writer, maker.now_ns, maker.held, maker.held_count, &maker.error));
     }
     put_chunk(&maker);
+    if (form == SMALL_FOLDED) fold(&maker, fd);
     put_end(&maker);
     mp_vec_free(&maker.events);
 }
