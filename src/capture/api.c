@@ -139,6 +139,7 @@ static struct mp_block_facts pool_block(uint32_t number, const void *ptr, size_t
         .bytes = bytes,
         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
         .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+        .may_be_left_out = true,
         .may_call_python = true,
     };
 }

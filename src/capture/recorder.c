@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "capture/fork.h"
+#include "capture/sampling.h"
 #include "capture/session.h"
 #include "capture/stack.h"
 #include "capture/tables.h"
@@ -140,14 +141,45 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     publish(thread);
 }
 
+/* A forked child begins anew: it would leave out what its parent does. */
+static void start_sampler(struct mp_thread *thread)
+{
+    uint64_t seed = mp_clock_monotonic_ns() ^ (uint64_t)(uintptr_t)thread << 16;
+    mp_sampler_start(&thread->sampler, seed, mp_session.config.sample_bytes);
+    thread->sampler.generation = thread->generation;
+}
+
+static bool is_sampled(const struct mp_block_facts *block)
+{
+    return __builtin_expect(mp_session.config.sample_bytes && block->may_be_left_out, 0);
+}
+
+static bool leaves_out(struct mp_thread *thread, const struct mp_block_facts *block)
+{
+    struct mp_sampler *sampler = &thread->sampler;
+    if (sampler->generation != thread->generation) start_sampler(thread);
+    if (mp_sampler_passes(sampler, block->bytes)) return true;
+    mp_sampler_next(sampler, mp_session.config.sample_bytes);
+    if (!mp_sampled_add(block->track, block->address))
+        mp_session_note("more blocks of the sample lived than the recorder remembers: frees of others cost more, and "
+                        "nothing is lost");
+    return false;
+}
+
 void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block)
 {
+    if (is_sampled(block) && leaves_out(thread, block)) return;
     record_block(thread, MP_EVENT_ALLOC, block, true);
 }
 
 void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block)
 {
-    record_block(thread, MP_EVENT_FREE, block, mp_session.config.free_stacks);
+    struct mp_block_facts known = *block;
+    if (is_sampled(block)) {
+        if (!mp_sampled_remove(block->track, block->address)) return;
+        known.only_if_known = true;
+    }
+    record_block(thread, MP_EVENT_FREE, &known, mp_session.config.free_stacks);
 }
 
 void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request)

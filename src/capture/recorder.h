@@ -39,6 +39,7 @@ struct mp_block_facts {
     uint64_t address, bytes;
     uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; MP_RECORD_TOTAL_UNKNOWN */
     bool only_if_known;                       /* a free of a block that may have been left out on purpose */
+    bool may_be_left_out;                     /* by --sample: of the layers torch and app */
     bool stack_known;                         /* `stack` was captured before; else it is captured now */
     uint32_t stack, module;
     bool may_call_python; /* no lock of an allocator is held: the Python self-check may run here */

@@ -11,6 +11,7 @@
 #include "capture/autograd_thread.h"
 #include "capture/cuda/visit.h"
 #include "capture/nvtx/nvtx_ranges.h"
+#include "capture/sampling.h"
 #include "capture/stack.h"
 #include "wire/spool.h"
 
@@ -24,6 +25,7 @@ struct mp_thread {
     struct mp_ring *ring; /* NULL: none could be had */
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
+    struct mp_sampler sampler;
     struct mp_stack_room stack;
     struct mp_autograd_thread autograd;
     struct mp_nvtx_stack nvtx;

@@ -114,6 +114,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
             .total_allocated = has_totals ? allocated : MP_RECORD_TOTAL_UNKNOWN,
             .total_reserved = has_totals && !is_cpu ? reserved : MP_RECORD_TOTAL_UNKNOWN,
             .only_if_known = cpu_is_closing,
+            .may_be_left_out = true,
             .may_call_python = is_cpu,
         };
         if (block.track != MP_TRACK_NONE) (bytes > 0 ? mp_record_alloc : mp_record_free)(thread, &block);

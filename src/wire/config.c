@@ -24,6 +24,7 @@ static const struct field {
     {"paused", FIELD_BOOL, offsetof(struct mp_record_config, paused)},
     {"max_events", FIELD_U32, offsetof(struct mp_record_config, max_events)},
     {"shim", FIELD_BOOL, offsetof(struct mp_record_config, shim)},
+    {"sample", FIELD_U32, offsetof(struct mp_record_config, sample_bytes)},
     {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},
 };
 #define FIELDS (sizeof fields / sizeof *fields)

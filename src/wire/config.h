@@ -29,11 +29,12 @@ struct mp_record_config {
     bool cupti, hooks;   /* the CUDA driver's calls: by CUPTI where it is free, else by the hooks */
     bool cpu_throughout; /* else CPU tensors only until a block on another device was seen */
     bool wait_when_full;
-    bool follow;         /* children and exec'ed programs too */
-    bool paused;         /* until the program says start */
-    bool shim;           /* what PyTorch knows of itself is asked for, by python/libmemprof_torch */
-    uint32_t max_events; /* that the file keeps, the newest; 0: all */
-    uint32_t depth;      /* frames kept of a stack: three quarters inner, one quarter outer */
+    bool follow;           /* children and exec'ed programs too */
+    bool paused;           /* until the program says start */
+    bool shim;             /* what PyTorch knows of itself is asked for, by python/libmemprof_torch */
+    uint32_t max_events;   /* that the file keeps, the newest; 0: all */
+    uint32_t sample_bytes; /* of the layers torch and app, one in so many bytes (base/sampling.h); 0: all */
+    uint32_t depth;        /* frames kept of a stack: three quarters inner, one quarter outer */
 
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text, where it is not
                                           * empty; the recorder has no use for it and reads it not */

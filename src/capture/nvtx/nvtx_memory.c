@@ -60,7 +60,8 @@ static void tell(struct mp_thread *thread, const struct region *region, bool beg
                                    .address = region->address,
                                    .bytes = region->bytes,
                                    .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
-                                   .total_reserved = MP_RECORD_TOTAL_UNKNOWN};
+                                   .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+                                   .may_be_left_out = true};
     if (block.track != MP_TRACK_NONE) (begins ? mp_record_alloc : mp_record_free)(thread, &block);
 }
 

@@ -18,6 +18,7 @@ static void same(const struct mp_record_config *a, const struct mp_record_config
     ck_assert_int_eq(a->follow, b->follow);
     ck_assert_int_eq(a->paused, b->paused);
     ck_assert_uint_eq(a->depth, b->depth);
+    ck_assert_uint_eq(a->sample_bytes, b->sample_bytes);
 }
 
 START_TEST(every_configuration_survives_the_way)
@@ -32,6 +33,7 @@ START_TEST(every_configuration_survives_the_way)
                                          .wait_when_full = bits & 64,
                                          .follow = bits & 128,
                                          .paused = bits & 256,
+                                         .sample_bytes = bits << 22 | bits,
                                          .depth = 8 + bits * 7};
         /* Whatever was there before is overwritten. */
         struct mp_record_config here;
