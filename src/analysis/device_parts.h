@@ -25,6 +25,7 @@ static inline bool mp_device_role_made(unsigned role)
 /* Bytes of one device's tracks, event by event. */
 struct mp_device_level {
     uint64_t blocks, pool_blocks, pool_reserved, torch_blocks, torch_reserved;
+    bool sampled; /* torch_blocks is an estimate: what is known to be reserved is not exceeded */
 };
 
 /* A pool whose reserved total nobody told holds at least its blocks. */
@@ -36,7 +37,8 @@ static inline uint64_t mp_device_pools(const struct mp_device_level *level)
 /* So does an allocator. */
 static inline uint64_t mp_device_torch(const struct mp_device_level *level)
 {
-    return level->torch_reserved > level->torch_blocks ? level->torch_reserved : level->torch_blocks;
+    bool told = level->torch_reserved > level->torch_blocks || (level->sampled && level->torch_reserved);
+    return told ? level->torch_reserved : level->torch_blocks;
 }
 
 /* Where the driver's side was recorded in part only, what PyTorch has was handed out all the same. */

@@ -97,6 +97,7 @@ struct sweep {
 static void start_level(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
+    sweep->level.sampled = model->sample_bytes;
     for (size_t i = 0; i < model->tracks.count; i++) {
         uint64_t base = model->sums.at[i].base_bytes;
         if (sweep->roles[i] == MP_DEVICE_ROLE_BLOCKS) sweep->level.blocks += base;
@@ -282,7 +283,8 @@ bool mp_device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const
 static bool add_known(const struct mp_model *model, const unsigned char *roles, const struct mp_device_level *level,
                       struct mp_device_use *use)
 {
-    uint64_t reserved = mp_device_torch(level), tensors = level->torch_blocks;
+    uint64_t reserved = mp_device_torch(level);
+    uint64_t tensors = level->torch_blocks < reserved ? level->torch_blocks : reserved;
     uint64_t pool_free = mp_device_pools(level) - level->pool_blocks;
     uint64_t other = mp_device_handed_out(level) - reserved;
     if (pool_free > other) pool_free = other;

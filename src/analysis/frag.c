@@ -238,6 +238,9 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
 {
     struct mp_torch_history history = {0};
     *frag = (struct mp_frag){.track = query->track, .oom = {.event = MP_NONE}};
+    if (mp_model_sample_of(model, query->track))
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the recording has a sample of its blocks (--sample): what lies between them is not known");
     frag->oom.event = find_oom(model, query);
     bool untraced = query->replay || frag->oom.event != MP_NONE;
     enum mp_status status = mp_torch_history_make(model, query->track, untraced, &history, error);

@@ -1,6 +1,9 @@
 #include "analysis/peak.h"
 
+#include <math.h>
+
 #include "analysis/level.h"
+#include "base/sampling.h"
 #include "model/steps_infer.h"
 
 /* The highest level within the window, counting the one at its beginning. */
@@ -42,6 +45,21 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
         find_in_window(model, window, peak);
 }
 
+/* Of all blocks of the track, whatever is picked of them. */
+static bool find_error(const struct mp_model *model, struct mp_peak *peak)
+{
+    uint64_t mean = mp_model_sample_of(model, peak->track);
+    struct mp_live live = {0};
+    double variance = 0;
+    if (!mean) return true;
+    bool done = mp_live_at(model, peak->track, peak->moment, NULL, &live);
+    for (size_t i = 0; i < live.count; i++)
+        if (live.at[i].bytes != MP_BYTES_UNKNOWN) variance += mp_sampling_variance(live.at[i].bytes, mean);
+    peak->standard_error = sqrt(variance);
+    mp_live_free(&live);
+    return done;
+}
+
 enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
                             struct mp_error *error)
 {
@@ -51,10 +69,11 @@ enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_q
     enum mp_status status = MP_OK;
     if (peak->in_past) {
         peak->step = (uint32_t)model->sums.at[query->track].past.step;
+        peak->standard_error = NAN;
         return mp_sites_of_past(model, query->track, &query->grouping, &peak->sites, error);
     }
     if (!mp_live_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
-        !mp_regions_at(model, peak->moment, &peak->regions))
+        !find_error(model, peak) || !mp_regions_at(model, peak->moment, &peak->regions))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks at the peak");
     if (status == MP_OK) {
         peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;

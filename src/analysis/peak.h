@@ -17,6 +17,7 @@ struct mp_peak_query {
 struct mp_peak {
     uint16_t track;
     uint64_t bytes, blocks; /* of the track at the peak */
+    double standard_error;  /* of bytes, where the track's blocks are a sample; NAN: not known, as of a past peak */
     uint64_t ns;
     uint32_t moment; /* events that had happened */
     bool in_past;    /* it was reached before the recording's first event, of which only the sites are known */

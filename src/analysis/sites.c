@@ -1,10 +1,12 @@
 #include "analysis/sites.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "analysis/growth.h"
 #include "analysis/site_modules.h"
 #include "base/map.h"
+#include "base/sampling.h"
 
 static uint64_t known(uint64_t bytes)
 {
@@ -69,6 +71,7 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     if (counting->wants_modules && !mp_vec_push(&counting->site_of, (uint32_t)at)) return false;
     struct mp_site *site = &sites->at[at];
     site->bytes += known(live->bytes);
+    site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));
     site->blocks++;
     site->unknown_blocks += live->bytes == MP_BYTES_UNKNOWN;
     sites->bytes += known(live->bytes);
@@ -93,6 +96,7 @@ static bool count_past(struct counting *counting, uint16_t track)
         done = site_of(counting, &key, &at);
         if (!done) break;
         sites->at[at].bytes += past->bytes;
+        sites->at[at].variance = NAN;
         sites->at[at].blocks += past->blocks;
         sites->bytes += past->bytes;
         sites->blocks += past->blocks;
@@ -104,6 +108,7 @@ static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_
 {
     into->bytes += from->bytes;
     into->blocks += from->blocks;
+    into->variance += from->variance;
     into->unknown_blocks += from->unknown_blocks;
     if (from->births > into->births) into->births = from->births;
     if (from->first_step && (!into->first_step || from->first_step < into->first_step))

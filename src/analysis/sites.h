@@ -17,7 +17,8 @@ struct mp_site_module {
 struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
     uint32_t stack;                         /* of the group's heaviest site */
-    uint32_t group; /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
+    uint32_t group;  /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
+    double variance; /* of bytes, where the blocks are a sample; NAN: not known */
     uint16_t track;
     uint32_t first_module, module_count; /* in mp_sites.modules, the heaviest first; sites by stack only */
     /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as

@@ -42,8 +42,9 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
         story.peak = &peak;
         story.steps = &steps;
         const struct mp_frag_query holes = {.track = query->track, .window = query->view.window, .advise = true};
-        if (!status && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
-        story.frag = &frag;
+        bool sampled = mp_model_sample_of(query->model, query->track);
+        if (!status && !sampled && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
+        story.frag = sampled ? NULL : &frag;
     }
     if (!status) write_out(query, &story);
     mp_peak_free(&peak);

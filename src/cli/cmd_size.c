@@ -158,6 +158,10 @@ static int load(struct sizing *sizing, size_t index, const char *path)
     enum mp_status loaded = mp_exchange_load(path, &sizing->models[index], &error);
     mp_progress_end();
     if (loaded) return mp_message_error(&error);
+    if (sizing->models[index]->sample_bytes) {
+        mp_message("%s has a sample of its blocks (--sample): sizes are found from all of them", path);
+        return MP_EXIT_COULD_NOT;
+    }
     sizing->probes[index].model = sizing->models[index];
     sizing->probes[index].at = sizing->points[index];
     return MP_EXIT_DONE;

@@ -88,6 +88,14 @@ static bool parse_max_events(const char *text, struct mp_record_config *config)
     return !errno && *text >= '0' && *text <= '9' && !*end && events && events <= UINT32_MAX;
 }
 
+static bool parse_sample(const char *text, struct mp_record_config *config)
+{
+    uint64_t bytes;
+    if (!mp_parse_bytes(text, &bytes) || !bytes || bytes > UINT32_MAX) return false;
+    config->sample_bytes = (uint32_t)bytes;
+    return true;
+}
+
 static bool parse_on_full(const char *text, struct mp_record_config *config)
 {
     config->wait_when_full = !strcmp(text, "wait");
@@ -129,6 +137,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         {MP_OPT_CAPTURE, parse_capture, "auto, or a list of cupti, hooks, torch, cpu"},
         {MP_OPT_DEPTH, parse_depth, "a number from 8 to 4096"},
         {MP_OPT_MAX_EVENTS, parse_max_events, "a number of events from 1 to 4294967295"},
+        {MP_OPT_SAMPLE, parse_sample, "an amount of memory below 4 GiB, as 512KiB,"},
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
         {MP_OPT_FOLLOW, parse_follow, "yes or no"},
         {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
@@ -320,11 +329,11 @@ const struct mp_command mp_command_snapshot = {
         "node_exporter's textfile collector; or over HTTP, on a port of the loopback address, which every user of the "
         "machine can read, or on a socket that only the user can open.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
-    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,      MP_OPT_STACKS,   MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
-                MP_OPT_CAPTURE,    MP_OPT_PAUSED,     MP_OPT_SCHEDULE, MP_OPT_DELAY,       MP_OPT_DURATION,
-                MP_OPT_MAX_EVENTS, MP_OPT_ON_OOM,     MP_OPT_PID,      MP_OPT_AT_SIGNAL,   MP_OPT_ON_FULL,
-                MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,  MP_OPT_NO_SHIM,     MP_OPT_NO_SYMBOLS,
-                MP_OPT_NO_COMMAND, MP_OPT_QUIET,      MP_OPT_STRICT,   MP_OPT_METRICS},
+    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
+                MP_OPT_CAPTURE,    MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
+                MP_OPT_MAX_EVENTS, MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
+                MP_OPT_ON_FULL,    MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
+                MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,      MP_OPT_STRICT,      MP_OPT_METRICS},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

@@ -56,6 +56,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_DURATION] = {"duration", '\0', "TIME", "record for TIME, then only follow what is live"},
     [MP_OPT_MAX_EVENTS] = {"max-events", '\0', "N",
                            "keep the newest N events; of older ones the live blocks and the peak with its sites"},
+    [MP_OPT_SAMPLE] = {"sample", '\0', "BYTES",
+                       "record a sample of the blocks of PyTorch and of the program's own allocators, one in so many "
+                       "bytes as 512KiB: sums are then estimates with a known error; the driver's are all recorded"},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: write a file and say why when memory runs out (snapshot)"},
     [MP_OPT_AT_SIGNAL] = {"at-signal", '\0', "SIGNAL", "write a snapshot of now when memprof gets SIGNAL, as USR1"},

@@ -58,9 +58,10 @@ static void tell(const struct mp_recording_summary *summary)
                    mp_format_count(events, summary->dropped), path);
     else
         mp_message("%s; 0 dropped%s.   Next: memprof report %s",
-                   summary->scheduled ? "whole, of what was scheduled"
-                   : *kept            ? "whole, of what was to be kept"
-                                      : "complete",
+                   summary->sample_bytes ? "a sample of the blocks, of which the bytes are estimated"
+                   : summary->scheduled  ? "whole, of what was scheduled"
+                   : *kept               ? "whole, of what was to be kept"
+                                         : "complete",
                    rest, path);
 }
 

@@ -35,6 +35,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     mp_record_config_defaults(&config);
     mp_record_config_parse(recording->spool.header->configuration, &config);
     recording->bound.max_events = config.max_events;
+    recording->sample_bytes = config.sample_bytes;
     recording->name = name;
     recording->name_context = name_context;
     snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
@@ -147,6 +148,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->kept = recording->bound.file_events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
     summary->steps = recording->ledger.steps;
+    summary->sample_bytes = recording->sample_bytes;
     summary->scheduled = recording->schedule != NULL;
     for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
         const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];

@@ -74,6 +74,7 @@ struct mp_recording {
     unsigned step_rank;                 /* of the steps that count: who said the most so far */
     uint64_t steps_before;              /* begun before the event that is being taken */
     uint64_t steps_unseen;              /* begun before the file's first window */
+    uint32_t sample_bytes;              /* of what may be left out only a sample comes, one in so many; 0: all */
     bool window_open;                   /* events go to the file; else only what is live is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
@@ -88,6 +89,7 @@ struct mp_recording_summary {
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: of the events, in the file */
     uint64_t steps;                                          /* that began, as the recording was told to see them */
     struct mp_recording_memory memory;                       /* what it took; no table ever shrinks */
+    uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: not */
     bool scheduled;                                          /* only parts were to be kept */
     bool has_totals;                                         /* of devices: the file says what is not attributed */
     struct mp_ledger_track track;                            /* the track with the highest peak, and its id */

@@ -1,3 +1,4 @@
+#include "base/sampling.h"
 #include "collect/recording_parts.h"
 
 /* An address may lie in blocks of several tracks: an allocator's block in what the driver gave it. The program means
@@ -7,6 +8,14 @@ static unsigned rank_of(struct mp_recording *recording, uint16_t track)
     static const unsigned ranks[MP_LAYERS] = {[MP_LAYER_DRIVER] = 1, [MP_LAYER_APP] = 2, [MP_LAYER_TORCH] = 3};
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     return tracks[track].layer < MP_LAYERS ? ranks[tracks[track].layer] : 0;
+}
+
+/* Of a sample, a block stands for more bytes than it has. */
+static bool is_beyond(struct mp_recording *recording, const struct mp_base_block *block, uint64_t address)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    return tracks[block->track].layer != MP_LAYER_DRIVER &&
+           (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->sample_bytes);
 }
 
 /* The block that begins there, as that of a tensor mostly does; else the one that the address is in. */
@@ -24,7 +33,7 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
     for (size_t i = 0; i < ledger->blocks.count; i++) {
         struct mp_base_block *block = &ledger->blocks.at[i];
         if (block->track == MP_LEDGER_SLOT_FREE || address - block->address >= block->bytes ||
-            block->bytes == MP_BYTES_UNKNOWN)
+            block->bytes == MP_BYTES_UNKNOWN || (recording->sample_bytes && is_beyond(recording, block, address)))
             continue;
         unsigned rank = rank_of(recording, block->track);
         if (rank > best_rank) best = block, best_rank = rank;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/sampling.h"
 
 #define OOMS_LOOKED_AT     3
 #define OOM_APART_NS       (10 * MP_NS_PER_SECOND)
@@ -67,11 +68,22 @@ static enum mp_status take_reserved(struct mp_recording *recording, const struct
     return keep(recording, &event, error);
 }
 
+static bool is_sampled(const struct mp_recording *recording, uint16_t track)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
+    /* A damaged spool may name any. */
+    bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+    return recording->sample_bytes && there && tracks[track].layer != MP_LAYER_DRIVER;
+}
+
 static enum mp_status take_block(struct mp_recording *recording, const struct mp_record *record, struct mp_event *event,
                                  struct mp_error *error)
 {
     struct mp_ledger *ledger = &recording->ledger;
-    bool known = true, is_alloc = record->type == MP_EVENT_ALLOC;
+    bool known = true, is_alloc = record->type == MP_EVENT_ALLOC, sampled = is_sampled(recording, event->track);
+    if (is_alloc && sampled && event->bytes != MP_BYTES_UNKNOWN)
+        event->bytes = mp_sampling_estimate(event->bytes, recording->sample_bytes);
     if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_at(ledger, event->track, event->address))
         return MP_OK;
     struct mp_event missed = {.type = MP_EVENT_NONE};
@@ -81,7 +93,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     if (!status && missed.type) status = keep(recording, &missed, error);
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
-    if (!status) {
+    if (!status && !sampled) {
         bool known_bytes = event->bytes != MP_BYTES_UNKNOWN && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN;
         mp_ledger_check_total(ledger, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
                               known_bytes ? record->total_allocated : MP_BYTES_UNKNOWN);

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/map.h"
+#include "base/sampling.h"
 #include "base/step_rule.h"
 #include "exchange/public_names.h"
 
@@ -241,7 +242,15 @@ static void rename_start(struct renaming *renaming)
     start->host = start->spool = "";
     start->command = no_command;
     start->spool_id = 0;
-    if (renaming->by_pattern) start->configuration = "step_range=^step";
+    if (!renaming->by_pattern) return;
+    struct mp_buffer text = {0};
+    mp_buffer_printf(&text, "step_range=^step;" MP_SAMPLE_KEY "=%llu",
+                     (unsigned long long)renaming->model->sample_bytes);
+    mp_buffer_append(&text, "", 1);
+    uint32_t id = text.failed ? 0 : intern(renaming, (const char *)text.data);
+    renaming->failed |= text.failed;
+    mp_buffer_free(&text);
+    start->configuration = mp_intern_get(&renaming->to, id, NULL);
 }
 
 enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)

@@ -331,8 +331,11 @@ static void free_writer(struct writer *writer)
 enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FILE *out,
                                  struct mp_pytorch_exported *exported, struct mp_error *error)
 {
-    struct writer *writer = calloc(1, sizeof *writer);
     *exported = (struct mp_pytorch_exported){.moved = MP_TRACK_NONE};
+    if (model->sample_bytes)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the recording has a sample of its blocks (--sample): a memory snapshot has them all");
+    struct writer *writer = calloc(1, sizeof *writer);
     if (!writer) return mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
     writer->model = model;
     writer->exported = exported;

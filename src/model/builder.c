@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sampling.h"
 #include "base/step_rule.h"
 #include "model/builder_state.h"
 #include "model/steps_infer.h"
@@ -42,6 +43,9 @@ static bool copy_start(struct mp_model *model, const struct mp_recording_start *
     model->start.host = own_text(model, from->host);
     model->start.configuration = own_text(model, from->configuration);
     model->start.spool = own_text(model, from->spool);
+    char sample[16];
+    mp_step_setting(sample, sizeof sample, from->configuration, MP_SAMPLE_KEY);
+    model->sample_bytes = strtoul(sample, NULL, 10) & UINT32_MAX;
     return model->start.host && model->start.configuration && model->start.spool;
 }
 
@@ -263,8 +267,8 @@ static enum mp_status check_table(const struct mp_builder *b, const struct mp_ch
             return bad_entry(chunk, "a call of the allocator", error);
         if (chunk->kind == MP_CHUNK_PAST_PEAKS && chunk->past_peaks[i].track >= model->tracks.count)
             return bad_entry(chunk, "a peak", error);
-        if (chunk->kind == MP_CHUNK_PAST_SITES && (chunk->past_sites[i].track >= model->tracks.count ||
-                                                   chunk->past_sites[i].stack > model->stacks.count))
+        if (chunk->kind == MP_CHUNK_PAST_SITES &&
+            (chunk->past_sites[i].track >= model->tracks.count || chunk->past_sites[i].stack > model->stacks.count))
             return bad_entry(chunk, "a site", error);
         if (chunk->kind != MP_CHUNK_STACKS) continue;
         size_t id = model->stacks.count + i;

@@ -82,7 +82,7 @@ const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uin
 
 bool mp_model_limited(const struct mp_model *model)
 {
-    return model->coverage.limit_count || model->past.events;
+    return model->coverage.limit_count || model->past.events || model->sample_bytes;
 }
 
 bool mp_model_incomplete(const struct mp_model *model)

@@ -81,7 +81,7 @@ struct mp_model_track_sum {
     uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN where never reported */
     /* What lies before the model's first event (mp_model.past). */
     struct mp_past_peak past; /* all 0 where nothing does */
-    bool peak_in_past;        /* the peak was reached there: peak_event is MP_NONE, its blocks are mp_model.past_sites */
+    bool peak_in_past; /* the peak was reached there: peak_event is MP_NONE, its blocks are mp_model.past_sites */
 };
 
 struct mp_model {
@@ -113,6 +113,8 @@ struct mp_model {
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */
     struct mp_past past;                    /* what came before the base and the first event; all 0: nothing */
     MP_VEC(struct mp_past_site) past_sites; /* what lived at the peaks of that time; `module` is the model's string */
+    uint64_t sample_bytes; /* of the layers torch and app there is a sample, one in so many bytes (base/sampling.h);
+                            * 0: all */
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
@@ -151,6 +153,12 @@ static inline uint64_t mp_model_event_count(const struct mp_model *model)
 
 /* Whether something was recorded by it: "torch", "api", "nvtx", ... */
 bool mp_model_has_source(const struct mp_model *model, const char *source);
+
+/* The mean of the sample that a track's blocks are, whose bytes are what they stand for; 0: they are all there. */
+static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t track)
+{
+    return model->tracks.at[track].layer == MP_LAYER_DRIVER ? 0 : model->sample_bytes;
+}
 
 /* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
 bool mp_model_incomplete(const struct mp_model *model);

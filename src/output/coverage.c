@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -69,6 +70,17 @@ static void put_counted(const struct note_sink *sink, uint64_t count, const char
     mp_buffer_free(&note);
 }
 
+static void put_sample(const struct note_sink *sink, const struct mp_model *model)
+{
+    char number[MP_UNIT_TEXT], note[256];
+    if (!model->sample_bytes) return;
+    snprintf(note, sizeof note,
+             "sampled, one in %s: bytes of the layers torch and app are estimates from the blocks in the sample, and "
+             "counts are of these; what was live before the recording began is not in it",
+             mp_format_bytes(number, model->sample_bytes));
+    put_note(sink, note);
+}
+
 static void put_notes(const struct note_sink *sink, const struct mp_model *model)
 {
     const struct mp_coverage *coverage = &model->coverage;
@@ -92,6 +104,7 @@ static void put_notes(const struct note_sink *sink, const struct mp_model *model
         sink, model->past.events,
         "%s older events were left out; live blocks are those of the whole run, and so are the peaks, with their "
         "sites");
+    put_sample(sink, model);
     for (uint32_t i = 0; i < coverage->limit_count; i++)
         put_note(sink, mp_model_text(model, coverage->limits[i]));
     for (uint32_t i = 0; i < coverage->note_count; i++)

@@ -1,3 +1,6 @@
+#include <math.h>
+#include <stdio.h>
+
 #include "base/units.h"
 #include "output/categories.h"
 #include "output/reports.h"
@@ -6,6 +9,15 @@ static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp
 {
     return (struct mp_site_view){
         .limit = view->limit, .full_stacks = view->full_stacks, .by = view->grouping.by, .whole = peak->bytes};
+}
+
+const char *mp_peak_error_text(char *to, const struct mp_model *model, const struct mp_peak *peak)
+{
+    char number[MP_UNIT_TEXT];
+    *to = '\0';
+    if (mp_model_sample_of(model, peak->track) && isfinite(peak->standard_error))
+        snprintf(to, MP_PEAK_ERROR_TEXT, " ± %s", mp_format_bytes(number, (uint64_t)(peak->standard_error + 0.5)));
+    return to;
 }
 
 void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
@@ -17,6 +29,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_text(json, "schema", "memprof.peak/1");
     mp_json_text(json, "track", mp_track_id(model, peak->track, id));
     mp_json_number(json, "peak_bytes", peak->bytes);
+    if (mp_model_sample_of(model, peak->track)) mp_error_json(json, peak->standard_error);
     mp_json_number(json, "peak_ns", peak->ns);
     mp_json_known(json, "step", peak->step ? peak->step : UINT64_MAX);
     mp_json_array(json, "regions");
@@ -69,9 +82,10 @@ static void put_rest(struct mp_text *text, const struct mp_peak *peak, const str
 void mp_peak_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
                   const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
     struct mp_site_view sites = site_view(peak, view);
     mp_text_put(text, MP_BOLD, "%s%s", mp_coverage_hedge(model), mp_format_bytes(number, peak->bytes));
+    mp_text_put(text, MP_PLAIN, "%s", mp_peak_error_text(error, model, peak));
     mp_text_put(text, MP_PLAIN, " allocated on ");
     mp_text_clean(text->out, mp_track_id(model, peak->track, id));
     put_moment(text, model, peak);

@@ -114,8 +114,9 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
 static void put_peak(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
                      const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
     mp_text_put(text, MP_BOLD, "\nPEAK  %s%s", mp_coverage_hedge(model), mp_format_bytes(number, peak->bytes));
+    mp_text_put(text, MP_PLAIN, "%s", mp_peak_error_text(error, model, peak));
     mp_text_put(text, MP_PLAIN, " on ");
     mp_text_clean(text->out, mp_track_id(model, peak->track, id));
     mp_text_put(text, MP_PLAIN, ", at %s", mp_format_duration(number, peak->ns));

@@ -52,10 +52,12 @@ static void put_sites(struct mp_document *document, const struct mp_model *model
 static void put_peak(struct mp_document *document, const struct mp_model *model, const struct mp_peak *peak,
                      size_t limit)
 {
-    char number[MP_UNIT_TEXT], at[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX], step[32] = "", phase[32] = "";
+    char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], at[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX], step[32] = "",
+                                                                                                 phase[32] = "";
     if (peak->step) snprintf(step, sizeof step, ", step %u", peak->step);
     if (peak->phase) snprintf(phase, sizeof phase, ", in %s", peak->phase);
-    mp_document_heading(document, "Peak: %s", mp_format_bytes(number, peak->bytes));
+    mp_document_heading(document, "Peak: %s%s", mp_format_bytes(number, peak->bytes),
+                        mp_peak_error_text(error, model, peak));
     mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
                           mp_format_duration(at, peak->ns), step, phase, (unsigned long long)peak->blocks,
                           peak->sites.count);

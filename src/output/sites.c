@@ -1,5 +1,6 @@
 #include "output/sites.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -331,6 +332,12 @@ static void site_json(struct mp_json *json, const struct mp_model *model, const 
     mp_stack_json(json, model, site->stack);
 }
 
+void mp_error_json(struct mp_json *json, double standard_error)
+{
+    uint64_t bytes = isfinite(standard_error) ? (uint64_t)(standard_error + 0.5) : UINT64_MAX;
+    mp_json_known(json, "standard_error_bytes", bytes);
+}
+
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view)
 {
@@ -341,6 +348,7 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
         mp_json_object(json, NULL);
         mp_json_known(json, "bytes", mp_site_bytes(site));
         mp_json_number(json, "blocks", site->blocks);
+        if (mp_model_sample_of(model, site->track)) mp_error_json(json, sqrt(site->variance));
         mp_json_share(json, "share", site->bytes, view->whole);
         if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
         if (view->births) mp_json_number(json, "birth_periods", site->births);

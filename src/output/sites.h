@@ -17,6 +17,8 @@ struct mp_site_view {
 
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
+/* "standard_error_bytes" of what is an estimate; null for NAN. */
+void mp_error_json(struct mp_json *json, double standard_error);
 /* An array of sites under `key`. */
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
