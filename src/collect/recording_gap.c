@@ -87,3 +87,13 @@ enum mp_status mp_recording_tell_gap(struct mp_recording *recording, uint32_t th
     mp_vec_free(&gap.events);
     return status;
 }
+
+enum mp_status mp_recording_tell_meanwhile(struct mp_recording *recording, struct mp_error *error)
+{
+    bool ended = recording->how_text[0] || recording->schedule_state.position.over;
+    if (recording->window_open || !recording->writer || ended || !recording->unkept_steps.count) return MP_OK;
+    enum mp_status status = mp_recording_tell_gap(recording, 0, error);
+    recording->window_open = false;
+    recording->ledger.paused = true;
+    return status;
+}

@@ -10,6 +10,8 @@ uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monoto
 /* Keeps the first failure. True where status is MP_OK. */
 bool mp_recording_check(struct mp_recording *recording, enum mp_status status, const struct mp_error *error);
 
+/* What is live now is what was before the next event of the file. False: out of memory. */
+bool mp_recording_remember_live(struct mp_recording *recording);
 /* One record of a ring becomes events, an answer, a change of the window. The drain's visitor. */
 bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *record);
 
@@ -17,6 +19,9 @@ bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *r
  * moment: blocks of the file that ended, blocks that were born and live, steps. Blocks from before the file's beginning
  * are its base instead. Not kept by what was called before: the window counts as open from here on. */
 enum mp_status mp_recording_tell_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
+/* The window is closed and goes on being so, and the rings are about to forget what was taken: tells the same, so that
+ * the file has it, where steps began meanwhile and more of them are to be told. */
+enum mp_status mp_recording_tell_meanwhile(struct mp_recording *recording, struct mp_error *error);
 /* The program says what the live block holds that event->address is in: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);

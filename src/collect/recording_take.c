@@ -12,7 +12,7 @@
 #define OOM_APART_NS       (10 * MP_NS_PER_SECOND)
 #define EVENTS_OF_A_RECORD 4 /* at most: a step, a free that was missed, the reserved total, the event itself */
 
-static bool remember_live(struct mp_recording *recording)
+bool mp_recording_remember_live(struct mp_recording *recording)
 {
     recording->pending_live.count = 0;
     for (size_t i = 0; i < recording->ledger.tracks.count; i++)
@@ -116,33 +116,50 @@ static enum mp_status tell_reserved(struct mp_recording *recording, const struct
     return status;
 }
 
+/* What is written from here on must not say that the record was which is being taken: a kill would lose it. */
+static struct mp_schedule_position step_back(struct mp_recording *recording, uint32_t ring)
+{
+    struct mp_schedule_position after = recording->schedule_state.position;
+    recording->schedule_state.position = recording->position_before;
+    --recording->drain.next[ring];
+    return after;
+}
+
+static void step_on(struct mp_recording *recording, uint32_t ring, struct mp_schedule_position after)
+{
+    ++recording->drain.next[ring];
+    recording->schedule_state.position = after;
+}
+
 /* What ended while nothing was kept ends now; what is live is written down; then the window begins. */
 static enum mp_status open_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                   struct mp_error *error)
 {
-    uint64_t *taken = &recording->drain.next[ring];
-    /* What is written here must not say that the start was: a kill in between would lose it. */
-    --*taken;
-    struct mp_schedule_position after = recording->schedule_state.position;
-    recording->schedule_state.position = recording->position_before;
+    struct mp_schedule_position after = step_back(recording, ring);
     if (!recording->writer) recording->steps_unseen = recording->steps_before;
     enum mp_status status = mp_recording_tell_gap(recording, event->thread, error);
     if (!status) status = mp_recording_write(recording, true, error);
-    ++*taken;
-    recording->schedule_state.position = after;
-    if (!status && !remember_live(recording)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    step_on(recording, ring, after);
+    if (!status && !mp_recording_remember_live(recording))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     if (!status) status = keep(recording, event, error);
     return status ? status : tell_reserved(recording, event, error);
 }
 
+/* `whole`: the record that is being taken lies in the window that this ends. */
 static enum mp_status take_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
-                                  struct mp_error *error)
+                                  bool whole, struct mp_error *error)
 {
     bool opens = event->type == MP_EVENT_START;
     if (opens == recording->window_open) return MP_OK;
     if (opens) return open_window(recording, ring, event, error);
     enum mp_status status = keep(recording, event, error);
+    struct mp_schedule_position after = recording->schedule_state.position;
+    if (!whole) after = step_back(recording, ring);
     if (!status) status = mp_recording_write(recording, false, error);
+    if (!whole) step_on(recording, ring, after);
+    if (!status && !mp_recording_remember_live(recording))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     recording->window_open = false;
     recording->ledger.paused = true;
     if (!status && recording->cycles.apart && recording->writer) status = mp_recording_end_cycle(recording, error);
@@ -217,7 +234,7 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
         return keep(recording, event, error);
     case MP_EVENT_START:
     case MP_EVENT_STOP:
-        return take_window(recording, ring, event, error);
+        return take_window(recording, ring, event, true, error);
     case MP_RECORD_STATS:
         answer(recording, record);
         return MP_OK;
@@ -253,7 +270,7 @@ static enum mp_status follow_schedule(struct mp_recording *recording, uint32_t r
     struct mp_event window = {.time_ns = at->time_ns,
                               .thread = at->thread,
                               .type = wish == MP_SCHEDULE_OPEN ? MP_EVENT_START : MP_EVENT_STOP};
-    return take_window(recording, ring, &window, error);
+    return take_window(recording, ring, &window, wish == MP_SCHEDULE_CLOSE_AFTER, error);
 }
 
 static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
@@ -294,7 +311,8 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
                            struct mp_error *error)
 {
     struct mp_spool_header *spool = recording->spool.header;
-    if (!recording->pending.count && !remember_live(recording))
+    /* While the window is closed, what the file knows stays what it was. */
+    if (!recording->pending.count && recording->window_open && !mp_recording_remember_live(recording))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     struct mp_event event = {.time_ns = mp_recording_time(recording, record->time_ns),
                              .address = record->address,

@@ -103,15 +103,17 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
                                              recording->pending_live.at, tracks, marks, mark_count, error);
     if (!status) recording->bound.file_events += recording->pending.count;
     recording->pending.count = 0;
+    if (!status && !recording->window_open && !mp_recording_remember_live(recording))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     return status;
 }
 
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error)
 {
     recording->last_write_ns = mp_clock_monotonic_ns();
-    enum mp_status status = MP_OK;
+    enum mp_status status = mp_recording_tell_meanwhile(recording, error);
     bool fresh = !recording->writer && (recording->pending.count || with_base);
-    if (fresh) status = open_file(recording, error);
+    if (!status && fresh) status = open_file(recording, error);
     if (!status && recording->writer) {
         status = mp_recording_read_tables(recording, error);
         if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
