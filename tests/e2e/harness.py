@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,16 @@ def first_child(pid):
     """The first child of a process."""
     with open(f"/proc/{pid}/task/{pid}/children") as children:
         return int(children.read().split()[0])
+
+
+def handed_over(counters):
+    """Allocs and frees that the threads of programs/churn have counted in their file, which may not be there yet."""
+    try:
+        data = counters.read_bytes()
+    except FileNotFoundError:
+        return 0, 0
+    rows = [struct.unpack_from("<QQ", data, 64 * i) for i in range(1, len(data) // 64)]
+    return sum(row[0] for row in rows), sum(row[1] for row in rows)
 
 
 class TestCase(unittest.TestCase):
