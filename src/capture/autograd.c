@@ -82,10 +82,10 @@ static bool keep_again(struct mp_thread *thread, uint64_t number)
 
 static void keep_creation(uint64_t number, const void *caller)
 {
-    if (!mp_session_recording() || keep_again(mp_thread_present(), number)) return;
+    if (!mp_session_recording() || !wanted() || keep_again(mp_thread_present(), number)) return;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
-    uint64_t number_here = wanted() ? number_of_thread(thread, caller) : 0;
+    uint64_t number_here = number_of_thread(thread, caller);
     struct mp_creation creation = number_here ? mp_stack_creation(thread) : (struct mp_creation){0};
     if (creation.stack) mp_creation_put(thread->generation, number_here, number, creation);
     mp_hook_leave(thread);
