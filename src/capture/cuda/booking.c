@@ -131,8 +131,7 @@ static const struct action {
     mp_cuda_ended *exit;
     enum mp_live_class ends;
     enum mp_book unknown;
-    bool asks;         /* a question: its failure means nothing */
-    bool ends_context; /* maybe the one that was current */
+    bool asks; /* a question: its failure means nothing */
 } actions[MP_CUDA_ACTIONS] = {
     [MP_CUDA_ALLOC] = {.exit = exit_alloc},
     [MP_CUDA_ALLOC_PITCH] = {.exit = exit_alloc_pitch},
@@ -195,10 +194,10 @@ static const struct action {
     [MP_CUDA_CONTEXT_CREATE] = {.exit = mp_exit_context_create},
     [MP_CUDA_CONTEXT_CREATE_V3] = {.exit = mp_exit_context_create_v3},
     [MP_CUDA_CONTEXT_CREATE_V4] = {.exit = mp_exit_context_create_v4},
-    [MP_CUDA_CONTEXT_DESTROY] = {.exit = mp_exit_context_destroy, .ends_context = true},
+    [MP_CUDA_CONTEXT_DESTROY] = {.exit = mp_exit_context_destroy},
     [MP_CUDA_PRIMARY_RETAIN] = {.exit = mp_exit_primary_retain},
-    [MP_CUDA_PRIMARY_RELEASE] = {.exit = mp_exit_primary_release, .ends_context = true},
-    [MP_CUDA_PRIMARY_RESET] = {.exit = mp_exit_primary_reset, .ends_context = true},
+    [MP_CUDA_PRIMARY_RELEASE] = {.exit = mp_exit_primary_release},
+    [MP_CUDA_PRIMARY_RESET] = {.exit = mp_exit_primary_reset},
     [MP_CUDA_MODULE_LOAD] = {.exit = mp_exit_module_load},
     [MP_CUDA_MODULE_UNLOAD] = {.ends = MP_LIVE_MODULE, .unknown = MP_BOOK_MODULES},
     [MP_CUDA_LIBRARY_LOAD] = {.exit = mp_exit_library_load},
@@ -278,7 +277,7 @@ void mp_cuda_exit(enum mp_cuda_call_id id, const void *arguments, int result, st
     if (!thread) return;
     struct mp_cuda_event event = {
         .thread = thread, .id = id, .arguments = arguments, .result = result, .visit = visit, .told = told};
-    if (told->context && result == MP_CU_SUCCESS && !action->ends_context)
+    if (told->context && result == MP_CU_SUCCESS && !mp_cuda_ends_context(mp_cuda_calls[id].action))
         mp_cuda_context_seen(thread, told->context, told->device, true);
     book_told(&event);
     if (action->exit) action->exit(&event);

@@ -86,11 +86,6 @@ static void on_enter(enum mp_cuda_call_id id, const struct mp_cupti_call *data)
     *data->correlationData = VISIT_MARK | (place + 1);
 }
 
-static bool loads_code(enum mp_cuda_action action)
-{
-    return action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD;
-}
-
 static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data)
 {
     struct mp_cuda_visit visit = {0};
@@ -107,7 +102,7 @@ static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data
     if (result == MP_CU_SUCCESS) mp_cupti_expect(&mp_cuda_calls[id], data, &visit);
     thread = mp_thread_present();
     if (thread) thread->cupti.exits++;
-    flush(loads_code(mp_cuda_calls[id].action));
+    flush(mp_cuda_loads_code(mp_cuda_calls[id].action));
 }
 
 static void on_undescribed(uint32_t cbid)

@@ -197,17 +197,11 @@ bool mp_cupti_has_record(enum mp_cuda_action action)
     }
 }
 
-static bool ends_context(enum mp_cuda_action action)
-{
-    return action == MP_CUDA_CONTEXT_DESTROY || action == MP_CUDA_PRIMARY_RELEASE || action == MP_CUDA_PRIMARY_RESET;
-}
-
 void mp_cupti_expect(const struct mp_cuda_call *call, const struct mp_cupti_call *data,
                      const struct mp_cuda_visit *visit)
 {
-    bool loads_code = call->action == MP_CUDA_MODULE_LOAD || call->action == MP_CUDA_LIBRARY_LOAD;
-    if (loads_code) expect_variables(data->correlationId, data->context);
-    if (ends_context(call->action)) atomic_store(&ends[data->correlationId % ENDS], data->correlationId);
+    if (mp_cuda_loads_code(call->action)) expect_variables(data->correlationId, data->context);
+    if (mp_cuda_ends_context(call->action)) atomic_store(&ends[data->correlationId % ENDS], data->correlationId);
     if (has_records(visit->began)) expect_alloc(call, data->functionParams, data->correlationId);
     for (unsigned i = 0; i < visit->taken_count; i++) {
         const struct mp_live *taken = &visit->taken[i];

@@ -124,7 +124,7 @@ static void tell_of_hooks(enum mp_cuda_action action, int result)
     uint32_t session = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
     bool undecided =
         result == MP_CU_SUCCESS && atomic_load_explicit(&mp_cuda_front, memory_order_relaxed) == MP_FRONT_UNDECIDED;
-    bool loads_code = action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD;
+    bool loads_code = mp_cuda_loads_code(action);
     if (session == atomic_load_explicit(&told_session, memory_order_relaxed) && !undecided && !loads_code) return;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
