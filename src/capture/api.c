@@ -77,7 +77,7 @@ static void mark(const char *name)
 static struct pool {
     char name[128];
     int device;
-    _Atomic uint64_t known; /* the session's generation and the track's number in that session */
+    _Atomic uint64_t known; /* its track */
 } pools[POOLS_MAX];
 static _Atomic uint32_t pool_count; /* grows under the question lock */
 
@@ -91,14 +91,9 @@ static uint32_t find_pool(const char *name, int device)
 
 static uint16_t track_of(struct pool *pool)
 {
-    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
-    uint64_t known = atomic_load_explicit(&pool->known, memory_order_relaxed);
-    if (known >> 32 == generation) return (uint16_t)known;
     bool on_host = pool->device == MEMPROF_HOST;
-    uint16_t track = mp_record_track(on_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, pool->device, MP_LAYER_APP,
-                                     MP_BASIS_EXACT, pool->name);
-    atomic_store_explicit(&pool->known, generation << 32 | track, memory_order_relaxed);
-    return track;
+    return mp_record_track_once(&pool->known, on_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, pool->device, MP_LAYER_APP,
+                                MP_BASIS_EXACT, pool->name);
 }
 
 /* Not a hook: a pool is no event, and one asked for by a thread that has no ring must serve the other threads, and this

@@ -15,10 +15,12 @@
 #ifndef MP_CAPTURE_RECORDER_H
 #define MP_CAPTURE_RECORDER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "capture/futex.h"
+#include "capture/session.h"
 #include "capture/thread.h"
 #include "wire/spool.h"
 
@@ -32,6 +34,19 @@ void mp_hook_lock(struct mp_thread *thread, mp_lock *lock);
 #define MP_TRACK_NONE UINT16_MAX
 uint16_t mp_record_track(unsigned device_type, int device_index, enum mp_layer layer, enum mp_size_basis basis,
                          const char *name);
+
+/* The same for what asks at each event: `known` keeps the number together with the session's generation (0: none yet),
+ * so that a forked child asks anew. */
+static inline uint16_t mp_record_track_once(_Atomic uint64_t *known, unsigned device_type, int device_index,
+                                            enum mp_layer layer, enum mp_size_basis basis, const char *name)
+{
+    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(known, memory_order_relaxed);
+    if (word >> 32 == generation) return (uint16_t)word;
+    uint16_t track = mp_record_track(device_type, device_index, layer, basis, name);
+    atomic_store_explicit(known, generation << 32 | track, memory_order_relaxed);
+    return track;
+}
 
 struct mp_block_facts {
     uint16_t track;

@@ -69,19 +69,11 @@ static void say_source(void)
 
 static uint16_t track_of(struct c10_device device)
 {
-    /* One word per device: the session's generation and the track, so that a forked child asks anew. */
     static _Atomic uint64_t known[32][16];
     unsigned type = (uint8_t)device.type, index = (unsigned)(device.index + 1);
-    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
-    bool cached = type < 32 && index < 16;
-    if (cached) {
-        uint64_t word = atomic_load_explicit(&known[type][index], memory_order_relaxed);
-        if (word >> 32 == generation) return (uint16_t)word;
-    }
-    uint16_t track =
-        mp_record_track(type, type == MP_DEVICE_CPU ? -1 : device.index, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
-    if (cached) atomic_store_explicit(&known[type][index], (uint64_t)generation << 32 | track, memory_order_relaxed);
-    return track;
+    int ordinal = type == MP_DEVICE_CPU ? -1 : device.index;
+    if (type >= 32 || index >= 16) return mp_record_track(type, ordinal, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
+    return mp_record_track_once(&known[type][index], type, ordinal, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
 }
 
 /* Under `auto`, CPU tensors are recorded until the first block of another device: then they are not the question. */

@@ -40,17 +40,11 @@ static uint64_t pools_hold[MP_CUDA_DEVICES + 1], graphs_hold[MP_CUDA_DEVICES];
 
 uint16_t mp_book_track(enum mp_book book, int device)
 {
-    /* One word each: the session's generation and the track, so that a forked child asks anew. */
     static _Atomic uint64_t known[MP_BOOKS][MP_CUDA_DEVICES];
-    if (device < 0 || device >= MP_CUDA_DEVICES || books[book].of_host) device = 0;
-    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
-    uint64_t word = atomic_load_explicit(&known[book][device], memory_order_relaxed);
-    if (word >> 32 == generation) return (uint16_t)word;
     bool of_host = books[book].of_host;
-    uint16_t track = mp_record_track(of_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, of_host ? -1 : device, MP_LAYER_DRIVER,
-                                     MP_BASIS_EXACT, books[book].name);
-    atomic_store_explicit(&known[book][device], generation << 32 | track, memory_order_relaxed);
-    return track;
+    if (device < 0 || device >= MP_CUDA_DEVICES || of_host) device = 0;
+    return mp_record_track_once(&known[book][device], of_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, of_host ? -1 : device,
+                                MP_LAYER_DRIVER, MP_BASIS_EXACT, books[book].name);
 }
 
 static struct mp_block_facts block_of(const struct mp_live *entry)

@@ -15,7 +15,7 @@
 
 static struct heap {
     char name[NVTX_NAME_ROOM];
-    uint64_t known; /* the session's generation and the track's number in that session */
+    _Atomic uint64_t known; /* its track */
 } heaps[HEAPS];
 static uint32_t heap_count = 1;
 
@@ -43,19 +43,15 @@ static struct region *find(uint64_t address, bool to_add)
     return to_add ? gone : NULL;
 }
 
-static uint16_t track_of(uint32_t number)
+static uint16_t track_of(struct heap *heap)
 {
-    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
-    struct heap *heap = &heaps[number];
-    if (heap->known >> 32 != generation)
-        heap->known = generation << 32 |
-                      mp_record_track(NO_TYPE, -1, MP_LAYER_APP, MP_BASIS_EXACT, *heap->name ? heap->name : "nvtx");
-    return (uint16_t)heap->known;
+    return mp_record_track_once(&heap->known, NO_TYPE, -1, MP_LAYER_APP, MP_BASIS_EXACT,
+                                *heap->name ? heap->name : "nvtx");
 }
 
 static void tell(struct mp_thread *thread, const struct region *region, bool begins)
 {
-    struct mp_block_facts block = {.track = track_of(region->heap),
+    struct mp_block_facts block = {.track = track_of(&heaps[region->heap]),
                                    .kind = MP_KIND_DEVICE,
                                    .address = region->address,
                                    .bytes = region->bytes,
