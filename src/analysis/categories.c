@@ -160,26 +160,12 @@ static enum mp_category of_role(unsigned role)
     return role < MP_ROLES ? (enum mp_category)of[role] : MP_CATEGORY_NONE;
 }
 
-/* The first label of a block; NULL where it has none. */
-static const struct mp_model_label *first_label(const struct mp_model *model, uint32_t block)
-{
-    size_t low = 0, high = model->labels.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (model->labels.at[middle].block < block)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < model->labels.count && model->labels.at[low].block == block ? &model->labels.at[low] : NULL;
-}
-
 static enum mp_category by_label(const struct mp_categories *categories, uint32_t block, uint32_t moment)
 {
     const struct mp_model *model = categories->model;
     if (!model->labels.count) return MP_CATEGORY_NONE;
     const struct mp_model_label *label = mp_model_label_at(model, block, moment ? moment - 1 : MP_NONE);
-    if (!label || !moment) label = first_label(model, block);
+    if (!label || !moment) label = mp_model_label_first(model, block);
     return label ? of_role(label->role) : MP_CATEGORY_NONE;
 }
 

@@ -116,7 +116,7 @@ static enum mp_status save_base(struct saver *s)
                                       .track = blocks->track[i],
                                       .kind = blocks->kind[i],
                                       .module = mp_model_module(s->model, (uint32_t)i)};
-        const struct mp_model_label *label = mp_model_label_at(s->model, (uint32_t)i, 0);
+        const struct mp_model_label *label = mp_model_label_first(s->model, (uint32_t)i);
         if (label && label->event == MP_NONE) {
             block.role = (uint8_t)label->role;
             block.label = label->name;

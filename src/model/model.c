@@ -65,19 +65,32 @@ uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_
     return model->blocks.bytes[block];
 }
 
-const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event)
+/* How many labels are of the blocks before that one, or of it and told after fewer than `end` events. */
+static size_t labels_before(const struct mp_model *model, uint32_t block, uint64_t end)
 {
-    uint32_t moment = event == MP_NONE ? MP_NONE : event + 1; /* MP_NONE + 1, from the start on, is 0 */
     size_t low = 0, high = model->labels.count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct mp_model_label *at = &model->labels.at[middle];
-        if (at->block < block || (at->block == block && at->event + 1 <= moment))
+        uint32_t told = at->event + 1; /* MP_NONE + 1, from the start on, is 0 */
+        if (at->block < block || (at->block == block && told < end))
             low = middle + 1;
         else
             high = middle;
     }
-    return low && model->labels.at[low - 1].block == block ? &model->labels.at[low - 1] : NULL;
+    return low;
+}
+
+const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event)
+{
+    size_t end = labels_before(model, block, event == MP_NONE ? UINT64_MAX : (uint64_t)event + 2);
+    return end && model->labels.at[end - 1].block == block ? &model->labels.at[end - 1] : NULL;
+}
+
+const struct mp_model_label *mp_model_label_first(const struct mp_model *model, uint32_t block)
+{
+    size_t first = labels_before(model, block, 0);
+    return first < model->labels.count && model->labels.at[first].block == block ? &model->labels.at[first] : NULL;
 }
 
 bool mp_model_limited(const struct mp_model *model)

@@ -132,6 +132,8 @@ uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_
 
 /* What holds of a block just after an event of its life (MP_NONE: at the end); NULL where nothing was said by then. */
 const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event);
+/* What was said first of a block; NULL: nothing. */
+const struct mp_model_label *mp_model_label_first(const struct mp_model *model, uint32_t block);
 
 /* The path of the module that allocated the block, as it was stored ("Net.blocks.3.attn"); 0 where none is known. */
 static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)

@@ -81,12 +81,12 @@ static void same_block(const struct mp_model *a, uint32_t left, const struct mp_
     SAME(mp_model_bytes_at(a, left, MP_NONE), mp_model_bytes_at(b, right, MP_NONE));
 }
 
-static void same_label(const struct mp_model *a, uint32_t left, const struct mp_model *b, uint32_t right,
-                       uint32_t event)
+static void same_label(const struct mp_model *a, const struct mp_model_label *x, const struct mp_model *b,
+                       const struct mp_model_label *y)
 {
-    const struct mp_model_label *x = mp_model_label_at(a, left, event), *y = mp_model_label_at(b, right, event);
     SAME(x != NULL, y != NULL);
     if (!x || !y) return;
+    SAME(x->event, y->event);
     SAME(x->role, y->role);
     same_text(a, x->name, b, y->name);
 }
@@ -105,8 +105,9 @@ static void same_events(const struct mp_model *a, const struct mp_model *b)
             a->events.type[i] == MP_EVENT_RESIZE) {
             same_block(a, left, b, right);
             SAME(mp_model_bytes_at(a, left, i), mp_model_bytes_at(b, right, i));
-            same_label(a, left, b, right, i);
-            same_label(a, left, b, right, MP_NONE);
+            same_label(a, mp_model_label_first(a, left), b, mp_model_label_first(b, right));
+            same_label(a, mp_model_label_at(a, left, i), b, mp_model_label_at(b, right, i));
+            same_label(a, mp_model_label_at(a, left, MP_NONE), b, mp_model_label_at(b, right, MP_NONE));
         } else {
             unsigned parts = mp_event_parts(a->events.type[i]); /* what a file keeps of it */
             const struct mp_model_note *x = &a->notes.at[left], *y = &b->notes.at[right];
@@ -185,6 +186,30 @@ START_TEST(test_saved_and_loaded)
 }
 END_TEST
 
+/* What was said before the recording began stays, though something else was said right after the first event. */
+START_TEST(test_labels_from_the_start)
+{
+    struct scene scene;
+    scene_make(&scene, 3, 600);
+    const struct mp_model_blocks *blocks = &scene.model->blocks;
+    uint32_t block = 0;
+    while (block < blocks->count && (blocks->alloc_event[block] != MP_NONE || blocks->free_event[block] == MP_NONE ||
+                                     blocks->free_event[block] < 2))
+        block++;
+    ck_assert_uint_lt(block, blocks->count);
+    const struct mp_model_label before = {block, MP_NONE, MP_ROLE_PARAMETER, 0}, after = {block, 0, MP_ROLE_BUFFER, 0};
+    scene.model->labels.count = 0;
+    ck_assert(mp_vec_push(&scene.model->labels, before) && mp_vec_push(&scene.model->labels, after));
+    struct mp_model *again = saved_and_loaded(scene.model);
+    uint32_t same = again->events.subject[blocks->free_event[block]];
+    SAME(again->labels.count, 2);
+    same_label(scene.model, &before, again, mp_model_label_first(again, same));
+    same_label(scene.model, &after, again, mp_model_label_at(again, same, 0));
+    mp_model_free(again);
+    scene_free(&scene);
+}
+END_TEST
+
 START_TEST(test_full_disk)
 {
     struct scene scene;
@@ -198,4 +223,4 @@ START_TEST(test_full_disk)
 }
 END_TEST
 
-MP_SUITE("save", test_saved_and_loaded, test_full_disk)
+MP_SUITE("save", test_saved_and_loaded, test_labels_from_the_start, test_full_disk)
