@@ -161,7 +161,6 @@ static bool is_public(const struct mp_model *model, const struct mp_frame *frame
 {
     if (frame->language == MP_BACKWARD) return true;
     if (frame->language == MP_PYTHON && *path != '<' && mp_public_path(path)) return true;
-    if (frame->language == MP_BACKWARD) return true;
     if (frame->language == MP_PYTHON) return *function == '<' || !strncmp(path, "<frozen ", strlen("<frozen "));
     if (frame->module && mp_public_library(mp_model_text(model, model->modules.at[frame->module].path))) return true;
     return mp_public_function(function);
