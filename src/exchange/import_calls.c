@@ -6,24 +6,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "exchange/import_events.h"
 #include "model/track.h"
-
-#define PIECE 65536 /* events that the builder gets at once */
 
 struct importer {
     struct mp_import_log *log;
-    struct mp_builder *builder;
     struct mp_error *error;
     MP_VEC(struct mp_base_block) base;
     struct mp_map live; /* by key_of(): the call that made the block, + 1 */
     uint64_t blocks;    /* numbered so far, the base aside */
     uint64_t unknown_frees, missed_frees;
-    size_t count; /* events not yet handed over */
-    uint64_t time_ns[PIECE], address[PIECE], bytes[PIECE], block[PIECE];
-    uint32_t stack[PIECE], name[PIECE], thread[PIECE];
-    uint16_t track[PIECE];
-    uint8_t type[PIECE], kind[PIECE];
-    enum mp_status status;
+    struct mp_import_events events;
 };
 
 void mp_import_call(struct mp_import_log *log, const struct mp_import_call *call)
@@ -132,29 +125,20 @@ static bool pair(struct importer *importer)
     return true;
 }
 
-static void flush(struct importer *i)
+static void put(struct importer *importer, const struct mp_import_call *call, uint8_t type, uint64_t bytes,
+                uint64_t block)
 {
-    struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = i->count};
-    chunk.events = (struct mp_event_columns){i->count, i->time_ns, i->address, i->bytes, i->block, i->stack,
-                                             i->name,  i->thread,  i->track,   i->type,  i->kind};
-    if (i->count && !i->status) i->status = mp_builder_add(i->builder, &chunk, i->error);
-    i->count = 0;
-}
-
-static void put(struct importer *i, const struct mp_import_call *call, uint8_t type, uint64_t bytes, uint64_t block)
-{
-    if (i->count == PIECE) flush(i);
-    size_t at = i->count++;
-    i->time_ns[at] = (uint64_t)(call->ns - i->log->calls.at[0].ns);
-    i->address[at] = call->address;
-    i->bytes[at] = bytes;
-    i->block[at] = block;
-    i->stack[at] = call->stack;
-    i->name[at] = call->name;
-    i->thread[at] = call->thread;
-    i->track[at] = call->track;
-    i->type[at] = type;
-    i->kind[at] = call->kind;
+    const struct mp_event event = {.time_ns = (uint64_t)(call->ns - importer->log->calls.at[0].ns),
+                                   .address = call->address,
+                                   .bytes = bytes,
+                                   .block = block,
+                                   .stack = call->stack,
+                                   .name = call->name,
+                                   .thread = call->thread,
+                                   .track = call->track,
+                                   .type = type,
+                                   .kind = call->kind};
+    mp_import_event(&importer->events, &event);
 }
 
 static bool put_alloc(struct importer *importer, struct mp_import_call *call)
@@ -185,7 +169,7 @@ static void put_free(struct importer *importer, const struct mp_import_call *cal
 static enum mp_status put_events(struct importer *importer)
 {
     struct mp_import_log *log = importer->log;
-    for (size_t i = 0; !importer->status && i < log->calls.count; i++) {
+    for (size_t i = 0; !importer->events.status && i < log->calls.count; i++) {
         struct mp_import_call *call = &log->calls.at[i];
         if (call->type == MP_EVENT_ALLOC && !put_alloc(importer, call))
             return mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the recording");
@@ -193,15 +177,14 @@ static enum mp_status put_events(struct importer *importer)
         if (call->type != MP_EVENT_ALLOC && call->type != MP_EVENT_FREE)
             put(importer, call, call->type, call->bytes, 0);
     }
-    flush(importer);
-    return importer->status;
+    return mp_import_events_flush(&importer->events);
 }
 
 static enum mp_status put_base(struct importer *importer)
 {
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = importer->base.count, .base_total = importer->base.count};
     chunk.base = importer->base.at;
-    return chunk.count ? mp_builder_add(importer->builder, &chunk, importer->error) : MP_OK;
+    return chunk.count ? mp_builder_add(importer->events.builder, &chunk, importer->error) : MP_OK;
 }
 
 static enum mp_status put_coverage(struct importer *importer, uint32_t source)
@@ -215,7 +198,7 @@ static enum mp_status put_coverage(struct importer *importer, uint32_t source)
                                    .notes = log->notes.at,
                                    .note_count = (uint32_t)log->notes.count};
     struct mp_exit how = {.time_ns = (uint64_t)(log->calls.at[log->calls.count - 1].ns - log->calls.at[0].ns)};
-    return mp_import_end(importer->builder, &coverage, &how, importer->error);
+    return mp_import_end(importer->events.builder, &coverage, &how, importer->error);
 }
 
 static enum mp_status fill(struct importer *importer)
@@ -232,7 +215,7 @@ static enum mp_status fill(struct importer *importer)
                        (unsigned long long)importer->missed_frees);
     if (!log->dated) mp_import_note(log, "the file does not say on which day it was recorded");
     uint32_t source = mp_import_text(&log->tables, log->format, strlen(log->format));
-    enum mp_status status = mp_import_tables_put(&log->tables, importer->builder, importer->error);
+    enum mp_status status = mp_import_tables_put(&log->tables, importer->events.builder, importer->error);
     if (!status) status = put_base(importer);
     if (!status) status = put_events(importer);
     return status ? status : put_coverage(importer, source);
@@ -253,9 +236,9 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
                                        .realtime_ns = log->dated ? (uint64_t)(log->unix_ns + first) : 0};
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
-    enum mp_status status = mp_builder_new(&start, &importer->builder, importer->error);
+    enum mp_status status = mp_builder_new(&start, &importer->events.builder, importer->error);
     if (status) return status;
-    return mp_import_finish(importer->builder, fill(importer), file_bytes, log->format, model, importer->error);
+    return mp_import_finish(importer->events.builder, fill(importer), file_bytes, log->format, model, importer->error);
 }
 
 enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, struct mp_model **model,
@@ -265,7 +248,7 @@ enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, 
     struct importer *importer = calloc(1, sizeof *importer);
     if (!importer) return mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
     importer->log = log;
-    importer->error = error;
+    importer->error = importer->events.error = error;
     enum mp_status status = build(importer, path, model);
     mp_vec_free(&importer->base);
     mp_map_free(&importer->live);

@@ -5,9 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/buffer.h"
+#include "exchange/import_events.h"
 #include "exchange/kineto_parts.h"
-
-#define PIECE 65536 /* events that the builder gets at once */
 
 /* Begins and ends of regions, and steps, in the order in which they take effect at one time. */
 enum turn { ENDS, STEPS, BEGINS, ENDS_AT_ONCE };
@@ -20,16 +19,10 @@ struct boundary {
 
 struct importer {
     struct mp_kineto *kineto;
-    struct mp_builder *builder;
     MP_VEC(struct boundary) boundaries;
     uint64_t reserved[1024]; /* per device: what was last said */
     int64_t start_ns, end_ns;
-    size_t count;
-    uint64_t time_ns[PIECE], address[PIECE], bytes[PIECE], block[PIECE];
-    uint32_t stack[PIECE], name[PIECE], thread[PIECE];
-    uint16_t track[PIECE];
-    uint8_t type[PIECE], kind[PIECE];
-    enum mp_status status;
+    struct mp_import_events events;
     struct mp_error *error;
 };
 
@@ -97,29 +90,10 @@ static void find_window(struct importer *importer)
         widen(importer, kineto->window_ns[i]);
 }
 
-static void flush(struct importer *i)
+static void put_event(struct importer *i, int64_t ns, struct mp_event event)
 {
-    struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = i->count};
-    chunk.events = (struct mp_event_columns){i->count, i->time_ns, i->address, i->bytes, i->block, i->stack,
-                                             i->name,  i->thread,  i->track,   i->type,  i->kind};
-    if (i->count && !i->status) i->status = mp_builder_add(i->builder, &chunk, i->error);
-    i->count = 0;
-}
-
-static void put_event(struct importer *i, int64_t ns, const struct mp_event *event)
-{
-    if (i->count == PIECE) flush(i);
-    size_t at = i->count++;
-    i->time_ns[at] = (uint64_t)ns - (uint64_t)i->start_ns;
-    i->address[at] = event->address;
-    i->bytes[at] = event->bytes;
-    i->block[at] = event->block;
-    i->stack[at] = event->stack;
-    i->name[at] = event->name;
-    i->thread[at] = event->thread;
-    i->track[at] = event->track;
-    i->type[at] = event->type;
-    i->kind[at] = event->kind;
+    event.time_ns = (uint64_t)ns - (uint64_t)i->start_ns;
+    mp_import_event(&i->events, &event);
 }
 
 static uint8_t kind_of(const struct mp_kineto_device *device)
@@ -137,7 +111,7 @@ static void put_free(struct importer *i, const struct mp_kineto_memory *at, uint
                              .block = made->block,
                              .thread = at->thread,
                              .track = at->device};
-    put_event(i, at->ns, &event);
+    put_event(i, at->ns, event);
 }
 
 /* Totals of reserved memory that hold nothing, or less than is allocated, are none (the CPU's). */
@@ -148,7 +122,7 @@ static void put_reserved(struct importer *i, const struct mp_kineto_memory *memo
     *last = memory->reserved;
     struct mp_event event = {
         .type = MP_EVENT_RESERVED, .bytes = memory->reserved, .thread = memory->thread, .track = memory->device};
-    put_event(i, memory->ns, &event);
+    put_event(i, memory->ns, event);
 }
 
 static void put_memory(struct importer *i, const struct mp_kineto_memory *memory)
@@ -169,18 +143,18 @@ static void put_memory(struct importer *i, const struct mp_kineto_memory *memory
                             .track = memory->device};
     put_reserved(i, memory);
     if (memory->type == MP_EVENT_ALLOC && memory->alloc != MP_NONE) put_free(i, memory, memory->alloc);
-    if (memory->rest != MP_BYTES_UNKNOWN) put_event(i, memory->ns, &rest);
+    if (memory->rest != MP_BYTES_UNKNOWN) put_event(i, memory->ns, rest);
     if (memory->type == MP_EVENT_FREE)
         put_free(i, memory, memory->alloc);
     else
-        put_event(i, memory->ns, &event);
+        put_event(i, memory->ns, event);
 }
 
 static void put_boundary(struct importer *i, const struct boundary *boundary)
 {
     const struct mp_kineto_region *region = &i->kineto->regions.at[boundary->region];
     struct mp_event event = {.type = boundary->type, .name = region->name, .thread = region->thread};
-    put_event(i, boundary->ns, &event);
+    put_event(i, boundary->ns, event);
 }
 
 static bool comes_first(const struct boundary *boundary, const struct mp_kineto_memory *memory)
@@ -188,7 +162,7 @@ static bool comes_first(const struct boundary *boundary, const struct mp_kineto_
     return boundary->ns < memory->ns || (boundary->ns == memory->ns && boundary->turn < ENDS_AT_ONCE);
 }
 
-static void put_events(struct importer *importer)
+static enum mp_status put_events(struct importer *importer)
 {
     const struct mp_kineto *kineto = importer->kineto;
     size_t next = 0;
@@ -200,7 +174,7 @@ static void put_events(struct importer *importer)
     }
     while (next < importer->boundaries.count)
         put_boundary(importer, &importer->boundaries.at[next++]);
-    flush(importer);
+    return mp_import_events_flush(&importer->events);
 }
 
 static bool make_base(const struct importer *importer, struct mp_base_block *blocks)
@@ -233,7 +207,8 @@ static enum mp_status put_base(struct importer *importer)
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = count, .base_total = count};
     chunk.base = blocks;
     enum mp_status status = MP_OK;
-    if (make_base(importer, blocks) && count) status = mp_builder_add(importer->builder, &chunk, importer->error);
+    if (make_base(importer, blocks) && count)
+        status = mp_builder_add(importer->events.builder, &chunk, importer->error);
     free(blocks);
     return status;
 }
@@ -273,7 +248,7 @@ static enum mp_status put_coverage(struct importer *importer, struct mp_kineto_n
                                    .notes = notes->ids.at,
                                    .note_count = (uint32_t)notes->ids.count};
     struct mp_exit how = {.time_ns = (uint64_t)importer->end_ns - (uint64_t)importer->start_ns};
-    return mp_import_end(importer->builder, &coverage, &how, importer->error);
+    return mp_import_end(importer->events.builder, &coverage, &how, importer->error);
 }
 
 static enum mp_status fill(struct importer *importer)
@@ -283,13 +258,10 @@ static enum mp_status fill(struct importer *importer)
     bool noted = mp_kineto_note(kineto, importer->start_ns, &notes);
     uint32_t source = mp_import_text(&kineto->tables, "kineto", strlen("kineto"));
     enum mp_status status = noted && make_tracks(kineto)
-                                ? mp_import_tables_put(&kineto->tables, importer->builder, importer->error)
+                                ? mp_import_tables_put(&kineto->tables, importer->events.builder, importer->error)
                                 : mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the trace");
     if (!status) status = put_base(importer);
-    if (!status) {
-        put_events(importer);
-        status = importer->status;
-    }
+    if (!status) status = put_events(importer);
     if (!status) status = put_coverage(importer, &notes, source);
     mp_vec_free(&notes.ids);
     return status;
@@ -309,9 +281,9 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
         start.realtime_ns = (uint64_t)kineto->base_ns + (uint64_t)importer->start_ns;
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
-    enum mp_status status = mp_builder_new(&start, &importer->builder, importer->error);
+    enum mp_status status = mp_builder_new(&start, &importer->events.builder, importer->error);
     if (status) return status;
-    return mp_import_finish(importer->builder, fill(importer), file_bytes, "kineto", model, importer->error);
+    return mp_import_finish(importer->events.builder, fill(importer), file_bytes, "kineto", model, importer->error);
 }
 
 static enum mp_status to_model(struct mp_kineto *kineto, const char *path, struct mp_model **model,
@@ -320,7 +292,7 @@ static enum mp_status to_model(struct mp_kineto *kineto, const char *path, struc
     struct importer *importer = calloc(1, sizeof *importer);
     if (!importer) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the events of %s", path);
     importer->kineto = kineto;
-    importer->error = error;
+    importer->error = importer->events.error = error;
     enum mp_status status = MP_NO_MEMORY;
     if (make_boundaries(importer)) {
         find_window(importer);

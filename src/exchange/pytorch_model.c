@@ -4,19 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exchange/import_events.h"
 #include "exchange/import_tables.h"
 #include "model/builder.h"
-
-#define BATCH 65536
-
-/* Events on their way to the builder, as columns. */
-struct batch {
-    uint64_t time_ns[BATCH], address[BATCH], bytes[BATCH], block[BATCH];
-    uint32_t stack[BATCH], name[BATCH], thread[BATCH];
-    uint16_t track[BATCH];
-    uint8_t type[BATCH], kind[BATCH];
-    size_t count;
-};
 
 /* How far a device's trace has been told. */
 struct course {
@@ -32,51 +22,15 @@ struct maker {
     struct mp_pytorch_snapshot *snapshot;
     struct mp_builder *builder;
     struct mp_error *error;
-    struct batch *batch;
+    struct mp_import_events *events;
     struct course *courses; /* one for each device */
     uint64_t next_block;
-    uint64_t sequence; /* of chunks */
-    uint64_t events;
     int64_t start_us;
 };
 
 static enum mp_status no_memory(struct maker *m)
 {
     return mp_fail(m->error, MP_NO_MEMORY, "not enough memory for the snapshot");
-}
-
-static enum mp_status add_chunk(struct maker *m, struct mp_chunk chunk)
-{
-    chunk.sequence = m->sequence++;
-    return mp_builder_add(m->builder, &chunk, m->error);
-}
-
-static enum mp_status flush(struct maker *m)
-{
-    struct batch *b = m->batch;
-    struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = b->count, .time_ns = b->time_ns[0]};
-    chunk.events = (struct mp_event_columns){b->count, b->time_ns, b->address, b->bytes, b->block, b->stack,
-                                             b->name,  b->thread,  b->track,   b->type,  b->kind};
-    m->events += b->count;
-    b->count = 0;
-    return chunk.count ? add_chunk(m, chunk) : MP_OK;
-}
-
-static enum mp_status put(struct maker *m, const struct mp_event *event)
-{
-    struct batch *b = m->batch;
-    size_t at = b->count++;
-    b->time_ns[at] = event->time_ns;
-    b->address[at] = event->address;
-    b->bytes[at] = event->bytes;
-    b->block[at] = event->block;
-    b->stack[at] = event->stack;
-    b->name[at] = event->name;
-    b->thread[at] = event->thread;
-    b->track[at] = event->track;
-    b->type[at] = event->type;
-    b->kind[at] = event->kind;
-    return b->count == BATCH ? flush(m) : MP_OK;
 }
 
 static uint64_t time_ns(const struct maker *m, int64_t time_us)
@@ -88,7 +42,7 @@ static enum mp_status put_reserved(struct maker *m, const struct course *course,
 {
     struct mp_event event = {
         .time_ns = when, .bytes = course->reserved, .track = course->torch, .type = MP_EVENT_RESERVED};
-    return put(m, &event);
+    return mp_import_event(m->events, &event);
 }
 
 /* What the next entry of the trace did to the layer below. */
@@ -110,7 +64,7 @@ static enum mp_status tell_ranges(struct maker *m, const struct mp_pytorch_devic
                                  .track = course->driver,
                                  .type = from->frees ? MP_EVENT_FREE : MP_EVENT_ALLOC,
                                  .kind = range->kind};
-        status = put(m, &event);
+        status = mp_import_event(m->events, &event);
     }
     return status ? status : put_reserved(m, course, when);
 }
@@ -124,7 +78,7 @@ static enum mp_status tell_free(struct maker *m, const struct course *course, co
                              .block = block,
                              .track = course->torch,
                              .type = MP_EVENT_FREE};
-    return put(m, &event);
+    return mp_import_event(m->events, &event);
 }
 
 static enum mp_status tell_alloc(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
@@ -146,7 +100,7 @@ static enum mp_status tell_alloc(struct maker *m, const struct mp_pytorch_device
                              .track = course->torch,
                              .type = MP_EVENT_ALLOC,
                              .kind = device->host ? MP_KIND_PINNED : MP_KIND_DEVICE};
-    return status ? status : put(m, &event);
+    return status ? status : mp_import_event(m->events, &event);
 }
 
 static enum mp_status tell_note(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
@@ -159,7 +113,7 @@ static enum mp_status tell_note(struct maker *m, const struct course *course, co
                              .name = oom ? 0 : MP_KEYS + MP_ACTION_SNAPSHOT,
                              .track = course->torch,
                              .type = oom ? MP_EVENT_OOM : MP_EVENT_MARK};
-    return put(m, &event);
+    return mp_import_event(m->events, &event);
 }
 
 static enum mp_status tell_entry(struct maker *m, const struct mp_pytorch_device *device, struct course *course)
@@ -189,7 +143,7 @@ static enum mp_status tell_mark(struct maker *m, const struct mp_pytorch_mark *m
 {
     struct mp_event event = {
         .time_ns = time_ns(m, mark->time_us), .name = mark->name, .thread = mark->lane, .type = mark->type};
-    return put(m, &event);
+    return mp_import_event(m->events, &event);
 }
 
 /* At one time, what begins comes before the trace's entries and what ends after them. */
@@ -223,7 +177,7 @@ static enum mp_status tell_all(struct maker *m)
             break;
         }
     }
-    return status ? status : flush(m);
+    return status ? status : mp_import_events_flush(m->events);
 }
 
 /* The blocks of the base, whose numbers come first, and what was reserved then. */
@@ -259,7 +213,7 @@ static enum mp_status tell_base(struct maker *m)
         course->reserved = device->base_range_bytes;
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = base.count, .base = base.at, .base_total = base.count};
-    enum mp_status status = !done ? no_memory(m) : base.count ? add_chunk(m, chunk) : MP_OK;
+    enum mp_status status = !done ? no_memory(m) : base.count ? mp_builder_add(m->builder, &chunk, m->error) : MP_OK;
     mp_vec_free(&base);
     for (size_t i = 0; !status && i < s->devices.count; i++)
         if (s->devices.at[i].ranges.count) status = put_reserved(m, &m->courses[i], 0);
@@ -290,14 +244,14 @@ static enum mp_status add_frames(struct maker *m)
             symbols[native++] = *from;
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_FRAMES, .count = table->frames.count, .frames = frames};
-    if (!status) status = add_chunk(m, chunk);
+    if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
     chunk = (struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = native, .symbols = symbols};
-    if (!status) status = add_chunk(m, chunk);
+    if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
     free(frames);
     free(symbols);
     if (status) return status;
     chunk = (struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = table->nodes.count, .stacks = table->nodes.at};
-    return add_chunk(m, chunk);
+    return mp_builder_add(m->builder, &chunk, m->error);
 }
 
 static enum mp_status add_threads(struct maker *m)
@@ -305,7 +259,7 @@ static enum mp_status add_threads(struct maker *m)
     uint32_t lanes = m->snapshot->marks.lanes;
     struct mp_thread_info *threads = calloc(lanes, sizeof *threads);
     struct mp_chunk chunk = {.kind = MP_CHUNK_THREADS, .count = lanes, .threads = threads};
-    enum mp_status status = threads ? add_chunk(m, chunk) : no_memory(m);
+    enum mp_status status = threads ? mp_builder_add(m->builder, &chunk, m->error) : no_memory(m);
     free(threads);
     return status;
 }
@@ -335,9 +289,9 @@ static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
         if (s->devices.at[i].ranges.count) done = done && mp_vec_push(&tracks, driver);
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_DEVICES, .count = devices.count, .devices = devices.at};
-    enum mp_status status = done ? add_chunk(m, chunk) : no_memory(m);
+    enum mp_status status = done ? mp_builder_add(m->builder, &chunk, m->error) : no_memory(m);
     chunk = (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = tracks.count, .tracks = tracks.at};
-    if (!status) status = add_chunk(m, chunk);
+    if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
     mp_vec_free(&devices);
     mp_vec_free(&tracks);
     return status;
@@ -351,7 +305,7 @@ static enum mp_status add_strings(struct maker *m)
     for (uint32_t i = 0; i < texts->count; i++)
         strings[i].text = mp_intern_get(texts, i, &strings[i].length);
     struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = texts->count, .strings = strings};
-    enum mp_status status = add_chunk(m, chunk);
+    enum mp_status status = mp_builder_add(m->builder, &chunk, m->error);
     free(strings);
     return status;
 }
@@ -369,7 +323,7 @@ static enum mp_status add_rows(struct maker *m)
         {.kind = MP_CHUNK_CALLS, .count = rows.calls.count, .calls = rows.calls.at}};
     enum mp_status status = done ? MP_OK : no_memory(m);
     for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
-        status = add_chunk(m, chunks[i]);
+        status = mp_builder_add(m->builder, &chunks[i], m->error);
     mp_vec_free(&rows.segments);
     mp_vec_free(&rows.parts);
     mp_vec_free(&rows.calls);
@@ -378,7 +332,7 @@ static enum mp_status add_rows(struct maker *m)
 
 static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sentences *sentences, uint32_t source)
 {
-    struct mp_coverage coverage = {.events = m->events,
+    struct mp_coverage coverage = {.events = m->events->told,
                                    .sources = &source,
                                    .source_count = 1,
                                    .notes = sentences->notes.at,
@@ -388,7 +342,7 @@ static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sent
     for (size_t i = 0; i < m->snapshot->devices.count; i++)
         coverage.missed_frees += m->snapshot->devices.at[i].missed.count / 2;
     struct mp_chunk chunk = {.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = &coverage};
-    return add_chunk(m, chunk);
+    return mp_builder_add(m->builder, &chunk, m->error);
 }
 
 /* Everything, once all texts there will be are known. */
@@ -444,23 +398,26 @@ static enum mp_status build(struct maker *m, uint64_t file_bytes, struct mp_mode
     bool has_times = start != MP_PYTORCH_NO_TIME;
     m->start_us = has_times ? start : 0;
     m->courses = calloc(m->snapshot->devices.count + 1, sizeof *m->courses);
-    m->batch = malloc(sizeof *m->batch);
-    if (m->batch) m->batch->count = 0;
+    m->events = calloc(1, sizeof *m->events);
     struct mp_recording_start begin = {.realtime_ns = (uint64_t)m->start_us * 1000,
                                        .host = "",
                                        .command = no_command,
                                        .configuration = m->snapshot->settings,
                                        .spool = ""};
     enum mp_status status =
-        m->courses && m->batch && mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks)
+        m->courses && m->events && mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks)
             ? MP_OK
             : no_memory(m);
     if (!status) status = mp_builder_new(&begin, &m->builder, m->error);
-    if (!status) status = add_all(m, has_times);
+    if (!status) {
+        m->events->builder = m->builder;
+        m->events->error = m->error;
+        status = add_all(m, has_times);
+    }
     for (size_t i = 0; m->courses && i < m->snapshot->devices.count; i++)
         free(m->courses[i].range_blocks);
     free(m->courses);
-    free(m->batch);
+    free(m->events);
     mp_pytorch_marks_free(&m->snapshot->marks);
     return mp_import_finish(m->builder, status, file_bytes, "pytorch", model, m->error);
 }
