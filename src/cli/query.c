@@ -153,10 +153,7 @@ static void free_query(struct mp_query *query)
 /* Whether a part can tell: what is grouped or picked by the whole life of a block needs it all. */
 static bool part_is_enough(const struct mp_query *query)
 {
-    enum mp_group_by by = query->view.grouping.by;
-    bool by_stack = by == MP_GROUP_STACK || by == MP_GROUP_FRAMES || by == MP_GROUP_FUNCTION || by == MP_GROUP_FILE ||
-                    by == MP_GROUP_LIBRARY;
-    return by_stack && !query->view.filter;
+    return mp_group_is_of_stack(query->view.grouping.by) && !query->view.filter;
 }
 
 static enum mp_status load(struct mp_query *query, bool part, struct mp_error *error)
