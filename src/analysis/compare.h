@@ -1,32 +1,44 @@
 /*
- * Two recordings, site by site: what each held at its peak and at its end and allocated in all, and what one sense of
- * that differs by. Sites are equal as in analysis/flames.h. Pure; the result is the caller's.
+ * Two recordings, row by row: what each held at its peak and at its end and allocated in all, and what one sense of
+ * that differs by. Rows are sites, equal as in analysis/flames.h, or groups, equal by name: of files and libraries
+ * without their folders, of threads without their numbers. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_COMPARE_H
 #define MP_ANALYSIS_COMPARE_H
 
 #include "analysis/flames.h"
+#include "analysis/groups.h"
 
 struct mp_compare_query {
     const struct mp_model *models[MP_SIDES];
     struct mp_profile_query asks[MP_SIDES]; /* track, window and filter of each */
-    enum mp_profile_of sense;               /* by which sites are listed */
+    enum mp_profile_of sense;               /* by which rows are listed: peak, outstanding or allocated */
+    struct mp_grouping grouping;            /* what rows are; categories are made here. Sorted by growth: what has more
+                                             * after comes first, what has less last; else by the size of the change */
+};
+
+struct mp_compare_row {
+    struct mp_profile_value values[MP_SIDES];
+    uint32_t stacks[MP_SIDES]; /* in the side's recording, one of those that are summed up here; MP_NONE: none, or a
+                                * group */
+    uint32_t group;            /* string id in mp_compare.groups; MP_NONE: not known, or a site */
+    uint32_t found;            /* counts rows as they are found */
 };
 
 struct mp_compare {
     struct mp_profile_value sums[MP_SIDES][MP_PROFILE_SENSES];
-    struct mp_flames flames;
-    uint32_t *order; /* flames, those that differ most first; those that do not differ are last */
+    MP_VEC(struct mp_compare_row) rows; /* those that differ, in the order that was asked for */
+    struct mp_intern groups;
 };
 
 enum mp_status mp_compare_make(const struct mp_compare_query *query, struct mp_compare *compare,
                                struct mp_error *error);
 void mp_compare_free(struct mp_compare *compare);
 
-/* What a flame has more after than before; less where it is negative. */
-static inline int64_t mp_compare_delta(const struct mp_flame *flame)
+/* What a row has more after than before; less where it is negative. */
+static inline int64_t mp_compare_delta(const struct mp_compare_row *row)
 {
-    return (int64_t)(flame->values[MP_AFTER].bytes - flame->values[MP_BEFORE].bytes);
+    return (int64_t)(row->values[MP_AFTER].bytes - row->values[MP_BEFORE].bytes);
 }
 
 /* Whether `after` is more than `before` by more than was allowed: so many bytes or, with `percent` not negative, so

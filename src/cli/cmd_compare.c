@@ -128,7 +128,8 @@ static int compare(struct mp_query *query, const struct mp_model *before, struct
     struct mp_compare result;
     struct mp_error error;
     struct mp_filter *filters[MP_SIDES] = {NULL, NULL};
-    struct mp_compare_query ask = {.models = {before, query->model}, .sense = comparison->sense};
+    struct mp_compare_query ask = {
+        .models = {before, query->model}, .sense = comparison->sense, .grouping = query->view.grouping};
     int status = ask_of(query, before, &ask.asks[MP_BEFORE], &filters[MP_BEFORE]);
     if (!status) status = ask_of(query, query->model, &ask.asks[MP_AFTER], &filters[MP_AFTER]);
     if (!status && mp_compare_make(&ask, &result, &error)) status = mp_message_error(&error);
@@ -219,12 +220,14 @@ const struct mp_command mp_command_compare = {
     .about =
         "Compares the first recording with the last: peak, outstanding at the end, all that was allocated, and the "
         "sites that differ most, by function and, for Python, file and line; addresses and folders do not count. Of "
-        "those between, peak and outstanding are listed. --of says by which figure sites are compared (peak). --fail "
+        "those between, peak and outstanding are listed. --of says by which figure sites are compared (peak). --group "
+        "compares categories, modules or regions instead, by their names; --sort growth lists what grew most first, "
+        "what shrank most last. --fail "
         "exits with 3 where peak or outstanding grew by more than --max-growth, a percentage or a size (5%). --format "
         "markdown is for pull requests, html one page.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_FULL_STACKS, MP_OPT_OF,
-                MP_OPT_FORMAT, MP_OPT_FAIL, MP_OPT_MAX_GROWTH},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_OPT_FORMAT, MP_OPT_FAIL,
+                MP_OPT_MAX_GROWTH},
     .operands_min = 2,
     .operands_max = 1000,
     .run = run,

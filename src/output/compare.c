@@ -1,5 +1,6 @@
 #include "output/compare.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,31 +18,33 @@ static const struct {
 
 #define FIGURES (sizeof figures / sizeof *figures)
 
-static const struct mp_flame *flame_at(const struct mp_comparison *comparison, size_t row)
+static const struct mp_compare_row *row_at(const struct mp_comparison *comparison, size_t row)
 {
-    return &comparison->compare->flames.flames.at[comparison->compare->order[row]];
+    return &comparison->compare->rows.at[row];
 }
 
-static bool differs(const struct mp_flame *flame)
-{
-    return flame->values[MP_BEFORE].bytes != flame->values[MP_AFTER].bytes ||
-           flame->values[MP_BEFORE].blocks != flame->values[MP_AFTER].blocks;
-}
-
-/* Rows that are shown: those that differ, in text at most as many as were asked for. */
+/* Rows that are shown: in text at most as many as were asked for. */
 static size_t count_rows(const struct mp_comparison *comparison)
 {
-    size_t count = 0, all = comparison->compare->flames.flames.count;
-    while (count < all && (!comparison->view->limit || count < comparison->view->limit) &&
-           differs(flame_at(comparison, count)))
-        count++;
-    return count;
+    size_t limit = comparison->view->limit, all = comparison->compare->rows.count;
+    return limit && limit < all ? limit : all;
+}
+
+static bool by_site(const struct mp_comparison *comparison)
+{
+    return comparison->view->grouping.by == MP_GROUP_STACK;
+}
+
+/* "site", "category" */
+static const char *row_word(const struct mp_comparison *comparison)
+{
+    return by_site(comparison) ? "site" : mp_group_name(comparison->view->grouping.by);
 }
 
 /* In which recording a site's stack is to be looked up: after, where it is there at all. */
-static enum mp_flame_side side_of(const struct mp_flame *flame)
+static enum mp_flame_side side_of(const struct mp_compare_row *row)
 {
-    return flame->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;
+    return row->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;
 }
 
 static void put_sides(struct mp_json *json, const char *key, const struct mp_compare *compare, enum mp_profile_of sense)
@@ -85,15 +88,18 @@ void mp_compare_json(struct mp_json *json, const struct mp_comparison *compariso
     mp_json_text(json, "of", figures[comparison->sense].name);
     mp_json_array(json, "sites");
     for (size_t i = 0, rows = count_rows(comparison); i < rows; i++) {
-        const struct mp_flame *flame = flame_at(comparison, i);
-        enum mp_flame_side side = side_of(flame);
+        const struct mp_compare_row *row = row_at(comparison, i);
+        enum mp_flame_side side = side_of(row);
         mp_json_object(json, NULL);
-        mp_json_number(json, "before_bytes", flame->values[MP_BEFORE].bytes);
-        mp_json_number(json, "after_bytes", flame->values[MP_AFTER].bytes);
-        mp_json_signed(json, "delta_bytes", mp_compare_delta(flame));
-        mp_json_number(json, "before_blocks", flame->values[MP_BEFORE].blocks);
-        mp_json_number(json, "after_blocks", flame->values[MP_AFTER].blocks);
-        mp_stack_json(json, comparison->models[side], flame->stacks[side]);
+        mp_json_number(json, "before_bytes", row->values[MP_BEFORE].bytes);
+        mp_json_number(json, "after_bytes", row->values[MP_AFTER].bytes);
+        mp_json_signed(json, "delta_bytes", mp_compare_delta(row));
+        mp_json_number(json, "before_blocks", row->values[MP_BEFORE].blocks);
+        mp_json_number(json, "after_blocks", row->values[MP_AFTER].blocks);
+        if (by_site(comparison))
+            mp_stack_json(json, comparison->models[side], row->stacks[side]);
+        else
+            mp_group_json(json, &comparison->compare->groups, row->group);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
@@ -163,34 +169,34 @@ static void put_all_files(struct mp_text *text, const struct mp_comparison *comp
 static void put_sites(struct mp_text *text, const struct mp_comparison *comparison, size_t rows)
 {
     struct mp_table table;
-    mp_text_put(text, MP_BOLD, "\nBY SITE, %s\n", sense_words[comparison->sense]);
+    char word[16] = "";
+    for (size_t i = 0; i < sizeof word - 1 && row_word(comparison)[i]; i++)
+        word[i] = (char)toupper(row_word(comparison)[i]);
+    mp_text_put(text, MP_BOLD, "\nBY %s, %s\n", word, sense_words[comparison->sense]);
     mp_table_start(&table, "rrrrll");
     static const char *const heads[] = {"change", "before", "after", "blocks"};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_cell(&table, MP_DIM, "site");
+    mp_table_wide(&table, MP_DIM, "%s", row_word(comparison));
     mp_table_end_row(&table);
     for (size_t i = 0; i < rows; i++) {
-        const struct mp_flame *flame = flame_at(comparison, i);
-        enum mp_flame_side side = side_of(flame);
-        const struct mp_site site = {.stack = flame->stacks[side]};
-        struct figure_text figure = figure_text(flame->values[MP_BEFORE].bytes, flame->values[MP_AFTER].bytes);
+        const struct mp_compare_row *row = row_at(comparison, i);
+        enum mp_flame_side side = side_of(row);
+        const struct mp_site site = {.stack = row->stacks[side]};
+        struct figure_text figure = figure_text(row->values[MP_BEFORE].bytes, row->values[MP_AFTER].bytes);
         mp_table_cell(&table, MP_BOLD, "%s", figure.change);
         mp_table_cell(&table, MP_PLAIN, "%s", figure.before);
         mp_table_cell(&table, MP_PLAIN, "%s", figure.after);
         mp_table_cell(&table, MP_PLAIN, "%+lld",
-                      (long long)(flame->values[MP_AFTER].blocks - flame->values[MP_BEFORE].blocks));
-        mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, MP_NONE, comparison->view->full_stacks);
+                      (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
+        if (by_site(comparison)) {
+            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, MP_NONE, comparison->view->full_stacks);
+        } else {
+            mp_group_cell(&table, &comparison->compare->groups, row->group, comparison->view->grouping.by);
+            mp_table_end_row(&table);
+        }
     }
     mp_table_finish(&table, text);
-}
-
-static size_t count_differing(const struct mp_comparison *comparison)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < comparison->compare->flames.flames.count; i++)
-        count += differs(flame_at(comparison, i));
-    return count;
 }
 
 /* Recordings of one program are what is compared, mostly; of two, its options or the program differ. */
@@ -229,7 +235,7 @@ static void put_coverage(struct mp_text *text, const struct mp_comparison *compa
 void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison)
 {
     char id[MP_TRACK_ID_MAX];
-    size_t rows = count_rows(comparison), differing = count_differing(comparison);
+    size_t rows = count_rows(comparison), differing = comparison->compare->rows.count;
     mp_text_clean(text->out, comparison->all[0].path);
     mp_text_put(text, MP_PLAIN, " → ");
     mp_text_clean(text->out, comparison->all[comparison->count - 1].path);
@@ -240,18 +246,28 @@ void mp_compare_text(struct mp_text *text, const struct mp_comparison *compariso
     put_commands(text, comparison);
     if (comparison->count > MP_SIDES) put_all_files(text, comparison);
     if (rows) put_sites(text, comparison, rows);
-    if (!differing) mp_text_put(text, MP_PLAIN, "\nno site differs %s\n", sense_words[comparison->sense]);
+    if (!differing)
+        mp_text_put(text, MP_PLAIN, "\nno %s differs %s\n", row_word(comparison), sense_words[comparison->sense]);
     if (rows < differing) mp_text_put(text, MP_DIM, "%zu more differ; -n 0 shows all\n", differing - rows);
     put_coverage(text, comparison);
 }
 
+static void put_group(struct mp_document *document, const struct mp_comparison *comparison,
+                      const struct mp_compare_row *row)
+{
+    struct mp_buffer name = {0};
+    mp_group_text(&name, &comparison->compare->groups, row->group, comparison->view->grouping.by);
+    mp_document_cell(document, "%.*s", (int)name.size, (const char *)name.data);
+    document->out->failed |= name.failed;
+    mp_buffer_free(&name);
+}
+
 void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison)
 {
-    static const char *const figure_heads[] = {"", "before", "after", "change"}, *const site_heads[] = {
-                                                                                     "change", "before", "after",
-                                                                                     "blocks", "site"};
+    static const char *const figure_heads[] = {"", "before", "after", "change"};
+    const char *const site_heads[] = {"change", "before", "after", "blocks", row_word(comparison)};
     char id[MP_TRACK_ID_MAX];
-    size_t rows = count_rows(comparison), differing = count_differing(comparison);
+    size_t rows = count_rows(comparison), differing = comparison->compare->rows.count;
     const char *last = comparison->all[comparison->count - 1].path;
     mp_document_paragraph(document, "%s → %s, %s", comparison->all[0].path, last,
                           mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
@@ -271,19 +287,21 @@ void mp_compare_document(struct mp_document *document, const struct mp_compariso
         mp_document_cell(document, "%s%s", figure.change, figure.part);
     }
     mp_document_end_table(document);
-    mp_document_heading(document, "By site, %s", sense_words[comparison->sense]);
-    if (!rows) mp_document_paragraph(document, "No site differs.");
+    mp_document_heading(document, "By %s, %s", row_word(comparison), sense_words[comparison->sense]);
+    if (!rows) mp_document_paragraph(document, "No %s differs.", row_word(comparison));
     if (rows) mp_document_table(document, "rrrrl", site_heads);
     for (size_t i = 0; i < rows; i++) {
-        const struct mp_flame *flame = flame_at(comparison, i);
-        enum mp_flame_side side = side_of(flame);
-        struct figure_text figure = figure_text(flame->values[MP_BEFORE].bytes, flame->values[MP_AFTER].bytes);
+        const struct mp_compare_row *row = row_at(comparison, i);
+        enum mp_flame_side side = side_of(row);
+        struct figure_text figure = figure_text(row->values[MP_BEFORE].bytes, row->values[MP_AFTER].bytes);
         mp_document_cell(document, "%s", figure.change);
         mp_document_cell(document, "%s", figure.before);
         mp_document_cell(document, "%s", figure.after);
-        mp_document_cell(document, "%+lld",
-                         (long long)(flame->values[MP_AFTER].blocks - flame->values[MP_BEFORE].blocks));
-        mp_document_site(document, comparison->models[side], &(const struct mp_site){.stack = flame->stacks[side]});
+        mp_document_cell(document, "%+lld", (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
+        if (by_site(comparison))
+            mp_document_site(document, comparison->models[side], &(const struct mp_site){.stack = row->stacks[side]});
+        else
+            put_group(document, comparison, row);
     }
     if (rows) mp_document_end_table(document);
     if (rows < differing) mp_document_paragraph(document, "%zu more differ.", differing - rows);

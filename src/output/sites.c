@@ -252,18 +252,33 @@ static size_t rows_shown(const struct mp_sites *sites, const struct mp_site_view
     return view->limit && view->limit < sites->count ? view->limit : sites->count;
 }
 
-static void group_row(struct mp_table *table, const struct mp_sites *sites, const struct mp_site *site,
-                      enum mp_group_by by)
+void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint32_t group, enum mp_group_by by)
+{
+    struct mp_buffer name = {0};
+    mp_group_text(&name, groups, group, by);
+    mp_table_wide(table, MP_PLAIN, "%.*s", (int)name.size, (const char *)name.data);
+    table->texts.failed |= name.failed;
+    mp_buffer_free(&name);
+}
+
+void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by)
 {
     char number[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
-    const char *name = site->group == MP_NONE ? "(unknown)" : mp_intern_get(&sites->groups, site->group, NULL);
-    if (by == MP_GROUP_SIZE && site->group != MP_NONE) {
+    const char *name = group == MP_NONE ? "(unknown)" : mp_intern_get(groups, group, NULL);
+    if (by == MP_GROUP_SIZE && group != MP_NONE) {
         uint64_t bytes = strtoull(name, NULL, 10);
-        mp_table_wide(table, MP_PLAIN, "%s (%s)", mp_format_bytes(number, bytes), mp_format_count(count, bytes));
+        mp_buffer_printf(out, "%s (%s)", mp_format_bytes(number, bytes), mp_format_count(count, bytes));
     } else {
-        mp_table_wide(table, MP_PLAIN, "%s", name);
+        mp_buffer_append_text(out, name);
     }
-    mp_table_end_row(table);
+}
+
+void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_t group)
+{
+    if (group == MP_NONE)
+        mp_json_null(json, "group");
+    else
+        mp_json_text(json, "group", mp_intern_get(groups, group, NULL));
 }
 
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
@@ -281,10 +296,12 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
         unsigned used = number_cells(&table, model, site, view);
-        if (view->by == MP_GROUP_STACK)
+        if (view->by == MP_GROUP_STACK) {
             mp_stack_rows(&table, used, model, sites, site, twins ? twins[i] : MP_NONE, view->full_stacks);
-        else
-            group_row(&table, sites, site, view->by);
+        } else {
+            mp_group_cell(&table, &sites->groups, site->group, view->by);
+            mp_table_end_row(&table);
+        }
     }
     free(twins);
     mp_table_finish(&table, text);
@@ -354,10 +371,8 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
         if (view->births) mp_json_number(json, "birth_periods", site->births);
         if (view->by == MP_GROUP_STACK)
             site_json(json, model, sites, site);
-        else if (site->group == MP_NONE)
-            mp_json_null(json, "group");
         else
-            mp_json_text(json, "group", mp_intern_get(&sites->groups, site->group, NULL));
+            mp_group_json(json, &sites->groups, site->group);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);

@@ -27,6 +27,11 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
  * from (mp_site_twins()), or MP_NONE. */
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site *site, uint32_t twin, bool full);
+/* A group's name for people, as text and as the last cell of a row; as it is, under "group", where null is not known.
+ */
+void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
+void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
+void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_t group);
 /* Its frames as an array under "stack". */
 void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called

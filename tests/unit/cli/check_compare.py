@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""memprof compare and the documents of report and compare: sites against the difference of two peak --json, limits,
-Markdown and HTML read back, names that mean harm, and the example for CI."""
+"""memprof compare and the documents of report and compare: sites and groups against the difference of two peak --json
+and of two tables of all blocks, limits, Markdown and HTML read back, names that mean harm, and the example for CI."""
 import collections
+import csv
 import html.parser
 import json
 import os
@@ -56,8 +57,8 @@ class Compare(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="memprof-compare-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        for kind in ("train", "leaking", "hostile", "nothing", "cut"):
-            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind], check=True)
+        for kind, *size in (("train",), ("network",), ("leaking",), ("hostile",), ("nothing",), ("cut",), ("big", "20000")):
+            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind, *size], check=True)
 
     def memprof(self, *arguments, **more):
         return subprocess.run([BUILD / "memprof", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -98,6 +99,88 @@ class Compare(unittest.TestCase):
                 self.assertEqual({site: delta for site, delta in told.items() if delta}, expected)
                 self.assertEqual(sum(site["delta_bytes"] for site in answer["sites"]),
                                  answer["peak"]["after_bytes"] - answer["peak"]["before_bytes"])
+
+    def by_group(self, group, path, *options):
+        """Bytes and blocks of each group at the peak, without what differs from run to run."""
+        held = collections.Counter()
+        for site in self.json("peak", path, "--group", group, *options)["sites"]:
+            name = site["group"]
+            if name and group in ("file", "library"):
+                name = short(name)
+            if name and group == "thread":
+                name = re.sub(r" \d+$", "", name)
+            held[name] += complex(site["bytes"] or 0, site["blocks"])
+        return held
+
+    def difference(self, old, new):
+        """As compare tells it."""
+        return {name: (old[name], new[name]) for name in {*old, *new} if old[name] != new[name]}
+
+    def told(self, answer):
+        found = {site["group"]: (complex(site["before_bytes"], site["before_blocks"]),
+                                 complex(site["after_bytes"], site["after_blocks"])) for site in answer["sites"]}
+        self.assertEqual(len(found), len(answer["sites"]))
+        return found
+
+    def test_groups_are_the_difference(self):
+        pairs = [("train.mp", "leaking.mp"), ("leaking.mp", "network.mp"), ("network.mp", "train.mp")]
+        pairs += [tuple(os.path.join(DATA, name) for name in pair) for pair in PAIRS if DATA]
+        (self.folder / "rules").write_text("mine = remember\n")
+        rows = collections.Counter()
+        for before, after in pairs:
+            for group, *options in (("category",), ("category", "--rules", "rules"), ("module",), ("region",), ("size",),
+                                    ("thread",), ("stream",), ("pool",), ("function",), ("file",), ("library",),
+                                    ("stack:2",), ("size", "--filter", "size>=1MiB"), ("region", "--to", "60%")):
+                with self.subTest(before=before, after=after, group=group, options=options):
+                    answer = self.json("compare", before, after, "--group", group, *options)
+                    told = self.told(answer)
+                    self.assertEqual(told, self.difference(self.by_group(group, before, *options),
+                                                           self.by_group(group, after, *options)))
+                    rows[group] += len(told)
+                    changes = [abs(site["delta_bytes"]) for site in answer["sites"]]
+                    self.assertEqual(changes, sorted(changes, reverse=True))
+        self.assertTrue(all(rows.values()), rows)
+
+    def of_export(self, path, column, of):
+        """The same of what is outstanding or was allocated, from the table of all blocks."""
+        done = self.memprof("export", path, "--format", "csv", "-o", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        held = collections.Counter()
+        for row in csv.DictReader(done.stdout.splitlines()):
+            if row["track"] == "cuda:0/torch" and (row["alloc_ns"] if of == "allocated" else not row["free_ns"]):
+                held[row[column] or None] += complex(int(row["bytes"]), 1)
+        return held
+
+    def test_groups_of_the_end_and_of_all(self):
+        for of in ("outstanding", "allocated"):
+            for group, column in (("module", "module"), ("region", "region"), ("size", "bytes")):
+                with self.subTest(of=of, group=group):
+                    told = self.told(self.json("compare", "train.mp", "big.mp", "--of", of, "--group", group))
+                    self.assertEqual(told, self.difference(self.of_export("train.mp", column, of),
+                                                           self.of_export("big.mp", column, of)))
+                    self.assertTrue(told)
+
+    def test_groups_for_people(self):
+        lines = self.memprof("compare", "train.mp", "network.mp", "--group", "category").stdout.splitlines()
+        self.assertIn("BY CATEGORY, at the peak", lines)
+        self.assertIn("  +512 KiB       0 B   512 KiB      +1  buffers", lines)
+        self.assertIn("no region differs outstanding", self.memprof("compare", "train.mp", "network.mp", "--group", "region",
+                                                                    "--of", "outstanding").stdout)
+        text = self.memprof("compare", "train.mp", "leaking.mp", "--group", "size", "--format", "markdown").stdout
+        self.assertIn("### By size, at the peak\n\n|change|before|after|blocks|size|\n", text)
+        self.assertIn("|\\+37|1.00 MiB (1 048 576)|", text)
+        self.assertEqual(self.memprof("compare", "train.mp", "train.mp", "--group", "colour").returncode, 2)
+
+    def test_order(self):
+        for group in ("stack", "size"):
+            deltas = [site["delta_bytes"] for site in self.json("compare", "train.mp", "big.mp", "--sort", "growth",
+                                                                "--group", group)["sites"]]
+            self.assertEqual(deltas, sorted(deltas, reverse=True))
+            self.assertLess(min(deltas), 0)
+            blocks = [abs(site["after_blocks"] - site["before_blocks"]) for site in
+                      self.json("compare", "train.mp", "big.mp", "--sort", "blocks", "--group", group)["sites"]]
+            self.assertEqual(blocks, sorted(blocks, reverse=True))
+            self.assertGreater(len(blocks), 4)
 
     def test_limits(self):
         for options, before, after, status in (
