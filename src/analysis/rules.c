@@ -1,13 +1,10 @@
 #include "analysis/rules.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/pattern.h"
-
-#define FILE_MAX (1u << 20) /* bytes of a file of rules */
 
 /* What stands behind a bracket expression that begins at `at`. */
 static const char *skip_bracket(const char *at)
@@ -110,45 +107,20 @@ static enum mp_status read_line(struct mp_rules *rules, char *line, struct mp_er
     return mp_rules_add(rules, name, regex, error);
 }
 
-enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, size_t size,
-                              struct mp_error *error)
+enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, struct mp_error *error)
 {
     struct mp_error reason;
-    unsigned number = 1;
-    for (size_t at = 0; at < size; number++) {
-        const char *end = memchr(text + at, '\n', size - at);
-        size_t length = end ? (size_t)(end - text) - at : size - at;
-        char *line = strndup(text + at, length);
+    for (unsigned number = 1; *text; number++) {
+        size_t length = strcspn(text, "\n");
+        char *line = strndup(text, length);
         if (!line) return no_memory(error);
-        bool whole = strlen(line) == length;
-        enum mp_status status =
-            whole ? read_line(rules, line, &reason) : mp_fail(&reason, MP_INVALID, "the line holds a byte 0");
+        enum mp_status status = read_line(rules, line, &reason);
         free(line);
         if (status == MP_NO_MEMORY) return no_memory(error);
         if (status) return mp_fail(error, status, "%s, line %u: %s", path, number, reason.text);
-        at += length + 1;
+        text += length + (text[length] == '\n');
     }
     return MP_OK;
-}
-
-enum mp_status mp_rules_load(struct mp_rules *rules, const char *path, struct mp_error *error)
-{
-    FILE *file = fopen(path, "re");
-    if (!file) return mp_fail_errno(error, "cannot read %s", path);
-    char *text = malloc(FILE_MAX + 1);
-    size_t size = text ? fread(text, 1, FILE_MAX + 1, file) : 0;
-    enum mp_status status = MP_OK;
-    if (!text)
-        status = no_memory(error);
-    else if (ferror(file))
-        status = mp_fail_errno(error, "cannot read %s", path);
-    else if (size > FILE_MAX)
-        status = mp_fail(error, MP_INVALID, "%s is no file of rules: it has more than 1 MiB", path);
-    else
-        status = mp_rules_parse(rules, path, text, size, error);
-    free(text);
-    fclose(file);
-    return status;
 }
 
 void mp_rules_free(struct mp_rules *rules)

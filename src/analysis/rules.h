@@ -2,7 +2,7 @@
  * Rules over stacks: what a block is for, by the frames that allocated it. A rule is a name and a POSIX extended
  * regular expression that is looked for in each frame, which is one line of text: "FUNCTION FILE:LINE" (native frames
  * without a file: "FUNCTION LIBRARY"; "?" for a function that is not known). Of several rules that fit frames of a
- * stack, the first counts. Pure, but for mp_rules_load().
+ * stack, the first counts. Pure.
  */
 #ifndef MP_ANALYSIS_RULES_H
 #define MP_ANALYSIS_RULES_H
@@ -33,10 +33,7 @@ struct mp_rules {
 enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char *regex, struct mp_error *error);
 /* Adds the rules of a text of lines `name = regex`; empty lines and lines that begin with '#' are left out. MP_INVALID
  * names the line, with `path` before it. */
-enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, size_t size,
-                              struct mp_error *error);
-/* The same of a file. */
-enum mp_status mp_rules_load(struct mp_rules *rules, const char *path, struct mp_error *error);
+enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, struct mp_error *error);
 void mp_rules_free(struct mp_rules *rules);
 
 /* The index of the first rule that fits a line of text; MP_NONE where none does. */

@@ -1,39 +1,20 @@
 #include "cli/query.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/units.h"
 #include "cli/running.h"
+#include "cli/text_file.h"
 #include "collect/control.h"
 
 static int read_suppressions(const char *path, struct mp_suppressions *suppressions)
 {
-    struct mp_error error;
     struct mp_buffer text = {0};
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        mp_message("%s: %s", path, strerror(errno));
-        return MP_EXIT_COULD_NOT;
-    }
-    char part[4096];
-    for (size_t got; (got = fread(part, 1, sizeof part, file));)
-        mp_buffer_append(&text, part, got);
-    mp_buffer_append(&text, "", 1);
-    bool failed = ferror(file) || text.failed;
-    fclose(file);
-    int status = MP_EXIT_DONE;
-    if (failed) {
-        mp_message("%s cannot be read", path);
-        status = MP_EXIT_COULD_NOT;
-    } else if (mp_suppressions_parse((const char *)text.data, path, suppressions, &error)) {
-        status = mp_message_error(&error);
-    }
+    struct mp_error error;
+    enum mp_status status = mp_text_file_read(path, &text, &error);
+    if (!status) status = mp_suppressions_parse((const char *)text.data, path, suppressions, &error);
     mp_buffer_free(&text);
-    return status;
+    return status ? mp_message_error(&error) : MP_EXIT_DONE;
 }
 
 static void tell_uses(const struct mp_suppressions *suppressions)

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "cli/progress.h"
+#include "cli/text_file.h"
 #include "collect/left_behind.h"
 #include "exchange/load.h"
 #include "model/part.h"
@@ -41,6 +42,16 @@ int mp_query_color(const struct mp_invocation *invocation, bool *color)
 }
 
 /* What can be judged without the recording. */
+static int read_rules(const char *path, struct mp_rules *rules)
+{
+    struct mp_buffer text = {0};
+    struct mp_error error;
+    enum mp_status status = mp_text_file_read(path, &text, &error);
+    if (!status) status = mp_rules_parse(rules, path, (const char *)text.data, &error);
+    mp_buffer_free(&text);
+    return status ? mp_message_error(&error) : MP_EXIT_DONE;
+}
+
 static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
 {
     const struct mp_invocation *invocation = query->invocation;
@@ -58,7 +69,7 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
     if (!status) status = mp_query_color(invocation, &query->text.color);
     if (!status && group && mp_group_parse(group, &query->view.grouping, &error)) status = mp_message_error(&error);
     const char *rules = invocation->value[MP_OPT_RULES];
-    if (!status && rules && mp_rules_load(&query->rules, rules, &error)) status = mp_message_error(&error);
+    if (!status && rules) status = read_rules(rules, &query->rules);
     query->view.grouping.rules = &query->rules;
     if (!status && sort && mp_sort_parse(sort, &query->view.grouping, &error)) status = mp_message_error(&error);
     return status;

@@ -1,12 +1,11 @@
 #include "cli/settings.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/text_file.h"
 
 static const char variable[] = "MEMPROF_CONF";
 
@@ -109,39 +108,27 @@ static int take_list(struct mp_invocation *invocation, char *text)
     return MP_EXIT_DONE;
 }
 
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    char *text = NULL;
-    size_t room = 0;
-    if (!file) return NULL;
-    ssize_t length = getdelim(&text, &room, '\0', file);
-    bool failed = length < 0 && ferror(file);
-    fclose(file);
-    if (length >= 0) return text;
-    free(text);
-    return failed ? NULL : strdup("");
-}
-
 int mp_settings_take(struct mp_invocation *invocation)
 {
     const char *path = invocation->value[MP_OPT_CONFIG], *list = getenv(variable);
-    char *lines = path ? read_whole(path) : strdup("");
-    if (!lines) {
-        mp_message("cannot read the settings in %s: %s", path ? path : "", strerror(errno));
-        return MP_EXIT_COULD_NOT;
+    struct mp_buffer texts = {0};
+    struct mp_error error;
+    if (path && mp_text_file_read(path, &texts, &error)) {
+        mp_buffer_free(&texts);
+        return mp_message_error(&error);
     }
-    size_t length = strlen(lines);
-    char *both = realloc(lines, length + 1 + strlen(list ? list : "") + 1);
-    if (!both) {
-        free(lines);
+    if (!path) mp_buffer_append(&texts, "", 1);
+    size_t length = texts.size;
+    mp_buffer_append_text(&texts, list ? list : "");
+    mp_buffer_append(&texts, "", 1);
+    if (texts.failed) {
+        mp_buffer_free(&texts);
         mp_message("not enough memory for the settings");
         return MP_EXIT_COULD_NOT;
     }
-    invocation->settings = both;
-    strcpy(both + length + 1, list ? list : "");
-    int status = take_lines(invocation, path, both);
-    return status ? status : take_list(invocation, both + length + 1);
+    invocation->settings = (char *)texts.data;
+    int status = take_lines(invocation, path, invocation->settings);
+    return status ? status : take_list(invocation, invocation->settings + length);
 }
 
 void mp_settings_tell(const struct mp_invocation *invocation)

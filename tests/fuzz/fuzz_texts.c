@@ -100,7 +100,7 @@ static void rules(const char *text, size_t size)
     struct mp_rules all = {0};
     struct mp_error error;
     struct mp_buffer scratch = {0};
-    check_error(mp_rules_parse(&all, "file", text, strlen(text), &error), &error);
+    check_error(mp_rules_parse(&all, "file", text, &error), &error);
     struct mp_model *model = make_model(second(text, size));
     uint32_t found = mp_rules_find_frame(&all, model, 0, &scratch), want = 0;
     while (want < all.rules.count && regexec(&all.rules.at[want].regex, (const char *)scratch.data, 0, NULL, 0))

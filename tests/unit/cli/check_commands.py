@@ -292,6 +292,16 @@ class Commands(unittest.TestCase):
         self.assertIn(b"known.txt: line 2", result.stderr)
         self.assertEqual(self.run_in("leaks leaking.mp --suppressions none.txt").returncode, 1)
 
+    def test_texts_that_nobody_wrote(self):
+        """Rules, suppressions and settings are small files of text, and what is none is not read to its end."""
+        (self.folder / "huge").write_bytes(b"# one line\n" * 100_000)
+        (self.folder / "zeros").write_bytes(b"# none\n\0")
+        for option in ("--rules", "--suppressions", "--config"):
+            for path, status, said in (("huge", 2, "1 MiB"), ("/dev/zero", 2, "1 MiB"),
+                                       ("zeros", 2, "zeros, line 2: the line holds a byte 0"), (".", 1, "directory"),
+                                       ("", 1, "cannot read")):
+                self.check_fails(["leaks", "train.mp", option, path], status, said)
+
     def test_unknown_is_null(self):
         tracks = {track["id"]: track for track in self.json_of("info train.mp --json")["tracks"]}
         self.assertIsNone(tracks["cpu/torch"]["base_bytes"])

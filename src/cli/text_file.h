@@ -1,0 +1,12 @@
+/* Small files that a user wrote: settings, rules, suppressions. */
+#ifndef MP_CLI_TEXT_FILE_H
+#define MP_CLI_TEXT_FILE_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* The whole file, with a NUL behind it, in the empty buffer `text`, which the caller frees, also after a failure.
+ * MP_IO; MP_INVALID where it holds a byte 0 or more than a mebibyte: nobody wrote that. */
+enum mp_status mp_text_file_read(const char *path, struct mp_buffer *text, struct mp_error *error);
+
+#endif
