@@ -14,6 +14,11 @@
 #include "exchange/pickle.h"
 #include "exchange/pytorch_snapshot.h"
 #include "exchange/rmm.h"
+#include "format/start.h"
+
+/* What a recording holds is compressed already: gzip makes it hardly smaller, and nothing larger is unwrapped. */
+#define UNWRAPPED_TIMES 16
+#define UNWRAPPED_MORE  (64u << 20)
 
 /* A recording is read by position, so a compressed one is unwrapped into memory first. */
 static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **model, struct mp_error *error)
@@ -21,8 +26,14 @@ static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **mod
     char name[64];
     int fd = memfd_create("recording", MFD_CLOEXEC);
     if (fd < 0) return mp_fail_errno(error, "cannot unwrap %s", input->path);
+    uint64_t most = UNWRAPPED_TIMES * input->file_bytes + UNWRAPPED_MORE;
     enum mp_status status = mp_input_fill(input, 1, error);
     while (!status && input->at < input->end) {
+        if (input->offset > most) {
+            status = mp_fail(error, MP_NOT_A_RECORDING, "%s is no recording: it unwraps to far more than one holds",
+                             input->path);
+            break;
+        }
         ssize_t put = write(fd, input->at, (size_t)(input->end - input->at));
         if (put < 0 && errno != EINTR) {
             status = mp_fail_errno(error, "cannot unwrap %s", input->path);
@@ -94,7 +105,9 @@ static enum mp_status load_input(struct mp_input *input, struct mp_model **model
         return mp_pytorch_load_pickle(input, model, error);
     if (mp_rmm_looks_like(input->at, (size_t)(input->end - input->at))) return mp_rmm_load(input, model, error);
     if (mp_sqlite_begins(input->at, (size_t)(input->end - input->at))) return load_database(input, model, error);
-    return input->wrapped ? load_wrapped(input, model, error) : mp_model_load(input->path, model, error);
+    if (input->wrapped && mp_start_begins(input->at, (size_t)(input->end - input->at)))
+        return load_wrapped(input, model, error);
+    return mp_model_load(input->path, model, error);
 }
 
 enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error)

@@ -163,7 +163,7 @@ static bool checksum_holds(const unsigned char *data, size_t length)
 }
 
 /* A map of any size whose first key and value are the magic. */
-static bool has_magic(const unsigned char *data, size_t size)
+bool mp_start_begins(const unsigned char *data, size_t size)
 {
     static const char start[] = "\xa5magic\xa7" MAGIC;
     if (!size) return false;
@@ -176,7 +176,7 @@ enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_
 {
     make_empty(owned);
     *length = 0;
-    bool is_recording = has_magic(data, size);
+    bool is_recording = mp_start_begins(data, size);
     *length = mp_msgpack_length(data, size);
     if (!*length || !checksum_holds(data, *length)) {
         *length = 0;

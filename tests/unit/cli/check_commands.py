@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -301,6 +302,19 @@ class Commands(unittest.TestCase):
                                        ("zeros", 2, "zeros, line 2: the line holds a byte 0"), (".", 1, "directory"),
                                        ("", 1, "cannot read")):
                 self.check_fails(["leaks", "train.mp", option, path], status, said)
+
+    def test_compressed_recording(self):
+        """It is read like any other; what is none, or would fill the memory, is not unwrapped."""
+        packed, whole = self.folder / "packed.mp.gz", (self.folder / "train.mp").read_bytes()
+        packed.write_bytes(gzip.compress(whole))
+        self.assertEqual(self.json_of("peak packed.mp.gz --json"), self.json_of("peak train.mp --json"))
+        packed.write_bytes(gzip.compress(bytes(32 << 20), 1))
+        small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+                 "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.check_fails("peak packed.mp.gz", 1, "not a memprof recording", **small)
+        packed.write_bytes(gzip.compress(whole + bytes(96 << 20), 1))
+        for command in ("info", "peak", "leaks"):
+            self.check_fails([command, "packed.mp.gz"], 1, "unwraps to far more")
 
     def test_unknown_is_null(self):
         tracks = {track["id"]: track for track in self.json_of("info train.mp --json")["tracks"]}
