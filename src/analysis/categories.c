@@ -160,6 +160,11 @@ static enum mp_category of_role(unsigned role)
     return role < MP_ROLES ? (enum mp_category)of[role] : MP_CATEGORY_NONE;
 }
 
+const char *mp_category_of_role(unsigned role)
+{
+    return names[of_role(role)];
+}
+
 static enum mp_category by_label(const struct mp_categories *categories, uint32_t block, uint32_t moment)
 {
     const struct mp_model *model = categories->model;

@@ -43,6 +43,8 @@ unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, 
 unsigned mp_categories_count(const struct mp_categories *categories);
 /* "optimizer state", or a user's name; NULL for MP_CATEGORY_NONE. */
 const char *mp_category_name(const struct mp_categories *categories, unsigned category);
+/* What a role (enum mp_role) makes of a block: "optimizer state"; NULL for MP_ROLE_NONE. */
+const char *mp_category_of_role(unsigned role);
 /* "forward", "backward" or "optimizer": what the program was at after `moment` events; NULL where nobody knows. */
 const char *mp_category_phase(const struct mp_categories *categories, uint32_t moment);
 /* What filters by category ask (model/filter.h): the name of what a block is at the end, "" for none; `context` is the

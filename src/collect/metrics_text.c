@@ -1,10 +1,10 @@
 #include "collect/metrics_text.h"
 
 #include <stdio.h>
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/categories.h"
 #include "base/utf8.h"
 #include "collect/recording_parts.h"
 #include "model/frame_text.h"
@@ -99,39 +99,65 @@ static void begin_family(struct mp_buffer *out, const char *name, const char *ty
     mp_buffer_printf(out, "# HELP %s %s\n", name, help);
 }
 
-/* ---- sites ---------------------------------------------------------------------------------------------------- */
+/* ---- what holds the bytes ------------------------------------------------------------------------------------- */
 
-struct site {
-    uint64_t bytes, blocks;
-    uint32_t stack;
+struct sum {
+    uint64_t bytes;
+    uint32_t key;
     uint16_t track;
 };
 
-struct sites {
-    MP_VEC(struct site) at;
-    struct mp_map by_stack; /* index + 1, by track and stack */
+struct sums {
+    MP_VEC(struct sum) at;
+    struct mp_map by_key; /* index + 1, by track and key */
+};
+
+enum by { BY_SITE, BY_MODULE, BY_CATEGORY, BYS }; /* keys: a stack, a string, a role */
+
+struct held {
+    struct sums by[BYS];
 };
 
 static int most_first(const void *left, const void *right)
 {
-    const struct site *a = left, *b = right;
-    return a->bytes != b->bytes ? (a->bytes > b->bytes ? -1 : 1) : 0;
+    const struct sum *a = left, *b = right;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a->key < b->key ? -1 : a->key > b->key;
 }
 
-static bool sum_up(const struct mp_ledger *ledger, struct sites *sites)
+static bool add(struct sums *sums, const struct mp_base_block *block, uint32_t key)
 {
-    for (size_t i = 0; i < ledger->blocks.count; i++) {
+    uint64_t *place = mp_map_insert(&sums->by_key, ((uint64_t)block->track << 32 | key) + 1, NULL);
+    struct sum fresh = {.key = key, .track = block->track};
+    if (!place || (!*place && !mp_vec_push(&sums->at, fresh))) return false;
+    if (!*place) *place = sums->at.count;
+    sums->at.at[*place - 1].bytes += block->bytes == MP_BYTES_UNKNOWN ? 0 : block->bytes;
+    return true;
+}
+
+static bool sum_up(const struct mp_recording *recording, struct held *held)
+{
+    const struct mp_ledger *ledger = &recording->ledger;
+    bool tells = recording->usual_roles.by_kind.count, done = true;
+    for (size_t i = 0; done && i < ledger->blocks.count; i++) {
         const struct mp_base_block *block = &ledger->blocks.at[i];
         if (block->track == MP_LEDGER_SLOT_FREE) continue;
-        uint64_t *place = mp_map_insert(&sites->by_stack, ((uint64_t)block->track << 32 | block->stack) + 1, NULL);
-        struct site fresh = {.stack = block->stack, .track = block->track};
-        if (!place || (!*place && !mp_vec_push(&sites->at, fresh))) return false;
-        if (!*place) *place = sites->at.count;
-        sites->at.at[*place - 1].bytes += block->bytes == MP_BYTES_UNKNOWN ? 0 : block->bytes;
-        sites->at.at[*place - 1].blocks++;
+        done = add(&held->by[BY_SITE], block, block->stack);
+        if (done && block->module) done = add(&held->by[BY_MODULE], block, block->module);
+        if (done && tells) done = add(&held->by[BY_CATEGORY], block, mp_usual_role(&recording->usual_roles, block));
     }
-    if (sites->at.count) qsort(sites->at.at, sites->at.count, sizeof *sites->at.at, most_first);
-    return true;
+    for (enum by by = 0; by < BYS; by++)
+        if (held->by[by].at.count)
+            qsort(held->by[by].at.at, held->by[by].at.count, sizeof *held->by[by].at.at, most_first);
+    return done;
+}
+
+static void free_held(struct held *held)
+{
+    for (enum by by = 0; by < BYS; by++) {
+        mp_vec_free(&held->by[by].at);
+        mp_map_free(&held->by[by].by_key);
+    }
 }
 
 static const char *text_or_null(const struct mp_tables *tables, uint32_t spool_string)
@@ -165,32 +191,82 @@ static void python_lines(const struct mp_recording *recording, uint32_t stack, s
     }
 }
 
-static void put_site(struct mp_buffer *out, const struct mp_recording *recording, const struct site *site,
-                     struct mp_stack_lines *lines)
+static void put_site_labels(struct mp_buffer *out, const struct mp_recording *recording, uint32_t stack)
 {
-    char id[MP_ID_TEXT], place[512] = "(native code)";
-    python_lines(recording, site->stack, lines);
-    const struct mp_stack_line *line = mp_stack_headline(lines);
+    struct mp_stack_lines lines = {0};
+    char place[512] = "(native code)";
+    python_lines(recording, stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line)
         snprintf(place, sizeof place, "%s%s:%u %s", mp_frame_prefix(line), line->file ? mp_path_short(line->file) : "?",
                  line->line, line->function ? line->function : "?");
-    track_name(recording, site->track, id);
-    mp_buffer_printf(out, "memprof_site_live_bytes{pid=\"%u\"", recording->spool.header->pid);
-    put_label(out, "track", id);
     put_label(out, "site", place);
-    mp_buffer_printf(out, ",stack=\"%u\"} %llu\n", site->stack, (unsigned long long)site->bytes);
+    mp_buffer_printf(out, ",stack=\"%u\"", stack);
+    mp_stack_lines_free(&lines);
 }
 
-static void put_sites(struct mp_buffer *out, const struct mp_recording *recording)
+static void put_module_label(struct mp_buffer *out, const struct mp_recording *recording, uint32_t module)
 {
-    struct sites sites = {0};
-    struct mp_stack_lines lines = {0};
-    if (!sum_up(&recording->ledger, &sites)) out->failed = true;
-    for (size_t i = 0; i < sites.at.count && i < MP_METRICS_SITES; i++)
-        put_site(out, recording, &sites.at.at[i], &lines);
-    mp_stack_lines_free(&lines);
-    mp_vec_free(&sites.at);
-    mp_map_free(&sites.by_stack);
+    put_label(out, "module", mp_intern_get(&recording->tables.strings, module, NULL));
+}
+
+static void put_category_label(struct mp_buffer *out, const struct mp_recording *recording, uint32_t role)
+{
+    const char *category = mp_category_of_role(role);
+    put_label(out, "category", category ? category : "other");
+}
+
+static const struct {
+    const char *name, *help;
+    void (*put_labels)(struct mp_buffer *out, const struct mp_recording *recording, uint32_t key);
+    size_t most;
+} held_families[BYS] = {
+    [BY_SITE] = {"memprof_site_live_bytes", "Bytes in live blocks of the sites that hold most.", put_site_labels,
+                 MP_METRICS_SITES},
+    [BY_MODULE] = {"memprof_module_live_bytes", "Bytes in live blocks of the modules that hold most.", put_module_label,
+                   MP_METRICS_SITES},
+    [BY_CATEGORY] = {"memprof_category_live_bytes", "Bytes in live blocks by what the program says they are for.",
+                     put_category_label, SIZE_MAX},
+};
+
+/* Of a track of whose blocks the program said nothing, there is nothing to say. */
+static bool tells_of(const struct sums *sums, uint16_t track)
+{
+    for (size_t i = 0; i < sums->at.count; i++)
+        if (sums->at.at[i].track == track && sums->at.at[i].key != MP_ROLE_NONE) return true;
+    return false;
+}
+
+static void put_held(struct mp_buffer *out, const struct mp_recording *recording, const struct held *held, enum by by)
+{
+    const struct sums *sums = &held->by[by];
+    char id[MP_ID_TEXT];
+    for (size_t i = 0; i < sums->at.count && i < held_families[by].most; i++) {
+        const struct sum *sum = &sums->at.at[i];
+        if (by == BY_CATEGORY && !tells_of(sums, sum->track)) continue;
+        track_name(recording, sum->track, id);
+        mp_buffer_printf(out, "%s{pid=\"%u\"", held_families[by].name, recording->spool.header->pid);
+        put_label(out, "track", id);
+        held_families[by].put_labels(out, recording, sum->key);
+        mp_buffer_printf(out, "} %llu\n", (unsigned long long)sum->bytes);
+    }
+}
+
+static void put_all_held(struct mp_buffer *out, struct mp_recording *const *recordings, size_t count)
+{
+    struct held *held = calloc(count + 1, sizeof *held);
+    bool done = held;
+    for (size_t i = 0; done && i < count; i++)
+        done = sum_up(recordings[i], &held[i]);
+    for (enum by by = 0; done && by < BYS; by++) {
+        begin_family(out, held_families[by].name, "gauge", held_families[by].help);
+        for (size_t i = 0; i < count; i++)
+            put_held(out, recordings[i], &held[i], by);
+    }
+    for (size_t i = 0; held && i < count; i++)
+        free_held(&held[i]);
+    free(held);
+    if (!done) out->failed = true;
 }
 
 void mp_metrics_write(struct mp_buffer *out, struct mp_recording *const *recordings, size_t count)
@@ -202,8 +278,6 @@ void mp_metrics_write(struct mp_buffer *out, struct mp_recording *const *recordi
             for (size_t track = 0; track < (family->per_track ? recordings[k]->ledger.tracks.count : 1); track++)
                 put_value(out, family, recordings[k], track);
     }
-    begin_family(out, "memprof_site_live_bytes", "gauge", "Bytes in live blocks of the sites that hold most.");
-    for (size_t i = 0; i < count; i++)
-        put_sites(out, recordings[i]);
+    put_all_held(out, recordings, count);
     mp_buffer_append_text(out, "# EOF\n");
 }

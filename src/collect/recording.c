@@ -230,6 +230,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_device_samples_free(&recording->devices);
     mp_step_watch_close(&recording->watch);
     mp_lives_free(&recording->lives);
+    mp_usual_roles_free(&recording->usual_roles);
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
     mp_vec_free(&recording->labels);

@@ -19,6 +19,7 @@
 #include "collect/step_watch.h"
 #include "collect/symbols.h"
 #include "collect/tables.h"
+#include "collect/usual_roles.h"
 #include "format/writer.h"
 
 struct mp_recording;
@@ -71,6 +72,7 @@ struct mp_recording {
     struct mp_step_watch watch;         /* steps that the program does not mark */
     uint32_t step_name;                 /* string id of the function asked for; 0: none */
     struct mp_lives lives;              /* what outlived a step */
+    struct mp_usual_roles usual_roles;
     unsigned step_rank;                 /* of the steps that count: who said the most so far */
     uint64_t steps_before;              /* begun before the event that is being taken */
     uint64_t steps_unseen;              /* begun before the file's first window */

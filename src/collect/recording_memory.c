@@ -34,8 +34,8 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
                   ROOM(tables->device_keys) + ROOM(tables->threads) + ROOM(tables->lane_thread),
         .events = ROOM(recording->pending) + ROOM(recording->pending_live) + ROOM(recording->labels) +
                   ROOM(recording->unkept_steps) + ROOM(recording->samples) + ROOM(recording->notes) +
-                  ROOM(recording->lives.ended) + ROOM(recording->lives.begun_ns) +
-                  mp_step_watch_bytes(&recording->watch),
+                  of_map(&recording->usual_roles.by_kind) + ROOM(recording->lives.ended) +
+                  ROOM(recording->lives.begun_ns) + mp_step_watch_bytes(&recording->watch),
         .file = recording->writer ? mp_writer_memory(recording->writer) : 0,
     };
 }

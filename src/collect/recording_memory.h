@@ -5,7 +5,8 @@
  *              (about 220 MiB at most), as far as they were ever used
  *     ledger   the most blocks that ever lived at once
  *     tables   the same names once more, and every thread that ever allocated
- *     events   one chunk of events on its way into the file, steps of a closed window, lives that outlasted a step
+ *     events   one chunk of events on its way into the file, steps of a closed window, lives that outlasted a step,
+ *              what blocks of one kind are for
  *     file     the writer's buffers, and 48 bytes for each chunk in the file: about 70 MiB a week; bounded by
  *              --max-events
  */

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Live metrics: read while a program runs, from a file, a port and a socket, by prometheus_client's own parser."""
 
+import json
 import socket
 import stat
 import subprocess
@@ -31,6 +32,40 @@ sys.stdin.readline()
 """
 
 
+# Three layers keep what they made; what tensors are for and whose they are the program counts for itself.
+NETWORK = """
+import json, sys, torch, libmemprof as mp
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(500 + 100 * i, 600 + 100 * i) for i in range(3))
+        self.register_buffer("scale", torch.ones(300, 300))
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+            made.append(x.detach())
+        return x
+made = []
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(6):
+    del made[:]
+    optimizer.zero_grad(set_to_none=True)
+    net(torch.ones(200, 500)).sum().backward()
+    if step < 5:  # the last gradients nobody is told of: they are like those before
+        optimizer.step()
+def size(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+parameters = list(net.parameters())
+counts = {"parameters": size(parameters), "gradients": size(p.grad for p in parameters), "buffers": size(net.buffers()),
+          "optimizer state": size(v for state in optimizer.state.values() for v in state.values())}
+modules = {f"Net.layers.{i}": size([made[i], *(p.grad for p in layer.parameters())]) for i, layer in enumerate(net.layers)}
+mp.stats()  # the collector has all of it
+print(json.dumps([counts, modules]), flush=True)
+sys.stdin.readline()
+"""
+
+
 def samples(text):
     return {(sample.name, sample.labels.get("track"), sample.labels.get("site")): sample.value
             for family in text_string_to_metric_families(text) for sample in family.samples}
@@ -44,14 +79,14 @@ def free_port():
 
 @unittest.skipUnless(PYTHON, "no PyTorch")
 class Metrics(harness.TestCase):
-    def start(self, where):
+    def start(self, where, program=PROGRAM):
         run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", where, "-o", str(self.folder / "run.mp"),
                                 "--",
-                                PYTHON, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                PYTHON, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, cwd=self.folder)
         self.addCleanup(run.communicate)
         self.addCleanup(run.kill)
-        self.assertIn("live_bytes=8000000", run.stdout.readline())
+        run.first_line = run.stdout.readline()
         return run
 
     def finish(self, run):
@@ -69,9 +104,19 @@ class Metrics(harness.TestCase):
         self.assertEqual(found["memprof_site_live_bytes", "cpu/torch", "<string>:4 keep"], 8_000_000)
         self.assertNotIn(("memprof_reserved_bytes", "cpu/torch", None), found)
 
+    def ask(self, path):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: anything\r\n\r\n")
+            text = b""
+            while part := client.recv(65536):
+                text += part
+        return text.decode().split("\r\n\r\n", 1)
+
     def test_port(self):
         port = free_port()
         run = self.start(str(port))
+        self.assertIn("live_bytes=8000000", run.first_line)
         address = f"http://127.0.0.1:{port}/metrics"
         with urllib.request.urlopen(address, timeout=30) as answer:
             self.assertTrue(answer.headers["Content-Type"].startswith("application/openmetrics-text"))
@@ -109,13 +154,7 @@ class Metrics(harness.TestCase):
         path = self.folder / "metrics.sock"
         run = self.start(f"unix:{path}")
         self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: anything\r\n\r\n")
-            text = b""
-            while part := client.recv(65536):
-                text += part
-        head, body = text.decode().split("\r\n\r\n", 1)
+        head, body = self.ask(path)
         self.assertTrue(head.startswith("HTTP/1.1 200 OK"))
         self.check(body)
         self.finish(run)
@@ -135,6 +174,19 @@ class Metrics(harness.TestCase):
         self.check(text)
         self.finish(run)
         self.assertEqual([each.name for each in self.folder.iterdir()], ["run.mp"])
+
+    def test_categories_and_modules(self):
+        path = self.folder / "metrics.sock"
+        run = self.start(f"unix:{path}", NETWORK)
+        counts, modules = json.loads(run.first_line)
+        text = self.ask(path)[1]
+        found = {name: {sample.labels[name]: sample.value for family in text_string_to_metric_families(text)
+                        for sample in family.samples if sample.name == f"memprof_{name}_live_bytes"}
+                 for name in ("category", "module")}
+        live = samples(text)["memprof_live_bytes", "cpu/torch", None]
+        self.assertEqual(found["category"], {**counts, "other": live - sum(counts.values())})
+        self.assertEqual({name: found["module"].get(name) for name in modules}, modules)
+        self.finish(run)
 
     def test_what_cannot_be(self):
         with socket.socket() as taken:
