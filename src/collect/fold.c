@@ -48,13 +48,13 @@ static bool take_events(struct folding *folding, const struct mp_chunk *chunk)
     const struct mp_event_columns *columns = &chunk->events;
     size_t at = 0;
     while (at < columns->count && too_many(folding)) {
-        struct mp_event event = mp_fold_event(columns, at++);
+        struct mp_event event = mp_event_at(columns, at++);
         if (!mp_fold_state_take(&folding->state, &event)) return false;
     }
     if (at == columns->count) return keep_marks(&folding->state.marks, chunk);
     folding->rest = malloc((columns->count - at) * sizeof *folding->rest);
     for (; folding->rest && at < columns->count; at++)
-        folding->rest[folding->rest_count++] = mp_fold_event(columns, at);
+        folding->rest[folding->rest_count++] = mp_event_at(columns, at);
     return folding->rest && keep_marks(&folding->rest_marks, chunk);
 }
 

@@ -11,20 +11,6 @@ void mp_fold_state_open(struct mp_fold_state *state, const char *configuration)
     mp_step_setting(state->function, sizeof state->function, configuration, "step_at");
 }
 
-struct mp_event mp_fold_event(const struct mp_event_columns *columns, size_t at)
-{
-    return (struct mp_event){.time_ns = columns->time_ns[at],
-                             .address = columns->address[at],
-                             .bytes = columns->bytes[at],
-                             .block = columns->block[at],
-                             .stack = columns->stack[at],
-                             .name = columns->name[at],
-                             .thread = columns->thread[at],
-                             .track = columns->track[at],
-                             .type = columns->type[at],
-                             .kind = columns->kind[at]};
-}
-
 static uint64_t known(uint64_t bytes)
 {
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;

@@ -45,8 +45,6 @@ struct mp_fold_state {
 };
 
 void mp_fold_state_open(struct mp_fold_state *state, const char *configuration);
-/* Event `at` of a chunk as one structure. */
-struct mp_event mp_fold_event(const struct mp_event_columns *columns, size_t at);
 /* All of these: false where memory is short. */
 bool mp_fold_state_take(struct mp_fold_state *state, const struct mp_event *event);
 bool mp_fold_state_base(struct mp_fold_state *state, const struct mp_chunk *chunk);

@@ -77,16 +77,7 @@ static enum mp_status copy_events(struct mp_recovering *recovering, const struct
     struct mp_recording *recording = recovering->recording;
     enum mp_status status = MP_OK;
     for (size_t i = 0; i < columns->count && !status; i++) {
-        recovering->events[i] = (struct mp_event){.time_ns = columns->time_ns[i],
-                                                  .address = columns->address[i],
-                                                  .bytes = columns->bytes[i],
-                                                  .block = columns->block[i],
-                                                  .stack = columns->stack[i],
-                                                  .name = columns->name[i],
-                                                  .thread = columns->thread[i],
-                                                  .track = columns->track[i],
-                                                  .type = columns->type[i],
-                                                  .kind = columns->kind[i]};
+        recovering->events[i] = mp_event_at(columns, i);
         if (recording) status = restore_event(recording, recovering->events[i], error);
     }
     for (size_t i = 0; recording && i < chunk->mark_count; i++)

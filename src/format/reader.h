@@ -48,6 +48,21 @@ struct mp_event_columns {
     const uint8_t *type, *kind;
 };
 
+/* One of them as a structure. */
+static inline struct mp_event mp_event_at(const struct mp_event_columns *columns, size_t at)
+{
+    return (struct mp_event){.time_ns = columns->time_ns[at],
+                             .address = columns->address[at],
+                             .bytes = columns->bytes[at],
+                             .block = columns->block[at],
+                             .stack = columns->stack[at],
+                             .name = columns->name[at],
+                             .thread = columns->thread[at],
+                             .track = columns->track[at],
+                             .type = columns->type[at],
+                             .kind = columns->kind[at]};
+}
+
 struct mp_chunk {
     enum mp_chunk_kind kind;
     uint64_t sequence, offset; /* of the chunk; byte offset in the file */
