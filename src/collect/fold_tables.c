@@ -3,21 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/tables.h"
+
 #define ROWS_MAX 65536 /* that wait, of one kind */
 
 static enum mp_status no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "not enough memory for the tables of the recording");
-}
-
-static size_t row_bytes(enum mp_chunk_kind kind)
-{
-    static const size_t sizes[MP_CHUNK_STACKS + 1] = {
-        [MP_CHUNK_DEVICES] = sizeof(struct mp_device),      [MP_CHUNK_TRACKS] = sizeof(struct mp_track),
-        [MP_CHUNK_THREADS] = sizeof(struct mp_thread_info), [MP_CHUNK_MODULES] = sizeof(struct mp_module),
-        [MP_CHUNK_FRAMES] = sizeof(struct mp_frame),        [MP_CHUNK_STACKS] = sizeof(struct mp_stack_node),
-    };
-    return sizes[kind];
 }
 
 const char *mp_fold_tables_text(const struct mp_fold_tables *tables, uint32_t string)
@@ -73,9 +65,9 @@ enum mp_status mp_fold_tables_take(struct mp_fold_tables *tables, const struct m
             done = add_string(tables, chunk->strings[i].text, chunk->strings[i].length);
         return done ? MP_OK : no_memory(error);
     }
-    size_t bytes = chunk->count * row_bytes(chunk->kind);
+    size_t bytes = chunk->count * mp_table_of(chunk->kind)->row;
     if (!mp_vec_reserve(&tables->rows[chunk->kind].bytes, bytes)) return no_memory(error);
-    memcpy(tables->rows[chunk->kind].bytes.at + tables->rows[chunk->kind].bytes.count, chunk->devices, bytes);
+    memcpy(tables->rows[chunk->kind].bytes.at + tables->rows[chunk->kind].bytes.count, chunk->rows, bytes);
     tables->rows[chunk->kind].bytes.count += bytes;
     tables->rows[chunk->kind].count += chunk->count;
     return tables->rows[chunk->kind].count < ROWS_MAX ? MP_OK : mp_fold_tables_flush(tables, writer, error);

@@ -40,6 +40,44 @@ static enum mp_status restore_tracks(struct mp_recording *recording, const struc
     return MP_OK;
 }
 
+static enum mp_status restore_table(struct mp_recording *recording, const struct mp_chunk *chunk,
+                                    struct mp_error *error)
+{
+    struct mp_tables *tables = &recording->tables;
+    bool done = true;
+    switch (chunk->kind) {
+    case MP_CHUNK_DEVICES:
+        for (size_t i = 0; done && i < chunk->count; i++)
+            done = mp_vec_push(&tables->devices, chunk->devices[i]);
+        tables->devices_written += chunk->count;
+        break;
+    case MP_CHUNK_TRACKS:
+        return restore_tracks(recording, chunk, error);
+    case MP_CHUNK_THREADS:
+        for (size_t i = 0; done && i < chunk->count; i++)
+            done = mp_vec_push(&tables->threads, chunk->threads[i]);
+        tables->threads_written += chunk->count;
+        break;
+    case MP_CHUNK_MODULES:
+        tables->done[MP_TABLE_MODULES] += chunk->count;
+        break;
+    case MP_CHUNK_FRAMES:
+        tables->done[MP_TABLE_FRAMES] += chunk->count;
+        break;
+    default:
+        tables->done[MP_TABLE_NODES] += chunk->count;
+    }
+    return done ? MP_OK : no_memory(error);
+}
+
+/* A table of rows that have ids: kinds 2 to 7. */
+static enum mp_status copy_table(struct mp_recovering *recovering, const struct mp_chunk *chunk,
+                                 struct mp_writer *writer, struct mp_error *error)
+{
+    enum mp_status status = recovering->recording ? restore_table(recovering->recording, chunk, error) : MP_OK;
+    return status ? status : mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
+}
+
 static enum mp_status restore_event(struct mp_recording *recording, struct mp_event event, struct mp_error *error)
 {
     struct mp_ledger *ledger = &recording->ledger;
@@ -152,7 +190,7 @@ static enum mp_status copy_past(struct mp_recovering *recovering, const struct m
         track->peak_ns = peak->time_ns;
         track->peak_step = peak->step;
     }
-    return mp_writer_rows(writer, chunk->kind, chunk->past, chunk->count, error);
+    return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
 }
 
 /* Blocks of a bounded recording are not numbered from 0. */
@@ -163,51 +201,19 @@ static void begin_numbers(struct mp_recovering *recovering, const struct mp_chun
     if (recording && chunk->next_block > recording->ledger.next_block) recording->ledger.next_block = chunk->next_block;
 }
 
-static enum mp_status copy_devices(struct mp_recovering *recovering, const struct mp_chunk *chunk,
-                                   struct mp_writer *writer, struct mp_error *error)
-{
-    struct mp_tables *tables = recovering->recording ? &recovering->recording->tables : NULL;
-    for (size_t i = 0; tables && i < chunk->count; i++)
-        if (!mp_vec_push(&tables->devices, chunk->devices[i])) return no_memory(error);
-    if (tables) tables->devices_written += chunk->count;
-    return mp_writer_devices(writer, chunk->devices, chunk->count, error);
-}
-
-static enum mp_status copy_threads(struct mp_recovering *recovering, const struct mp_chunk *chunk,
-                                   struct mp_writer *writer, struct mp_error *error)
-{
-    struct mp_tables *tables = recovering->recording ? &recovering->recording->tables : NULL;
-    for (size_t i = 0; tables && i < chunk->count; i++)
-        if (!mp_vec_push(&tables->threads, chunk->threads[i])) return no_memory(error);
-    if (tables) tables->threads_written += chunk->count;
-    return mp_writer_threads(writer, chunk->threads, chunk->count, error);
-}
-
 static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                  struct mp_writer *writer, struct mp_error *error)
 {
-    struct mp_recording *recording = recovering->recording;
-    uint64_t *done = recording ? recording->tables.done : (uint64_t[MP_TABLES]){0};
-    enum mp_status status;
     switch (chunk->kind) {
     case MP_CHUNK_STRINGS:
         return copy_strings(recovering, chunk, writer, error);
     case MP_CHUNK_DEVICES:
-        return copy_devices(recovering, chunk, writer, error);
     case MP_CHUNK_TRACKS:
-        status = recording ? restore_tracks(recording, chunk, error) : MP_OK;
-        return status ? status : mp_writer_tracks(writer, chunk->tracks, chunk->count, error);
     case MP_CHUNK_THREADS:
-        return copy_threads(recovering, chunk, writer, error);
     case MP_CHUNK_MODULES:
-        done[MP_TABLE_MODULES] += chunk->count;
-        return mp_writer_modules(writer, chunk->modules, chunk->count, error);
     case MP_CHUNK_FRAMES:
-        done[MP_TABLE_FRAMES] += chunk->count;
-        return mp_writer_frames(writer, chunk->frames, chunk->count, error);
     case MP_CHUNK_STACKS:
-        done[MP_TABLE_NODES] += chunk->count;
-        return mp_writer_stacks(writer, chunk->stacks, chunk->count, error);
+        return copy_table(recovering, chunk, writer, error);
     case MP_CHUNK_EVENTS_KIND:
         begin_numbers(recovering, chunk, writer);
         return copy_events(recovering, chunk, writer, error);
@@ -221,20 +227,17 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
     case MP_CHUNK_PAST_SITES:
         return copy_past(recovering, chunk, writer, error);
     case MP_CHUNK_SAMPLES:
-        return mp_writer_samples(writer, chunk->samples, chunk->count, error);
+        return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
     default:
         break;
     }
-    if (recording) return MP_OK; /* the end is written anew */
+    if (recovering->recording) return MP_OK; /* the end is written anew */
     switch (chunk->kind) {
     case MP_CHUNK_SYMBOLS:
-        return mp_writer_symbols(writer, chunk->symbols, chunk->count, error);
     case MP_CHUNK_SEGMENTS:
-        return mp_writer_segments(writer, chunk->segments, chunk->count, error);
     case MP_CHUNK_SEGMENT_PARTS:
-        return mp_writer_parts(writer, chunk->parts, chunk->count, error);
     case MP_CHUNK_CALLS:
-        return mp_writer_calls(writer, chunk->calls, chunk->count, error);
+        return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
     case MP_CHUNK_COVERAGE:
         recovering->coverage_copied = true;
         return mp_writer_coverage(writer, chunk->coverage, error);

@@ -165,7 +165,7 @@ static enum mp_status decode_table(struct mp_reader *reader, struct mp_chunk *ch
         enum mp_status status = decode_field(reader, table, &table->fields[i], first);
         if (status) return status;
     }
-    chunk->devices = (const void *)reader->rows.at; /* all members of the union are pointers to rows */
+    chunk->rows = reader->rows.at;
     return MP_OK;
 }
 
@@ -282,7 +282,7 @@ static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, 
     chunk->lost = true;
     chunk->count = missing < MP_CHUNK_ENTRIES ? (size_t)missing : MP_CHUNK_ENTRIES;
     if (!make_rows(reader, chunk->count * row)) return MP_NO_MEMORY;
-    chunk->devices = (const void *)reader->rows.at;
+    chunk->rows = reader->rows.at;
     if (chunk->kind == MP_CHUNK_STRINGS)
         for (size_t i = 0; i < chunk->count; i++)
             ((struct mp_string_entry *)(void *)reader->rows.at)[i].text = "";

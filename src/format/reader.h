@@ -71,6 +71,7 @@ struct mp_chunk {
     bool lost;                 /* table entries made up in place of lost ones, so that ids stay in step: zeroes, stack
                                 * nodes {0, MP_FRAME_CUT}, texts "" */
     union {
+        const void *rows; /* of the kinds that mp_writer_rows() takes */
         const struct mp_string_entry {
             const char *text;
             size_t length;
