@@ -26,18 +26,29 @@ static enum mp_status copy_strings(struct mp_recovering *recovering, const struc
     return status;
 }
 
+/* What the file has of a table of the spool, which has it all, where it is the file's. */
+static enum mp_status pass_over(struct mp_recording *recording, enum mp_spool_table_id id, size_t count,
+                                struct mp_error *error)
+{
+    uint64_t *done = &recording->tables.done[id];
+    *done += count;
+    if (*done <= atomic_load(&recording->spool.header->tables[id].count)) return MP_OK;
+    return mp_fail(error, MP_DAMAGED, "the spool is damaged, or not that of the recording, which has more in it");
+}
+
 static enum mp_status restore_tracks(struct mp_recording *recording, const struct mp_chunk *chunk,
                                      struct mp_error *error)
 {
-    const struct mp_wire_track *wire = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     struct mp_tables *tables = &recording->tables;
-    for (size_t i = 0; i < chunk->count; i++) {
-        const struct mp_wire_track *track = &wire[tables->done[MP_TABLE_TRACKS]++];
+    const struct mp_wire_track *wire = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    wire += tables->done[MP_TABLE_TRACKS];
+    enum mp_status status = pass_over(recording, MP_TABLE_TRACKS, chunk->count, error);
+    for (size_t i = 0; !status && i < chunk->count; i++) {
         uint32_t device = chunk->tracks[i].device;
         if (!mp_vec_extend(&tables->device_keys, (size_t)device + 1)) return no_memory(error);
-        tables->device_keys.at[device] = mp_tables_device_key(track);
+        tables->device_keys.at[device] = mp_tables_device_key(&wire[i]);
     }
-    return MP_OK;
+    return status;
 }
 
 static enum mp_status restore_table(struct mp_recording *recording, const struct mp_chunk *chunk,
@@ -59,13 +70,11 @@ static enum mp_status restore_table(struct mp_recording *recording, const struct
         tables->threads_written += chunk->count;
         break;
     case MP_CHUNK_MODULES:
-        tables->done[MP_TABLE_MODULES] += chunk->count;
-        break;
+        return pass_over(recording, MP_TABLE_MODULES, chunk->count, error);
     case MP_CHUNK_FRAMES:
-        tables->done[MP_TABLE_FRAMES] += chunk->count;
-        break;
+        return pass_over(recording, MP_TABLE_FRAMES, chunk->count, error);
     default:
-        tables->done[MP_TABLE_NODES] += chunk->count;
+        return pass_over(recording, MP_TABLE_NODES, chunk->count, error);
     }
     return done ? MP_OK : no_memory(error);
 }

@@ -13,6 +13,7 @@
 #define BYTES  512
 
 static char folder[] = "/tmp/memprof-recover-XXXXXX", path[64];
+static pid_t maker; /* of the folder; each test is a child, which runs destructors, too */
 
 static void must(enum mp_status status, const struct mp_error *error)
 {
@@ -95,17 +96,70 @@ START_TEST(a_base_of_many_chunks_is_one_base)
 }
 END_TEST
 
+/* An empty spool of a process that is not there; its path. */
+static char *make_spool(uint64_t number)
+{
+    struct mp_spool_header *facts = calloc(1, sizeof *facts);
+    struct mp_spool_file spool;
+    struct mp_error error;
+    facts->magic = MP_SPOOL_MAGIC;
+    facts->version = MP_SPOOL_VERSION;
+    facts->header_bytes = sizeof *facts;
+    facts->spool_id = number;
+    must(mp_spool_file_create(facts, folder, &spool, &error), &error);
+    char *made = strdup(spool.path);
+    mp_spool_file_close(&spool, false);
+    free(facts);
+    return made;
+}
+
+/* Both may be somebody else's: what one says of the other is not to be trusted. */
+START_TEST(a_file_with_more_than_its_spool_is_refused)
+{
+    enum { TRACKS_MANY = 20000 };
+    struct mp_track *tracks = calloc(TRACKS_MANY, sizeof *tracks);
+    for (int of_frames = 0; of_frames < 2; of_frames++) {
+        char *spool = make_spool(17);
+        const struct mp_recording_start start = {
+            .realtime_ns = 1, .host = "", .configuration = "", .spool = spool, .spool_id = 17};
+        const struct mp_device device = {.total_bytes = MP_BYTES_UNKNOWN};
+        const struct mp_frame frame = {.language = MP_PYTHON};
+        struct mp_recovery recovery;
+        struct mp_writer *writer;
+        struct mp_error error;
+        int made = -1;
+        int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        must(mp_writer_open(fd, &start, &writer, &error), &error);
+        must(mp_writer_devices(writer, &device, 1, &error), &error);
+        if (of_frames)
+            must(mp_writer_frames(writer, &frame, 1, &error), &error);
+        else
+            must(mp_writer_tracks(writer, tracks, TRACKS_MANY, &error), &error);
+        mp_writer_abandon(writer);
+        ck_assert_int_eq(mp_recover(path, name_file, &made, &recovery, &error), MP_DAMAGED);
+        ck_assert_ptr_nonnull(strstr(error.text, "spool"));
+        ck_assert_int_eq(access(spool, F_OK), 0);
+        close(made);
+        unlink(path);
+        unlink(spool);
+        free(spool);
+    }
+    free(tracks);
+}
+END_TEST
+
 static void make_folder(void) __attribute__((constructor));
 static void make_folder(void)
 {
     if (!mkdtemp(folder)) exit(1);
+    maker = getpid();
     snprintf(path, sizeof path, "%s/run.mp", folder);
 }
 
 static void remove_folder(void) __attribute__((destructor));
 static void remove_folder(void)
 {
-    rmdir(folder);
+    if (getpid() == maker) rmdir(folder);
 }
 
-MP_SUITE("recover", a_base_of_many_chunks_is_one_base)
+MP_SUITE("recover", a_base_of_many_chunks_is_one_base, a_file_with_more_than_its_spool_is_refused)
