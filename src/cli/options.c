@@ -26,7 +26,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_FILTER] =
         {"filter", '\0', "EXPR",
          "only blocks that match: size>1MiB, fn~NAME, file~NAME, module~NAME, region~NAME, category=NAME, "
-         "layer=torch, kind=pinned, step=3..9"},
+         "role=parameter, label~NAME, layer=torch, kind=pinned, step=3..9"},
     [MP_OPT_RULES] = {"rules", '\0', "FILE",
                       "name categories by lines `NAME = REGEX` of FILE, before the built-in ones"},
     [MP_OPT_FULL_STACKS] = {"full-stacks", '\0', NULL, "show every frame of a stack"},

@@ -10,7 +10,7 @@
 #include "model/module_path.h"
 #include "model/steps_infer.h"
 
-enum key { SIZE, FN, FILE_NAME, LAYER, KIND, STEP, MODULE, REGION, CATEGORY, KEYS };
+enum key { SIZE, FN, FILE_NAME, LAYER, KIND, STEP, MODULE, REGION, CATEGORY, ROLE, LABEL, KEYS };
 enum operation { EQUAL, NOT_EQUAL, MATCH, NO_MATCH, ABOVE, BELOW, AT_LEAST, AT_MOST, OPERATIONS };
 
 #define BIT(operation) (1u << (operation))
@@ -27,6 +27,8 @@ static const struct {
     [MODULE] = {"module", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
     [REGION] = {"region", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
     [CATEGORY] = {"category", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [ROLE] = {"role", BIT(EQUAL) | BIT(NOT_EQUAL)},
+    [LABEL] = {"label", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
     [STEP] = {"step", BIT(EQUAL) | BIT(ABOVE) | BIT(BELOW) | BIT(AT_LEAST) | BIT(AT_MOST)},
 };
 
@@ -40,9 +42,9 @@ static const struct {
 struct term {
     enum key key;
     enum operation operation;
-    uint64_t low, high;     /* size, step: both inside; layer, kind: low */
+    uint64_t low, high;     /* size, step: both inside; layer, kind, role: low */
     unsigned char *matches; /* one byte each, whether it fits: fn, file: a stack node, of any frame of its stack;
-                             * module, region: a string; category: a block */
+                             * module, region, label: a string; category: a block */
 };
 
 struct mp_filter {
@@ -120,13 +122,19 @@ static enum mp_status read_steps(struct term *term, const char *value, struct mp
 
 static enum mp_status read_word(struct term *term, const char *value, struct mp_error *error)
 {
-    unsigned count = term->key == LAYER ? (unsigned)MP_LAYERS : (unsigned)MP_KINDS;
-    const char *(*name)(unsigned) = term->key == LAYER ? mp_layer_name : mp_kind_name;
-    for (term->low = 0; term->low < count; term->low++)
-        if (!strcmp(name((unsigned)term->low), value)) return MP_OK;
+    static const struct {
+        const char *(*name)(unsigned);
+        unsigned count;
+        const char *all;
+    } words[KEYS] = {
+        [LAYER] = {mp_layer_name, MP_LAYERS, "driver, torch, app"},
+        [KIND] = {mp_kind_name, MP_KINDS, "device, pinned, managed, array, pool, vmm, graph, host, handle"},
+        [ROLE] = {mp_role_name, MP_ROLES, "parameter, gradient, optimizer_state, buffer, input, none"},
+    };
+    for (term->low = 0; term->low < words[term->key].count; term->low++)
+        if (!strcmp(words[term->key].name((unsigned)term->low), value)) return MP_OK;
     return mp_fail(error, MP_INVALID, "filter: there is no %s \"%s\"; they are %s", keys[term->key].name, value,
-                   term->key == LAYER ? "driver, torch, app"
-                                      : "device, pinned, managed, array, pool, vmm, graph, host, handle");
+                   words[term->key].all);
 }
 
 static bool fits(const struct term *term, const regex_t *pattern, const char *value, const char *text)
@@ -199,6 +207,8 @@ static enum mp_status match_text(struct mp_filter *filter, struct term *term, co
         return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, why.text);
     if (term->key == MODULE)
         done = match_strings(filter->model, mp_module_root(filter->model), term, value, &pattern);
+    else if (term->key == LABEL)
+        done = match_strings(filter->model, 0, term, value, &pattern);
     else if (term->key == REGION)
         done = match_regions(filter, term, value, &pattern);
     else if (term->key == CATEGORY)
@@ -217,10 +227,11 @@ static enum mp_status add_term(struct mp_filter *filter, const char *text, size_
     const char *value = read_head(copy, &term.key, &term.operation);
     enum mp_status status;
     if (!value)
-        status = mp_fail(error, MP_INVALID,
-                         "filter: cannot read \"%s\"; write size>1MiB, fn~NAME, file~NAME, module~NAME, region~NAME, "
-                         "category=NAME, layer=torch, kind=pinned or step=3..9, joined by commas",
-                         copy);
+        status = mp_fail(
+            error, MP_INVALID,
+            "filter: cannot read \"%s\"; write size>1MiB, fn~NAME, file~NAME, module~NAME, region~NAME, "
+            "category=NAME, role=parameter, label~NAME, layer=torch, kind=pinned or step=3..9, joined by commas",
+            copy);
     else if (!(keys[term.key].operations & BIT(term.operation)))
         status = mp_fail(error, MP_INVALID, "filter: \"%s\" cannot be compared that way (in \"%s\")",
                          keys[term.key].name, copy);
@@ -228,7 +239,7 @@ static enum mp_status add_term(struct mp_filter *filter, const char *text, size_
         status = read_size(&term, value, error);
     else if (term.key == STEP)
         status = read_steps(&term, value, error);
-    else if (term.key == LAYER || term.key == KIND)
+    else if (term.key == LAYER || term.key == KIND || term.key == ROLE)
         status = read_word(&term, value, error);
     else if (term.key == CATEGORY && (!filter->categories || !filter->categories->of_block))
         status = mp_fail(error, MP_INVALID, "filter: categories are not known here (in \"%s\")", copy);
@@ -271,6 +282,7 @@ static bool picks(const struct mp_filter *filter, const struct term *term, uint3
 {
     const struct mp_model *model = filter->model;
     const struct mp_model_blocks *blocks = &model->blocks;
+    const struct mp_model_label *label;
     uint64_t number;
     switch (term->key) {
     case SIZE:
@@ -283,6 +295,13 @@ static bool picks(const struct mp_filter *filter, const struct term *term, uint3
         return (model->tracks.at[blocks->track[block]].layer == term->low) == (term->operation == EQUAL);
     case KIND:
         return (blocks->kind[block] == term->low) == (term->operation == EQUAL);
+    case ROLE:
+        label = mp_model_label_at(model, block, MP_NONE);
+        return ((label ? label->role : MP_ROLE_NONE) == term->low) == (term->operation == EQUAL);
+    case LABEL:
+        label = mp_model_label_at(model, block, MP_NONE);
+        number = label ? label->name : 0;
+        break;
     case MODULE:
         number = mp_model_module(model, block);
         break;

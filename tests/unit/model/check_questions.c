@@ -139,6 +139,12 @@ static bool wanted(const struct scene *scene, const uint32_t *regions, uint32_t 
         return regions[at] == MP_NONE || !strstr(mp_model_text(scene->model, regions[at]), "ward");
     case 13:
         return block->module && strstr(mp_model_text(scene->model, block->module), "ward");
+    case 14:
+        return block->labels && block->role[block->labels - 1] == MP_ROLE_OPTIMIZER_STATE;
+    case 15:
+        return block->labels;
+    case 16:
+        return block->labels && strstr(mp_model_text(scene->model, block->label[block->labels - 1]), "ward");
     default:
         return block->born < 0 || step_of(scene, block->born) < 1;
     }
@@ -146,11 +152,24 @@ static bool wanted(const struct scene *scene, const uint32_t *regions, uint32_t 
 
 START_TEST(filters_pick_what_they_say)
 {
-    static const char *const texts[] = {
-        "size>8KiB",     "size<=8192",    "fn~^f$",       "fn!~f",
-        "layer=torch",   "layer!=torch",  "step=3..9",    "size>=1KiB, size<20KiB,layer=app",
-        "file~g.{1,2}u", "category=even", "category!~^$", "region=loss",
-        "region!~ward",  "module~ward",   "step<1"};
+    static const char *const texts[] = {"size>8KiB",
+                                        "size<=8192",
+                                        "fn~^f$",
+                                        "fn!~f",
+                                        "layer=torch",
+                                        "layer!=torch",
+                                        "step=3..9",
+                                        "size>=1KiB, size<20KiB,layer=app",
+                                        "file~g.{1,2}u",
+                                        "category=even",
+                                        "category!~^$",
+                                        "region=loss",
+                                        "region!~ward",
+                                        "module~ward",
+                                        "role=optimizer_state",
+                                        "role!=none",
+                                        "label~ward",
+                                        "step<1"};
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct scene scene;
         scene_make(&scene, seed, EVENTS);
@@ -172,10 +191,10 @@ END_TEST
 
 START_TEST(bad_filters_are_refused)
 {
-    static const char *const bad[] = {"",          "size",       "size>",   "size>x",       "size~1",    "fn>a",
-                                      "fn~(",      "layer=cuda", "kind=x",  "step=",        "step=9..3", "step=1..",
-                                      "step=a",    "color=red",  "size>1,", "size>1,bogus", "module>a",  "region~(",
-                                      "category=a"};
+    static const char *const bad[] = {
+        "",         "size",     "size>",      "size>x",          "size~1", "fn>a",      "fn~(",    "layer=cuda",
+        "kind=x",   "step=",    "step=9..3",  "step=1..",        "step=a", "color=red", "size>1,", "size>1,bogus",
+        "module>a", "region~(", "category=a", "role=parameters", "role~x", "label>a"};
     struct scene scene;
     scene_make(&scene, 1, 50);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
