@@ -6,7 +6,6 @@ $MEMPROF_KILLS sets how many (5)."""
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
@@ -17,8 +16,7 @@ sys.path.insert(0, str(harness.SOURCE / "tests" / "unit" / "format"))
 import read_mp
 
 KILLS = int(os.environ.get("MEMPROF_KILLS", "5"))
-THREADS = 2
-TRACK = "cpu/app/churn"
+
 
 def read_by_the_book(path):
     """By track: (peak bytes, its time, live bytes at the end), by FORMAT.md alone. Blocks known only by their frees
@@ -47,7 +45,9 @@ def read_by_the_book(path):
             for track, peak in peaks.items()}
 
 
-class Bounded(harness.TestCase):
+class Bounded(harness.Churning):
+    threads = 2
+
     def record(self, name, *options, command):
         path = self.folder / name
         result = harness.memprof("snapshot", "-o", path, *options, "--", *command)
@@ -89,51 +89,25 @@ class Bounded(harness.TestCase):
                 for form in ("text", "markdown", "html"):
                     self.assertEqual(harness.memprof("report", path, "--format", form).returncode, 0)
 
-    def start(self, keep):
-        self.file, self.counters = self.folder / "run.mp", self.folder / "counters"
-        for path in self.folder.iterdir():
-            path.unlink()
-        self.collector = subprocess.Popen(
-            [harness.MEMPROF, "snapshot", "--max-events", str(keep), "-o", str(self.file), "--",
-             harness.program("churn"), str(self.counters), str(THREADS), "-1", "0"],
-            stderr=subprocess.DEVNULL)
-        self.addCleanup(self.end, self.collector)
-        deadline = time.monotonic() + 30
-        while sum(self.handed_over()) == 0:
-            self.assertLess(time.monotonic(), deadline, "the program did not start")
-            time.sleep(0.001)
-        self.program = harness.first_child(self.collector.pid)
-
-    def end(self, collector):
-        collector.kill()
-        collector.wait()
-        try:
-            os.kill(self.program, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-    def handed_over(self):
-        return harness.handed_over(self.counters)
-
     def check(self, path, keep):
         allocs, frees = self.handed_over()
         info = harness.answer("info", path, status=(0, 4))
-        track = next(track for track in info["tracks"] if track["id"] == TRACK)
+        track = next(track for track in info["tracks"] if track["id"] == self.track_id)
         coverage = info["coverage"]
         seen = coverage["events"] + coverage["folded_events"] + coverage["dropped"]
         self.assertGreaterEqual(seen, allocs + frees)
-        self.assertLessEqual(seen, allocs + frees + THREADS)
+        self.assertLessEqual(seen, allocs + frees + self.threads)
         self.assertLessEqual(coverage["events"], keep)
         if not coverage["dropped"]:
-            self.assertLessEqual(abs(track["end_bytes"] - 64 * (allocs - frees)), 64 * THREADS)
+            self.assertLessEqual(abs(track["end_bytes"] - 64 * (allocs - frees)), 64 * self.threads)
             self.assertGreaterEqual(track["peak_bytes"], track["end_bytes"])
-            self.assertLessEqual(track["peak_bytes"], track["end_bytes"] + 64 * THREADS)
+            self.assertLessEqual(track["peak_bytes"], track["end_bytes"] + 64 * self.threads)
 
     def test_kills(self):
         for seed in range(KILLS):
             with self.subTest(seed=seed):
                 chance, keep = random.Random(seed), 5000
-                self.start(keep)
+                self.start("--max-events", str(keep))
                 time.sleep(chance.uniform(0.1, 1.8))
                 victims = chance.choice(([self.program], [self.collector.pid, self.program],
                                          [self.program, self.collector.pid]))

@@ -10,42 +10,12 @@ import time
 
 import harness
 
-THREADS = 3
-TRACK = "cpu/app/churn"
 
-
-class Kills(harness.TestCase):
-    def start(self, events=-1, pause_us=0):
-        self.file = self.folder / "run.mp"
-        self.counters = self.folder / "counters"
-        for path in (self.file, self.counters):
-            path.unlink(missing_ok=True)
-        self.collector = subprocess.Popen(
-            [harness.MEMPROF, "snapshot", "-o", str(self.file), "--", harness.program("churn"), str(self.counters),
-             str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.end, self.collector)
-        deadline = time.monotonic() + 30
-        while sum(self.handed_over()) == 0:
-            self.assertLess(time.monotonic(), deadline, "the program did not start")
-            time.sleep(0.001)
-        self.program = harness.first_child(self.collector.pid)
-
-    def end(self, collector):
-        """Leaves nothing running, whatever a test came to."""
-        collector.kill()
-        collector.communicate()
-        try:
-            os.kill(self.program, signal.SIGKILL)
-        except (ProcessLookupError, AttributeError):
-            pass
-
-    def handed_over(self):
-        return harness.handed_over(self.counters)
-
+class Kills(harness.Churning):
     def check_counts(self, path, in_flight, status=(0, 4)):
         allocs, frees = self.handed_over()
         info = harness.answer("info", path, status=status)
-        track = next(track for track in info["tracks"] if track["id"] == TRACK)
+        track = next(track for track in info["tracks"] if track["id"] == self.track_id)
         dropped = info["coverage"]["dropped"]
         recorded = track["allocs"] + track["frees"]
         self.assertGreaterEqual(recorded + dropped, allocs + frees)
@@ -71,7 +41,7 @@ class Kills(harness.TestCase):
             whole = self.folder / "whole.mp"
             whole.unlink(missing_ok=True)
             result = harness.memprof("recover", self.file, "-o", whole)
-            _, dropped = self.check_counts(whole, THREADS)
+            _, dropped = self.check_counts(whole, self.threads)
             self.assertEqual(result.returncode, 4 if dropped else 0, result.stderr)
             self.assertEqual("were dropped" in result.stderr, dropped > 0)
         if not early:
@@ -91,7 +61,7 @@ class Kills(harness.TestCase):
         self.assertIn(f"memprof recover {self.file} -o", harness.memprof("report", self.file).stderr)
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertIn(result.returncode, (0, 4), result.stderr)
-        self.check_counts(self.folder / "whole.mp", THREADS)
+        self.check_counts(self.folder / "whole.mp", self.threads)
         self.assertNotIn("memprof recover", harness.memprof("report", self.file).stderr)
 
     def test_a_schedule_goes_on_where_both_were_killed(self):
@@ -124,10 +94,7 @@ class Kills(harness.TestCase):
         environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder))
         killed = subprocess.Popen([harness.MEMPROF, "snapshot", "-o", str(self.folder / "x.mp"), "--", "sleep", "600"],
                                   env=environment)
-        deadline = time.monotonic() + 30
-        while not list(folder.glob("memprof-*/socket")):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        self.wait_for(lambda: list(folder.glob("memprof-*/socket")))
         left = there()
         record = lambda: harness.memprof("snapshot", "-o", self.folder / "y.mp", "--", "true", env=environment)
         old = time.time() - 3600

@@ -168,12 +168,6 @@ class Modules(harness.TestCase):
         self.wait_for(self.all.exists)
         collector.wait()
 
-    def wait_for(self, happens):
-        deadline = time.monotonic() + 60
-        while not happens():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
-
     def test_live_before_the_window(self):
         for _ in self.halves("start", options=("--paused",)):
             pass

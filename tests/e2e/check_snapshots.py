@@ -4,44 +4,21 @@ whole file of its moment, and the recording itself is as if none had been taken.
 
 import os
 import signal
-import subprocess
 import time
 import unittest
 
 import harness
 
 PYTHON = harness.python_with_torch()
-THREADS = 3
-TRACK = "cpu/app/churn"
 
 
-class OfARunningProgram(harness.TestCase):
-    def start(self, *options, events=-1, pause_us=20):
-        self.file, self.counters = self.folder / "run.mp", self.folder / "counters"
-        self.collector = subprocess.Popen(
-            [harness.MEMPROF, "snapshot", "-o", str(self.file), *options, "--", harness.program("churn"),
-             str(self.counters), str(THREADS), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.collector.kill)
+class OfARunningProgram(harness.Churning):
+    def start(self, *options, pause_us=20, **more):
+        super().start(*options, pause_us=pause_us, **more)
         self.wait_for(lambda: sum(self.handed_over()) > 100)
-        self.program = harness.first_child(self.collector.pid)
-
-    def wait_for(self, condition):
-        deadline = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.005)
-
-    def handed_over(self):
-        return harness.handed_over(self.counters)
 
     def is_whole(self, path):
         return path.exists() and harness.memprof("info", path).returncode == 0
-
-    def end(self):
-        os.kill(self.program, signal.SIGTERM)
-        said = self.collector.communicate(timeout=harness.TIMEOUT)[1]
-        self.assertEqual(self.collector.returncode, 128 + signal.SIGTERM, said)
-        return said
 
     def test_each_signal_gives_a_whole_file_of_its_moment(self):
         self.start("--at-signal", "USR1")
@@ -52,11 +29,11 @@ class OfARunningProgram(harness.TestCase):
             path = self.folder / name
             self.wait_for(lambda: self.is_whole(path))
             after = sum(self.handed_over())
-            track = self.track(path, TRACK)
+            track = self.track(path, self.track_id)
             count = track["allocs"] + track["frees"]
             # The collector may not have read yet what was handed over in its last round.
             self.assertGreater(count, seen)
-            self.assertLessEqual(count, after + THREADS)
+            self.assertLessEqual(count, after + self.threads)
             self.assertGreaterEqual(count, min(before, seen))
             self.assertEqual(track["end_bytes"], 64 * (track["allocs"] - track["frees"]))
             exit_text = harness.answer("info", path)["process"]["exit"]
@@ -65,9 +42,9 @@ class OfARunningProgram(harness.TestCase):
         said = self.end()
         self.assertIn("run.now.3.mp", said)
         allocs, frees = self.handed_over()
-        track = self.track(self.file, TRACK)
+        track = self.track(self.file, self.track_id)
         self.assertGreaterEqual(track["allocs"] + track["frees"], allocs + frees)
-        self.assertLessEqual(track["allocs"] + track["frees"], allocs + frees + THREADS)
+        self.assertLessEqual(track["allocs"] + track["frees"], allocs + frees + self.threads)
 
     def test_the_writer_of_a_snapshot_is_killed(self):
         self.start("--at-signal", "SIGUSR2", pause_us=0)
@@ -84,7 +61,7 @@ class OfARunningProgram(harness.TestCase):
             self.assertIn("was killed", said)
         allocs, frees = self.handed_over()
         info = harness.answer("info", self.file, status=(0, 4))
-        track = next(track for track in info["tracks"] if track["id"] == TRACK)
+        track = next(track for track in info["tracks"] if track["id"] == self.track_id)
         self.assertGreaterEqual(track["allocs"] + track["frees"] + info["coverage"]["dropped"], allocs + frees)
 
     def test_somebody_else_asks(self):
@@ -94,9 +71,9 @@ class OfARunningProgram(harness.TestCase):
             before = sum(self.handed_over())
             result = harness.memprof("snapshot", "--pid", pid, "-o", path)
             self.assertEqual(result.returncode, 0, result.stderr)
-            track = self.track(path, TRACK)
+            track = self.track(path, self.track_id)
             self.assertGreater(track["allocs"], 0)
-            self.assertLessEqual(track["allocs"] + track["frees"], sum(self.handed_over()) + THREADS)
+            self.assertLessEqual(track["allocs"] + track["frees"], sum(self.handed_over()) + self.threads)
             self.assertEqual(track["end_bytes"], 64 * (track["allocs"] - track["frees"]))
             self.assertGreater(sum(self.handed_over()), before)  # it ran on meanwhile
             again = harness.memprof("snapshot", "--pid", pid, "-o", path)

@@ -4,10 +4,12 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
@@ -48,16 +50,6 @@ def first_child(pid):
         return int(children.read().split()[0])
 
 
-def handed_over(counters):
-    """Allocs and frees that the threads of programs/churn have counted in their file, which may not be there yet."""
-    try:
-        data = counters.read_bytes()
-    except FileNotFoundError:
-        return 0, 0
-    rows = [struct.unpack_from("<QQ", data, 64 * i) for i in range(1, len(data) // 64)]
-    return sum(row[0] for row in rows), sum(row[1] for row in rows)
-
-
 class TestCase(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="memprof-test-"))
@@ -67,6 +59,56 @@ class TestCase(unittest.TestCase):
         tracks = {track["id"]: track for track in answer("info", path, status=status)["tracks"]}
         self.assertIn(track_id, tracks)
         return tracks[track_id]
+
+    def wait_for(self, condition, else_say=None):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, else_say)
+            time.sleep(0.001)
+
+
+class Churning(TestCase):
+    """Tests of programs/churn while it runs, recorded to `file`; its threads count in `counters` what they did."""
+
+    threads = 3
+    track_id = "cpu/app/churn"
+
+    def start(self, *options, events=-1, pause_us=0):
+        self.file, self.counters, self.program = self.folder / "run.mp", self.folder / "counters", None
+        for path in self.folder.iterdir():
+            path.unlink()
+        self.collector = subprocess.Popen(
+            [MEMPROF, "snapshot", "-o", str(self.file), *options, "--", program("churn"), str(self.counters),
+             str(self.threads), str(events), str(pause_us)], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.leave_nothing, self.collector)
+        self.wait_for(lambda: sum(self.handed_over()), "the program did not start")
+        self.program = first_child(self.collector.pid)
+
+    def leave_nothing(self, collector):
+        """Nothing runs on, whatever a test came to."""
+        collector.kill()
+        try:
+            if self.program:
+                os.kill(self.program, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        collector.communicate()
+
+    def handed_over(self):
+        """Allocs and frees."""
+        try:
+            data = self.counters.read_bytes()
+        except FileNotFoundError:
+            return 0, 0
+        rows = [struct.unpack_from("<QQ", data, 64 * i) for i in range(1, len(data) // 64)]
+        return sum(row[0] for row in rows), sum(row[1] for row in rows)
+
+    def end(self):
+        """Ends the program as a user does; what memprof said."""
+        os.kill(self.program, signal.SIGTERM)
+        said = self.collector.communicate(timeout=TIMEOUT)[1]
+        self.assertEqual(self.collector.returncode, 128 + signal.SIGTERM, said)
+        return said
 
 
 def main():

@@ -13,7 +13,6 @@ import stat
 import struct
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -120,32 +119,17 @@ class AHostileRecording(harness.TestCase):
                     self.assertTrue(path.startswith((str(out), "/tmp/etilqs_", "/var/tmp/etilqs_")), path)
 
 
-class WhileItRuns(harness.TestCase):
+class WhileItRuns(harness.Churning):
+    threads = 2
+
     def start(self, events=-1):
-        self.counters = self.folder / "counters"
-        self.counters.unlink(missing_ok=True)
-        self.collector = subprocess.Popen(
-            [harness.MEMPROF, "snapshot", "-o", str(self.folder / "run.mp"), "--", harness.program("churn"),
-             str(self.counters), "2", str(events), "50"], stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.collector.communicate)
-        self.addCleanup(self.collector.kill)
-        deadline = time.monotonic() + 60
-        while not self.counters.exists() or not any(self.counters.read_bytes()[64:]):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
-        self.program = harness.first_child(self.collector.pid)
+        super().start(events=events, pause_us=50)
         with open(f"/proc/{self.program}/environ", "rb") as environ:
             entries = environ.read().split(b"\0")
         session = next(entry for entry in entries if entry.startswith(b"MEMPROF_SESSION="))
         self.socket = pathlib.Path(os.fsdecode(session.split(b";", 1)[1]))
         with open(f"/proc/{self.program}/maps") as maps:
             self.spool = pathlib.Path(re.search(r"(/\S*memprof-\S*\.spool)", maps.read()).group(1))
-
-    def end(self):
-        os.kill(self.program, signal.SIGTERM)
-        said = self.collector.communicate(timeout=harness.TIMEOUT)[1]
-        self.assertEqual(self.collector.returncode, 128 + signal.SIGTERM, said)
-        return said
 
     def test_what_lies_about_is_private_and_goes_away(self):
         names = set()
@@ -229,9 +213,7 @@ class WhileItRuns(harness.TestCase):
         self.collector.kill()
         os.kill(self.program, signal.SIGKILL)
         self.collector.wait()
-        deadline = time.monotonic() + 60
-        while os.path.exists(f"/proc/{self.program}/exe") and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.wait_for(lambda: not os.path.exists(f"/proc/{self.program}/exe"))
         moved = self.folder / "moved"
         shutil.move(self.spool, moved)
         self.addCleanup(self.spool.unlink, missing_ok=True)
