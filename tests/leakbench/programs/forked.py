@@ -1,5 +1,7 @@
 """Runs functions, each in a process of its own forked from this one, which has imported torch already."""
 
+import argparse
+import gc
 import os
 import sys
 import traceback
@@ -27,3 +29,14 @@ def run(functions, names, *arguments):
                 os._exit(status)
         if os.waitpid(child, 0)[1]:
             sys.exit(f"{name} failed")
+
+
+def main(functions, about):
+    """A program of leaks: [WHAT...] [--mended] [--steps N]."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("what", nargs="*")
+    parser.add_argument("--mended", action="store_true")
+    parser.add_argument("--steps", type=int, default=60)
+    options = parser.parse_args()
+    gc.freeze()
+    run(functions, options.what, options.steps, options.mended)

@@ -6,7 +6,6 @@
 Lines that allocate what stays end with `# LEAK WHAT`.
 """
 
-import argparse
 import copy
 import functools
 import gc
@@ -415,15 +414,5 @@ WHAT = {f.__name__: f for f in (
     predictions_joined, vocabulary_grows)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*")
-    parser.add_argument("--mended", action="store_true")
-    parser.add_argument("--steps", type=int, default=60)
-    options = parser.parse_args()
-    gc.freeze()
-    forked.run(WHAT, options.what, options.steps, options.mended)
-
-
 if __name__ == "__main__":
-    main()
+    forked.main(WHAT, __doc__)
