@@ -37,8 +37,12 @@ export class PeakPart {
   /** What a site's blocks at the peak are; of all its blocks where none is live then. */
   natureOf(site) {
     const { site: sites } = this.track.blocks;
-    const of = (ids) => naturesOf(this.track, this.recording, ids.filter((id) => sites[id] === site), () => 0).get(0);
-    return of(this.ids()) ?? of(Uint32Array.from(sites.keys()));
+    const of = (ids) => naturesOf(this.track, this.recording, ids, () => 0).get(0);
+    const held = of(this.ids().filter((id) => sites[id] === site));
+    if (held) return held;
+    const all = [];
+    for (let id = sites.indexOf(site); id >= 0; id = sites.indexOf(site, id + 1)) all.push(id);
+    return of(all);
   }
 
   ids() {
