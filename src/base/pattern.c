@@ -45,12 +45,16 @@ static void repeat(struct measure *measure, uint64_t times)
     *last = times > COST_MAX || *last * times > COST_MAX ? COST_MAX + 1 : *last * times;
 }
 
-/* "{2}", "{2,}", "{2,5}": how often at most it is copied; 0 for a brace that stands for itself. */
-static uint64_t times_of(const char *at)
+/* "{2}", "{2,}", "{2,5}": how often at most it is copied, *end its last character; 0 for a brace that stands for
+ * itself. */
+static uint64_t times_of(const char *at, const char **end)
 {
     size_t digits = strspn(at + 1, "0123456789");
     const char *comma = at + 1 + digits;
+    *end = at;
     if (!digits && *comma != ',') return 0;
+    const char *close = comma + strspn(comma, ",0123456789");
+    if (*close == '}') *end = close; /* else it is no expression at all */
     uint64_t low = strtoul(at + 1, NULL, 10), high = *comma == ',' ? strtoul(comma + 1, NULL, 10) : 0;
     high = high > low ? high : low + 1;
     return high < COST_MAX ? high : COST_MAX;
@@ -74,13 +78,16 @@ static const char *measure_pattern(const char *text)
 {
     static const char too_long[] = "it repeats too much", refers[] = "it refers back";
     struct measure measure = {.depth = 0};
+    const char *end;
+    uint64_t times;
     for (const char *at = text; *at; at++) {
         if (*at == '+') {
             repeat(&measure, 4);
         } else if (*at == '*' || *at == '?') {
             repeat(&measure, 2);
-        } else if (*at == '{' && times_of(at)) {
-            repeat(&measure, 2 * times_of(at));
+        } else if (*at == '{' && (times = times_of(at, &end))) {
+            repeat(&measure, 2 * times);
+            at = end;
         } else if (*at == '(') {
             if (measure.depth == DEPTH_MAX) return "its groups are too deep";
             measure.depth++;

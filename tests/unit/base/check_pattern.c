@@ -27,6 +27,8 @@ START_TEST(patterns_are_those_of_the_c_library)
     ck_assert(matches("((((x))))*(y{1,200})+", "y"));
     ck_assert(matches("f(oo|bar)+::[a-z_]+<[^>]+>", "ffoo::at<int>"));
     ck_assert(matches("a{,2}b", "aab"));
+    ck_assert(matches("^a{2}{3}$", "aaaaaa"));
+    ck_assert(!matches("^a{2}{3}$", "aaaaa"));
     ck_assert(matches("(.*?)+/site-packages/.*", "/a/site-packages/x"));
     ck_assert(matches("", ""));
 }
@@ -39,6 +41,9 @@ START_TEST(what_would_take_all_memory_is_refused)
                                           "((a{1,255}){1,255}){1,255}",
                                           "(((((((a+b)+c)+)+)+)+)+){255}",
                                           "(a{100}){101}",
+                                          "a{255}{255}{255}{255}",
+                                          "(ab){9}{9,99}{9,}{,9}",
+                                          "a+{50}{50}",
                                           "(.*)\\1",
                                           "((((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)+)+)+",
                                           "(a{99999999999999999999})"};
