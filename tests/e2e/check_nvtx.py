@@ -156,12 +156,18 @@ class StandIn(harness.TestCase):
 class RealHeaders(StandIn):
     program = "nvtx"
 
+    def counts(self):
+        return {track["id"]: [track[key] for key in ("allocs", "frees", "peak_bytes", "end_bytes")]
+                for track in harness.answer("info", self.path)["tracks"]}
+
     def test_heaps_that_an_allocator_announces(self):
         self.record("memory")
-        counts = {track["id"]: [track[key] for key in ("allocs", "frees", "peak_bytes", "end_bytes")]
-                  for track in harness.answer("info", self.path)["tracks"]}
-        self.assertEqual(counts, {"device/app/alloc:scratch": [101, 101, 104000, 0],
-                                  "device/app/nvtx": [100, 0, 100000, 100000]})
+        self.assertEqual(self.counts(), {"device/app/alloc:scratch": [101, 101, 104000, 0],
+                                         "device/app/nvtx": [100, 0, 100000, 100000]})
+
+    def test_blocks_at_ever_new_addresses(self):
+        self.record("churn")
+        self.assertEqual(self.counts(), {"device/app/nvtx": [150000, 148000, 200000, 200000]})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/hash.h"
 #include "capture/nvtx/nvtx_names.h"
 #include "capture/recorder.h"
 #include "capture/session.h"
@@ -19,8 +20,7 @@ static struct heap {
 } heaps[HEAPS];
 static uint32_t heap_count = 1;
 
-/* Open addressing; a block that has ended leaves GONE, since others may lie behind it. */
-#define GONE UINT64_MAX
+/* Linear probing, at most half full. */
 static struct region {
     uint64_t address; /* 0: free */
     uint64_t bytes;
@@ -30,17 +30,31 @@ static uint32_t regions_used;
 
 static mp_lock lock; /* taken inside hooks only, which a fork waits for */
 
-static struct region *find(uint64_t address, bool to_add)
+static uint32_t home_of(uint64_t address)
 {
-    struct region *gone = NULL;
-    uint64_t at = address * UINT64_C(0x9e3779b97f4a7c15) >> 48;
-    for (uint32_t tries = 0; tries < REGIONS; tries++, at++) {
-        struct region *region = &regions[at % REGIONS];
-        if (region->address == address) return region;
-        if (region->address == GONE && !gone) gone = region;
-        if (!region->address) return !to_add ? NULL : gone ? gone : region;
+    return (uint32_t)(mp_hash_mix(address) % REGIONS);
+}
+
+/* The block that begins there, or the free place where it would stand. */
+static struct region *place_of(uint64_t address)
+{
+    uint32_t at = home_of(address);
+    while (regions[at].address && regions[at].address != address)
+        at = (at + 1) % REGIONS;
+    return &regions[at];
+}
+
+/* Closes the gap: blocks behind it that were displaced over it move up. */
+static void take_away(struct region *region)
+{
+    uint32_t gap = (uint32_t)(region - regions);
+    for (uint32_t at = (gap + 1) % REGIONS; regions[at].address; at = (at + 1) % REGIONS) {
+        if ((at - home_of(regions[at].address)) % REGIONS < (at - gap) % REGIONS) continue;
+        regions[gap] = regions[at];
+        gap = at;
     }
-    return to_add ? gone : NULL;
+    regions[gap].address = 0;
+    regions_used--;
 }
 
 static uint16_t track_of(struct heap *heap)
@@ -63,24 +77,22 @@ static void tell(struct mp_thread *thread, const struct region *region, bool beg
 
 static void end_region(struct mp_thread *thread, struct region *region)
 {
-    if (!region || !region->bytes) return;
+    if (!region->address) return;
     tell(thread, region, false);
-    region->address = GONE;
-    region->bytes = 0;
-    regions_used--;
+    take_away(region);
 }
 
 /* An address that is announced again begins anew. */
 static void begin_region(struct mp_thread *thread, uint32_t heap, const void *address, uint64_t bytes)
 {
     uint64_t number = (uint64_t)(uintptr_t)address;
-    if (!number || number == GONE || !bytes) return;
-    end_region(thread, find(number, false));
-    struct region *region = regions_used < REGIONS / 2 ? find(number, true) : NULL;
-    if (!region) {
+    if (!number || !bytes) return;
+    end_region(thread, place_of(number));
+    if (regions_used == REGIONS / 2) {
         mp_session_note("more blocks of NVTX's heaps were live than can be followed (32 768)");
         return;
     }
+    struct region *region = place_of(number);
     *region = (struct region){.address = number, .bytes = bytes, .heap = heap};
     regions_used++;
     tell(thread, region, true);
@@ -88,8 +100,9 @@ static void begin_region(struct mp_thread *thread, uint32_t heap, const void *ad
 
 static void end_heap(struct mp_thread *thread, uint32_t heap)
 {
-    for (uint32_t i = 0; i < REGIONS; i++)
-        if (regions[i].bytes && regions[i].heap == heap) end_region(thread, &regions[i]);
+    for (uint32_t i = 0; i < REGIONS; i++) /* what moves up into the gap is looked at as well */
+        while (regions[i].address && regions[i].heap == heap)
+            end_region(thread, &regions[i]);
 }
 
 static struct mp_thread *enter(void)
@@ -170,8 +183,8 @@ static void regions_resize(const void *domain, const struct nvtx_regions_resize 
     if (!thread) return;
     for (size_t i = 0; i < batch->count; i++) {
         const struct nvtx_memory_range *range = element(batch->elements, batch->element_bytes, i);
-        const struct region *region = find((uint64_t)(uintptr_t)range->address, false);
-        if (region && region->bytes) begin_region(thread, region->heap, range->address, range->bytes);
+        const struct region *region = place_of((uint64_t)(uintptr_t)range->address);
+        if (region->address) begin_region(thread, region->heap, range->address, range->bytes);
     }
     leave(thread);
 }
@@ -185,7 +198,7 @@ static void regions_unregister(const void *domain, const struct nvtx_regions_unr
     for (size_t i = 0; i < batch->count; i++) {
         const void *address;
         memcpy(&address, (const char *)batch->elements + i * batch->element_bytes, sizeof address);
-        end_region(thread, find((uint64_t)(uintptr_t)address, false));
+        end_region(thread, place_of((uint64_t)(uintptr_t)address));
     }
     leave(thread);
 }

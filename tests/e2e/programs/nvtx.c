@@ -326,8 +326,44 @@ static int memory(void)
     nvtxMemRegionsRegister(domain, &batch);
     return 0;
 }
+
+/* An allocator whose addresses never come again: 150 000 blocks of 100 bytes, of which the last 2000 live. */
+static int churn(void)
+{
+    enum { BATCHES = 150, EACH = 1000, KEPT = 2 };
+    static nvtxMemVirtualRangeDesc_t range[EACH];
+    static nvtxMemRegionRef_t references[EACH];
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("alloc");
+    nvtxMemRegionsRegisterBatch_t batch = {.extCompatID = NVTX_EXT_COMPATID_MEM,
+                                           .structSize = sizeof batch,
+                                           .regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS,
+                                           .regionCount = EACH,
+                                           .regionDescElementSize = sizeof *range,
+                                           .regionDescElements = range};
+    nvtxMemRegionsUnregisterBatch_t ends = {.extCompatID = NVTX_EXT_COMPATID_MEM,
+                                            .structSize = sizeof ends,
+                                            .refType = NVTX_MEM_REGION_REF_TYPE_POINTER,
+                                            .refCount = EACH,
+                                            .refElementSize = sizeof *references,
+                                            .refElements = references};
+    char *address = (char *)0x10000000;
+    for (int i = 0; i < BATCHES; i++) {
+        for (int j = 0; j < EACH; j++, address += 512) {
+            range[j] = (nvtxMemVirtualRangeDesc_t){100, address};
+            references[j].pointer = address - KEPT * EACH * 512;
+        }
+        if (i >= KEPT) nvtxMemRegionsUnregister(domain, &ends);
+        nvtxMemRegionsRegister(domain, &batch);
+    }
+    return 0;
+}
 #    else
 static int memory(void)
+{
+    return 77;
+}
+
+static int churn(void)
 {
     return 77;
 }
@@ -376,8 +412,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = {{"kinds", kinds},   {"unbalanced", unbalanced}, {"crossing", crossing},
-                 {"ranges", ranges}, {"child", child},           {"memory", memory}};
+    } modes[] = {{"kinds", kinds}, {"unbalanced", unbalanced}, {"crossing", crossing}, {"ranges", ranges},
+                 {"child", child}, {"memory", memory},         {"churn", churn}};
     prctl(PR_SET_NAME, "main");
     if (argc > 2 && !strcmp(argv[1], "steps")) return steps(argv[2]);
     if (argc > 2 && !strcmp(argv[1], "libraries")) return libraries(argv + 2, argc - 2);
