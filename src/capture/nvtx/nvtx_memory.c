@@ -152,6 +152,12 @@ static void heap_reset(const void *domain, const void *heap)
     leave(thread);
 }
 
+/* Of what the two kinds of batches have in common, though not at the same places. */
+static bool are_ranges(uint32_t type, const void *elements, size_t each)
+{
+    return type == NVTX_MEMORY_VIRTUAL_ADDRESS && elements && each >= sizeof(struct nvtx_memory_range);
+}
+
 static const struct nvtx_memory_range *element(const void *elements, size_t bytes, size_t i)
 {
     return (const struct nvtx_memory_range *)((const char *)elements + i * bytes);
@@ -160,8 +166,7 @@ static const struct nvtx_memory_range *element(const void *elements, size_t byte
 static void regions_register(const void *domain, const struct nvtx_regions_register *batch)
 {
     (void)domain;
-    if (!batch || batch->bytes < sizeof *batch || batch->type != NVTX_MEMORY_VIRTUAL_ADDRESS || !batch->elements ||
-        batch->element_bytes < sizeof(struct nvtx_memory_range))
+    if (!batch || batch->bytes < sizeof *batch || !are_ranges(batch->type, batch->elements, batch->element_bytes))
         return;
     struct mp_thread *thread = enter();
     if (!thread) return;
@@ -176,8 +181,7 @@ static void regions_register(const void *domain, const struct nvtx_regions_regis
 static void regions_resize(const void *domain, const struct nvtx_regions_resize *batch)
 {
     (void)domain;
-    if (!batch || batch->bytes < sizeof *batch || batch->type != NVTX_MEMORY_VIRTUAL_ADDRESS || !batch->elements ||
-        batch->element_bytes < sizeof(struct nvtx_memory_range))
+    if (!batch || batch->bytes < sizeof *batch || !are_ranges(batch->type, batch->elements, batch->element_bytes))
         return;
     struct mp_thread *thread = enter();
     if (!thread) return;
