@@ -174,12 +174,14 @@ void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *bloc
 
 void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block)
 {
-    struct mp_block_facts known = *block;
+    struct mp_block_facts known;
     if (is_sampled(block)) {
         if (!mp_sampled_remove(block->track, block->address)) return;
+        known = *block;
         known.only_if_known = true;
+        block = &known;
     }
-    record_block(thread, MP_EVENT_FREE, &known, mp_session.config.free_stacks);
+    record_block(thread, MP_EVENT_FREE, block, mp_session.config.free_stacks);
 }
 
 void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request)
