@@ -3,8 +3,8 @@
  * live blocks. The collector numbers blocks by it, checks the allocator's own totals against it, and answers questions
  * from it. One thread at a time.
  */
-#ifndef MP_COLLECT_LIVE_H
-#define MP_COLLECT_LIVE_H
+#ifndef MP_COLLECT_LEDGER_H
+#define MP_COLLECT_LEDGER_H
 
 #include "base/error.h"
 #include "base/map.h"

@@ -100,11 +100,11 @@ struct mp_recording_summary {
     struct mp_error failure;
 };
 
-/* Takes over the spool; frees it where that fails. `paused`: the window opens with the first start event, or when the
- * schedule says so. */
 /* Before the first round. The schedule is the caller's and must outlive the recording. */
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
 
+/* Takes over the spool; frees it where that fails. `paused`: the window opens with the first start event, or when the
+ * schedule says so. */
 struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
 

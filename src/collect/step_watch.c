@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/steps_loop.h"
 #include "base/step_rule.h"
+#include "model/steps_loop.h"
 
 #define PAST        (UINT32_C(1) << 17) /* events that are looked at */
 #define FIRST_LOOK  (UINT32_C(1) << 13)

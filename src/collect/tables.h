@@ -38,9 +38,7 @@ enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_
                                 uint32_t *thread, struct mp_error *error);
 /* The number of the thread that stands for a lane of regions (from 1). */
 enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error);
-/* What is known of a device; the file gets it beside what it has of the same device. "" and MP_BYTES_UNKNOWN: not
- * known.
- */
+/* What is known of a device ("" and MP_BYTES_UNKNOWN: nothing); the file gets it beside what it has of the device. */
 enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
                                       const char *model, uint64_t total_bytes, struct mp_error *error);
 /* A thread of the file is a lane: its name says which. */

@@ -5,8 +5,8 @@
  * its rounds are about equally long and the number of live blocks repeats from one to the next (inside a round it
  * climbs and falls); of those, the one that most sites keep is. Pure.
  */
-#ifndef MP_ANALYSIS_STEPS_INFER_H
-#define MP_ANALYSIS_STEPS_INFER_H
+#ifndef MP_MODEL_STEPS_INFER_H
+#define MP_MODEL_STEPS_INFER_H
 
 #include "model/spans.h"
 

@@ -7,8 +7,8 @@
  * are no steps, nor are epochs and evaluations. With gradient accumulation a step is what ends in the optimizer's.
  * Pure.
  */
-#ifndef MP_ANALYSIS_STEPS_LOOP_H
-#define MP_ANALYSIS_STEPS_LOOP_H
+#ifndef MP_MODEL_STEPS_LOOP_H
+#define MP_MODEL_STEPS_LOOP_H
 
 #include "model/spans.h"
 
