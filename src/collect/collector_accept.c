@@ -80,9 +80,11 @@ static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, 
     if (status) return status;
     struct mp_collected process = {.pid = pid, .pidfd = -1};
     const struct mp_schedule *schedule = &collector->options->schedule;
-    process.recording = mp_recording_new(&spool, collector->options->symbols, collector->options->record.paused,
-                                         create_snapshot_file, collector, error);
-    if (!process.recording) return error->status;
+    process.recording = mp_recording_new(&spool, collector->options->symbols, create_snapshot_file, collector, error);
+    if (!process.recording) {
+        mp_spool_file_close(&spool, true);
+        return error->status;
+    }
     mp_device_samples_begin(process.recording, collector->devices);
     if (getenv(MP_NVTX_VARIABLE))
         mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");

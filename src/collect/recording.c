@@ -13,27 +13,29 @@
 #define WRITE_AFTER_NS  (2 * MP_NS_PER_SECOND)
 #define SAMPLE_EVERY_NS (50 * MP_NS_PER_MS)
 
-struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
+struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
                                       void *name_context, struct mp_error *error)
 {
     struct mp_recording *recording = calloc(1, sizeof *recording);
-    if (!recording || (symbols && mp_symbols_open(&recording->symbols, error))) {
-        free(recording);
-        mp_spool_file_close(spool, true);
-        if (symbols && recording) return NULL;
+    if (!recording) {
         mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+        return NULL;
+    }
+    if (symbols && mp_symbols_open(&recording->symbols, error)) {
+        free(recording);
         return NULL;
     }
     recording->spool = *spool;
     recording->id = recording->spool.header->spool_id;
     *spool = (struct mp_spool_file){.fd = -1};
-    recording->window_open = !paused;
-    mp_step_rule_open_configured(&recording->step_rule, recording->spool.header->configuration);
-    mp_step_watch_open(&recording->watch, recording->spool.header->configuration);
-    recording->ledger.paused = paused;
+    const char *configuration = recording->spool.header->configuration;
+    mp_step_rule_open_configured(&recording->step_rule, configuration);
+    mp_step_watch_open(&recording->watch, configuration);
     struct mp_record_config config;
     mp_record_config_defaults(&config);
-    mp_record_config_parse(recording->spool.header->configuration, &config);
+    mp_record_config_parse(configuration, &config);
+    recording->window_open = !config.paused;
+    recording->ledger.paused = config.paused;
     recording->bound.max_events = config.max_events;
     recording->sample_bytes = config.sample_bytes;
     recording->name = name;

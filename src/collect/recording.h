@@ -69,9 +69,9 @@ struct mp_recording {
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;
     struct mp_step_rule step_rule;
-    struct mp_step_watch watch;         /* steps that the program does not mark */
-    uint32_t step_name;                 /* string id of the function asked for; 0: none */
-    struct mp_lives lives;              /* what outlived a step */
+    struct mp_step_watch watch; /* steps that the program does not mark */
+    uint32_t step_name;         /* string id of the function asked for; 0: none */
+    struct mp_lives lives;      /* what outlived a step */
     struct mp_usual_roles usual_roles;
     unsigned step_rank;                 /* of the steps that count: who said the most so far */
     uint64_t steps_before;              /* begun before the event that is being taken */
@@ -103,9 +103,9 @@ struct mp_recording_summary {
 /* Before the first round. The schedule is the caller's and must outlive the recording. */
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
 
-/* Takes over the spool; frees it where that fails. `paused`: the window opens with the first start event, or when the
- * schedule says so. */
-struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, bool paused, mp_recording_name *name,
+/* Takes over the spool; NULL where that fails: then it is still the caller's. What was set is in the spool's
+ * configuration: of a paused one the window opens with the first start event, or when the schedule says so. */
+struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
 
 /* One round: gives the spool space, takes what has happened, answers questions, samples the process's memory, and

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "collect/left_behind.h"
-#include "wire/config.h"
 
 static const char *what_happened(const struct mp_spool_header *spool)
 {
@@ -81,16 +80,8 @@ static enum mp_status recover_alone(struct mp_recovering *recovering, mp_recordi
     return mp_writer_finish(recovering->writer, error);
 }
 
-/* Without a file, the program had not said start; a file says it itself. */
-static bool began_paused(const struct mp_spool_file *spool)
-{
-    struct mp_record_config config;
-    mp_record_config_defaults(&config);
-    mp_record_config_parse(spool->header->configuration, &config);
-    return config.paused;
-}
-
-/* A schedule goes on where the collector was killed. */
+/* A schedule goes on where the collector was killed. Where there is no file, the program had not said start; a file
+ * says it itself. */
 static enum mp_status new_recording(struct mp_recovering *recovering, struct mp_spool_file *spool,
                                     mp_recording_name *name, void *name_context, struct mp_error *error)
 {
@@ -98,8 +89,11 @@ static enum mp_status new_recording(struct mp_recovering *recovering, struct mp_
     bool is_scheduled = *schedule && memchr(schedule, '\0', MP_SPOOL_SCHEDULE);
     struct mp_error ignored;
     if (is_scheduled && mp_schedule_restore(schedule, &recovering->schedule, &ignored)) is_scheduled = false;
-    recovering->recording = mp_recording_new(spool, true, began_paused(spool), name, name_context, error);
-    if (!recovering->recording) return error->status;
+    recovering->recording = mp_recording_new(spool, true, name, name_context, error);
+    if (!recovering->recording) {
+        mp_spool_file_close(spool, false);
+        return error->status;
+    }
     if (is_scheduled) mp_recording_schedule(recovering->recording, &recovering->schedule);
     return MP_OK;
 }

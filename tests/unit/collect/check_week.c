@@ -78,7 +78,7 @@ static void begin(struct week *week, uint32_t max_events)
     free(facts);
     week->spool = spool.header;
     snprintf(week->path, sizeof week->path, "/tmp/memprof-week-%d.mp", getpid());
-    week->recording = mp_recording_new(&spool, false, false, name_file, week, &error);
+    week->recording = mp_recording_new(&spool, false, name_file, week, &error);
     ck_assert_ptr_nonnull(week->recording);
     mp_spool_file_grow(&week->recording->spool);
     fill_tables(week->spool);
