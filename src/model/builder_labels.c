@@ -28,20 +28,6 @@ bool mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *ba
     return true;
 }
 
-/* The last event that is not after that time; MP_NONE: all are. */
-static uint32_t event_at(const struct mp_model_events *events, uint64_t time_ns)
-{
-    size_t low = 0, high = events->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (events->time_ns[middle] <= time_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint32_t)low - 1;
-}
-
 /* A block has labels only while it lives, whatever two equal stamps leave open. */
 static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block, uint32_t event)
 {
@@ -87,7 +73,9 @@ bool mp_builder_end_labels(struct mp_builder *b)
         const struct mp_builder_label *told = &b->labels.at[i];
         uint32_t block = mp_builder_block(b, told->number);
         if (block == MP_NONE) continue;
-        uint32_t event = told->time_ns == UINT64_MAX ? told->event : event_at(&model->events, told->time_ns);
+        /* the last event that is not after it; MP_NONE: all are */
+        uint32_t event =
+            told->time_ns == UINT64_MAX ? told->event : mp_model_events_before(model, told->time_ns, true) - 1;
         labels[count++] =
             (struct ordered){{block, while_alive(&model->blocks, block, event), told->role, told->name}, i};
     }

@@ -81,6 +81,20 @@ static size_t labels_before(const struct mp_model *model, uint32_t block, uint64
     return low;
 }
 
+uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool also_at)
+{
+    size_t low = 0, high = model->events.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        uint64_t at = model->events.time_ns[middle];
+        if (at < ns || (also_at && at == ns))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (uint32_t)low;
+}
+
 const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event)
 {
     size_t end = labels_before(model, block, event == MP_NONE ? UINT64_MAX : (uint64_t)event + 2);

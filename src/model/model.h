@@ -153,6 +153,9 @@ static inline uint64_t mp_model_event_count(const struct mp_model *model)
     return model->part_of ? model->part_of : model->events.count;
 }
 
+/* How many events happened before `ns`, or, with `also_at`, not after it. */
+uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool also_at);
+
 /* Whether something was recorded by it: "torch", "api", "nvtx", ... */
 bool mp_model_has_source(const struct mp_model *model, const char *source);
 

@@ -59,21 +59,6 @@ static enum mp_status parse_place(const struct mp_model *model, const char *text
     return mp_fail(error, MP_INVALID, "\"%s\" is not a time; write 1.5s, step:10 or 50%%", text);
 }
 
-/* How many events happened before `ns`, or, with `also_at`, not after it. */
-static uint32_t count_before(const struct mp_model *model, uint64_t ns, bool also_at)
-{
-    size_t low = 0, high = model->events.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        uint64_t at = model->events.time_ns[middle];
-        if (at < ns || (also_at && at == ns))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint32_t)low;
-}
-
 struct mp_window mp_window_all(const struct mp_model *model)
 {
     return (struct mp_window){.last = (uint32_t)model->events.count, .to_ns = model->duration_ns, .whole = true};
@@ -94,17 +79,17 @@ enum mp_status mp_window_make(const struct mp_model *model, const char *from, co
     }
     if (window->from_ns > window->to_ns)
         return mp_fail(error, MP_INVALID, "--from %s lies after --to %s", from ? from : "0", to ? to : "100%");
-    window->first = !from ? 0 : begin.moment != MP_NONE ? begin.moment : count_before(model, begin.ns, false);
+    window->first = !from ? 0 : begin.moment != MP_NONE ? begin.moment : mp_model_events_before(model, begin.ns, false);
     window->last = !to                     ? (uint32_t)model->events.count
                    : end.moment != MP_NONE ? end.moment
-                                           : count_before(model, end.ns, true);
+                                           : mp_model_events_before(model, end.ns, true);
     return MP_OK;
 }
 
 void mp_window_between(const struct mp_model *model, uint64_t from_ns, uint64_t to_ns, struct mp_window *window)
 {
-    *window = (struct mp_window){.first = count_before(model, from_ns, false),
-                                 .last = count_before(model, to_ns, true),
+    *window = (struct mp_window){.first = mp_model_events_before(model, from_ns, false),
+                                 .last = mp_model_events_before(model, to_ns, true),
                                  .from_ns = from_ns,
                                  .to_ns = to_ns};
     window->whole = !window->first && window->last == model->events.count;
