@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define OPEN_MAX 4096 /* as many as model/spans.h follows */
 
 void mp_summary_start(struct mp_summary *summary, const char *configuration)
@@ -38,9 +40,7 @@ void mp_summary_string(struct mp_summary *summary, const char *text, size_t leng
 /* So that sums of different sets differ. */
 static uint64_t mix(uint64_t number)
 {
-    number = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    number = (number ^ number >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
-    return number ^ number >> 32;
+    return mp_hash_mix(number + 1);
 }
 
 static struct mp_summary_track *track_of(struct mp_summary *summary, uint16_t track)
