@@ -77,18 +77,14 @@ void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_wa
 }
 
 /* By what the program's own driver answered: -1 where it was not asked. NVML writes "GPU-" or "MIG-" before it. */
-static int gpu_by_uuid(const struct mp_gpus *gpus, const struct mp_spool_device *device)
+static int gpu_by_uuid(const struct mp_gpus *gpus, const struct mp_spool_header *spool, unsigned ordinal)
 {
-    if (!atomic_load_explicit(&device->known, memory_order_acquire)) return -1;
-    for (size_t i = 0; i < gpus->count; i++) {
-        const char *text = strchr(gpus->at[i].uuid, '-');
-        unsigned byte;
-        size_t same = 0;
-        for (; text && *text && same < sizeof device->uuid; text += 2, same++) {
-            text += *text == '-';
-            if (sscanf(text, "%2x", &byte) != 1 || byte != device->uuid[same]) break;
-        }
-        if (same == sizeof device->uuid) return (int)i;
+    char uuid[MP_UUID_TEXT];
+    mp_tables_device_uuid(spool, (int)ordinal, uuid);
+    const char *number = strchr(uuid, '-');
+    for (size_t i = 0; number && i < gpus->count; i++) {
+        const char *other = strchr(gpus->at[i].uuid, '-');
+        if (other && !strcasecmp(other, number)) return (int)i;
     }
     return -1;
 }
@@ -99,7 +95,7 @@ static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_de
     struct mp_device_samples *samples = &recording->devices;
     struct mp_device_reading first;
     device->begun = true;
-    device->gpu = gpu_by_uuid(gpus, &recording->spool.header->devices[ordinal]);
+    device->gpu = gpu_by_uuid(gpus, recording->spool.header, ordinal);
     if (device->gpu < 0) device->gpu = mp_gpu_of_ordinal(gpus, samples->visible, samples->order, (int)ordinal);
     if (device->gpu < 0) return;
     const struct mp_gpu *gpu = &gpus->at[device->gpu];

@@ -70,15 +70,13 @@ uint16_t mp_tables_device_key(const struct mp_wire_track *track)
     return (uint16_t)(track->device_type << 8 | ((track->device_index + 1) & 0xff));
 }
 
-/* "GPU-6f1c8a3e-...", as NVIDIA's tools write it; "" where the program's driver did not tell. */
-static void format_uuid(char *to, size_t room, const struct mp_spool_header *spool, const struct mp_wire_track *track)
+void mp_tables_device_uuid(const struct mp_spool_header *spool, int index, char to[MP_UUID_TEXT])
 {
     *to = '\0';
-    if (track->device_type != MP_DEVICE_CUDA || track->device_index < 0 || track->device_index >= MP_SPOOL_DEVICES)
-        return;
-    const struct mp_spool_device *device = &spool->devices[track->device_index];
+    if (index < 0 || index >= MP_SPOOL_DEVICES) return;
+    const struct mp_spool_device *device = &spool->devices[index];
     if (!atomic_load_explicit(&device->known, memory_order_acquire)) return;
-    size_t used = (size_t)snprintf(to, room, "GPU");
+    size_t room = MP_UUID_TEXT, used = (size_t)snprintf(to, room, "GPU");
     for (size_t i = 0; i < sizeof device->uuid; i++) {
         bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
         used += (size_t)snprintf(to + used, room - used, "%s%02x", dash ? "-" : "", device->uuid[i]);
@@ -91,12 +89,12 @@ static enum mp_status device_of(struct mp_tables *tables, const struct mp_spool_
     uint16_t key = mp_tables_device_key(track);
     for (*device = 0; *device < tables->device_keys.count; ++*device)
         if (tables->device_keys.at[*device] == key) return MP_OK;
-    char id[MP_ID_TEXT], uuid[48];
+    char id[MP_ID_TEXT], uuid[MP_UUID_TEXT] = "";
     mp_format_device_id(id, sizeof id, track->device_type, track->device_index);
     struct mp_device entry = {.total_bytes = MP_BYTES_UNKNOWN};
     if (track->device_type == MP_DEVICE_CPU)
         entry.total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    format_uuid(uuid, sizeof uuid, spool, track);
+    if (track->device_type == MP_DEVICE_CUDA) mp_tables_device_uuid(spool, track->device_index, uuid);
     enum mp_status status = mp_tables_text(tables, id, &entry.name, error);
     if (!status && *uuid) status = mp_tables_text(tables, uuid, &entry.uuid, error);
     if (status) return status;

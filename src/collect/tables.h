@@ -33,6 +33,10 @@ struct mp_tables {
 #define MP_DEVICE_KEY_NOBODY UINT16_MAX
 uint16_t mp_tables_device_key(const struct mp_wire_track *track);
 
+/* "GPU-6f1c8a3e-...", as NVIDIA's tools write it; "" where the program's driver did not tell. */
+#define MP_UUID_TEXT 48
+void mp_tables_device_uuid(const struct mp_spool_header *spool, int index, char to[MP_UUID_TEXT]);
+
 /* The number of the thread that now owns the ring. */
 enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
                                 uint32_t *thread, struct mp_error *error);
