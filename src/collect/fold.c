@@ -206,8 +206,11 @@ static enum mp_status tell_again(struct folding *folding, struct mp_error *error
         if (state->reserved.at[i].type) done = mp_vec_push(&events, state->reserved.at[i]);
     const struct mp_event *step = mp_fold_state_step(state);
     if (done && step) done = mp_vec_push(&events, *step);
-    for (size_t i = 0; done && i < state->open.count; i++)
-        done = mp_vec_push(&events, state->open.at[i]);
+    for (size_t i = 0; done && i < state->open.count; i++) {
+        const struct mp_open_span *open = &state->open.at[i];
+        struct mp_event event = {.type = MP_EVENT_REGION_BEGIN, .name = open->name, .thread = open->thread};
+        done = mp_vec_push(&events, event);
+    }
     for (size_t i = 0; i < events.count; i++)
         events.at[i].time_ns = state->time_ns;
     enum mp_status status = done ? MP_OK : no_memory(error);

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#define OPEN_MAX 4096 /* more regions open at once are no program's nesting (model/spans.c) */
-
 void mp_fold_state_open(struct mp_fold_state *state, const char *configuration)
 {
     *state = (struct mp_fold_state){0};
@@ -155,21 +153,7 @@ const struct mp_event *mp_fold_state_step(const struct mp_fold_state *state)
 static bool begin_region(struct mp_fold_state *state, const struct mp_event *event)
 {
     state->named_steps += is_named_step(state, event->name);
-    return state->open.count >= OPEN_MAX || mp_vec_push(&state->open, *event);
-}
-
-/* As model/spans.c closes regions. */
-static void end_region(struct mp_fold_state *state, const struct mp_event *event)
-{
-    size_t at = state->open.count, kept;
-    while (at && (state->open.at[at - 1].thread != event->thread ||
-                  (event->name && state->open.at[at - 1].name != event->name)))
-        at--;
-    if (!at) return;
-    kept = at - 1;
-    for (size_t i = at - 1; i < state->open.count; i++)
-        if (state->open.at[i].thread != event->thread) state->open.at[kept++] = state->open.at[i];
-    state->open.count = kept;
+    return mp_open_spans_begin(&state->open, event);
 }
 
 static void take_step(struct mp_fold_state *state, const struct mp_event *event)
@@ -220,7 +204,7 @@ bool mp_fold_state_take(struct mp_fold_state *state, const struct mp_event *even
         done = begin_region(state, event);
         break;
     case MP_EVENT_REGION_END:
-        end_region(state, event);
+        mp_open_spans_end(&state->open, event);
         break;
     case MP_EVENT_START:
     case MP_EVENT_STOP:

@@ -6,6 +6,7 @@
 #include "base/step_rule.h"
 #include "collect/fold_peaks.h"
 #include "collect/fold_tables.h"
+#include "format/open_spans.h"
 
 enum { MP_FOLD_NOT_ASKED, MP_FOLD_NO_STEP, MP_FOLD_STEP };
 
@@ -31,7 +32,7 @@ struct mp_fold_state {
      * function asked for and the one that the program marked last, open regions. */
     MP_VEC(struct mp_event) reserved;
     struct mp_event window, function_step, marked_step, optimizer_step;
-    MP_VEC(struct mp_event) open;
+    struct mp_open_spans open;
     size_t told_again; /* how many these are now */
 
     struct mp_step_rule rule;

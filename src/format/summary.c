@@ -5,8 +5,6 @@
 
 #include "base/hash.h"
 
-#define OPEN_MAX 4096 /* as many as model/spans.h follows */
-
 void mp_summary_start(struct mp_summary *summary, const char *configuration)
 {
     *summary = (struct mp_summary){.exact = true};
@@ -97,24 +95,10 @@ static void take_boundary(struct mp_summary *summary, const struct mp_event *eve
 
 static void begin_region(struct mp_summary *summary, const struct mp_event *event)
 {
-    struct mp_open_span span = {.time_ns = event->time_ns, .name = event->name, .thread = event->thread};
-    if (summary->open.count >= OPEN_MAX || !mp_vec_push(&summary->open, span)) summary->exact = false;
+    bool too_many = summary->open.count == MP_OPEN_SPANS_MAX;
+    if (too_many || !mp_open_spans_begin(&summary->open, event)) summary->exact = false;
     bool known = event->name < summary->may_begin.count;
     if (known && summary->may_begin.at[event->name]) take_boundary(summary, event);
-}
-
-/* As model/spans.h has it: the thread's innermost of that name ends, and what was begun inside. */
-static void end_region(struct mp_summary *summary, const struct mp_event *event)
-{
-    struct mp_open_span *open = summary->open.at;
-    size_t at = summary->open.count;
-    while (at && (open[at - 1].thread != event->thread || (event->name && open[at - 1].name != event->name)))
-        at--;
-    if (!at) return;
-    size_t kept = at - 1;
-    for (size_t i = at - 1; i < summary->open.count; i++)
-        if (open[i].thread != event->thread) open[kept++] = open[i];
-    summary->open.count = kept;
 }
 
 static void take(struct mp_summary *summary, uint64_t sequence, const struct mp_event *event)
@@ -143,7 +127,7 @@ static void take(struct mp_summary *summary, uint64_t sequence, const struct mp_
         begin_region(summary, event);
         break;
     case MP_EVENT_REGION_END:
-        end_region(summary, event);
+        mp_open_spans_end(&summary->open, event);
         break;
     }
     summary->events++;

@@ -12,13 +12,13 @@
 
 #include "base/step_rule.h"
 #include "base/vec.h"
-#include "format/recording.h"
+#include "format/open_spans.h"
 
 struct mp_summary {
     bool exact; /* all below is right */
     MP_VEC(struct mp_chunk_peak) peaks;
     MP_VEC(struct mp_boundary) boundaries; /* emptied by whoever writes them */
-    MP_VEC(struct mp_open_span) open;      /* in order of beginning */
+    struct mp_open_spans open;
     struct mp_step_rule rule;
     MP_VEC(unsigned char) may_begin; /* by string id: a region of that name may be a step */
     MP_VEC(struct mp_summary_track {

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "base/step_rule.h"
-
-/* More than this open at once is no program's nesting; further ones are left out. */
-#define OPEN_MAX 4096
+#include "format/open_spans.h"
 
 static bool is_of_optimizer(const struct mp_model *model, uint32_t name)
 {
@@ -180,7 +178,7 @@ bool mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_o
     uint32_t name = model->notes.at[events->subject[event]].name, thread = events->thread[event];
     if (type == MP_EVENT_REGION_END) return end_region(open, name, thread, closed);
     struct mp_open_region region = {name, thread, event};
-    return open->count >= OPEN_MAX || mp_vec_push(open, region);
+    return open->count >= MP_OPEN_SPANS_MAX || mp_vec_push(open, region);
 }
 
 static bool is_lane(const struct mp_model *model, uint32_t thread)
