@@ -30,12 +30,11 @@ struct mp_field {
     bool optional; /* left out where all values are 0: in other recordings, and those of older versions */
 };
 
-#define MP_TABLE_FIELDS 16
 struct mp_table {
     enum mp_chunk_kind kind;
     const char *name; /* for messages */
     size_t row;       /* bytes */
-    struct mp_field fields[MP_TABLE_FIELDS];
+    const struct mp_field *fields;
     size_t field_count;
 };
 
