@@ -8,14 +8,16 @@ module's call.
 import bisect
 import collections
 import ctypes
+import threading
 import time
 import weakref
 
 from libmemprof_torch import TROUBLE, complain, is_of_signal, replace
 
 # What wraps a module and adds a step of its own to paths, which nobody means.
-TRANSPARENT = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+TRANSPARENT = {"_orig_mod", "_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module"}
 TRANSPARENT_OF = {"DistributedDataParallel", "DataParallel", "DeepSpeedEngine"}  # those call it `module`
+MADE_CLASSES = ("torch.distributed.", "torch.nn.utils.parametrize")  # they give a module a class made of its own
 FRESH_LEAST = 1000  # so many new ones are kept without a look at whether they still live
 REST = 100  # after a look at all modules, for so many times as long only new ones are looked at
 
@@ -25,7 +27,7 @@ def start(api, torch, labels):
     Module = torch.nn.Module
     # Dynamo takes this for a constant and follows nothing behind it.
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
-    born = names.born
+    born, replicated = names.born, names.replicated
 
     def make_init(init):
         def __init__(self, *arguments, **named):
@@ -41,8 +43,17 @@ def start(api, torch, labels):
                 born(self)
         return __setstate__
 
+    def make_replicate(replicate):
+        def _replicate_for_data_parallel(self):
+            replica = replicate(self)
+            replicated(replica, self)
+            return replica
+        return _replicate_for_data_parallel
+
     replace(Module, "__init__", make_init)
     replace(Module, "__setstate__", make_setstate)  # copies, and what was unpickled
+    if "_replicate_for_data_parallel" in vars(Module):
+        replace(Module, "_replicate_for_data_parallel", make_replicate)
     ask, code = _Ask(names, api), Module.__call__.__code__
     for kept in (ask, code):  # longer than this module: the recorder has their addresses
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
@@ -73,9 +84,9 @@ class _Ask:
 
 
 class _Known(weakref.ref):
-    """A module that has a name."""
+    """A module that has a name; a replica has that of its original."""
 
-    __slots__ = ("address", "path")
+    __slots__ = ("address", "path", "is_replica")
 
 
 def _children(module):
@@ -84,7 +95,14 @@ def _children(module):
 
 
 def _is_transparent(module, name):
-    return name in TRANSPARENT or (name == "module" and type(module).__name__ in TRANSPARENT_OF)
+    if name == "module":
+        return any(kind.__name__ in TRANSPARENT_OF for kind in type(module).__mro__)
+    return name in TRANSPARENT
+
+
+def _class_name(module):
+    own = [kind for kind in type(module).__mro__ if not (kind.__module__ or "").startswith(MADE_CLASSES)]
+    return (own[0] if own and own[0].__name__ != "Module" else type(module)).__name__
 
 
 def _unwrapped(module):
@@ -109,6 +127,7 @@ class Names:
         self._numbers = {}  # of roots, by address: class and number
         self._free = {}  # numbers by class, ascending
         self._next_full_ns = 0
+        self._looking = False
         self.parameters = {}  # encoded names by the address of the Python object
 
     def born(self, module):
@@ -123,14 +142,39 @@ class Names:
             if is_of_signal(trouble):
                 raise
 
+    def replicated(self, replica, original):
+        """DataParallel makes replicas anew at each call, and runs them on other threads at once: nobody could ask."""
+        try:
+            if self._dead:
+                self._forget()
+            if id(original) not in self._known and threading.current_thread() is threading.main_thread():
+                self.look()
+            known = self._known.get(id(original))
+            if known is not None and known() is original:
+                self._know(replica, known.path, True)
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+
     def look(self):
-        """Names what is new. All modules are looked at again where that was long ago: one may have got a parent."""
+        """Names what is new. All modules are looked at again where that was long ago: one may have got a parent. On the
+        main thread only, where the recorder may ask in the midst of a look that it did not ask for."""
+        if self._looking:
+            return
+        self._looking = True
+        try:
+            self._look()
+        finally:
+            self._looking = False
+
+    def _look(self):
         begun = time.perf_counter_ns()
         full = begun >= self._next_full_ns
         self._forget()
         fresh = self._take_fresh()
         try:
-            self._name_all([*fresh, *self._known.values()] if full else fresh)
+            known = [reference for reference in list(self._known.values()) if not reference.is_replica] if full else []
+            self._name_all([*fresh, *known])
         except BaseException:
             self._fresh.extend(fresh)
             raise
@@ -152,7 +196,7 @@ class Names:
     def _root_name(self, root):
         """Of several of one class the second is Class#2; the numbers of those that are gone are given again."""
         root = _unwrapped(root)
-        name = type(root).__name__
+        name = _class_name(root)
         known, number = self._numbers.get(id(root), (None, 0))
         if known != name:
             free = self._free.setdefault(name, [1])  # the last one is the first that nobody had yet
@@ -174,16 +218,20 @@ class Names:
                 todo.append((child, path if _is_transparent(module, name) else f"{path}.{name}"))
 
     def _name(self, module, path):
-        address = id(module)
-        known = self._known.get(address)
-        is_new = known is None or known() is not module or known.path != path
-        if is_new:
-            known = _Known(module, self._dead.append)
-            known.address, known.path = address, path
-            self._known[address] = known
-            self._tell(address, path.encode("utf-8", "replace"))
+        is_new = self._know(module, path, False)
         if self._labels is not None:
             self._labels.of_module(module, path, self.parameters, is_new)
+
+    def _know(self, module, path, is_replica):
+        address = id(module)
+        known = self._known.get(address)
+        if known is not None and known() is module and known.path == path:
+            return False
+        known = _Known(module, self._dead.append)
+        known.address, known.path, known.is_replica = address, path, is_replica
+        self._known[address] = known
+        self._tell(address, path.encode("utf-8", "replace"))
+        return True
 
     def _forget(self):
         while self._dead:

@@ -14,11 +14,6 @@ EXAMPLES = harness.SOURCE / "examples"
 SINGLE = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
 
 
-def torch_version():
-    answer = subprocess.run([PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
-    return tuple(int(part) for part in answer.stdout.split(".")[:2])
-
-
 class Shim(harness.TestCase):
     def recorded(self, *command, options=(), **variables):
         self.snapshot = self.folder / "run.mp"
@@ -64,7 +59,7 @@ class Programs(Shim):
         self.assertEqual(with_.stdout, without.stdout)  # on stderr gloo may talk, with times
 
     def test_compiled(self):
-        if torch_version() < (2, 0):
+        if harness.torch_version(PYTHON) < (2, 0):
             self.skipTest("no torch.compile")
         without, with_ = self.plain(PYTHON, PROGRAMS, "compiled"), self.recorded(PYTHON, PROGRAMS, "compiled")
         self.assertEqual(without.returncode, 0, without.stderr)

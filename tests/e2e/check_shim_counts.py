@@ -10,6 +10,7 @@ import harness
 
 PYTHON = harness.python_with_torch()
 PROGRAM = harness.SOURCE / "tests" / "e2e" / "programs" / "counted.py"
+WRAPPERS = PROGRAM.with_name("wrappers.py")
 ROLES = {1: "parameter", 2: "gradient", 3: "optimizer_state", 4: "buffer"}
 CATEGORIES = {"parameter": "parameters", "gradient": "gradients", "optimizer_state": "optimizer state",
               "buffer": "buffers"}
@@ -61,6 +62,24 @@ class Counted(harness.TestCase):
             wanted = {CATEGORIES[role]: sum(size for _, size in tensors.values())
                       for role, tensors in record["roles"].items()}
             self.close(self.groups(path, "category"), {name: size for name, size in wanted.items() if size}, model)
+
+
+    def test_wrappers_leave_paths_as_they_are(self):
+        """DataParallel's replicas, DistributedDataParallel, FSDP, checkpointing, parametrizations, torch.compile."""
+        path, record = self.folder / "wrapped.mp", self.folder / "wrapped.json"
+        since = {"bare": (1,), "distributed": (1,), "replicas": (1,), "checkpointed": (1,), "parametrized": (1,),
+                 "sharded": (2,), "compiled": (2,), "sharded_anew": (2, 8)}
+        result = harness.memprof("snapshot", "-o", path, "--", PYTHON, WRAPPERS, record, *since,
+                                 env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        record = json.loads(record.read_text())
+        version = harness.torch_version(PYTHON)
+        self.assertLessEqual({kind for kind in since if version >= since[kind]}, {*record["kinds"]}, result.stderr)
+        found = check_modules.Recording(path).modules
+        wrong = [(wanted, found[int(address)]) for address, wanted in record["modules"].items()
+                 if found[int(address)] not in (wanted if isinstance(wanted, list) else [wanted])]
+        self.assertFalse(wrong)
+        self.assertGreater(len(record["modules"]), 9 * len(record["kinds"]) - 1)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,12 @@ def python_with_torch():
     return None
 
 
+def torch_version(python):
+    """As (2, 6)."""
+    answer = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    return tuple(int(part) for part in answer.stdout.split(".")[:2])
+
+
 def memprof(*arguments, **options):
     options.setdefault("timeout", TIMEOUT)
     return subprocess.run([MEMPROF, *map(str, arguments)], capture_output=True, text=True, **options)

@@ -1,0 +1,145 @@
+"""Networks in the wrappers that people put around them: what the layers allocate is noted with the path that the layer
+has in the network itself.
+
+    wrappers.py RECORD.json WRAPPER...
+
+Writes, by address, what is right: a path, or a list of several. What this PyTorch has not, or not without a GPU, is
+left out; the record names those that are in it.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import threading
+
+import torch
+from torch import nn
+
+record, kept = {}, []
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line, self.path = nn.Linear(8, 8), None
+
+    def forward(self, x):
+        if self.path:
+            kept.append(torch.empty(4096))
+            record[kept[-1].data_ptr()] = self.path
+        return self.line(x)
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.rest = Layer(), nn.Sequential(Layer(), Layer())
+
+    def forward(self, x):
+        return self.rest(self.first(x))
+
+
+def network(kind):
+    """Of a class named for its wrapper, so that each is the only one of its class."""
+    return type(kind, (Network,), {})()
+
+
+def bare(kind):
+    return network(kind)
+
+
+def distributed(kind):
+    return nn.parallel.DistributedDataParallel(network(kind))
+
+
+class Replicating(nn.DataParallel):
+    """torch.nn.parallel.replicate() and parallel_apply() without the copies between devices, which need some."""
+
+    def forward(self, x):
+        modules = list(self.module.modules())
+        replicas = [[module._replicate_for_data_parallel() for module in modules] for _ in range(2)]
+        for replica in replicas:
+            for number, module in enumerate(modules):
+                for name, child in module._modules.items():
+                    setattr(replica[number], name, replica[modules.index(child)])
+                for name, parameter in module._parameters.items():
+                    setattr(replica[number], name, parameter.clone())
+        outputs = [None, None]
+
+        def run(number):
+            outputs[number] = replicas[number][0](x)
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return torch.cat(outputs)
+
+
+def replicas(kind):
+    return Replicating(network(kind))
+
+
+def sharded(kind):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    return FullyShardedDataParallel(network(kind), auto_wrap_policy=ModuleWrapPolicy({Layer}),
+                                    device_id=torch.device("cpu"))
+
+
+def sharded_anew(kind):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    made, mesh = network(kind), init_device_mesh("cpu", (1,))
+    for module in [*made.rest, made]:
+        fully_shard(module, mesh=mesh)
+    return made
+
+
+def checkpointed(kind):
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+    made = network(kind)
+    made.rest[0] = checkpoint_wrapper(made.rest[0])
+    return made
+
+
+def parametrized(kind):
+    made = network(kind)
+    for module, name in ((made.first.line, "weight"), (made, "scale")):
+        if not hasattr(module, name):
+            module.register_parameter(name, nn.Parameter(torch.ones(1)))
+        nn.utils.parametrize.register_parametrization(module, name, nn.Identity())
+    return made
+
+
+def compiled(kind):
+    return torch.compile(network(kind), backend="eager")
+
+
+def main():
+    torch.distributed.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+    inputs, done = torch.ones(2, 8, requires_grad=True), []
+    for kind in sys.argv[2:]:
+        try:
+            model = globals()[kind](kind)
+            model(inputs).sum().backward()
+        except (ImportError, AttributeError, ValueError) as trouble:
+            print(kind, repr(trouble), file=sys.stderr)
+            continue
+        for name, module in model.named_modules():
+            if isinstance(module, Layer):
+                parts = [part for part in name.split(".") if not part.startswith("_") and part != "module"]
+                path = ".".join([kind, *parts])
+                # Dynamo may run them all as one graph of the root.
+                module.path = path if kind != "compiled" else [path, kind]
+        for _ in range(3):
+            model(inputs).sum().backward()
+        done.append(kind)
+    with open(sys.argv[1], "w") as file:
+        json.dump({"kinds": done, "modules": record}, file)
+    sys.stdout.flush()
+    os._exit(0)  # what is kept lives to the end
+
+
+main()
