@@ -165,6 +165,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
         mp_format_track_id(summary->track_id, sizeof summary->track_id, tracks[i].device_type, tracks[i].device_index,
                            tracks[i].layer, pool, length);
     }
+    summary->track.peak_step = mp_recording_told_step(recording, summary->track.peak_step);
     for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
 }

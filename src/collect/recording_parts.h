@@ -25,6 +25,9 @@ enum mp_status mp_recording_tell_meanwhile(struct mp_recording *recording, struc
 /* The program says what the live block holds that event->address is in: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);
+/* The number by which readers know a step (mp_step_of()): one that no optimizer has ended yet is the last that one did.
+ */
+uint64_t mp_recording_told_step(const struct mp_recording *recording, uint64_t step);
 /* A step began outside of the window. */
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error);

@@ -197,6 +197,12 @@ static bool begins_step(struct mp_recording *recording, const struct mp_event *e
     return true;
 }
 
+uint64_t mp_recording_told_step(const struct mp_recording *recording, uint64_t step)
+{
+    bool unended = recording->step_rank == STEP_OF_OPTIMIZER && step == recording->ledger.steps;
+    return unended ? step - 1 : step;
+}
+
 static enum mp_status request_snapshot(struct mp_recording *recording, struct mp_snapshot_request request,
                                        struct mp_error *error)
 {
