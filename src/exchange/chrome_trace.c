@@ -6,7 +6,7 @@
 #include "analysis/level.h"
 #include "base/json.h"
 #include "exchange/chrome_instants.h"
-#include "model/steps_infer.h"
+#include "model/spans.h"
 #include "model/track.h"
 
 /* Steps have a row of their own: regions on a thread's row may cross their borders, and rows must nest. */
@@ -135,11 +135,11 @@ static void put_span(struct trace *trace, uint32_t tid, uint64_t start_ns, uint6
 static enum mp_status write_steps(struct trace *trace, struct mp_error *error)
 {
     struct mp_steps steps = {0};
-    if (!mp_steps_find(trace->model, &steps)) return no_memory(error);
+    if (!mp_steps_marked(trace->model, &steps)) return no_memory(error);
     for (size_t i = 0; i < steps.count; i++) {
         char name[40];
         snprintf(name, sizeof name, "ProfilerStep#%zu", steps.before + i + 1);
-        if (trace->model->events.type[steps.at[i].first] == MP_EVENT_STEP)
+        if (!mp_step_is_region(trace->model, &steps.at[i]))
             put_span(trace, STEPS_TID, steps.at[i].start_ns, steps.at[i].end_ns, name);
     }
     mp_steps_free(&steps);

@@ -1,5 +1,6 @@
 #include "exchange/pytorch_export.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct writer {
     uint16_t tracks[DEVICES_MAX], below[DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
     size_t device_count;
     struct mp_stack_out stacks;
+    struct mp_steps steps;
     struct mp_pytorch_exported *exported;
 };
 
@@ -275,28 +277,48 @@ static void put_annotation(struct writer *writer, const char *stage, const char 
 }
 
 /* Steps get the profiler's name, by which others know them. */
+static void put_step(struct writer *writer, const char *stage, size_t index, uint64_t ns)
+{
+    const char *own = mp_model_text(writer->model, writer->steps.at[index].name);
+    char name[40];
+    snprintf(name, sizeof name, "ProfilerStep#%zu", writer->steps.before + index + 1);
+    put_annotation(writer, stage, strncmp(own, "ProfilerStep#", strlen("ProfilerStep#")) ? name : own, ns);
+}
+
+/* Ends and begins steps that do so up to an event, but for those that are regions; `*at` is the next that begins. */
+static void put_steps(struct writer *writer, uint32_t event, size_t *at)
+{
+    const struct mp_steps *steps = &writer->steps;
+    if (steps->count && mp_step_is_region(writer->model, steps->at)) return;
+    for (; *at <= steps->count; ++*at) {
+        bool begins = *at < steps->count;
+        if (!steps->count || (begins ? steps->at[*at].first : steps->at[*at - 1].end) > event) return;
+        if (*at) put_step(writer, "END", *at - 1, steps->at[*at - 1].end_ns);
+        if (begins) put_step(writer, "START", *at, steps->at[*at].start_ns);
+    }
+}
+
+/* An end names what it ends: the program's may not, and close what is open inside. */
 static void put_annotations(struct writer *writer)
 {
     const struct mp_model *model = writer->model;
-    char step[64] = "";
-    uint64_t steps = 0;
-    for (size_t i = 0; i < model->noted.count; i++) {
+    struct mp_open_regions open = {0}, closed = {0};
+    size_t step = 0;
+    for (size_t i = 0; i < model->noted.count && !writer->value.failed; i++) {
         uint32_t event = model->noted.at[i];
-        unsigned type = model->events.type[event];
-        const char *name = mp_model_text(model, model->notes.at[i].name);
         uint64_t ns = model->events.time_ns[event];
-        if (type == MP_EVENT_REGION_BEGIN || type == MP_EVENT_REGION_END)
-            put_annotation(writer, type == MP_EVENT_REGION_BEGIN ? "START" : "END", name, ns);
-        if (type != MP_EVENT_STEP) continue;
-        if (*step) put_annotation(writer, "END", step, ns);
-        bool profiler = !strncmp(name, "ProfilerStep#", strlen("ProfilerStep#"));
-        if (profiler)
-            snprintf(step, sizeof step, "%s", name);
-        else
-            snprintf(step, sizeof step, "ProfilerStep#%llu", (unsigned long long)++steps);
-        put_annotation(writer, "START", step, ns);
+        put_steps(writer, event, &step);
+        closed.count = 0;
+        writer->value.failed |= !mp_regions_follow(model, event, &open, &closed);
+        for (size_t k = closed.count; k--;)
+            put_annotation(writer, "END", mp_model_text(model, closed.at[k].name), ns);
+        if (model->events.type[event] == MP_EVENT_REGION_BEGIN)
+            put_annotation(writer, "START", mp_model_text(model, model->notes.at[model->events.subject[event]].name),
+                           ns);
     }
-    if (*step) put_annotation(writer, "END", step, model->duration_ns);
+    put_steps(writer, UINT32_MAX, &step);
+    mp_open_regions_free(&open);
+    mp_open_regions_free(&closed);
 }
 
 static void put_snapshot(struct writer *writer)
@@ -325,6 +347,7 @@ static void free_writer(struct writer *writer)
     for (size_t i = 0; i < writer->device_count; i++)
         mp_layout_free(&writer->layouts[i]);
     mp_stack_out_free(&writer->stacks);
+    mp_steps_free(&writer->steps);
     free(writer);
 }
 
@@ -342,7 +365,8 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     enum mp_status status = MP_OK;
     if (!choose_tracks(writer))
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
-    else if (!make_layouts(writer) || !mp_stack_out_init(&writer->stacks, model, &writer->value))
+    else if (!make_layouts(writer) || !mp_stack_out_init(&writer->stacks, model, &writer->value) ||
+             !mp_steps_marked(model, &writer->steps))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
     if (!status) {
         mp_value_out_start(&writer->value, out, as_json);

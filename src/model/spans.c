@@ -83,11 +83,16 @@ static bool is_of_profiler(const struct mp_model *model, uint32_t name)
     return !strncmp(mp_model_text(model, name), profiler, sizeof profiler - 1);
 }
 
+bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step)
+{
+    return model->events.type[step->first] == MP_EVENT_REGION_BEGIN &&
+           model->notes.at[model->events.subject[step->first]].name == step->name;
+}
+
 static const char *source_of(const struct mp_model *model, const struct mp_steps *steps)
 {
     if (!steps->count) return NULL;
-    bool is_region = model->events.type[steps->at[0].first] == MP_EVENT_REGION_BEGIN;
-    if (is_region && mp_model_has_source(model, "nvtx")) return "nvtx";
+    if (mp_step_is_region(model, &steps->at[0]) && mp_model_has_source(model, "nvtx")) return "nvtx";
     return is_of_profiler(model, steps->at[0].name) || is_of_optimizer(model, steps->at[0].name) ? "torch" : "api";
 }
 

@@ -32,6 +32,8 @@ struct mp_steps {
  * steps of an optimizer, at least two. Those end where its work does: the first has all that came before (unless nothing
  * was allocated, as where a schedule begins to keep), and what comes after the last one's `end` belongs to none. */
 bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
+/* Whether a step is one of the regions, by its name: then it stands among them, too. */
+bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step);
 /* Adds a step that begins at an event, which is after those already there; it ends the one before. */
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
 /* The number of the step that an event belongs to, counted from the program's first one; 0 before the first that the

@@ -2,8 +2,10 @@
 """The recorder on real PyTorch, held against an independent counter that is preloaded in the same run: peak to the byte,
 numbers of allocs and frees, and at least 99 % of the bytes at the peak reach a line of the program's own Python."""
 
+import collections
 import json
 import os
+import pickle
 import subprocess
 
 import harness
@@ -67,8 +69,9 @@ class Torch(harness.TestCase):
                 self.assertEqual(languages, language | {"backward"} if language else set())
 
     def test_the_leak_is_on_top(self):
-        snapshot, counts, _ = self.record(PYTHON, EXAMPLES / "leak.py")
+        snapshot, counts, result = self.record(PYTHON, EXAMPLES / "leak.py")
         self.check_against(snapshot, counts)
+        self.assertIn(f"(step {harness.answer('peak', snapshot)['step']})", result.stderr)
         leaks = harness.answer("leaks", snapshot)
         self.assertEqual(leaks["verdict"], "leak")
         self.assertEqual(leaks["steps"], {"count": 60, "source": "torch"})
@@ -125,6 +128,30 @@ class Torch(harness.TestCase):
         stats = json.loads((self.folder / "stats.json").read_text())
         self.assertEqual(stats["live"], 4000 * 4)
         self.assertEqual(stats["peak_after_reset"] - stats["live_before"], 8000 * 4)
+
+    def test_marks_in_a_snapshot_for_pytorch(self):
+        """Every end says what it ends, and steps are told once: by what the program marks before what optimizers do."""
+        script, exported = self.folder / "trained.py", self.folder / "run.pickle"
+        for marks in ("mp.step()", "pass"):
+            script.write_text(TRAINED.replace("MARKS", marks))
+            snapshot, _, _ = self.record(PYTHON, script, options=("--force",))
+            done = harness.memprof("export", snapshot, "-o", exported, "--format", "pytorch")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(exported, "rb") as file:
+                annotations = pickle.load(file)["external_annotations"]
+            counts = {stage: collections.Counter(each["name"] for each in annotations if each["stage"] == stage)
+                      for stage in ("START", "END")}
+            self.assertEqual(counts["START"], counts["END"])
+            self.assertEqual([each["time_us"] for each in annotations],
+                             sorted(each["time_us"] for each in annotations))
+            wanted, found = harness.answer("steps", snapshot), harness.answer("steps", exported)
+            self.assertEqual(len(wanted["steps"]), 400)
+            self.assertEqual(*({region["name"]: region["count"] for region in each["regions"]}
+                               for each in (wanted, found)))
+            self.assertEqual(*([step["step"] for step in each["steps"]] for each in (wanted, found)))
+            for ours, theirs in zip(wanted["steps"], found["steps"]):
+                self.assertLess(abs(theirs["start_ns"] - ours["start_ns"]
+                                    - found["steps"][0]["start_ns"] + wanted["steps"][0]["start_ns"]), 2000)
 
     def test_steps_of_the_profiler(self):
         script = self.folder / "profiled.py"
@@ -241,6 +268,8 @@ class Torch(harness.TestCase):
         values = [value for event in trace["traceEvents"] if event["ph"] == "C" and "torch" in event["name"]
                   for value in event["args"].values()]
         self.assertEqual(max(values), self.track(snapshot, "cpu/torch")["peak_bytes"])
+        steps = [event["name"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
+        self.assertEqual(steps, ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"])
         self.assertEqual(harness.memprof("report", snapshot).returncode, 0)
 
 
@@ -277,6 +306,19 @@ torch.zeros(8000)
 folder = os.path.dirname(os.environ["TORCH_COUNTER_OUT"])
 with open(os.path.join(folder, "stats.json"), "w") as out:
     json.dump({"live": live, "live_before": before, "peak_after_reset": mp.peak()}, out)
+"""
+
+TRAINED = """
+import torch, libmemprof as mp
+model = torch.nn.Linear(100, 100)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(400):
+    MARKS
+    with mp.region("forward"):
+        with mp.region("inner"):
+            loss = model(torch.randn(8, 100)).sum()
+    loss.backward()
+    optimizer.step()
 """
 
 PROFILED = """
