@@ -1,11 +1,23 @@
 #include "collect/recover_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static enum mp_status no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
+}
+
+/* The file's numbers go on in ours. A text that it has twice, as those are that stand for lost ones, becomes one that
+ * nothing else is. */
+static bool restore_string(struct mp_intern *strings, const char *text, size_t length)
+{
+    uint32_t number = strings->count;
+    char unlike[32] = "";
+    if (mp_intern_bytes(strings, text, length) == number) return true;
+    int used = snprintf(unlike + 1, sizeof unlike - 1, "string %u", number);
+    return mp_intern_bytes(strings, unlike, (size_t)used + 1) == number;
 }
 
 static enum mp_status copy_strings(struct mp_recovering *recovering, const struct mp_chunk *chunk,
@@ -16,8 +28,8 @@ static enum mp_status copy_strings(struct mp_recovering *recovering, const struc
     enum mp_status status = MP_OK;
     for (size_t i = 0; i < chunk->count; i++) {
         strings[i] = (struct mp_string){.text = chunk->strings[i].text, .length = chunk->strings[i].length};
-        if (recovering->recording && mp_intern_bytes(&recovering->recording->tables.strings, strings[i].text,
-                                                     strings[i].length) == MP_INTERN_FAILED)
+        if (recovering->recording &&
+            !restore_string(&recovering->recording->tables.strings, strings[i].text, strings[i].length))
             status = no_memory(error);
     }
     if (!status) status = mp_writer_strings(writer, strings, chunk->count, error);

@@ -148,6 +148,34 @@ START_TEST(a_file_with_more_than_its_spool_is_refused)
 }
 END_TEST
 
+/* As where a chunk of texts is damaged, which reads as empty ones. */
+START_TEST(texts_that_a_file_has_twice_keep_their_numbers)
+{
+    static const struct mp_string strings[] = {{"", 0}, {"cpu", 3}, {"", 0}, {"cpu", 3}, {"main", 4}};
+    char *spool = make_spool(18);
+    const struct mp_recording_start start = {
+        .realtime_ns = 1, .host = "", .configuration = "", .spool = spool, .spool_id = 18};
+    const struct mp_device device = {.name = 1, .total_bytes = MP_BYTES_UNKNOWN};
+    const struct mp_thread_info thread = {.tid = 1, .name = 4};
+    struct mp_writer *writer;
+    struct mp_error error;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    must(mp_writer_open(fd, &start, &writer, &error), &error);
+    must(mp_writer_strings(writer, strings, 5, &error), &error);
+    must(mp_writer_devices(writer, &device, 1, &error), &error);
+    must(mp_writer_threads(writer, &thread, 1, &error), &error);
+    mp_writer_abandon(writer);
+    struct mp_model *model = recover();
+    ck_assert_str_eq(mp_model_text(model, model->threads.at[0].name), "main");
+    ck_assert_str_eq(mp_model_text(model, model->devices.at[0].name), "cpu");
+    ck_assert_uint_eq(model->coverage.note_count, 1);
+    ck_assert_str_eq(mp_model_text(model, model->coverage.notes[0]), "recovered from what a killed collector left");
+    ck_assert(access(spool, F_OK));
+    mp_model_free(model);
+    free(spool);
+}
+END_TEST
+
 static void make_folder(void) __attribute__((constructor));
 static void make_folder(void)
 {
@@ -162,4 +190,5 @@ static void remove_folder(void)
     if (getpid() == maker) rmdir(folder);
 }
 
-MP_SUITE("recover", a_base_of_many_chunks_is_one_base, a_file_with_more_than_its_spool_is_refused)
+MP_SUITE("recover", a_base_of_many_chunks_is_one_base, a_file_with_more_than_its_spool_is_refused,
+         texts_that_a_file_has_twice_keep_their_numbers)
