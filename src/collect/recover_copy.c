@@ -55,11 +55,8 @@ static enum mp_status restore_tracks(struct mp_recording *recording, const struc
     const struct mp_wire_track *wire = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     wire += tables->done[MP_TABLE_TRACKS];
     enum mp_status status = pass_over(recording, MP_TABLE_TRACKS, chunk->count, error);
-    for (size_t i = 0; !status && i < chunk->count; i++) {
-        uint32_t device = chunk->tracks[i].device;
-        if (!mp_vec_extend(&tables->device_keys, (size_t)device + 1)) return no_memory(error);
-        tables->device_keys.at[device] = mp_tables_device_key(&wire[i]);
-    }
+    for (size_t i = 0; !status && !chunk->lost && i < chunk->count; i++)
+        tables->device_keys.at[chunk->tracks[i].device] = mp_tables_device_key(&wire[i]);
     return status;
 }
 
@@ -67,11 +64,12 @@ static enum mp_status restore_table(struct mp_recording *recording, const struct
                                     struct mp_error *error)
 {
     struct mp_tables *tables = &recording->tables;
+    const uint16_t nobody = MP_DEVICE_KEY_NOBODY; /* until a track says whose it is */
     bool done = true;
     switch (chunk->kind) {
     case MP_CHUNK_DEVICES:
         for (size_t i = 0; done && i < chunk->count; i++)
-            done = mp_vec_push(&tables->devices, chunk->devices[i]);
+            done = mp_vec_push(&tables->devices, chunk->devices[i]) && mp_vec_push(&tables->device_keys, nobody);
         tables->devices_written += chunk->count;
         break;
     case MP_CHUNK_TRACKS:

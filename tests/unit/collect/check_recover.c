@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "model/model.h"
+#include "model/track.h"
 #include "unit/suite.h"
 
 #define BLOCKS 150000 /* more than two chunks of a base hold */
@@ -96,7 +97,7 @@ START_TEST(a_base_of_many_chunks_is_one_base)
 }
 END_TEST
 
-/* An empty spool of a process that is not there; its path. */
+/* The spool of a process that is not there, of which nothing but three tracks is left; its path. */
 static char *make_spool(uint64_t number)
 {
     struct mp_spool_header *facts = calloc(1, sizeof *facts);
@@ -107,6 +108,11 @@ static char *make_spool(uint64_t number)
     facts->header_bytes = sizeof *facts;
     facts->spool_id = number;
     must(mp_spool_file_create(facts, folder, &spool, &error), &error);
+    struct mp_wire_track *tracks = mp_spool_entries(spool.header, MP_TABLE_TRACKS);
+    tracks[0] = (struct mp_wire_track){.device_type = MP_DEVICE_CUDA, .layer = MP_LAYER_TORCH};
+    tracks[1] = (struct mp_wire_track){.device_type = MP_DEVICE_CUDA, .device_index = 1};
+    tracks[2] = (struct mp_wire_track){.device_type = MP_DEVICE_CPU, .device_index = -1, .layer = MP_LAYER_TORCH};
+    atomic_store(&spool.header->tables[MP_TABLE_TRACKS].count, 3);
     char *made = strdup(spool.path);
     mp_spool_file_close(&spool, false);
     free(facts);
@@ -145,6 +151,36 @@ START_TEST(a_file_with_more_than_its_spool_is_refused)
         free(spool);
     }
     free(tracks);
+}
+END_TEST
+
+/* Whose device an entry is, only tracks say; what is known of a device besides has an entry that no track has. */
+START_TEST(a_device_that_is_new_in_the_spool_is_itself)
+{
+    static const struct mp_string strings[] = {{"", 0}, {"cuda:0", 6}, {"GPU-1", 5}, {"cuda:1", 6}};
+    static const struct mp_device devices[] = {{.name = 1}, {.name = 1, .uuid = 2}, {.name = 3}};
+    static const char *const ids[] = {"cuda:0/torch", "cuda:1/driver", "cpu/torch"};
+    static const struct mp_track tracks[] = {{.device = 0, .layer = MP_LAYER_TORCH}, {.device = 2}};
+    for (size_t in_file = 1; in_file <= 2; in_file++) {
+        char *spool = make_spool(19);
+        const struct mp_recording_start start = {
+            .realtime_ns = 1, .host = "", .configuration = "", .spool = spool, .spool_id = 19};
+        struct mp_writer *writer;
+        struct mp_error error;
+        int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        must(mp_writer_open(fd, &start, &writer, &error), &error);
+        must(mp_writer_strings(writer, strings, 4, &error), &error);
+        must(mp_writer_devices(writer, devices, 3, &error), &error);
+        must(mp_writer_tracks(writer, tracks, in_file, &error), &error);
+        mp_writer_abandon(writer);
+        struct mp_model *model = recover();
+        char id[MP_ID_TEXT];
+        ck_assert_uint_eq(model->tracks.count, 3);
+        for (uint16_t i = 0; i < 3; i++)
+            ck_assert_str_eq(mp_track_id(model, i, id), ids[i]);
+        mp_model_free(model);
+        free(spool);
+    }
 }
 END_TEST
 
@@ -191,4 +227,4 @@ static void remove_folder(void)
 }
 
 MP_SUITE("recover", a_base_of_many_chunks_is_one_base, a_file_with_more_than_its_spool_is_refused,
-         texts_that_a_file_has_twice_keep_their_numbers)
+         a_device_that_is_new_in_the_spool_is_itself, texts_that_a_file_has_twice_keep_their_numbers)
