@@ -195,16 +195,16 @@ TABLE_WRITER(mp_writer_labels, mp_label, MP_CHUNK_LABELS)
 TABLE_WRITER(mp_writer_past_peaks, mp_past_peak, MP_CHUNK_PAST_PEAKS)
 TABLE_WRITER(mp_writer_past_sites, mp_past_site, MP_CHUNK_PAST_SITES)
 
-enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error)
-{
-    writer->summary.exact = false; /* it knows nothing of what came before */
-    return put_table(writer, MP_CHUNK_PAST, past, 1, error);
-}
-
 enum mp_status mp_writer_rows(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
                               struct mp_error *error)
 {
+    if (kind == MP_CHUNK_PAST) writer->summary.exact = false; /* it knows nothing of what came before */
     return put_table(writer, kind, rows, count, error);
+}
+
+enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error)
+{
+    return mp_writer_rows(writer, MP_CHUNK_PAST, past, 1, error);
 }
 
 static enum mp_status put_boundaries(struct mp_writer *writer, struct mp_error *error)

@@ -21,8 +21,9 @@ static void must(enum mp_status status, const struct mp_error *error)
     ck_assert_msg(!status, "%s", error->text);
 }
 
-/* A recording that begins with so many live blocks; the last two are freed. Without its end where `cut`. */
-static void make_recording(bool cut)
+/* A recording that begins with so many live blocks, `past_events` after the program began; the last two are freed.
+ * Without its end where `cut`. */
+static void make_recording(bool cut, uint64_t past_events)
 {
     const struct mp_recording_start start = {.realtime_ns = 1, .host = "", .configuration = "", .spool = ""};
     const struct mp_string strings[] = {{"", 0}, {"cpu", 3}};
@@ -47,6 +48,8 @@ static void make_recording(bool cut)
     must(mp_writer_devices(writer, &device, 1, &error), &error);
     must(mp_writer_tracks(writer, &track, 1, &error), &error);
     must(mp_writer_threads(writer, &thread, 1, &error), &error);
+    const struct mp_past past = {.events = past_events};
+    if (past_events) must(mp_writer_past(writer, &past, &error), &error);
     must(mp_writer_base(writer, 0, base, BLOCKS, &error), &error);
     must(mp_writer_events(writer, events, 2, NULL, 0, NULL, 0, &error), &error);
     if (cut)
@@ -86,12 +89,25 @@ static struct mp_model *recover(void)
 START_TEST(a_base_of_many_chunks_is_one_base)
 {
     for (int cut = 0; cut < 2; cut++) {
-        make_recording(cut);
+        make_recording(cut, 0);
         struct mp_model *model = recover();
         ck_assert_uint_eq(model->sums.at[0].base_bytes, (uint64_t)BLOCKS * BYTES);
         ck_assert_uint_eq(model->sums.at[0].end_blocks, BLOCKS - 2);
         ck_assert_uint_eq(model->sums.at[0].frees, 2);
         ck_assert_int_eq(mp_model_incomplete(model), cut); /* what was cut stays so without its spool */
+        mp_model_free(model);
+    }
+}
+END_TEST
+
+/* Its peak may lie in what came before its events. */
+START_TEST(a_bounded_recording_promises_no_peak)
+{
+    for (uint64_t past = 0; past < 2; past++) {
+        make_recording(false, past);
+        struct mp_model *model = recover();
+        ck_assert_uint_eq(model->past.events, past);
+        ck_assert_uint_eq(model->chunks[MP_CHUNK_PEAKS].chunks, !past);
         mp_model_free(model);
     }
 }
@@ -226,5 +242,6 @@ static void remove_folder(void)
     if (getpid() == maker) rmdir(folder);
 }
 
-MP_SUITE("recover", a_base_of_many_chunks_is_one_base, a_file_with_more_than_its_spool_is_refused,
-         a_device_that_is_new_in_the_spool_is_itself, texts_that_a_file_has_twice_keep_their_numbers)
+MP_SUITE("recover", a_base_of_many_chunks_is_one_base, a_bounded_recording_promises_no_peak,
+         a_file_with_more_than_its_spool_is_refused, a_device_that_is_new_in_the_spool_is_itself,
+         texts_that_a_file_has_twice_keep_their_numbers)
