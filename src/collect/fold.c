@@ -78,6 +78,9 @@ static enum mp_status take_chunk(struct folding *folding, const struct mp_chunk 
         return mp_fold_state_samples(state, chunk) ? MP_OK : no_memory(error);
     case MP_CHUNK_LABELS:
         return mp_fold_state_labels(state, chunk) ? MP_OK : no_memory(error);
+    case MP_CHUNK_REQUESTS:
+        mp_fold_state_requests(state, chunk);
+        return MP_OK;
     case MP_CHUNK_PAST:
     case MP_CHUNK_PAST_PEAKS:
     case MP_CHUNK_PAST_SITES:

@@ -258,6 +258,14 @@ void mp_fold_state_label(struct mp_fold_state *state)
     state->labels.count = kept;
 }
 
+void mp_fold_state_requests(struct mp_fold_state *state, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_base_block *block = find(state, chunk->requests[i].block);
+        if (block) block->request = chunk->requests[i].request;
+    }
+}
+
 bool mp_fold_state_past(struct mp_fold_state *state, const struct mp_chunk *chunk)
 {
     bool done = true;

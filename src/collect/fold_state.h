@@ -53,6 +53,8 @@ bool mp_fold_state_samples(struct mp_fold_state *state, const struct mp_chunk *c
 bool mp_fold_state_labels(struct mp_fold_state *state, const struct mp_chunk *chunk);
 bool mp_fold_state_past(struct mp_fold_state *state, const struct mp_chunk *chunk);
 
+/* Of blocks that live. */
+void mp_fold_state_requests(struct mp_fold_state *state, const struct mp_chunk *chunk);
 /* Blocks that live get the labels that were told of them by now; those whose time or whose block has not come wait. */
 void mp_fold_state_label(struct mp_fold_state *state);
 

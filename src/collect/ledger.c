@@ -258,6 +258,7 @@ enum mp_status mp_ledger_restore(struct mp_ledger *ledger, const struct mp_base_
         struct mp_base_block *block = mp_ledger_at(ledger, event.track, event.address);
         block->role = blocks[i].role;
         block->label = blocks[i].label;
+        block->request = blocks[i].request;
         if (ledger->next_block > next) next = ledger->next_block;
     }
     ledger->next_block = next;

@@ -241,6 +241,8 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
         return copy_base(recovering, chunk, writer, error);
     case MP_CHUNK_LABELS:
         return copy_labels(recovering, chunk, writer, error);
+    case MP_CHUNK_REQUESTS:
+        return mp_writer_requests(writer, chunk->requests, chunk->count, error);
     case MP_CHUNK_PAST:
     case MP_CHUNK_PAST_PEAKS:
     case MP_CHUNK_PAST_SITES:

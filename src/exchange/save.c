@@ -121,6 +121,8 @@ static enum mp_status save_base(struct saver *s)
             block.role = (uint8_t)label->role;
             block.label = label->name;
         }
+        const struct mp_request *request = mp_model_request_of(s->model, (uint32_t)i);
+        if (request) block.request = *request;
         s->live[block.track] += known(block.bytes);
         done = mp_vec_push(&base, block);
     }
@@ -200,6 +202,22 @@ static enum mp_status save_labels(struct saver *s)
     return status;
 }
 
+/* Those of base blocks are in the base. */
+static enum mp_status save_requests(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_block_request) requests = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < model->requests.count; i++) {
+        const struct mp_model_request *from = &model->requests.at[i];
+        struct mp_block_request request = {s->numbers[from->block], from->request};
+        if (model->blocks.alloc_event[from->block] != MP_NONE) done = mp_vec_push(&requests, request);
+    }
+    enum mp_status status = done ? mp_writer_requests(s->writer, requests.at, requests.count, s->error) : no_memory(s);
+    mp_vec_free(&requests);
+    return status;
+}
+
 static enum mp_status save_all(struct saver *s)
 {
     const struct mp_model *model = s->model;
@@ -210,6 +228,7 @@ static enum mp_status save_all(struct saver *s)
     if (!status) status = save_base(s);
     if (!status) status = save_events(s);
     if (!status) status = save_labels(s);
+    if (!status) status = save_requests(s);
     if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);
     if (!status) status = mp_writer_segments(s->writer, model->segments.at, model->segments.count, s->error);
     if (!status) status = mp_writer_parts(s->writer, model->parts.at, model->parts.count, s->error);

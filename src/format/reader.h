@@ -36,6 +36,7 @@ enum mp_chunk_kind {
     MP_CHUNK_PAST = 22,
     MP_CHUNK_PAST_PEAKS = 23,
     MP_CHUNK_PAST_SITES = 24,
+    MP_CHUNK_REQUESTS = 25,
     MP_CHUNK_KINDS
 };
 
@@ -89,6 +90,7 @@ struct mp_chunk {
         const struct mp_segment_part *parts;
         const struct mp_allocator_call *calls;
         const struct mp_label *labels;
+        const struct mp_block_request *requests;
         const struct mp_chunk_peak *peaks;
         const struct mp_boundary *boundaries;
         const struct mp_open_span *open;

@@ -97,6 +97,12 @@ struct mp_event {
     uint8_t kind;   /* enum mp_kind: alloc */
 };
 
+/* What PyTorch's caching allocator was asked for: bytes before they were rounded, 0 where not known (then nothing is),
+ * its number of the stream, and of the pool as in struct mp_segment. */
+struct mp_request {
+    uint64_t bytes, stream, pool;
+};
+
 /* A block that was live when a chunk of type base was written. */
 struct mp_base_block {
     uint64_t block, address, bytes; /* bytes MP_BYTES_UNKNOWN where only its free was ever seen */
@@ -107,6 +113,13 @@ struct mp_base_block {
     uint8_t role;    /* enum mp_role: what its last label said */
     uint32_t module; /* string ids: the path of the module that allocated it; the name in its last label */
     uint32_t label;
+    struct mp_request request;
+};
+
+/* What was asked for when a block was allocated. The last one told of a block counts. */
+struct mp_block_request {
+    uint64_t block;
+    struct mp_request request;
 };
 
 /* What the program said of a block that was live then. The last one before a moment holds. */

@@ -192,6 +192,7 @@ TABLE_WRITER(mp_writer_segments, mp_segment, MP_CHUNK_SEGMENTS)
 TABLE_WRITER(mp_writer_parts, mp_segment_part, MP_CHUNK_SEGMENT_PARTS)
 TABLE_WRITER(mp_writer_calls, mp_allocator_call, MP_CHUNK_CALLS)
 TABLE_WRITER(mp_writer_labels, mp_label, MP_CHUNK_LABELS)
+TABLE_WRITER(mp_writer_requests, mp_block_request, MP_CHUNK_REQUESTS)
 TABLE_WRITER(mp_writer_past_peaks, mp_past_peak, MP_CHUNK_PAST_PEAKS)
 TABLE_WRITER(mp_writer_past_sites, mp_past_site, MP_CHUNK_PAST_SITES)
 

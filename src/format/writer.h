@@ -59,6 +59,10 @@ enum mp_status mp_writer_calls(struct mp_writer *writer, const struct mp_allocat
 enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label *labels, size_t count,
                                 struct mp_error *error);
 
+/* What was asked for when blocks were allocated, likewise. */
+enum mp_status mp_writer_requests(struct mp_writer *writer, const struct mp_block_request *requests, size_t count,
+                                  struct mp_error *error);
+
 /* What came before the first event: told before it. */
 enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error);
 enum mp_status mp_writer_past_peaks(struct mp_writer *writer, const struct mp_past_peak *peaks, size_t count,

@@ -304,6 +304,7 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
         [MP_CHUNK_SEGMENT_PARTS] = add_parts,
         [MP_CHUNK_CALLS] = add_calls,
         [MP_CHUNK_LABELS] = mp_builder_add_labels,
+        [MP_CHUNK_REQUESTS] = mp_builder_add_requests,
         [MP_CHUNK_PAST] = mp_builder_add_past,
         [MP_CHUNK_PAST_PEAKS] = mp_builder_add_past_peaks,
         [MP_CHUNK_PAST_SITES] = mp_builder_add_past_sites,
@@ -334,7 +335,7 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
                                  struct mp_model **result, struct mp_error *error)
 {
     struct mp_model *model = b->model;
-    if (!mp_builder_end_base(b) || !mp_builder_end_labels(b)) {
+    if (!mp_builder_end_base(b) || !mp_builder_end_labels(b) || !mp_builder_end_requests(b)) {
         mp_builder_free(b);
         return mp_builder_no_memory(error);
     }
@@ -370,6 +371,7 @@ void mp_builder_free(struct mp_builder *b)
     mp_vec_free(&b->levels);
     mp_vec_free(&b->base_parts);
     mp_vec_free(&b->labels);
+    mp_vec_free(&b->requests);
     mp_map_free(&b->resized);
     mp_map_free(&b->far_numbers);
     free(b);

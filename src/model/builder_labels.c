@@ -24,7 +24,16 @@ bool mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *ba
                                          .role = base[i].role,
                                          .name = mp_builder_string(b, base[i].label)};
         if (base[i].role && base[i].role < MP_ROLES && !mp_vec_push(&b->labels, label)) return false;
+        struct mp_block_request request = {base[i].block, base[i].request};
+        if (request.request.bytes && !mp_vec_push(&b->requests, request)) return false;
     }
+    return true;
+}
+
+bool mp_builder_add_requests(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++)
+        if (chunk->requests[i].request.bytes && !mp_vec_push(&b->requests, chunk->requests[i])) return false;
     return true;
 }
 
@@ -82,5 +91,37 @@ bool mp_builder_end_labels(struct mp_builder *b)
     qsort(labels, count, sizeof *labels, by_block_then_moment);
     bool done = keep_telling(model, labels, count);
     free(labels);
+    return done;
+}
+
+struct told {
+    struct mp_model_request request;
+    size_t order;
+};
+
+static int by_block_then_order(const void *left, const void *right)
+{
+    const struct told *a = left, *b = right;
+    if (a->request.block != b->request.block) return a->request.block < b->request.block ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
+}
+
+/* Of those told of one block the last counts. */
+bool mp_builder_end_requests(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct told *told = b->requests.count ? malloc(b->requests.count * sizeof *told) : NULL;
+    if (!told) return !b->requests.count;
+    size_t count = 0;
+    for (size_t i = 0; i < b->requests.count; i++) {
+        uint32_t block = mp_builder_block(b, b->requests.at[i].block);
+        if (block != MP_NONE) told[count++] = (struct told){{block, b->requests.at[i].request}, i};
+    }
+    qsort(told, count, sizeof *told, by_block_then_order);
+    bool done = mp_vec_reserve(&model->requests, count);
+    for (size_t i = 0; done && i < count; i++)
+        if (i + 1 == count || told[i + 1].request.block != told[i].request.block)
+            model->requests.at[model->requests.count++] = told[i].request;
+    free(told);
     return done;
 }

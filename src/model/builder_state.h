@@ -29,7 +29,8 @@ struct mp_builder {
     MP_VEC(struct mp_base_block) base_parts; /* of a base that comes in several chunks, until it is whole */
     struct mp_map resized;                   /* block index + 1 to its size now, for blocks that were resized */
     MP_VEC(struct mp_builder_label) labels;
-    uint64_t first_block; /* where the file's numbers begin */
+    MP_VEC(struct mp_block_request) requests; /* as they were told */
+    uint64_t first_block;                     /* where the file's numbers begin */
     bool any_blocks;
     uint64_t last_ns;
     uint64_t next_sequence; /* of the chunk that follows if none was lost */
@@ -53,10 +54,12 @@ bool mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk
 bool mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t kind, uint64_t bytes);
 void mp_builder_end_past(struct mp_builder *builder);
 bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
-/* What a base that was just taken says of its blocks. */
+bool mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
+/* What a base that was just taken says of its blocks: labels and requests. */
 bool mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
-/* Makes the model's labels of all that were told. */
+/* Make the model's labels and requests of all that were told. */
 bool mp_builder_end_labels(struct mp_builder *builder);
+bool mp_builder_end_requests(struct mp_builder *builder);
 /* The model's id of a string of the file; 0 for one that is not there. */
 uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
 

@@ -23,6 +23,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->noted);
     mp_vec_free(&model->resizes);
     mp_vec_free(&model->labels);
+    mp_vec_free(&model->requests);
     mp_vec_free(&model->samples);
     mp_vec_free(&model->segments);
     mp_vec_free(&model->parts);
@@ -63,6 +64,20 @@ uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_
     }
     if (low && model->resizes.at[low - 1].block == block) return model->resizes.at[low - 1].bytes;
     return model->blocks.bytes[block];
+}
+
+const struct mp_request *mp_model_request_of(const struct mp_model *model, uint32_t block)
+{
+    size_t low = 0, high = model->requests.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (model->requests.at[middle].block < block)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < model->requests.count && model->requests.at[low].block == block ? &model->requests.at[low].request
+                                                                                 : NULL;
 }
 
 /* How many labels are of the blocks before that one, or of it and told after fewer than `end` events. */

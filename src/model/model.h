@@ -45,6 +45,12 @@ struct mp_model_label {
     uint32_t name;  /* string id; 0: none */
 };
 
+/* What PyTorch's allocator was asked for when it allocated a block; sorted by block. Use mp_model_request_of(). */
+struct mp_model_request {
+    uint32_t block;
+    struct mp_request request;
+};
+
 /* A block whose size changed; sorted by block, then event. Use mp_model_bytes_at(). */
 struct mp_model_resize {
     uint32_t block, event;
@@ -104,6 +110,7 @@ struct mp_model {
     MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N is of event noted[N] */
     MP_VEC(struct mp_model_resize) resizes;
     MP_VEC(struct mp_model_label) labels;
+    MP_VEC(struct mp_model_request) requests; /* as its own history told: of some blocks */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */
     MP_VEC(struct mp_segment_part) parts;
@@ -134,6 +141,9 @@ uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_
 const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event);
 /* What was said first of a block; NULL: nothing. */
 const struct mp_model_label *mp_model_label_first(const struct mp_model *model, uint32_t block);
+
+/* NULL where it was not told, as where the block's size is what was asked for. */
+const struct mp_request *mp_model_request_of(const struct mp_model *model, uint32_t block);
 
 /* The path of the module that allocated the block, as it was stored ("Net.blocks.3.attn"); 0 where none is known. */
 static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)

@@ -17,7 +17,8 @@ MEMBERS = {
     "frames": ["language", "module", "address", "function", "file", "line"],
     "stacks": ["parent", "frame"],
     "symbols": ["frame", "function", "file", "line"],
-    "base": ["block", "address", "bytes", "birth", "stack", "track", "kind", "module", "role", "label"],
+    "base": ["block", "address", "bytes", "birth", "stack", "track", "kind", "module", "role", "label",
+             "requested", "stream", "pool"],
     "samples": ["time", "counter", "value"],
     "coverage": ["events", "dropped", "truncated_stacks", "unmatched_stacks", "totals_checked", "totals_wrong",
                  "unknown_frees", "missed_frees"],
@@ -25,9 +26,10 @@ MEMBERS = {
     "segment parts": ["bytes", "requested", "segment", "state"],
     "calls": ["address", "bytes", "stream", "pool", "track", "action"],
     "labels": ["time", "block", "role", "name"],
+    "requests": ["block", "requested", "stream", "pool"],
     "exit": ["known", "by_signal", "status", "time", "text"],
 }
-OPTIONAL = ("module", "role", "label")  # of base: left out where all values are 0
+OPTIONAL = ("module", "role", "label", "requested", "stream", "pool")  # of base: left out where all values are 0
 EVENT = ["time", "address", "bytes", "block", "stack", "name", "thread", "track", "type", "kind"]
 
 

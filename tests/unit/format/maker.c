@@ -242,6 +242,7 @@ static void put_base(struct maker *maker, size_t count)
             blocks[i].module = (uint32_t)below(maker, maker->strings);
             blocks[i].role = (uint8_t)below(maker, MP_ROLES);
             blocks[i].label = (uint32_t)below(maker, maker->strings);
+            blocks[i].request = (struct mp_request){wild(maker), wild(maker), wild(maker)};
         }
         struct mp_event live = {
             .block = blocks[i].block, .address = blocks[i].address, .bytes = blocks[i].bytes, .track = blocks[i].track};
@@ -354,6 +355,16 @@ static void put_labels(struct maker *maker)
     PUT(mp_writer_labels, MP_CHUNK_LABELS, labels, 7);
 }
 
+static void put_requests(struct maker *maker)
+{
+    struct mp_block_request requests[5];
+    memset(requests, 0, sizeof requests);
+    for (size_t i = 0; i < 5; i++)
+        requests[i] =
+            (struct mp_block_request){below(maker, maker->next_block + 100), {wild(maker), wild(maker), wild(maker)}};
+    PUT(mp_writer_requests, MP_CHUNK_REQUESTS, requests, 5);
+}
+
 static void put_coverage(struct maker *maker)
 {
     uint32_t sources[2] = {1, 3}, notes[3] = {(uint32_t)below(maker, maker->strings), 2, 5}, limits[1] = {4};
@@ -408,6 +419,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
         if (maker->paths) put_labels(maker);
         if (!round || round % 5 >= 3) put_base(maker, (size_t)below(maker, 20));
         put_events(maker, 1 + (size_t)below(maker, events));
+        if (maker->paths) put_requests(maker);
         put_samples(maker);
         put_symbols(maker);
         put_coverage(maker);
@@ -485,13 +497,21 @@ bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made)
 {
     /* Structures without padding can be compared as bytes; the others were zeroed before they were filled. */
     static const size_t rows[] = {
-        [MP_CHUNK_DEVICES] = sizeof(struct mp_device),       [MP_CHUNK_TRACKS] = sizeof(struct mp_track),
-        [MP_CHUNK_THREADS] = sizeof(struct mp_thread_info),  [MP_CHUNK_MODULES] = sizeof(struct mp_module),
-        [MP_CHUNK_FRAMES] = sizeof(struct mp_frame),         [MP_CHUNK_STACKS] = sizeof(struct mp_stack_node),
-        [MP_CHUNK_SYMBOLS] = sizeof(struct mp_symbol),       [MP_CHUNK_BASE] = sizeof(struct mp_base_block),
-        [MP_CHUNK_SAMPLES] = sizeof(struct mp_sample),       [MP_CHUNK_EXIT] = sizeof(struct mp_exit),
-        [MP_CHUNK_SEGMENTS] = sizeof(struct mp_segment),     [MP_CHUNK_SEGMENT_PARTS] = sizeof(struct mp_segment_part),
-        [MP_CHUNK_CALLS] = sizeof(struct mp_allocator_call), [MP_CHUNK_LABELS] = sizeof(struct mp_label),
+        [MP_CHUNK_DEVICES] = sizeof(struct mp_device),
+        [MP_CHUNK_TRACKS] = sizeof(struct mp_track),
+        [MP_CHUNK_THREADS] = sizeof(struct mp_thread_info),
+        [MP_CHUNK_MODULES] = sizeof(struct mp_module),
+        [MP_CHUNK_FRAMES] = sizeof(struct mp_frame),
+        [MP_CHUNK_STACKS] = sizeof(struct mp_stack_node),
+        [MP_CHUNK_SYMBOLS] = sizeof(struct mp_symbol),
+        [MP_CHUNK_BASE] = sizeof(struct mp_base_block),
+        [MP_CHUNK_SAMPLES] = sizeof(struct mp_sample),
+        [MP_CHUNK_EXIT] = sizeof(struct mp_exit),
+        [MP_CHUNK_SEGMENTS] = sizeof(struct mp_segment),
+        [MP_CHUNK_SEGMENT_PARTS] = sizeof(struct mp_segment_part),
+        [MP_CHUNK_CALLS] = sizeof(struct mp_allocator_call),
+        [MP_CHUNK_LABELS] = sizeof(struct mp_label),
+        [MP_CHUNK_REQUESTS] = sizeof(struct mp_block_request),
     };
     if (chunk->lost || chunk->kind != made->kind || chunk->count != made->count || chunk->time_ns != made->time_ns ||
         chunk->live_bytes_count != made->live_bytes_count || !same_marks(chunk, made))

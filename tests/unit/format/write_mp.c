@@ -85,7 +85,7 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_BASE) {
         ROW(mp_base_block);
         NUMBERS(row->block, row->address, row->bytes, row->birth_ns, row->stack, row->track, row->kind, row->module,
-                row->role, row->label);
+                row->role, row->label, row->request.bytes, row->request.stream, row->request.pool);
     } else if (made->kind == MP_CHUNK_SAMPLES) {
         ROW(mp_sample);
         NUMBERS(row->time_ns, row->counter, row->value);
@@ -101,6 +101,9 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_LABELS) {
         ROW(mp_label);
         NUMBERS(row->time_ns, row->block, row->role, row->name);
+    } else if (made->kind == MP_CHUNK_REQUESTS) {
+        ROW(mp_block_request);
+        NUMBERS(row->block, row->request.bytes, row->request.stream, row->request.pool);
     } else if (made->kind == MP_CHUNK_COVERAGE) {
         ROW(mp_coverage);
         print_coverage(row);
