@@ -64,6 +64,10 @@ struct memprof_api_v1 {
     void (*label)(const void *address, int role, const char *name);
     void (*torch_step)(void);
     void (*shim)(const char *note); /* it has started (NULL); a part of it is off: a sentence */
+    /* What PyTorch's CUDA allocator says of itself: rows of what | device << 8 | flags << 16, address, bytes, stream,
+     * pool, moment (enum mp_torch_told in src/wire/record.h). 0: taken, or, of no rows, wanted; 1: not all; -1: not
+     * wanted. */
+    int (*torch_history)(const uint64_t *rows, size_t count);
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

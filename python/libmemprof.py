@@ -59,6 +59,7 @@ def _bind():
         ("label", cheap(None, ctypes.c_void_p, ctypes.c_int, text)),
         ("torch_step", cheap(None)),
         ("shim", cheap(None, text)),
+        ("torch_history", slow(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []
@@ -88,6 +89,7 @@ def _nothing(*arguments):
 
 
 _api = _bind()
+_before_snapshot = []  # functions of the PyTorch shim
 _push = _api.get("region_push", _nothing)
 _pop = _api.get("region_pop", _nothing)
 _mark = _api.get("mark", _nothing)
@@ -218,6 +220,8 @@ def snapshot(path=None):
     """Writes what is recorded so far to `path` (default: a name beside the recording). False where that failed."""
     if "snapshot" not in _api:
         return False
+    for tell in _before_snapshot:
+        tell()
     return _api["snapshot"](None if path is None else os.fsencode(path)) == 0
 
 

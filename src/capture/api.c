@@ -15,6 +15,7 @@
 #include "capture/recorder.h"
 #include "capture/session.h"
 #include "capture/torch.h"
+#include "capture/torch_history.h"
 
 #define ANSWER_WAIT_NS   (100 * MP_NS_PER_MS)
 #define SNAPSHOT_WAIT_NS (30 * MP_NS_PER_SECOND)
@@ -334,6 +335,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .label = label,
         .torch_step = torch_step,
         .shim = shim,
+        .torch_history = mp_torch_history,
     };
     return mp_session.page ? &api : NULL;
 }

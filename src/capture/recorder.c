@@ -241,6 +241,23 @@ void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role ro
     publish(thread);
 }
 
+bool mp_record_fits(const struct mp_thread *thread, uint32_t records)
+{
+    const struct mp_ring *ring = thread->ring;
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    return head - atomic_load_explicit(&ring->tail, memory_order_acquire) + records <= MP_RING_RECORDS;
+}
+
+void mp_record_told(struct mp_thread *thread, const struct mp_record *told)
+{
+    uint64_t now = stamp(thread);
+    struct mp_record *record = reserve(thread);
+    if (!record) return;
+    *record = *told;
+    record->time_ns = now;
+    publish(thread);
+}
+
 void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
                         const char *name)
 {

@@ -76,6 +76,11 @@ static uint16_t track_of(struct c10_device device)
     return mp_record_track_once(&known[type][index], type, ordinal, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
 }
 
+uint16_t mp_torch_track(int device)
+{
+    return track_of((struct c10_device){.type = MP_DEVICE_CUDA, .index = (int8_t)device});
+}
+
 /* Under `auto`, CPU tensors are recorded until the first block of another device: then they are not the question. */
 static bool left_out(bool is_cpu, bool is_alloc)
 {

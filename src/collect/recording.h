@@ -9,6 +9,7 @@
 #include "base/step_rule.h"
 #include "collect/device_samples.h"
 #include "collect/drain.h"
+#include "collect/history.h"
 #include "collect/ledger.h"
 #include "collect/lives.h"
 #include "collect/recording_bound.h"
@@ -54,6 +55,7 @@ struct mp_recording {
     MP_VEC(struct mp_event) pending; /* taken, not yet written */
     MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
     MP_VEC(struct mp_label) labels;  /* likewise */
+    struct mp_history history;
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */
     unsigned ooms_looked_at;

@@ -59,6 +59,7 @@ static enum mp_status begin_anew(struct mp_recording *recording, struct mp_error
     recording->events_since_base = 0;
     bound->file_events = bound->fold_at = 0;
     recording->samples.count = 0;
+    mp_history_forget(&recording->history);
     recording->resident_bytes = recording->shared_bytes = 0;
     mp_device_samples_rewind(&recording->devices);
     mp_tables_rewind(&recording->tables);

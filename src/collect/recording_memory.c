@@ -35,7 +35,8 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
         .events = ROOM(recording->pending) + ROOM(recording->pending_live) + ROOM(recording->labels) +
                   ROOM(recording->unkept_steps) + ROOM(recording->samples) + ROOM(recording->notes) +
                   of_map(&recording->usual_roles.by_kind) + ROOM(recording->lives.ended) +
-                  ROOM(recording->lives.begun_ns) + mp_step_watch_bytes(&recording->watch),
+                  ROOM(recording->lives.begun_ns) + mp_step_watch_bytes(&recording->watch) +
+                  mp_history_bytes(&recording->history),
         .file = recording->writer ? mp_writer_memory(recording->writer) : 0,
     };
 }

@@ -25,6 +25,14 @@ enum mp_status mp_recording_tell_meanwhile(struct mp_recording *recording, struc
 /* The program says what the live block holds that event->address is in: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);
+/* What PyTorch tells of its caching allocators (collect/history.h): a block began or ended; a record of a reading; into
+ * the file, after the events that it is about, and with its end. */
+enum mp_status mp_recording_follow_history(struct mp_recording *recording, const struct mp_event *event,
+                                           struct mp_error *error);
+enum mp_status mp_recording_take_history(struct mp_recording *recording, const struct mp_record *record,
+                                         struct mp_error *error);
+enum mp_status mp_recording_write_requests(struct mp_recording *recording, struct mp_error *error);
+enum mp_status mp_recording_write_segments(struct mp_recording *recording, struct mp_error *error);
 /* The number by which readers know a step (mp_step_of()): one that no optimizer has ended yet is the last that one did.
  */
 uint64_t mp_recording_told_step(const struct mp_recording *recording, uint64_t step);

@@ -93,6 +93,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     if (!status && missed.type) status = keep(recording, &missed, error);
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
+    if (!status) status = mp_recording_follow_history(recording, event, error);
     if (!status && !sampled) {
         bool known_bytes = event->bytes != MP_BYTES_UNKNOWN && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN;
         mp_ledger_check_total(ledger, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
@@ -249,6 +250,8 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
             recording, (struct mp_snapshot_request){.number = (uint32_t)record->bytes, .path = event->name}, error);
     case MP_RECORD_LABEL:
         return mp_recording_take_label(recording, event, error);
+    case MP_RECORD_TORCH:
+        return mp_recording_take_history(recording, record, error);
     case MP_RECORD_RESET_PEAK:
         reset_peaks(recording, record->track);
         return MP_OK;

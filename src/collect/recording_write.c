@@ -121,6 +121,7 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
         if (!status) status = write_samples(recording, error);
         if (!status) status = write_labels(recording, error);
         if (!status && recording->pending.count) status = write_pending(recording, error);
+        if (!status) status = mp_recording_write_requests(recording, error);
         with_base |= recording->events_since_base > BASE_FACTOR * recording->ledger.by_address.count + MP_CHUNK_EVENTS;
         if (!status && with_base) status = mp_recording_write_base(recording, error);
     }
@@ -276,6 +277,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error)
 {
     enum mp_status status = mp_recording_write_symbols(recording, &recording->tables, recording->writer, error);
+    if (!status) status = mp_recording_write_segments(recording, error);
     if (!status) status = write_coverage(recording, error);
     if (!status) status = write_samples(recording, error);
     if (!status) status = mp_writer_exit(recording->writer, &recording->how, error);

@@ -15,7 +15,22 @@ enum mp_record_type {
                                 * header.snapshot_answer; `bytes` is the question's number */
     MP_RECORD_LABEL = 67,      /* not a question: the live block that `address` is in holds what `kind` (enum mp_role)
                                 * and `name` say */
+    MP_RECORD_TORCH = 68,      /* likewise: what PyTorch says of its caching allocator; `kind` is enum mp_torch_told */
 };
+
+/* A reading of PyTorch's own history and segments: any number of the first three, then the last. In all of them `track`
+ * is the allocator's, but in the last. */
+enum mp_torch_told {
+    MP_TOLD_ALLOC = 1,   /* at `moment_ns` `bytes` were asked for and `address` was given; stream and pool as below */
+    MP_TOLD_SEGMENT = 2, /* it holds `bytes` at `address`; total_allocated is its stream, total_reserved its pool;
+                          * `stack`: MP_TOLD_SMALL, MP_TOLD_EXPANDABLE */
+    MP_TOLD_PART = 3,    /* the next `bytes` of that segment, of which `address` were asked for; `stack` is enum
+                          * mp_torch_state */
+    MP_TOLD_END = 4,     /* it was made at `moment_ns`, and has `bytes` records before this one; `stack`: whether its
+                          * segments are all that there are */
+};
+#define MP_TOLD_SMALL      1
+#define MP_TOLD_EXPANDABLE 2
 
 #define MP_RECORD_ALL_TRACKS    UINT16_MAX
 #define MP_RECORD_TOTAL_UNKNOWN UINT64_MAX
@@ -33,7 +48,7 @@ struct mp_record {
     uint8_t type;                             /* enum mp_event_type or mp_record_type */
     uint8_t kind;                             /* enum mp_kind */
     uint32_t flags;                           /* MP_RECORD_IF_KNOWN, MP_RECORD_LANE */
-    uint32_t unused[2];
+    uint64_t moment_ns;                       /* MP_RECORD_TORCH: on the same clock as time_ns */
 };
 
 #endif

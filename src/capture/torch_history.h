@@ -1,0 +1,16 @@
+/*
+ * What the PyTorch shim read of PyTorch's own history and segments, on its way to the collector (wire/record.h). Bulk,
+ * and outside of any allocator's lock: what does not fit into the ring waits for the collector between two hooks, for a
+ * tenth of a second at most, and is then left out; the collector sees that by the count. Nothing counts as dropped.
+ */
+#ifndef MP_CAPTURE_TORCH_HISTORY_H
+#define MP_CAPTURE_TORCH_HISTORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Rows of six numbers each, as memprof_api_v1.torch_history takes them. 0: taken (of no rows: they are wanted); 1: not
+ * all of them; -1: not wanted, or nothing is recorded. */
+int mp_torch_history(const uint64_t *rows, size_t count);
+
+#endif
