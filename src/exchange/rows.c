@@ -1,5 +1,6 @@
 #include "exchange/rows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/module_path.h"
@@ -12,7 +13,8 @@ enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_windo
     *rows = (struct mp_rows){.model = model, .window = window, .filter = filter};
     rows->regions = mp_regions_of_births(model);
     rows->root = mp_module_root(model);
-    if (rows->regions && mp_steps_find(model, &rows->steps)) return MP_OK;
+    if (rows->regions && mp_steps_find(model, &rows->steps) && mp_placements_find(model, &rows->placements))
+        return MP_OK;
     mp_rows_free(rows);
     return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of blocks");
 }
@@ -61,6 +63,13 @@ static void fill(const struct mp_rows *rows, struct mp_row *row)
     row->kind = mp_kind_name(blocks->kind[row->block]);
     row->region = region == MP_NONE ? NULL : mp_model_text(model, region);
     row->stack = blocks->stack[row->block];
+    bool usual = rows->placements.usual[row->block]; /* a table has only what is told of the block itself */
+    row->requested = usual ? UINT64_MAX : rows->placements.requested[row->block];
+    row->stream = usual ? UINT64_MAX : rows->placements.stream[row->block];
+    uint64_t pool = rows->placements.pool[row->block];
+    *row->torch_pool = '\0';
+    if (pool != MP_PLACE_UNKNOWN && !usual)
+        snprintf(row->torch_pool, sizeof row->torch_pool, "%u,%u", (unsigned)(pool >> 32), (unsigned)pool);
     uint32_t module = mp_model_module(model, row->block);
     const struct mp_model_label *label = mp_model_label_at(model, row->block, MP_NONE);
     row->module = module ? mp_module_path(model, rows->root, module) : NULL;
@@ -81,5 +90,6 @@ void mp_rows_free(struct mp_rows *rows)
 {
     mp_steps_free(&rows->steps);
     free(rows->regions);
+    mp_placements_free(&rows->placements);
     rows->regions = NULL;
 }

@@ -5,6 +5,7 @@
 #ifndef MP_EXCHANGE_ROWS_H
 #define MP_EXCHANGE_ROWS_H
 
+#include "analysis/placement.h"
 #include "model/filter.h"
 #include "model/model.h"
 #include "model/spans.h"
@@ -18,6 +19,7 @@ struct mp_rows {
     struct mp_steps steps;
     uint32_t *regions; /* by block: string ids, MP_NONE where there is none */
     size_t root;       /* of modules' paths: mp_module_root() */
+    struct mp_placements placements;
 };
 
 /* One block. What is not known, or has not happened, is UINT64_MAX. */
@@ -30,6 +32,8 @@ struct mp_row {
     const char *module;       /* the path of the network's module that allocated it; NULL: none */
     const char *role, *label; /* what was said of it last; NULL: nothing */
     uint32_t stack;
+    uint64_t requested, stream; /* what PyTorch's allocator was asked for */
+    char torch_pool[24];        /* its pair of numbers, as "0,1"; "": not known */
 };
 
 /* The texts belong to the model, which must outlive the rows. MP_NO_MEMORY. */

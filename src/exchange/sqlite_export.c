@@ -36,7 +36,7 @@ static const struct {
 } tables[TABLES] = {
     [RECORDING] = {"recording", 13},      [NOTES] = {"notes", 1},     [TRACKS] = {"tracks", 13},
     [THREADS] = {"threads", 2},           [STACKS] = {"stacks", 6},   [FRAMES] = {"frames", 7},
-    [STACK_FRAMES] = {"stack_frames", 3}, [BLOCKS] = {"blocks", 17},  [LABELS] = {"labels", 4},
+    [STACK_FRAMES] = {"stack_frames", 3}, [BLOCKS] = {"blocks", 20},  [LABELS] = {"labels", 4},
     [RESIZES] = {"resizes", 3},           [EVENTS] = {"events", 11},  [STEPS] = {"steps", 6},
     [REGIONS] = {"regions", 4},           [SAMPLES] = {"samples", 3},
 };
@@ -182,11 +182,11 @@ static void put_blocks(struct database *db)
     const struct mp_model_blocks *blocks = &db->model->blocks;
     for (struct mp_row row = {0}; mp_rows_next(db->rows, &row) && !db->failed; row.block++) {
         put_stack(db, row.stack);
-        insert(db, BLOCKS, "nntnnnnnnnnnntttt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
+        insert(db, BLOCKS, "nntnnnnnnnnnnttttnnt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
                blocks->address[row.block], row.bytes, or_null(row.stack), row.thread,
                event_or_null(blocks->alloc_event[row.block]), row.alloc_ns, row.alloc_step,
                event_or_null(blocks->free_event[row.block]), row.free_ns, row.free_step, row.region, row.module,
-               row.role, row.label);
+               row.role, row.label, row.requested, row.stream, *row.torch_pool ? row.torch_pool : NULL);
     }
     for (size_t i = 0; i < db->model->resizes.count; i++) {
         const struct mp_model_resize *resize = &db->model->resizes.at[i];
@@ -255,8 +255,9 @@ static void put_spans(struct database *db)
     struct mp_open_regions open = {0}, closed = {0};
     for (size_t i = 0; i < db->rows->steps.count; i++) {
         const struct mp_step *step = &db->rows->steps.at[i];
-        insert(db, STEPS, "ntnnnn", db->rows->steps.before + (uint64_t)i + 1, step->name ? mp_model_text(model, step->name) : NULL,
-               step->start_ns, step->end_ns, (uint64_t)step->first, (uint64_t)step->end);
+        insert(db, STEPS, "ntnnnn", db->rows->steps.before + (uint64_t)i + 1,
+               step->name ? mp_model_text(model, step->name) : NULL, step->start_ns, step->end_ns,
+               (uint64_t)step->first, (uint64_t)step->end);
     }
     for (size_t i = 0; i < model->noted.count && !db->no_memory; i++) {
         db->no_memory |= !mp_regions_follow(model, model->noted.at[i], &open, &closed);

@@ -87,6 +87,9 @@ static void csv_row(struct text_export *export, const struct mp_row *row)
     csv_word(out, row->module);
     csv_word(out, row->role);
     csv_word(out, row->label);
+    csv_number(out, row->requested);
+    csv_number(out, row->stream);
+    csv_word(out, *row->torch_pool ? row->torch_pool : NULL);
     mp_buffer_append_text(out, "\r\n");
 }
 
@@ -107,7 +110,7 @@ enum mp_status mp_csv_export(const struct mp_rows *rows, bool compress, FILE *ou
     if (status) return status;
     mp_buffer_append_text(&export.sink.text,
                           "block,track,device,layer,kind,address,bytes,alloc_ns,free_ns,alloc_step,free_step,thread,"
-                          "region,function,file,line,stack,module,role,label\r\n");
+                          "region,function,file,line,stack,module,role,label,requested_bytes,stream,pool\r\n");
     for (struct mp_row row = {0}; mp_rows_next(rows, &row) && !export.sink.failed; row.block++) {
         csv_row(&export, &row);
         mp_sink_pass(&export.sink);
@@ -217,6 +220,9 @@ static void tell_block(struct text_export *export, const struct mp_row *row)
     mp_json_text(&json, "module", row->module);
     mp_json_text(&json, "role", row->role);
     mp_json_text(&json, "label", row->label);
+    mp_json_known(&json, "requested_bytes", row->requested);
+    mp_json_known(&json, "stream", row->stream);
+    mp_json_text(&json, "pool", *row->torch_pool ? row->torch_pool : NULL);
     mp_json_end_object(&json);
 }
 

@@ -18,7 +18,7 @@ bool mp_page_lanes_find(const struct mp_model *model, struct mp_page_lanes *lane
 {
     *lanes = (struct mp_page_lanes){.of_block = calloc(model->blocks.count + 1, sizeof *lanes->of_block)};
     if (!lanes->of_block) return false;
-    if (!model->calls.count && !model->segments.count) return true;
+    if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
     struct mp_placements placements;
     bool done = mp_placements_find(model, &placements);
     for (size_t i = 0; done && i < model->blocks.count; i++) {
