@@ -18,7 +18,7 @@ TROUBLE = (ArithmeticError, AssertionError, AttributeError, BufferError, ImportE
 def start(torch):
     """Turns on what this torch offers, once in a process; nothing where the recorder is not there."""
     import libmemprof
-    from libmemprof_torch import modules, optimizers, regions, roles
+    from libmemprof_torch import history, modules, optimizers, regions, roles
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -26,10 +26,12 @@ def start(torch):
     parts["api"] = api
     api["shim"](None)
     labels = parts["labels"] = _begin(api, "label", "roles of tensors", lambda: roles.Roles(api, torch))
-    names = parts["names"] = _begin(api, "module_ask", "names of modules", lambda: modules.start(api, torch, labels))
+    own = parts["history"] = _begin(api, "torch_history", "PyTorch's own history", lambda: history.start(api, torch))
+    names = parts["names"] = _begin(api, "module_ask", "names of modules",
+                                    lambda: modules.start(api, torch, labels, own))
     steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api["torch_step"], labels, names))
-    _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps))
-    _begin(api, "shim", "Dynamo", lambda: _hide_from_dynamo(torch, (modules, optimizers, regions, roles)))
+    _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
+    _begin(api, "shim", "Dynamo", lambda: _hide_from_dynamo(torch, (history, modules, optimizers, regions, roles)))
 
 
 parts = {}

@@ -22,7 +22,7 @@ FRESH_LEAST = 1000  # so many new ones are kept without a look at whether they s
 REST = 100  # after a look at all modules, for so many times as long only new ones are looked at
 
 
-def start(api, torch, labels):
+def start(api, torch, labels, history):
     names = Names(api["module_name"], labels)
     Module = torch.nn.Module
     # Dynamo takes this for a constant and follows nothing behind it.
@@ -54,7 +54,7 @@ def start(api, torch, labels):
     replace(Module, "__setstate__", make_setstate)  # copies, and what was unpickled
     if "_replicate_for_data_parallel" in vars(Module):
         replace(Module, "_replicate_for_data_parallel", make_replicate)
-    ask, code = _Ask(names, api), Module.__call__.__code__
+    ask, code = _Ask(names, api, history), Module.__call__.__code__
     for kept in (ask, code):  # longer than this module: the recorder has their addresses
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     api["module_code"](id(code))
@@ -66,10 +66,10 @@ def start(api, torch, labels):
 class _Ask:
     """Its truth is asked for where modules without a name were seen."""
 
-    __slots__ = ("_names", "_api")
+    __slots__ = ("_names", "_api", "_history")
 
-    def __init__(self, names, api):
-        self._names, self._api = names, api
+    def __init__(self, names, api, history):
+        self._names, self._api, self._history = names, api, history
 
     def __bool__(self):
         if self._names is not None:
@@ -80,6 +80,8 @@ class _Ask:
                     raise
                 self._names = None
                 complain(self._api, "names of modules", trouble)
+        if self._history is not None:
+            self._history.look()
         return False
 
 

@@ -6,10 +6,11 @@ import sys
 from libmemprof_torch import replace
 
 
-def start(api, torch, optimizers):
+def start(api, torch, optimizers, history):
     # Names of the functions below that are not theirs are all here: their globals are those of the class's own module.
     push, pop = api["region_push"], api["region_pop"]
     caller = sys._getframe
+    look = None if history is None else history.look
     optimizer_step = "Optimizer.step#"  # how torch.optim.Optimizer names the region around each step
 
     def make_enter(enter):
@@ -30,6 +31,8 @@ def start(api, torch, optimizers):
                 if optimizers is not None and exc_type is None and name.startswith(optimizer_step):
                     optimizers.end(caller(1))
                 pop()
+                if look is not None:
+                    look()
             return leave(self, exc_type, exc_value, traceback)
         return __exit__
 

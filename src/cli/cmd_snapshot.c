@@ -147,6 +147,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
     config->paused = mp_given(invocation, MP_OPT_PAUSED);
     config->shim = !mp_given(invocation, MP_OPT_NO_SHIM);
+    config->torch_history = !mp_given(invocation, MP_OPT_NO_TORCH_HISTORY);
     for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++) {
         const char *value = invocation->value[parsers[i].option];
         if (!value || parsers[i].parse(value, config)) continue;
@@ -329,11 +330,12 @@ const struct mp_command mp_command_snapshot = {
         "node_exporter's textfile collector; or over HTTP, on a port of the loopback address, which every user of the "
         "machine can read, or on a socket that only the user can open.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
-    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
-                MP_OPT_CAPTURE,    MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
-                MP_OPT_MAX_EVENTS, MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
-                MP_OPT_ON_FULL,    MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
-                MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,      MP_OPT_STRICT,      MP_OPT_METRICS},
+    .options = {MP_OPT_OUTPUT,           MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
+                MP_OPT_CAPTURE,          MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
+                MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
+                MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
+                MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_STRICT,
+                MP_OPT_METRICS},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

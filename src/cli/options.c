@@ -70,6 +70,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                         "calls of this Python function are steps, as Optimizer.step or Trainer.train_step"},
     [MP_OPT_NO_SHIM] = {"no-shim", '\0', NULL,
                         "leave PyTorch alone: no module names, record_function regions, steps of optimizers, roles"},
+    [MP_OPT_NO_TORCH_HISTORY] = {"no-torch-history", '\0', NULL,
+                                 "leave PyTorch's own history off: no requested sizes, streams, pools on CUDA"},
     [MP_OPT_NO_SYMBOLS] = {"no-symbols", '\0', NULL, "leave native frames as addresses"},
     [MP_OPT_NO_COMMAND] = {"no-command", '\0', NULL, "leave the command line out of the file (else: secrets masked)"},
     [MP_OPT_QUIET] = {"quiet", '\0', NULL, "say nothing at the end unless something is wrong"},

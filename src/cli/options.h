@@ -51,6 +51,7 @@ enum mp_option {
     MP_OPT_STEP_RANGE,
     MP_OPT_STEP_AT,
     MP_OPT_NO_SHIM,
+    MP_OPT_NO_TORCH_HISTORY,
     MP_OPT_NO_SYMBOLS,
     MP_OPT_NO_COMMAND,
     MP_OPT_QUIET,

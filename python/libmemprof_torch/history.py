@@ -1,0 +1,239 @@
+"""PyTorch's own history of its CUDA allocator, without stacks, and its segments: what was asked for, on which stream, from
+which pool. The collector joins them to what it has seen.
+
+It begins when the program has initialized CUDA, where the program records no history of its own, and it is hidden from
+the program: torch answers as if it were off, and one that the program begins takes its place. PyTorch's ring is read, and
+emptied, after regions and steps, so that it takes no more than a part of the time (SHARE), and when the program ends or
+asks memprof for a snapshot. What the ring has forgotten by then is known only of blocks that still live.
+"""
+
+import array
+import atexit
+import os
+import threading
+import time
+
+import libmemprof
+from libmemprof_torch import TROUBLE, complain, is_of_signal
+
+SHARE = 200  # one part in so many of the time
+READ_NS = 20_000_000  # what one reading should take: PyTorch keeps the GIL meanwhile
+ENTRIES_FIRST, ENTRIES_LEAST, ENTRIES_MOST = 8192, 1024, 32768  # in PyTorch's ring
+WITHOUT = ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"]
+ALLOC, SEGMENT, PART, END = 1, 2, 3, 4  # enum mp_torch_told (src/wire/record.h)
+SMALL, EXPANDABLE, WHOLE = 1, 2, 1
+STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
+NUMBERS = 6  # in a row
+MASK = UNKNOWN = (1 << 64) - 1
+IS_ON, SNAPSHOT = "_cuda_isHistoryEnabled", "_cuda_memorySnapshot"
+RECORD = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy", "_cuda_recordMemoryHistory")
+
+
+def start(api, torch):
+    """None where this torch was built without CUDA."""
+    if not hasattr(torch._C, SNAPSHOT):
+        return None
+    history = History(api, torch)
+    torch.cuda._queued_calls.append((history.begin, []))  # run when the program initializes CUDA
+    return history
+
+
+class History:
+    def __init__(self, api, torch):
+        self._api, self._tell = api, api["torch_history"]
+        self._torch, self._C = torch, torch._C
+        self._pid = 0  # in which it runs
+        self._lock = threading.RLock()
+        self._reading = self._off = False
+        self._on = False  # PyTorch records for us,
+        self._theirs = False  # for the program
+        self._own = 0  # the thread in which we are calling torch
+        self._originals = {}
+        self._entries, self._next_ns = ENTRIES_FIRST, 0
+
+    # ---- on and off
+
+    def begin(self):
+        self._guarded(self._begin)
+
+    def _begin(self):
+        if self._pid or self._tell(None, 0) != 0:
+            return
+        memory = self._torch.cuda.memory
+        self._record, self._snapshot = memory._record_memory_history, memory._snapshot
+        segments = memory.memory_snapshot
+        self._segments = segments if "include_traces" in _parameters(segments) else None
+        self._how = self._find_how(_parameters(self._record))
+        settings = _part(self._snapshot(), "allocator_settings", {})
+        self._settings = {key: value for key, value in settings.items() if key.startswith("trace_")}
+        if self._how is None:
+            self._theirs = True
+            raise RuntimeError(f"torch {self._torch.__version__} records none without stacks")
+        self._hide()
+        self._turn_on()
+
+    def _find_how(self, parameters):
+        """The arguments that turn it on, but for the ring's room; that name; what turns it off."""
+        if not hasattr(self._C, IS_ON):
+            return None
+        if "context" in parameters:
+            named = {"context": None, "stacks": "python"}
+            if "skip_actions" in parameters:
+                named["skip_actions"] = WITHOUT
+            return "all", named, "max_entries", None
+        if "trace_alloc_max_entries" in parameters:
+            named = {"record_context": False, "trace_alloc_record_context": False}
+            return True, named, "trace_alloc_max_entries", False
+        return None
+
+    def _turn_on(self):
+        if self._theirs or self._originals[IS_ON]():
+            return
+        enabled, named, room, _ = self._how
+        self._on = True
+        self._call(self._record, enabled, **named, **{room: self._entries})
+
+    def _turn_off(self):
+        if self._on:
+            self._call(self._record, self._how[-1])
+            self._on = False
+
+    def _call(self, function, *arguments, **named):
+        self._own = threading.get_ident()
+        try:
+            return function(*arguments, **named)
+        finally:
+            self._own = 0
+
+    def _guarded(self, function):
+        try:
+            function()
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+            self._stop()
+            complain(self._api, "PyTorch's own history (requested sizes, streams, pools)", trouble)
+
+    def _stop(self):
+        self._off = True
+        try:
+            self._turn_off()
+        except TROUBLE:
+            self._on = False
+
+    # ---- hidden from the program
+
+    def _hide(self):
+        self._pid = os.getpid()
+        for name in (*RECORD, IS_ON, SNAPSHOT):
+            if hasattr(self._C, name):
+                self._originals[name] = getattr(self._C, name)
+        for name in RECORD:
+            if name in self._originals:
+                setattr(self._C, name, self._giving_way(self._originals[name]))
+        is_on, snapshot = self._originals[IS_ON], self._originals[SNAPSHOT]
+        setattr(self._C, IS_ON, lambda: not self._on and is_on())
+        setattr(self._C, SNAPSHOT, lambda *arguments: self._without_ours(snapshot(*arguments)))
+        atexit.register(self.read)
+        libmemprof._before_snapshot.append(self.read)
+
+    def _giving_way(self, record):
+        def record_memory_history(*arguments, **named):
+            if self._own == threading.get_ident() or self._pid != os.getpid():
+                return record(*arguments, **named)
+            with self._lock:
+                self._guarded(self._turn_off)
+                self._theirs = bool(arguments[0] if arguments else named.get("enabled"))
+                return record(*arguments, **named)
+        return record_memory_history
+
+    def _without_ours(self, snapshot):
+        if self._on and self._own != threading.get_ident() and isinstance(snapshot, dict):
+            if "device_traces" in snapshot:
+                snapshot["device_traces"] = [[] for _ in snapshot["device_traces"]]
+            if "external_annotations" in snapshot:
+                snapshot["external_annotations"] = []
+            if "allocator_settings" in snapshot:
+                snapshot["allocator_settings"].update(self._settings)
+        return snapshot
+
+    # ---- reading
+
+    def look(self):
+        """Wherever the shim comes by."""
+        if self._pid and time.perf_counter_ns() >= self._next_ns:
+            self.read()
+
+    def read(self):
+        if self._pid != os.getpid() or self._off or self._reading or not self._lock.acquire(blocking=False):
+            return
+        self._reading = True
+        try:
+            self._guarded(self._read)
+        finally:
+            self._reading = False
+            self._lock.release()
+
+    def _read(self):
+        begun, moment = time.perf_counter_ns(), time.monotonic_ns()
+        offset = moment - time.time_ns()
+        if not self._on:
+            self._turn_on()
+        if self._on:
+            snapshot = self._call(self._snapshot)
+            segments, traces = snapshot["segments"], snapshot["device_traces"]
+            self._fit(snapshot, time.perf_counter_ns() - begun)
+            self._turn_off()  # which empties it
+            self._turn_on()
+        elif self._segments is not None:
+            segments, traces = self._call(self._segments, include_traces=False), []
+        else:
+            return  # that would read the program's own history, too
+        rows = array.array("Q")
+        for device, trace in enumerate(traces):
+            _add_trace(rows, device, trace, offset)
+        for segment in segments:
+            _add_segment(rows, segment)
+        rows.extend((END | WHOLE << 16, 0, len(rows) // NUMBERS, 0, 0, moment))
+        if self._tell(rows.buffer_info()[0], len(rows) // NUMBERS) < 0:
+            self._stop()
+        now = time.perf_counter_ns()
+        self._next_ns = now + SHARE * (now - begun)
+
+    def _fit(self, snapshot, took):
+        """The ring gets as much room as can be read in READ_NS."""
+        things = sum(len(trace) for trace in snapshot["device_traces"]) + len(snapshot.get("external_annotations", ()))
+        things += sum(len(segment["blocks"]) for segment in snapshot["segments"])
+        if things >= ENTRIES_LEAST:
+            self._entries = max(ENTRIES_LEAST, min(ENTRIES_MOST, READ_NS * things // max(took, 1)))
+
+
+def _parameters(function):
+    import inspect
+
+    return inspect.signature(function).parameters
+
+
+def _part(snapshot, key, nothing):
+    return snapshot.get(key, nothing) if isinstance(snapshot, dict) else nothing  # 1.13: a list of segments
+
+
+def _add_trace(rows, device, trace, offset):
+    what, add = ALLOC | device << 8, rows.extend
+    for entry in trace:
+        if entry["action"] == "alloc":
+            pool = entry.get("pool_id") or entry.get("segment_pool_id")
+            add((what, entry["addr"] & MASK, entry["size"], entry["stream"] & MASK,
+                 UNKNOWN if pool is None else (pool[0] << 32 | pool[1]) & MASK,
+                 entry["time_us"] * 1000 + offset & MASK))
+
+
+def _add_segment(rows, segment):
+    device, add = segment["device"] << 8, rows.extend
+    flags = (SMALL if segment["segment_type"] == "small" else 0) | (EXPANDABLE if segment.get("is_expandable") else 0)
+    pool = segment.get("segment_pool_id", (0, 0))
+    add((SEGMENT | device | flags << 16, segment["address"] & MASK, segment["total_size"], segment["stream"] & MASK,
+         (pool[0] << 32 | pool[1]) & MASK, 0))
+    part = {state: PART | device | number << 16 for state, number in STATES.items()}
+    for block in segment["blocks"]:
+        add((part[block["state"]], block.get("requested_size", 0), block["size"], 0, 0, 0))

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""PyTorch's own history on CUDA, on a stand-in of torch with the signatures of each version: every block's requested size,
+stream and pool are those that were asked for, the program sees nothing of it, and what fails turns it off."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import harness
+
+PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs"
+PROGRAM = PROGRAMS / "torch_requests.py"
+VERSIONS = ("1.13.1", "2.0.1", "2.1.0", "2.6.0", "2.9.1", "2.10.0", "2.11.0", "2.14.1")
+NEWEST = VERSIONS[-1]
+NAIVE = harness.SOURCE / "tests" / "unit" / "analysis"
+
+
+def number(version):
+    return tuple(int(part) for part in version.split("."))
+
+
+class History(harness.TestCase):
+    def environment(self, version, **more):
+        return dict(os.environ, PYTHONPATH=f"{PROGRAMS / 'torch_stand_in'}:{NAIVE}", PYTHONDONTWRITEBYTECODE="1",
+                    STAND_IN_TORCH=version, STAND_IN_C10=harness.program("c10_stand_in.so"), **more)
+
+    def plain(self, version, *arguments, **more):
+        return json.loads(subprocess.run([sys.executable, PROGRAM, *map(str, arguments)], check=True, capture_output=True,
+                                         text=True, env=self.environment(version, **more), timeout=harness.TIMEOUT).stdout)
+
+    def recorded(self, version, *arguments, options=(), **more):
+        """The program's answer, the recording's blocks on each device in order, its coverage."""
+        path = self.folder / "run.mp"
+        done = harness.memprof("snapshot", "--quiet", "--force", "-o", path, *options, "--", sys.executable, PROGRAM,
+                               *arguments, env=self.environment(version, **more))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.snapshot = path
+        table = self.folder / "blocks.csv"
+        harness.memprof("export", path, "--format", "csv", "-o", table, "--force")
+        with open(table, newline="") as rows:
+            blocks = list(csv.DictReader(rows))
+        devices = [[row for row in blocks if row["track"] == f"cuda:{device}/torch"] for device in (0, 1)]
+        coverage = harness.answer("info", path)["coverage"]
+        notes = [note for note in coverage["notes"] if "history" in note]
+        return json.loads(done.stdout), devices, notes
+
+    def compare(self, answer, devices):
+        """How many blocks are told of, and in all; each as it was asked for."""
+        told = count = 0
+        for truth, blocks in zip(answer["truth"], devices):
+            self.assertEqual(len(truth), len(blocks))
+            for (address, size, requested, stream, pool), block in zip(truth, blocks):
+                self.assertEqual((int(block["address"], 16), int(block["bytes"])), (address, size))
+                count += 1
+                if block["requested_bytes"]:
+                    told += 1
+                    self.assertEqual((block["requested_bytes"], block["stream"], block["pool"]),
+                                     (str(requested), str(stream), f"{pool >> 32},{pool & 0xffffffff}"))
+        return told, count
+
+    def test_every_version(self):
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                answer, devices, notes = self.recorded(version, 6, 60)
+                told, count = self.compare(answer, devices)
+                if number(version) < (2, 1):
+                    self.assertIn("records none without stacks", "".join(notes))
+                    self.assertNotIn("on", answer["calls"])
+                    self.assertEqual(told, 0)
+                else:
+                    self.assertEqual(notes, [])
+                    self.assertEqual(told, count, "some blocks are not told of")
+
+    def test_expandable_segments(self):
+        answer, devices, notes = self.recorded(NEWEST, 6, 60, STAND_IN_SETTINGS="expandable")
+        self.assertEqual((self.compare(answer, devices), notes), ((380, 380), []))
+
+    def test_segments(self):
+        """The end's segments are the allocator's, and so is what frag says of them."""
+        answer, devices, _ = self.recorded("2.6.0", 6, 60)
+        frag = harness.answer("frag", self.snapshot, "--track", "cuda:0/torch")
+        self.assertEqual(frag["reserved_bytes"], sum(segment["bytes"] for segment in frag["segments"]))
+        live = [block for block in devices[0] if not block["free_ns"]]
+        self.assertEqual(frag["allocated_bytes"], sum(int(block["bytes"]) for block in live))
+        self.assertEqual({segment["stream"] for segment in frag["segments"]}, {0, 0x7fff12345678})
+        self.assertEqual({segment["pool"] for segment in frag["segments"]}, {"0,0", "1,7"})
+        peak = harness.answer("peak", self.snapshot, "--track", "cuda:0/torch", "--group", "stream")
+        self.assertEqual({site["group"] for site in peak["sites"]}, {"0", str(0x7fff12345678)})
+
+    def test_off(self):
+        for options in (("--no-torch-history",), ("--no-shim",), ("--sample", "64KiB")):
+            answer, devices, notes = self.recorded(NEWEST, 2, 40, options=options)
+            self.assertEqual(answer["calls"], [])
+            self.assertEqual(notes, [])
+        answer, devices, notes = self.recorded(NEWEST, 2, 40, options=("--no-torch-history",))
+        self.assertEqual(self.compare(answer, devices), (0, 100))
+
+    def test_the_program_sees_nothing(self):
+        for version in ("2.1.0", "2.6.0", "2.11.0", NEWEST):
+            for what in ("looks", "dump", "late", "own"):
+                with self.subTest(version=version, what=what):
+                    plain = self.plain(version, 6, 40, what)
+                    answer, devices, notes = self.recorded(version, 6, 40, what)
+                    self.assertEqual(answer["seen"], plain["seen"])
+                    self.assertEqual(answer["truth"], plain["truth"])
+                    self.assertEqual(notes, [])
+                    self.compare(answer, devices)
+                    if what == "own":  # never turned on or off but by the program, nor read with its stacks
+                        self.assertEqual(answer["calls"].count("on"), 1)
+                        reads = answer["calls"].count("snapshot") - plain["calls"].count("snapshot")
+                        self.assertTrue(number(version) >= (2, 11) or reads <= 1, reads)
+
+    def test_what_fails_turns_it_off(self):
+        plain = self.plain("2.6.0", 6, 40)
+        for fault in ("history", "snapshot"):
+            answer, devices, notes = self.recorded("2.6.0", 6, 40, STAND_IN_FAULT=fault)
+            self.assertEqual(answer["truth"], plain["truth"])
+            self.assertEqual(len(notes), 1, notes)
+            self.assertIn("without PyTorch's own history", notes[0])
+            self.assertLessEqual(answer["calls"].count("snapshot"), 2)
+            self.compare(answer, devices)
+
+    def test_more_than_the_ring_holds(self):
+        """What was forgotten is known of live blocks alone, and what is told is right."""
+        answer, devices, notes = self.recorded("2.6.0", 1, 3500)
+        told, count = self.compare(answer, devices)
+        self.assertEqual(count, 3520)
+        self.assertGreater(told, 2000)
+        self.assertLess(told, 3520)
+        self.assertEqual(notes, [])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,49 @@
+"""Allocations on a stand-in of PyTorch's CUDA allocator, and on stdout, as JSON, what was asked for in each.
+
+    torch_requests.py STEPS PER_STEP [WHAT]
+
+WHAT is what the program does with PyTorch's history itself: nothing, its own, late, dump, looks."""
+import json
+import random
+import sys
+import time
+
+import torch
+from torch import _C
+
+memory = torch.cuda.memory
+steps, per_step, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else ""
+r = random.Random(5)
+kept, seen = [], {}
+
+if what == "own":
+    memory._record_memory_history("all", context="all", max_entries=100_000)
+kept += [_C.malloc(r.randrange(1, 3 << 20), device=d % 2) for d in range(20)]
+for step in range(steps):
+    with torch.autograd.record_function(f"step {step}"):
+        temporary = []
+        for i in range(per_step):
+            size = r.choice((r.randrange(1, 5000), r.randrange(1, 2 << 20), 4096, 1 << 20, 100))
+            temporary.append(_C.malloc(size, stream=r.choice((0, 0, 0x7fff12345678)), pool=r.choice((0, 0, 0, 1 << 32 | 7)),
+                                       device=int(r.random() < 0.2)))
+            if r.random() < 0.6:
+                _C.free(temporary.pop(r.randrange(len(temporary))))
+        for block in temporary:
+            _C.free(block)
+    if what == "late" and step == steps // 2:
+        memory._record_memory_history("all", context="all", max_entries=1000)
+        _C.malloc(12345)
+        seen["late"] = [[entry["action"], entry["size"], "frames" in entry] for entry in memory._snapshot()["device_traces"][0]
+                        if not entry["action"].startswith("segment")]
+        memory._record_memory_history(None)
+    if what == "looks":
+        found = memory._snapshot()
+        seen.setdefault("looks", []).append([_C._cuda_isHistoryEnabled(), found["device_traces"],
+                                             found.get("external_annotations"), found["allocator_settings"]])
+    time.sleep(0.001)
+if what == "own":
+    seen["own"] = [[entry["action"] == "alloc" and entry["size"], "frames" in entry]
+                   for entry in memory._snapshot()["device_traces"][0] if entry["action"] == "alloc"]
+elif what == "dump":
+    seen["dump"] = memory._snapshot()["device_traces"]
+print(json.dumps({"truth": [device.truth for device in _C._devices], "calls": _C.calls, "seen": seen}))

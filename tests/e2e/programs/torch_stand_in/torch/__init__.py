@@ -1,0 +1,8 @@
+"""Standing in for PyTorch with CUDA: as much of it as memprof's shim looks at, on a model of its caching allocator
+(tests/unit/analysis/naive_allocator.py), whose blocks are reported through a stand-in of libc10. $STAND_IN_TORCH is the
+version whose signatures it has. For check_torch_history.py."""
+import os
+
+__version__ = os.environ["STAND_IN_TORCH"]
+
+from torch import _C, autograd, cuda  # noqa: E402, F401
