@@ -8,6 +8,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+/* What a trace or a snapshot holds is at most a hundred times as large as its compressed file. */
+#define UNWRAPPED_TIMES 200
+#define UNWRAPPED_MORE  (32u << 20)
+
 struct mp_input_state {
     gzFile file;
     unsigned char window[2 * MP_INPUT_WINDOW];
@@ -35,6 +39,7 @@ enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp
     state->file = file;
     input->state = state;
     input->at = input->end = state->window;
+    input->most = UNWRAPPED_TIMES * input->file_bytes + UNWRAPPED_MORE;
     enum mp_status status = mp_input_fill(input, 1, error);
     input->wrapped = !gzdirect(file);
     if (status) mp_input_close(input);
@@ -72,6 +77,12 @@ enum mp_status mp_input_fill(struct mp_input *input, size_t want, struct mp_erro
         left += (size_t)got;
         input->offset += (uint64_t)got;
     }
+    if (input->wrapped && input->offset > input->most)
+        return mp_fail(
+            error, MP_LIMIT,
+            "%s holds far more than a compressed file of its size does: unwrap it first, with gunzip, if that "
+            "is right",
+            input->path);
     input->end = input->at + left;
     return MP_OK;
 }

@@ -11,13 +11,15 @@
 
 #include "base/error.h"
 
-#define MP_INPUT_WINDOW 262144 /* so many bytes can be looked at ahead, unless the file ends before */
+#define MP_INPUT_WINDOW 262144      /* so many bytes can be looked at ahead, unless the file ends before */
+#define MP_INPUT_TOKEN  (16u << 20) /* of JSON: no text or number of a file that makes sense is longer */
 
 struct mp_input {
     const unsigned char *at, *end; /* read and not yet taken: a reader may move `at` up to `end` */
     uint64_t offset;               /* of `end` */
     bool wrapped;                  /* gzip */
     uint64_t file_bytes;           /* on disk */
+    uint64_t most;                 /* what a compressed file may hold: one with more is refused there */
     const char *path;              /* as given to mp_input_open(), which the caller keeps */
     struct mp_input_state *state;
 };
@@ -25,7 +27,7 @@ struct mp_input {
 /* MP_IO, MP_NO_MEMORY; the sentence names path. */
 enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp_error *error);
 /* Reads on, keeping what was not taken, until `want` bytes (at most MP_INPUT_WINDOW) lie between `at` and `end` or the
- * file ends: there it returns MP_OK with fewer. MP_IO, also for a gzip file that is cut or damaged. */
+ * file ends: there it returns MP_OK with fewer. MP_IO; MP_DAMAGED for a gzip file that is cut or damaged; MP_LIMIT. */
 enum mp_status mp_input_fill(struct mp_input *input, size_t want, struct mp_error *error);
 void mp_input_close(struct mp_input *input);
 

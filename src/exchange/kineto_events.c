@@ -9,7 +9,6 @@
 #include "exchange/input.h"
 
 #define DEPTH_MAX 128
-#define TOKEN_MAX (16u << 20) /* bytes of one text or number in the file */
 #define TEXT_MAX  (64u << 10) /* bytes of a text that are kept */
 
 /* Where in the trace a key has a meaning. */
@@ -323,7 +322,7 @@ static enum mp_status feed(struct trace_reader *reader)
     reader->quiet += size;
     enum mp_status status = status_of(reader, yajl_parse(reader->yajl, clean, size));
     reader->fed += size;
-    if (!status && reader->quiet > TOKEN_MAX)
+    if (!status && reader->quiet > MP_INPUT_TOKEN)
         status = mp_fail(reader->error, MP_LIMIT, "%s: a text or number of more than 16 MiB before byte %llu",
                          reader->input.path, (unsigned long long)reader->fed);
     return status;

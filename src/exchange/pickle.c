@@ -10,6 +10,9 @@
 /* What follows an opcode, for a look-ahead that one test covers: no number or length is longer. */
 #define OPCODE_BYTES 9
 
+/* Values that wait for the list or dictionary that they belong to: what Python writes gathers a thousand at a time. */
+#define WAITING_MAX (1u << 24)
+
 struct unpickler {
     struct mp_input *input;
     struct mp_values *values;
@@ -331,6 +334,8 @@ static enum mp_status run(struct unpickler *u)
         if (opcode == MP_OP_STOP) return MP_OK;
         if (near_end) status = need(u, operand_bytes(opcode));
         if (!status) status = step(u, opcode);
+        if (!status && u->values->stack.count > WAITING_MAX)
+            status = bad(u, "has 16 million values that are in no list");
         if (status) return status;
     }
 }

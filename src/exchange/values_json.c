@@ -9,24 +9,32 @@ struct json_reader {
     struct mp_values *values;
     yajl_handle parser;
     uint64_t chunk_offset;
+    uint64_t quiet; /* bytes since a value began or ended */
 };
+
+static int told(struct json_reader *reader, bool done)
+{
+    reader->quiet = 0;
+    return done;
+}
 
 static int on_null(void *context)
 {
     struct json_reader *reader = context;
-    return mp_values_push(reader->values, MP_VALUE_NONE);
+    return told(reader, mp_values_push(reader->values, MP_VALUE_NONE));
 }
 
 static int on_boolean(void *context, int value)
 {
     struct json_reader *reader = context;
-    return mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE);
+    return told(reader, mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE));
 }
 
 /* yajl has seen that it is a number by JSON's grammar. */
 static int on_number(void *context, const char *digits, size_t length)
 {
     struct json_reader *reader = context;
+    reader->quiet = 0;
     char text[64], *end;
     uint64_t offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
     bool whole = !memchr(digits, '.', length) && !memchr(digits, 'e', length) && !memchr(digits, 'E', length);
@@ -48,12 +56,12 @@ static int on_text(void *context, const unsigned char *text, size_t length)
 {
     struct json_reader *reader = context;
     size_t kept = length < MP_INPUT_WINDOW ? length : MP_INPUT_WINDOW;
-    return mp_values_push_text(reader->values, (const char *)text, kept);
+    return told(reader, mp_values_push_text(reader->values, (const char *)text, kept));
 }
 
 static int on_start(struct json_reader *reader, enum mp_object_kind kind)
 {
-    return mp_values_push_object(reader->values, kind) && mp_values_mark(reader->values);
+    return told(reader, mp_values_push_object(reader->values, kind) && mp_values_mark(reader->values));
 }
 
 static int on_start_map(void *context)
@@ -70,14 +78,14 @@ static int on_end_map(void *context)
 {
     struct json_reader *reader = context;
     size_t count;
-    return mp_values_unmark(reader->values, &count) && mp_values_set(reader->values, count);
+    return told(reader, mp_values_unmark(reader->values, &count) && mp_values_set(reader->values, count));
 }
 
 static int on_end_array(void *context)
 {
     struct json_reader *reader = context;
     size_t count;
-    return mp_values_unmark(reader->values, &count) && mp_values_append(reader->values, count);
+    return told(reader, mp_values_unmark(reader->values, &count) && mp_values_append(reader->values, count));
 }
 
 static enum mp_status failed(struct json_reader *reader, const struct mp_input *input, yajl_status status,
@@ -105,6 +113,7 @@ static enum mp_status parse(struct json_reader *reader, struct mp_input *input, 
         if (status) return status;
         size_t size = (size_t)(input->end - input->at);
         reader->chunk_offset = mp_input_offset(input);
+        reader->quiet += size;
         yajl_status parsed = size ? yajl_parse(reader->parser, input->at, size) : yajl_complete_parse(reader->parser);
         if (parsed != yajl_status_ok) {
             if (!size)
@@ -114,6 +123,9 @@ static enum mp_status parse(struct json_reader *reader, struct mp_input *input, 
         }
         if (!size) return MP_OK;
         input->at = input->end;
+        if (reader->quiet > MP_INPUT_TOKEN)
+            return mp_fail(error, MP_LIMIT, "%s: a text or number of more than 16 MiB before byte %llu", input->path,
+                           (unsigned long long)mp_input_offset(input));
     }
 }
 
