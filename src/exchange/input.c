@@ -20,10 +20,17 @@ struct mp_input_state {
 enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp_error *error)
 {
     *input = (struct mp_input){.path = path};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat facts;
-    if (fd < 0 || fstat(fd, &facts)) {
-        enum mp_status status = mp_fail_errno(error, "cannot open %s", path);
+    enum mp_status status = MP_OK;
+    if (fd < 0 || fstat(fd, &facts))
+        status = mp_fail_errno(error, "cannot open %s", path);
+    else if (S_ISDIR(facts.st_mode))
+        status = mp_fail(error, MP_NOT_A_RECORDING, "%s is a folder, not a file", path);
+    else if (!S_ISREG(facts.st_mode)) /* what is read more than once */
+        status =
+            mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file: copy what comes out of it into one", path);
+    if (status) {
         if (fd >= 0) close(fd);
         return status;
     }
@@ -40,7 +47,7 @@ enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp
     input->state = state;
     input->at = input->end = state->window;
     input->most = UNWRAPPED_TIMES * input->file_bytes + UNWRAPPED_MORE;
-    enum mp_status status = mp_input_fill(input, 1, error);
+    status = mp_input_fill(input, 1, error);
     input->wrapped = !gzdirect(file);
     if (status) mp_input_close(input);
     return status;

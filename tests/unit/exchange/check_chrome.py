@@ -255,10 +255,12 @@ print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *
         def far(at, base=BASE_NS):
             return self.made_trace(base=base, at=at).rename(self.folder / f"{at}.json")
 
+        os.mkfifo(self.folder / "fifo")
         for path, words in ((far(START + 10**11), ("no moment in common", "the recording ends 99.9 s", "same run")),
                             (far(START - 10**11), ("no moment in common", "the trace ends")),
                             (far(0, base=0), ("count from nowhere",)),
-                            (self.folder / "absent.json", ("absent.json",)), (self.train, ("train.mp",))):
+                            (self.folder / "absent.json", ("absent.json",)), (self.train, ("train.mp",)),
+                            (self.folder / "fifo", ("not a regular file",)), (self.folder, ("is a folder",))):
             done = memprof("chrome_trace", self.train, "--merge", path, "-o", self.folder / "x.json")
             self.assertIn(done.returncode, (1, 2), done.stderr)
             self.assertEqual(done.stdout, "")

@@ -63,7 +63,7 @@ class Hostile(Case):
         self.check_refused(b'{"segments": ["' + b"x" * (20 << 20), "more than 16 MiB")
         self.check_refused(b"\x80\x04}(" + b"N" * (17 << 20), "in no list")
         for start, filler in ((b'{"segments": [', b" 0,"), (b"\x80\x04}(", b"N0")):
-            self.check_refused(gzip.compress(start + filler * (20 << 20), 1), "with gunzip")
+            self.check_refused(gzip.compress(start + filler * (20 << 20)), "with gunzip")
 
     def test_damage_never_crashes(self):
         data = bytearray(pickle.dumps(Made(2, before=3, length=10).snapshot, 4))
