@@ -15,10 +15,11 @@ TROUBLE = (ArithmeticError, AssertionError, AttributeError, BufferError, ImportE
            ReferenceError, RuntimeError, TypeError, ValueError)
 
 
-def start(torch):
-    """Turns on what this torch offers, once in a process; nothing where the recorder is not there."""
+def start(torch, after_import=lambda name, then: None):
+    """Turns on what this torch offers, once in a process; nothing where the recorder is not there. `after_import(name,
+    then)` calls then(module) once it is imported."""
     import libmemprof
-    from libmemprof_torch import history, modules, optimizers, regions, roles
+    from libmemprof_torch import compiled, history, modules, optimizers, regions, roles
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -29,9 +30,11 @@ def start(torch):
     own = parts["history"] = _begin(api, "torch_history", "PyTorch's own history", lambda: history.start(api, torch))
     names = parts["names"] = _begin(api, "module_ask", "names of modules",
                                     lambda: modules.start(api, torch, labels, own))
-    steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api["torch_step"], labels, names))
+    steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api["torch_step"], torch, labels, names))
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
-    _begin(api, "shim", "Dynamo", lambda: _hide_from_dynamo(torch, (history, modules, optimizers, regions, roles)))
+    _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
+    _begin(api, "shim", "Dynamo",
+           lambda: _hide_from_dynamo(torch, (compiled, history, modules, optimizers, regions, roles)))
 
 
 parts = {}

@@ -1,24 +1,33 @@
-"""Steps of optimizers: seen in the region that torch.optim.Optimizer puts around each. One optimizer is the loop's; a
-step of the program ends where one of its steps does."""
+"""Steps of optimizers: seen in the region that torch.optim.Optimizer puts around each, and where that was compiled away
+in what becomes of the parameters (compiled.py). One optimizer is the loop's; a step of the program ends where one of its
+steps does."""
 
 import sys
 import weakref
 
-from libmemprof_torch import TROUBLE
+from libmemprof_torch import TROUBLE, is_of_signal
 
+FIRST = 4  # parameters of an optimizer that are looked at
 # The loop's optimizer has stopped where others stepped so many times as often as they ever did between two of its steps;
 # soon, where it was the only one for SURE steps.
 PATIENCE, PATIENCE_LEAST, PATIENCE_SURE, SURE = 4, 16, 2, 8
 
 
+def _nothing():
+    pass
+
+
 class Optimizers:
-    def __init__(self, step, labels, names):
+    def __init__(self, step, torch, labels, names):
         self._step = step
+        self._without_overrides = torch._C.DisableTorchFunction
         self._labels = labels
         self._names = names
         self._main = None  # a weak reference
         self._steps = 0  # of the main one
         self._others, self._others_most = 0, 0  # steps of others since the last of the main one's; the most so far
+        self._all = []  # weak references
+        self._ended = 0  # steps, of any
 
     def _optimizer_of(self, frame):
         """The frame is that of the wrapper in torch.optim.Optimizer, whose first argument it is."""
@@ -41,10 +50,63 @@ class Optimizers:
             is_main = optimizer is not None and self._is_main(optimizer)
         except TROUBLE:
             return
-        if optimizer is not None and self._labels is not None:
+        if optimizer is not None:
+            self._end(optimizer, is_main)
+
+    def _end(self, optimizer, is_main):
+        self._ended += 1
+        if self._labels is not None:
             self._labels.after_step(optimizer, self._names)
         if is_main:
             self._step()
+
+    def known(self, optimizer):
+        """One was made."""
+        try:
+            others = [other for other in self._all if other() is not None and other() is not optimizer]
+            self._all = [*others, weakref.ref(optimizer)]
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+
+    def _versions(self):
+        """Of each optimizer: its reference's address, that, and how often its first parameters were changed."""
+        found = {}
+        with self._without_overrides():
+            for reference in self._all:
+                groups = getattr(reference(), "param_groups", None)  # which one in the making has not yet
+                if groups:
+                    changes = sum(parameter._version for parameter in groups[0]["params"][:FIRST])
+                    found[id(reference)] = (reference, changes)
+        return found
+
+    def enter_compiled(self):
+        """Before a call of what was compiled; the answer is to be called behind it."""
+        try:
+            before, ended = self._versions(), self._ended
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+            return _nothing
+
+        def leave():
+            if self._ended == ended:  # else a region told of it, or a call within this one
+                self._leave_compiled(before)
+        return leave
+
+    def _leave_compiled(self, before):
+        try:
+            after = self._versions()
+            for key, was in before.items():
+                optimizer = was[0]()
+                if optimizer is None or after.get(key, was) == was:
+                    continue
+                if self._labels is not None:
+                    self._labels.before_step(optimizer, self._names)
+                self._end(optimizer, self._is_main(optimizer))
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
 
     def _is_main(self, optimizer):
         main = self._main and self._main()

@@ -10,16 +10,19 @@ import sys
 def _start(torch):
     try:
         import libmemprof_torch
-        libmemprof_torch.start(torch)
+        libmemprof_torch.start(torch, _after_import)
     except Exception:  # not recorded, or not as this version knows it: the program goes on without
         pass
 
 
 class _Finder(object):
-    """Sees torch being imported."""
+    """Sees a module being imported."""
+
+    def __init__(self, name, then):
+        self._name, self._then = name, then
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self._name:
             return None
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
@@ -36,7 +39,7 @@ class _Finder(object):
             loader.exec_module(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            _start(module)
+            self._then(module)
 
         try:
             if "exec_module" not in vars(loader):
@@ -45,11 +48,11 @@ class _Finder(object):
             pass
 
 
-def _wait_for_torch():
-    if "torch" in sys.modules:  # the program's own sitecustomize wanted it
-        _start(sys.modules["torch"])
+def _after_import(name, then):
+    if name in sys.modules:  # torch: the program's own sitecustomize wanted it
+        then(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _Finder(name, then))
 
 
 def _hand_over():
@@ -60,7 +63,7 @@ def _hand_over():
     try:
         import sitecustomize
     finally:
-        _wait_for_torch()
+        _after_import("torch", _start)
 
 
 _hand_over()

@@ -77,6 +77,14 @@ class Programs(Shim):
         self.assertIn("shim", info["coverage"]["sources"])
         self.assertLess(ends[-1], info["process"]["duration_ns"])
 
+    def test_steps_of_compiled_optimizers(self):
+        if harness.torch_version(PYTHON) < (2, 0):
+            self.skipTest("no torch.compile")
+        done = self.recorded(PYTHON, self.script(COMPILED_STEPS))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        steps = harness.answer("steps", self.snapshot)
+        self.assertEqual((steps["source"], len(steps["steps"])), ("torch", int(done.stdout)))
+
     def test_without_the_shim(self):
         self.assertEqual(self.recorded(PYTHON, EXAMPLES / "train.py", "--steps", "9", options=("--no-shim",)).returncode,
                          0)
@@ -258,6 +266,36 @@ for step in range(40):
         with open(os.path.join(folder, "live.json"), "w") as out:
             subprocess.run([MEMPROF, "leaks", "--json", "--pid", str(os.getpid())], stdout=out)
 """.replace("MEMPROF", repr(harness.MEMPROF))
+
+COMPILED_STEPS = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters())
+other = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+def train(forward, step):
+    optimizer.zero_grad()
+    forward(torch.ones(4, 8)).sum().backward()
+    step()
+def within():
+    optimizer.step()
+steps = 0
+for backend in ("eager", "aot_eager"):
+    def compiled(function):
+        return torch.compile(function, backend=backend)
+    inner = compiled(within)
+    ways = [(model, optimizer.step), (model, compiled(optimizer.step)), (model, compiled(within)),
+            (compiled(model), optimizer.step), (compiled(model), compiled(lambda: inner()))]
+    for forward, step in ways:
+        for _ in range(3):
+            train(forward, step)
+            steps += 1
+    whole = compiled(train)
+    for _ in range(3):
+        whole(model, optimizer.step)
+        steps += 1
+print(steps)
+"""
 
 ALARMS = """
 import signal, torch
