@@ -73,7 +73,8 @@ enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_q
         return mp_sites_of_past(model, query->track, &query->grouping, &peak->sites, error);
     }
     if (!mp_live_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
-        !find_error(model, peak) || !mp_regions_at(model, peak->moment, &peak->regions))
+        !find_error(model, peak) || !mp_rounding_at(model, query->track, peak->moment, &peak->rounding) ||
+        !mp_regions_at(model, peak->moment, &peak->regions))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks at the peak");
     if (status == MP_OK) {
         peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;

@@ -2,6 +2,7 @@
 #ifndef MP_ANALYSIS_PEAK_H
 #define MP_ANALYSIS_PEAK_H
 
+#include "analysis/placement.h"
 #include "analysis/sites.h"
 #include "model/window.h"
 
@@ -24,8 +25,9 @@ struct mp_peak {
     uint32_t step;   /* 0: none */
     struct mp_open_regions regions;
     struct mp_sites sites;
-    struct mp_sites categories; /* the same blocks by category, where the query had some; the groups are their names */
-    const char *phase;          /* mp_category_phase(), likewise; NULL: not known */
+    struct mp_sites categories;  /* the same blocks by category, where the query had some; the groups are their names */
+    struct mp_rounding rounding; /* of all blocks of the track then */
+    const char *phase;           /* mp_category_phase(), likewise; NULL: not known */
 };
 
 /* The moment alone: bytes, blocks, ns, moment, in_past. `with_past`: of a window that is the whole recording, also what

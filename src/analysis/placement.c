@@ -166,22 +166,28 @@ void mp_placements_free(struct mp_placements *placements)
     free(placements->usual);
 }
 
+static bool has_requests(const struct mp_model *model, uint16_t track)
+{
+    for (size_t i = 0; i < model->requests.count; i++)
+        if (model->blocks.track[model->requests.at[i].block] == track) return true;
+    return false;
+}
+
 bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding)
 {
-    struct mp_placements placements;
+    struct mp_placements placements = {0};
     struct mp_live live = {0};
-    *rounding = (struct mp_rounding){.whole = true};
+    *rounding = (struct mp_rounding){0};
+    if (!has_requests(model, track)) return true;
     bool done = mp_placements_find(model, &placements) && mp_live_at(model, track, moment, NULL, &live);
     for (size_t i = 0; done && i < live.count; i++) {
-        uint64_t requested = placements.requested[live.at[i].block];
-        bool known = requested != MP_PLACE_UNKNOWN && live.at[i].bytes != MP_BYTES_UNKNOWN;
-        rounding->blocks++;
-        rounding->whole = rounding->whole && known;
-        if (live.at[i].bytes != MP_BYTES_UNKNOWN) rounding->bytes += live.at[i].bytes;
-        if (!known) continue;
-        rounding->known_bytes += live.at[i].bytes;
+        uint64_t requested = placements.requested[live.at[i].block], bytes = live.at[i].bytes;
+        if (bytes == MP_BYTES_UNKNOWN) continue;
+        rounding->bytes += bytes;
+        if (requested == MP_PLACE_UNKNOWN) continue;
+        rounding->known_bytes += bytes;
         rounding->requested_bytes += requested;
-        if (placements.usual[live.at[i].block]) rounding->usual_bytes += live.at[i].bytes;
+        if (placements.usual[live.at[i].block]) rounding->usual_bytes += bytes;
     }
     mp_live_free(&live);
     mp_placements_free(&placements);

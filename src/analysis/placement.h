@@ -20,13 +20,18 @@ struct mp_placements {
 bool mp_placements_find(const struct mp_model *model, struct mp_placements *placements);
 void mp_placements_free(struct mp_placements *placements);
 
-/* Of the blocks that live at a moment (so many events have happened), what is known of rounding. */
+/* Of a track's blocks that live at a moment (so many events have happened): what was asked for, and how far that is
+ * known. All 0 where the recording has no history of the track's allocator. */
 struct mp_rounding {
-    uint64_t blocks, bytes;            /* on the track */
-    uint64_t known_bytes, usual_bytes; /* of those: whose request is known; of these: as their site's others */
-    uint64_t requested_bytes;          /* that was asked for, of the known ones */
-    bool whole;                        /* all are known */
+    uint64_t bytes;           /* of all */
+    uint64_t known_bytes;     /* of those whose request is known; */
+    uint64_t usual_bytes;     /* of these, where it is that of the site's others */
+    uint64_t requested_bytes; /* what the known ones had been asked for */
 };
+static inline bool mp_rounding_is_whole(const struct mp_rounding *rounding)
+{
+    return rounding->known_bytes && rounding->known_bytes == rounding->bytes;
+}
 bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding);
 
 #endif

@@ -71,6 +71,16 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
     mp_buffer_free(&command);
 }
 
+/* Beside the peak, of the blocks that lived then. */
+static void put_requested(struct mp_json *json, const struct mp_model *model, uint16_t track)
+{
+    const struct mp_model_track_sum *sum = &model->sums.at[track];
+    struct mp_rounding rounding = {0};
+    uint32_t moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
+    if (!sum->peak_in_past && !mp_rounding_at(model, track, moment, &rounding)) json->out->failed = true;
+    mp_json_known(json, "requested_peak_bytes", mp_rounding_requested(&rounding));
+}
+
 static void tracks_json(struct mp_json *json, const struct mp_model *model)
 {
     char id[MP_TRACK_ID_MAX];
@@ -86,6 +96,7 @@ static void tracks_json(struct mp_json *json, const struct mp_model *model)
         mp_json_number(json, "ooms", sum->ooms);
         mp_json_known(json, "base_bytes", base_bytes(sum));
         mp_json_number(json, "peak_bytes", sum->peak_bytes);
+        put_requested(json, model, (uint16_t)i);
         mp_json_number(json, "peak_ns", sum->peak_ns);
         mp_json_number(json, "end_bytes", sum->end_bytes);
         mp_json_known(json, "reserved_peak_bytes", sum->reserved_peak_bytes);

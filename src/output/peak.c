@@ -30,6 +30,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_text(json, "track", mp_track_id(model, peak->track, id));
     mp_json_number(json, "peak_bytes", peak->bytes);
     if (mp_model_sample_of(model, peak->track)) mp_error_json(json, peak->standard_error);
+    mp_rounding_json(json, &peak->rounding);
     mp_json_number(json, "peak_ns", peak->ns);
     mp_json_known(json, "step", peak->step ? peak->step : UINT64_MAX);
     mp_json_array(json, "regions");
@@ -94,6 +95,7 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_text_put(text, MP_PLAIN, ", ");
     mp_text_count(text, peak->sites.count, sites.by == MP_GROUP_STACK ? "site" : "group");
     mp_text_put(text, MP_PLAIN, "\n");
+    mp_rounding_text(text, &peak->rounding);
     if (view->filter) {
         mp_text_put(text, MP_PLAIN, "of which %s in ", mp_format_bytes(number, peak->sites.bytes));
         mp_text_count(text, peak->sites.blocks, "block");

@@ -9,6 +9,7 @@
 
 /* Blocks of fewer ages than this are what any program holds. */
 #define GROWING_BIRTHS 8
+#define ROUNDING_SHOWN 100 /* from one part in so many on */
 
 static void advice_json(struct mp_json *json, const struct mp_story *story)
 {
@@ -131,6 +132,10 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
     mp_text_put(text, MP_PLAIN, ", ");
     mp_text_count(text, peak->sites.count, "site");
     mp_text_put(text, MP_PLAIN, "\n");
+    if (peak->rounding.known_bytes > peak->rounding.requested_bytes + peak->rounding.known_bytes / ROUNDING_SHOWN) {
+        mp_text_put(text, MP_PLAIN, "  ");
+        mp_rounding_text(text, &peak->rounding);
+    }
     if (mp_categories_tell(&peak->categories)) mp_categories_text(text, &peak->categories);
     put_top_sites(text, model, &peak->sites, peak->bytes, view, false);
 }

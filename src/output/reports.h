@@ -51,6 +51,12 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
 void mp_sizes_json(struct mp_json *json, const struct mp_model *model);
 void mp_sizes_text(struct mp_text *text, const struct mp_model *model);
 
+/* What was asked for of a level's bytes: a line of text, or nothing; the keys requested_peak_bytes and rounding; the
+ * number alone, UINT64_MAX where it is not known of all. */
+void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding);
+void mp_rounding_json(struct mp_json *json, const struct mp_rounding *rounding);
+uint64_t mp_rounding_requested(const struct mp_rounding *rounding);
+
 void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
                   const struct mp_view *view);
 /* " ± 1.2 MiB" behind the bytes of a peak that is an estimate, else ""; returns `to`, of MP_PEAK_ERROR_TEXT bytes. */
