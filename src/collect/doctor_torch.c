@@ -119,8 +119,10 @@ static struct mp_check *check_shim(struct mp_checks *checks, const char *folder)
         size_t used = strlen(list);
         snprintf(list + used, sizeof known - used, "%s%s", used ? ", " : "", parts[i].what);
     }
-    struct mp_check *check = mp_doctor_add(checks, "torch shim", *missing ? MP_CHECK_LIMITED : MP_CHECK_OK, "%s",
-                                           *known ? known : "nothing");
+    /* Of no use without CUDA, so that a version without it lacks nothing there. */
+    bool history = has_text(folder, "cuda/memory.py", "max_entries");
+    struct mp_check *check = mp_doctor_add(checks, "torch shim", *missing ? MP_CHECK_LIMITED : MP_CHECK_OK, "%s%s",
+                                           *known ? known : "nothing", history ? ", history of CUDA" : "");
     if (*missing) mp_doctor_advise(check, "without %s: not as this version of memprof knows torch", missing);
     return check;
 }
