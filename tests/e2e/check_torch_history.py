@@ -35,17 +35,19 @@ class History(harness.TestCase):
         """The program's answer, the recording's blocks on each device in order, its coverage."""
         path = self.folder / "run.mp"
         done = harness.memprof("snapshot", "--quiet", "--force", "-o", path, *options, "--", sys.executable, PROGRAM,
-                               *arguments, env=self.environment(version, **more))
-        self.assertEqual(done.returncode, 0, done.stderr)
+                               *arguments, env=self.environment(version, **more), cwd=self.folder)
+        self.assertEqual(done.returncode, 137 if "killed" in arguments else 0, done.stderr)
         self.snapshot = path
+        coverage = harness.answer("info", path)["coverage"]
+        notes = [note for note in coverage["notes"] if "history" in note]
+        return json.loads(done.stdout), self.blocks(path), notes
+
+    def blocks(self, path):
         table = self.folder / "blocks.csv"
         harness.memprof("export", path, "--format", "csv", "-o", table, "--force")
         with open(table, newline="") as rows:
             blocks = list(csv.DictReader(rows))
-        devices = [[row for row in blocks if row["track"] == f"cuda:{device}/torch"] for device in (0, 1)]
-        coverage = harness.answer("info", path)["coverage"]
-        notes = [note for note in coverage["notes"] if "history" in note]
-        return json.loads(done.stdout), devices, notes
+        return [[row for row in blocks if row["track"] == f"cuda:{device}/torch"] for device in (0, 1)]
 
     def compare(self, answer, devices):
         """How many blocks are told of, and in all; each as it was asked for."""
@@ -88,6 +90,14 @@ class History(harness.TestCase):
         self.assertEqual({segment["stream"] for segment in frag["segments"]}, {0, 0x7fff12345678})
         self.assertEqual({segment["pool"] for segment in frag["segments"]}, {"0,0", "1,7"})
         peak = harness.answer("peak", self.snapshot, "--track", "cuda:0/torch", "--group", "stream")
+        self.assertEqual(peak["rounding"], {"known_bytes": peak["peak_bytes"], "by_site_bytes": 0,
+                                            "requested_bytes": peak["requested_peak_bytes"]})
+        then = [block for block in devices[0] if int(block["alloc_ns"]) <= peak["peak_ns"]
+                and (not block["free_ns"] or int(block["free_ns"]) > peak["peak_ns"])]
+        self.assertEqual(peak["requested_peak_bytes"], sum(int(block["requested_bytes"]) for block in then))
+        self.assertEqual(self.track(self.snapshot, "cuda:0/torch")["requested_peak_bytes"], peak["requested_peak_bytes"])
+        self.assertIn("was asked for; PyTorch's allocator rounded that up by",
+                      harness.memprof("peak", self.snapshot, "--track", "cuda:0/torch").stdout)
         self.assertEqual({site["group"] for site in peak["sites"]}, {"0", str(0x7fff12345678)})
 
     def test_off(self):
@@ -97,6 +107,8 @@ class History(harness.TestCase):
             self.assertEqual(notes, [])
         answer, devices, notes = self.recorded(NEWEST, 2, 40, options=("--no-torch-history",))
         self.assertEqual(self.compare(answer, devices), (0, 100))
+        self.assertEqual(harness.answer("peak", self.snapshot)["rounding"], None)
+        self.assertEqual(self.track(self.snapshot, "cuda:0/torch")["requested_peak_bytes"], None)
 
     def test_the_program_sees_nothing(self):
         for version in ("2.1.0", "2.6.0", "2.11.0", NEWEST):
@@ -122,6 +134,64 @@ class History(harness.TestCase):
             self.assertIn("without PyTorch's own history", notes[0])
             self.assertLessEqual(answer["calls"].count("snapshot"), 2)
             self.compare(answer, devices)
+
+    def compare_last(self, answer, devices):
+        """Of a file that lacks older blocks: the first ones live at its beginning. How many are told of, and in all."""
+        told = count = 0
+        for truth, blocks in zip(answer["truth"], devices):
+            base = [block for block in blocks if not block["alloc_ns"]]
+            later = truth[len(truth) - (len(blocks) - len(base)):]
+            rows = [(row, block) for row, block in zip(later, blocks[len(base):])]
+            before = {row[0]: row for row in truth[:len(truth) - len(later)]}
+            for row, block in rows + [(before[int(block["address"], 16)], block) for block in base]:
+                count += 1
+                if block["requested_bytes"]:
+                    told += 1
+                    self.assertEqual((block["requested_bytes"], block["stream"]), (str(row[2]), str(row[3])))
+        return told, count
+
+    def test_a_bounded_file(self):
+        answer, devices, _ = self.recorded("2.6.0", 30, 60, options=("--max-events", "200"))
+        told, count = self.compare_last(answer, devices)
+        self.assertLess(count, 800)
+        self.assertEqual(told, count)
+        self.assertGreater(sum(not block["alloc_ns"] for blocks in devices for block in blocks), 10)
+
+    def test_a_snapshot_of_now(self):
+        answer, _, _ = self.recorded("2.6.0", 4, 60, "now")
+        devices = self.blocks(self.folder / "now.mp")
+        self.assertEqual(self.compare(answer, devices), (len(answer["truth"][0]) + len(answer["truth"][1]),) * 2)
+        frag = harness.answer("frag", self.folder / "now.mp", "--track", "cuda:0/torch")
+        self.assertTrue(all(segment["pool"] for segment in frag["segments"]))
+
+    def test_cycles(self):
+        """A file for each: blocks that live when it begins are told of in its base."""
+        done = harness.memprof(
+            "snapshot", "--quiet", "-o", self.folder / "run.%c.mp", "--schedule", "wait=1,active=2,repeat=3", "--",
+            sys.executable, PROGRAM, 12, 60, env=self.environment("2.6.0"))
+        answer = json.loads(done.stdout)
+        truth = {row[0]: row for row in answer["truth"][0][:10]}
+        files = sorted(self.folder.glob("run.*.mp"))
+        self.assertEqual(len(files), 3)
+        for path in files:
+            base = [block for block in self.blocks(path)[0] if not block["alloc_ns"]]
+            self.assertGreaterEqual(len(base), 10)
+            known = [block for block in base if int(block["address"], 16) in truth]
+            self.assertEqual(len(known), 10)
+            self.assertEqual({block["requested_bytes"] for block in known},
+                             {str(truth[int(block["address"], 16)][2]) for block in known})
+
+    def test_killed_and_recovered(self):
+        """What was handed over before the end is joined by whoever reads the spool."""
+        answer, devices, notes = self.recorded("2.6.0", 6, 60, "killed")
+        told, count = self.compare(answer, devices)
+        self.assertEqual(notes, [])
+        self.assertGreater(told, 0)
+
+    def test_a_forked_child(self):
+        answer, devices, notes = self.recorded("2.6.0", 4, 40, "fork")
+        self.assertEqual((answer["seen"]["fork"], notes), (0, []))
+        self.compare(answer, devices)
 
     def test_more_than_the_ring_holds(self):
         """What was forgotten is known of live blocks alone, and what is told is right."""

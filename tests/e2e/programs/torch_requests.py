@@ -2,9 +2,12 @@
 
     torch_requests.py STEPS PER_STEP [WHAT]
 
-WHAT is what the program does with PyTorch's history itself: nothing, its own, late, dump, looks."""
+WHAT is what the program does with PyTorch's history itself (own, late, dump, looks), or how it goes on: fork, now (writes
+a snapshot to now.mp), killed."""
 import json
+import os
 import random
+import signal
 import sys
 import time
 
@@ -46,4 +49,19 @@ if what == "own":
                    for entry in memory._snapshot()["device_traces"][0] if entry["action"] == "alloc"]
 elif what == "dump":
     seen["dump"] = memory._snapshot()["device_traces"]
+elif what == "fork":
+    child = os.fork()
+    if not child:  # in which CUDA cannot be used
+        with torch.autograd.record_function("in the child"):
+            seen["child"] = len(memory._snapshot()["device_traces"][0])
+        sys.exit(seen["child"])
+    seen["fork"] = os.waitpid(child, 0)[1]
+elif what == "now":
+    import libmemprof
+    temporary = [_C.malloc(1000 + i) for i in range(50)]
+    libmemprof.snapshot("now.mp")
+    del temporary
 print(json.dumps({"truth": [device.truth for device in _C._devices], "calls": _C.calls, "seen": seen}))
+if what == "killed":
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -22,6 +22,7 @@ class Device:
     def __init__(self, index):
         settings = {"expandable_segments": True} if "expandable" in os.environ.get("STAND_IN_SETTINGS", "") else {}
         self.index, self.allocator = index, naive_allocator.Allocator(80 * GIB, 80 * GIB, settings)
+        self.allocator.next_segment, self.allocator.next_reservation = 0x7f00_0000_0000, 0x6000_0000_0000
         self.ring = []
         self.truth = []  # what was asked for, in order
 
