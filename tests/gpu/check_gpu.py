@@ -9,6 +9,7 @@ they are compiled here, with nvcc), $MEMPROF_GPU_KEEP a folder that gets the rec
 figures.
 """
 
+import csv
 import json
 import os
 import pathlib
@@ -208,6 +209,74 @@ class Training(Gpu):
         middle = {way: sorted(values)[1] for way, values in times.items()}
         results["slow_down"] = {way: value / middle["bare"] - 1 for way, value in middle.items()}
         results["slow_down"]["bare_step_ms"] = middle["bare"]
+
+
+class History(Gpu):
+    """PyTorch's own history, joined: what was asked for in each block, on which stream, from which pool."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.python = harness.python_with_torch()
+        if cls.python is None:
+            raise unittest.SkipTest("no Python with torch")
+        cls.script = [cls.python, SOURCE / "programs" / "history.py"]
+
+    def answer(self, name, mode, options=()):
+        path, result = self.record(name, [*self.script, mode], options)
+        return path, json.loads(result.stdout.splitlines()[-1])
+
+    def bare(self, mode):
+        result = subprocess.run([*self.script, mode], capture_output=True, text=True, timeout=300)
+        if result.returncode == 77:
+            self.skipTest(result.stderr.strip())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout.splitlines()[-1])
+
+    def test_blocks(self):
+        path, truth = self.answer("history-blocks", "blocks")
+        self.assertEqual((truth["on"], set(truth["traces"])), (False, {0}), "the program sees memprof's history")
+        table = self.folder / "blocks.csv"
+        self.assertEqual(harness.memprof("export", path, "--format", "csv", "-o", table).returncode, 0)
+        with open(table, newline="") as rows:
+            blocks = [row for row in csv.DictReader(rows) if row["track"] == "cuda:0/torch"]
+        told = [block for block in blocks if block["requested_bytes"]]
+        results["history"] = {"blocks": len(blocks), "told": len(told)}
+        notes = [note for note in harness.answer("info", path)["coverage"]["notes"] if "history" in note]
+        self.assertEqual(notes, [])
+        # In order: each tensor of the program is the next block at its address.
+        at, right = 0, 0
+        for address, size, stream in truth["told"]:
+            while int(blocks[at]["address"], 16) != address:
+                at += 1
+            block, at = blocks[at], at + 1
+            if block["requested_bytes"]:
+                self.assertEqual([int(block["requested_bytes"]), int(block["stream"])], [size, stream], block)
+                right += 1
+        self.assertGreater(right, 0.9 * len(truth["told"]))
+        last = {int(block["address"], 16): block for block in blocks}
+        for address, size, requested, stream, pool in truth["held"]:
+            block = last[address]
+            self.assertEqual([int(block["bytes"]), int(block["requested_bytes"]), int(block["stream"]), block["pool"]],
+                             [size, requested, stream, f"{pool[0]},{pool[1]}"])
+        frag = harness.answer("frag", path, "--track", "cuda:0/torch")
+        self.assertTrue(all(segment["pool"] for segment in frag["segments"]), "the segments are not PyTorch's own")
+
+    def test_bit_identical(self):
+        bare = self.bare("train")
+        for name, options in (("history-train", ()), ("history-train-off", ("--no-torch-history",))):
+            self.assertEqual(self.answer(name, "train", options)[1], bare)
+
+    def test_cost(self):
+        figures = {"bare": [], "off": [], "on": []}
+        for _ in range(5):
+            figures["bare"].append(self.bare("cost"))
+            figures["off"].append(self.answer("history-cost", "cost", ("--no-torch-history",))[1])
+            figures["on"].append(self.answer("history-cost", "cost")[1])
+        middle = {way: sorted(row["pair_ns"] for row in rows)[2] for way, rows in figures.items()}
+        reads = [row["read_ns"] for row in figures["on"] if "read_ns" in row]
+        self.assertTrue(reads, "the history was not on")
+        results["history_cost"] = {"pair_ns": middle, "read_ns": sorted(reads)[len(reads) // 2],
+                                   "entries": figures["on"][0]["entries"]}
 
 
 if __name__ == "__main__":
