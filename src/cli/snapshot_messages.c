@@ -36,7 +36,20 @@ static void put_unattributed(const struct mp_recording_summary *summary, char *t
     mp_model_free(model);
 }
 
-static void tell(const struct mp_recording_summary *summary)
+/* What recording the process cost (collect/recording_memory.h). */
+static void tell_memory(const struct mp_recording_memory *memory)
+{
+    char shared[MP_UNIT_TEXT], own[MP_UNIT_TEXT], live[MP_UNIT_TEXT], names[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];
+    mp_message(
+        "it took %s shared with the program and %s of memprof's own: live blocks %s, names and threads %s, events "
+        "and file %s",
+        mp_format_bytes(shared, memory->spool), mp_format_bytes(own, mp_recording_memory_sum(memory)),
+        mp_format_bytes(live, memory->ledger), mp_format_bytes(names, memory->tables),
+        mp_format_bytes(rest, memory->events + memory->file));
+}
+
+/* What to do next comes last. */
+static void tell(const struct mp_recording_summary *summary, bool with_memory)
 {
     char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
         outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT], rest[64];
@@ -53,6 +66,7 @@ static void tell(const struct mp_recording_summary *summary)
     if (*device) /* else it has steps, regions and marks alone */
         mp_message("%s  peak %s at %s%s, %s outstanding at the end", device, mp_format_bytes(peak, track->peak_bytes),
                    mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
+    if (with_memory) tell_memory(&summary->memory);
     if (summary->dropped)
         mp_message("%s events were dropped: the program was faster than the collector.   Next: memprof report %s",
                    mp_format_count(events, summary->dropped), path);
@@ -75,18 +89,6 @@ static void tell_briefly(const struct mp_recording_summary *summary)
                    mp_format_bytes(peak, summary->track.peak_bytes));
     else
         mp_message("%s  %s events", path, mp_format_count(events, summary->events));
-}
-
-/* What recording the process cost (collect/recording_memory.h). */
-static void tell_memory(const struct mp_recording_memory *memory)
-{
-    char shared[MP_UNIT_TEXT], own[MP_UNIT_TEXT], live[MP_UNIT_TEXT], names[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];
-    mp_message(
-        "it took %s shared with the program and %s of memprof's own: live blocks %s, names and threads %s, events "
-        "and file %s",
-        mp_format_bytes(shared, memory->spool), mp_format_bytes(own, mp_recording_memory_sum(memory)),
-        mp_format_bytes(live, memory->ledger), mp_format_bytes(names, memory->tables),
-        mp_format_bytes(rest, memory->events + memory->file));
 }
 
 #define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
@@ -141,10 +143,9 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
                        "memprof recover",
                        summary->path ? shown_path(summary->path) : "snapshot", summary->failure.text);
         else if (!quiet && (i == biggest || summary->dropped))
-            tell(summary);
+            tell(summary, i == biggest);
         else if (!quiet)
             tell_briefly(summary);
-        if (!summary->failed && !quiet && i == biggest) tell_memory(&summary->memory);
     }
     if (told > TOLD_MAX && !quiet)
         mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", told - TOLD_MAX,

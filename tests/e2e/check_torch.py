@@ -72,6 +72,7 @@ class Torch(harness.TestCase):
         snapshot, counts, result = self.record(PYTHON, EXAMPLES / "leak.py")
         self.check_against(snapshot, counts)
         self.assertIn(f"(step {harness.answer('peak', snapshot)['step']})", result.stderr)
+        self.assertIn("Next: memprof report", result.stderr.splitlines()[-1])
         leaks = harness.answer("leaks", snapshot)
         self.assertEqual(leaks["verdict"], "leak")
         self.assertEqual(leaks["steps"], {"count": 60, "source": "torch"})
