@@ -11,13 +11,16 @@ static enum mp_status no_memory(struct mp_error *error)
 
 /* The file's numbers go on in ours. A text that it has twice, as those are that stand for lost ones, becomes one that
  * nothing else is. */
-static bool restore_string(struct mp_intern *strings, const char *text, size_t length)
+static enum mp_status restore_string(struct mp_intern *strings, const char *text, size_t length, struct mp_error *error)
 {
-    uint32_t number = strings->count;
+    uint32_t number = strings->count, given = mp_intern_bytes(strings, text, length);
     char unlike[32] = "";
-    if (mp_intern_bytes(strings, text, length) == number) return true;
-    int used = snprintf(unlike + 1, sizeof unlike - 1, "string %u", number);
-    return mp_intern_bytes(strings, unlike, (size_t)used + 1) == number;
+    if (given < number) {
+        int used = snprintf(unlike + 1, sizeof unlike - 1, "string %u", number);
+        given = mp_intern_bytes(strings, unlike, (size_t)used + 1);
+    }
+    if (given == MP_INTERN_FAILED) return no_memory(error);
+    return given == number ? MP_OK : mp_fail(error, MP_DAMAGED, "the recording's first text is not the empty one");
 }
 
 static enum mp_status copy_strings(struct mp_recovering *recovering, const struct mp_chunk *chunk,
@@ -26,11 +29,10 @@ static enum mp_status copy_strings(struct mp_recovering *recovering, const struc
     struct mp_string *strings = malloc((chunk->count + 1) * sizeof *strings);
     if (!strings) return no_memory(error);
     enum mp_status status = MP_OK;
-    for (size_t i = 0; i < chunk->count; i++) {
+    for (size_t i = 0; !status && i < chunk->count; i++) {
         strings[i] = (struct mp_string){.text = chunk->strings[i].text, .length = chunk->strings[i].length};
-        if (recovering->recording &&
-            !restore_string(&recovering->recording->tables.strings, strings[i].text, strings[i].length))
-            status = no_memory(error);
+        if (recovering->recording)
+            status = restore_string(&recovering->recording->tables.strings, strings[i].text, strings[i].length, error);
     }
     if (!status) status = mp_writer_strings(writer, strings, chunk->count, error);
     if (!status && recovering->recording) recovering->recording->tables.strings_written += (uint32_t)chunk->count;

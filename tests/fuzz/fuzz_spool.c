@@ -1,7 +1,9 @@
 /*
  * libFuzzer target for spools, as `memprof recover` reads what a killed program and collector left: the input is what
  * to write over a small spool that is right. Each patch: where (a region, and two bytes, in words of eight), how many
- * bytes, the bytes. What comes of it must be a recording that can be read, whole.
+ * bytes, the bytes. A region of OF_FILE is a chunk of the file that was being written instead: its kind, how many rows,
+ * how many bytes, the bytes, of which each becomes a value. What comes of both must be a recording that can be read,
+ * whole.
  */
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -14,12 +16,14 @@
 #include <unistd.h>
 
 #include "collect/recover.h"
+#include "format/tables.h"
 #include "model/model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define RECORDS 24
 #define REGIONS (3 + MP_TABLES) /* header, its end, ring 0, tables */
+#define OF_FILE 255
 
 static struct mp_spool_header *good;
 static char folder[64], spool_path[128], output_path[128];
@@ -112,11 +116,111 @@ static void make_spool(const uint8_t *data, size_t size)
     put_records(fd);
     while (size >= 4) {
         size_t length = data[3] < size - 4 ? data[3] : size - 4;
-        put(fd, data + 4, length, region_at(data[0] % REGIONS) + 8 * (data[1] | (uint64_t)data[2] << 8) % 65536);
+        if (data[0] != OF_FILE)
+            put(fd, data + 4, length, region_at(data[0] % REGIONS) + 8 * (data[1] | (uint64_t)data[2] << 8) % 65536);
         data += 4 + length;
         size -= 4 + length;
     }
     close(fd);
+}
+
+/* ---- the file --------------------------------------------------------------------------------------------------- */
+
+struct bytes {
+    const uint8_t *at;
+    size_t count, next;
+};
+
+static uint64_t value(struct bytes *bytes)
+{
+    uint8_t byte = bytes->count ? bytes->at[bytes->next++ % bytes->count] : 0;
+    return byte == 255 ? UINT64_MAX : byte == 254 ? UINT64_C(1) << 40 : byte;
+}
+
+static void fill_rows(const struct mp_table *table, unsigned char *rows, size_t count, struct bytes *bytes)
+{
+    uint64_t values[256];
+    for (size_t i = 0; i < table->field_count; i++) {
+        for (size_t j = 0; j < count; j++)
+            values[j] = value(bytes);
+        if (table->fields[i].width <= 8) mp_table_scatter(&table->fields[i], rows, table->row, count, values);
+    }
+}
+
+static void put_strings(struct mp_writer *writer, size_t count, struct bytes *bytes)
+{
+    struct mp_string strings[256];
+    for (size_t i = 0; i < count; i++)
+        strings[i] = (struct mp_string){(const char *)bytes->at, value(bytes) % (bytes->count + 1)};
+    (void)mp_writer_strings(writer, strings, count, NULL);
+}
+
+static void put_events(struct mp_writer *writer, size_t count, struct bytes *bytes)
+{
+    struct mp_event events[256];
+    struct mp_ring_mark mark = {.ring = (uint32_t)value(bytes), .sequence = value(bytes)};
+    for (size_t i = 0; i < count; i++)
+        events[i] = (struct mp_event){.time_ns = (i ? events[i - 1].time_ns : 0) + (uint8_t)value(bytes),
+                                      .address = value(bytes) << 12,
+                                      .bytes = value(bytes),
+                                      .block = value(bytes),
+                                      .stack = (uint32_t)value(bytes),
+                                      .name = (uint32_t)value(bytes),
+                                      .thread = (uint32_t)value(bytes),
+                                      .track = (uint16_t)value(bytes),
+                                      .type = (uint8_t)value(bytes),
+                                      .kind = (uint8_t)value(bytes)};
+    (void)mp_writer_events(writer, events, count, NULL, 0, &mark, 1, NULL);
+}
+
+/* What the writer refuses is not there. */
+static void put_chunk(struct mp_writer *writer, unsigned kind, size_t count, struct bytes *bytes)
+{
+    _Alignas(max_align_t) unsigned char rows[256 * 256] = {0};
+    const struct mp_table *table = mp_table_of((enum mp_chunk_kind)kind);
+    switch (kind) {
+    case MP_CHUNK_STRINGS:
+        put_strings(writer, count, bytes);
+        break;
+    case MP_CHUNK_EVENTS_KIND:
+        put_events(writer, count, bytes);
+        break;
+    case MP_CHUNK_BASE:
+        fill_rows(table, rows, count, bytes);
+        (void)mp_writer_base(writer, value(bytes), (const struct mp_base_block *)(const void *)rows, count, NULL);
+        break;
+    case MP_CHUNK_COVERAGE:
+    case MP_CHUNK_EXIT:
+    case MP_CHUNK_INDEX:
+    case MP_CHUNK_PEAKS:
+    case MP_CHUNK_BOUNDARIES:
+    case MP_CHUNK_OPEN_REGIONS: /* of the end, and the writer's own */
+        break;
+    default:
+        if (!table || table->row > 256) break;
+        if (kind == MP_CHUNK_PAST) count = 1;
+        fill_rows(table, rows, count, bytes);
+        (void)mp_writer_rows(writer, (enum mp_chunk_kind)kind, rows, count, NULL);
+    }
+}
+
+static void make_file(const uint8_t *data, size_t size)
+{
+    const struct mp_recording_start start = {
+        .realtime_ns = 1, .host = "", .configuration = "", .spool = spool_path, .spool_id = good->spool_id};
+    struct mp_writer *writer = NULL;
+    while (size >= 4) {
+        size_t length = data[3] < size - 4 ? data[3] : size - 4;
+        struct bytes bytes = {data + 4, length, 0};
+        if (data[0] == OF_FILE && !writer) {
+            int fd = open(output_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+            if (fd < 0 || mp_writer_open(fd, &start, &writer, NULL)) abort();
+        }
+        if (data[0] == OF_FILE) put_chunk(writer, data[1], data[2], &bytes);
+        data += 4 + length;
+        size -= 4 + length;
+    }
+    mp_writer_abandon(writer);
 }
 
 static enum mp_status name_file(void *context, struct mp_recording *recording, char **path, int *fd,
@@ -130,15 +234,17 @@ static enum mp_status name_file(void *context, struct mp_recording *recording, c
     return *fd < 0 || *again < 0 || !*path ? mp_fail(error, MP_NO_MEMORY, "no file") : MP_OK;
 }
 
-static void read_again(int fd, uint64_t events)
+/* `alone`: the spool was of no use, so that the file's end is lost. */
+static void read_again(int fd, const struct mp_recovery *recovery, bool alone)
 {
     char path[64];
     struct mp_model *model;
     struct mp_error error;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (mp_model_load(path, &model, &error)) abort();
-    if (model->damage.cut || model->damage.lost_bytes || model->damage.lost_chunks) abort();
-    if (model->coverage.events != events || model->events.count > events) abort();
+    if (model->damage.cut || model->damage.lost_bytes || model->damage.lost_chunks != alone) abort();
+    uint64_t events = alone ? recovery->summary.events : recovery->summary.kept;
+    if (model->coverage.events != events || (!alone && model->events.count > events)) abort();
     mp_model_free(model);
 }
 
@@ -146,16 +252,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!good) make_header();
     make_spool(data, size);
+    make_file(data, size);
     struct mp_recovery recovery;
     struct mp_error error;
     int fd = -1;
     enum mp_status status = mp_recover(output_path, name_file, &fd, &recovery, &error);
     if (status && (status == MP_NO_MEMORY || !*error.text)) abort();
     if (!status && !size && recovery.summary.events != RECORDS) abort();
-    if (!status && recovery.summary.path) read_again(fd, recovery.summary.events);
+    if (!status && recovery.summary.path) read_again(fd, &recovery, !recovery.had_spool);
     free(recovery.summary.path);
     if (fd >= 0) close(fd);
     unlink(spool_path);
+    unlink(output_path);
     if (rmdir(folder)) abort();
     return 0;
 }

@@ -34,9 +34,23 @@ def patch(region, word, data):
     return struct.pack("<BHB", region, word, len(data)) + data
 
 
+def chunk(kind, count, *values):
+    """Of the file beside the spool; values field by field."""
+    return bytes([255, kind, count, len(values), *values])
+
+
+TABLES = (chunk(1, 3, 0, 2, 4) + chunk(2, 2, 1, 1, 0, 2, 0, 0, 9, 9) + chunk(3, 2, 0, 1, 2, 1, 1, 2, 0, 1) + chunk(4, 1, 1, 2)
+          + chunk(5, 2, *[0] * 18) + chunk(6, 3, 0, 1, 1, 1, 0, 0, 16, 0, 0, 0, 1, 2, 0, 2, 1, 0, 4, 9)
+          + chunk(7, 4, 0, 0, 1, 1, 0, 0, 1, 2))
+EVENTS = chunk(9, 3, 0, 3, 1, 1, 8, 0, 1, 0, 0, 0, 1, 0, 1, 2, 8, 1, 2, 1, 0, 0, 1, 0, 1, 1, 8, 0, 0, 0, 0, 0, 2, 0)
+BASE = chunk(10, 2, 0, 1, 1, 2, 8, 8, 0, 0, 1, 2, 0, 1, 0, 0, 0, 1, 0, 2, 0, 1, 5)
+
 SPOOL = [b"", patch(1, 5, b"\1\0\0\0"), patch(2, 0, struct.pack("<QQQ", 1, 2, 3)), patch(3, 2, struct.pack("<II", 9, 9)),
          patch(4, 0, struct.pack("<QIIIIII", 1, 7, 8, 9, 1, 1, 0)), patch(7, 0, b"\xff\xff\xff\xff"),
-         patch(2, 8 * 10, bytes(64)) + patch(6, 0, struct.pack("<hBB", 3, 1, 1))]
+         patch(2, 8 * 10, bytes(64)) + patch(6, 0, struct.pack("<hBB", 3, 1, 1)),
+         TABLES, TABLES + EVENTS, TABLES + BASE + EVENTS, chunk(22, 1, 3, 2, 1) + TABLES + BASE,
+         TABLES + EVENTS + chunk(18, 1, 5, 0, 2, 1) + chunk(11, 2, 1, 2, 1, 1, 7, 8),
+         TABLES + chunk(23, 1, 1, 9, 1, 2, 1, 9) + chunk(24, 1, 1, 1, 0, 1, 9, 1) + EVENTS]
 
 
 def main():
