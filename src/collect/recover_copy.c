@@ -158,13 +158,14 @@ static enum mp_status copy_base(struct mp_recovering *recovering, const struct m
     recovering->base.count = have;
     if (have != chunk->base_before) return MP_OK;
     if (!mp_vec_extend(&recovering->base, have + chunk->count)) return no_memory(error);
-    memcpy(recovering->base.at + have, chunk->base, chunk->count * sizeof *chunk->base);
+    if (chunk->count) memcpy(recovering->base.at + have, chunk->base, chunk->count * sizeof *chunk->base);
     if (recovering->base.count < chunk->base_total) return MP_OK;
     const struct mp_base_block *blocks = recovering->base.at;
     size_t count = recovering->base.count;
-    if (recovering->recording && mp_ledger_restore(&recovering->recording->ledger, blocks, count, error))
-        return MP_NO_MEMORY;
-    if (recovering->recording) recovering->recording->events_since_base = 0;
+    struct mp_recording *recording = recovering->recording;
+    enum mp_status status = recording ? mp_ledger_restore(&recording->ledger, blocks, count, error) : MP_OK;
+    if (status) return status;
+    if (recording) recording->events_since_base = 0;
     mp_map_clear(&recovering->labelled);
     return mp_writer_base(writer, chunk->time_ns, blocks, count, error);
 }
