@@ -6,7 +6,6 @@ import collections
 import json
 import os
 import pickle
-import subprocess
 
 import harness
 

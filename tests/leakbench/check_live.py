@@ -2,7 +2,6 @@
 """Leaks of a program that still runs: what memprof leaks --pid says at any moment, and who may ask."""
 
 import array
-import json
 import os
 import pathlib
 import random

@@ -8,7 +8,6 @@ It shares no code with memprof, so that the document can be held against the pro
 import ctypes
 import ctypes.util
 import json
-import struct
 import sys
 import zlib
 
