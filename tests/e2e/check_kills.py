@@ -29,7 +29,7 @@ class Kills(harness.Churning):
             self.collector.kill()
             os.kill(self.program, signal.SIGKILL)
             self.collector.wait()
-            self.wait_until_gone(self.program)
+            self.wait_for(lambda: harness.is_gone(self.program), "the program did not outlive its collector in time")
             is_early = not self.file.exists() or not self.file.stat().st_size
             early += is_early
             for make_file in (False, True):  # killed before the file was made, and between that and its first byte
@@ -57,7 +57,7 @@ class Kills(harness.Churning):
         said = harness.memprof("report", self.file).stderr
         self.assertIn(f"process {self.program} is still running", said)
         os.kill(self.program, signal.SIGKILL)
-        self.wait_until_gone(self.program)
+        self.wait_for(lambda: harness.is_gone(self.program), "the program did not outlive its collector in time")
         self.assertIn(f"memprof recover {self.file} -o", harness.memprof("report", self.file).stderr)
         result = harness.memprof("recover", self.file, "-o", self.folder / "whole.mp")
         self.assertIn(result.returncode, (0, 4), result.stderr)
@@ -114,18 +114,6 @@ class Kills(harness.Churning):
         os.utime(folder / left[0], (old, old))
         record()
         self.assertEqual(there(), ["memprof-abcdef"])
-
-    def wait_until_gone(self, pid):
-        deadline = time.monotonic() + 60
-        while os.path.exists(f"/proc/{pid}/exe") and os.path.exists(f"/proc/{pid}"):
-            try:
-                with open(f"/proc/{pid}/stat") as stat:
-                    if stat.read().rsplit(")", 1)[1].split()[0] == "Z":
-                        return
-            except (FileNotFoundError, ProcessLookupError):
-                return
-            self.assertLess(time.monotonic(), deadline, "the program did not outlive its collector in time")
-            time.sleep(0.005)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,19 @@ def first_child(pid):
         return int(children.read().split()[0])
 
 
+def state_of(pid):
+    """The letter that the kernel has for what a process does; Z, also for one that is no more: it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
+
+
+def is_gone(pid):
+    return state_of(pid) == "Z"
+
+
 class TestCase(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="memprof-test-"))

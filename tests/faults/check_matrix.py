@@ -106,14 +106,6 @@ def wait_for(condition, what):
         time.sleep(0.001)
 
 
-def is_gone(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 class Group:
     """A control group with a bound of memory: whoever passes it is killed by the kernel."""
 
@@ -242,7 +234,7 @@ class Case:
         elif self.how == "memory":
             self.group = Group([self.collector.pid, self.program], 8 << 20)
             self.control["death"] = TAKE_ALL_MEMORY
-            wait_for(lambda: is_gone(self.program), "the program has room for all it takes")
+            wait_for(lambda: harness.is_gone(self.program), "the program has room for all it takes")
             self.send(self.collector.pid, signal.SIGKILL)
         elif self.when in ("write", "end"):
             wait_for(lambda: self.collector.poll() is not None, "no write came")
@@ -280,14 +272,10 @@ class Case:
                     yield pathlib.Path(os.fsdecode(entry[len(b"MEMPROF_SESSION=1;"):]))
 
     def collector_stands(self):
-        try:
-            with open(f"/proc/{self.collector.pid}/stat") as stat:
-                return stat.read().rsplit(")", 1)[1].split()[0] in "TtZ"
-        except FileNotFoundError:
-            return True
+        return harness.state_of(self.collector.pid) in "TtZ"
 
     def is_over(self):
-        return self.collector.poll() is not None and is_gone(self.program)
+        return self.collector.poll() is not None and harness.is_gone(self.program)
 
     def settle(self):
         """The program must come to an end by itself; a collector that was stopped goes on, half of the times."""
@@ -295,13 +283,13 @@ class Case:
         if self.who == "collector" and self.how == "SIGSTOP":
             wait_for(lambda: self.control["done"], "the program hangs while its collector stands still")
             stopped = True
-            if self.chance.random() < 0.5 and not is_gone(self.collector.pid):
+            if self.chance.random() < 0.5 and not harness.is_gone(self.collector.pid):
                 self.collector.kill()
         if stopped:
             self.send(self.collector.pid, signal.SIGCONT)
         if self.who == "collector" and self.how not in ("SIGTERM",):
             wait_for(lambda: self.control["done"], "the program does not come to its end")
-        wait_for(lambda: is_gone(self.program), "the program does not end")
+        wait_for(lambda: harness.is_gone(self.program), "the program does not end")
         self.collector.wait(DEADLINE_S)
 
     # ---- what is left ---------------------------------------------------------------------------------------------
