@@ -47,8 +47,8 @@ class History:
         self._reading = self._off = False
         self._on = False  # PyTorch records for us,
         self._theirs = False  # for the program
-        self._own = 0  # the thread in which we are calling torch
-        self._originals = {}
+        self._own = 0  # the thread in which we turn it on or off
+        self._originals, self._settings = {}, {}
         self._entries, self._next_ns = ENTRIES_FIRST, 0
 
     # ---- on and off
@@ -59,49 +59,44 @@ class History:
     def _begin(self):
         if self._pid or self._tell(None, 0) != 0:
             return
+        # Of torch's own functions only those that select no device: that would make a context on one that the program
+        # does not use.
         memory = self._torch.cuda.memory
-        self._record, self._snapshot = memory._record_memory_history, memory._snapshot
-        segments = memory.memory_snapshot
-        self._segments = segments if "include_traces" in _parameters(segments) else None
-        self._how = self._find_how(_parameters(self._record))
-        settings = _part(self._snapshot(), "allocator_settings", {})
-        self._settings = {key: value for key, value in settings.items() if key.startswith("trace_")}
-        if self._how is None:
-            self._theirs = True
+        self._record, parameters = memory._record_memory_history, _parameters(memory._record_memory_history)
+        if "context" not in parameters or not hasattr(self._C, IS_ON):
             raise RuntimeError(f"torch {self._torch.__version__} records none without stacks")
+        self._named = {"context": None, "stacks": "python"}
+        if "skip_actions" in parameters:
+            self._named["skip_actions"] = WITHOUT
+        self._has_segments = "include_traces" in _parameters(memory.memory_snapshot)
         self._hide()
+        if not self._originals[IS_ON]():  # what is to be seen while it is off
+            settings = self._snapshot().get("allocator_settings", {})
+            self._settings = {key: value for key, value in settings.items() if key.startswith("trace_")}
         self._turn_on()
 
-    def _find_how(self, parameters):
-        """The arguments that turn it on, but for the ring's room; that name; what turns it off."""
-        if not hasattr(self._C, IS_ON):
-            return None
-        if "context" in parameters:
-            named = {"context": None, "stacks": "python"}
-            if "skip_actions" in parameters:
-                named["skip_actions"] = WITHOUT
-            return "all", named, "max_entries", None
-        if "trace_alloc_max_entries" in parameters:
-            named = {"record_context": False, "trace_alloc_record_context": False}
-            return True, named, "trace_alloc_max_entries", False
-        return None
+    def _snapshot(self):
+        snapshot = self._originals[SNAPSHOT]
+        try:
+            return snapshot(None)
+        except TypeError:  # up to 2.6 it takes nothing
+            return snapshot()
 
     def _turn_on(self):
         if self._theirs or self._originals[IS_ON]():
             return
-        enabled, named, room, _ = self._how
         self._on = True
-        self._call(self._record, enabled, **named, **{room: self._entries})
+        self._call_record("all", max_entries=self._entries, **self._named)
 
     def _turn_off(self):
         if self._on:
-            self._call(self._record, self._how[-1])
+            self._call_record(None)
             self._on = False
 
-    def _call(self, function, *arguments, **named):
+    def _call_record(self, *arguments, **named):
         self._own = threading.get_ident()
         try:
-            return function(*arguments, **named)
+            self._record(*arguments, **named)
         finally:
             self._own = 0
 
@@ -148,7 +143,7 @@ class History:
         return record_memory_history
 
     def _without_ours(self, snapshot):
-        if self._on and self._own != threading.get_ident() and isinstance(snapshot, dict):
+        if self._on and isinstance(snapshot, dict):
             if "device_traces" in snapshot:
                 snapshot["device_traces"] = [[] for _ in snapshot["device_traces"]]
             if "external_annotations" in snapshot:
@@ -180,13 +175,13 @@ class History:
         if not self._on:
             self._turn_on()
         if self._on:
-            snapshot = self._call(self._snapshot)
+            snapshot = self._snapshot()
             segments, traces = snapshot["segments"], snapshot["device_traces"]
             self._fit(snapshot, time.perf_counter_ns() - begun)
             self._turn_off()  # which empties it
             self._turn_on()
-        elif self._segments is not None:
-            segments, traces = self._call(self._segments, include_traces=False), []
+        elif self._has_segments:
+            segments, traces = self._originals[SNAPSHOT]((0, 0, False))["segments"], []
         else:
             return  # that would read the program's own history, too
         rows = array.array("Q")
@@ -212,10 +207,6 @@ def _parameters(function):
     import inspect
 
     return inspect.signature(function).parameters
-
-
-def _part(snapshot, key, nothing):
-    return snapshot.get(key, nothing) if isinstance(snapshot, dict) else nothing  # 1.13: a list of segments
 
 
 def _add_trace(rows, device, trace, offset):

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/placement.h"
 #include "analysis/torch_base.h"
 #include "base/map.h"
 #include "model/track.h"
@@ -87,17 +88,30 @@ static bool add_event_step(const struct mp_model *model, uint32_t event, struct 
     return model->events.type[event] != MP_EVENT_RESIZE;
 }
 
+/* What PyTorch's own history told of the block, or of its site's others. */
+static bool add_request(struct mp_torch_history *history, const struct mp_placements *known, struct mp_torch_step *step)
+{
+    if (step->block == MP_NONE) return true;
+    uint64_t pool = known->pool[step->block];
+    if (known->requested[step->block] != MP_PLACE_UNKNOWN) step->bytes = known->requested[step->block];
+    if (known->stream[step->block] != MP_PLACE_UNKNOWN) step->stream = known->stream[step->block];
+    return pool == MP_PLACE_UNKNOWN || pool_index(history, pool, &step->pool);
+}
+
 /* From events alone. */
 static bool follow_events(const struct mp_model *model, struct mp_torch_history *history)
 {
-    for (uint32_t at = next_event(model, history->track, 0); at < model->events.count;
+    struct mp_placements known = {0};
+    bool told = model->requests.count, done = !told || mp_placements_find(model, &known);
+    for (uint32_t at = next_event(model, history->track, 0); done && at < model->events.count;
          at = next_event(model, history->track, at + 1)) {
         struct mp_torch_step step = {.block = MP_NONE, .address = MP_BYTES_UNKNOWN};
         if (!add_event_step(model, at, &step)) continue;
         if (step.bytes == MP_BYTES_UNKNOWN) continue;
-        if (!mp_vec_push(&history->steps, step)) return false;
+        done = (!told || add_request(history, &known, &step)) && mp_vec_push(&history->steps, step);
     }
-    return true;
+    mp_placements_free(&known);
+    return done;
 }
 
 /* From the allocator's trace and the events that belong to it. *fit: they do. */

@@ -6,6 +6,7 @@ before, by turns. For tools/bench.
 Prints nanoseconds of processor time: medians of many small rounds.
 """
 
+import array
 import json
 import statistics
 import sys
@@ -83,7 +84,40 @@ def main():
         labels.after_step(optimizer, names)
 
     answer["state_ns"] = statistics.median(each(again, 3) for _ in range(ROUNDS)) / PARAMETERS
+    answer["entry_ns"], answer["block_ns"] = read_history()
     print(json.dumps(answer))
+
+
+def read_history():
+    """Of an entry and of a block of PyTorch's history as torch 2.10 gives them: made rows of and handed over. What torch
+    itself takes to give them is not in it: that needs a GPU (tools/gpu-test)."""
+    from libmemprof_torch import history
+
+    def made_entry(i):
+        return {"action": "alloc", "addr": 0x7f0000000000 + 512 * i, "size": 500, "stream": 0, "time_us": 1795189414509429,
+                "compile_context": "N/A", "user_metadata": "", "pool_id": (0, 0)}
+
+    trace = [made_entry(i) for i in range(4000)]
+    segment = {"device": 0, "address": 0x7f0000000000, "total_size": 4000 * 512, "allocated_size": 0, "active_size": 0,
+               "stream": 0, "segment_type": "small", "segment_pool_id": (0, 0), "is_expandable": False,
+               "blocks": [{"address": 0, "size": 512, "requested_size": 500, "state": "active_allocated", "frames": []}
+                          for _ in range(4000)]}
+    tell = libmemprof_torch.parts["api"]["torch_history"]
+
+    def hand_over(rows):
+        tell(rows.buffer_info()[0], len(rows) // history.NUMBERS)
+
+    def read_entries():
+        rows = array.array("Q")
+        history._add_trace(rows, 0, trace, 0)
+        hand_over(rows)
+
+    def read_blocks():
+        rows = array.array("Q")
+        history._add_segment(rows, segment)
+        hand_over(rows)
+
+    return [statistics.median(each(work, 1) for _ in range(ROUNDS)) / 4000 for work in (read_entries, read_blocks)]
 
 
 def name_fresh(names):

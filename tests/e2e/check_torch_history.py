@@ -100,6 +100,15 @@ class History(harness.TestCase):
                       harness.memprof("peak", self.snapshot, "--track", "cuda:0/torch").stdout)
         self.assertEqual({site["group"] for site in peak["sites"]}, {"0", str(0x7fff12345678)})
 
+    def test_replays_are_exact(self):
+        """The same settings in other words: what is reserved is what was."""
+        for settings in ("", "expandable"):
+            self.recorded(NEWEST, 6, 60, STAND_IN_SETTINGS=settings)
+            for device in ("cuda:0/torch", "cuda:1/torch"):
+                same = "expandable_segments:" + ("True" if settings else "False")
+                replay = harness.answer("frag", self.snapshot, "--track", device, "--replay", same)["replay"]
+                self.assertEqual(replay["reserved_peak_bytes"], self.track(self.snapshot, device)["reserved_peak_bytes"])
+
     def test_off(self):
         for options in (("--no-torch-history",), ("--no-shim",), ("--sample", "64KiB")):
             answer, devices, notes = self.recorded(NEWEST, 2, 40, options=options)
