@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/placement.h"
 #include "exchange/pytorch_layout.h"
+#include "exchange/pytorch_tracks.h"
 #include "exchange/stack_out.h"
 #include "model/spans.h"
 
@@ -20,33 +22,9 @@ struct writer {
     size_t device_count;
     struct mp_stack_out stacks;
     struct mp_steps steps;
+    struct mp_placements placements;
     struct mp_pytorch_exported *exported;
 };
-
-/* The track that tells most: of the uppermost layer with events, the one with the highest peak. */
-static uint16_t main_track(const struct mp_model *model, uint32_t device)
-{
-    uint16_t best = MP_TRACK_NONE;
-    for (size_t i = 0; i < model->tracks.count; i++) {
-        const struct mp_model_track_sum *sum = &model->sums.at[i];
-        if (model->tracks.at[i].device != device || (!sum->events && !sum->peak_bytes)) continue;
-        bool higher = best != MP_TRACK_NONE && model->tracks.at[i].layer == model->tracks.at[best].layer
-                          ? sum->peak_bytes > model->sums.at[best].peak_bytes
-                          : best == MP_TRACK_NONE || model->tracks.at[i].layer > model->tracks.at[best].layer;
-        if (higher) best = (uint16_t)i;
-    }
-    return best;
-}
-
-static uint16_t track_below(const struct mp_model *model, uint16_t track)
-{
-    if (model->tracks.at[track].layer == MP_LAYER_DRIVER) return MP_TRACK_NONE;
-    for (size_t i = 0; i < model->tracks.count; i++)
-        if (model->tracks.at[i].device == model->tracks.at[track].device &&
-            model->tracks.at[i].layer == MP_LAYER_DRIVER)
-            return (uint16_t)i;
-    return MP_TRACK_NONE;
-}
 
 /* "cuda:3" is 3; -1 for the CPU. */
 static int ordinal(const char *device)
@@ -60,7 +38,7 @@ static int ordinal(const char *device)
 static void put_device(struct writer *writer, size_t at, uint16_t track)
 {
     writer->tracks[at] = track;
-    writer->below[at] = track_below(writer->model, track);
+    writer->below[at] = mp_pytorch_track_below(writer->model, track);
     if (at >= writer->device_count) writer->device_count = at + 1;
 }
 
@@ -69,7 +47,7 @@ static bool choose_tracks(struct writer *writer)
     const struct mp_model *model = writer->model;
     memset(writer->tracks, 0xff, sizeof writer->tracks);
     for (uint32_t i = 0; i < model->devices.count; i++) {
-        uint16_t track = main_track(model, i);
+        uint16_t track = mp_pytorch_main_track(model, i);
         int at = ordinal(mp_model_text(model, model->devices.at[i].name));
         if (track != MP_TRACK_NONE && at >= 0 && writer->tracks[at] == MP_TRACK_NONE)
             put_device(writer, (size_t)at, track);
@@ -110,15 +88,29 @@ static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
     return (model->start.realtime_ns + ns) / 1000;
 }
 
+/* A block's stream or pool; the default one where it is not known. */
+static uint64_t place_of(const uint64_t *places, uint32_t block)
+{
+    return block == MP_NONE || places[block] == MP_PLACE_UNKNOWN ? 0 : places[block];
+}
+
+/* Where the block is as it was allocated: what had been asked for, as far as it is known. */
+static uint64_t requested_of(const struct writer *writer, const struct mp_life *life)
+{
+    bool whole = writer->model->blocks.bytes[life->block] == life->bytes;
+    uint64_t requested = writer->placements.requested[life->block];
+    return whole && requested && requested <= life->bytes ? requested : life->bytes;
+}
+
 static void put_entry(struct writer *writer, const char *action, const char *address_key, uint64_t address,
-                      uint64_t bytes, uint32_t stack, uint32_t event)
+                      uint64_t bytes, uint32_t stack, uint32_t event, uint32_t block)
 {
     struct mp_value_out *value = &writer->value;
     mp_value_dict(value, NULL);
     mp_value_text(value, "action", action);
     mp_value_number(value, address_key, address);
     mp_value_number(value, "size", bytes);
-    mp_value_number(value, "stream", 0);
+    mp_value_number(value, "stream", place_of(writer->placements.stream, block));
     mp_value_number(value, "time_us", unix_us(writer->model, writer->model->events.time_ns[event]));
     if (stack) mp_stack_out_put(&writer->stacks, stack);
     mp_value_end_dict(value);
@@ -130,12 +122,13 @@ static void put_lives(struct writer *writer, const struct mp_lives *lives, uint3
 {
     if (ended != MP_NONE) {
         const struct mp_life *life = &lives->all.at[ended];
-        put_entry(writer, "free_requested", "addr", life->address, life->bytes, life->stack, event);
-        put_entry(writer, "free_completed", "addr", life->address, life->bytes, life->stack, event);
+        uint64_t requested = requested_of(writer, life);
+        put_entry(writer, "free_requested", "addr", life->address, requested, life->stack, event, life->block);
+        put_entry(writer, "free_completed", "addr", life->address, requested, life->stack, event, life->block);
     }
     if (begun != MP_NONE) {
         const struct mp_life *life = &lives->all.at[begun];
-        put_entry(writer, "alloc", "addr", life->address, life->bytes, life->stack, event);
+        put_entry(writer, "alloc", "addr", life->address, requested_of(writer, life), life->stack, event, life->block);
     }
 }
 
@@ -149,7 +142,8 @@ static void put_ranges(struct writer *writer, const struct mp_lives *ranges, uin
         const struct mp_life *range = &ranges->all.at[index];
         bool expandable = model->blocks.kind[range->block] == MP_KIND_VMM;
         const char *const actions[] = {"segment_free", "segment_alloc", "segment_unmap", "segment_map"};
-        put_entry(writer, actions[2 * expandable + begins], "addr", range->address, range->bytes, range->stack, event);
+        put_entry(writer, actions[2 * expandable + begins], "addr", range->address, range->bytes, range->stack, event,
+                  MP_NONE);
     }
 }
 
@@ -182,7 +176,8 @@ static void put_trace(struct writer *writer, size_t device)
             reserved = model->notes.at[events->subject[event]].bytes;
         } else if (type == MP_EVENT_OOM && of == track) {
             const struct mp_model_note *note = &model->notes.at[events->subject[event]];
-            put_entry(writer, "oom", "device_free", free_of(model, track, reserved), note->bytes, note->stack, event);
+            put_entry(writer, "oom", "device_free", free_of(model, track, reserved), note->bytes, note->stack, event,
+                      MP_NONE);
         }
     }
 }
@@ -226,23 +221,37 @@ static struct tally put_blocks(struct writer *writer, const struct mp_layout *la
         if (life->address >= end) break;
         uint64_t room = room_of(layout, *held, end);
         tally.allocated += room;
-        tally.requested += life->bytes;
+        tally.requested += requested_of(writer, life);
         if (write && life->address > at) put_block(writer, at, life->address - at, 0, "inactive", 0);
-        if (write) put_block(writer, life->address, room, life->bytes, "active_allocated", life->stack);
+        if (write) put_block(writer, life->address, room, requested_of(writer, life), "active_allocated", life->stack);
         at = life->address + room;
     }
     if (write && at < end) put_block(writer, at, end - at, 0, "inactive", 0);
     return tally;
 }
 
+/* The recording's own word of a segment; NULL where there is none. Both lists are by address: *next is where to look.
+ */
+static const struct mp_segment *segment_at(const struct writer *writer, size_t device, uint64_t address, size_t *next)
+{
+    const struct mp_model *model = writer->model;
+    for (; *next < model->segments.count; ++*next) {
+        const struct mp_segment *segment = &model->segments.at[*next];
+        if (segment->track != writer->tracks[device]) continue;
+        if (segment->address >= address) return segment->address == address ? segment : NULL;
+    }
+    return NULL;
+}
+
 static void put_segments(struct writer *writer, size_t device)
 {
     const struct mp_layout *layout = &writer->layouts[device];
     struct mp_value_out *value = &writer->value;
-    size_t held = 0;
+    size_t held = 0, next = 0;
     for (size_t i = 0; i < layout->segments.count; i++) {
         const struct mp_layout_segment *segment = &layout->segments.at[i];
         size_t counted = held;
+        const struct mp_segment *known = segment_at(writer, device, segment->address, &next);
         struct tally tally = put_blocks(writer, layout, segment, &counted, false);
         mp_value_dict(value, NULL);
         mp_value_number(value, "device", device);
@@ -251,9 +260,9 @@ static void put_segments(struct writer *writer, size_t device)
         mp_value_number(value, "allocated_size", tally.allocated);
         mp_value_number(value, "active_size", tally.allocated);
         mp_value_number(value, "requested_size", tally.requested);
-        mp_value_number(value, "stream", 0);
+        mp_value_number(value, "stream", known ? known->stream : 0);
         mp_value_text(value, "segment_type", segment->bytes > SMALL_BYTES ? "large" : "small");
-        mp_value_zero_pair(value, "segment_pool_id");
+        mp_value_pair(value, "segment_pool_id", known ? known->pool >> 32 : 0, known ? known->pool & UINT32_MAX : 0);
         mp_value_bool(value, "is_expandable", segment->expandable);
         mp_stack_out_put(&writer->stacks, segment->stack);
         mp_value_list(value, "blocks");
@@ -348,6 +357,7 @@ static void free_writer(struct writer *writer)
         mp_layout_free(&writer->layouts[i]);
     mp_stack_out_free(&writer->stacks);
     mp_steps_free(&writer->steps);
+    mp_placements_free(&writer->placements);
     free(writer);
 }
 
@@ -366,7 +376,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     if (!choose_tracks(writer))
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
     else if (!make_layouts(writer) || !mp_stack_out_init(&writer->stacks, model, &writer->value) ||
-             !mp_steps_marked(model, &writer->steps))
+             !mp_steps_marked(model, &writer->steps) || !mp_placements_find(model, &writer->placements))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
     if (!status) {
         mp_value_out_start(&writer->value, out, as_json);

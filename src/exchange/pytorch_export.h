@@ -2,7 +2,8 @@
  * A recording as PyTorch's memory snapshot, for memory_viz and everything else that reads these. Devices keep their
  * ordinals: cuda:1 is device 1. Each has the entries of its uppermost track, segments that hold every block that any
  * entry names, as the viewer wants it, and the blocks that live at the end in them; steps and regions become
- * annotations.
+ * annotations. Where PyTorch's own history told what was asked for, sizes of entries are that, and streams are the
+ * blocks'; segments that the recording knows have their stream and pool.
  *
  * What a snapshot has no place for is left out: other tracks, threads, sampled counters. What it must have and a
  * recording does not is made up so that no sum changes: where no track tells of segments, blocks near one another get

@@ -167,12 +167,9 @@ void mp_value_text(struct mp_value_out *value, const char *key, const char *text
         put_text(value, text);
 }
 
-void mp_value_number(struct mp_value_out *value, const char *key, uint64_t number)
+static void put_number(struct mp_value_out *value, uint64_t number)
 {
-    begin_item(value, key);
-    if (value->as_json) {
-        mp_json_number(&value->json, key, number);
-    } else if (number < 256) {
+    if (number < 256) {
         put_op(value, MP_OP_BININT1, number, 1);
     } else if (number < 65536) {
         put_op(value, MP_OP_BININT2, number, 2);
@@ -191,6 +188,15 @@ void mp_value_number(struct mp_value_out *value, const char *key, uint64_t numbe
     }
 }
 
+void mp_value_number(struct mp_value_out *value, const char *key, uint64_t number)
+{
+    begin_item(value, key);
+    if (value->as_json)
+        mp_json_number(&value->json, key, number);
+    else
+        put_number(value, number);
+}
+
 void mp_value_bool(struct mp_value_out *value, const char *key, bool is)
 {
     begin_item(value, key);
@@ -200,18 +206,18 @@ void mp_value_bool(struct mp_value_out *value, const char *key, bool is)
         put_byte(value, is ? MP_OP_NEWTRUE : MP_OP_NEWFALSE);
 }
 
-void mp_value_zero_pair(struct mp_value_out *value, const char *key)
+void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second)
 {
     if (value->as_json) {
         mp_value_list(value, key);
-        mp_value_number(value, NULL, 0);
-        mp_value_number(value, NULL, 0);
+        mp_value_number(value, NULL, first);
+        mp_value_number(value, NULL, second);
         mp_value_end_list(value);
         return;
     }
     begin_item(value, key);
-    put_op(value, MP_OP_BININT1, 0, 1);
-    put_op(value, MP_OP_BININT1, 0, 1);
+    put_number(value, first);
+    put_number(value, second);
     put_byte(value, MP_OP_TUPLE2);
 }
 

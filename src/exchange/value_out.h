@@ -48,8 +48,8 @@ void mp_value_end_list(struct mp_value_out *value);
 void mp_value_text(struct mp_value_out *value, const char *key, const char *text);
 void mp_value_number(struct mp_value_out *value, const char *key, uint64_t number);
 void mp_value_bool(struct mp_value_out *value, const char *key, bool is);
-/* A tuple of two zeroes; in JSON a list. */
-void mp_value_zero_pair(struct mp_value_out *value, const char *key);
+/* A tuple of two numbers; in JSON a list. */
+void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second);
 
 /* True where the object whose number is in *memo (0: none yet) was written again by its number. Otherwise the caller
  * writes it, a dictionary or list, which puts its number there. */

@@ -109,6 +109,15 @@ class History(harness.TestCase):
                 replay = harness.answer("frag", self.snapshot, "--track", device, "--replay", same)["replay"]
                 self.assertEqual(replay["reserved_peak_bytes"], self.track(self.snapshot, device)["reserved_peak_bytes"])
 
+    def test_exported_for_pytorch(self):
+        """A snapshot as PyTorch writes them: sizes that were asked for, and streams."""
+        answer, devices, _ = self.recorded("2.6.0", 6, 60)
+        path = self.folder / "snapshot.json"
+        self.assertEqual(harness.memprof("export", self.snapshot, "--format", "pytorch", "-o", path).returncode, 0)
+        for truth, trace in zip(answer["truth"], json.loads(path.read_text())["device_traces"]):
+            self.assertEqual([[entry["addr"], entry["size"], entry["stream"]] for entry in trace
+                              if entry["action"] == "alloc"], [[row[0], row[2], row[3]] for row in truth])
+
     def test_off(self):
         for options in (("--no-torch-history",), ("--no-shim",), ("--sample", "64KiB")):
             answer, devices, notes = self.recorded(NEWEST, 2, 40, options=options)
