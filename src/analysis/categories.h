@@ -35,8 +35,8 @@ struct mp_categories;
 /* `rules` (may be NULL) are the user's; both outlive the categories. MP_NO_MEMORY. */
 enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_rules *rules,
                                   struct mp_categories **categories, struct mp_error *error);
-/* Whether what blocks are for follows from their stacks alone, as it does where PyTorch was not used: then a part of the
- * recording (model/part.h) tells as much of a block as all. False, too, where memory is short. */
+/* Whether what blocks are for follows from their stacks alone, as it does where PyTorch was not used: then a part of
+ * the recording (model/part.h) tells as much of a block as all. False, too, where memory is short. */
 bool mp_categories_by_stack(const struct mp_model *model);
 /* The category of a block after `moment` events, a number below mp_categories_count(). */
 unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment);

@@ -4,8 +4,8 @@
 
 #include "analysis/frag.h"
 
-/* What the device had for the allocator when memory ran out: all that it held plus what was free beside it. Where that is
- * not known, no more than it held: what fits then had fitted all the more. */
+/* What the device had for the allocator when memory ran out: all that it held plus what was free beside it. Where that
+ * is not known, no more than it held: what fits then had fitted all the more. */
 uint64_t mp_frag_capacity(const struct mp_frag *frag);
 
 /* Fills frag->oom, whose event is known, of a frag whose moment is that. */

@@ -9,8 +9,8 @@
 #include "analysis/device_use.h"
 #include "analysis/size_need.h"
 #include "analysis/size_probes.h"
-#include "model/steps_infer.h"
 #include "base/units.h"
+#include "model/steps_infer.h"
 #include "model/track.h"
 
 struct sizing {

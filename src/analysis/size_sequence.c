@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "model/steps_infer.h"
 #include "base/hash.h"
+#include "model/steps_infer.h"
 
 #define KEPT    3 /* of a run of equal steps; blocks may outlive their step by fewer */
 #define OUTSIDE UINT32_MAX

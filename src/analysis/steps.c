@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "analysis/level.h"
-#include "model/steps_infer.h"
 #include "base/map.h"
+#include "model/steps_infer.h"
 
 /*
  * One sweep over the events answers for all steps and regions, however they nest or cross on several threads. They

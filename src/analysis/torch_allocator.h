@@ -7,8 +7,8 @@
  * Sizes are bytes. Streams are any numbers, 0 being the default stream. Pools are small numbers, 0 being the default
  * pool, the others private ones (CUDA graphs, MemPool). Blocks are known by ids that are used again after a free.
  *
- * A call takes 0.1 to 0.3 µs. One thread at a time. Where memory for the model itself runs out, the call says MP_TORCH_BROKEN
- * and so does every later one.
+ * A call takes 0.1 to 0.3 µs. One thread at a time. Where memory for the model itself runs out, the call says
+ * MP_TORCH_BROKEN and so does every later one.
  */
 #ifndef MP_ANALYSIS_TORCH_ALLOCATOR_H
 #define MP_ANALYSIS_TORCH_ALLOCATOR_H

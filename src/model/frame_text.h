@@ -1,4 +1,5 @@
-/* Frames as one text each, as other programs' files want them. Texts are as the recording has them, bytes of any kind. Pure. */
+/* Frames as one text each, as other programs' files want them. Texts are as the recording has them, bytes of any kind.
+ * Pure. */
 #ifndef MP_MODEL_FRAME_TEXT_H
 #define MP_MODEL_FRAME_TEXT_H
 

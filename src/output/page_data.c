@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/steps_infer.h"
 #include "base/varint.h"
+#include "model/steps_infer.h"
 #include "model/track.h"
 #include "output/page_stacks.h"
 

@@ -29,8 +29,7 @@ struct mp_page_data {
 };
 
 /* The whole recording, or the part and the blocks that `cut` names (NULL: all); `rules` as in struct mp_page_options.
- * MP_LIMIT where it has too many events
- * for a browser. */
+ * MP_LIMIT where it has too many events for a browser. */
 enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_page_cut *cut,
                                  const struct mp_rules *rules, struct mp_page_data *data, struct mp_error *error);
 void mp_page_data_free(struct mp_page_data *data);

@@ -19,7 +19,8 @@ struct mp_text {
     bool color;
 };
 
-/* Appends in a style, which holds for the text but not for line breaks at its ends. The result of the format is taken as it is: clean names first. */
+/* Appends in a style, which holds for the text but not for line breaks at its ends. The result of the format is taken
+ * as it is: clean names first. */
 void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Appends "1 block", "12 345 blocks". */

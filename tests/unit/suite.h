@@ -8,7 +8,7 @@
 #define MP_SUITE(name, ...)                                                                                            \
     int main(void)                                                                                                     \
     {                                                                                                                  \
-        const TTest *const tests[]    = {__VA_ARGS__};                                                             \
+        const TTest *const tests[] = {__VA_ARGS__};                                                                    \
         Suite *suite = suite_create(name);                                                                             \
         TCase *tcase = tcase_create(name);                                                                             \
         tcase_set_timeout(tcase, 120);                                                                                 \

@@ -15,7 +15,8 @@
 struct mp_model *made_small(void);
 
 /* A training loop's shape: parameters, activations freed in reverse, gradients, optimizer state after the first step,
- * small temporaries, a slow leak, 24 layers of two modules; about so many alloc and free events, 1000 stacks of 25 frames. */
+ * small temporaries, a slow leak, 24 layers of two modules; about so many alloc and free events, 1000 stacks of 25
+ * frames. */
 struct mp_model *made_training(uint64_t events);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * A stand-in for PyTorch's libc10 with a CUDA caching allocator, for what needs a GPU: it exports the reporting functions
- * of every release and calls them, through its PLT, as CUDACachingAllocator.cpp does (c10/core/Allocator.h). The
- * definitions here are "PyTorch's own profiler": they count what reaches them.
+ * A stand-in for PyTorch's libc10 with a CUDA caching allocator, for what needs a GPU: it exports the reporting
+ * functions of every release and calls them, through its PLT, as CUDACachingAllocator.cpp does (c10/core/Allocator.h).
+ * The definitions here are "PyTorch's own profiler": they count what reaches them.
  *
  * Loaded by c10_program.c with local scope, as Python loads torch.
  */

@@ -14,7 +14,7 @@
 #include "softgpu/tool.h"
 
 #define SOFT_GRANULE ((uint64_t)2 << 20) /* of physical memory and pools */
-#define SOFT_HOST (-1)
+#define SOFT_HOST    (-1)
 
 /* ---- the ledger (ledger.c) ---- */
 

@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "analysis/leak_rule.h"
-#include "model/steps_infer.h"
 #include "analysis/suppress.h"
 #include "analysis/trend.h"
 #include "base/vec.h"
+#include "model/steps_infer.h"
 #include "unit/model/scene.h"
 #include "unit/suite.h"
 

@@ -37,8 +37,7 @@ START_TEST(what_only_sounds_alike_is_kept)
 {
     const char *const kept[] = {"train --tokenizer gpt2 --max-tokens 512 --num_tokens=77",
                                 "train --token-dim 64 --author me --keyword=abc",
-                                "train --monkey abc --turnkey=yes --key 5",
-                                "sk-learn --model sk-small hf_x",
+                                "train --monkey abc --turnkey=yes --key 5", "sk-learn --model sk-small hf_x",
                                 "http://host/path?x=1 https://user@host:80/"};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         check(kept[i], kept[i]);

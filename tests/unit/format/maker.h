@@ -3,11 +3,11 @@
  * so that what comes back can be held against it.
  */
 #ifndef MP_TESTS_FORMAT_MAKER_H
-#    define MP_TESTS_FORMAT_MAKER_H
+#define MP_TESTS_FORMAT_MAKER_H
 
-#    include "base/vec.h"
-#    include "format/reader.h"
-#    include "format/writer.h"
+#include "base/vec.h"
+#include "format/reader.h"
+#include "format/writer.h"
 
 /* One chunk as it was written. */
 struct made_chunk {
@@ -28,7 +28,7 @@ struct maker {
     uint64_t random;
     uint64_t now, next_block;
     size_t strings, devices, tracks, threads, modules, frames, stacks;
-    bool paths; /* blocks have the paths of modules, and roles: every other round */
+    bool paths;                   /* blocks have the paths of modules, and roles: every other round */
     MP_VEC(struct mp_event) live; /* the latest alloc or resize of each live block */
 };
 
@@ -41,6 +41,5 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
 void free_made(struct maker *maker);
 /* Whether chunk is what was written as made (also the other way round). */
 bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made);
-
 
 #endif
