@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "wire/config.h"
 
 #define WRITE_AFTER_NS  (2 * MP_NS_PER_SECOND)
 #define SAMPLE_EVERY_NS (50 * MP_NS_PER_MS)
@@ -31,13 +30,11 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     const char *configuration = recording->spool.header->configuration;
     mp_step_rule_open_configured(&recording->step_rule, configuration);
     mp_step_watch_open(&recording->watch, configuration);
-    struct mp_record_config config;
-    mp_record_config_defaults(&config);
-    mp_record_config_parse(configuration, &config);
-    recording->window_open = !config.paused;
-    recording->ledger.paused = config.paused;
-    recording->bound.max_events = config.max_events;
-    recording->sample_bytes = config.sample_bytes;
+    mp_record_config_defaults(&recording->config);
+    mp_record_config_parse(configuration, &recording->config);
+    recording->window_open = !recording->config.paused;
+    recording->ledger.paused = recording->config.paused;
+    recording->bound.max_events = recording->config.max_events;
     recording->name = name;
     recording->name_context = name_context;
     snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
@@ -151,7 +148,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->kept = recording->bound.file_events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
     summary->steps = recording->ledger.steps;
-    summary->sample_bytes = recording->sample_bytes;
+    summary->sample_bytes = recording->config.sample_bytes;
     summary->scheduled = recording->schedule != NULL;
     for (size_t i = 0; i < recording->ledger.tracks.count; i++) {
         const struct mp_ledger_track *track = &recording->ledger.tracks.at[i];

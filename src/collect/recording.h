@@ -22,6 +22,7 @@
 #include "collect/tables.h"
 #include "collect/usual_roles.h"
 #include "format/writer.h"
+#include "wire/config.h"
 
 struct mp_recording;
 
@@ -39,6 +40,7 @@ struct mp_snapshot_request {
 
 struct mp_recording {
     struct mp_spool_file spool; /* owned; the header is the process's identity, its texts serve as those of the file */
+    struct mp_record_config config; /* as that says */
     struct mp_drain drain;
     struct mp_tables tables;
     struct mp_ledger ledger;
@@ -78,7 +80,6 @@ struct mp_recording {
     unsigned step_rank;                 /* of the steps that count: who said the most so far */
     uint64_t steps_before;              /* begun before the event that is being taken */
     uint64_t steps_unseen;              /* begun before the file's first window */
-    uint32_t sample_bytes;              /* of what may be left out only a sample comes, one in so many; 0: all */
     bool window_open;                   /* events go to the file; else only what is live is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;

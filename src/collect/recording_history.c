@@ -1,14 +1,9 @@
-#include <stdio.h>
-
 #include "collect/recording_parts.h"
-#include "wire/config.h"
 
 static bool is_wanted(const struct mp_recording *recording)
 {
-    struct mp_record_config config;
-    mp_record_config_defaults(&config);
-    mp_record_config_parse(recording->spool.header->configuration, &config);
-    return config.torch && config.torch_history && !recording->sample_bytes;
+    const struct mp_record_config *config = &recording->config;
+    return config->torch && config->torch_history && !config->sample_bytes;
 }
 
 /* Tracks of the spool that came since the last look. */

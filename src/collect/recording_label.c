@@ -15,7 +15,7 @@ static bool is_beyond(struct mp_recording *recording, const struct mp_base_block
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
     return tracks[block->track].layer != MP_LAYER_DRIVER &&
-           (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->sample_bytes);
+           (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->config.sample_bytes);
 }
 
 /* The block that begins there, as that of a tensor mostly does; else the one that the address is in. */
@@ -33,7 +33,8 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
     for (size_t i = 0; i < ledger->blocks.count; i++) {
         struct mp_base_block *block = &ledger->blocks.at[i];
         if (block->track == MP_LEDGER_SLOT_FREE || address - block->address >= block->bytes ||
-            block->bytes == MP_BYTES_UNKNOWN || (recording->sample_bytes && is_beyond(recording, block, address)))
+            block->bytes == MP_BYTES_UNKNOWN ||
+            (recording->config.sample_bytes && is_beyond(recording, block, address)))
             continue;
         unsigned rank = rank_of(recording, block->track);
         if (rank > best_rank) best = block, best_rank = rank;

@@ -74,7 +74,7 @@ static bool is_sampled(const struct mp_recording *recording, uint16_t track)
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
     /* A damaged spool may name any. */
     bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
-    return recording->sample_bytes && there && tracks[track].layer != MP_LAYER_DRIVER;
+    return recording->config.sample_bytes && there && tracks[track].layer != MP_LAYER_DRIVER;
 }
 
 static enum mp_status take_block(struct mp_recording *recording, const struct mp_record *record, struct mp_event *event,
@@ -83,7 +83,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     struct mp_ledger *ledger = &recording->ledger;
     bool known = true, is_alloc = record->type == MP_EVENT_ALLOC, sampled = is_sampled(recording, event->track);
     if (is_alloc && sampled && event->bytes != MP_BYTES_UNKNOWN)
-        event->bytes = mp_sampling_estimate(event->bytes, recording->sample_bytes);
+        event->bytes = mp_sampling_estimate(event->bytes, recording->config.sample_bytes);
     if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_at(ledger, event->track, event->address))
         return MP_OK;
     struct mp_event missed = {.type = MP_EVENT_NONE};

@@ -204,14 +204,12 @@ static void note_shim(struct mp_recording *recording)
 {
     struct mp_spool_header *spool = recording->spool.header;
     uint32_t sources = atomic_load(&spool->sources);
+    if (!recording->config.shim || !(sources & MP_SOURCE_TORCH) || sources & MP_SOURCE_SHIM) return;
     const struct mp_wire_frame *frames = mp_spool_entries(spool, MP_TABLE_FRAMES);
     bool python = false;
     for (uint64_t i = 0; i < recording->tables.seen[MP_TABLE_FRAMES] && !python; i++)
         python = frames[i].language == MP_PYTHON;
-    struct mp_record_config config;
-    mp_record_config_defaults(&config);
-    mp_record_config_parse(spool->configuration, &config);
-    if (python && config.shim && sources & MP_SOURCE_TORCH && !(sources & MP_SOURCE_SHIM))
+    if (python)
         mp_recording_note(recording,
                           "PyTorch was not asked for modules, regions and steps: Python ran with -E, -I or -S, or "
                           "without the PYTHONPATH that memprof sets");
