@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/module_path.h"
 #include "model/frame_text.h"
+#include "model/module_path.h"
 #include "model/spans.h"
 
 static const char *const words[MP_GROUPS] = {
@@ -117,8 +117,7 @@ bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *grou
         name = mp_stack_library(&groups->lines);
     else if (headline)
         name = grouping->by == MP_GROUP_FILE ? headline->file : headline->function;
-    if (name && grouping->by == MP_GROUP_FUNCTION)
-        mp_buffer_append_text(&groups->text, mp_frame_prefix(headline));
+    if (name && grouping->by == MP_GROUP_FUNCTION) mp_buffer_append_text(&groups->text, mp_frame_prefix(headline));
     if (name) mp_buffer_append_text(&groups->text, name);
     return take_name(groups, group);
 }
@@ -138,7 +137,7 @@ static void name_thread(struct mp_groups *groups, uint32_t block)
 static void name_pool(struct mp_groups *groups, uint32_t block)
 {
     const struct mp_model *model = groups->model;
-    uint64_t pool = groups->placements.pool[block];
+    uint64_t pool = mp_placed(groups->placements.pool, block);
     uint32_t name = model->tracks.at[model->blocks.track[block]].name;
     if (pool == MP_PLACE_UNKNOWN)
         mp_buffer_append_text(&groups->text, mp_model_text(model, name));
@@ -171,7 +170,7 @@ bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes
         name_thread(groups, block);
         break;
     case MP_GROUP_STREAM:
-        if (groups->placements.stream[block] != MP_PLACE_UNKNOWN)
+        if (mp_placed(groups->placements.stream, block) != MP_PLACE_UNKNOWN)
             mp_buffer_printf(text, "%llu", (unsigned long long)groups->placements.stream[block]);
         break;
     case MP_GROUP_POOL:

@@ -140,9 +140,19 @@ static bool place_usual(const struct mp_model *model, struct mp_placements *plac
     return done;
 }
 
+static bool is_any_known(const struct mp_model *model)
+{
+    bool known = model->requests.count || model->calls.count || model->segments.count;
+    for (size_t i = 0; !known && i < model->tracks.count; i++)
+        known = model->tracks.at[i].size_basis == MP_BASIS_REQUESTED;
+    return known;
+}
+
 bool mp_placements_find(const struct mp_model *model, struct mp_placements *placements)
 {
     size_t bytes = (model->blocks.count + 1) * sizeof *placements->stream;
+    *placements = (struct mp_placements){0};
+    if (!is_any_known(model)) return true;
     *placements = (struct mp_placements){malloc(bytes), malloc(bytes), malloc(bytes),
                                          calloc(model->blocks.count + 1, sizeof *placements->usual)};
     if (!placements->stream || !placements->pool || !placements->requested || !placements->usual) return false;
@@ -181,13 +191,13 @@ bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t momen
     if (!has_requests(model, track)) return true;
     bool done = mp_placements_find(model, &placements) && mp_live_at(model, track, moment, NULL, &live);
     for (size_t i = 0; done && i < live.count; i++) {
-        uint64_t requested = placements.requested[live.at[i].block], bytes = live.at[i].bytes;
+        uint64_t requested = mp_placed(placements.requested, live.at[i].block), bytes = live.at[i].bytes;
         if (bytes == MP_BYTES_UNKNOWN) continue;
         rounding->bytes += bytes;
         if (requested == MP_PLACE_UNKNOWN) continue;
         rounding->known_bytes += bytes;
         rounding->requested_bytes += requested;
-        if (placements.usual[live.at[i].block]) rounding->usual_bytes += bytes;
+        if (mp_placed_as_usual(&placements, live.at[i].block)) rounding->usual_bytes += bytes;
     }
     mp_live_free(&live);
     mp_placements_free(&placements);

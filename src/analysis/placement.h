@@ -10,11 +10,21 @@
 
 #define MP_PLACE_UNKNOWN UINT64_MAX
 
+/* Columns are NULL where nothing is known of any block: ask mp_placed(). */
 struct mp_placements {
     uint64_t *stream, *pool; /* by block: as in struct mp_segment; MP_PLACE_UNKNOWN */
     uint64_t *requested;     /* by block; MP_PLACE_UNKNOWN */
     bool *usual;             /* by block: it is what the others of its site have */
 };
+
+static inline uint64_t mp_placed(const uint64_t *column, uint32_t block)
+{
+    return column ? column[block] : MP_PLACE_UNKNOWN;
+}
+static inline bool mp_placed_as_usual(const struct mp_placements *placements, uint32_t block)
+{
+    return placements->usual && placements->usual[block];
+}
 
 /* False where memory is short. */
 bool mp_placements_find(const struct mp_model *model, struct mp_placements *placements);

@@ -99,7 +99,8 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
         if (entries[i].time_ns > end) end = entries[i].time_ns;
     }
     size_t first = first_from(track, begin > MP_HISTORY_EARLY_NS ? begin - MP_HISTORY_EARLY_NS : 0);
-    size_t last = first_from(track, end + MP_HISTORY_LATE_NS + 1);
+    bool sane = end < UINT64_MAX - MP_HISTORY_LATE_NS; /* a damaged spool's moments may be anything */
+    size_t last = sane ? first_from(track, end + MP_HISTORY_LATE_NS + 1) : first;
     const struct mp_history_alloc *allocs = track->allocs.at + first;
     uint32_t *alloc_of = malloc(count * sizeof *alloc_of);
     bool done = alloc_of && (first == last || mp_history_join(allocs, last - first, entries, count, alloc_of, &pairs));

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-#include "base/map.h"
 #include "base/vec.h"
 #include "base/words.h"
 
 #define CANDIDATES 16 /* allocations that one entry may be, those nearest in time */
+#define LOOKS      64 /* at its address, to find them */
 
 /* An allocation that an entry may be; a chain of them goes up in both. */
 struct pair {
@@ -17,56 +17,79 @@ struct pair {
 #define PAIR_WORTH (UINT64_C(1) << 42)
 #define TIME_SHIFT 10
 
+struct place {
+    uint64_t address;
+    uint32_t alloc;
+};
+
 struct joiner {
     const struct mp_history_alloc *allocs;
     size_t alloc_count;
-    struct mp_map last;  /* address + 1 to the last allocation there */
-    uint32_t *earlier;   /* by allocation: the one before at its address; MP_NONE */
-    uint64_t *best;      /* Fenwick's tree over allocations: of all before, the highest worth of a chain's end */
-    uint32_t *best_pair; /* and which pair that is */
+    struct place *places; /* of all allocations, by address, then order */
+    uint64_t *best;       /* Fenwick's tree over allocations: of all before, the highest worth of a chain's end */
+    uint32_t *best_pair;  /* and which pair that is */
     MP_VEC(struct pair) pairs;
 };
+
+static int by_address(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    if (a->address != b->address) return a->address < b->address ? -1 : 1;
+    return a->alloc < b->alloc ? -1 : a->alloc > b->alloc;
+}
+
+static void sort_places(struct joiner *j)
+{
+    for (uint32_t i = 0; i < j->alloc_count; i++)
+        j->places[i] = (struct place){j->allocs[i].address, i};
+    if (j->alloc_count) qsort(j->places, j->alloc_count, sizeof *j->places, by_address);
+}
+
+/* The first place of an address at which something was allocated at or after a time, or the end of the address. */
+static size_t place_from(const struct joiner *j, uint64_t address, uint64_t time_ns)
+{
+    size_t low = 0, high = j->alloc_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct place *at = &j->places[middle];
+        if (at->address < address || (at->address == address && j->allocs[at->alloc].time_ns < time_ns))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
 
 static uint64_t distance(const struct mp_history_alloc *alloc, const struct mp_history_entry *entry)
 {
     return alloc->time_ns > entry->time_ns ? alloc->time_ns - entry->time_ns : entry->time_ns - alloc->time_ns;
 }
 
-static bool may_be(const struct mp_history_alloc *alloc, const struct mp_history_entry *entry)
+/* The allocation at that place, where it is near enough and at the entry's address; else NULL. */
+static const struct mp_history_alloc *near(const struct joiner *j, size_t place, const struct mp_history_entry *entry)
 {
+    if (place >= j->alloc_count || j->places[place].address != entry->address) return NULL;
+    const struct mp_history_alloc *alloc = &j->allocs[j->places[place].alloc];
     uint64_t allowed = alloc->time_ns < entry->time_ns ? MP_HISTORY_EARLY_NS : MP_HISTORY_LATE_NS;
-    return entry->bytes && entry->bytes <= alloc->bytes && distance(alloc, entry) <= allowed;
+    return distance(alloc, entry) <= allowed ? alloc : NULL;
 }
 
-static bool link_addresses(struct joiner *j)
-{
-    for (uint32_t i = 0; i < j->alloc_count; i++) {
-        if (j->allocs[i].address == UINT64_MAX) continue;
-        bool added;
-        uint64_t *last = mp_map_insert(&j->last, j->allocs[i].address + 1, &added);
-        if (!last) return false;
-        j->earlier[i] = added ? MP_NONE : (uint32_t)*last;
-        *last = i;
-    }
-    return true;
-}
-
-/* The candidates of one entry, the latest allocation first. */
+/* The candidates of one entry: outwards from its time, those nearest first; then the latest first. */
 static size_t find_candidates(const struct joiner *j, const struct mp_history_entry *entry, uint32_t *found)
 {
-    const uint64_t *last = entry->address == UINT64_MAX ? NULL : mp_map_find(&j->last, entry->address + 1);
-    size_t count = 0;
-    for (uint32_t at = last ? (uint32_t)*last : MP_NONE; at != MP_NONE; at = j->earlier[at]) {
-        const struct mp_history_alloc *alloc = &j->allocs[at];
-        if (alloc->time_ns + MP_HISTORY_EARLY_NS < entry->time_ns) break;
-        if (!may_be(alloc, entry)) continue;
-        if (count < CANDIDATES) {
-            found[count++] = at;
-        } else if (distance(alloc, entry) < distance(&j->allocs[found[0]], entry)) {
-            for (size_t i = 1; i < CANDIDATES; i++)
-                found[i - 1] = found[i];
-            found[CANDIDATES - 1] = at;
-        }
+    size_t after = place_from(j, entry->address, entry->time_ns), before = after, count = 0;
+    for (int looks = 0; looks < LOOKS && count < CANDIDATES && entry->bytes; looks++) {
+        const struct mp_history_alloc *left = before ? near(j, before - 1, entry) : NULL;
+        const struct mp_history_alloc *right = near(j, after, entry);
+        if (!left && !right) break;
+        bool goes_left = left && (!right || distance(left, entry) < distance(right, entry));
+        uint32_t alloc = j->places[goes_left ? before - 1 : after].alloc;
+        *(goes_left ? &before : &after) += goes_left ? (size_t)-1 : 1;
+        if (entry->bytes > j->allocs[alloc].bytes) continue;
+        size_t at = count++;
+        for (; at && found[at - 1] < alloc; at--)
+            found[at] = found[at - 1];
+        found[at] = alloc;
     }
     return count;
 }
@@ -128,19 +151,19 @@ bool mp_history_join(const struct mp_history_alloc *allocs, size_t alloc_count, 
 {
     struct joiner j = {.allocs = allocs,
                        .alloc_count = alloc_count,
-                       .earlier = malloc((alloc_count + 1) * sizeof *j.earlier),
+                       .places = malloc((alloc_count + 1) * sizeof *j.places),
                        .best = calloc(alloc_count + 1, sizeof *j.best),
                        .best_pair = malloc((alloc_count + 1) * sizeof *j.best_pair)};
     size_t *first = malloc((entry_count + 1) * sizeof *first);
-    bool done = j.earlier && j.best && j.best_pair && first && link_addresses(&j);
+    bool done = j.places && j.best && j.best_pair && first;
+    if (done) sort_places(&j);
     for (size_t i = 0; done && i < entry_count; i++) {
         first[i] = j.pairs.count;
         done = add_entry(&j, &entries[i]);
     }
     if (done) *pairs = follow(&j, first, entry_count, alloc_of);
-    mp_map_free(&j.last);
     mp_vec_free(&j.pairs);
-    free(j.earlier);
+    free(j.places);
     free(j.best);
     free(j.best_pair);
     free(first);

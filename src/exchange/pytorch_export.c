@@ -91,14 +91,15 @@ static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
 /* A block's stream or pool; the default one where it is not known. */
 static uint64_t place_of(const uint64_t *places, uint32_t block)
 {
-    return block == MP_NONE || places[block] == MP_PLACE_UNKNOWN ? 0 : places[block];
+    uint64_t place = block == MP_NONE ? 0 : mp_placed(places, block);
+    return place == MP_PLACE_UNKNOWN ? 0 : place;
 }
 
 /* Where the block is as it was allocated: what had been asked for, as far as it is known. */
 static uint64_t requested_of(const struct writer *writer, const struct mp_life *life)
 {
     bool whole = writer->model->blocks.bytes[life->block] == life->bytes;
-    uint64_t requested = writer->placements.requested[life->block];
+    uint64_t requested = mp_placed(writer->placements.requested, life->block);
     return whole && requested && requested <= life->bytes ? requested : life->bytes;
 }
 

@@ -63,10 +63,10 @@ static void fill(const struct mp_rows *rows, struct mp_row *row)
     row->kind = mp_kind_name(blocks->kind[row->block]);
     row->region = region == MP_NONE ? NULL : mp_model_text(model, region);
     row->stack = blocks->stack[row->block];
-    bool usual = rows->placements.usual[row->block]; /* a table has only what is told of the block itself */
-    row->requested = usual ? UINT64_MAX : rows->placements.requested[row->block];
-    row->stream = usual ? UINT64_MAX : rows->placements.stream[row->block];
-    uint64_t pool = rows->placements.pool[row->block];
+    bool usual = mp_placed_as_usual(&rows->placements, row->block); /* a table has what is told of the block itself */
+    row->requested = usual ? UINT64_MAX : mp_placed(rows->placements.requested, row->block);
+    row->stream = usual ? UINT64_MAX : mp_placed(rows->placements.stream, row->block);
+    uint64_t pool = mp_placed(rows->placements.pool, row->block);
     *row->torch_pool = '\0';
     if (pool != MP_PLACE_UNKNOWN && !usual)
         snprintf(row->torch_pool, sizeof row->torch_pool, "%u,%u", (unsigned)(pool >> 32), (unsigned)pool);

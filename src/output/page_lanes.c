@@ -22,7 +22,7 @@ bool mp_page_lanes_find(const struct mp_model *model, struct mp_page_lanes *lane
     struct mp_placements placements;
     bool done = mp_placements_find(model, &placements);
     for (size_t i = 0; done && i < model->blocks.count; i++) {
-        if (placements.stream[i] == MP_PLACE_UNKNOWN) continue;
+        if (placements.stream[i] == MP_PLACE_UNKNOWN || placements.pool[i] == MP_PLACE_UNKNOWN) continue;
         lanes->of_block[i] = lane_of(lanes, placements.stream[i], placements.pool[i]);
         done = lanes->of_block[i];
     }

@@ -73,7 +73,7 @@ class MadeUp(unittest.TestCase):
         self.assertEqual(join([], []), [])
         self.assertEqual(join([], [(1, 512, 1)]), [None])
         self.assertEqual(join([(1, 512, 512)], []), [])
-        self.assertEqual(join([(1, (1 << 64) - 1, 512)], [(1, (1 << 64) - 1, 512)]), [None])  # no address
+        self.assertEqual(join([(1, (1 << 64) - 1, 512)], [(1, (1 << 64) - 1, 512)]), [0])
         self.assertEqual(join([(1, 512, 512)], [(1, 512, 0)]), [None])
 
     def test_many_at_one_address(self):
