@@ -52,13 +52,13 @@ static size_t find_pythons(char *found[PYTHONS_MAX])
 
 static bool check_python(struct mp_checks *checks, char *python, bool *is_real, char *site)
 {
-    char answer[MP_ANSWER_ROOM], *rest = answer, *fields[6];
+    char answer[MP_ANSWER_ROOM], *rest = answer, *fields[6], none[] = "";
     char *command[] = {python, (char[]){"-c"}, script, NULL};
     *is_real = mp_doctor_run(command, answer);
     if (!*is_real) return true; /* a shim that starts nothing, say */
     for (size_t i = 0; i < 6; i++) {
         fields[i] = rest ? strsep(&rest, "\n") : NULL;
-        if (!fields[i]) fields[i] = (char[]){""};
+        if (!fields[i]) fields[i] = none;
     }
     int minor = atoi(fields[0]);
     for (size_t i = 0; i < checks->count; i++) {
