@@ -64,7 +64,8 @@ static void tell(const struct mp_recording_summary *summary, bool with_memory)
     snprintf(device, sizeof device, "%s", summary->track_id);
     if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
     if (*device) /* else it has steps, regions and marks alone */
-        mp_message("%s  peak %s at %s%s, %s outstanding at the end", device, mp_format_bytes(peak, track->peak_bytes),
+        mp_message("%s  %speak %s at %s%s, %s outstanding at the end", device,
+                   summary->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
                    mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
     if (with_memory) tell_memory(&summary->memory);
     if (summary->dropped)

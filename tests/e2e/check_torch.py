@@ -184,7 +184,8 @@ class Torch(harness.TestCase):
                 ("wait=2,warmup=1,active=3,repeat=2,every=8", (3, 4, 5, 11, 12, 13), 12, (), 5),
                 ("active=1,repeat=3,unit=^eval$", (), 20, (0, 5, 10), 2 * 6), ("wait=19,active=5", (19,), 1, (), 0)):
             with self.subTest(schedule):
-                snapshot, _, _ = self.record(PYTHON, script, options=("--force", "--schedule", schedule))
+                snapshot, _, result = self.record(PYTHON, script, options=("--force", "--schedule", schedule))
+                self.assertIn("cpu/torch  in the whole run: peak", result.stderr)
                 track = self.track(snapshot, "cpu/torch")
                 self.assertEqual(track["allocs"], 3 * len(steps) + len(regions) + between)
                 self.assertEqual(track["end_bytes"], 0)
