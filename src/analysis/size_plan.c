@@ -28,6 +28,15 @@ static void bounds_of(const struct mp_size_source *source, uint64_t bytes, doubl
     if (rounded && bytes) *low = (double)bytes - (bytes > REMAINDER ? REMAINDER : ROUNDING) + 1;
 }
 
+/* The same of a block, of which PyTorch's own history may have told. */
+static void bounds_of_block(const struct mp_size_source *source, uint32_t block, double *low, double *high)
+{
+    const struct mp_request *told = mp_model_request_of(source->model, block);
+    uint64_t bytes = mp_size_bytes(source->model, block);
+    bounds_of(source, bytes, low, high);
+    if (told && told->bytes <= bytes) *low = *high = (double)told->bytes;
+}
+
 /* Nearly always nothing was left unsplit. That three probes agree so by chance is not to be expected. */
 static bool solve_tight(const struct mp_size_points *points, const struct mp_size_seen *seen,
                         struct mp_size_solution *solution)
@@ -118,8 +127,7 @@ static bool pair_block(struct planning *planning, uint32_t place, uint32_t index
     struct mp_size_seen seen = {0};
     for (size_t probe = 0; probe <= planning->last; probe++) {
         const struct mp_size_source *source = &planning->sources[probe];
-        uint64_t bytes = mp_size_bytes(source->model, block_at(planning, probe, place, index));
-        bounds_of(source, bytes, &seen.low[probe], &seen.high[probe]);
+        bounds_of_block(source, block_at(planning, probe, place, index), &seen.low[probe], &seen.high[probe]);
     }
     return set_value(planning, block_at(planning, planning->last, place, index), find_value(planning, &seen));
 }

@@ -118,6 +118,22 @@ class History(harness.TestCase):
             self.assertEqual([[entry["addr"], entry["size"], entry["stream"]] for entry in trace
                               if entry["action"] == "alloc"], [[row[0], row[2], row[3]] for row in truth])
 
+    def test_batches_are_exact(self):
+        """Sizes that were asked for solve exactly: what larger batches take, to the byte."""
+        program = PROGRAMS / "torch_batch.py"
+        probes = []
+        for batch in (4, 6, 9, 13):
+            path = self.folder / f"{batch}.mp"
+            harness.memprof("snapshot", "--quiet", "-o", path, "--", sys.executable, program, batch,
+                            env=self.environment("2.6.0"))
+            probes.append(f"{batch}={path}")
+        answer = harness.answer("size", "--capacity", "80GiB", *probes, "--predict", "32,64")
+        for prediction in answer["predictions"][:2]:
+            truth = subprocess.run([sys.executable, program, str(prediction["batch"])], check=True, capture_output=True,
+                                   text=True, env=self.environment("2.6.0")).stdout
+            self.assertEqual([prediction[key] for key in ("allocated_bytes", "reserved_bytes", "low_bytes", "high_bytes")],
+                             [int(number) for number in truth.split()] + [int(truth.split()[1])] * 2)
+
     def test_off(self):
         for options in (("--no-torch-history",), ("--no-shim",), ("--sample", "64KiB")):
             answer, devices, notes = self.recorded(NEWEST, 2, 40, options=options)
