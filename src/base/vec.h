@@ -1,6 +1,6 @@
 /*
- * Growable arrays: `struct mp_vec_x { T *at; size_t count, room; }`, declared with MP_VEC(T). Zero-initialised is empty.
- * Growing can fail: every growing macro yields true on success and leaves the array as it was on failure.
+ * Growable arrays: `struct mp_vec_x { T *at; size_t count, room; }`, declared with MP_VEC(T). Zero-initialised is
+ * empty. Growing can fail: every growing macro yields true on success and leaves the array as it was on failure.
  */
 #ifndef MP_BASE_VEC_H
 #define MP_BASE_VEC_H
@@ -35,6 +35,13 @@ static inline bool mp_vec_reserve_(void **at, size_t *room, size_t need, size_t 
 
 /* Appends a copy of value. */
 #define mp_vec_push(vec, value) (mp_vec_reserve(vec, 1) && ((vec)->at[(vec)->count++] = (value), true))
+
+/* Appends copies of `number` elements; `from` may be NULL where that is 0. */
+#define mp_vec_append(vec, from, number)                                                                               \
+    (mp_vec_reserve(vec, number) &&                                                                                    \
+     ((void)sizeof((vec)->at == (from)),                                                                               \
+      (number) ? (void)__builtin_memcpy((vec)->at + (vec)->count, from, (number) * sizeof *(vec)->at) : (void)0,       \
+      (vec)->count += (number), true))
 
 /* Appends zeroed elements until there are `total`. */
 #define mp_vec_extend(vec, total)                                                                                      \

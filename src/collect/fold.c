@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "collect/fold_state.h"
@@ -36,10 +35,7 @@ static bool keep_marks(void *vec_pointer, const struct mp_chunk *chunk)
 {
     MP_VEC(struct mp_ring_mark) *marks = vec_pointer;
     marks->count = 0;
-    if (!mp_vec_reserve(marks, chunk->mark_count + 1)) return false;
-    if (chunk->mark_count) memcpy(marks->at, chunk->marks, chunk->mark_count * sizeof *chunk->marks);
-    marks->count = chunk->mark_count;
-    return true;
+    return mp_vec_append(marks, chunk->marks, chunk->mark_count);
 }
 
 /* Takes a chunk's events while there are too many; the others are its rest. */

@@ -100,8 +100,7 @@ bool mp_fold_state_base(struct mp_fold_state *state, const struct mp_chunk *chun
     if (!chunk->base_before) state->base.count = 0;
     if (chunk->base_before != state->base.count) return true; /* a part of it is lost */
     if (chunk->next_block > state->next_block) state->next_block = chunk->next_block;
-    for (size_t i = 0; i < chunk->count; i++)
-        if (!mp_vec_push(&state->base, chunk->base[i])) return false;
+    if (!mp_vec_append(&state->base, chunk->base, chunk->count)) return false;
     if (state->base.count < chunk->base_total) return true;
     state->time_ns = chunk->time_ns;
     if (state->taken || state->live.count) return correct(state);
@@ -237,9 +236,7 @@ bool mp_fold_state_samples(struct mp_fold_state *state, const struct mp_chunk *c
 bool mp_fold_state_labels(struct mp_fold_state *state, const struct mp_chunk *chunk)
 {
     mp_fold_state_label(state);
-    for (size_t i = 0; i < chunk->count; i++)
-        if (!mp_vec_push(&state->labels, chunk->labels[i])) return false;
-    return true;
+    return mp_vec_append(&state->labels, chunk->labels, chunk->count);
 }
 
 void mp_fold_state_label(struct mp_fold_state *state)

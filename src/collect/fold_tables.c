@@ -66,9 +66,7 @@ enum mp_status mp_fold_tables_take(struct mp_fold_tables *tables, const struct m
         return done ? MP_OK : no_memory(error);
     }
     size_t bytes = chunk->count * mp_table_of(chunk->kind)->row;
-    if (!mp_vec_reserve(&tables->rows[chunk->kind].bytes, bytes)) return no_memory(error);
-    memcpy(tables->rows[chunk->kind].bytes.at + tables->rows[chunk->kind].bytes.count, chunk->rows, bytes);
-    tables->rows[chunk->kind].bytes.count += bytes;
+    if (!mp_vec_append(&tables->rows[chunk->kind].bytes, chunk->rows, bytes)) return no_memory(error);
     tables->rows[chunk->kind].count += chunk->count;
     return tables->rows[chunk->kind].count < ROWS_MAX ? MP_OK : mp_fold_tables_flush(tables, writer, error);
 }

@@ -83,8 +83,7 @@ static enum mp_status put(struct live_file *file, const struct mp_event *event, 
 {
     if (!file->events.count) {
         file->before.count = 0;
-        for (size_t i = 0; i < file->live_bytes.count; i++)
-            if (!mp_vec_push(&file->before, file->live_bytes.at[i])) return no_memory(error);
+        if (!mp_vec_append(&file->before, file->live_bytes.at, file->live_bytes.count)) return no_memory(error);
     }
     if (!mp_vec_push(&file->events, *event)) return no_memory(error);
     uint64_t bytes = event->bytes == MP_BYTES_UNKNOWN ? 0 : event->bytes;

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static enum mp_status no_memory(struct mp_error *error)
 {
@@ -77,8 +76,7 @@ static enum mp_status restore_table(struct mp_recording *recording, const struct
     case MP_CHUNK_TRACKS:
         return restore_tracks(recording, chunk, error);
     case MP_CHUNK_THREADS:
-        for (size_t i = 0; done && i < chunk->count; i++)
-            done = mp_vec_push(&tables->threads, chunk->threads[i]);
+        done = mp_vec_append(&tables->threads, chunk->threads, chunk->count);
         tables->threads_written += chunk->count;
         break;
     case MP_CHUNK_MODULES:
@@ -157,8 +155,7 @@ static enum mp_status copy_base(struct mp_recovering *recovering, const struct m
     size_t have = chunk->base_before ? recovering->base.count : 0;
     recovering->base.count = have;
     if (have != chunk->base_before) return MP_OK;
-    if (!mp_vec_extend(&recovering->base, have + chunk->count)) return no_memory(error);
-    if (chunk->count) memcpy(recovering->base.at + have, chunk->base, chunk->count * sizeof *chunk->base);
+    if (!mp_vec_append(&recovering->base, chunk->base, chunk->count)) return no_memory(error);
     if (recovering->base.count < chunk->base_total) return MP_OK;
     const struct mp_base_block *blocks = recovering->base.at;
     size_t count = recovering->base.count;

@@ -154,10 +154,7 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    if (!chunk->count) return true;
-    return mp_vec_reserve(&b->model->stacks, chunk->count) &&
-           (memcpy(b->model->stacks.at + b->model->stacks.count, chunk->stacks, chunk->count * sizeof *chunk->stacks),
-            b->model->stacks.count += chunk->count, true);
+    return mp_vec_append(&b->model->stacks, chunk->stacks, chunk->count);
 }
 
 static bool add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
@@ -188,23 +185,17 @@ static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static bool add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    for (size_t i = 0; i < chunk->count; i++)
-        if (!mp_vec_push(&b->model->segments, chunk->segments[i])) return false;
-    return true;
+    return mp_vec_append(&b->model->segments, chunk->segments, chunk->count);
 }
 
 static bool add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    for (size_t i = 0; i < chunk->count; i++)
-        if (!mp_vec_push(&b->model->parts, chunk->parts[i])) return false;
-    return true;
+    return mp_vec_append(&b->model->parts, chunk->parts, chunk->count);
 }
 
 static bool add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    for (size_t i = 0; i < chunk->count; i++)
-        if (!mp_vec_push(&b->model->calls, chunk->calls[i])) return false;
-    return true;
+    return mp_vec_append(&b->model->calls, chunk->calls, chunk->count);
 }
 
 static bool copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *from, size_t count)

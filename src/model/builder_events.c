@@ -399,12 +399,11 @@ static bool take_part(struct mp_builder *b, const struct mp_chunk *chunk)
         if (!mp_builder_end_base(b)) return false;
         if (chunk->base_before) return take_base(b, chunk->base, chunk->count, false);
     }
-    size_t before = b->base_parts.count;
-    if (!mp_vec_extend(&b->base_parts, before + chunk->count)) return false;
-    memcpy(b->base_parts.at + before, chunk->base, chunk->count * sizeof *chunk->base);
-    if (b->base_parts.count < chunk->base_total) return true;
+    if (!mp_vec_append(&b->base_parts, chunk->base, chunk->count)) return false;
+    size_t count = b->base_parts.count;
+    if (count < chunk->base_total) return true;
     b->base_parts.count = 0;
-    return take_base(b, b->base_parts.at, before + chunk->count, true);
+    return take_base(b, b->base_parts.at, count, true);
 }
 
 enum mp_status mp_builder_add_base(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)

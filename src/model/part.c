@@ -83,10 +83,6 @@ static bool sum_base(struct mp_part *part, const struct mp_chunk *chunk)
     return true;
 }
 
-#define APPEND(to, rows, number)                                                                                       \
-    (mp_vec_reserve(to, number) && (memcpy((to)->at + (to)->count, rows, (number) * sizeof *(to)->at), true) &&        \
-     ((to)->count += (number), true))
-
 static enum mp_status collect(struct mp_part *part, size_t place, struct mp_error *error)
 {
     struct mp_chunk chunk;
@@ -94,11 +90,11 @@ static enum mp_status collect(struct mp_part *part, size_t place, struct mp_erro
     if (status || !chunk.count) return status;
     bool done = true;
     if (chunk.kind == MP_CHUNK_PEAKS)
-        done = APPEND(&part->peaks, chunk.peaks, chunk.count);
+        done = mp_vec_append(&part->peaks, chunk.peaks, chunk.count);
     else if (chunk.kind == MP_CHUNK_BOUNDARIES)
-        done = APPEND(&part->boundaries, chunk.boundaries, chunk.count);
+        done = mp_vec_append(&part->boundaries, chunk.boundaries, chunk.count);
     else if (chunk.kind == MP_CHUNK_OPEN_REGIONS)
-        done = APPEND(&part->open, chunk.open, chunk.count);
+        done = mp_vec_append(&part->open, chunk.open, chunk.count);
     else
         done = sum_base(part, &chunk);
     return done ? MP_OK : no_memory(error);
@@ -264,7 +260,7 @@ static enum mp_status read_live(struct mp_part *part, size_t place, struct mp_er
     if (!chunk.base_before) part->live.count = 0;
     part->next_block = chunk.next_block;
     if (chunk.base_before != part->live.count) return MP_NOT_FOUND;
-    if (chunk.count && !APPEND(&part->live, chunk.base, chunk.count)) return no_memory(error);
+    if (!mp_vec_append(&part->live, chunk.base, chunk.count)) return no_memory(error);
     if (place + 1 < part->base_end) return MP_OK;
     if (part->live.count != chunk.base_total) return MP_NOT_FOUND;
     for (size_t i = part->base_end; !status && i < part->count && part->index[i].kind == MP_CHUNK_OPEN_REGIONS; i++)
