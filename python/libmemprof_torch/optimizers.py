@@ -36,15 +36,7 @@ class Optimizers:
         found = arguments[0] if type(arguments) is tuple and arguments else None
         return found if module is not None and isinstance(found, module.Optimizer) else None
 
-    def begin(self, frame):
-        try:
-            optimizer = self._optimizer_of(frame)
-        except TROUBLE:
-            return
-        if optimizer is not None and self._labels is not None:
-            self._labels.before_step(optimizer, self._names)
-
-    def end(self, frame):
+    def stepped(self, frame):
         try:
             optimizer = self._optimizer_of(frame)
             is_main = optimizer is not None and self._is_main(optimizer)

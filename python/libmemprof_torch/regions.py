@@ -19,8 +19,6 @@ def start(api, torch, optimizers, history):
             name = self.name
             if type(name) is str:
                 push(name.encode("utf-8", "replace"))
-                if optimizers is not None and name.startswith(optimizer_step):
-                    optimizers.begin(caller(1))
             return entered
         return __enter__
 
@@ -29,7 +27,7 @@ def start(api, torch, optimizers, history):
             name = self.name
             if type(name) is str:
                 if optimizers is not None and exc_type is None and name.startswith(optimizer_step):
-                    optimizers.end(caller(1))
+                    optimizers.stepped(caller(1))
                 pop()
                 if look is not None:
                     look()

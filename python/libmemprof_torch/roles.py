@@ -1,23 +1,34 @@
 """Roles of tensors: which blocks hold parameters, buffers, gradients and the optimizer's state.
 
-Told when modules are named, and around the steps of optimizers, where gradients and states are all there: of all
+Told when modules are named, and after the steps of optimizers, where gradients and states are all there: of all
 parameters in an optimizer's first steps, then in turns, so that it takes no more than a part of the program's time (SHARE).
 A site whose blocks were told a few times needs no more, and readers know that. Reads addresses, past __torch_function__ and modes; nothing here is an operation.
 """
 
 import time
+import weakref
 
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 1, 2, 3, 4  # enum mp_role (src/base/words.h)
 
-SHARE = 200  # one part in so many of the time
+SHARE = 1000  # one part in so many of the time
 FIRST_ROUNDS = 4  # those of an optimizer are free of that,
-FIRST_NS = 20_000_000  # each step of them up to so much
-LEAST_NS, MOST_NS = 100_000, 2_000_000  # of the share, what is worth a turn, and what may be used at once
+FIRST_NS = 40_000_000  # each step of them up to so much
+TURN_NS = 2_000_000  # what a later turn may take
 CLOCK_EVERY = 8  # parameters between two looks at the clock
 AGAIN_EVERY = 32  # rounds after which what was told is told again: a new block may be where the old one was
 PARTS_MOST = 200  # tensors of one state
+
+
+class _Turn:
+    """How far an optimizer's parameters were told: the next one's place, and how often all were."""
+
+    __slots__ = ("optimizer", "place", "rounds")
+
+    def __init__(self, optimizer):
+        self.optimizer = weakref.ref(optimizer)
+        self.place = self.rounds = 0
 
 
 class Roles:
@@ -32,9 +43,9 @@ class Roles:
         self._without_overrides = torch._C.DisableTorchFunction
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13, where that leaves modes on
         self._told = {}  # addresses by the object's and what of it
-        self._turn = {}  # by optimizer and part: where the next round begins, and how many there were
-        self._time = time.perf_counter_ns()
-        self._left_ns = 0
+        self._turns = {}  # by optimizer
+        self._last = None  # the turn that was taken last, and when the next one is due, for others and for it
+        self._others_ns = self._same_ns = 0
         self._off = False
 
     def _plain_address_of(self, tensor):
@@ -83,43 +94,38 @@ class Roles:
                     self._told.pop((id(tensor), role), None)
                     self._tell(tensor, role, name, (id(tensor), role))
 
-    # ---- around an optimizer's step
-
-    def before_step(self, optimizer, names):
-        if self._is_due((id(optimizer), "gradients")):
-            self._guarded(self._in_turn, optimizer, names, "gradients", self._gradient)
+    # ---- after an optimizer's step
 
     def after_step(self, optimizer, names):
-        if self._is_due((id(optimizer), "states")):
-            self._guarded(self._in_turn, optimizer, names, "states", self._states)
-
-    def _is_due(self, key):
         now = time.perf_counter_ns()
-        self._left_ns = min(MOST_NS, self._left_ns + (now - self._time) // SHARE)
-        self._time = now
-        return self._left_ns >= LEAST_NS or self._turn.get(key, (0, 0))[1] < FIRST_ROUNDS
+        turn = self._turns.get(id(optimizer))
+        if turn is None or turn.optimizer() is not optimizer:
+            turn = self._turns[id(optimizer)] = _Turn(optimizer)
+        if turn.rounds < FIRST_ROUNDS or now >= (self._same_ns if turn is self._last else self._others_ns):
+            self._guarded(self._take, turn, optimizer, names, now)
 
-    def _in_turn(self, optimizer, names, part, tell):
-        place, rounds = self._turn.get((id(optimizer), part), (0, 0))
-        begun, allowed = time.thread_time_ns(), FIRST_NS if rounds < FIRST_ROUNDS else self._left_ns
+    def _take(self, turn, optimizer, names, now):
+        begun, allowed = time.thread_time_ns(), FIRST_NS if turn.rounds < FIRST_ROUNDS else TURN_NS
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        if len(self._turn) > 1000 or len(self._told) > 1_000_000:
-            self._turn.clear()
+        if len(self._turns) > 1000 or len(self._told) > 1_000_000:
+            self._turns.clear()
             self._told.clear()
         for done in range(len(parameters)):
             if done % CLOCK_EVERY == 0 and time.thread_time_ns() - begun > allowed:
                 break
-            parameter = parameters[place % len(parameters)]
+            place = turn.place % len(parameters)
+            parameter = parameters[place]
             name = names.parameters.get(id(parameter)) if names is not None else None
-            tell(optimizer, parameter, name or b"parameter %d" % (place % len(parameters)), rounds)
-            place += 1
-            if place % len(parameters) == 0:
-                rounds += 1
-        self._turn[(id(optimizer), part)] = (place, rounds)
-        if rounds > FIRST_ROUNDS:
-            self._left_ns -= time.thread_time_ns() - begun
+            name = name or b"parameter %d" % place
+            self._gradient(parameter, name, turn.rounds)
+            self._states(optimizer, parameter, name, turn.rounds)
+            turn.place = place + 1
+            turn.rounds += turn.place == len(parameters)
+        if turn.rounds >= FIRST_ROUNDS:
+            rest = SHARE * (time.thread_time_ns() - begun)
+            self._last, self._others_ns, self._same_ns = turn, now + rest, now + 2 * rest
 
-    def _gradient(self, optimizer, parameter, name, rounds):
+    def _gradient(self, parameter, name, rounds):
         self._tell(parameter, PARAMETER, name, self._key(parameter, PARAMETER, rounds))
         gradient = parameter.grad
         if gradient is not None:
