@@ -14,7 +14,10 @@
 /* A path's hash is a polynomial of its addresses: cheap enough to vanish behind the loads. */
 #    define HASH_FACTOR UINT64_C(0xd6e8feb86659fd93)
 
-enum { WORD = sizeof(uintptr_t), BASE_BITS = 7 };
+enum { WORD = sizeof(uintptr_t) };
+
+/* What a known frame's `base` has in its lowest bits: nothing for most of all frames. */
+enum { BY_SP, BY_BP, AT_BP, OUTERMOST, UNKNOWN, BASE_BITS = 7 };
 
 static uintptr_t load(uintptr_t address)
 {
@@ -30,12 +33,26 @@ static void forget_all(struct mp_known_frames *known)
     known->count = 0;
 }
 
+/* Stacks grow downwards, and what is saved of a frame lies inside it: all else is a rule that is wrong. */
+static bool lies_within(struct mp_frame_rule rule)
+{
+    return rule.base_offset > 0 &&
+           (!rule.bp_offset || (rule.bp_offset <= -WORD && rule.base_offset >= -rule.bp_offset));
+}
+
 static void remember(struct mp_known_frame *frame, uintptr_t address)
 {
+    static const uint8_t bases[] = {[MP_FRAME_UNKNOWN] = UNKNOWN,
+                                    [MP_FRAME_BY_SP] = BY_SP,
+                                    [MP_FRAME_BY_BP] = BY_BP,
+                                    [MP_FRAME_AT_BP] = AT_BP,
+                                    [MP_FRAME_OUTERMOST] = OUTERMOST};
     struct mp_frame_rule rule = mp_frame_rule_find(address);
-    if (rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset) rule.base = MP_FRAME_UNKNOWN;
+    if (rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset ||
+        (rule.base == MP_FRAME_BY_SP && !lies_within(rule)))
+        rule.base = MP_FRAME_UNKNOWN;
     *frame = (struct mp_known_frame){
-        .address = address, .base = rule.base_offset | rule.base, .bp_offset = (int16_t)rule.bp_offset};
+        .address = address, .base = rule.base_offset | bases[rule.base], .bp_offset = (int16_t)rule.bp_offset};
 }
 
 static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address)
@@ -85,6 +102,33 @@ static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
            reach(known, sp, end);
 }
 
+struct registers {
+    uintptr_t sp, bp;
+};
+
+/* The base of a frame that is not found from its stack pointer alone; 0: it has no rule that holds here. */
+static uintptr_t base_by_bp(struct mp_known_frames *known, const struct mp_known_frame *at, struct registers *registers)
+{
+    uintptr_t sp = registers->sp, bp = registers->bp, offset = (uintptr_t)(intptr_t)(at->base & ~BASE_BITS), base;
+    if ((at->base & BASE_BITS) == BY_BP) {
+        base = bp + offset;
+    } else if ((at->base & BASE_BITS) == AT_BP) {
+        if (bp + offset < sp || !may_read(known, sp, bp + WORD)) return 0;
+        base = load(bp + offset);
+        registers->bp = load(bp);
+    } else {
+        return 0;
+    }
+    uintptr_t saved_bp = base + (uintptr_t)(intptr_t)at->bp_offset;
+    bool saved_outside = at->bp_offset && saved_bp - sp > base - sp - WORD;
+    return base <= sp || base % WORD || saved_outside ? 0 : base;
+}
+
+static uintptr_t lower(uintptr_t a, uintptr_t b)
+{
+    return a < b ? a : b;
+}
+
 int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                    void **addresses, int room, uint64_t *hash)
 {
@@ -92,40 +136,32 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
         forget_all(known);
         known->generation = generation;
     }
-    uintptr_t bp = load((uintptr_t)frame), address = load((uintptr_t)frame + WORD), sp = (uintptr_t)frame + 2 * WORD;
+    struct registers registers = {.sp = (uintptr_t)frame + 2 * WORD, .bp = load((uintptr_t)frame)};
+    if (!may_read(known, registers.sp, registers.sp)) return -1;
+    uintptr_t address = load((uintptr_t)frame + WORD), limit = lower(known->readable_to, end);
     struct mp_known_frame *at = find_caller(known, &known->frames[0], address);
     uint64_t sum = generation;
     int count = 0;
-    while (address && count < room) {
+    for (; address && count < room; at = find_caller(known, at, address)) {
         addresses[count++] = (void *)address;
         sum = sum * HASH_FACTOR + address;
-        uintptr_t base, offset = (uintptr_t)(intptr_t)(at->base & ~BASE_BITS);
-        unsigned how = (unsigned)at->base & BASE_BITS;
-        if (__builtin_expect(how == MP_FRAME_BY_SP, 1)) {
-            base = sp + offset;
-        } else if (how == MP_FRAME_BY_BP) {
-            base = bp + offset;
-        } else if (how == MP_FRAME_AT_BP) {
-            if (bp + offset < sp || !may_read(known, sp, bp + WORD)) return -1;
-            base = load(bp + offset);
-            bp = load(bp);
-        } else if (how == MP_FRAME_OUTERMOST) {
-            break;
-        } else {
-            return -1;
+        uintptr_t base = registers.sp + (uintptr_t)(intptr_t)at->base;
+        if (__builtin_expect(at->base & BASE_BITS, 0)) {
+            if ((at->base & BASE_BITS) == OUTERMOST) break;
+            base = base_by_bp(known, at, &registers);
+            if (!base) return -1;
         }
-        /* Stacks grow downwards: anything else is a rule that is wrong here. */
-        if (__builtin_expect(base <= sp || base % WORD, 0) || !may_read(known, sp, base)) return -1;
-        if (__builtin_expect(base > end, 0)) {
-            count--;
-            break;
+        if (__builtin_expect(base > limit, 0)) {
+            if (!may_read(known, registers.sp, base)) return -1;
+            if (base > end) {
+                count--;
+                break;
+            }
+            limit = lower(known->readable_to, end);
         }
-        uintptr_t saved_bp = base + (uintptr_t)(intptr_t)at->bp_offset;
-        if (at->bp_offset && saved_bp - sp > base - sp - WORD) return -1;
-        if (at->bp_offset) bp = load(saved_bp);
-        sp = base;
+        if (at->bp_offset) registers.bp = load(base + (uintptr_t)(intptr_t)at->bp_offset);
+        registers.sp = base;
         address = load(base - WORD);
-        at = find_caller(known, at, address);
     }
     *hash = sum;
     return count;

@@ -18,7 +18,7 @@
 
 struct mp_known_frame {
     uintptr_t address;
-    int32_t base;      /* the rule's base_offset, a multiple of 8, and its base in the three lowest bits */
+    int32_t base;      /* the rule's base_offset, a multiple of 8; in the three lowest bits from where */
     int16_t bp_offset; /* the rule's */
     uint16_t caller;   /* what was its caller's at the last walk: index, 0 at first */
 };
