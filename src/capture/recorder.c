@@ -82,26 +82,26 @@ static bool wait_for_room(struct mp_thread *thread, uint64_t head)
     }
 }
 
-/* The next record of this thread's ring, or NULL where it must be dropped (counted). */
-static struct mp_record *reserve(struct mp_thread *thread)
+static __attribute__((noinline)) bool make_room(struct mp_thread *thread, uint64_t head)
 {
     struct mp_ring *ring = thread->ring;
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    if (__builtin_expect(head - thread->tail_seen >= MP_RING_RECORDS, 0)) {
-        uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-        if (thread->full && tail == thread->full_tail) goto drop;
+    if (!thread->full || atomic_load_explicit(&ring->tail, memory_order_acquire) != thread->full_tail) {
         thread->full = !wait_for_room(thread, head);
-        if (thread->full) {
-            thread->full_tail = thread->tail_seen;
-            goto drop;
-        }
+        if (!thread->full) return true;
+        thread->full_tail = thread->tail_seen;
     }
-    return mp_ring_record(mp_session.header, thread->ring_index, head);
-drop:
     atomic_store_explicit(&ring->dropped, atomic_load_explicit(&ring->dropped, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     if (atomic_load(&mp_session.header->collector_left)) atomic_store(&mp_session.page->recording, 0);
-    return NULL;
+    return false;
+}
+
+/* The next record of this thread's ring, or NULL where it must be dropped (counted). */
+static struct mp_record *reserve(struct mp_thread *thread)
+{
+    uint64_t head = atomic_load_explicit(&thread->ring->head, memory_order_relaxed);
+    if (__builtin_expect(head - thread->tail_seen >= MP_RING_RECORDS, 0) && !make_room(thread, head)) return NULL;
+    return mp_ring_record(mp_session.header, thread->ring_index, head);
 }
 
 static void publish(struct mp_thread *thread)

@@ -163,13 +163,20 @@ static bool is_own(const void *address)
     return (uint64_t)(uintptr_t)address - left_out[0].start < left_out[0].end - left_out[0].start;
 }
 
-/* Our definitions of PyTorch's functions lie between two of its frames. */
-static void leave_out_own(struct mp_stack_room *room, struct mp_native_stack *native)
+/* Less the recorder's own inner frames, and its definitions of PyTorch's functions, which lie between two of those.
+ * libunwind's walks go on beyond the call that runs a node. */
+static void leave_out_own(const struct mp_backward *root, struct mp_native_stack *native, void **addresses)
 {
-    void **addresses = room->native + (native->addresses - room->native);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < native->count; i++)
+    uint32_t from = 0, kept = 0;
+    while (from < native->count && is_left_out(addresses[from]))
+        from++;
+    for (uint32_t i = from; i < native->count; i++) {
+        if (root && native->whole && is_own(addresses[i])) {
+            native->cut = false;
+            break;
+        }
         if (!is_own(addresses[i])) addresses[kept++] = addresses[i];
+    }
     native->count = kept;
 }
 
@@ -182,18 +189,13 @@ static struct mp_native_stack walk_native(struct mp_stack_room *room, const void
     if (!mp_session.config.native_stacks) return native;
     uint64_t generation = atomic_load_explicit(&code_generation, memory_order_relaxed);
     uintptr_t end = root ? root->frame : UINTPTR_MAX;
-    int count = mp_native_walk(&room->known, generation, frame, end, room->native, MP_WALK_MAX, hash), own = 0;
-    bool whole = count < 0;
-    if (__builtin_expect(whole, 0)) {
+    int count = mp_native_walk(&room->known, generation, frame, end, room->native, MP_WALK_MAX, hash);
+    native.whole = count < 0;
+    if (__builtin_expect(count < 0, 0)) {
         count = has_libunwind ? libunwind.backtrace(room->native, MP_WALK_MAX) : 0;
         *hash = mp_hash_words((const uint64_t *)room->native, (size_t)(count > 0 ? count : 0), generation);
     }
-    while (own < count && is_left_out(room->native[own]))
-        own++;
-    for (int i = own; whole && root && i < count; i++)
-        if (is_own(room->native[i])) count = i; /* the call that runs the node */
-    native.addresses += own;
-    native.count = (uint32_t)(count > own ? count - own : 0);
+    native.count = (uint32_t)(count > 0 ? count : 0);
     native.cut = count == MP_WALK_MAX;
     return native;
 }
@@ -230,7 +232,7 @@ static uint32_t root_node(const struct mp_backward *root)
 static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward *root, struct mp_native_stack *native,
                             const struct mp_python_stack *python, uint64_t hash)
 {
-    leave_out_own(room, native);
+    leave_out_own(root, native, room->native);
     struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
     if (pairing.unequal && native->count && learn_loop(python))
         pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);

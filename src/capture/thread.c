@@ -96,11 +96,8 @@ struct mp_thread *mp_thread_present(void)
     return self;
 }
 
-struct mp_thread *mp_thread_self(void)
+static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread *thread, uint32_t generation)
 {
-    struct mp_thread *thread = self;
-    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
-    if (__builtin_expect(thread && thread->generation == generation && thread->ring, 1)) return thread;
     if (!generation) return NULL; /* a signal handler has forked since the caller looked */
     if (!thread) {
         void *room =
@@ -120,4 +117,12 @@ struct mp_thread *mp_thread_self(void)
     claim_ring(thread);
     thread->inside = false;
     return thread;
+}
+
+struct mp_thread *mp_thread_self(void)
+{
+    struct mp_thread *thread = self;
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    if (__builtin_expect(thread && thread->generation == generation && thread->ring, 1)) return thread;
+    return join_session(thread, generation);
 }

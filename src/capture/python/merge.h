@@ -8,7 +8,8 @@
 struct mp_native_stack {
     void *const *addresses; /* return addresses, innermost first */
     uint32_t count;
-    bool cut; /* there are frames further out */
+    bool cut;   /* there are frames further out */
+    bool whole; /* up to the thread's outermost, whatever they were to stop at */
 };
 
 #define MP_MERGED_NATIVE UINT32_MAX
