@@ -200,6 +200,7 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         mp_page_runs_end(&track->thread);
         mp_page_runs_end(&track->kind);
         mp_page_runs_end(&track->lane);
+        mp_page_runs_end(&track->rounding);
         mp_page_runs_end(&track->module);
         mp_page_runs_end(&track->category);
         mp_page_track_rows(track, make->steps.count, rows);

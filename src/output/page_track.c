@@ -74,6 +74,14 @@ static void change_bytes(struct mp_page_track *track, uint64_t before, uint64_t 
     track->peak_ns = time_ns;
 }
 
+/* What the allocator gave more than it was asked for, + 1; 0: not known. */
+static uint64_t rounding_of(const struct mp_model *model, uint32_t block, uint64_t bytes)
+{
+    const struct mp_request *told = mp_model_request_of(model, block);
+    bool sane = told && bytes != MP_BYTES_UNKNOWN && told->bytes <= bytes && bytes - told->bytes < UINT32_MAX;
+    return sane ? bytes - told->bytes + 1 : 0;
+}
+
 /* Gives `block` (again, after a resize) a number on its track and writes what is known of it. */
 static void add_block(struct mp_page_track_columns *track, struct mp_page_shared *shared, size_t block, uint64_t bytes,
                       uint32_t thread)
@@ -85,6 +93,7 @@ static void add_block(struct mp_page_track_columns *track, struct mp_page_shared
     mp_page_runs_add(&track->thread, thread);
     mp_page_runs_add(&track->kind, blocks->kind[block]);
     mp_page_runs_add(&track->lane, shared->lane[block]);
+    mp_page_runs_add(&track->rounding, rounding_of(shared->model, (uint32_t)block, bytes));
     mp_page_runs_add(&track->module, mp_page_modules_of(shared->modules, (uint32_t)block));
     mp_page_runs_add(&track->category, shared->category[block]);
     shared->local[block] = (uint32_t)track->count.blocks++;
@@ -176,6 +185,7 @@ void mp_page_track_rows(struct mp_page_track_columns *track, uint64_t steps,
         {"thread", &track->thread.to, track->thread.count},
         {"kind", &track->kind.to, track->kind.count},
         {"lane", &track->lane.to, track->lane.count},
+        {"rounding", &track->rounding.to, track->rounding.count},
         {"module", &track->module.to, track->module.count},
         {"category", &track->category.to, track->category.count},
         {"resized", &track->resized, track->resizes},

@@ -11,7 +11,7 @@
 #include "output/page_modules.h"
 #include "output/page_stacks.h"
 
-#define MP_PAGE_TRACK_ROWS 14
+#define MP_PAGE_TRACK_ROWS 15
 
 /* What a track's columns hold. Bytes and blocks of the peak and the end are of what is in the page, base included. */
 struct mp_page_track {
@@ -34,7 +34,7 @@ struct mp_page_track_columns {
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
     struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
-    struct mp_page_runs thread, kind, lane, module, category;
+    struct mp_page_runs thread, kind, lane, rounding, module, category;
 };
 
 /* What the tracks of one page share. */

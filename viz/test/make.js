@@ -94,6 +94,7 @@ export function trackOf(life, { resized = [], steps = [] } = {}) {
     thread: runs(life.blocks.map((block) => block.thread)),
     kind: runs(life.blocks.map((block) => block.kind)),
     lane: runs(life.blocks.map((block) => block.thread % 2)),
+    rounding: runs(life.blocks.map((block) => block.site % 2 && Math.min(block.bytes, block.site) + 1)),
     module: runs(life.blocks.map((block) => block.site % 4)),
     category: runs(life.blocks.map((block) => block.site % 3)),
     resized: column(resized, resized.length / 2),

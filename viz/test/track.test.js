@@ -24,6 +24,13 @@ test("bounds in sorted arrays with equal values", () => {
   }
 });
 
+test("what was asked for, where somebody told", () => {
+  const life = makeLife(randomFrom(3));
+  const track = trackOf(life);
+  life.blocks.forEach(({ bytes, site }, id) =>
+    assert.equal(track.asked(id), site % 2 ? bytes - Math.min(bytes, site) : -1));
+});
+
 test("any state, in any order, has the blocks that a full scan finds", () => {
   const random = randomFrom(1);
   const life = makeLife(random);

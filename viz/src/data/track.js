@@ -250,6 +250,13 @@ export class Track {
     return this.laneRuns.at(id);
   }
 
+  /** The bytes that were asked for before they were rounded; -1 where nobody told. */
+  asked(id) {
+    if (!this.roundingRuns) this.roundingRuns = new Runs(this.columns.rounding);
+    const more = this.roundingRuns.at(id);
+    return more ? this.bytesOf(id) - (more - 1) : -1;
+  }
+
   /** Which of the recording's modules allocated it; 0 where none did or it is not known. */
   module(id) {
     return this.allModules()[id];

@@ -120,6 +120,7 @@ export class BlockPanel {
       ["category", recording.categories[track.category(id)]],
       ["module", recording.modules[track.module(id)]],
       ["size", track.sizeKnown(id) ? formatExact(track.bytesOf(id)) : "not known: only its free was seen"],
+      ["asked for", track.asked(id) < 0 ? null : formatExact(track.asked(id))],
       ["born", recording.timeless ? null : birth < 0 ? `${recording.before} began` : formatMoment(birth * unit, unit)],
       ["freed", recording.timeless ? null : death === Infinity ? "live at the end" : formatMoment(death * unit, unit)],
       ["lived", recording.timeless ? null : this.lifeText(id)],
