@@ -330,6 +330,28 @@ START_TEST(groups_add_up)
 }
 END_TEST
 
+/* The block's stream or pool: as was told of it, else as all say that were told of at its place with its size, at least
+ * three. */
+static uint64_t told_of(const struct mp_model *model, uint32_t block, bool is_pool)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    const struct mp_request *own = mp_model_request_of(model, block);
+    uint64_t all = UINT64_MAX;
+    unsigned told = 0;
+    if (own) return is_pool ? own->pool : own->stream;
+    for (uint32_t i = 0; i < blocks->count; i++) {
+        const struct mp_request *other = mp_model_request_of(model, i);
+        bool alike = blocks->stack[i] == blocks->stack[block] && blocks->bytes[i] == blocks->bytes[block] &&
+                     blocks->track[i] == blocks->track[block] &&
+                     mp_model_module(model, i) == mp_model_module(model, block);
+        if (!other || !alike) continue;
+        uint64_t is = is_pool ? other->pool : other->stream;
+        if (told++ && is != all) return UINT64_MAX;
+        all = is;
+    }
+    return told >= 3 && blocks->stack[block] ? all : UINT64_MAX;
+}
+
 /* What a block's group is called, looked up the plain way; false where it has none. */
 static bool group_of(const struct scene *scene, enum mp_group_by by, const uint32_t *regions, size_t block,
                      int64_t moment, char name[64])
@@ -341,7 +363,15 @@ static bool group_of(const struct scene *scene, enum mp_group_by by, const uint3
     if (by == MP_GROUP_THREAD && at->born >= 0) snprintf(name, 64, "%u", scene->events.at[at->born].thread + 1);
     if (by == MP_GROUP_REGION && at->born >= 0 && regions[block] != MP_NONE)
         snprintf(name, 64, "%s", mp_model_text(scene->model, regions[block]));
-    if (by == MP_GROUP_POOL && at->track == 2) snprintf(name, 64, "f"); /* the name of that track's pool */
+    if (by == MP_GROUP_POOL || by == MP_GROUP_STREAM) {
+        uint64_t told = told_of(scene->model, (uint32_t)block, by == MP_GROUP_POOL);
+        if (told == UINT64_MAX)
+            snprintf(name, 64, "%s", by == MP_GROUP_POOL && at->track == 2 ? "f" : ""); /* that track's pool */
+        else if (by == MP_GROUP_STREAM)
+            snprintf(name, 64, "%u", (unsigned)told);
+        else
+            snprintf(name, 64, told ? "(0, %u)" : "default", (unsigned)told);
+    }
     return *name;
 }
 

@@ -79,6 +79,12 @@ static void same_block(const struct mp_model *a, uint32_t left, const struct mp_
     SAME(a->blocks.kind[left], b->blocks.kind[right]);
     same_text(a, mp_model_module(a, left), b, mp_model_module(b, right));
     SAME(mp_model_bytes_at(a, left, MP_NONE), mp_model_bytes_at(b, right, MP_NONE));
+    const struct mp_request *x = mp_model_request_of(a, left), *y = mp_model_request_of(b, right);
+    ck_assert(!x == !y);
+    if (!x) return;
+    SAME(x->bytes, y->bytes);
+    SAME(x->stream, y->stream);
+    SAME(x->pool, y->pool);
 }
 
 static void same_label(const struct mp_model *a, const struct mp_model_label *x, const struct mp_model *b,

@@ -71,6 +71,14 @@ static void check_labels(const struct scene *scene, uint32_t index, const struct
     if (last) ck_assert_uint_eq(last->role, block->role[block->labels - 1]);
 }
 
+static void check_request(const struct scene *scene, uint32_t index, size_t number)
+{
+    const struct mp_request *told = mp_model_request_of(scene->model, index), is = scene_request(number);
+    ck_assert(told || number % 3);
+    ck_assert(!told || number % 3 != 2);
+    if (told) ck_assert(told->bytes == is.bytes && told->stream == is.stream && told->pool == is.pool);
+}
+
 /* The model's blocks are the oracle's, found by their addresses. */
 static void check_blocks(const struct scene *scene)
 {
@@ -84,6 +92,7 @@ static void check_blocks(const struct scene *scene)
         ck_assert_uint_eq(model->blocks.free_event[i], block->died == INT64_MAX ? MP_NONE : (uint32_t)block->died);
         ck_assert_uint_eq(mp_model_module(model, i), block->module);
         check_labels(scene, i, block);
+        check_request(scene, i, (size_t)(block - scene->blocks.at));
         for (int64_t moment = block->born + 1; moment <= (int64_t)scene->events.count; moment += 7)
             if (moment > 0)
                 ck_assert_uint_eq(mp_model_bytes_at(model, i, (uint32_t)(moment - 1)), scene_bytes(block, moment));

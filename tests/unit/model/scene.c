@@ -236,6 +236,20 @@ static void feed_events(struct mp_builder *builder, const struct mp_event *event
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = count, .events = columns});
 }
 
+struct mp_request scene_request(size_t block)
+{
+    return (struct mp_request){block % 3 == 2 ? 0 : 100 + block, block % 97 < 90, block % 101 > 95};
+}
+
+/* Twice, the second time right; and of a block that is nowhere. */
+static void feed_requests(struct mp_builder *builder, const struct scene *scene)
+{
+    for (size_t i = 0; i < scene->blocks.count; i += 3) {
+        const struct mp_block_request told[] = {{i, {1, 2, 3}}, {i, scene_request(i)}, {UINT64_C(1) << 40, {1, 2, 3}}};
+        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_REQUESTS, .count = 3, .requests = told});
+    }
+}
+
 /* What a recorder knows to live after `moment` events: not the blocks whose frees will be the first word of them. */
 static void feed_later_base(struct mp_builder *builder, const struct scene *scene, int64_t moment)
 {
@@ -250,6 +264,7 @@ static void feed_later_base(struct mp_builder *builder, const struct scene *scen
                                       .stack = block->stack,
                                       .track = block->track,
                                       .module = block->module};
+        if (i % 3 == 1) entry.request = scene_request(i);
         for (size_t k = 0; k < block->labels && block->said[k] <= moment; k++)
             entry.role = (uint8_t)block->role[k], entry.label = block->label[k];
         ck_assert(mp_vec_push(&base, entry));
@@ -281,6 +296,7 @@ static void build(struct scene *scene)
     }
     for (size_t i = 0; i < scene->labels.count; i++)
         feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .count = 1, .labels = &scene->labels.at[i]});
+    feed_requests(builder, scene);
     ck_assert(mp_builder_finish(builder, &damage, 1, &scene->model, &error) == MP_OK);
 }
 

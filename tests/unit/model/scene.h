@@ -41,6 +41,9 @@ struct scene {
 /* A recording of `count` events, or some more, the same for the same seed. */
 void scene_make(struct scene *scene, uint64_t seed, size_t count);
 void scene_free(struct scene *scene);
+/* What is told of a block that PyTorch's allocator was asked for: bytes 0, nothing; of every third it is in bases
+ * alone. */
+struct mp_request scene_request(size_t block);
 uint64_t scene_random(struct scene *scene, uint64_t below);
 
 /* Frame N of the scene is that of stack node N: line N of file "gpu", in function "f" where 3 divides N, else "g". */
