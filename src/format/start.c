@@ -175,15 +175,15 @@ enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_
                               struct mp_error *error)
 {
     make_empty(owned);
-    *length = 0;
-    bool is_recording = mp_start_begins(data, size);
+    bool begins = mp_start_begins(data, size);
     *length = mp_msgpack_length(data, size);
     if (!*length || !checksum_holds(data, *length)) {
         *length = 0;
-        return is_recording ? mp_fail(error, MP_DAMAGED, "the recording's first object is cut or damaged")
-                            : mp_fail(error, MP_NOT_A_RECORDING, "not a memprof recording");
+        /* Where the damage is in the magic itself, the first chunk tells. */
+        if (begins || (size && memmem(data, size, MP_SYNC, MP_SYNC_BYTES)))
+            return mp_fail(error, MP_DAMAGED, "the recording's first object is cut or damaged");
     }
-    if (!is_recording) return mp_fail(error, MP_NOT_A_RECORDING, "not a memprof recording");
+    if (!*length || !begins) return mp_fail(error, MP_NOT_A_RECORDING, "not a memprof recording");
     msgpack_unpacked unpacked;
     msgpack_unpacked_init(&unpacked);
     enum mp_status status = MP_OK;

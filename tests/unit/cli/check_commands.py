@@ -303,6 +303,13 @@ class Commands(unittest.TestCase):
                                        ("", 1, "cannot read")):
                 self.check_fails(["leaks", "train.mp", option, path], status, said)
 
+    def test_damage_in_the_first_bytes(self):
+        whole = (self.folder / "train.mp").read_bytes()
+        for at in (1, 3, 9, 13):
+            (self.folder / "hit.mp").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+            self.assertEqual(self.json_of("peak hit.mp --json", 4)["sites"],
+                             self.json_of("peak train.mp --json")["sites"])
+
     def test_compressed_recording(self):
         """It is read like any other; what is none, or would fill the memory, is not unwrapped."""
         packed, whole = self.folder / "packed.mp.gz", (self.folder / "train.mp").read_bytes()
