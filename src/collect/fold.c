@@ -134,12 +134,6 @@ static enum mp_status write_past(struct folding *folding, struct mp_error *error
     return status;
 }
 
-static int by_number(const void *left, const void *right)
-{
-    const struct mp_base_block *a = left, *b = right;
-    return a->block < b->block ? -1 : a->block > b->block;
-}
-
 static enum mp_status write_base(struct folding *folding, struct mp_error *error)
 {
     struct mp_fold_state *state = &folding->state;
@@ -150,7 +144,7 @@ static enum mp_status write_base(struct folding *folding, struct mp_error *error
         const uint64_t *slot = mp_map_find(&state->live, state->blocks.at[i].block + 1);
         if (slot && *slot == i) blocks[count++] = state->blocks.at[i];
     }
-    qsort(blocks, count, sizeof *blocks, by_number);
+    qsort(blocks, count, sizeof *blocks, mp_base_by_number);
     mp_writer_lost(folding->writer, 0, state->next_block);
     enum mp_status status = mp_writer_base(folding->writer, state->time_ns, blocks, count, error);
     free(blocks);

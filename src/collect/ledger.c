@@ -185,12 +185,6 @@ uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger)
     return wrong;
 }
 
-static int by_number(const void *left, const void *right)
-{
-    const struct mp_base_block *a = left, *b = right;
-    return a->block < b->block ? -1 : a->block > b->block;
-}
-
 enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_block **blocks, size_t *count,
                               struct mp_error *error)
 {
@@ -199,7 +193,7 @@ enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_blo
     if (!*blocks) return no_memory(error);
     for (size_t i = 0; i < ledger->blocks.count; i++)
         if (ledger->blocks.at[i].track != MP_LEDGER_SLOT_FREE) (*blocks)[(*count)++] = ledger->blocks.at[i];
-    qsort(*blocks, *count, sizeof **blocks, by_number);
+    qsort(*blocks, *count, sizeof **blocks, mp_base_by_number);
     return MP_OK;
 }
 

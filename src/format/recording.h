@@ -122,6 +122,13 @@ struct mp_block_request {
     struct mp_request request;
 };
 
+/* For qsort(): in order of their numbers. */
+static inline int mp_base_by_number(const void *left, const void *right)
+{
+    const struct mp_base_block *a = left, *b = right;
+    return a->block < b->block ? -1 : a->block > b->block;
+}
+
 /* What the program said of a block that was live then. The last one before a moment holds. */
 struct mp_label {
     uint64_t time_ns;

@@ -132,12 +132,6 @@ static bool put_all(const struct mp_part *part, const struct mp_base_block *born
     return true;
 }
 
-static int by_number(const void *left, const void *right)
-{
-    const struct mp_base_block *a = left, *b = right;
-    return a->block < b->block ? -1 : a->block > b->block;
-}
-
 /* Those that the recording began with. */
 static enum mp_status give_base(struct mp_part *part, size_t count, struct mp_error *error)
 {
@@ -150,7 +144,7 @@ static enum mp_status give_base(struct mp_part *part, size_t count, struct mp_er
 enum mp_status mp_part_begin(struct mp_part *part, struct mp_error *error)
 {
     size_t old = 0, boundaries = boundary_at(part, part->events_before);
-    if (part->live.count) qsort(part->live.at, part->live.count, sizeof *part->live.at, by_number);
+    if (part->live.count) qsort(part->live.at, part->live.count, sizeof *part->live.at, mp_base_by_number);
     while (old < part->live.count && part->live.at[old].block < part->first_number)
         old++;
     for (size_t i = old; i + 1 < part->live.count; i++) /* numbers are given in order of birth */
