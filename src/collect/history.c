@@ -211,7 +211,8 @@ enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *led
 void mp_history_forget(struct mp_history *history)
 {
     for (size_t i = 0; i < history->tracks.count; i++)
-        history->tracks.at[i].allocs.count = 0;
+        for (size_t k = 0; k < history->tracks.at[i].allocs.count; k++)
+            history->tracks.at[i].allocs.at[k].block = UINT64_MAX; /* of none that lives, and told to no file */
     history->requests.count = 0;
 }
 

@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "collect/recording_parts.h"
 
 static bool is_wanted(const struct mp_recording *recording)
@@ -40,6 +42,17 @@ enum mp_status mp_recording_take_history(struct mp_recording *recording, const s
     if (!look_at_tracks(recording)) return no_memory(error);
     return mp_history_take(&recording->history, &recording->ledger, record->track, record,
                            mp_recording_time(recording, record->moment_ns), error);
+}
+
+void mp_recording_note_history(struct mp_recording *recording)
+{
+    const struct mp_history *history = &recording->history;
+    if (history->joined >= history->entries / 2) return;
+    char text[160];
+    snprintf(text, sizeof text,
+             "of %llu allocations in PyTorch's own history only %llu were found among those recorded",
+             (unsigned long long)history->entries, (unsigned long long)history->joined);
+    mp_recording_note(recording, text);
 }
 
 enum mp_status mp_recording_write_requests(struct mp_recording *recording, struct mp_error *error)

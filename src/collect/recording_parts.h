@@ -31,6 +31,8 @@ enum mp_status mp_recording_follow_history(struct mp_recording *recording, const
                                            struct mp_error *error);
 enum mp_status mp_recording_take_history(struct mp_recording *recording, const struct mp_record *record,
                                          struct mp_error *error);
+/* Says where most of that history was not found among the blocks that were seen. */
+void mp_recording_note_history(struct mp_recording *recording);
 enum mp_status mp_recording_write_requests(struct mp_recording *recording, struct mp_error *error);
 enum mp_status mp_recording_write_segments(struct mp_recording *recording, struct mp_error *error);
 /* The number by which readers know a step (mp_step_of()): one that no optimizer has ended yet is the last that one did.

@@ -233,6 +233,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     }
     note_cupti(recording);
     note_shim(recording);
+    mp_recording_note_history(recording);
     mp_device_samples_notes(recording);
     if (*recording->watch.asked && !recording->step_name) {
         char text[MP_STEP_AT_ROOM + 96];

@@ -227,6 +227,14 @@ class History(harness.TestCase):
         self.assertEqual((answer["seen"]["fork"], notes), (0, []))
         self.compare(answer, devices)
 
+    def test_a_clock_that_is_off(self):
+        """What cannot be found is said, and only what lives is told of, by the segments."""
+        answer, devices, notes = self.recorded("2.6.0", 6, 60, STAND_IN_FAULT="clock")
+        self.assertIn("only 0 were found", "".join(notes))
+        told, count = self.compare(answer, devices)
+        self.assertLess(told, count / 2)
+        self.assertGreaterEqual(told, 20)
+
     def test_more_than_the_ring_holds(self):
         """What was forgotten is known of live blocks alone, and what is told is right."""
         answer, devices, notes = self.recorded("2.6.0", 1, 3500)

@@ -29,7 +29,7 @@ class Device:
     def note(self, action, address, size, stream, pool):
         if not _history or action in _history["skip"]:
             return
-        entry = {"action": action, "addr": address, "size": size, "stream": stream, "time_us": time.time_ns() // 1000}
+        entry = {"action": action, "addr": address, "size": size, "stream": stream, "time_us": time.time_ns() // 1000 + 60_000_000 * ("clock" in faults)}
         if _history["context"]:
             entry["frames"] = [{"name": "somewhere", "filename": "x.py", "line": 1}]
         if VERSION >= (2, 10):
