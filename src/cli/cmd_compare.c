@@ -83,7 +83,7 @@ static void describe(const struct mp_query *query, const struct mp_model *model,
     mp_buffer_free(&words);
     mp_coverage_text(&text, model);
     compared->events = mp_model_event_count(model);
-    compared->complete = !mp_model_incomplete(model) && !model->coverage.limit_count;
+    compared->complete = !mp_model_incomplete(model) && !mp_model_limited(model);
 }
 
 /* What is told of each recording. */

@@ -209,6 +209,13 @@ class Compare(unittest.TestCase):
         self.assertEqual((answer["sites"], answer["of"]), ([], "outstanding"))
         self.assertIn("leaking.mp", self.memprof("compare", "train.mp", "leaking.mp", "train.mp").stdout)
 
+    def test_a_recording_with_limits_is_not_complete(self):
+        recordings = [SOURCE / "tests" / "recordings" / "formats" / name for name in ("2-folded.mp", "1-first.mp")]
+        answer = self.json("compare", *recordings)
+        self.assertEqual([file["complete"] for file in answer["files"]],
+                         [self.json("info", recording)["coverage"]["complete"] for recording in recordings])
+        self.assertEqual([file["complete"] for file in answer["files"]], [False, True])
+
     def test_markdown(self):
         text = self.memprof("compare", "train.mp", "leaking.mp", "--format", "markdown").stdout
         tables = [block for block in text.split("\n\n") if block.startswith("|")]
