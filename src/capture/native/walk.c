@@ -17,7 +17,7 @@
 enum { WORD = sizeof(uintptr_t) };
 
 /* What a known frame's `base` has in its lowest bits: nothing for most of all frames. */
-enum { BY_SP, BY_BP, AT_BP, OUTERMOST, UNKNOWN, BASE_BITS = 7 };
+enum { BY_SP, BY_BP, AT_BP, OUTERMOST, BEYOND /* no frame */, UNKNOWN, BASE_BITS = 7 };
 
 static uintptr_t load(uintptr_t address)
 {
@@ -31,6 +31,7 @@ static void forget_all(struct mp_known_frames *known)
     madvise(known->frames, sizeof known->frames, MADV_DONTNEED);
     memset(known->index, 0, sizeof known->index);
     known->count = 0;
+    known->frames[0].base = BEYOND; /* as the address is: 0 */
 }
 
 /* Stacks grow downwards, and what is saved of a frame lies inside it: all else is a rule that is wrong. */
@@ -62,19 +63,24 @@ static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, ui
     uint64_t at = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
     for (; known->index[at & mask]; at++)
         if (known->frames[known->index[at & mask]].address == address) return known->index[at & mask];
+    if (!address) return 0;
     uint16_t found = known->index[at & mask] = (uint16_t)++known->count;
     remember(&known->frames[found], address);
     return found;
 }
 
+enum { WORDS = sizeof(struct mp_known_frame) / WORD };
+_Static_assert(MP_KNOWN_FRAMES *WORDS <= UINT16_MAX + 1, "callers fit");
+
 /* A `frame` that was forgotten meanwhile takes no harm: a caller is checked before it is believed. */
 static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
                                                  uintptr_t address)
 {
-    struct mp_known_frame *caller = &known->frames[frame->caller];
+    struct mp_known_frame *caller = (struct mp_known_frame *)((uintptr_t *)known->frames + frame->caller);
     if (__builtin_expect(caller->address == address, 1)) return caller;
-    frame->caller = find(known, address);
-    return &known->frames[frame->caller];
+    uint16_t found = find(known, address);
+    frame->caller = found * WORDS;
+    return &known->frames[found];
 }
 
 enum { PAGE = 4096, FRAME_MAX = 1 << 20 };
@@ -132,39 +138,41 @@ static uintptr_t lower(uintptr_t a, uintptr_t b)
 int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                    void **addresses, int room, uint64_t *hash)
 {
-    if (__builtin_expect(known->generation != generation, 0)) {
+    if (__builtin_expect(known->generation != generation + 1, 0)) {
         forget_all(known);
-        known->generation = generation;
+        known->generation = generation + 1;
     }
     struct registers registers = {.sp = (uintptr_t)frame + 2 * WORD, .bp = load((uintptr_t)frame)};
     if (!may_read(known, registers.sp, registers.sp)) return -1;
-    uintptr_t address = load((uintptr_t)frame + WORD), limit = lower(known->readable_to, end);
-    struct mp_known_frame *at = find_caller(known, &known->frames[0], address);
+    uintptr_t limit = lower(known->readable_to, end), base = registers.sp;
+    struct mp_known_frame *at = &known->frames[0];
     uint64_t sum = generation;
-    int count = 0;
-    for (; address && count < room; at = find_caller(known, at, address)) {
-        addresses[count++] = (void *)address;
-        sum = sum * HASH_FACTOR + address;
-        uintptr_t base = registers.sp + (uintptr_t)(intptr_t)at->base;
+    void **to = addresses, **const full = addresses + room;
+    while (to != full) {
+        at = find_caller(known, at, load(base - WORD));
+        base = registers.sp + (uintptr_t)(intptr_t)at->base;
         if (__builtin_expect(at->base & BASE_BITS, 0)) {
-            if ((at->base & BASE_BITS) == OUTERMOST) break;
+            if ((at->base & BASE_BITS) == BEYOND) break;
+            if ((at->base & BASE_BITS) == OUTERMOST) {
+                *to++ = (void *)at->address;
+                sum = sum * HASH_FACTOR + at->address;
+                break;
+            }
             base = base_by_bp(known, at, &registers);
             if (!base) return -1;
         }
         if (__builtin_expect(base > limit, 0)) {
             if (!may_read(known, registers.sp, base)) return -1;
-            if (base > end) {
-                count--;
-                break;
-            }
+            if (base > end) break;
             limit = lower(known->readable_to, end);
         }
+        *to++ = (void *)at->address;
+        sum = sum * HASH_FACTOR + at->address;
         if (at->bp_offset) registers.bp = load(base + (uintptr_t)(intptr_t)at->bp_offset);
         registers.sp = base;
-        address = load(base - WORD);
     }
     *hash = sum;
-    return count;
+    return (int)(to - addresses);
 }
 
 #else

@@ -20,22 +20,23 @@ struct mp_known_frame {
     uintptr_t address;
     int32_t base;      /* the rule's base_offset, a multiple of 8; in the three lowest bits from where */
     int16_t bp_offset; /* the rule's */
-    uint16_t caller;   /* what was its caller's at the last walk: index, 0 at first */
+    uint16_t caller;   /* its caller at the last walk: in words from the first frame, 0 at first */
 };
 
 /* Zero-initialised is empty. In mapped memory, of which only those pages are touched that hold frames. */
 struct mp_known_frames {
-    _Alignas(4096) struct mp_known_frame frames[MP_KNOWN_FRAMES]; /* 0: its caller is where the last walk began */
-    uint16_t index[2 * MP_KNOWN_FRAMES];                          /* by hash of the address; 0: none */
-    uint32_t count;                                               /* of frames, less the first */
-    uint64_t generation;                                          /* of the program's code */
-    uintptr_t readable_from, readable_to;                         /* the part of a stack that is known to be there */
+    /* The first one is none: what lies beyond the outermost, and has as its caller where the last walk began. */
+    _Alignas(4096) struct mp_known_frame frames[MP_KNOWN_FRAMES];
+    uint16_t index[2 * MP_KNOWN_FRAMES];  /* by hash of the address; 0: none */
+    uint32_t count;                       /* of frames, less the first */
+    uint64_t generation;                  /* of the program's code, from 1 */
+    uintptr_t readable_from, readable_to; /* the part of a stack that is known to be there */
 };
 
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
  * the stack) up to the frame that `end` lies in, which is left out (UINTPTR_MAX: all), and writes at most `room` return
- * addresses, innermost first, and a hash of them. `generation` changes whenever code may have been unloaded. Returns how
- * many; -1: a frame on the way has no rule here. */
+ * addresses, innermost first, and a hash of them. `generation` changes whenever code may have been unloaded. Returns
+ * how many; -1: a frame on the way has no rule here. */
 int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                    void **addresses, int room, uint64_t *hash);
 
