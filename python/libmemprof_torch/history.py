@@ -128,7 +128,7 @@ class History:
                 setattr(self._C, name, self._giving_way(self._originals[name]))
         is_on, snapshot = self._originals[IS_ON], self._originals[SNAPSHOT]
         setattr(self._C, IS_ON, lambda: not self._on and is_on())
-        setattr(self._C, SNAPSHOT, lambda *arguments: self._without_ours(snapshot(*arguments)))
+        setattr(self._C, SNAPSHOT, lambda *arguments: self._without_ours(snapshot, arguments))
         atexit.register(self.read)
         libmemprof._before_snapshot.append(self.read)
 
@@ -142,14 +142,29 @@ class History:
                 return record(*arguments, **named)
         return record_memory_history
 
-    def _without_ours(self, snapshot):
-        if self._on and isinstance(snapshot, dict):
-            if "device_traces" in snapshot:
-                snapshot["device_traces"] = [[] for _ in snapshot["device_traces"]]
-            if "external_annotations" in snapshot:
-                snapshot["external_annotations"] = []
-            if "allocator_settings" in snapshot:
-                snapshot["allocator_settings"].update(self._settings)
+    def _without_ours(self, snapshot, arguments):
+        """The program's own look has no entries of ours, nor takes as long as giving them would."""
+        if not self._on:
+            return snapshot(*arguments)
+        if self._pid != os.getpid():  # a forked child, in which nothing of CUDA is to be touched
+            return self._stripped(snapshot(*arguments))
+        with self._lock:
+            self.look()
+            self._guarded(self._turn_off)
+            try:
+                found = snapshot(*arguments)
+            finally:
+                if not self._off:
+                    self._guarded(self._turn_on)
+        return self._stripped(found)
+
+    def _stripped(self, snapshot):
+        if "device_traces" in snapshot:
+            snapshot["device_traces"] = [[] for _ in snapshot["device_traces"]]
+        if "external_annotations" in snapshot:
+            snapshot["external_annotations"] = []
+        if "allocator_settings" in snapshot:
+            snapshot["allocator_settings"].update(self._settings)
         return snapshot
 
     # ---- reading
@@ -215,7 +230,7 @@ def _add_trace(rows, device, trace, offset):
         if entry["action"] == "alloc":
             pool = entry.get("pool_id") or entry.get("segment_pool_id")
             add((what, entry["addr"] & MASK, entry["size"], entry["stream"] & MASK,
-                 UNKNOWN if pool is None else (pool[0] << 32 | pool[1]) & MASK,
+                 (pool[0] << 32 | pool[1]) & MASK if type(pool) is tuple else UNKNOWN,
                  entry["time_us"] * 1000 + offset & MASK))
 
 

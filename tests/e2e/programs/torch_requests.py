@@ -40,8 +40,11 @@ for step in range(steps):
                         if not entry["action"].startswith("segment")]
         memory._record_memory_history(None)
     if what == "looks":
-        found = memory._snapshot()
-        seen.setdefault("looks", []).append([_C._cuda_isHistoryEnabled(), found["device_traces"],
+        shim = sys.modules.get("libmemprof_torch")
+        if shim and shim.parts["history"]:
+            shim.parts["history"].look()
+        before, found = _C.converted, memory._snapshot()
+        seen.setdefault("looks", []).append([_C._cuda_isHistoryEnabled(), found["device_traces"], _C.converted - before,
                                              found.get("external_annotations"), found["allocator_settings"]])
     time.sleep(0.001)
 if what == "own":
