@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""category_oracle.py FILE: trains five networks and counts, right before a backward of each, what its tensors take by
-their role: parameters, gradients and buffers out of its modules, optimizer state out of its optimizers, input as it was
-made, activations by what autograd saved for backward. That moment is the peak of a step that is marked for it: a block
-of BALLAST bytes comes and goes there. Writes the counts to FILE as JSON."""
+"""category_oracle.py FILE before|inside: trains networks and counts, right before a backward of each or in the midst of
+it, what its tensors take by their role: parameters, gradients and buffers out of its modules, optimizer state out of its
+optimizers, input as it was made, activations by what autograd saved for backward and still holds. That moment is the peak
+of a step that is marked for it: a block of BALLAST bytes comes and goes there. Writes the counts to FILE as JSON."""
 import json
 import sys
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 import libmemprof
 
 BALLAST = 96 << 20
+INSIDE = sys.argv[2] == "inside"
+checkpoints = []  # what checkpointed parts were called with, and hold
 
 
 class Transformer(nn.Module):
@@ -50,13 +54,35 @@ class Recurrent(nn.Module):
         return self.head(self.recurrent(x)[0])
 
 
-def perceptron(inside, outside):
-    return nn.Sequential(nn.Linear(inside, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, outside))
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first, self.second = perceptron(256, 400, 256), perceptron(400, 300, 256)
+        self.head, self.reentrant = nn.Linear(300, 10), reentrant
+
+    def forward(self, x):
+        x.requires_grad_()  # or the first part's parameters get no gradients
+        for part in (self.first, self.second):
+            checkpoints.append(Weak(x))
+            x = torch.utils.checkpoint.checkpoint(part, x, use_reentrant=self.reentrant)
+        return self.head(x)
+
+
+def perceptron(inside, outside, width=512):
+    return nn.Sequential(nn.Linear(inside, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
+                         nn.Linear(width, outside))
 
 
 def storage_of(tensor):
-    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-    return storage.data_ptr(), storage.nbytes()
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
+
+
+class Weak:
+    """A tensor's storage, for as long as somebody else holds it."""
+
+    def __init__(self, tensor):
+        storage = storage_of(tensor)
+        self.address, self.size, self.reference = storage.data_ptr(), storage.nbytes(), StorageWeakRef(storage)
 
 
 def count(models, optimizers, tensors):
@@ -71,39 +97,71 @@ def count(models, optimizers, tensors):
     seen = {}
     for role, some in tensors.items():
         for tensor in some:
-            pointer, size = storage_of(tensor)
-            seen.setdefault(pointer, (role, size))
+            weak = tensor if isinstance(tensor, Weak) else Weak(tensor)
+            if not weak.reference.expired():
+                seen.setdefault(weak.address, (role, weak.size))
     return {role: sum(size for other, size in seen.values() if other == role) for role in tensors}
 
 
-def train(models, batch, loss_of):
+def outputs_of(models, keep):
+    """What modules return, also when they are run again within backward."""
+    return [module.register_forward_hook(lambda module, given, output: keep.append(Weak(output)) if
+                                         isinstance(output, torch.Tensor) else None)
+            for model in models for module in model.modules()]
+
+
+def train(models, middle, batch, loss_of, parts=1):
+    """`middle`: the module whose output's gradient is made when the count is taken inside of backward. `parts`: batches
+    whose gradients are added up before each step; the last one is looked at."""
     optimizers = [torch.optim.Adam(model.parameters()) for model in models]
     for step in range(6):
-        saved = []
+        saved, result = [], {}
         if step >= 4:
             libmemprof.step()  # one that is counted, and one behind it: of the last batch nobody sees when it goes
         batch_now = batch()
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(t.detach()), t)[1], lambda t: t):
-            inputs, kept = loss_of(*batch_now)
-        for optimizer in optimizers:
-            optimizer.zero_grad(set_to_none=False)
-        if step == 4:
-            result = count(models, optimizers, {"input": [*batch_now, *inputs], "activations": saved + kept})
+
+        def look(_=None):
+            if result:
+                return
+            result.update(count(models, optimizers, {"input": [*batch_now, *inputs],
+                                                     "activations": saved + kept + checkpoints}))
             ballast = torch.empty(BALLAST, dtype=torch.uint8)
             del ballast
-        saved.clear()
+
+        def watch(module, given, output):
+            output = output if isinstance(output, torch.Tensor) else output[0]
+            if output.requires_grad:  # in what is checkpointed it does only when it is made again
+                output.register_hook(look)
+        if INSIDE or not step:
+            for optimizer in optimizers:
+                optimizer.zero_grad(set_to_none=INSIDE)
+        for part in range(1, parts):
+            loss_of(*batch())[1][-1].backward()
+        hooks = [middle.register_forward_hook(watch), *outputs_of(models, saved)] if step == 4 and INSIDE else []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(Weak(t)), t)[1], lambda t: t):
+            inputs, kept = loss_of(*batch_now)
+        if not INSIDE and parts == 1:
+            for optimizer in optimizers:
+                optimizer.zero_grad(set_to_none=False)
+        if step == 4 and not INSIDE:
+            look()
         kept[-1].backward()
+        for hook in hooks:
+            hook.remove()
         for optimizer in optimizers:
             optimizer.step()
-    return result
+        if step == 4:
+            counted = result
+    return counted
 
 
-def classify(model, batch):
+def classify(model, middle, batch, parts=1, half=False):
     def loss_of(x, y):
-        logits = model(x)
-        logits = logits.view(-1, logits.shape[-1])
-        return [], [logits, F.cross_entropy(logits, y)]
-    return train([model], batch, loss_of)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            logits = model(x)
+            logits = logits.view(-1, logits.shape[-1])
+            return [], [logits, F.cross_entropy(logits, y)]
+    return train([model], middle(model), batch, loss_of, parts)
 
 
 def compete():
@@ -114,19 +172,28 @@ def compete():
         both = torch.cat([real, fake])  # what the other network is called with
         verdict = judge(both)
         return [both], [fake, verdict, F.softplus(verdict).mean()]
-    return train([generator, judge], lambda: (torch.randn(256, 64), torch.randn(256, 784)), loss_of)
+    return train([generator, judge], generator[4], lambda: (torch.randn(64, 64), torch.randn(64, 784)), loss_of)
 
 
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     labels = torch.randint
+    def images():
+        return torch.randn(128, 256), labels(0, 10, (128,))
+
+    def words(lines=4):
+        return labels(0, 2000, (lines, 64)), labels(0, 2000, (lines * 64,))
     counts = [
-        classify(perceptron(256, 10), lambda: (torch.randn(512, 256), labels(0, 10, (512,)))),
-        classify(Transformer(), lambda: (labels(0, 2000, (8, 64)), labels(0, 2000, (512,)))),
-        classify(Residual(), lambda: (torch.randn(8, 3, 32, 32), labels(0, 500, (8,)))),
-        classify(Recurrent(), lambda: (torch.randn(16, 50, 64), labels(0, 100, (800,)))),
+        classify(perceptron(256, 10), lambda model: model[2], images),
+        classify(Transformer(), lambda model: model.encoder.layers[0], words),
+        classify(Residual(), lambda model: model.second, lambda: (torch.randn(8, 3, 32, 32), labels(0, 500, (8,)))),
+        classify(Recurrent(), lambda model: model.recurrent, lambda: (torch.randn(8, 50, 64), labels(0, 100, (400,)))),
         compete(),
+        classify(Checkpointed(True), lambda model: model.second[2], images),
+        classify(Checkpointed(False), lambda model: model.second[2], images),
+        classify(perceptron(256, 10), lambda model: model[2], images, parts=3),
+        classify(Transformer(), lambda model: model.encoder.layers[0], lambda: words(16), half=True),
     ]
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(counts, file)
