@@ -30,7 +30,7 @@ def start(torch, after_import=lambda name, then: None):
     own = parts["history"] = _begin(api, "torch_history", "PyTorch's own history", lambda: history.start(api, torch))
     names = parts["names"] = _begin(api, "module_ask", "names of modules",
                                     lambda: modules.start(api, torch, labels, own))
-    steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api["torch_step"], torch, labels, names))
+    steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api, torch, labels, names))
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
     _begin(api, "shim", "Dynamo",

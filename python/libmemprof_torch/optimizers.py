@@ -5,7 +5,7 @@ steps does."""
 import sys
 import weakref
 
-from libmemprof_torch import TROUBLE, is_of_signal
+from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 FIRST = 4  # parameters of an optimizer that are looked at
 # The loop's optimizer has stopped where others stepped so many times as often as they ever did between two of its steps;
@@ -18,8 +18,8 @@ def _nothing():
 
 
 class Optimizers:
-    def __init__(self, step, torch, labels, names):
-        self._step = step
+    def __init__(self, api, torch, labels, names):
+        self._api, self._step = api, api["torch_step"]
         self._without_overrides = torch._C.DisableTorchFunction
         self._labels = labels
         self._names = names
@@ -28,6 +28,7 @@ class Optimizers:
         self._others, self._others_most = 0, 0  # steps of others since the last of the main one's; the most so far
         self._all = []  # weak references
         self._ended = 0  # steps, of any
+        self._is_blind = False  # for compiled ones
 
     def _optimizer_of(self, frame):
         """The frame is that of the wrapper in torch.optim.Optimizer, whose first argument it is."""
@@ -74,11 +75,12 @@ class Optimizers:
 
     def enter_compiled(self):
         """Before a call of what was compiled; the answer is to be called behind it."""
+        if self._is_blind:
+            return _nothing
         try:
             before, ended = self._versions(), self._ended
         except TROUBLE as trouble:
-            if is_of_signal(trouble):
-                raise
+            self._meet(trouble)
             return _nothing
 
         def leave():
@@ -86,19 +88,22 @@ class Optimizers:
                 self._leave_compiled(before)
         return leave
 
+    def _meet(self, trouble):
+        if is_of_signal(trouble):
+            raise trouble
+        self._is_blind = True
+        complain(self._api, "steps of compiled optimizers", trouble)
+
     def _leave_compiled(self, before):
         try:
             after = self._versions()
             for key, was in before.items():
                 optimizer = was[0]()
-                if optimizer is None or after.get(key, was) == was:
+                if optimizer is None or after.get(key, was)[1] == was[1]:
                     continue
-                if self._labels is not None:
-                    self._labels.before_step(optimizer, self._names)
                 self._end(optimizer, self._is_main(optimizer))
         except TROUBLE as trouble:
-            if is_of_signal(trouble):
-                raise
+            self._meet(trouble)
 
     def _is_main(self, optimizer):
         main = self._main and self._main()

@@ -84,6 +84,8 @@ class Programs(Shim):
         self.assertEqual(done.returncode, 0, done.stderr)
         steps = harness.answer("steps", self.snapshot)
         self.assertEqual((steps["source"], len(steps["steps"])), ("torch", int(done.stdout)))
+        notes = harness.answer("info", self.snapshot)["coverage"]["notes"]
+        self.assertFalse([note for note in notes if "shim" in note])
 
     def test_without_the_shim(self):
         self.assertEqual(self.recorded(PYTHON, EXAMPLES / "train.py", "--steps", "9", options=("--no-shim",)).returncode,
