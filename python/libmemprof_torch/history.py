@@ -1,9 +1,9 @@
-"""PyTorch's own history of its CUDA allocator, without stacks, and its segments: what was asked for, on which stream, from
-which pool. The collector joins them to what it has seen.
+"""PyTorch's own history of its CUDA allocator, without stacks, and its segments: what was asked for, on which stream,
+from which pool. The collector joins them to what it has seen.
 
 It begins when the program has initialized CUDA, where the program records no history of its own, and it is hidden from
-the program: torch answers as if it were off, and one that the program begins takes its place. PyTorch's ring is read, and
-emptied, after regions and steps, so that it takes no more than a part of the time (SHARE), and when the program ends or
+the program: torch answers as if it were off, and one that the program begins takes its place. PyTorch's ring is read,
+and emptied, after regions and steps, so that it takes no more than a part of the time (SHARE), and when the program ends or
 asks memprof for a snapshot. What the ring has forgotten by then is known only of blocks that still live.
 """
 

@@ -2,8 +2,8 @@
 
     torch_requests.py STEPS PER_STEP [WHAT]
 
-WHAT is what the program does with PyTorch's history itself (own, late, dump, looks), or how it goes on: fork, now (writes
-a snapshot to now.mp), killed."""
+WHAT is what the program does with PyTorch's history itself (own, late, dump, looks), or how it goes on: fork, now (writes a
+snapshot to now.mp), killed."""
 import json
 import os
 import random
@@ -27,8 +27,8 @@ for step in range(steps):
         temporary = []
         for i in range(per_step):
             size = r.choice((r.randrange(1, 5000), r.randrange(1, 2 << 20), 4096, 1 << 20, 100))
-            temporary.append(_C.malloc(size, stream=r.choice((0, 0, 0x7fff12345678)), pool=r.choice((0, 0, 0, 1 << 32 | 7)),
-                                       device=int(r.random() < 0.2)))
+            stream, pool = r.choice((0, 0, 0x7fff12345678)), r.choice((0, 0, 0, 1 << 32 | 7))
+            temporary.append(_C.malloc(size, stream, pool, device=int(r.random() < 0.2)))
             if r.random() < 0.6:
                 _C.free(temporary.pop(r.randrange(len(temporary))))
         for block in temporary:
@@ -36,7 +36,8 @@ for step in range(steps):
     if what == "late" and step == steps // 2:
         memory._record_memory_history("all", context="all", max_entries=1000)
         _C.malloc(12345)
-        seen["late"] = [[entry["action"], entry["size"], "frames" in entry] for entry in memory._snapshot()["device_traces"][0]
+        trace = memory._snapshot()["device_traces"][0]
+        seen["late"] = [[entry["action"], entry["size"], "frames" in entry] for entry in trace
                         if not entry["action"].startswith("segment")]
         memory._record_memory_history(None)
     if what == "looks":

@@ -1,7 +1,7 @@
 """What PyTorch's caching allocator was asked for on a GPU, `history.py MODE`, as one line of JSON. MODE:
 
-    blocks  tensors of odd sizes on two streams, in a graph's private pool and in a MemPool: each with its address, and what
-            PyTorch's own snapshot says of those that live at the end
+    blocks  tensors of odd sizes on two streams, in a graph's private pool and in a MemPool: each with its address, and
+            what PyTorch's own snapshot says of those that live at the end
     train   a training with a fixed seed: a digest of the parameters
     cost    nanoseconds for a tensor's allocation and free, and for reading the history
 

@@ -30,11 +30,12 @@ class Device:
     def note(self, action, address, size, stream, pool):
         if not _history or action in _history["skip"]:
             return
-        entry = {"action": action, "addr": address, "size": size, "stream": stream, "time_us": time.time_ns() // 1000 + 60_000_000 * ("clock" in faults)}
+        now = time.time_ns() // 1000 + 60_000_000 * ("clock" in faults)
+        entry = {"action": action, "addr": address, "size": size, "stream": stream, "time_us": now}
         if _history["context"]:
             entry["frames"] = [{"name": "somewhere", "filename": "x.py", "line": 1}]
         if VERSION >= (2, 10):
-            entry["compile_context"], entry["user_metadata"], entry["pool_id"] = "N/A", "", (pool >> 32, pool & 0xffffffff)
+            entry.update(compile_context="N/A", user_metadata="", pool_id=(pool >> 32, pool & 0xffffffff))
         self.ring.append(entry)
         del self.ring[:-_history["max_entries"]]
 
@@ -71,8 +72,8 @@ def free(handle):
     device, block = handle
     here = _devices[device]
     address, taken = block[1].address, block[1].size
-    _report(1 if VERSION < (2,) else 0, address, -taken, here.allocator.allocated() - taken, here.allocator.reserved(), 1,
-            device)
+    left = here.allocator.allocated() - taken
+    _report(1 if VERSION < (2,) else 0, address, -taken, left, here.allocator.reserved(), 1, device)
     here.allocator.free(block)
     here.take_trace()
 
@@ -134,8 +135,8 @@ def _segments():
                     block.state, "active_pending_free")) for block in run]
                 if VERSION >= (2, 1):
                     for block, row in zip(run, blocks):
-                        row.update(address=block.address, requested_size=block.requested if block.state != "free" else 0,
-                                   frames=[])
+                        requested = block.requested if block.state != "free" else 0
+                        row.update(address=block.address, requested_size=requested, frames=[])
                 made = dict(device=device.index, address=run[0].address, total_size=sum(block.size for block in run),
                             allocated_size=0, active_size=0, stream=segment.stream,
                             segment_type="small" if segment.small else "large", blocks=blocks)
