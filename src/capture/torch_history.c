@@ -57,7 +57,10 @@ int mp_torch_history(const uint64_t *rows, size_t count)
         for (size_t i = 0; fits && i < here; i++)
             tell(thread, rows + (done + i) * NUMBERS);
         mp_hook_leave(thread);
-        if (fits) done += here;
+        if (fits) {
+            done += here;
+            give_up = mp_clock_monotonic_ns() + WAIT_MAX_NS;
+        }
         if (done == count) return 0;
         if (fits) continue;
         if (!wait || mp_clock_monotonic_ns() >= give_up || !mp_spool_attended(mp_session.header)) return 1;

@@ -1,7 +1,8 @@
 /*
  * What the PyTorch shim read of PyTorch's own history and segments, on its way to the collector (wire/record.h). Bulk,
- * and outside of any allocator's lock: what does not fit into the ring waits for the collector between two hooks, for a
- * tenth of a second at most, and is then left out; the collector sees that by the count. Nothing counts as dropped.
+ * and outside of any allocator's lock: what does not fit into the ring waits for the collector between two hooks, as
+ * long as that takes some every tenth of a second; else the rest is left out; the collector sees that by the count.
+ * Nothing counts as dropped.
  */
 #ifndef MP_CAPTURE_TORCH_HISTORY_H
 #define MP_CAPTURE_TORCH_HISTORY_H
