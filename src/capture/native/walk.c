@@ -56,15 +56,20 @@ static void remember(struct mp_known_frame *frame, uintptr_t address)
         .address = address, .base = rule.base_offset | bases[rule.base], .bp_offset = (int16_t)rule.bp_offset};
 }
 
-static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address)
+static inline uint16_t *place_of(struct mp_known_frames *known, uintptr_t address, uint64_t probe)
 {
     const uint64_t mask = sizeof known->index / sizeof *known->index - 1;
-    if (known->count == MP_KNOWN_FRAMES - 1) forget_all(known);
-    uint64_t at = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    for (; known->index[at & mask]; at++)
-        if (known->frames[known->index[at & mask]].address == address) return known->index[at & mask];
+    return &known->index[((address * UINT64_C(0x9e3779b97f4a7c15) >> 32) + probe) & mask];
+}
+
+static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address)
+{
     if (!address) return 0;
-    uint16_t found = known->index[at & mask] = (uint16_t)++known->count;
+    if (known->count == MP_KNOWN_FRAMES - 1) forget_all(known);
+    uint64_t probe = 0;
+    for (; *place_of(known, address, probe); probe++)
+        if (known->frames[*place_of(known, address, probe)].address == address) return *place_of(known, address, probe);
+    uint16_t found = *place_of(known, address, probe) = (uint16_t)++known->count;
     remember(&known->frames[found], address);
     return found;
 }
@@ -78,7 +83,8 @@ static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, 
 {
     struct mp_known_frame *caller = (struct mp_known_frame *)((uintptr_t *)known->frames + frame->caller);
     if (__builtin_expect(caller->address == address, 1)) return caller;
-    uint16_t found = find(known, address);
+    uint16_t found = *place_of(known, address, 0);
+    if (known->frames[found].address != address) found = find(known, address);
     frame->caller = found * WORDS;
     return &known->frames[found];
 }
