@@ -6,7 +6,7 @@
 
 #define MP_IMPORT_PIECE 65536 /* events that the builder gets at once */
 
-/* Half a million bytes and more: not for the stack. Zeroes, with builder and error, are ready for use. */
+/* Three mebibytes: not for the stack. Zeroes, with builder and error, are ready for use. */
 struct mp_import_events {
     struct mp_builder *builder;
     struct mp_error *error;
