@@ -11,7 +11,9 @@ import harness
 PYTHON = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs" / "training.py"
 EXAMPLES = harness.SOURCE / "examples"
-SINGLE = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+# A memprof with sanitizers runs here below another, whose library is loaded first.
+SINGLE = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1",
+              ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "verify_asan_link_order=0"))
 
 
 class Shim(harness.TestCase):
