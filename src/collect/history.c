@@ -159,7 +159,6 @@ static enum mp_status end_reading(struct mp_history *history, struct mp_ledger *
     history->coming.segments.count = history->coming.parts.count = 0;
     history->records = 0;
     history->overflowed = false;
-    history->readings++;
     return done ? MP_OK : no_memory(error);
 }
 

@@ -35,7 +35,7 @@ struct mp_history {
     uint64_t records;                       /* that have come */
     bool overflowed;
     MP_VEC(struct mp_block_request) requests; /* found, for the file; the caller empties it */
-    uint64_t readings, entries, joined;       /* so far */
+    uint64_t entries, joined;                 /* so far */
 };
 
 /* Says of the next track, the numbers of which come in order, whether to follow it. False: out of memory. */
