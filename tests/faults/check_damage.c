@@ -60,6 +60,8 @@ static const struct row {
     {"compare %f %s", TEXT},
     {"compare --json %s %f", JSON},
     {"compare --json %f %s %s", JSON},
+    {"compare --json --group category --sort growth %s %f", JSON},
+    {"compare --json --of allocated --group module --filter role!=buffer %f %s", JSON},
     {"compare --format html %s %f %s", TEXT},
     {"info %f", TEXT},
     {"info --json --sizes %f", JSON},
