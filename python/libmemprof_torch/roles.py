@@ -1,8 +1,9 @@
 """Roles of tensors: which blocks hold parameters, buffers, gradients and the optimizer's state.
 
 Told when modules are named, and after the steps of optimizers, where gradients and states are all there: of all
-parameters in an optimizer's first steps, then in turns, so that it takes no more than a part of the program's time (SHARE).
-A site whose blocks were told a few times needs no more, and readers know that. Reads addresses, past __torch_function__ and modes; nothing here is an operation.
+parameters in an optimizer's first steps, then in turns, so that it takes no more than a part of the program's time
+(SHARE). A site whose blocks were told a few times needs no more, and readers know that. Reads addresses, past
+__torch_function__ and modes; nothing here is an operation.
 """
 
 import time
