@@ -25,9 +25,9 @@ bool mp_usual_roles_tell(struct mp_usual_roles *usual, const struct mp_base_bloc
 
 unsigned mp_usual_role(const struct mp_usual_roles *usual, const struct mp_base_block *block)
 {
-    if (block->role) return block->role;
-    const uint64_t *vote = mp_map_find(&usual->by_kind, kind_of(block));
-    return vote && *vote >> LEAD ? (unsigned)(*vote & ((1u << LEAD) - 1)) : MP_ROLE_NONE;
+    const uint64_t *vote = block->role ? NULL : mp_map_find(&usual->by_kind, kind_of(block));
+    unsigned role = vote && *vote >> LEAD ? (unsigned)(*vote & ((1u << LEAD) - 1)) : block->role;
+    return role < MP_ROLES ? role : MP_ROLE_NONE; /* of a newer recorder */
 }
 
 void mp_usual_roles_free(struct mp_usual_roles *usual)
