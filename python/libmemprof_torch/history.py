@@ -34,7 +34,10 @@ def start(api, torch):
     if not hasattr(torch._C, SNAPSHOT):
         return None
     history = History(api, torch)
-    torch.cuda._queued_calls.append((history.begin, []))  # run when the program initializes CUDA
+    if torch.cuda.is_initialized():
+        history.begin()
+    else:
+        torch.cuda._queued_calls.append((history.begin, []))  # run when the program initializes CUDA
     return history
 
 
@@ -46,7 +49,7 @@ class History:
         self._lock = threading.RLock()
         self._reading = self._off = False
         self._on = False  # PyTorch records for us,
-        self._theirs = False  # for the program
+        self._theirs = self._told = False  # for the program, which was said
         self._own = 0  # the thread in which we turn it on or off
         self._originals, self._settings = {}, {}
         self._entries, self._next_ns = ENTRIES_FIRST, 0
@@ -66,11 +69,12 @@ class History:
         if "context" not in parameters or not hasattr(self._C, IS_ON):
             raise RuntimeError(f"torch {self._torch.__version__} records none without stacks")
         self._named = {"context": None, "stacks": "python"}
-        if "skip_actions" in parameters:
-            self._named["skip_actions"] = WITHOUT
-        self._has_segments = "include_traces" in _parameters(memory.memory_snapshot)
+        # What PyTorch calls at each record_function while it records is the own of the thread that turned it on, and no
+        # other can take it away; where it is for all threads, any can.
+        more = {"skip_actions": WITHOUT, "clear_history": True, "global_record_annotations": True}
+        self._named.update((name, value) for name, value in more.items() if name in parameters)
         self._hide()
-        if not self._originals[IS_ON]():  # what is to be seen while it is off
+        if not self._is_theirs():  # what is to be seen while it is off
             settings = self._snapshot().get("allocator_settings", {})
             self._settings = {key: value for key, value in settings.items() if key.startswith("trace_")}
         self._turn_on()
@@ -83,15 +87,29 @@ class History:
             return snapshot()
 
     def _turn_on(self):
-        if self._theirs or self._originals[IS_ON]():
+        if not self._on and self._is_theirs():
             return
         self._on = True
         self._call_record("all", max_entries=self._entries, **self._named)
+
+    def _is_theirs(self):
+        if not self._theirs and not self._originals[IS_ON]():
+            return False
+        if not self._told:
+            self._told = True
+            self._api["shim"](b"the program records PyTorch's own history itself: while it does, memprof's PyTorch "
+                              b"shim does not read it (requested sizes, streams, pools)")
+        return True
 
     def _turn_off(self):
         if self._on:
             self._call_record(None)
             self._on = False
+
+    def _empty(self):
+        if "clear_history" not in self._named:
+            self._turn_off()
+        self._turn_on()
 
     def _call_record(self, *arguments, **named):
         self._own = threading.get_ident()
@@ -129,7 +147,7 @@ class History:
         is_on, snapshot = self._originals[IS_ON], self._originals[SNAPSHOT]
         setattr(self._C, IS_ON, lambda: not self._on and is_on())
         setattr(self._C, SNAPSHOT, lambda *arguments: self._without_ours(snapshot, arguments))
-        atexit.register(self.read)
+        atexit.register(self._end)
         libmemprof._before_snapshot.append(self.read)
 
     def _giving_way(self, record):
@@ -138,8 +156,9 @@ class History:
                 return record(*arguments, **named)
             with self._lock:
                 self._guarded(self._turn_off)
+                answer = record(*arguments, **named)
                 self._theirs = bool(arguments[0] if arguments else named.get("enabled"))
-                return record(*arguments, **named)
+                return answer
         return record_memory_history
 
     def _without_ours(self, snapshot, arguments):
@@ -150,13 +169,8 @@ class History:
             return self._stripped(snapshot(*arguments))
         with self._lock:
             self.look()
-            self._guarded(self._turn_off)
-            try:
-                found = snapshot(*arguments)
-            finally:
-                if not self._off:
-                    self._guarded(self._turn_on)
-        return self._stripped(found)
+            self._guarded(self._empty)
+            return self._stripped(snapshot(*arguments))
 
     def _stripped(self, snapshot):
         if "device_traces" in snapshot:
@@ -184,25 +198,30 @@ class History:
             self._reading = False
             self._lock.release()
 
+    def _end(self):
+        """What comes later in the program's end is as it would be."""
+        self.read()
+        if self._pid == os.getpid() and self._lock.acquire(timeout=1):
+            try:
+                self._stop()
+            finally:
+                self._lock.release()
+
     def _read(self):
         begun, moment = time.perf_counter_ns(), time.monotonic_ns()
         offset = moment - time.time_ns()
         if not self._on:
             self._turn_on()
-        if self._on:
-            snapshot = self._snapshot()
-            segments, traces = snapshot["segments"], snapshot["device_traces"]
-            self._fit(snapshot, time.perf_counter_ns() - begun)
-            self._turn_off()  # which empties it
-            self._turn_on()
-        elif self._has_segments:
-            segments, traces = self._originals[SNAPSHOT]((0, 0, False))["segments"], []
-        else:
-            return  # that would read the program's own history, too
+        if not self._on:  # each look at the segments would be an entry of the program's own history
+            self._next_ns = begun + READ_NS
+            return
+        snapshot = self._snapshot()
+        self._fit(snapshot, time.perf_counter_ns() - begun)
+        self._empty()
         rows = array.array("Q")
-        for device, trace in enumerate(traces):
+        for device, trace in enumerate(snapshot["device_traces"]):
             _add_trace(rows, device, trace, offset)
-        for segment in segments:
+        for segment in snapshot["segments"]:
             _add_segment(rows, segment)
         rows.extend((END | WHOLE << 16, 0, len(rows) // NUMBERS, 0, 0, moment))
         if self._tell(rows.buffer_info()[0], len(rows) // NUMBERS) < 0:
@@ -227,7 +246,7 @@ def _parameters(function):
 def _add_trace(rows, device, trace, offset):
     what, add = ALLOC | device << 8, rows.extend
     for entry in trace:
-        if entry["action"] == "alloc":
+        if entry["action"] == "alloc" and "time_us" in entry:  # since 2.2; before, of what lives alone
             pool = entry.get("pool_id") or entry.get("segment_pool_id")
             add((what, entry["addr"] & MASK, entry["size"], entry["stream"] & MASK,
                  (pool[0] << 32 | pool[1]) & MASK if type(pool) is tuple else UNKNOWN,

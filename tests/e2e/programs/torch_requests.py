@@ -2,13 +2,14 @@
 
     torch_requests.py STEPS PER_STEP [WHAT]
 
-WHAT is what the program does with PyTorch's history itself (own, late, dump, looks), or how it goes on: fork, now (writes a
-snapshot to now.mp), killed."""
+WHAT is what the program does with PyTorch's history itself (own, late, dump, looks, threads: each step in a thread of
+its own, and the history in another), or how it goes on: fork, now (writes a snapshot to now.mp), killed."""
 import json
 import os
 import random
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -22,7 +23,9 @@ kept, seen = [], {}
 if what == "own":
     memory._record_memory_history("all", context="all", max_entries=100_000)
 kept += [_C.malloc(r.randrange(1, 3 << 20), device=d % 2) for d in range(20)]
-for step in range(steps):
+
+
+def run_step(step):
     with torch.autograd.record_function(f"step {step}"):
         temporary = []
         for i in range(per_step):
@@ -33,6 +36,26 @@ for step in range(steps):
                 _C.free(temporary.pop(r.randrange(len(temporary))))
         for block in temporary:
             _C.free(block)
+
+
+def run_in_thread(function, *arguments):
+    thread = threading.Thread(target=function, args=arguments)
+    thread.start()
+    thread.join()
+
+
+def record_a_while():
+    memory._record_memory_history("all", context="all", max_entries=1000)
+    kept.append(_C.malloc(54321))
+    seen["threads"] = [[entry["action"], entry["size"]] for entry in memory._snapshot()["device_traces"][0]]
+    memory._record_memory_history(None)
+
+
+for step in range(steps):
+    if what == "threads":
+        run_in_thread(run_step, step)
+    else:
+        run_step(step)
     if what == "late" and step == steps // 2:
         memory._record_memory_history("all", context="all", max_entries=1000)
         _C.malloc(12345)
@@ -49,8 +72,11 @@ for step in range(steps):
                                              found.get("external_annotations"), found["allocator_settings"]])
     time.sleep(0.001)
 if what == "own":
-    seen["own"] = [[entry["action"] == "alloc" and entry["size"], "frames" in entry]
-                   for entry in memory._snapshot()["device_traces"][0] if entry["action"] == "alloc"]
+    seen["own"] = [[entry["action"], entry["size"], "frames" in entry]
+                   for entry in memory._snapshot()["device_traces"][0]]
+elif what == "threads":
+    run_in_thread(record_a_while)
+    seen["warned"] = _C.warned
 elif what == "dump":
     seen["dump"] = memory._snapshot()["device_traces"]
 elif what == "fork":

@@ -1,6 +1,7 @@
 """The functions of torch._C that torch.cuda.memory calls, by version; and malloc and free for the program."""
 import ctypes
 import os
+import threading
 import time
 
 import naive_allocator
@@ -15,6 +16,7 @@ _report = _c10.stand_in_report
 _report.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int,
                     ctypes.c_int]
 calls = []  # what was called, for the test
+warned = []  # what PyTorch would write to stderr
 converted = 0  # entries of the history that were given as dictionaries
 faults = os.environ.get("STAND_IN_FAULT", "")
 
@@ -31,7 +33,9 @@ class Device:
         if not _history or action in _history["skip"]:
             return
         now = time.time_ns() // 1000 + 60_000_000 * ("clock" in faults)
-        entry = {"action": action, "addr": address, "size": size, "stream": stream, "time_us": now}
+        entry = {"action": action, "addr": address, "size": size, "stream": stream}
+        if VERSION >= (2, 2):
+            entry["time_us"] = now
         if _history["context"]:
             entry["frames"] = [{"name": "somewhere", "filename": "x.py", "line": 1}]
         if VERSION >= (2, 10):
@@ -47,6 +51,8 @@ class Device:
 
 _devices = []
 _history = None
+_annotating = None  # since 2.8: the thread, or ALL, in which each record_function calls what notes it in the history
+ALL = 0
 
 
 def _cuda_init():
@@ -80,13 +86,24 @@ def free(handle):
 
 # ---- the history
 
-def _turn(enabled, context, max_entries, clear=False, skip=()):
+def _annotate(enabled, of_all):
+    global _annotating
+    if VERSION >= (2, 8) and enabled and _annotating is None:
+        _annotating = ALL if of_all else threading.get_ident()
+    elif not enabled and _annotating is not None:
+        if _annotating not in (ALL, threading.get_ident()):
+            warned.append("Requested callback is not found")
+        _annotating = None
+
+
+def _turn(enabled, context, max_entries, clear=False, skip=(), of_all=False):
     global _history
     calls.append("on" if enabled else "off")
     if "history" in faults:
         raise RuntimeError("cudaMallocAsync does not yet support recordHistory")
     if set(skip) - ACTIONS:
         raise RuntimeError(f"unknown action {skip}")
+    _annotate(enabled, of_all)
     if not enabled or clear or VERSION < (2, 2):
         for device in _devices:
             device.ring.clear()
@@ -106,7 +123,8 @@ else:
                                     global_record_annotations=False, *more):
         assert enabled in (None, "state", "all") and context in (None, "state", "alloc", "all")
         assert stacks in ("python", "all") and len(more) == (0 if VERSION < (2, 10) else 1 if VERSION < (2, 13) else 3)
-        _turn(enabled, context, max_entries if enabled == "all" else 1, clear_history, more[0] if more else ())
+        _turn(enabled, context, max_entries if enabled == "all" else 1, clear_history, more[0] if more else (),
+              global_record_annotations)
 
     def _cuda_record_memory_history_legacy(enabled, record_context, trace_alloc_max_entries, trace_alloc_record_context,
                                            record_context_cpp, *more):
@@ -160,5 +178,9 @@ def _cuda_memorySnapshot(mempool_id=None):
     if VERSION >= (2, 13):
         settings["trace_alloc_max_entries"] = _history["max_entries"] if _history else 1
     annotations = [{"stage": "START", "name": "x", "device": 0, "time_us": 1}] if _history else []
-    return {"segments": _segments(), "device_traces": [list(device.ring) if with_traces else [] for device in _devices],
-            "allocator_settings": settings, "external_annotations": annotations}
+    traces = [list(device.ring) if with_traces else [] for device in _devices]
+    found = {"segments": _segments(), "device_traces": traces, "allocator_settings": settings,
+             "external_annotations": annotations}
+    for device in _devices:
+        device.note("snapshot", 0, device.allocator.allocated(), 0, 0)
+    return found
