@@ -89,6 +89,19 @@ class Programs(Shim):
         notes = harness.answer("info", self.snapshot)["coverage"]["notes"]
         self.assertFalse([note for note in notes if "shim" in note])
 
+    def test_without_cuda_there_is_no_history(self):
+        """Nothing of it runs, and nothing is said, where torch was built without CUDA."""
+        program = self.script("import torch, libmemprof_torch as shim; torch.zeros(1000)\n"
+                              "with torch.profiler.record_function('x'): pass\n"
+                              "own, queued = shim.parts['history'], torch.cuda._queued_calls\n"
+                              "print(hasattr(torch._C, '_cuda_memorySnapshot') or (own, len(queued)))\n")
+        done = self.recorded(PYTHON, program)
+        plain = self.plain(PYTHON, "-c", "import torch; print(len(torch.cuda._queued_calls))")
+        if done.stdout.strip() == "True":
+            self.skipTest("this torch has CUDA")
+        self.assertEqual(done.stdout, f"(None, {plain.stdout.strip()})\n", done.stderr)
+        self.assertEqual(harness.answer("info", self.snapshot)["coverage"]["notes"], [])
+
     def test_without_the_shim(self):
         self.assertEqual(self.recorded(PYTHON, EXAMPLES / "train.py", "--steps", "9", options=("--no-shim",)).returncode,
                          0)
