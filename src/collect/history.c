@@ -87,6 +87,20 @@ static bool find_pools(struct mp_history *history)
     return sorted;
 }
 
+/* Whether most pairs lie close. Where they do not, a clock was set or ran apart while PyTorch counted its own time, and
+ * in a loop each entry may have met its neighbour's allocation. */
+static bool times_agree(const struct mp_history_alloc *allocs, const struct mp_history_entry *entries,
+                        const uint32_t *alloc_of, size_t count, size_t pairs)
+{
+    size_t close = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (alloc_of[i] == MP_NONE) continue;
+        int64_t late = (int64_t)(allocs[alloc_of[i]].time_ns - entries[i].time_ns);
+        close += late >= -MP_HISTORY_CLOSE_NS && late <= MP_HISTORY_CLOSE_NS;
+    }
+    return close > pairs / 2;
+}
+
 static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uint16_t number)
 {
     struct mp_history_track *track = &history->tracks.at[number];
@@ -104,7 +118,8 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
     const struct mp_history_alloc *allocs = track->allocs.at + first;
     uint32_t *alloc_of = malloc(count * sizeof *alloc_of);
     bool done = alloc_of && (first == last || mp_history_join(allocs, last - first, entries, count, alloc_of, &pairs));
-    for (size_t i = 0; done && first < last && i < count; i++) {
+    if (done && pairs && !times_agree(allocs, entries, alloc_of, count, pairs)) pairs = 0;
+    for (size_t i = 0; done && pairs && i < count; i++) {
         if (alloc_of[i] == MP_NONE) continue;
         const struct mp_history_alloc *alloc = &allocs[alloc_of[i]];
         const struct mp_request request = {entries[i].bytes, entries[i].stream, entries[i].pool};

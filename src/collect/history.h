@@ -13,8 +13,9 @@
 #include "collect/ledger.h"
 #include "wire/record.h"
 
-#define MP_HISTORY_ALLOCS  (UINT32_C(1) << 17)
-#define MP_HISTORY_ENTRIES (UINT32_C(1) << 18) /* of one reading; and as many parts of segments */
+#define MP_HISTORY_ALLOCS   (UINT32_C(1) << 17)
+#define MP_HISTORY_CLOSE_NS INT64_C(500000)     /* most entries' times are nearer to ours; else none is believed */
+#define MP_HISTORY_ENTRIES  (UINT32_C(1) << 18) /* of one reading; and as many parts of segments */
 
 struct mp_history_track {
     bool followed;                           /* PyTorch's caching allocator of a CUDA device */

@@ -129,6 +129,30 @@ START_TEST(parts_are_of_older_blocks_of_their_size)
 }
 END_TEST
 
+/* Turns of 5 ms, told at times that are 6 ms late: each entry lies near the next turn's allocation there. */
+START_TEST(a_wrong_clock_tells_nothing)
+{
+    enum { TURNS = 100 };
+    struct world world;
+    uint64_t blocks[TURNS], times_ns[TURNS];
+    begin(&world);
+    for (size_t i = 0; i < TURNS; i++) {
+        world.now += 4980000;
+        blocks[i] = happen(&world, MP_EVENT_ALLOC, ADDRESS, 1024);
+        times_ns[i] = world.now;
+        happen(&world, MP_EVENT_FREE, ADDRESS, 0);
+    }
+    for (size_t i = 0; i < TURNS; i++)
+        tell_alloc(&world, times_ns[i] + 6000000, ADDRESS, 600 + i, 3);
+    tell_end(&world, TURNS);
+    for (size_t i = 0; i < TURNS; i++)
+        ck_assert_msg(!told_of(&world, blocks[i]) || told_of(&world, blocks[i])->bytes == 600 + i, "block %zu", i);
+    ck_assert_uint_eq(world.history.entries, TURNS);
+    ck_assert_uint_eq(world.history.joined, 0);
+    end(&world);
+}
+END_TEST
+
 static void check_now(const struct world *world, size_t segments, size_t parts)
 {
     struct mp_history_held held = {0};
@@ -254,5 +278,5 @@ START_TEST(memory_has_a_bound)
 END_TEST
 
 MP_SUITE("history", entries_and_parts_tell_what_was_asked_for, parts_are_of_older_blocks_of_their_size,
-         segments_hold_what_lives_now, a_reading_that_lacks_records_has_no_segments, nonsense_does_no_harm,
-         numbers_that_begin_anew_are_forgotten, memory_has_a_bound)
+         a_wrong_clock_tells_nothing, segments_hold_what_lives_now, a_reading_that_lacks_records_has_no_segments,
+         nonsense_does_no_harm, numbers_that_begin_anew_are_forgotten, memory_has_a_bound)
