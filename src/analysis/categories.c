@@ -29,6 +29,7 @@ static const struct mp_category_rule built_in[] = {
     {"gradients", "torch::autograd::AccumulateGrad", true},
     {"input", "torch/utils/data/", true},
     {"optimizer state", "(^|\\.)_init_group .*torch/optim/", true},
+    {"parameters", "(^|\\.)_broadcast_coalesced_reshape .*torch/nn/parallel/", true}, /* of DataParallel's replicas */
     {"parameters", "(^|\\.)(__init__|reset_parameters|_apply|to|cuda|cpu|half|convert) .*torch/nn/modules/", false},
     {"parameters", "torch/nn/init\\.py:", false},
     {"parameters",
@@ -68,9 +69,10 @@ static unsigned category_named(const struct mp_categories *categories, uint32_t 
     return MP_CATEGORIES + id;
 }
 
-/* By stack: one more than the first rule that fits any of its frames, 0 where none does. A parent stands before its
- * children, so one pass over the nodes settles every stack. */
-static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules)
+/* By stack: one more than the first rule that fits any of its frames, 0 where none does. `makers`: the frames count,
+ * too, that made the node of the graph whose backward it is. A parent stands before its children, so one pass over the
+ * nodes settles every stack. */
+static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules, bool makers)
 {
     struct mp_buffer scratch = {0};
     uint32_t *frames = malloc((model->frames.count + 1) * sizeof *frames);
@@ -81,7 +83,8 @@ static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rule
     for (size_t i = 1; done && i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         uint32_t own = node->frame == MP_FRAME_CUT ? MP_NONE : frames[node->frame];
-        uint16_t outer = stacks[node->parent];
+        bool border = node->frame != MP_FRAME_CUT && model->frames.at[node->frame].raw.language == MP_BACKWARD;
+        uint16_t outer = border && !makers ? 0 : stacks[node->parent];
         stacks[i] = own != MP_NONE && (!outer || own + 1 < outer) ? (uint16_t)(own + 1) : outer;
     }
     done = done && !scratch.failed;
@@ -108,7 +111,7 @@ static enum mp_status match_built_in(struct mp_categories *categories, struct mp
     enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < BUILT_IN; i++)
         status = mp_rules_add(&rules, built_in[i].category, built_in[i].regex, error);
-    if (!status) categories->by_rule = match_stacks(categories->model, &rules);
+    if (!status) categories->by_rule = match_stacks(categories->model, &rules, false);
     mp_rules_free(&rules);
     return status;
 }
@@ -359,7 +362,7 @@ enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_
     enum mp_status status = mp_phases_find(model, &made->phases, error);
     if (!status) status = match_built_in(made, error);
     bool done = !status && made->by_rule && count_labels(made) && find_feeds(made);
-    if (done && rules && rules->rules.count) done = (made->by_user = match_stacks(model, rules));
+    if (done && rules && rules->rules.count) done = (made->by_user = match_stacks(model, rules, true));
     if (done) {
         *categories = made;
         return MP_OK;

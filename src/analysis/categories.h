@@ -53,7 +53,7 @@ const char *mp_category_of_block(const void *context, uint32_t block);
 void mp_categories_free(struct mp_categories *categories);
 
 /* The built-in rules, as the manual lists them, one after the other; NULL after the last. `doubtless`: they come before
- * phases. */
+ * phases. Of a block born in backward they see what ran there, not what made the node of the graph. */
 struct mp_category_rule {
     const char *category, *regex;
     bool doubtless;

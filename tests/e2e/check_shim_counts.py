@@ -2,6 +2,7 @@
 """Modules and roles at the peak, within 2 % of what programs count by hooks and tensors of their own; names and roles of
 single tensors exactly. $MEMPROF_TORCH_PYTHON names another PyTorch."""
 
+import csv
 import json
 import os
 
@@ -79,6 +80,14 @@ class Counted(harness.TestCase):
         wrong = [(wanted, found[int(address)]) for address, wanted in record["modules"].items()
                  if found[int(address)] not in (wanted if isinstance(wanted, list) else [wanted])]
         self.assertFalse(wrong)
+        table = self.folder / "parameters.csv"
+        result = harness.memprof("export", path, "-o", table, "--format", "csv", "--filter", "category=parameters")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(table, newline="") as file:
+            parameters = {int(row["address"], 16) for row in csv.DictReader(file)}
+        self.assertLessEqual({*record["copies"]}, parameters)
+        self.assertTrue(record["copies"] and record["sums"])
+        self.assertFalse({*record["sums"]} & parameters)
         self.assertGreater(len(record["modules"]), 9 * len(record["kinds"]) - 1)
 
 

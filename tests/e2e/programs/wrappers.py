@@ -3,8 +3,8 @@ has in the network itself.
 
     wrappers.py RECORD.json WRAPPER...
 
-Writes, by address, what is right: a path, or a list of several. What this PyTorch has not, or not without a GPU, is
-left out; the record names those that are in it.
+Writes, by address, what is right: a path, or a list of several, and where copies of parameters and sums of their
+gradients are. What this PyTorch has not, or not without a GPU, is left out; the record names those that are in it.
 """
 
 import json
@@ -16,7 +16,7 @@ import threading
 import torch
 from torch import nn
 
-record, kept = {}, []
+record, kept, copies, sums = {}, [], [], []
 
 
 class Layer(nn.Module):
@@ -53,22 +53,34 @@ def distributed(kind):
     return nn.parallel.DistributedDataParallel(network(kind))
 
 
+class Broadcast(torch.autograd.Function):
+    """That of torch.nn.parallel, without the devices that it needs."""
+
+    @staticmethod
+    def forward(context, devices, *tensors):
+        context.count = len(tensors)
+        made = tuple(tensor.clone() for _ in devices for tensor in tensors)
+        kept.extend(made)
+        copies.extend(tensor.data_ptr() for tensor in made)
+        return made
+
+    @staticmethod
+    def backward(context, *gradients):
+        made = [first + second for first, second in zip(gradients[:context.count], gradients[context.count:])]
+        kept.extend(made)
+        sums.extend(tensor.data_ptr() for tensor in made)
+        return (None, *made)
+
+
 class Replicating(nn.DataParallel):
-    """torch.nn.parallel.replicate() and parallel_apply() without the copies between devices, which need some."""
+    """Runs real replicas, on threads as torch.nn.parallel.parallel_apply() does."""
 
     def forward(self, x):
-        modules = list(self.module.modules())
-        replicas = [[module._replicate_for_data_parallel() for module in modules] for _ in range(2)]
-        for replica in replicas:
-            for number, module in enumerate(modules):
-                for name, child in module._modules.items():
-                    setattr(replica[number], name, replica[modules.index(child)])
-                for name, parameter in module._parameters.items():
-                    setattr(replica[number], name, parameter.clone())
+        replicas = nn.parallel.replicate(self.module, [0, 1])
         outputs = [None, None]
 
         def run(number):
-            outputs[number] = replicas[number][0](x)
+            outputs[number] = replicas[number](x)
         threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
         for thread in threads:
             thread.start()
@@ -78,6 +90,8 @@ class Replicating(nn.DataParallel):
 
 
 def replicas(kind):
+    nn.parallel._functions.Broadcast = Broadcast
+    nn.parallel.comm.broadcast_coalesced = lambda buffers, devices: [list(buffers) for _ in devices]
     return Replicating(network(kind))
 
 
@@ -137,7 +151,7 @@ def main():
             model(inputs).sum().backward()
         done.append(kind)
     with open(sys.argv[1], "w") as file:
-        json.dump({"kinds": done, "modules": record}, file)
+        json.dump({"kinds": done, "modules": record, "copies": copies, "sums": sums}, file)
     sys.stdout.flush()
     os._exit(0)  # what is kept lives to the end
 
