@@ -167,6 +167,21 @@ class History(harness.TestCase):
                     else:
                         self.assertEqual(notes, [])
 
+    def test_cuda_that_is_there_already(self):
+        answer, devices, notes = self.recorded(NEWEST, 6, 60, STAND_IN_SETTINGS="early")
+        self.assertEqual((self.compare(answer, devices), notes), ((380, 380), []))
+
+    def test_allocators_without_history(self):
+        """cudaMallocAsync, a pluggable one: asked by the program, each answers as it would."""
+        for version in ("2.6.0", NEWEST):
+            plain = self.plain(version, 2, 40, "asks", STAND_IN_FAULT="backend")
+            answer, devices, notes = self.recorded(version, 2, 40, "asks", STAND_IN_FAULT="backend")
+            self.assertIn("does not yet support", plain["seen"]["asks"][0])
+            self.assertEqual(answer["seen"], plain["seen"])
+            self.assertEqual(answer["calls"], plain["calls"])
+            self.assertEqual(len(notes), 1, notes)
+            self.assertIn("without PyTorch's own history", notes[0])
+
     def test_what_fails_turns_it_off(self):
         plain = self.plain("2.6.0", 6, 40)
         for fault in ("history", "snapshot"):

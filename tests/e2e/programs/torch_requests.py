@@ -2,8 +2,8 @@
 
     torch_requests.py STEPS PER_STEP [WHAT]
 
-WHAT is what the program does with PyTorch's history itself (own, late, dump, looks, threads: each step in a thread of
-its own, and the history in another), or how it goes on: fork, now (writes a snapshot to now.mp), killed."""
+WHAT is what the program does with PyTorch's history itself (own, late, dump, looks, asks, threads: each step in a
+thread of its own, and the history in another), or how it goes on: fork, now (writes a snapshot to now.mp), killed."""
 import json
 import os
 import random
@@ -74,6 +74,13 @@ for step in range(steps):
 if what == "own":
     seen["own"] = [[entry["action"], entry["size"], "frames" in entry]
                    for entry in memory._snapshot()["device_traces"][0]]
+elif what == "asks":
+    seen["asks"] = []
+    for ask in (_C._cuda_isHistoryEnabled, memory._snapshot, memory._record_memory_history):
+        try:
+            seen["asks"].append(bool(ask()))
+        except RuntimeError as error:
+            seen["asks"].append(str(error))
 elif what == "threads":
     run_in_thread(record_a_while)
     seen["warned"] = _C.warned

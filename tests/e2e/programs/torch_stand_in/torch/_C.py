@@ -99,7 +99,7 @@ def _annotate(enabled, of_all):
 def _turn(enabled, context, max_entries, clear=False, skip=(), of_all=False):
     global _history
     calls.append("on" if enabled else "off")
-    if "history" in faults:
+    if "history" in faults or "backend" in faults:
         raise RuntimeError("cudaMallocAsync does not yet support recordHistory")
     if set(skip) - ACTIONS:
         raise RuntimeError(f"unknown action {skip}")
@@ -131,6 +131,8 @@ else:
         _turn(enabled, record_context, trace_alloc_max_entries)
 
     def _cuda_isHistoryEnabled():
+        if "backend" in faults:
+            raise RuntimeError("cudaMallocAsync does not yet support recordHistory.")
         return _history is not None
 
 
@@ -167,7 +169,7 @@ def _segments():
 
 def _cuda_memorySnapshot(mempool_id=None):
     calls.append("snapshot")
-    if "snapshot" in faults and _devices[0].truth:
+    if "backend" in faults or "snapshot" in faults and _devices[0].truth:
         raise RuntimeError("no snapshot")
     if VERSION < (2,):
         return _segments()

@@ -6,3 +6,6 @@ import os
 __version__ = os.environ["STAND_IN_TORCH"]
 
 from torch import _C, autograd, cuda  # noqa: E402, F401
+
+if "early" in os.environ.get("STAND_IN_SETTINGS", ""):
+    cuda._lazy_init()
