@@ -261,6 +261,11 @@ class History(Gpu):
         frag = harness.answer("frag", path, "--track", "cuda:0/torch")
         self.assertTrue(all(segment["pool"] for segment in frag["segments"]), "the segments are not PyTorch's own")
 
+    def test_the_program_s_own(self):
+        _, result = self.record("history-own", [*self.script, "own"])
+        self.assertEqual(json.loads(result.stdout.splitlines()[-1]), self.bare("own"))
+        self.assertNotIn("callback", result.stderr)
+
     def test_bit_identical(self):
         bare = self.bare("train")
         for name, options in (("history-train", ()), ("history-train-off", ("--no-torch-history",))):

@@ -2,6 +2,7 @@
 
     blocks  tensors of odd sizes on two streams, in a graph's private pool and in a MemPool: each with its address, and
             what PyTorch's own snapshot says of those that live at the end
+    own     what a history of the program's own has, begun after regions in several threads, in one more
     train   a training with a fixed seed: a digest of the parameters
     cost    nanoseconds for a tensor's allocation and free, and for reading the history
 
@@ -10,6 +11,7 @@ import hashlib
 import json
 import random
 import sys
+import threading
 import time
 
 import torch
@@ -67,6 +69,36 @@ def blocks():
     graph.reset()
 
 
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def own():
+    def region():
+        with torch.autograd.profiler.record_function("region"):
+            torch.empty(1000, device=device)
+
+    found = {}
+
+    def record():
+        torch.cuda.memory._record_memory_history(context=None, max_entries=1000)
+        region()
+        in_thread(region)
+        snapshot = torch.cuda.memory._snapshot()
+        found["entries"] = [[entry["action"], entry["size"]] for entry in snapshot["device_traces"][0]]
+        found["regions"] = [entry.get("name") for entry in snapshot.get("external_annotations", ())]
+        torch.cuda.memory._record_memory_history(None)
+
+    region()
+    for _ in range(5):
+        in_thread(region)
+        time.sleep(0.1)
+    in_thread(record)
+    print(json.dumps(found))
+
+
 def train():
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True)
@@ -99,4 +131,4 @@ def cost():
     print(json.dumps(answer))
 
 
-{"blocks": blocks, "train": train, "cost": cost}[mode]()
+{"blocks": blocks, "own": own, "train": train, "cost": cost}[mode]()
