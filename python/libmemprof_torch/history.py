@@ -148,6 +148,7 @@ class History:
         setattr(self._C, IS_ON, lambda: not self._on and is_on())
         setattr(self._C, SNAPSHOT, lambda *arguments: self._without_ours(snapshot, arguments))
         atexit.register(self._end)
+        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork)
         libmemprof._before_snapshot.append(self.read)
 
     def _giving_way(self, record):
@@ -198,12 +199,24 @@ class History:
             self._reading = False
             self._lock.release()
 
+    def _before_fork(self):
+        """A child has none: what PyTorch calls at record_function would ask CUDA there, in vain, and say so on stderr."""
+        self.look()
+        self._locked(self._turn_off)
+
+    def _after_fork(self):
+        if not self._off:
+            self._locked(self._turn_on)
+
     def _end(self):
         """What comes later in the program's end is as it would be."""
         self.read()
+        self._locked(self._stop)
+
+    def _locked(self, function):
         if self._pid == os.getpid() and self._lock.acquire(timeout=1):
             try:
-                self._stop()
+                self._guarded(function)
             finally:
                 self._lock.release()
 

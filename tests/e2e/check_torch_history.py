@@ -246,9 +246,10 @@ class History(harness.TestCase):
         self.assertGreater(told, 0)
 
     def test_a_forked_child(self):
-        answer, devices, notes = self.recorded("2.6.0", 4, 40, "fork")
-        self.assertEqual((answer["seen"]["fork"], notes), (0, []))
-        self.compare(answer, devices)
+        for version in ("2.6.0", NEWEST):
+            answer, devices, notes = self.recorded(version, 4, 40, "fork")
+            self.assertEqual((answer["seen"]["fork"], notes), (0, []))
+            self.compare(answer, devices)
 
     def test_a_clock_that_is_off(self):
         """What cannot be found is said, and only what lives is told of, by the segments."""

@@ -91,7 +91,7 @@ elif what == "fork":
     if not child:  # in which CUDA cannot be used
         with torch.autograd.record_function("in the child"):
             seen["child"] = len(memory._snapshot()["device_traces"][0])
-        sys.exit(seen["child"])
+        sys.exit(seen["child"] + len(_C.warned))
     seen["fork"] = os.waitpid(child, 0)[1]
 elif what == "now":
     import libmemprof

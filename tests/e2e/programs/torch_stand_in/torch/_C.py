@@ -51,11 +51,14 @@ class Device:
 
 _devices = []
 _history = None
+_pid = 0  # that initialized CUDA
 _annotating = None  # since 2.8: the thread, or ALL, in which each record_function calls what notes it in the history
 ALL = 0
 
 
 def _cuda_init():
+    global _pid
+    _pid = os.getpid()
     _devices.extend(Device(index) for index in range(2))
 
 
@@ -94,6 +97,12 @@ def _annotate(enabled, of_all):
         if _annotating not in (ALL, threading.get_ident()):
             warned.append("Requested callback is not found")
         _annotating = None
+
+
+def note_region():
+    """What is called at each record_function asks CUDA for the device, which in a forked child cannot answer."""
+    if _history and _annotating in (ALL, threading.get_ident()) and os.getpid() != _pid:
+        warned.append("Exception in RecordFunction callback: CUDA error: initialization error")
 
 
 def _turn(enabled, context, max_entries, clear=False, skip=(), of_all=False):
