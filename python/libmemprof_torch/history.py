@@ -3,8 +3,8 @@ from which pool. The collector joins them to what it has seen.
 
 It begins when the program has initialized CUDA, where the program records no history of its own, and it is hidden from
 the program: torch answers as if it were off, and one that the program begins takes its place. PyTorch's ring is read,
-and emptied, after regions and steps, so that it takes no more than a part of the time (SHARE), and when the program ends or
-asks memprof for a snapshot. What the ring has forgotten by then is known only of blocks that still live.
+and emptied, after regions and steps, so that it takes no more than a part of the time (SHARE), and when the program
+ends or asks memprof for a snapshot. What the ring has forgotten by then is known only of blocks that still live.
 """
 
 import array
@@ -200,7 +200,7 @@ class History:
             self._lock.release()
 
     def _before_fork(self):
-        """A child has none: what PyTorch calls at record_function would ask CUDA there, in vain, and say so on stderr."""
+        """A child has none: what PyTorch calls at record_function would ask CUDA there, and write that it failed."""
         self.look()
         self._locked(self._turn_off)
 
