@@ -171,9 +171,9 @@ static void look_up(struct mp_thread *thread, const char *node, struct mp_backwa
 {
     if (!mp_session_recording() || thread->inside || !mp_fork_guard(thread)) return;
     bool python_known = mp_python_newest(&running->python_frame);
-    if (wanted() && find(thread, node, running, level, &running->creation))
+    if (find(thread, node, running, level, &running->creation))
         running->root = MP_BACKWARD_OF;
-    else if (wanted() && python_known && !running->python_frame)
+    else if (python_known && !running->python_frame)
         running->root = MP_BACKWARD_THREAD;
     thread->inside = false;
 }
@@ -181,7 +181,7 @@ static void look_up(struct mp_thread *thread, const char *node, struct mp_backwa
 /* Calls that are not counted, since the thread had no state yet, lie around all that are. */
 static struct mp_thread *begin(const void *const *task, const char *node, const void *frame)
 {
-    struct mp_thread *thread = own_thread();
+    struct mp_thread *thread = wanted() ? own_thread() : NULL;
     if (!thread) return NULL;
     struct mp_autograd_thread *own = &thread->autograd;
     while (own->level && own->level <= MP_BACKWARD_LEVELS && own->running[own->level - 1].frame <= (uintptr_t)frame)
