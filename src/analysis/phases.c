@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/rules.h"
+#include "base/search.h"
 
 /* Frames that say what is being done; of a stack the innermost one counts. */
 static const struct {
@@ -181,15 +182,8 @@ enum mp_status mp_phases_find(const struct mp_model *model, struct mp_phases *ph
 
 uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event)
 {
-    size_t low = 0, high = phases->turns.count; /* how many begin at or before the event */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (phases->turns.at[middle].first <= event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? (uint32_t)low - 1 : MP_NONE;
+    size_t before = MP_COUNT_BEFORE(phases->turns.count, i, phases->turns.at[i].first <= event);
+    return before ? (uint32_t)before - 1 : MP_NONE;
 }
 
 void mp_phases_free(struct mp_phases *phases)

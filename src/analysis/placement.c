@@ -6,6 +6,7 @@
 #include "analysis/live.h"
 #include "base/hash.h"
 #include "base/map.h"
+#include "base/search.h"
 
 /* Calls that allocate belong to the alloc events of their track, in order. */
 static void place_traced(const struct mp_model *model, uint16_t track, struct mp_placements *placements)
@@ -35,16 +36,9 @@ static int by_address(const void *left, const void *right)
 static const struct mp_segment *segment_at(const struct mp_segment *const *sorted, size_t count, uint16_t track,
                                            uint64_t address)
 {
-    size_t low = 0, high = count; /* how many begin at or before it */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mp_segment *segment = sorted[middle];
-        if (segment->track < track || (segment->track == track && segment->address <= address))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const struct mp_segment *found = low ? sorted[low - 1] : NULL;
+    size_t before = MP_COUNT_BEFORE(
+        count, i, sorted[i]->track < track || (sorted[i]->track == track && sorted[i]->address <= address));
+    const struct mp_segment *found = before ? sorted[before - 1] : NULL;
     return found && found->track == track && address - found->address < found->bytes ? found : NULL;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/map.h"
+#include "base/search.h"
 
 #define BASE_HELD  UINT64_C(0x6261736568656c64) /* keys of base blocks differ from those of others */
 #define BASE_FREED UINT64_C(0x6261736566726565)
@@ -12,17 +13,10 @@
 uint64_t mp_size_bytes(const struct mp_model *model, uint32_t block)
 {
     uint64_t bytes = model->blocks.bytes[block], most = bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-    size_t low = 0, high = model->resizes.count; /* the first of the block's */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (model->resizes.at[middle].block < block)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < model->resizes.count && model->resizes.at[low].block == block; low++)
-        if (model->resizes.at[low].bytes != MP_BYTES_UNKNOWN && model->resizes.at[low].bytes > most)
-            most = model->resizes.at[low].bytes;
+    size_t first = MP_COUNT_BEFORE(model->resizes.count, i, model->resizes.at[i].block < block);
+    for (; first < model->resizes.count && model->resizes.at[first].block == block; first++)
+        if (model->resizes.at[first].bytes != MP_BYTES_UNKNOWN && model->resizes.at[first].bytes > most)
+            most = model->resizes.at[first].bytes;
     return most;
 }
 

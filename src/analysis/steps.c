@@ -5,6 +5,7 @@
 
 #include "analysis/level.h"
 #include "base/map.h"
+#include "base/search.h"
 #include "model/steps_infer.h"
 
 /*
@@ -107,29 +108,14 @@ static bool note_maximum(struct sweep *sweep, uint32_t moment, uint64_t bytes)
 
 static uint64_t peak_since(const struct sweep *sweep, uint32_t moment)
 {
-    size_t low = 0, high = sweep->maxima.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sweep->maxima.at[middle].moment < moment)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return sweep->maxima.at[low].bytes; /* there is one: a stretch follows every beginning */
+    size_t before = MP_COUNT_BEFORE(sweep->maxima.count, i, sweep->maxima.at[i].moment < moment);
+    return sweep->maxima.at[before].bytes; /* there is one: a stretch follows every beginning */
 }
 
 /* How many open regions begin at or before an event. */
 static size_t open_since(const struct sweep *sweep, uint32_t event)
 {
-    size_t low = 0, high = sweep->open.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sweep->spans.at[sweep->open.at[middle].span].first <= event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return MP_COUNT_BEFORE(sweep->open.count, i, sweep->spans.at[sweep->open.at[i].span].first <= event);
 }
 
 static struct mp_region_row *region_row(struct sweep *sweep, uint32_t name, struct peaks **peaks)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/search.h"
 #include "base/words.h"
 #include "model/track.h"
 
@@ -44,15 +45,8 @@ static int by_address(const void *a, const void *b)
 /* The last of some sorted segments that begins at or below the address; NULL where there is none. */
 static const struct mp_torch_segment *last_below(const struct mp_torch_segment *at, size_t count, uint64_t address)
 {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (at[middle].address <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? &at[low - 1] : NULL;
+    size_t before = MP_COUNT_BEFORE(count, i, at[i].address <= address);
+    return before ? &at[before - 1] : NULL;
 }
 
 /* The one that the address lies in. */
@@ -181,16 +175,9 @@ static bool gather_owners(struct finder *f)
 /* The lowest address in [from, limit) at which the trace allocates before the event; limit where there is none. */
 static uint64_t first_birth(const struct finder *f, uint64_t from, uint64_t limit, uint32_t before)
 {
-    size_t low = 0, high = f->births.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (f->births.at[middle].address < from)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < f->births.count && f->births.at[low].address < limit; low++)
-        if (f->births.at[low].event < before) return f->births.at[low].address;
+    size_t first = MP_COUNT_BEFORE(f->births.count, i, f->births.at[i].address < from);
+    for (; first < f->births.count && f->births.at[first].address < limit; first++)
+        if (f->births.at[first].event < before) return f->births.at[first].address;
     return limit;
 }
 

@@ -4,6 +4,7 @@
 
 #include "analysis/live.h"
 #include "base/map.h"
+#include "base/search.h"
 #include "base/words.h"
 
 struct placer {
@@ -107,15 +108,8 @@ static bool gather(const struct placer *p, uint16_t track, struct ranges *to)
 
 static struct range *range_at(struct ranges *in, uint64_t address)
 {
-    size_t low = 0, high = in->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (in->at[middle].address <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low && address < in->at[low - 1].end ? &in->at[low - 1] : NULL;
+    size_t before = MP_COUNT_BEFORE(in->count, i, in->at[i].address <= address);
+    return before && address < in->at[before - 1].end ? &in->at[before - 1] : NULL;
 }
 
 /* A driver's block is a segment where the allocator has ever placed something in it: most have something there now. */

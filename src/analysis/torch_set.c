@@ -1,4 +1,5 @@
 #include "analysis/torch_set.h"
+#include "base/search.h"
 
 #include <string.h>
 
@@ -20,27 +21,12 @@ static int compare(const struct mp_torch_key *a, uint64_t stream, uint64_t bytes
 struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, uint64_t stream, uint64_t bytes,
                                         uint64_t address)
 {
-    size_t low = 0, high = set->runs.count; /* the first run whose last key is not below */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mp_torch_run *run = set->runs.at[middle];
-        if (compare(&run->keys[run->count - 1], stream, bytes, address) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    struct mp_torch_place place = {low, 0};
-    if (low == set->runs.count) return place;
-    const struct mp_torch_run *run = set->runs.at[low];
-    size_t first = 0, last = run->count;
-    while (first < last) {
-        size_t middle = first + (last - first) / 2;
-        if (compare(&run->keys[middle], stream, bytes, address) < 0)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    place.index = first;
+    size_t at = MP_COUNT_BEFORE(
+        set->runs.count, i, compare(&set->runs.at[i]->keys[set->runs.at[i]->count - 1], stream, bytes, address) < 0);
+    struct mp_torch_place place = {at, 0};
+    if (at == set->runs.count) return place;
+    const struct mp_torch_run *run = set->runs.at[at];
+    place.index = MP_COUNT_BEFORE(run->count, i, compare(&run->keys[i], stream, bytes, address) < 0);
     return place;
 }
 

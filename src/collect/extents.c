@@ -1,4 +1,5 @@
 #include "collect/extents.h"
+#include "base/search.h"
 
 #include <stdlib.h>
 
@@ -63,15 +64,8 @@ bool mp_extents_seal(struct mp_extents *extents)
 
 uint64_t mp_extents_find(const struct mp_extents *extents, uint64_t address)
 {
-    size_t low = 0, high = extents->edges.count; /* the edge sought is before `high`, and not before `low` - 1 */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (extents->edges.at[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? extents->edges.at[low - 1].value : 0;
+    size_t before = MP_COUNT_BEFORE(extents->edges.count, i, extents->edges.at[i].start <= address);
+    return before ? extents->edges.at[before - 1].value : 0;
 }
 
 void mp_extents_free(struct mp_extents *extents)

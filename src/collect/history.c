@@ -1,4 +1,5 @@
 #include "collect/history.h"
+#include "base/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +17,7 @@ bool mp_history_add_track(struct mp_history *history, bool followed)
 
 static size_t first_from(const struct mp_history_track *track, uint64_t time_ns)
 {
-    size_t low = 0, high = track->allocs.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (track->allocs.at[middle].time_ns < time_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return MP_COUNT_BEFORE(track->allocs.count, i, track->allocs.at[i].time_ns < time_ns);
 }
 
 static void drop_first(struct mp_history_track *track, size_t count)
@@ -56,16 +49,9 @@ static bool tell(struct mp_history *history, uint64_t number, const struct mp_re
 static const struct mp_segment *segment_at(const struct mp_segment *const *sorted, size_t count, uint16_t track,
                                            uint64_t address)
 {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mp_segment *at = sorted[middle];
-        if (at->track < track || (at->track == track && at->address <= address))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    const struct mp_segment *found = low ? sorted[low - 1] : NULL;
+    size_t before = MP_COUNT_BEFORE(
+        count, i, sorted[i]->track < track || (sorted[i]->track == track && sorted[i]->address <= address));
+    const struct mp_segment *found = before ? sorted[before - 1] : NULL;
     return found && found->track == track && address - found->address < found->bytes ? found : NULL;
 }
 

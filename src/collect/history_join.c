@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/search.h"
 #include "base/vec.h"
 #include "base/words.h"
 
@@ -48,16 +49,9 @@ static void sort_places(struct joiner *j)
 /* The first place of an address at which something was allocated at or after a time, or the end of the address. */
 static size_t place_from(const struct joiner *j, uint64_t address, uint64_t time_ns)
 {
-    size_t low = 0, high = j->alloc_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct place *at = &j->places[middle];
-        if (at->address < address || (at->address == address && j->allocs[at->alloc].time_ns < time_ns))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return MP_COUNT_BEFORE(j->alloc_count, i,
+                           j->places[i].address < address ||
+                               (j->places[i].address == address && j->allocs[j->places[i].alloc].time_ns < time_ns));
 }
 
 static uint64_t distance(const struct mp_history_alloc *alloc, const struct mp_history_entry *entry)

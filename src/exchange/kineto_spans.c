@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/search.h"
 #include "exchange/kineto_parts.h"
 
 #define OPEN_MAX        1024 /* spans that enclose one event; further ones are left out */
@@ -57,15 +58,10 @@ static bool sort_events(struct finder *finder)
 /* Whether an event of the thread lies within the times. */
 static bool encloses(const struct finder *finder, uint32_t thread, int64_t start_ns, int64_t end_ns)
 {
-    size_t low = finder->first.at[thread], high = finder->first.at[thread + 1], end = high;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (finder->kineto->memory.at[finder->events.at[middle]].ns < start_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < end && finder->kineto->memory.at[finder->events.at[low]].ns <= end_ns;
+    size_t first = finder->first.at[thread], count = finder->first.at[thread + 1] - first;
+    const struct mp_kineto_memory *memory = finder->kineto->memory.at;
+    size_t before = MP_COUNT_BEFORE(count, i, memory[finder->events.at[first + i]].ns < start_ns);
+    return before < count && memory[finder->events.at[first + before]].ns <= end_ns;
 }
 
 static bool text(struct finder *finder, const struct mp_kineto_event *event, enum mp_kineto_text which, uint32_t *id)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/search.h"
 
 #define ADDRESS_MAX (UINT64_C(1) << 60) /* addresses and sizes beyond it are nonsense */
 #define GAP_MAX     (UINT64_C(1) << 20) /* blocks that are nearer than this are in one made-up segment */
@@ -224,16 +225,8 @@ struct cover {
 static size_t range_at(const struct cover *cover, uint64_t address)
 {
     const struct mp_life *ranges = cover->layout->ranges.all.at;
-    size_t low = 0, high = cover->live.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mp_life *range = &ranges[cover->live.at[middle]];
-        if (range->address + range->bytes <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return MP_COUNT_BEFORE(cover->live.count, i,
+                           ranges[cover->live.at[i]].address + ranges[cover->live.at[i]].bytes <= address);
 }
 
 static bool begin_range(struct cover *cover, uint32_t index)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "model/steps_infer.h"
 
 void mp_model_free(struct mp_model *model)
@@ -53,61 +54,34 @@ void mp_model_free(struct mp_model *model)
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event)
 {
     /* The last resize of the block that is not after the event. */
-    size_t low = 0, high = model->resizes.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mp_model_resize *at = &model->resizes.at[middle];
-        if (at->block < block || (at->block == block && at->event <= event))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low && model->resizes.at[low - 1].block == block) return model->resizes.at[low - 1].bytes;
+    size_t before = MP_COUNT_BEFORE(model->resizes.count, i,
+                                    model->resizes.at[i].block < block ||
+                                        (model->resizes.at[i].block == block && model->resizes.at[i].event <= event));
+    if (before && model->resizes.at[before - 1].block == block) return model->resizes.at[before - 1].bytes;
     return model->blocks.bytes[block];
 }
 
 const struct mp_request *mp_model_request_of(const struct mp_model *model, uint32_t block)
 {
-    size_t low = 0, high = model->requests.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (model->requests.at[middle].block < block)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < model->requests.count && model->requests.at[low].block == block ? &model->requests.at[low].request
-                                                                                 : NULL;
+    size_t before = MP_COUNT_BEFORE(model->requests.count, i, model->requests.at[i].block < block);
+    return before < model->requests.count && model->requests.at[before].block == block
+               ? &model->requests.at[before].request
+               : NULL;
 }
 
 /* How many labels are of the blocks before that one, or of it and told after fewer than `end` events. */
 static size_t labels_before(const struct mp_model *model, uint32_t block, uint64_t end)
 {
-    size_t low = 0, high = model->labels.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct mp_model_label *at = &model->labels.at[middle];
-        uint32_t told = at->event + 1; /* MP_NONE + 1, from the start on, is 0 */
-        if (at->block < block || (at->block == block && told < end))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    /* MP_NONE + 1, from the start on, is 0. */
+    return MP_COUNT_BEFORE(model->labels.count, i,
+                           model->labels.at[i].block < block ||
+                               (model->labels.at[i].block == block && model->labels.at[i].event + 1 < end));
 }
 
 uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool also_at)
 {
-    size_t low = 0, high = model->events.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        uint64_t at = model->events.time_ns[middle];
-        if (at < ns || (also_at && at == ns))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint32_t)low;
+    return (uint32_t)MP_COUNT_BEFORE(model->events.count, i,
+                                     model->events.time_ns[i] < ns || (also_at && model->events.time_ns[i] == ns));
 }
 
 const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event)

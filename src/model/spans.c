@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/step_rule.h"
 #include "format/open_spans.h"
 
@@ -136,15 +137,8 @@ bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
 
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
 {
-    size_t low = 0, high = steps->count; /* how many begin at or before the event */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (steps->at[middle].first <= event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? (uint32_t)low + steps->before : 0;
+    size_t before = MP_COUNT_BEFORE(steps->count, i, steps->at[i].first <= event);
+    return before ? (uint32_t)before + steps->before : 0;
 }
 
 const char *mp_steps_source(const struct mp_steps *steps)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/search.h"
 
 #define ROUNDS_MIN 3  /* fewer show no loop; a site that allocates less often is no part of one */
 #define DEPTH_MAX  24 /* frames, from the outermost: loops are not deeper */
@@ -274,15 +275,8 @@ static bool sum_work(struct search *search)
 /* The sum of what is before an event. */
 static struct change sum_until(const struct changes *changes, uint32_t event)
 {
-    size_t low = 0, high = changes->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (changes->at[middle].event < event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? changes->at[low - 1] : (struct change){0};
+    size_t before = MP_COUNT_BEFORE(changes->count, i, changes->at[i].event < event);
+    return before ? changes->at[before - 1] : (struct change){0};
 }
 
 /* A round holds half of what is at work around it, and an optimizer's if one is. */

@@ -1,0 +1,22 @@
+/* Binary search. */
+#ifndef MP_BASE_SEARCH_H
+#define MP_BASE_SEARCH_H
+
+#include <stddef.h>
+
+/* How many of `count` places come before what is sought. `is_before` is an expression of a place's number `i`: true for
+ * the first so many, false for all others. */
+#define MP_COUNT_BEFORE(count, i, is_before)                                                                           \
+    ({                                                                                                                 \
+        size_t low_ = 0, high_ = (count);                                                                              \
+        while (low_ < high_) {                                                                                         \
+            size_t i = low_ + (high_ - low_) / 2;                                                                      \
+            if (is_before)                                                                                             \
+                low_ = i + 1;                                                                                          \
+            else                                                                                                       \
+                high_ = i;                                                                                             \
+        }                                                                                                              \
+        low_;                                                                                                          \
+    })
+
+#endif
