@@ -330,7 +330,7 @@ for turn in range(60):
     torch.set_grad_enabled(True)  # an alarm in no_grad's own __exit__ leaves it off, with or without a recorder
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.0001 * turn)
-        while True:
+        while raised == turn:  # one more is one that somebody has lost
             fresh = nn.Sequential(nn.Linear(4, 4))
             (model(torch.ones(2, 4)).sum() + fresh(torch.ones(2, 4)).sum()).backward()
             optimizer.step()
