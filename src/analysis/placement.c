@@ -6,7 +6,7 @@
 #include "analysis/live.h"
 #include "base/hash.h"
 #include "base/map.h"
-#include "base/search.h"
+#include "format/segments.h"
 
 /* Calls that allocate belong to the alloc events of their track, in order. */
 static void place_traced(const struct mp_model *model, uint16_t track, struct mp_placements *placements)
@@ -25,36 +25,16 @@ static void place_traced(const struct mp_model *model, uint16_t track, struct mp
     }
 }
 
-static int by_address(const void *left, const void *right)
-{
-    const struct mp_segment *a = *(const struct mp_segment *const *)left, *b = *(const struct mp_segment *const *)right;
-    if (a->track != b->track) return a->track < b->track ? -1 : 1;
-    return a->address < b->address ? -1 : a->address > b->address;
-}
-
-/* The segment that holds an address; NULL where none does. */
-static const struct mp_segment *segment_at(const struct mp_segment *const *sorted, size_t count, uint16_t track,
-                                           uint64_t address)
-{
-    size_t before = MP_COUNT_BEFORE(
-        count, i, sorted[i]->track < track || (sorted[i]->track == track && sorted[i]->address <= address));
-    const struct mp_segment *found = before ? sorted[before - 1] : NULL;
-    return found && found->track == track && address - found->address < found->bytes ? found : NULL;
-}
-
 /* Blocks that are live at the end, and whose birth the trace does not have, lie in the segments of the end. */
 static bool place_held(const struct mp_model *model, struct mp_placements *placements)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
-    const struct mp_segment **sorted = malloc((model->segments.count + 1) * sizeof *sorted);
+    const struct mp_segment **sorted = mp_segments_sorted(model->segments.at, model->segments.count);
     if (!sorted) return false;
-    for (size_t i = 0; i < model->segments.count; i++)
-        sorted[i] = &model->segments.at[i];
-    qsort(sorted, model->segments.count, sizeof *sorted, by_address);
     for (size_t i = 0; i < blocks->count; i++) {
         if (blocks->free_event[i] != MP_NONE || placements->stream[i] != MP_PLACE_UNKNOWN) continue;
         const struct mp_segment *segment =
-            segment_at(sorted, model->segments.count, blocks->track[i], blocks->address[i]);
+            mp_segment_at(sorted, model->segments.count, blocks->track[i], blocks->address[i]);
         if (!segment) continue;
         placements->stream[i] = segment->stream;
         placements->pool[i] = segment->pool;

@@ -1,5 +1,6 @@
 #include "collect/history.h"
 #include "base/search.h"
+#include "format/segments.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,27 +46,17 @@ static bool tell(struct mp_history *history, uint64_t number, const struct mp_re
     return mp_vec_push(&history->requests, told);
 }
 
-/* The segment that the address lies in; NULL. */
-static const struct mp_segment *segment_at(const struct mp_segment *const *sorted, size_t count, uint16_t track,
-                                           uint64_t address)
-{
-    size_t before = MP_COUNT_BEFORE(
-        count, i, sorted[i]->track < track || (sorted[i]->track == track && sorted[i]->address <= address));
-    const struct mp_segment *found = before ? sorted[before - 1] : NULL;
-    return found && found->track == track && address - found->address < found->bytes ? found : NULL;
-}
-
 /* PyTorch before 2.10 says the pool of a segment alone. */
 static bool find_pools(struct mp_history *history)
 {
     size_t count = history->coming.segments.count;
-    const struct mp_segment **sorted = mp_history_sorted(&history->coming);
+    const struct mp_segment **sorted = mp_segments_sorted(history->coming.segments.at, count);
     for (uint16_t number = 0; sorted && number < history->tracks.count; number++) {
         struct mp_history_track *track = &history->tracks.at[number];
         for (size_t i = 0; i < track->entries.count; i++) {
             struct mp_history_entry *entry = &track->entries.at[i];
             if (entry->pool != MP_BYTES_UNKNOWN) continue;
-            const struct mp_segment *segment = segment_at(sorted, count, number, entry->address);
+            const struct mp_segment *segment = mp_segment_at(sorted, count, number, entry->address);
             if (segment) entry->pool = segment->pool;
         }
     }

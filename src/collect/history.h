@@ -64,9 +64,6 @@ enum mp_status mp_history_now(const struct mp_history *history, const struct mp_
                               struct mp_history_held *held, struct mp_error *error);
 void mp_history_held_free(struct mp_history_held *held);
 
-/* Its segments by track and address, freed by the caller; NULL: out of memory. */
-const struct mp_segment **mp_history_sorted(const struct mp_history_held *held);
-
 uint64_t mp_history_bytes(const struct mp_history *history);
 void mp_history_free(struct mp_history *history);
 

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "collect/history.h"
+#include "format/segments.h"
 
 static enum mp_status no_memory(struct mp_error *error)
 {
@@ -11,22 +12,6 @@ void mp_history_held_free(struct mp_history_held *held)
 {
     mp_vec_free(&held->segments);
     mp_vec_free(&held->parts);
-}
-
-static int by_track_then_address(const void *left, const void *right)
-{
-    const struct mp_segment *a = *(const struct mp_segment *const *)left, *b = *(const struct mp_segment *const *)right;
-    if (a->track != b->track) return a->track < b->track ? -1 : 1;
-    return a->address < b->address ? -1 : a->address > b->address;
-}
-
-const struct mp_segment **mp_history_sorted(const struct mp_history_held *held)
-{
-    const struct mp_segment **sorted = malloc((held->segments.count + 1) * sizeof *sorted);
-    for (size_t i = 0; sorted && i < held->segments.count; i++)
-        sorted[i] = &held->segments.at[i];
-    if (sorted) qsort(sorted, held->segments.count, sizeof *sorted, by_track_then_address);
-    return sorted;
 }
 
 static int by_address(const void *left, const void *right)
@@ -149,7 +134,7 @@ enum mp_status mp_history_now(const struct mp_history *history, const struct mp_
     if (!segments) return MP_OK;
     enum mp_status status = mp_ledger_copy(ledger, &blocks, &count, error);
     if (status) return status;
-    const struct mp_segment **sorted = mp_history_sorted(&history->held);
+    const struct mp_segment **sorted = mp_segments_sorted(history->held.segments.at, history->held.segments.count);
     size_t *first_part = malloc((segments + 1) * sizeof *first_part);
     bool done = sorted && first_part && put_all(history, ledger, blocks, count, sorted, first_part, held);
     free(sorted);
