@@ -6,7 +6,6 @@
 #include "analysis/live.h"
 #include "base/hash.h"
 #include "base/map.h"
-#include "format/segments.h"
 
 /* Calls that allocate belong to the alloc events of their track, in order. */
 static void place_traced(const struct mp_model *model, uint16_t track, struct mp_placements *placements)

@@ -12,6 +12,7 @@
 #include "base/vec.h"
 #include "format/reader.h"
 #include "format/recording.h"
+#include "format/segments.h"
 
 /* Events of every type in order of time. */
 struct mp_model_events {
