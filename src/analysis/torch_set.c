@@ -1,7 +1,8 @@
 #include "analysis/torch_set.h"
-#include "base/search.h"
 
 #include <string.h>
+
+#include "base/search.h"
 
 #define RUN 64
 

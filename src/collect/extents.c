@@ -1,7 +1,8 @@
 #include "collect/extents.h"
-#include "base/search.h"
 
 #include <stdlib.h>
+
+#include "base/search.h"
 
 bool mp_extents_add(struct mp_extents *extents, uint64_t start, uint64_t end, uint64_t value, int rank)
 {

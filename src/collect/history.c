@@ -1,9 +1,10 @@
 #include "collect/history.h"
-#include "base/search.h"
-#include "format/segments.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/search.h"
+#include "format/segments.h"
 
 static enum mp_status no_memory(struct mp_error *error)
 {
@@ -60,8 +61,9 @@ static bool find_pools(struct mp_history *history)
             if (segment) entry->pool = segment->pool;
         }
     }
+    bool done = sorted;
     free(sorted);
-    return sorted;
+    return done;
 }
 
 /* Whether most pairs lie close. Where they do not, a clock was set or ran apart while PyTorch counted its own time, and
