@@ -4,5 +4,6 @@ AC_DEFUN([MP_TEST_PROGRAMS], [
   PKG_CHECK_MODULES([CHECK], [check >= 0.10], [have_check=yes], [have_check=no])
   AM_CONDITIONAL([HAVE_CHECK], [test $have_check = yes])
   AC_CHECK_PROGS([ESBUILD], [esbuild])
-  AC_CHECK_PROGS([PYTHON3], [/usr/bin/python3 python3])
+  dnl The system's own first: it is the one that has the modules of install-deps.
+  AC_PATH_PROGS([PYTHON3], [python3], [python3], [/usr/bin:$PATH])
 ])

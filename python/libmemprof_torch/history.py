@@ -163,13 +163,13 @@ class History:
         return record_memory_history
 
     def _without_ours(self, snapshot, arguments):
-        """The program's own look has no entries of ours, nor takes as long as giving them would."""
+        """The program's own look has no entries of ours: we read them, and then it takes its own."""
         if not self._on:
             return snapshot(*arguments)
         if self._pid != os.getpid():  # a forked child, in which nothing of CUDA is to be touched
             return self._stripped(snapshot(*arguments))
         with self._lock:
-            self.look()
+            self.read()
             self._guarded(self._empty)
             return self._stripped(snapshot(*arguments))
 

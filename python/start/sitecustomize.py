@@ -9,6 +9,13 @@ import sys
 
 def _start(torch):
     try:
+        import os
+        if os.environ.get("MEMPROF_PLAN"):
+            import libmemprof_plan
+            libmemprof_plan.start(torch, _after_import)
+    except Exception:
+        pass
+    try:
         import libmemprof_torch
         libmemprof_torch.start(torch, _after_import)
     except Exception:  # not recorded, or not as this version knows it: the program goes on without

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 unsigned char *mp_buffer_room(struct mp_buffer *buffer, size_t length)
 {
     if (buffer->failed) return NULL;
@@ -14,6 +16,7 @@ unsigned char *mp_buffer_room(struct mp_buffer *buffer, size_t length)
         if (grown < need) grown = need;
         unsigned char *moved = need < buffer->size ? NULL : realloc(buffer->data, grown);
         if (!moved) {
+            if (mp_memory_can_end()) mp_memory_lacks(grown);
             buffer->failed = true;
             return NULL;
         }

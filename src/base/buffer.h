@@ -1,6 +1,7 @@
 /*
- * A growable run of bytes. A failed growth sets `failed`, drops what was appended and everything appended after it, so
- * that a writer may append freely and test once at the end. One thread at a time.
+ * A growable run of bytes. A failed growth ends the program where it has a hook for that (base/memory.h). Else, as in
+ * the collector, it sets `failed`, drops what was appended and everything appended after it, so that a writer may
+ * append freely and test once at the end. One thread at a time.
  */
 #ifndef MP_BASE_BUFFER_H
 #define MP_BASE_BUFFER_H

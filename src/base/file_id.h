@@ -1,4 +1,4 @@
-/* What identifies a loaded file when its build-id is missing. Never allocates; may be called in the program. */
+/* Identifies a loaded file when its build-id is missing. Never allocates; may be called in the program. */
 #ifndef MP_BASE_FILE_ID_H
 #define MP_BASE_FILE_ID_H
 

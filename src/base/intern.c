@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 
 const char *mp_intern_get(const struct mp_intern *intern, uint32_t id, size_t *length)
 {
@@ -82,6 +83,18 @@ uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t leng
     if (!length) text = ""; /* that of an empty text may be NULL */
     if (!intern->count && add(intern, "", 0)) return MP_INTERN_FAILED;
     return add(intern, text, length);
+}
+
+uint32_t mp_intern_add(struct mp_intern *intern, const char *text, size_t length)
+{
+    uint32_t id = mp_intern_bytes(intern, text, length);
+    if (id == MP_INTERN_FAILED) mp_memory_lacks(length);
+    return id;
+}
+
+uint32_t mp_intern_add_text(struct mp_intern *intern, const char *text)
+{
+    return mp_intern_add(intern, text, strlen(text));
 }
 
 uint32_t mp_intern_find(const struct mp_intern *intern, const char *text, size_t length)

@@ -11,17 +11,20 @@
 #define MP_INTERN_FAILED UINT32_MAX
 
 struct mp_intern {
-    char *text;        /* all strings, each NUL-terminated, one after the other */
+    char *text; /* all strings, each NUL-terminated, one after the other */
     size_t text_size, text_room;
-    size_t *offsets;   /* by id */
+    size_t *offsets; /* by id */
     uint32_t count, room;
-    uint32_t *slots;   /* open addressing: id + 1, or 0 */
+    uint32_t *slots; /* open addressing: id + 1, or 0 */
     uint32_t slot_room;
 };
 
 /* The id of `length` bytes at text (NULs inside are kept), or MP_INTERN_FAILED where memory is short. */
 uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_text(struct mp_intern *intern, const char *text);
+/* The same, for code that cannot go on without memory: end through base/memory.h. */
+uint32_t mp_intern_add(struct mp_intern *intern, const char *text, size_t length);
+uint32_t mp_intern_add_text(struct mp_intern *intern, const char *text);
 /* The id of such bytes, or MP_INTERN_FAILED where they have none. */
 uint32_t mp_intern_find(const struct mp_intern *intern, const char *text, size_t length);
 /* The text of id and (where `length` is not NULL) its length; "" for an id that is not known. The pointer is valid

@@ -87,7 +87,10 @@ void mp_json_quote(struct mp_buffer *out, const char *text, size_t length)
             mp_buffer_append_text(out, "\xef\xbf\xbd");
         else if (point < 128 && short_forms[point])
             mp_buffer_append_text(out, short_forms[point]);
-        else if (point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 || point == 0x2029)
+        else if (point >= 0x10000 && mp_utf8_is_hidden(point))
+            mp_buffer_printf(out, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (point >> 10)),
+                             (unsigned)(0xdc00 + (point & 0x3ff)));
+        else if (point < 0x20 || (point >= 0x7f && point < 0xa0) || mp_utf8_is_hidden(point))
             mp_buffer_printf(out, "\\u%04x", (unsigned)point);
         else
             mp_buffer_append(out, at, size);

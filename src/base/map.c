@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 
 static size_t home(const struct mp_map *map, uint64_t key)
 {
@@ -47,6 +48,13 @@ uint64_t *mp_map_insert(struct mp_map *map, uint64_t key, bool *added)
         map->count++;
     }
     return &slot->value;
+}
+
+uint64_t *mp_map_at(struct mp_map *map, uint64_t key, bool *added)
+{
+    uint64_t *value = mp_map_insert(map, key, added);
+    if (!value) mp_memory_lacks(map->room * 2 * sizeof *map->slots);
+    return value;
 }
 
 bool mp_map_remove(struct mp_map *map, uint64_t key, uint64_t *value)

@@ -22,6 +22,8 @@ struct mp_map {
 uint64_t *mp_map_find(const struct mp_map *map, uint64_t key);
 /* The value of key, inserted as 0 where it was absent (*added says so; may be NULL); NULL where memory is short. */
 uint64_t *mp_map_insert(struct mp_map *map, uint64_t key, bool *added);
+/* The same, never NULL: ends through base/memory.h where memory is short. */
+uint64_t *mp_map_at(struct mp_map *map, uint64_t key, bool *added) __attribute__((returns_nonnull));
 /* Removes key and stores its value in *value (may be NULL); false where it was absent. */
 bool mp_map_remove(struct mp_map *map, uint64_t key, uint64_t *value);
 void mp_map_clear(struct mp_map *map);

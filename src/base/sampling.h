@@ -10,11 +10,11 @@
 
 #define MP_SAMPLE_KEY "sample" /* the mean in a recording's configuration; 0 or none: every block is kept */
 
-/* What a kept block of that size stands for, rounded. */
+/* Bytes that a kept block of that size stands for, rounded. */
 uint64_t mp_sampling_estimate(uint64_t size, uint64_t mean);
 /* The size of a kept block by what it stands for, near enough (2 bytes and rounding). */
 double mp_sampling_size(uint64_t estimate, uint64_t mean);
-/* What a kept block adds to the estimated variance of a sum of estimates: size^2 (1 - p) / p^2. */
+/* The share of a kept block in the estimated variance of a sum of estimates: size^2 (1 - p) / p^2. */
 double mp_sampling_variance(uint64_t estimate, uint64_t mean);
 
 #endif

@@ -5,13 +5,18 @@
 #include <string.h>
 
 #include "base/pattern.h"
+#include "base/words.h"
 
 enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern, struct mp_error *error)
 {
-    *rule = (struct mp_step_rule){.has_pattern = pattern && *pattern};
+    *rule = (struct mp_step_rule){.range = MP_STEP_NAMED};
     struct mp_error why;
-    if (!rule->has_pattern || !mp_pattern_compile(pattern, &rule->pattern, &why)) return MP_OK;
-    rule->has_pattern = false;
+    if (!pattern || !*pattern) return MP_OK;
+    if (!mp_pattern_compile(pattern, &rule->pattern, &why)) {
+        rule->has_pattern = true;
+        rule->range = MP_STEP_OF_RANGE;
+        return MP_OK;
+    }
     return mp_fail(error, MP_INVALID, "\"%s\" is no regular expression: %s", pattern, why.text);
 }
 
@@ -48,6 +53,7 @@ void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configu
     struct mp_error ignored;
     mp_step_setting(pattern, sizeof pattern, configuration, "step_range");
     (void)mp_step_rule_open(rule, pattern, &ignored);
+    mp_step_setting(rule->function, sizeof rule->function, configuration, "step_at");
 }
 
 static void put_stem(char *to, size_t room, const char *name)
@@ -58,22 +64,66 @@ static void put_stem(char *to, size_t room, const char *name)
     to[length] = '\0';
 }
 
+bool mp_step_rule_may_match(const struct mp_step_rule *rule, const char *name)
+{
+    if (rule->has_pattern) return !regexec(&rule->pattern, name, 0, NULL, 0);
+    return !strncmp(name, "ProfilerStep#", 13) || !strncmp(name, "step", 4);
+}
+
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name)
 {
-    static const char *const beginnings[] = {"ProfilerStep#", "step"};
-    if (rule->has_pattern) return !regexec(&rule->pattern, name, 0, NULL, 0);
-    bool begins = false;
-    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
-        begins |= !strncmp(name, beginnings[i], strlen(beginnings[i]));
-    if (!begins) return false;
+    if (!mp_step_rule_may_match(rule, name)) return false;
+    if (rule->has_pattern) return true;
     char stem[sizeof rule->stem];
     put_stem(stem, sizeof stem, name);
     if (!*rule->stem) memcpy(rule->stem, stem, sizeof stem);
     return !strcmp(stem, rule->stem);
 }
 
+/* Programs have few names and many regions. */
+static bool is_step_region(struct mp_step_rule *rule, uint32_t number, const char *name)
+{
+    enum { UNKNOWN, NO, YES };
+    if (!mp_vec_extend(&rule->regions, (size_t)number + 1)) return mp_step_rule_matches(rule, name);
+    unsigned char *answer = &rule->regions.at[number];
+    if (*answer == UNKNOWN) *answer = mp_step_rule_matches(rule, name) ? YES : NO;
+    return *answer == YES;
+}
+
+enum mp_step_kind mp_step_rule_kind(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name)
+{
+    if (type == MP_EVENT_REGION_BEGIN) return is_step_region(rule, number, name) ? rule->range : MP_STEP_NONE;
+    if (type != MP_EVENT_STEP) return MP_STEP_NONE;
+    if (*rule->function && !strcmp(name, rule->function)) return MP_STEP_OF_FUNCTION;
+    return strcmp(name, MP_TORCH_STEP) ? MP_STEP_MARKED : MP_STEP_OF_OPTIMIZER;
+}
+
+bool mp_step_rule_take(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name)
+{
+    enum mp_step_kind kind = mp_step_rule_kind(rule, type, number, name);
+    if (kind < rule->weakest) return false;
+    rule->begun[kind]++;
+    if (kind > rule->kind) rule->kind = kind;
+    return kind && kind == rule->kind;
+}
+
+uint64_t mp_step_rule_steps(const struct mp_step_rule *rule)
+{
+    if (!rule->kind) return rule->before;
+    return rule->before + rule->begun[rule->kind] + (rule->kind == MP_STEP_OF_OPTIMIZER && !rule->before);
+}
+
+void mp_step_rule_only_asked(struct mp_step_rule *rule)
+{
+    if (*rule->function)
+        rule->weakest = MP_STEP_OF_FUNCTION;
+    else if (rule->range == MP_STEP_OF_RANGE)
+        rule->weakest = MP_STEP_OF_RANGE;
+}
+
 void mp_step_rule_close(struct mp_step_rule *rule)
 {
     if (rule->has_pattern) regfree(&rule->pattern);
     rule->has_pattern = false;
+    mp_vec_free(&rule->regions);
 }

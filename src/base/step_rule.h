@@ -1,29 +1,71 @@
 /*
- * Which regions are steps, by their names: those that a regular expression of the user's matches, else PyTorch's
- * "ProfilerStep#N" and what begins with "step". Of the latter only names that differ from the first one's in nothing
- * but digits count, so that "step_optimizer" inside "step 3" is no step.
+ * Which events begin steps: one rule, for events that come one after the other. Five kinds of event may, from the
+ * weakest to the strongest:
+ *
+ *     the end of an optimizer's step (MP_TORCH_STEP): it ends a step and begins the next one
+ *     regions that are named as steps are: PyTorch's "ProfilerStep#N" and what begins with "step". Only names that
+ *         differ from the first one's in nothing but digits count, so that "step_optimizer" inside "step 3" is no step
+ *     steps that the program marks
+ *     regions whose names match a regular expression of the user's (--step-range), instead of those named as steps
+ *     calls of a function of the user's (--step-at)
+ *
+ * The steps of a recording are those of the strongest kind that it has. So what counted before is void where a stronger
+ * kind comes for the first time. Pure; one thread at a time.
  */
 #ifndef MP_BASE_STEP_RULE_H
 #define MP_BASE_STEP_RULE_H
 
 #include <regex.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/error.h"
+#include "base/vec.h"
+
+enum mp_step_kind {
+    MP_STEP_NONE,
+    MP_STEP_OF_OPTIMIZER,
+    MP_STEP_NAMED,
+    MP_STEP_MARKED,
+    MP_STEP_OF_RANGE,
+    MP_STEP_OF_FUNCTION,
+    MP_STEP_KINDS
+};
 
 struct mp_step_rule {
     bool has_pattern;
     regex_t pattern;
-    char stem[128]; /* the first step's name without digits; "" until one was seen */
+    char stem[128];                /* the first named step's name without digits; "" until one was seen */
+    char function[128];            /* "": none was asked for */
+    enum mp_step_kind range;       /* the kind of regions that count: MP_STEP_OF_RANGE where the user asked for them */
+    enum mp_step_kind weakest;     /* what is weaker begins no steps */
+    enum mp_step_kind kind;        /* the strongest so far */
+    uint64_t begun[MP_STEP_KINDS]; /* events of each kind so far */
+    uint64_t before;               /* steps that began before the first event that it takes */
+    MP_VEC(unsigned char) regions; /* by the number of a name, whether it is a step's; 0: was not asked yet */
 };
 
-/* An extended regular expression; "" or NULL: the rule above. Fails for what is none, and says why. */
+/* An extended regular expression; "" or NULL: none. Fails for what is none, and says why. */
 enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern, struct mp_error *error);
-/* By the setting that a recording carries (a recording's configuration, wire/config.h), which was looked at before. */
+/* By the settings that a recording carries (a recording's configuration, wire/config.h), which were looked at before.
+ */
 void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration);
 /* A text that a recording's configuration has about steps: step_range, step_at; "" where it has none. */
 void mp_step_setting(char *to, size_t room, const char *configuration, const char *key);
+/* Whether a region of that name is a step. */
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name);
+
+/* Whether it may be one in some order of regions. */
+bool mp_step_rule_may_match(const struct mp_step_rule *rule, const char *name);
+
+/* The kind of an event (enum mp_event_type) by its name, which has that number among all names. */
+enum mp_step_kind mp_step_rule_kind(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name);
+/* Takes the next event: true where a step begins with it. */
+bool mp_step_rule_take(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name);
+/* Steps that have begun, those before included. The first of an optimizer's began before its first event. */
+uint64_t mp_step_rule_steps(const struct mp_step_rule *rule);
+/* Where the user asked for some, nothing else begins steps, even if those never come. */
+void mp_step_rule_only_asked(struct mp_step_rule *rule);
 void mp_step_rule_close(struct mp_step_rule *rule);
 
 #endif

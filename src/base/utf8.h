@@ -2,6 +2,7 @@
 #ifndef MP_BASE_UTF8_H
 #define MP_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,20 @@ static inline size_t mp_utf8_next(const unsigned char *at, size_t left, uint32_t
     }
     *point = MP_UTF8_BAD;
     return 1;
+}
+
+/* Whether a character is one that nobody sees and that changes how others are read: marks of direction (U+202E turns
+ * what follows round), of no width, breaks of lines and paragraphs, tags. Controls below U+00A0 are not among them. */
+static inline bool mp_utf8_is_hidden(uint32_t point)
+{
+    static const struct {
+        uint32_t first, last;
+    } hidden[] = {{0xad, 0xad},     {0x34f, 0x34f},   {0x61c, 0x61c},   {0x115f, 0x1160},  {0x17b4, 0x17b5},
+                  {0x180b, 0x180f}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},  {0x3164, 0x3164},
+                  {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
+    for (size_t i = 0; point >= 0xad && i < sizeof hidden / sizeof *hidden; i++)
+        if (point >= hidden[i].first && point <= hidden[i].last) return true;
+    return false;
 }
 
 #endif

@@ -1,6 +1,9 @@
 /*
  * Growable arrays: `struct mp_vec_x { T *at; size_t count, room; }`, declared with MP_VEC(T). Zero-initialised is
- * empty. Growing can fail: every growing macro yields true on success and leaves the array as it was on failure.
+ * empty.
+ *
+ * Growing can fail. There are two kinds of growing macros: mp_vec_push() and its like yield true on success and leave
+ * the array as it was on failure, for code that must go on; mp_vec_add() and its like end through base/memory.h.
  */
 #ifndef MP_BASE_VEC_H
 #define MP_BASE_VEC_H
@@ -9,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#include "base/memory.h"
 
 #define MP_VEC(type)                                                                                                   \
     struct {                                                                                                           \
@@ -49,6 +54,19 @@ static inline bool mp_vec_reserve_(void **at, size_t *room, size_t need, size_t 
      (mp_vec_reserve(vec, (total) - (vec)->count) &&                                                                   \
       (__builtin_memset((vec)->at + (vec)->count, 0, ((total) - (vec)->count) * sizeof *(vec)->at),                    \
        (vec)->count = (total), true)))
+
+/* The same for code that cannot go on without memory: these yield nothing. */
+static inline void mp_vec_room_(void **at, size_t *room, size_t need, size_t each)
+{
+    if (!mp_vec_reserve_(at, room, need, each)) mp_memory_lacks(need > SIZE_MAX / each ? SIZE_MAX : need * each);
+}
+
+#define mp_vec_room_for(vec, extra)                                                                                    \
+    mp_vec_room_((void **)&(vec)->at, &(vec)->room, (vec)->count + (extra), sizeof *(vec)->at)
+#define mp_vec_add(vec, value)            (mp_vec_room_for(vec, 1), (void)((vec)->at[(vec)->count++] = (value)))
+#define mp_vec_add_all(vec, from, number) (mp_vec_room_for(vec, number), (void)mp_vec_append(vec, from, number))
+#define mp_vec_grow_to(vec, total)                                                                                     \
+    ((total) > (vec)->count ? mp_vec_room_for(vec, (total) - (vec)->count) : (void)0, (void)mp_vec_extend(vec, total))
 
 #define mp_vec_free(vec) (free((vec)->at), (vec)->at = NULL, (vec)->count = (vec)->room = 0)
 

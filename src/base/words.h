@@ -45,7 +45,7 @@ enum mp_kind {
  * node in forward, which is further out. */
 enum mp_language { MP_NATIVE = 0, MP_PYTHON = 1, MP_BACKWARD = 2, MP_LANGUAGES };
 
-/* What a program says that a block holds: PyTorch's words for a tensor's part in training. */
+/* Roles that a program gives a block: PyTorch's words for a tensor's part in training. */
 enum mp_role {
     MP_ROLE_NONE = 0,
     MP_ROLE_PARAMETER = 1,
@@ -56,10 +56,10 @@ enum mp_role {
     MP_ROLES
 };
 
-/* What the bytes of a track's blocks mean; `size_basis` in JSON. */
+/* The meaning of the bytes of a track's blocks; `size_basis` in JSON. */
 enum mp_size_basis { MP_BASIS_REQUESTED = 0, MP_BASIS_BLOCK = 1, MP_BASIS_EXACT = 2 };
 
-/* What a caching allocator does, as PyTorch's own trace tells it. */
+/* Actions of a caching allocator, as in PyTorch's own trace. */
 enum mp_torch_action {
     MP_TORCH_ALLOC = 0,
     MP_TORCH_FREE_REQUESTED = 1, /* other streams still use the block */
@@ -72,7 +72,7 @@ enum mp_torch_action {
     MP_TORCH_ACTIONS
 };
 
-/* What a part of a segment is. */
+/* The state of a part of a segment. */
 enum mp_torch_state {
     MP_TORCH_FREE = 0,
     MP_TORCH_ALLOCATED = 1,

@@ -5,6 +5,7 @@
 /* In the order in which a user meets them: record, read, write other forms. */
 #define COMMANDS(X)                                                                                                    \
     X(snapshot)                                                                                                        \
+    X(plan)                                                                                                            \
     X(report)                                                                                                          \
     X(peak)                                                                                                            \
     X(leaks)                                                                                                           \
@@ -45,7 +46,7 @@ bool mp_command_takes(const struct mp_command *command, enum mp_option option)
     return false;
 }
 
-/* What other tools call their commands. */
+/* Names that other tools have for commands. */
 static const char *by_other_name(const char *name)
 {
     static const char *const names[][2] = {

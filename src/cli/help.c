@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/output_file.h"
-#include "output/text.h"
+#include "output/report/text.h"
 
 #define WIDTH 80
 

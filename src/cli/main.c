@@ -3,8 +3,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/messages.h"
+#include "cli/output_file.h"
 #include "cli/settings.h"
 
 /* Where the caller closed one of the standard descriptors, a file opened here would get its number and be written to
@@ -13,6 +17,20 @@ static void guard_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
+}
+
+/* The one way in which code from the model up ends where there is no memory (base/memory.h). What has been written so
+ * far is taken back. */
+static void end_without_memory(size_t bytes)
+{
+    char needed[MP_UNIT_TEXT];
+    mp_output_take_back();
+    if (bytes)
+        fprintf(stderr, "memprof: not enough memory: %s more were needed; ", mp_format_bytes(needed, bytes));
+    else
+        fprintf(stderr, "memprof: not enough memory; ");
+    fprintf(stderr, "ask for a part of the recording (--from, --to), or end other programs\n");
+    _exit(MP_EXIT_COULD_NOT);
 }
 
 static int run_command(const struct mp_command *command, int argc, char **argv)
@@ -30,6 +48,7 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
 int main(int argc, char **argv)
 {
     guard_standard_files();
+    mp_memory_on_lack(end_without_memory);
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return mp_help_of_all();
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) return mp_help_version();
     if (argv[1][0] == '-') {

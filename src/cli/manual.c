@@ -1,6 +1,6 @@
 #include <ctype.h>
 
-#include "analysis/categories.h"
+#include "analysis/categories/categories.h"
 #include "cli/help.h"
 
 /* Text as roff takes it literally: no line begins a request, no hyphen is stretched. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "output/text.h"
+#include "output/report/text.h"
 
 void mp_message(const char *format, ...)
 {

@@ -1,4 +1,4 @@
-/* What the user is told on stderr, and the exit statuses. One thread. */
+/* Messages on stderr, and the exit statuses. One thread. */
 #ifndef MP_CLI_MESSAGES_H
 #define MP_CLI_MESSAGES_H
 

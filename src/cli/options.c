@@ -89,6 +89,18 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_METRICS] = {"metrics", '\0', "WHERE",
                         "tell live metrics (OpenMetrics): a file's path, a loopback port as 9464, or unix:PATH"},
     [MP_OPT_TENSORBOARD] = {"tensorboard", '\0', "DIR", "write to DIR, under a name that TensorBoard finds"},
+    [MP_OPT_DEVICE] =
+        {"device", '\0', "NAME",
+         "the GPU to plan for: h100-80gb, a100-40gb, rtx4090, ..., its bytes, or a file that describes it "
+         "(h100-80gb)"},
+    [MP_OPT_DEVICES] = {"devices", '\0', "N", "how many of them there are, 1 to 8 (1)"},
+    [MP_OPT_VALUES] = {"values", '\0', "WHAT",
+                       "what is read back from the device: zeros, ones, or host (what was copied there last); with "
+                       ",random big random tensors of the CPU are made, too (zeros)"},
+    [MP_OPT_SIZE] = {"size", '\0', "NAME=N",
+                     "find the largest number that fits in place of {NAME} in the command, or of N, starting at N"},
+    [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},
+    [MP_OPT_RANK] = {"rank", '\0', "K", "which rank it is, from 0 (0)"},
     [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
     [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
 };

@@ -4,18 +4,21 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/messages.h"
-#include "format/reader.h"
 
 static char *volatile unfinished; /* what a signal leaves behind if nobody removes it */
 
-static void remove_unfinished(int signal_number)
+void mp_output_take_back(void)
 {
     char *path = unfinished;
     if (path) unlink(path);
+}
+
+static void remove_unfinished(int signal_number)
+{
+    mp_output_take_back();
     raise(signal_number); /* SA_RESETHAND: this time it ends the process */
 }
 
@@ -28,14 +31,6 @@ static void watch_signals(void)
     }
 }
 
-static bool is_recording(const char *path)
-{
-    struct mp_reader *reader = NULL;
-    enum mp_status status = mp_reader_open(path, &reader, NULL);
-    mp_reader_close(reader);
-    return status == MP_OK || status == MP_TOO_NEW;
-}
-
 static int cannot(const char *path)
 {
     mp_message("cannot write %s: %s", path ? path : "to stdout", strerror(errno));
@@ -45,60 +40,54 @@ static int cannot(const char *path)
 static void forget(struct mp_output_file *output)
 {
     unfinished = NULL;
+    mp_new_file_close(&output->made);
     free(output->path);
-    free(output->temporary);
     *output = (struct mp_output_file){0};
 }
 
-static int open_temporary(struct mp_output_file *output)
+/* What the command reads: operands ("FILE", "8=FILE") and options that name a file. NULL where memory is short. */
+static const char **inputs_of(const struct mp_invocation *invocation)
 {
-    if (asprintf(&output->temporary, "%s.XXXXXX", output->path) < 0) {
-        output->temporary = NULL;
-        return -1;
+    static const enum mp_option reading[] = {MP_OPT_CONFIG, MP_OPT_RULES, MP_OPT_SUPPRESSIONS, MP_OPT_MERGE};
+    size_t options = sizeof reading / sizeof *reading, count = 0;
+    const char **inputs = calloc(2 * invocation->operand_count + options + 1, sizeof *inputs);
+    for (size_t i = 0; inputs && i < invocation->operand_count; i++) {
+        const char *equals = strchr(invocation->operands[i], '=');
+        inputs[count++] = invocation->operands[i];
+        if (equals) inputs[count++] = equals + 1;
     }
+    for (size_t i = 0; inputs && i < options; i++)
+        if (invocation->value[reading[i]]) inputs[count++] = invocation->value[reading[i]];
+    return inputs;
+}
+
+static int open_named(const struct mp_invocation *invocation, const char *path, struct mp_output_file *output)
+{
+    struct mp_error error = {0};
+    const char **inputs = inputs_of(invocation);
+    const struct mp_new_file_rule rule = {
+        .way = mp_given(invocation, MP_OPT_FORCE) ? MP_NEW_FILE_FORCE : MP_NEW_FILE_REPORT, .inputs = inputs};
+    output->path = strdup(path);
     watch_signals();
-    int fd = mkstemp(output->temporary);
-    if (fd < 0) return -1;
-    unfinished = output->temporary;
-    mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(fd, 0666 & ~mask) || !(output->file = fdopen(fd, "w"))) {
-        unlink(output->temporary);
-        close(fd);
-        return -1;
+    enum mp_status status = output->path && inputs ? mp_new_file_open(path, &rule, &output->made, &error)
+                                                   : mp_fail(&error, MP_NO_MEMORY, "out of memory");
+    free(inputs);
+    if (!status && !(output->file = fdopen(output->made.fd, "w"))) {
+        status = mp_fail_errno(&error, "cannot write %s", path);
+        close(output->made.fd);
     }
-    return 0;
-}
-
-static int open_named(const char *path, bool force, struct mp_output_file *output)
-{
-    struct stat info;
-    bool exists = !stat(path, &info);
-    if (exists && S_ISDIR(info.st_mode)) {
-        mp_message("cannot write %s: it is a folder; give the name of a file", path);
-        return MP_EXIT_COULD_NOT;
-    }
-    if (exists && S_ISREG(info.st_mode) && !force && is_recording(path)) {
-        mp_message("%s is a recording and stays as it is; --force overwrites it", path);
-        return MP_EXIT_COULD_NOT;
-    }
-    output->path = exists ? realpath(path, NULL) : strdup(path); /* through a link, not over it */
-    bool done;
-    if (output->path && exists && !S_ISREG(info.st_mode))
-        done = (output->file = fopen(path, "we"));
-    else
-        done = output->path && !open_temporary(output);
-    if (done) return MP_EXIT_DONE;
-    int status = cannot(path);
+    unfinished = output->made.name;
+    if (!status) return MP_EXIT_DONE;
     forget(output);
-    return status;
+    mp_message("%s", error.text);
+    return MP_EXIT_COULD_NOT;
 }
 
-int mp_output_open(const char *path, bool force, struct mp_output_file *output)
+int mp_output_open(const struct mp_invocation *invocation, const char *path, struct mp_output_file *output)
 {
     *output = (struct mp_output_file){.file = stdout};
     if (!path || !strcmp(path, "-")) return MP_EXIT_DONE;
-    if (*path) return open_named(path, force, output);
+    if (*path) return open_named(invocation, path, output);
     mp_message("--output needs the name of a file");
     return MP_EXIT_USAGE;
 }
@@ -114,10 +103,10 @@ int mp_output_close(struct mp_output_file *output, bool keep)
     }
     int status = MP_EXIT_DONE;
     if (keep && !written) status = cannot(output->path);
-    if (output->temporary) {
-        bool moved = keep && written && !rename(output->temporary, output->path);
-        if (keep && written && !moved) status = cannot(output->path);
-        if (!moved) unlink(output->temporary);
+    struct mp_error error;
+    if (output->path && keep && written && mp_new_file_put(&output->made, &error)) {
+        mp_message("%s", error.text);
+        status = MP_EXIT_COULD_NOT;
     }
     forget(output);
     return status;
@@ -128,7 +117,7 @@ int mp_output_write(const struct mp_invocation *invocation,
 {
     struct mp_error error;
     struct mp_output_file output;
-    int status = mp_output_open(invocation->value[MP_OPT_OUTPUT], mp_given(invocation, MP_OPT_FORCE), &output);
+    int status = mp_output_open(invocation, invocation->value[MP_OPT_OUTPUT], &output);
     if (status) return status;
     bool written = !write(context, output.file, &error);
     if (!written) status = mp_message_error(&error);
@@ -149,7 +138,7 @@ int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buf
         mp_message("not enough memory for the output");
         return MP_EXIT_COULD_NOT;
     }
-    int status = mp_output_open(invocation->value[MP_OPT_OUTPUT], mp_given(invocation, MP_OPT_FORCE), &output);
+    int status = mp_output_open(invocation, invocation->value[MP_OPT_OUTPUT], &output);
     if (status) return status;
     fwrite(buffer->data, 1, buffer->size, output.file);
     return mp_output_close(&output, true);

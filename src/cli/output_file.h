@@ -11,16 +11,17 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "cli/options.h"
+#include "format/new_file.h"
 
 struct mp_output_file {
     FILE *file;
-    char *path;      /* NULL: stdout */
-    char *temporary; /* NULL: written in place (stdout, a device, a pipe) */
+    char *path; /* NULL: stdout */
+    struct mp_new_file made;
 };
 
-/* `path` NULL or "-": stdout. An existing recording is refused without `force`. Returns an exit status; a message was
- * written where it is not 0. An interrupt removes the temporary file. */
-int mp_output_open(const char *path, bool force, struct mp_output_file *output);
+/* `path` NULL or "-": stdout. What format/new_file.h keeps is refused without --force. Returns an exit status; a
+ * message was written where it is not 0. An interrupt removes what is not whole. */
+int mp_output_open(const struct mp_invocation *invocation, const char *path, struct mp_output_file *output);
 /* Flushes, closes and moves the file to its name; or, with `keep` false, removes what was written. */
 int mp_output_close(struct mp_output_file *output, bool keep);
 
@@ -33,5 +34,8 @@ bool mp_path_ends(const char *path, const char *end);
 
 /* All of it at once, to where -o says. */
 int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buffer *buffer);
+
+/* Removes what an output that is not closed has written so far, as a signal does. */
+void mp_output_take_back(void);
 
 #endif

@@ -7,8 +7,8 @@
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
-#include "exchange/load.h"
-#include "exchange/save.h"
+#include "exchange/common/load.h"
+#include "exchange/common/save.h"
 
 static int check_output(const struct mp_invocation *invocation)
 {

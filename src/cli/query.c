@@ -7,8 +7,8 @@
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/text_file.h"
-#include "collect/left_behind.h"
-#include "exchange/load.h"
+#include "collect/recover/left_behind.h"
+#include "exchange/common/load.h"
 #include "model/part.h"
 
 #define ROWS_OF_TEXT 10
@@ -41,7 +41,7 @@ int mp_query_color(const struct mp_invocation *invocation, bool *color)
     return MP_EXIT_DONE;
 }
 
-/* What can be judged without the recording. */
+/* Checks of arguments that need no recording. */
 static int read_rules(const char *path, struct mp_rules *rules)
 {
     struct mp_buffer text = {0};
@@ -126,7 +126,7 @@ enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_mod
     return status;
 }
 
-/* What makes sense or not only for this recording. */
+/* Checks of arguments that depend on the recording. */
 static int bind_options(struct mp_query *query)
 {
     const struct mp_invocation *invocation = query->invocation;
@@ -203,7 +203,7 @@ static int open_query(const struct mp_invocation *invocation, enum mp_sort_by de
     }
     status = bind_options(query);
     if (!status) return status;
-    /* What was asked for may lie in what is lost: then the question was right. */
+    /* The thing asked for may lie in the lost part: then the question was right. */
     if (status == MP_EXIT_USAGE && mp_query_tell_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
     free_query(query);
     return status;

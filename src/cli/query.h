@@ -1,13 +1,13 @@
 /*
- * What every command that reads a recording does the same way: options to query, file to model, result to its place.
+ * Steps that all commands share which read a recording: options to query, file to model, result to its place.
  */
 #ifndef MP_CLI_QUERY_H
 #define MP_CLI_QUERY_H
 
 #include "cli/command.h"
 #include "cli/output_file.h"
-#include "output/document.h"
-#include "output/reports.h"
+#include "output/report/document.h"
+#include "output/report/reports.h"
 
 struct mp_query {
     const struct mp_invocation *invocation;

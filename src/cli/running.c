@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/output_file.h"
-#include "collect/control.h"
+#include "collect/session/control.h"
 
 int mp_running_pid(const struct mp_invocation *invocation, pid_t *pid)
 {
@@ -48,7 +48,7 @@ int mp_running_snapshot(const struct mp_invocation *invocation)
     if (status) return status;
     if (!path) choose_name(pid, chosen, sizeof chosen);
     if (!path) path = chosen;
-    status = mp_output_open(path, mp_given(invocation, MP_OPT_FORCE), &output);
+    status = mp_output_open(invocation, path, &output);
     if (status) return status;
     if (mp_control_ask_snapshot(pid, fileno(output.file), &answered, &error)) {
         status = mp_message_error(&error);

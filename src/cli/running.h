@@ -1,4 +1,4 @@
-/* What commands share that ask the memprof of a running program (--pid). */
+/* Shared by the commands that ask the memprof of a running program (--pid). */
 #ifndef MP_CLI_RUNNING_H
 #define MP_CLI_RUNNING_H
 

@@ -1,4 +1,4 @@
-/* What is not given on the command line: from the file of --config, then from the variable MEMPROF_CONF. */
+/* Settings not given on the command line: from the file of --config, then from the variable MEMPROF_CONF. */
 #ifndef MP_CLI_SETTINGS_H
 #define MP_CLI_SETTINGS_H
 

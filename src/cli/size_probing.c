@@ -131,8 +131,8 @@ static int start(char **words, const char *log, pid_t *pid)
     return failure;
 }
 
-/* What it printed last, a line each. */
-static void tell_last(const char *log)
+/* The last lines that it printed. */
+void mp_probing_tell_last(const char *log)
 {
     char text[LAST_BYTES + 1];
     FILE *file = fopen(log, "re");
@@ -169,7 +169,7 @@ static int judge(int status, const char *value, const char *path, const char *lo
                    strsignal(code - 128));
     else
         mp_message("the run with %s failed with status %d; it printed last:", value, code);
-    tell_last(log);
+    mp_probing_tell_last(log);
     return MP_EXIT_COULD_NOT;
 }
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "analysis/size_solve.h"
+#include "analysis/sizing/size_solve.h"
 #include "cli/options.h"
 
 struct mp_probing {
@@ -17,6 +17,8 @@ struct mp_probing {
  * status; a message says which run failed, how, and what it printed last. */
 int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_point *points, size_t count, bool two,
                    struct mp_probing *probing, char **paths);
+/* The last lines that a command printed to this file, as messages. */
+void mp_probing_tell_last(const char *log);
 /* Removes the folder. Where a signal has asked to end, that happens here. */
 void mp_probing_end(struct mp_probing *probing);
 

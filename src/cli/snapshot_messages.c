@@ -1,14 +1,135 @@
 #include "cli/snapshot_messages.h"
 
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/device_use.h"
+#include "analysis/device/device_use.h"
+#include "analysis/sites/sites.h"
 #include "base/units.h"
-#include "cli/autopsy.h"
 #include "cli/messages.h"
+#include "model/module_path.h"
+#include "model/track.h"
+#include "output/report/reports.h"
+#include "output/report/sites.h"
+
+/* The lines that stand on stderr when an allocator has run out of memory. */
+
+#define HOLDERS  3
+#define REMEDIES 2
+
+static uint32_t find_oom(const struct mp_model *model, uint64_t since_ns)
+{
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (model->events.type[event] == MP_EVENT_OOM && model->events.time_ns[event] >= since_ns) return event;
+    }
+    return MP_NONE;
+}
+
+/* Bytes that the track's allocator held from the layer below before an event; MP_BYTES_UNKNOWN. */
+static uint64_t reserved_before(const struct mp_model *model, uint16_t track, uint32_t event)
+{
+    for (size_t i = model->noted.count; i-- > 0;) {
+        uint32_t at = model->noted.at[i];
+        if (at < event && model->events.type[at] == MP_EVENT_RESERVED && model->events.track[at] == track)
+            return model->notes.at[model->events.subject[at]].bytes;
+    }
+    return MP_BYTES_UNKNOWN;
+}
+
+/* The line that a person wants to see of a stack, appended. */
+static void put_place(struct mp_buffer *text, const struct mp_model *model, uint32_t stack)
+{
+    struct mp_stack_lines lines = {0};
+    const struct mp_stack_line *line = mp_stack_resolve(model, stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    if (line)
+        mp_headline_text(text, line);
+    else
+        mp_buffer_append_text(text, "(no stack)");
+    mp_stack_lines_free(&lines);
+}
+
+static void say_request(const struct mp_model *model, uint32_t event)
+{
+    char asked[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    const struct mp_model_note *note = &model->notes.at[model->events.subject[event]];
+    struct mp_buffer place = {0};
+    put_place(&place, model, note->stack);
+    if (note->name) {
+        mp_buffer_append_text(&place, ", in ");
+        mp_text_clean(&place, mp_module_path(model, mp_module_root(model), note->name));
+    }
+    mp_message("OUT OF MEMORY on %s: asked for %s at %.*s", mp_track_id(model, model->events.track[event], id),
+               mp_format_bytes(asked, note->bytes), (int)place.size, (const char *)place.data);
+    mp_buffer_free(&place);
+}
+
+static void say_holders(const struct mp_model *model, uint32_t event)
+{
+    uint16_t track = model->events.track[event];
+    struct mp_live live = {0};
+    struct mp_sites sites = {0};
+    struct mp_steps none = {0};
+    struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
+    struct mp_error ignored;
+    if (!mp_live_at(model, track, event, NULL, &live)) return;
+    if (!mp_sites_make(model, &live, &none, &grouping, &sites, &ignored)) {
+        char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], cached[MP_UNIT_TEXT];
+        uint64_t held = reserved_before(model, track, event);
+        if (held == MP_BYTES_UNKNOWN)
+            mp_message("  allocated %s in %zu blocks", mp_format_bytes(allocated, sites.bytes), live.count);
+        else
+            mp_message("  allocated %s in %zu blocks; reserved %s, of which %s cached and free",
+                       mp_format_bytes(allocated, sites.bytes), live.count, mp_format_bytes(reserved, held),
+                       mp_format_bytes(cached, held > sites.bytes ? held - sites.bytes : 0));
+        for (size_t i = 0; i < sites.count && i < HOLDERS; i++) {
+            char bytes[MP_UNIT_TEXT];
+            struct mp_buffer place = {0};
+            put_place(&place, model, sites.at[i].stack);
+            if (sites.at[i].module_count) mp_buffer_append_text(&place, ", in ");
+            mp_site_modules_text(&place, &sites, &sites.at[i]);
+            mp_message("  %-10s %s  %.*s", i ? "" : "held by", mp_format_bytes(bytes, sites.at[i].bytes),
+                       (int)place.size, (const char *)place.data);
+            mp_buffer_free(&place);
+        }
+    }
+    mp_sites_free(&sites);
+    mp_live_free(&live);
+}
+
+/* Why, where the recording tells, and which settings would have fitted it. */
+static void say_cause(const struct mp_model *model, uint32_t event)
+{
+    const struct mp_frag_query query = {.track = model->events.track[event],
+                                        .window = {.first = event, .last = event + 1}};
+    struct mp_frag frag;
+    struct mp_error ignored;
+    if (mp_frag_find(model, &query, &frag, &ignored)) return;
+    if (mp_oom_cause_name(frag.oom.cause)) mp_message("  cause: %s", mp_oom_cause_text(frag.oom.cause));
+    for (size_t i = 0; i < frag.oom.would_fit.count && i < REMEDIES; i++)
+        mp_message("  %s would have fitted it (replayed)", frag.oom.would_fit.at[i]);
+    mp_frag_free(&frag);
+}
+
+/* Of the first out-of-memory event at or after `oom_ns` in the recording at `path`, which is called `shown`. Says
+ * nothing where the file cannot be read or has no such event. */
+static void autopsy(const char *path, const char *shown, uint64_t oom_ns)
+{
+    struct mp_model *model;
+    struct mp_error ignored;
+    if (mp_model_load(path, &model, &ignored)) return;
+    uint32_t event = find_oom(model, oom_ns);
+    if (event != MP_NONE) {
+        say_request(model, event);
+        say_cause(model, event);
+        say_holders(model, event);
+        mp_message("  snapshot: %s      memprof trace_plot %s -o oom.html", shown, shown);
+    }
+    mp_model_free(model);
+}
 
 /* The path as the user would type it: without the current folder in front. */
 static const char *shown_path(const char *path)
@@ -36,7 +157,7 @@ static void put_unattributed(const struct mp_recording_summary *summary, char *t
     mp_model_free(model);
 }
 
-/* What recording the process cost (collect/recording_memory.h). */
+/* The cost of recording the process (collect/recording/recording_memory.h). */
 static void tell_memory(const struct mp_recording_memory *memory)
 {
     char shared[MP_UNIT_TEXT], own[MP_UNIT_TEXT], live[MP_UNIT_TEXT], names[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];
@@ -48,7 +169,7 @@ static void tell_memory(const struct mp_recording_memory *memory)
         mp_format_bytes(rest, memory->events + memory->file));
 }
 
-/* What to do next comes last. */
+/* Advice comes last. */
 static void tell(const struct mp_recording_summary *summary, bool with_memory)
 {
     char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
@@ -69,8 +190,14 @@ static void tell(const struct mp_recording_summary *summary, bool with_memory)
                    mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
     if (with_memory) tell_memory(&summary->memory);
     if (summary->dropped)
-        mp_message("%s events were dropped: the program was faster than the collector.   Next: memprof report %s",
-                   mp_format_count(events, summary->dropped), path);
+        mp_message("%s events were dropped%s.   Next: memprof report %s", mp_format_count(events, summary->dropped),
+                   summary->full == summary->dropped ? ": the program was faster than the collector"
+                                                     : ", and the report says why",
+                   path);
+    else if (summary->lacks_names)
+        mp_message("all events, 0 dropped; but some have no stack or no name, and the report says why.   Next: memprof "
+                   "report %s",
+                   path);
     else
         mp_message("%s; 0 dropped%s.   Next: memprof report %s",
                    summary->sample_bytes ? "a sample of the blocks, of which the bytes are estimated"
@@ -114,7 +241,8 @@ static void tell_nothing(const struct mp_collector_result *result, const struct 
     else
         mp_message(
             "nothing was recorded and no file written: the command made no allocation that memprof can see (calls of "
-            "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h)");
+            "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h), or where it did, memprof could "
+            "not be reached (a process of another user, a sandbox)");
 }
 
 /* How steps were to be seen, where none was in any process. */
@@ -167,7 +295,7 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
 void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_told *told)
 {
     (void)quiet;
-    if (told->at_oom) mp_autopsy(told->path, shown_path(told->path), told->oom_ns);
+    if (told->at_oom) autopsy(told->path, shown_path(told->path), told->oom_ns);
 }
 
 void mp_snapshot_say(void *quiet, const struct mp_snapshot_told *told)

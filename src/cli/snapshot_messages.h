@@ -1,8 +1,8 @@
-/* What `memprof snapshot` says, all on stderr. */
+/* Messages of `memprof snapshot`, all on stderr. */
 #ifndef MP_CLI_SNAPSHOT_MESSAGES_H
 #define MP_CLI_SNAPSHOT_MESSAGES_H
 
-#include "collect/collector.h"
+#include "collect/session/collector.h"
 
 /* At the end: a few lines for each recording; with `quiet` only what went wrong. True where every recording is whole.
  */

@@ -9,29 +9,35 @@
 #include "format/chunk_out.h"
 #include "format/tables.h"
 
-/* Which of struct mp_event's members the file keeps, by type; the others read back as 0. */
-enum mp_event_part {
-    MP_PART_ALLOC = 1, /* address, bytes, block, stack, track, kind, name */
-    MP_PART_BLOCK = 2, /* address, bytes, block, track */
-    MP_PART_STACK = 4,
-    MP_PART_NOTE = 8, /* bytes, track; an oom's name, too */
-    MP_PART_NAME = 16,
+/* A column with a member of the events of some types, in their order. Other members that a file does not keep of an
+ * event read back as 0. What allocs, frees and resizes have besides (address, bytes, block, track; an alloc's stack and
+ * kind) is packed with what is known of the block. */
+struct mp_event_column {
+    const char *name, *member;
+    unsigned types;        /* bits 1 << enum mp_event_type */
+    uint16_t offset;       /* of the member: in struct mp_event */
+    uint8_t width;         /* its bytes */
+    enum mp_chunk_kind of; /* the table that it names entries of; 0: none */
+    enum mp_encoding encoding;
+    bool optional; /* left out where all values are 0 */
 };
+#define MP_EVENT_COLUMNS_MAX 8
+extern const struct mp_event_column mp_event_columns[];
+extern const size_t mp_event_column_count;
 
-static inline unsigned mp_event_parts(unsigned type)
+/* Whether a file keeps that member (its offset) of such an event in one of these. */
+static inline bool mp_event_keeps(unsigned type, size_t offset)
 {
-    static const uint8_t parts[MP_EVENT_TYPES] = {
-        [MP_EVENT_ALLOC] = MP_PART_ALLOC,
-        [MP_EVENT_FREE] = MP_PART_BLOCK | MP_PART_STACK,
-        [MP_EVENT_RESIZE] = MP_PART_BLOCK | MP_PART_STACK,
-        [MP_EVENT_OOM] = MP_PART_NOTE | MP_PART_STACK,
-        [MP_EVENT_STEP] = MP_PART_NAME,
-        [MP_EVENT_REGION_BEGIN] = MP_PART_NAME,
-        [MP_EVENT_REGION_END] = MP_PART_NAME,
-        [MP_EVENT_MARK] = MP_PART_NAME | MP_PART_STACK,
-        [MP_EVENT_RESERVED] = MP_PART_NOTE,
-    };
-    return parts[type];
+    bool keeps = false;
+    for (size_t i = 0; i < mp_event_column_count; i++)
+        keeps |= (mp_event_columns[i].types >> type & 1) && mp_event_columns[i].offset == offset;
+    return keeps;
+}
+
+/* It is about a block: its number, address, bytes and track are kept. */
+static inline bool mp_event_of_block(unsigned type)
+{
+    return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
 }
 
 struct mp_events_out;

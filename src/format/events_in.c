@@ -1,20 +1,18 @@
 #include "format/events.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/varint.h"
+#include "format/event_room.h"
 #include "format/recent.h"
 
 struct mp_events_in {
-    /* what the caller sees */
-    uint64_t time_ns[MP_CHUNK_ENTRIES], address[MP_CHUNK_ENTRIES], bytes[MP_CHUNK_ENTRIES], block[MP_CHUNK_ENTRIES];
-    uint32_t stack[MP_CHUNK_ENTRIES], name[MP_CHUNK_ENTRIES], thread[MP_CHUNK_ENTRIES];
-    uint16_t track[MP_CHUNK_ENTRIES];
-    uint8_t type[MP_CHUNK_ENTRIES], kind[MP_CHUNK_ENTRIES];
+    struct mp_event_room events; /* what the caller sees */
     /* the chunk's columns that do not go straight there */
     uint16_t shape[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES];
     uint8_t place[MP_CHUNK_ENTRIES];
-    uint32_t back[MP_CHUNK_ENTRIES], module[MP_CHUNK_ENTRIES];
+    uint32_t back[MP_CHUNK_ENTRIES];
     uint64_t fresh[MP_CHUNK_ENTRIES], addresses[MP_CHUNK_ENTRIES];
     struct {
         uint64_t bytes[MP_CHUNK_ENTRIES];
@@ -26,10 +24,8 @@ struct mp_events_in {
         uint64_t block[MP_CHUNK_ENTRIES], address[MP_CHUNK_ENTRIES], bytes[MP_CHUNK_ENTRIES];
         uint16_t track[MP_CHUNK_ENTRIES];
     } far;
-    uint64_t note_bytes[MP_CHUNK_ENTRIES];
-    uint16_t note_track[MP_CHUNK_ENTRIES];
-    uint32_t stacks[MP_CHUNK_ENTRIES], names[MP_CHUNK_ENTRIES], oom_modules[MP_CHUNK_ENTRIES];
-    /* What the chunk has said so far of a block, by its number less the first; indices + 1, 0 for none. */
+    uint64_t column[MP_CHUNK_ENTRIES]; /* one of mp_event_columns */
+    /* The latest facts of the chunk about a block, by its number less the first; indices + 1, 0 for none. */
     struct {
         uint32_t event;   /* the latest one that said where it lies */
         uint32_t address; /* in `addresses`, until it is freed */
@@ -39,8 +35,8 @@ struct mp_events_in {
 
 /* How many values the columns have, and how far each has been read. */
 struct cursors {
-    size_t allocs, others, frees, fars, stacks, names, notes, ooms;
-    bool modules, oom_modules;
+    size_t allocs, others, frees, fars;
+    size_t types[256];
 };
 
 struct mp_events_in *mp_events_in_new(void)
@@ -63,37 +59,31 @@ void mp_events_in_free(struct mp_events_in *in)
 
 static bool count_types(const struct mp_events_in *in, size_t count, struct cursors *have)
 {
-    size_t types[256] = {0};
+    *have = (struct cursors){.allocs = 0};
     for (size_t i = 0; i < count; i++)
-        types[in->type[i]]++;
-    *have = (struct cursors){.allocs = types[MP_EVENT_ALLOC], .frees = types[MP_EVENT_FREE]};
-    have->fars = types[MP_EVENT_RESIZE];
-    have->ooms = types[MP_EVENT_OOM];
-    for (unsigned type = 0; type < 256; type++) {
-        if (!types[type]) continue;
-        if (type == MP_EVENT_NONE || type >= MP_EVENT_TYPES) return false;
-        unsigned parts = mp_event_parts(type);
-        if (parts & MP_PART_STACK) have->stacks += types[type];
-        if (parts & MP_PART_NAME) have->names += types[type];
-        if (parts & MP_PART_NOTE) have->notes += types[type];
-    }
-    return true;
+        have->types[in->events.type[i]]++;
+    have->allocs = have->types[MP_EVENT_ALLOC];
+    have->frees = have->types[MP_EVENT_FREE];
+    have->fars = have->types[MP_EVENT_RESIZE];
+    for (unsigned type = MP_EVENT_TYPES; type < 256; type++)
+        if (have->types[type]) return false;
+    return !have->types[MP_EVENT_NONE];
 }
 
 static bool decode_common(struct mp_events_in *in, const struct mp_chunk_in *chunk,
                           const struct mp_table_counts *counts)
 {
     size_t count = chunk->meta.count;
-    if (!mp_chunk_in_decode(chunk, "type", count, in->type, 8) ||
-        !mp_chunk_in_decode(chunk, "time", count, in->time_ns, 64) ||
-        !mp_chunk_in_decode(chunk, "thread", count, in->thread, 32))
+    if (!mp_chunk_in_decode(chunk, "type", count, in->events.type, 8) ||
+        !mp_chunk_in_decode(chunk, "time", count, in->events.time_ns, 64) ||
+        !mp_chunk_in_decode(chunk, "thread", count, in->events.thread, 32))
         return false;
     uint64_t now = chunk->meta.time_ns;
     for (size_t i = 0; i < count; i++) {
-        if (in->time_ns[i] > UINT64_MAX - now) return false;
-        in->time_ns[i] = now += in->time_ns[i];
+        if (in->events.time_ns[i] > UINT64_MAX - now) return false;
+        in->events.time_ns[i] = now += in->events.time_ns[i];
     }
-    return ALL_KNOWN(in->thread, count, counts, MP_CHUNK_THREADS);
+    return ALL_KNOWN(in->events.thread, count, counts, MP_CHUNK_THREADS);
 }
 
 static bool all_below(const uint16_t *values, size_t count, size_t bound)
@@ -119,10 +109,6 @@ static bool decode_shapes(struct mp_events_in *in, const struct mp_chunk_in *chu
         !mp_chunk_in_decode(chunk, "alloc.place", allocs, in->place, 8) ||
         !mp_chunk_in_decode(chunk, "alloc.block", allocs, in->fresh, 64))
         return false;
-    have->modules = mp_chunk_in_count(chunk, "alloc.module") > 0;
-    if (have->modules && (!mp_chunk_in_decode(chunk, "alloc.module", allocs, in->module, 32) ||
-                          !ALL_KNOWN(in->module, allocs, counts, MP_CHUNK_STRINGS)))
-        return false;
     for (size_t i = 0; i < allocs; i++)
         have->others += in->place[i] == MP_RECENT;
     return mp_chunk_in_decode(chunk, "alloc.address", have->others, in->other, 16) &&
@@ -137,28 +123,63 @@ static bool decode_rest(struct mp_events_in *in, const struct mp_chunk_in *chunk
     if (!mp_chunk_in_decode(chunk, "free.back", have->frees, in->back, 32)) return false;
     for (size_t i = 0; i < have->frees; i++)
         have->fars += !in->back[i];
-    have->oom_modules = mp_chunk_in_count(chunk, "oom.module") > 0;
-    if (have->oom_modules && (!mp_chunk_in_decode(chunk, "oom.module", have->ooms, in->oom_modules, 32) ||
-                              !ALL_KNOWN(in->oom_modules, have->ooms, counts, MP_CHUNK_STRINGS)))
-        return false;
     return mp_chunk_in_decode(chunk, "far.block", have->fars, in->far.block, 64) &&
            mp_chunk_in_decode(chunk, "far.address", have->fars, in->far.address, 64) &&
            mp_chunk_in_decode(chunk, "far.bytes", have->fars, in->far.bytes, 64) &&
            mp_chunk_in_decode(chunk, "far.track", have->fars, in->far.track, 16) &&
-           mp_chunk_in_decode(chunk, "stack", have->stacks, in->stacks, 32) &&
-           mp_chunk_in_decode(chunk, "name", have->names, in->names, 32) &&
-           mp_chunk_in_decode(chunk, "note.bytes", have->notes, in->note_bytes, 64) &&
-           mp_chunk_in_decode(chunk, "note.track", have->notes, in->note_track, 16) &&
-           ALL_KNOWN(in->far.track, have->fars, counts, MP_CHUNK_TRACKS) &&
-           ALL_KNOWN(in->stacks, have->stacks, counts, MP_CHUNK_STACKS) &&
-           ALL_KNOWN(in->names, have->names, counts, MP_CHUNK_STRINGS) &&
-           ALL_KNOWN(in->note_track, have->notes, counts, MP_CHUNK_TRACKS);
+           ALL_KNOWN(in->far.track, have->fars, counts, MP_CHUNK_TRACKS);
+}
+
+/* Values of one column to the events of its types. */
+#define SPREAD(width)                                                                                                  \
+    static void spread_##width(const struct mp_events_in *in, size_t count, unsigned types, void *to)                  \
+    {                                                                                                                  \
+        uint##width##_t *values = to;                                                                                  \
+        const uint64_t *from = in->column;                                                                             \
+        for (size_t i = 0; i < count; i++)                                                                             \
+            if (types >> in->events.type[i] & 1) values[i] = (uint##width##_t) * from++;                               \
+    }
+SPREAD(64)
+SPREAD(32)
+SPREAD(16)
+SPREAD(8)
+
+static void *array_of(struct mp_events_in *in, size_t offset)
+{
+#define ARRAY(field, type)                                                                                             \
+    if (offset == offsetof(struct mp_event, field)) return in->events.field;
+    MP_EVENT_FIELDS(ARRAY, ARRAY)
+#undef ARRAY
+    return NULL;
+}
+
+/* After the events were joined, which have zeroes there. */
+static bool decode_column(struct mp_events_in *in, const struct mp_chunk_in *chunk,
+                          const struct mp_event_column *column, const struct cursors *have,
+                          const struct mp_table_counts *counts)
+{
+    size_t values = 0;
+    uint64_t most = 0;
+    for (unsigned type = 0; type < MP_EVENT_TYPES; type++)
+        if (column->types >> type & 1) values += have->types[type];
+    if (column->optional && !mp_chunk_in_count(chunk, column->name)) return true;
+    if (!mp_chunk_in_decode(chunk, column->name, values, in->column, 64)) return false;
+    for (size_t i = 0; i < values; i++)
+        if (in->column[i] > most) most = in->column[i];
+    unsigned bits = column->width * 8u;
+    if (!most) return !values || !column->of || mp_id_known(counts, column->of, 0);
+    if ((column->of && !mp_id_known(counts, column->of, most)) || (bits < 64 && most >> bits)) return false;
+    void *to = array_of(in, column->offset);
+    (bits == 64   ? spread_64
+     : bits == 32 ? spread_32
+     : bits == 16 ? spread_16
+                  : spread_8)(in, chunk->meta.count, column->types, to);
+    return true;
 }
 
 struct joining {
     struct mp_events_in *in;
     struct cursors at;
-    bool modules, oom_modules;
     uint64_t first_block, next_block, count;
 };
 
@@ -189,13 +210,13 @@ static inline bool join_alloc(struct joining *join, size_t i)
     else
         return false;
     uint64_t block = join->next_block + (uint64_t)mp_unzigzag(in->fresh[at]);
-    in->address[i] = in->addresses[address];
-    in->bytes[i] = in->shapes.bytes[shape];
-    in->stack[i] = in->shapes.stack[shape];
-    in->track[i] = in->shapes.track[shape];
-    in->kind[i] = in->shapes.kind[shape];
-    in->name[i] = join->modules ? in->module[at] : 0;
-    in->block[i] = block;
+    in->events.address[i] = in->addresses[address];
+    in->events.bytes[i] = in->shapes.bytes[shape];
+    in->events.stack[i] = in->shapes.stack[shape];
+    in->events.track[i] = in->shapes.track[shape];
+    in->events.kind[i] = in->shapes.kind[shape];
+    in->events.name[i] = 0;
+    in->events.block[i] = block;
     place(join, block, i + 1, address + UINT32_C(1));
     return take_block(join, block);
 }
@@ -205,11 +226,11 @@ static bool join_far(struct joining *join, size_t i)
     struct mp_events_in *in = join->in;
     size_t at = join->at.fars++;
     uint64_t block = join->next_block - (uint64_t)mp_unzigzag(in->far.block[at]);
-    in->address[i] = in->far.address[at];
-    in->bytes[i] = in->far.bytes[at];
-    in->track[i] = in->far.track[at];
-    in->block[i] = block;
-    if (in->type[i] == MP_EVENT_RESIZE) place(join, block, i + 1, 0);
+    in->events.address[i] = in->far.address[at];
+    in->events.bytes[i] = in->far.bytes[at];
+    in->events.track[i] = in->far.track[at];
+    in->events.block[i] = block;
+    if (in->events.type[i] == MP_EVENT_RESIZE) place(join, block, i + 1, 0);
     return take_block(join, block);
 }
 
@@ -221,10 +242,10 @@ static inline bool join_free(struct joining *join, size_t i)
     uint64_t block = join->next_block - back, local = block - join->first_block;
     if (local >= join->count || !in->placed[local].event) return false;
     size_t known = in->placed[local].event - 1;
-    in->address[i] = in->address[known];
-    in->bytes[i] = in->bytes[known];
-    in->track[i] = in->track[known];
-    in->block[i] = block;
+    in->events.address[i] = in->events.address[known];
+    in->events.bytes[i] = in->events.bytes[known];
+    in->events.track[i] = in->events.track[known];
+    in->events.block[i] = block;
     if (in->placed[local].address) mp_recent_push(&in->recent, (uint16_t)(in->placed[local].address - 1));
     in->placed[local].address = 0;
     return true;
@@ -232,19 +253,13 @@ static inline bool join_free(struct joining *join, size_t i)
 
 static bool join_event(struct joining *join, size_t i)
 {
-    struct mp_events_in *in = join->in;
-    unsigned type = in->type[i], parts = mp_event_parts(type);
+    struct mp_event_room *events = &join->in->events;
+    unsigned type = events->type[i];
     if (type == MP_EVENT_ALLOC) return join_alloc(join, i);
-    in->name[i] = parts & MP_PART_NAME ? in->names[join->at.names++] : 0;
-    in->kind[i] = 0;
-    in->stack[i] = parts & MP_PART_STACK ? in->stacks[join->at.stacks++] : 0;
+    events->name[i] = events->stack[i] = events->kind[i] = 0;
     if (type == MP_EVENT_FREE) return join_free(join, i);
     if (type == MP_EVENT_RESIZE) return join_far(join, i);
-    if (type == MP_EVENT_OOM && join->oom_modules) in->name[i] = in->oom_modules[join->at.ooms++];
-    bool note = parts & MP_PART_NOTE;
-    in->address[i] = in->block[i] = 0;
-    in->bytes[i] = note ? in->note_bytes[join->at.notes] : 0;
-    in->track[i] = note ? in->note_track[join->at.notes++] : 0;
+    events->address[i] = events->bytes[i] = events->block[i] = events->track[i] = 0;
     return true;
 }
 
@@ -259,27 +274,13 @@ bool mp_events_decode(struct mp_events_in *in, const struct mp_chunk_in *chunk, 
     memset(in->placed, 0, count * sizeof *in->placed);
     in->recent.first = in->recent.end = 0;
     uint64_t first = chunk->meta.next_block;
-    struct joining join = {.in = in,
-                           .first_block = first,
-                           .next_block = first,
-                           .count = count,
-                           .modules = have.modules,
-                           .oom_modules = have.oom_modules};
+    struct joining join = {.in = in, .first_block = first, .next_block = first, .count = count};
     for (size_t i = 0; i < count; i++)
         if (!join_event(&join, i)) return false;
+    for (size_t i = 0; i < mp_event_column_count; i++)
+        if (!decode_column(in, chunk, &mp_event_columns[i], &have, counts)) return false;
     *next_block = join.next_block;
-    *columns = (struct mp_event_columns){
-        .count = count,
-        .time_ns = in->time_ns,
-        .address = in->address,
-        .bytes = in->bytes,
-        .block = in->block,
-        .stack = in->stack,
-        .name = in->name,
-        .thread = in->thread,
-        .track = in->track,
-        .type = in->type,
-        .kind = in->kind,
-    };
+    in->events.count = count;
+    *columns = mp_event_room_columns(&in->events);
     return true;
 }

@@ -16,7 +16,7 @@ struct dictionary {
     size_t mask;
 };
 
-/* What the chunk has said so far of a block, by its number less the first; indices + 1, 0 for none. */
+/* The latest facts of the chunk about a block, by its number less the first; indices + 1, 0 for none. */
 struct placed {
     uint32_t event;   /* the latest one that said where it lies */
     uint32_t address; /* in the dictionary, until it is freed */
@@ -29,20 +29,29 @@ struct mp_events_out {
     uint16_t in_recent[MP_CHUNK_ENTRIES]; /* by address: how often it is among the recent ones */
     uint64_t type[MP_CHUNK_ENTRIES], thread[MP_CHUNK_ENTRIES], time[MP_CHUNK_ENTRIES];
     uint64_t shape[MP_CHUNK_ENTRIES], place[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES], fresh[MP_CHUNK_ENTRIES];
-    uint64_t module[MP_CHUNK_ENTRIES], back[MP_CHUNK_ENTRIES], stack[MP_CHUNK_ENTRIES], name[MP_CHUNK_ENTRIES];
+    uint64_t back[MP_CHUNK_ENTRIES];
     uint64_t far_block[MP_CHUNK_ENTRIES], far_address[MP_CHUNK_ENTRIES], far_bytes[MP_CHUNK_ENTRIES],
         far_track[MP_CHUNK_ENTRIES];
-    uint64_t oom_module[MP_CHUNK_ENTRIES];
-    uint64_t note_bytes[MP_CHUNK_ENTRIES], note_track[MP_CHUNK_ENTRIES];
+    struct {
+        size_t count;
+        bool any; /* that is not 0 */
+        uint64_t values[MP_CHUNK_ENTRIES];
+    } columns[MP_EVENT_COLUMNS_MAX];
+    uint8_t columns_of[MP_EVENT_TYPES]; /* by type: bits 1 << index in mp_event_columns */
     uint64_t scratch[MP_CHUNK_ENTRIES];
-    size_t allocs, others, frees, fars, notes, stacks, names, ooms;
-    bool has_modules, has_oom_modules;
+    size_t allocs, others, frees, fars;
     uint64_t first_block, next_block;
 };
 
 struct mp_events_out *mp_events_out_new(void)
 {
-    return malloc(sizeof(struct mp_events_out));
+    struct mp_events_out *out = malloc(sizeof *out);
+    for (unsigned type = 0; out && type < MP_EVENT_TYPES; type++) {
+        out->columns_of[type] = 0;
+        for (unsigned i = 0; i < mp_event_column_count; i++)
+            out->columns_of[type] |= (uint8_t)((mp_event_columns[i].types >> type & 1) << i);
+    }
+    return out;
 }
 
 size_t mp_events_out_bytes(void)
@@ -123,8 +132,6 @@ static void add_alloc(struct mp_events_out *out, const struct mp_event *events, 
     uint32_t address = address_of(&out->addresses, events, i);
     add_place(out, address);
     out->shape[out->allocs] = shape_of(&out->shapes, events, i);
-    out->module[out->allocs] = event->name;
-    out->has_modules |= event->name != 0;
     out->fresh[out->allocs++] = mp_zigzag((int64_t)(event->block - out->next_block));
     struct placed *here = placed(out, event->block, count);
     if (here) *here = (struct placed){i + 1, address + 1};
@@ -171,10 +178,18 @@ static void add_resize(struct mp_events_out *out, const struct mp_event *events,
     if (here) *here = (struct placed){.event = i + 1};
 }
 
+static uint64_t member(const struct mp_event *event, const struct mp_event_column *column)
+{
+    const char *at = (const char *)event + column->offset;
+    if (column->width == sizeof(uint64_t)) return *(const uint64_t *)at;
+    if (column->width == sizeof(uint32_t)) return *(const uint32_t *)at;
+    if (column->width == sizeof(uint16_t)) return *(const uint16_t *)at;
+    return *(const uint8_t *)at;
+}
+
 static void add_event(struct mp_events_out *out, const struct mp_event *events, uint32_t i, size_t count)
 {
     const struct mp_event *event = &events[i];
-    unsigned parts = mp_event_parts(event->type);
     out->type[i] = event->type;
     out->thread[i] = event->thread;
     out->time[i] = i ? event->time_ns - event[-1].time_ns : 0;
@@ -184,43 +199,38 @@ static void add_event(struct mp_events_out *out, const struct mp_event *events, 
         add_free(out, events, i, count);
     else if (event->type == MP_EVENT_RESIZE)
         add_resize(out, events, i, count);
-    if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK)) && event->block >= out->next_block)
-        out->next_block = event->block + 1;
-    if (parts & MP_PART_STACK) out->stack[out->stacks++] = event->stack;
-    if (parts & MP_PART_NAME) out->name[out->names++] = event->name;
-    if (event->type == MP_EVENT_OOM) {
-        out->oom_module[out->ooms++] = event->name;
-        out->has_oom_modules |= event->name != 0;
-    }
-    if (parts & MP_PART_NOTE) {
-        out->note_bytes[out->notes] = event->bytes;
-        out->note_track[out->notes++] = event->track;
+    if (mp_event_of_block(event->type) && event->block >= out->next_block) out->next_block = event->block + 1;
+    for (unsigned left = out->columns_of[event->type]; left; left &= left - 1) {
+        unsigned column = (unsigned)__builtin_ctz(left);
+        uint64_t value = member(event, &mp_event_columns[column]);
+        out->columns[column].values[out->columns[column].count++] = value;
+        out->columns[column].any |= value != 0;
     }
 }
 
 /* The member of event that is out of bounds, or NULL. */
-static const char *fault(const struct mp_event *event, const struct mp_table_counts *counts, uint64_t block_bound)
+static const char *fault(const struct mp_events_out *out, const struct mp_event *event,
+                         const struct mp_table_counts *counts, uint64_t block_bound)
 {
     if (event->type == MP_EVENT_NONE || event->type >= MP_EVENT_TYPES) return "type";
-    unsigned parts = mp_event_parts(event->type);
     if (!mp_id_known(counts, MP_CHUNK_THREADS, event->thread)) return "thread";
-    if ((parts & (MP_PART_ALLOC | MP_PART_STACK)) && !mp_id_known(counts, MP_CHUNK_STACKS, event->stack))
-        return "stack";
-    if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK | MP_PART_NOTE)) && !mp_id_known(counts, MP_CHUNK_TRACKS, event->track))
-        return "track";
-    if ((parts & (MP_PART_ALLOC | MP_PART_BLOCK)) && event->block >= block_bound) return "block";
-    if (((parts & (MP_PART_ALLOC | MP_PART_NAME)) || event->type == MP_EVENT_OOM) &&
-        !mp_id_known(counts, MP_CHUNK_STRINGS, event->name))
-        return "name";
+    if (event->type == MP_EVENT_ALLOC && !mp_id_known(counts, MP_CHUNK_STACKS, event->stack)) return "stack";
+    bool of_block = mp_event_of_block(event->type);
+    if (of_block && !mp_id_known(counts, MP_CHUNK_TRACKS, event->track)) return "track";
+    if (of_block && event->block >= block_bound) return "block";
+    for (unsigned left = out->columns_of[event->type]; left; left &= left - 1) {
+        const struct mp_event_column *column = &mp_event_columns[__builtin_ctz(left)];
+        if (column->of && !mp_id_known(counts, column->of, member(event, column))) return column->member;
+    }
     return NULL;
 }
 
-static enum mp_status check(const struct mp_event *events, size_t count, const struct mp_table_counts *counts,
-                            uint64_t next_block, struct mp_error *error)
+static enum mp_status check(const struct mp_events_out *out, const struct mp_event *events, size_t count,
+                            const struct mp_table_counts *counts, uint64_t next_block, struct mp_error *error)
 {
     for (size_t i = 0; i < count; i++) {
         const struct mp_event *event = &events[i];
-        const char *bad = fault(event, counts, next_block + count);
+        const char *bad = fault(out, event, counts, next_block + count);
         if (!bad && i && event->time_ns < event[-1].time_ns) bad = "time";
         if (!bad) continue;
         return mp_fail(error, MP_INVALID,
@@ -249,17 +259,16 @@ static void put_columns(struct mp_events_out *out, struct mp_chunk_out *chunk, c
     mp_chunk_out_column(chunk, "alloc.place", MP_ENCODING_PLANES, out->place, out->allocs);
     mp_chunk_out_column(chunk, "alloc.address", MP_ENCODING_PLANES, out->other, out->others);
     mp_chunk_out_column(chunk, "alloc.block", MP_ENCODING_VARINT, out->fresh, out->allocs);
-    if (out->has_modules) mp_chunk_out_column(chunk, "alloc.module", MP_ENCODING_DELTA, out->module, out->allocs);
     mp_chunk_out_column(chunk, "free.back", MP_ENCODING_PLANES, out->back, out->frees);
     mp_chunk_out_column(chunk, "far.block", MP_ENCODING_VARINT, out->far_block, out->fars);
     mp_chunk_out_column(chunk, "far.address", MP_ENCODING_DELTA, out->far_address, out->fars);
     mp_chunk_out_column(chunk, "far.bytes", MP_ENCODING_VARINT, out->far_bytes, out->fars);
     mp_chunk_out_column(chunk, "far.track", MP_ENCODING_VARINT, out->far_track, out->fars);
-    mp_chunk_out_column(chunk, "stack", MP_ENCODING_VARINT, out->stack, out->stacks);
-    mp_chunk_out_column(chunk, "name", MP_ENCODING_VARINT, out->name, out->names);
-    if (out->has_oom_modules) mp_chunk_out_column(chunk, "oom.module", MP_ENCODING_VARINT, out->oom_module, out->ooms);
-    mp_chunk_out_column(chunk, "note.bytes", MP_ENCODING_DELTA, out->note_bytes, out->notes);
-    mp_chunk_out_column(chunk, "note.track", MP_ENCODING_VARINT, out->note_track, out->notes);
+    for (size_t i = 0; i < mp_event_column_count; i++) {
+        const struct mp_event_column *column = &mp_event_columns[i];
+        if (out->columns[i].any || !column->optional)
+            mp_chunk_out_column(chunk, column->name, column->encoding, out->columns[i].values, out->columns[i].count);
+    }
     for (size_t i = 0; i < out->addresses.count; i++)
         out->scratch[i] = events[out->addresses.entries[i]].address;
     mp_chunk_out_column(chunk, "address", MP_ENCODING_DELTA, out->scratch, out->addresses.count);
@@ -273,15 +282,18 @@ enum mp_status mp_events_encode(struct mp_events_out *out, struct mp_chunk_out *
                                 size_t count, const struct mp_table_counts *counts, uint64_t *next_block,
                                 struct mp_error *error)
 {
-    enum mp_status status = check(events, count, counts, *next_block, error);
+    enum mp_status status = check(out, events, count, counts, *next_block, error);
     if (status) return status;
     dictionary_clear(&out->shapes, count);
     dictionary_clear(&out->addresses, count);
     memset(out->placed, 0, count * sizeof *out->placed);
     memset(out->in_recent, 0, count * sizeof *out->in_recent);
     out->recent.first = out->recent.end = 0;
-    out->allocs = out->others = out->frees = out->fars = out->notes = out->stacks = out->names = out->ooms = 0;
-    out->has_modules = out->has_oom_modules = false;
+    out->allocs = out->others = out->frees = out->fars = 0;
+    for (size_t i = 0; i < mp_event_column_count; i++) {
+        out->columns[i].count = 0;
+        out->columns[i].any = false;
+    }
     out->first_block = out->next_block = *next_block;
     for (uint32_t i = 0; i < count; i++)
         add_event(out, events, i, count);

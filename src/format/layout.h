@@ -1,6 +1,6 @@
 /*
- * What writer and reader of a snapshot file agree on, beside the columns themselves: constants, bounds, and the facts
- * in a chunk's meta map. FORMAT.md describes the same for others.
+ * The agreement between writer and reader of a snapshot file, beside the columns themselves: constants, bounds, and the
+ * facts in a chunk's meta map. FORMAT.md describes the same for others.
  */
 #ifndef MP_FORMAT_LAYOUT_H
 #define MP_FORMAT_LAYOUT_H
@@ -53,6 +53,7 @@ enum { MP_END_AT_INDEX = 11, MP_END_AT_COUNT = 20, MP_END_AT_CHECKSUM = 25 };
 #define MP_CHUNK_BYTES   (64u << 20) /* `length` of a chunk */
 #define MP_START_BYTES   (16u << 20) /* the first object */
 #define MP_COLUMNS       32          /* of one chunk */
+#define MP_TEXT_BYTES    (1u << 30)  /* of all strings */
 
 /* The meta map. Which keys a kind has is in FORMAT.md; absent ones are 0. */
 struct mp_chunk_meta {

@@ -9,10 +9,82 @@
 #include "base/vec.h"
 #include "format/chunk_in.h"
 #include "format/events.h"
-#include "format/index.h"
 #include "format/scan.h"
 #include "format/start.h"
 #include "format/tables.h"
+
+/*
+ * The index at the end of a finished file. Pure but for reading the file.
+ */
+
+struct mp_index {
+    struct mp_index_entry *at;
+    size_t count, room;
+};
+
+/* The rows of an index chunk, appended. */
+static enum mp_status add_rows(const struct mp_chunk_in *chunk, struct mp_index *index)
+{
+    const struct mp_table *table = mp_table_of(MP_CHUNK_INDEX);
+    size_t before = index->count, count = chunk->meta.count;
+    uint64_t *values = malloc((count + 1) * sizeof *values);
+    enum mp_status status = values && mp_vec_extend(index, before + count) ? MP_OK : MP_NO_MEMORY;
+    for (size_t i = 0; !status && i < table->field_count; i++) {
+        const struct mp_field *field = &table->fields[i];
+        if (!mp_chunk_in_decode(chunk, field->name, count, values, 64))
+            status = MP_NOT_FOUND;
+        else
+            mp_table_scatter(field, index->at + before, table->row, count, values);
+    }
+    free(values);
+    return status;
+}
+
+/* The chunk at the scan's place. MP_NOT_FOUND: it is none of the index. */
+static enum mp_status read_chunk(struct mp_scan *scan, struct mp_chunk_in *chunk, struct mp_index *index,
+                                 struct mp_error *error)
+{
+    uint64_t place = scan->at;
+    enum mp_status status = mp_scan_chunk(scan, error);
+    if (status) return status;
+    if (scan->at != place) return MP_NOT_FOUND;
+    status = mp_chunk_in_parse(chunk, scan->bytes.at, scan->bytes.count);
+    if (!status && chunk->kind == MP_CHUNK_INDEX) status = add_rows(chunk, index);
+    mp_scan_advance(scan);
+    if (status == MP_NO_MEMORY) return mp_fail(error, status, "no memory for the recording's index");
+    return status || chunk->kind != MP_CHUNK_INDEX ? MP_NOT_FOUND : MP_OK;
+}
+
+static bool is_whole(const struct mp_scan *scan, uint64_t start, const struct mp_index *index, uint64_t index_chunks)
+{
+    uint64_t offset = start;
+    for (size_t i = 0; i < index->count; i++) {
+        const struct mp_index_entry *entry = &index->at[i];
+        if (entry->sequence != i || (i ? entry->offset <= offset : entry->offset != offset)) return false;
+        offset = entry->offset;
+    }
+    return offset <= scan->index && index->count + index_chunks == scan->chunk_total;
+}
+
+/* Reads it anew; *scan has looked at the file and is not changed. The first chunk begins at `start`. MP_NOT_FOUND where
+ * there is none, or where it does not name every chunk, one after the other. */
+static enum mp_status index_read(const struct mp_scan *scan, uint64_t start, struct mp_index *index,
+                                 struct mp_error *error)
+{
+    struct mp_scan here = {.fd = scan->fd, .at = scan->index, .end = scan->end, .effort = scan->end};
+    struct mp_chunk_in chunk;
+    uint64_t chunks = 0;
+    index->count = 0;
+    if (!scan->has_end || here.at < start || here.at >= here.end) return MP_NOT_FOUND;
+    if (!mp_chunk_in_init(&chunk)) return mp_fail(error, MP_NO_MEMORY, "no memory for the recording's index");
+    enum mp_status status = MP_OK;
+    for (; !status && here.at < here.end; chunks++)
+        status = read_chunk(&here, &chunk, index, error);
+    if (!status && !is_whole(scan, start, index, chunks)) status = MP_NOT_FOUND;
+    mp_chunk_in_free(&chunk);
+    mp_scan_close(&here);
+    return status;
+}
 
 #define BLOCKS_MAX (UINT64_C(1) << 62) /* more are in no recording */
 
@@ -25,6 +97,7 @@ struct mp_reader {
     struct mp_chunk_in chunk;
     struct mp_events_in *events;
     struct mp_table_counts counts;
+    uint64_t text_bytes; /* of all strings so far */
     uint64_t next_block;
     bool any_blocks;    /* a chunk that numbers blocks was seen: the first one says where numbers begin */
     uint64_t sequence;  /* expected next */
@@ -180,12 +253,14 @@ static enum mp_status decode_strings(struct mp_reader *reader, struct mp_chunk *
         if (reader->values.at[i] > MP_STRING_BYTES) return MP_DAMAGED;
         total += reader->values.at[i];
     }
+    if (total > MP_TEXT_BYTES - reader->text_bytes) return MP_DAMAGED;
     const struct mp_column *text = mp_chunk_in_column(&reader->chunk, "text", total);
     if (!text || (total && text->encoding != MP_ENCODING_BYTES)) return MP_DAMAGED;
     struct mp_string_entry *entries = (void *)reader->rows.at;
     const char *at = total ? (const char *)text->data : "";
     for (size_t i = 0; i < count; at += entries[i++].length)
         entries[i] = (struct mp_string_entry){at, (size_t)reader->values.at[i]};
+    reader->text_bytes += total;
     chunk->strings = entries;
     return MP_OK;
 }
@@ -292,12 +367,19 @@ static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, 
     return MP_OK;
 }
 
+static bool has_room(const struct mp_reader *reader, unsigned kind, uint64_t more)
+{
+    return more <= mp_table_most((enum mp_chunk_kind)kind) - reader->counts.of[kind];
+}
+
 /* After a skip the chunk's own word is taken for what came before it. */
 static void catch_up(struct mp_reader *reader)
 {
     const struct mp_chunk_meta *meta = &reader->chunk.meta;
     for (unsigned kind = 1; kind <= MP_CHUNK_STACKS; kind++)
-        if (meta->tables[kind - 1] > reader->counts.of[kind]) reader->counts.of[kind] = meta->tables[kind - 1];
+        if (meta->tables[kind - 1] > reader->counts.of[kind] &&
+            meta->tables[kind - 1] <= mp_table_most((enum mp_chunk_kind)kind))
+            reader->counts.of[kind] = meta->tables[kind - 1];
     if (meta->next_block > reader->next_block) reader->next_block = meta->next_block;
     reader->skipped = false;
 }
@@ -311,7 +393,8 @@ static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk
     for (unsigned kind = 1; kind <= MP_CHUNK_STACKS; kind++) {
         uint64_t stated = meta->tables[kind - 1], have = reader->counts.of[kind];
         if (stated == have) continue;
-        if (stated < have || !allow(reader, stated - have < MP_CHUNK_ENTRIES ? stated - have : MP_CHUNK_ENTRIES))
+        if (stated < have || !has_room(reader, kind, stated - have) ||
+            !allow(reader, stated - have < MP_CHUNK_ENTRIES ? stated - have : MP_CHUNK_ENTRIES))
             return MP_DAMAGED;
         if (kind == MP_CHUNK_TRACKS && !reader->counts.of[MP_CHUNK_DEVICES]) return MP_DAMAGED;
         chunk->kind = (enum mp_chunk_kind)kind;
@@ -353,6 +436,7 @@ static enum mp_status take_chunk(struct mp_reader *reader, struct mp_chunk *chun
     if (status != MP_NOT_FOUND) return status;
     chunk->kind = (enum mp_chunk_kind)reader->chunk.kind;
     chunk->bytes = reader->scan.bytes.count;
+    if (chunk->kind <= MP_CHUNK_STACKS && !has_room(reader, chunk->kind, reader->chunk.meta.count)) return MP_DAMAGED;
     status = decode(reader, chunk);
     if (!status && chunk->kind <= MP_CHUNK_STACKS) reader->counts.of[chunk->kind] += chunk->count;
     return status;
@@ -390,7 +474,7 @@ enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, 
 enum mp_status mp_reader_index(struct mp_reader *reader, const struct mp_index_entry **entries, size_t *count,
                                struct mp_error *error)
 {
-    enum mp_status status = mp_index_read(&reader->scan, reader->start_bytes, &reader->index, error);
+    enum mp_status status = index_read(&reader->scan, reader->start_bytes, &reader->index, error);
     *entries = reader->index.at;
     *count = reader->index.count;
     return status;

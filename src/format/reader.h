@@ -40,28 +40,22 @@ enum mp_chunk_kind {
     MP_CHUNK_KINDS
 };
 
+#define MP_CHUNK_EVENTS 65536 /* at most */
+
 /* Events as columns; all arrays have `count` entries and belong to the reader until the next call. */
+#define MP_EVENT_COLUMN(field, type) const type *field;
 struct mp_event_columns {
     size_t count;
-    const uint64_t *time_ns, *address, *bytes, *block;
-    const uint32_t *stack, *name, *thread;
-    const uint16_t *track;
-    const uint8_t *type, *kind;
+    MP_EVENT_FIELDS(MP_EVENT_COLUMN, MP_EVENT_COLUMN)
 };
+#undef MP_EVENT_COLUMN
 
 /* One of them as a structure. */
 static inline struct mp_event mp_event_at(const struct mp_event_columns *columns, size_t at)
 {
-    return (struct mp_event){.time_ns = columns->time_ns[at],
-                             .address = columns->address[at],
-                             .bytes = columns->bytes[at],
-                             .block = columns->block[at],
-                             .stack = columns->stack[at],
-                             .name = columns->name[at],
-                             .thread = columns->thread[at],
-                             .track = columns->track[at],
-                             .type = columns->type[at],
-                             .kind = columns->kind[at]};
+#define MP_EVENT_TAKE(field, type) .field = columns->field[at],
+    return (struct mp_event){MP_EVENT_FIELDS(MP_EVENT_TAKE, MP_EVENT_TAKE)};
+#undef MP_EVENT_TAKE
 }
 
 struct mp_chunk {
@@ -117,7 +111,7 @@ struct mp_index_entry {
     uint64_t offset, kind, sequence, count, time_ns, end_ns;
 };
 
-/* What is wrong with the file; all zero for a whole one. */
+/* The damage of the file; all zero for a whole one. */
 struct mp_damage {
     bool cut;             /* no clean-end mark */
     uint64_t lost_bytes;  /* bytes that belong to no readable chunk */

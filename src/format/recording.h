@@ -1,6 +1,7 @@
 /*
- * What a snapshot file holds, as C structures: the contract between whoever writes recordings (collector, importers,
- * tests) and whoever reads them (model). How they become bytes is FORMAT.md's business and that of writer.c/reader.c.
+ * The contents of a snapshot file, as C structures: the contract between whoever writes recordings (collector,
+ * importers, tests) and whoever reads them (model). How they become bytes is FORMAT.md's business and that of
+ * writer.c/reader.c.
  *
  * Ids are indices into the tables of the same name, given in order of appearance, starting at 0:
  *   string 0 is "", stack 0 is the empty stack, module 0 is "unknown".
@@ -82,22 +83,39 @@ struct mp_symbol {
     uint32_t line;           /* 0: unknown */
 };
 
-struct mp_event {
-    uint64_t time_ns;
-    uint64_t address; /* alloc, free, resize */
-    uint64_t bytes;   /* alloc, resize, oom, reserved; a free repeats its block's bytes, MP_BYTES_UNKNOWN if unknown */
-    uint64_t block; /* alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
-                     * appearance, base blocks and blocks known only by their free included */
-    uint32_t stack; /* alloc, oom, mark; free where free stacks are recorded */
-    uint32_t name;  /* region_begin, region_end, mark, step: a string id, 0 where unnamed; alloc, oom: the path of the
-                     * module that was running, 0 where none is known */
-    uint32_t thread;
-    uint16_t track; /* alloc, free, resize, oom, reserved */
-    uint8_t type;   /* enum mp_event_type */
-    uint8_t kind;   /* enum mp_kind: alloc */
-};
+/* The fields of an event: V is a value, T a string id. Whatever holds events is made of this list: one of them, columns
+ * of them (format/reader.h), room for them (format/event_room.h). How a file has them is in format/event_columns.c.
+ *
+ *     address  alloc, free, resize
+ *     bytes    alloc, resize, oom, reserved; a free repeats its block's bytes, MP_BYTES_UNKNOWN if unknown
+ *     block    alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
+ *              appearance, base blocks and blocks known only by their free included
+ *     stack    alloc, oom, mark; free where free stacks are recorded
+ *     name     region_begin, region_end, mark, step: 0 where unnamed; alloc, oom: the path of the module that was
+ *              running, 0 where none is known
+ *     track    alloc, free, resize, oom, reserved
+ *     type     enum mp_event_type
+ *     kind     enum mp_kind: alloc
+ */
+#define MP_EVENT_FIELDS(V, T)                                                                                          \
+    V(time_ns, uint64_t)                                                                                               \
+    V(address, uint64_t)                                                                                               \
+    V(bytes, uint64_t)                                                                                                 \
+    V(block, uint64_t)                                                                                                 \
+    V(stack, uint32_t)                                                                                                 \
+    T(name, uint32_t)                                                                                                  \
+    V(thread, uint32_t)                                                                                                \
+    V(track, uint16_t)                                                                                                 \
+    V(type, uint8_t)                                                                                                   \
+    V(kind, uint8_t)
 
-/* What PyTorch's caching allocator was asked for: bytes before they were rounded, 0 where not known (then nothing is),
+#define MP_EVENT_MEMBER(field, type) type field;
+struct mp_event {
+    MP_EVENT_FIELDS(MP_EVENT_MEMBER, MP_EVENT_MEMBER)
+};
+#undef MP_EVENT_MEMBER
+
+/* A request to PyTorch's caching allocator: bytes before they were rounded, 0 where not known (then nothing is),
  * its number of the stream, and of the pool as in struct mp_segment. */
 struct mp_request {
     uint64_t bytes, stream, pool;
@@ -116,7 +134,7 @@ struct mp_base_block {
     struct mp_request request;
 };
 
-/* What was asked for when a block was allocated. The last one told of a block counts. */
+/* The request for a block. The last one of a block counts. */
 struct mp_block_request {
     uint64_t block;
     struct mp_request request;
@@ -129,7 +147,7 @@ static inline int mp_base_by_number(const void *left, const void *right)
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-/* What the program said of a block that was live then. The last one before a moment holds. */
+/* A label that the program gave a live block. The last one before a moment holds. */
 struct mp_label {
     uint64_t time_ns;
     uint64_t block;
@@ -171,7 +189,7 @@ struct mp_allocator_call {
     uint8_t action; /* enum mp_torch_action */
 };
 
-/* What came before the file's first event and is not in it: of a bounded recording all but the newest events, of a
+/* The time before the file's first event, which is not in it: of a bounded recording all but the newest events, of a
  * schedule what its first window did not see. */
 struct mp_past {
     uint64_t events;  /* left out; 0: they were never counted, only steps were */
@@ -202,7 +220,7 @@ struct mp_ring_mark {
     uint64_t sequence; /* the first record that the file does NOT have */
 };
 
-/* What lets a reader find the peak and the steps without reading all events; format/summary.h. */
+/* Lets a reader find the peak and the steps without reading all events; format/summary.h. */
 struct mp_chunk_peak {
     uint64_t chunk; /* sequence number of a chunk of events that has some of the track */
     uint64_t bytes; /* the most live on the track after any of its allocations; 0 where there are none */

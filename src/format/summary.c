@@ -24,13 +24,11 @@ void mp_summary_free(struct mp_summary *summary)
 void mp_summary_string(struct mp_summary *summary, const char *text, size_t length)
 {
     char name[256];
-    struct mp_step_rule plain = {0};
     bool may = length >= sizeof name;
     if (!may) {
         memcpy(name, text, length);
         name[length] = '\0';
-        may = mp_step_rule_matches(&plain, name) ||
-              (summary->rule.has_pattern && mp_step_rule_matches(&summary->rule, name));
+        may = mp_step_rule_may_match(&summary->rule, name);
     }
     if (!mp_vec_push(&summary->may_begin, may)) summary->exact = false;
 }

@@ -176,6 +176,16 @@ const struct mp_table *mp_table_of(enum mp_chunk_kind kind)
     return NULL;
 }
 
+uint64_t mp_table_most(enum mp_chunk_kind kind)
+{
+    static const uint32_t most[] = {
+        [MP_CHUNK_STRINGS] = 1u << 24, [MP_CHUNK_DEVICES] = 512,      [MP_CHUNK_TRACKS] = 4096,
+        [MP_CHUNK_THREADS] = 1u << 24, [MP_CHUNK_MODULES] = 1u << 18, [MP_CHUNK_FRAMES] = 1u << 24,
+        [MP_CHUNK_STACKS] = 1u << 26,
+    };
+    return most[kind];
+}
+
 #define EACH_WIDTH(width, ACTION)                                                                                      \
     switch (width) {                                                                                                   \
     case 1:                                                                                                            \

@@ -9,7 +9,7 @@
 #include "format/column.h"
 #include "format/layout.h"
 
-/* What a field's value may be, beside what its width allows. */
+/* Which values a field may have, beside the limit of its width. */
 enum mp_field_rule {
     MP_FIELD_ANY = 0,
     /* 1 ... 8: an entry of the table of that chunk kind */
@@ -45,6 +45,10 @@ const struct mp_table *mp_table_of(enum mp_chunk_kind kind);
 struct mp_table_counts {
     uint64_t of[MP_CHUNK_STACKS + 1];
 };
+
+/* The most entries that the table of such a kind (1 ... 7) may have in a file: far above what any recording needs, and
+ * low enough that work on each pair of tracks or devices comes to an end. */
+uint64_t mp_table_most(enum mp_chunk_kind kind);
 
 /* Entry 0 of strings, stacks and modules means "none" and is always there. */
 static inline bool mp_id_known(const struct mp_table_counts *counts, enum mp_chunk_kind kind, uint64_t id)

@@ -128,12 +128,21 @@ static enum mp_status add_rows(struct mp_writer *writer, const struct mp_table *
     return status;
 }
 
+static enum mp_status check_room(const struct mp_writer *writer, enum mp_chunk_kind kind, const char *name, size_t more,
+                                 struct mp_error *error)
+{
+    if (kind > MP_CHUNK_STACKS || more <= mp_table_most(kind) - writer->counts.of[kind]) return MP_OK;
+    return mp_fail(error, MP_LIMIT, "a recording has room for %llu entries of kind \"%s\", and there are more",
+                   (unsigned long long)mp_table_most(kind), name);
+}
+
 /* All rows of a plain table, in as many chunks as it takes. */
 static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
                                 struct mp_error *error)
 {
     const struct mp_table *table = mp_table_of(kind);
     enum mp_status status = mp_writer_failure(writer, error);
+    if (!status) status = check_room(writer, kind, table->name, count, error);
     for (size_t done = 0; !status && done < count;) {
         size_t here = count - done < MP_CHUNK_ENTRIES ? count - done : MP_CHUNK_ENTRIES;
         struct mp_chunk_meta meta = {.count = here};
@@ -151,6 +160,7 @@ enum mp_status mp_writer_strings(struct mp_writer *writer, const struct mp_strin
                                  struct mp_error *error)
 {
     enum mp_status status = mp_writer_failure(writer, error);
+    if (!status) status = check_room(writer, MP_CHUNK_STRINGS, "string", count, error);
     for (size_t done = 0; !status && done < count;) {
         mp_chunk_out_clear(&writer->chunk);
         size_t here = 0, text = 0;
@@ -164,11 +174,17 @@ enum mp_status mp_writer_strings(struct mp_writer *writer, const struct mp_strin
             mp_buffer_append(&writer->chunk.raw, string->text, string->length);
             text += string->length;
         }
+        if (text > MP_TEXT_BYTES - writer->text_bytes)
+            return mp_fail(error, MP_LIMIT, "a recording has room for %u bytes of text, and there is more",
+                           MP_TEXT_BYTES);
         mp_chunk_out_took_bytes(&writer->chunk, "text", 0);
         mp_chunk_out_column(&writer->chunk, "length", MP_ENCODING_VARINT, writer->scratch, here);
         struct mp_chunk_meta meta = {.count = here};
         status = emit(writer, MP_CHUNK_STRINGS, &meta, error);
-        if (!status) writer->counts.of[MP_CHUNK_STRINGS] += here;
+        if (!status) {
+            writer->counts.of[MP_CHUNK_STRINGS] += here;
+            writer->text_bytes += text;
+        }
         done += here;
     }
     return status;
@@ -245,7 +261,7 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
     return writer->summary.boundaries.count < MP_CHUNK_ENTRIES ? MP_OK : put_boundaries(writer, error);
 }
 
-/* What one chunk says of block numbers is less than the next new one plus its count; so a reader need not trust them.
+/* The block numbers of one chunk are less than the next new one plus its count; so a reader need not trust them.
  */
 static enum mp_status check_base(uint64_t next_block, const struct mp_base_block *blocks, size_t count,
                                  struct mp_error *error)

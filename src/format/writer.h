@@ -55,15 +55,15 @@ enum mp_status mp_writer_parts(struct mp_writer *writer, const struct mp_segment
 enum mp_status mp_writer_calls(struct mp_writer *writer, const struct mp_allocator_call *calls, size_t count,
                                struct mp_error *error);
 
-/* What was said of blocks, which may be written before the events that bring them. */
+/* Labels of blocks. They may be written before the events of those blocks. */
 enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label *labels, size_t count,
                                 struct mp_error *error);
 
-/* What was asked for when blocks were allocated, likewise. */
+/* Requests for blocks, likewise. */
 enum mp_status mp_writer_requests(struct mp_writer *writer, const struct mp_block_request *requests, size_t count,
                                   struct mp_error *error);
 
-/* What came before the first event: told before it. */
+/* The time before the first event; to be written before it. */
 enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error);
 enum mp_status mp_writer_past_peaks(struct mp_writer *writer, const struct mp_past_peak *peaks, size_t count,
                                     struct mp_error *error);
@@ -76,7 +76,6 @@ enum mp_status mp_writer_rows(struct mp_writer *writer, enum mp_chunk_kind kind,
 /* At most MP_CHUNK_EVENTS events, in order of time; `live_bytes` per track at the first of them (track_count entries).
  * `marks` say how far each ring had been read. Members that an event's type does not have (see struct mp_event; a stack
  * also on resize) are not kept. */
-#define MP_CHUNK_EVENTS 65536
 enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
                                 size_t mark_count, struct mp_error *error);
@@ -100,7 +99,7 @@ uint64_t mp_writer_memory(const struct mp_writer *writer); /* bytes that it take
  * is closed as it is; where another process writes on in it, that does no harm: offsets are not shared. */
 enum mp_status mp_writer_redirect(struct mp_writer *writer, int fd, struct mp_error *error);
 
-/* What a writer has written so far, for another one to copy from while it goes on; it must not end meanwhile. */
+/* The contents of a writer so far. Another writer may copy them while it goes on; it must not end meanwhile. */
 struct mp_written {
     int fd; /* the writer's own */
     uint64_t bytes, next_block;

@@ -1,4 +1,4 @@
-/* What the parts of the writer share: chunks (writer.c), those of another file (writer_copy.c). Not for others. */
+/* Shared by the parts of the writer: chunks (writer.c), those of another file (writer_copy.c). Not for others. */
 #ifndef MP_FORMAT_WRITER_STATE_H
 #define MP_FORMAT_WRITER_STATE_H
 
@@ -15,6 +15,7 @@ struct mp_writer {
     uint32_t sequence;
     uint64_t next_block;
     struct mp_table_counts counts;
+    uint64_t text_bytes; /* of all strings */
     struct mp_chunk_out chunk;
     struct mp_events_out *events;
     MP_VEC(struct mp_index_entry) index;

@@ -8,6 +8,10 @@
 #include "model/builder_state.h"
 #include "model/steps_infer.h"
 
+#define DEPTH_MAX 10000 /* frames of a path: a recorder's longest, twice, where backward is joined to its forward */
+#define TEXT_MAX  65536 /* bytes of a name: what is longer is cut, since names come again with every row about them */
+#define LINES_MAX 256   /* source lines of one native frame */
+
 enum mp_status mp_builder_no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "not enough memory for the recording");
@@ -65,10 +69,21 @@ enum mp_status mp_builder_new(const struct mp_recording_start *start, struct mp_
     return MP_OK;
 }
 
+/* Where a text that is too long ends: not inside a character of UTF-8. */
+static size_t cut_text(const char *text)
+{
+    size_t length = TEXT_MAX;
+    while (length > TEXT_MAX - 3 && ((unsigned char)text[length] & 0xc0) == 0x80)
+        length--;
+    return length;
+}
+
 static bool add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        uint32_t id = mp_intern_bytes(&b->model->strings, chunk->strings[i].text, chunk->strings[i].length);
+        size_t length = chunk->strings[i].length;
+        if (length > TEXT_MAX) length = cut_text(chunk->strings[i].text);
+        uint32_t id = mp_intern_bytes(&b->model->strings, chunk->strings[i].text, length);
         if (id == MP_INTERN_FAILED || !mp_vec_push(&b->string_ids, id)) return false;
     }
     return true;
@@ -89,9 +104,14 @@ static bool add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
         device.name = mp_builder_string(b, device.name);
         device.uuid = mp_builder_string(b, device.uuid);
         device.model = mp_builder_string(b, device.model);
-        uint32_t at = device.name ? 0 : (uint32_t)model->devices.count; /* a lost one is nobody's */
-        while (at < model->devices.count && model->devices.at[at].name != device.name)
-            at++;
+        uint32_t at = (uint32_t)model->devices.count;
+        if (device.name) { /* a lost one is nobody's */
+            bool fresh;
+            uint64_t *known = mp_map_insert(&b->devices, device.name, &fresh);
+            if (!known) return false;
+            if (fresh) *known = at;
+            at = (uint32_t)*known;
+        }
         if (at == model->devices.count && !mp_vec_push(&model->devices, device)) return false;
         add_facts(&model->devices.at[at], &device);
         if (!mp_vec_push(&b->device_ids, at)) return false;
@@ -152,9 +172,19 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
     return true;
 }
 
+/* A path that is deeper than any recorder's is cut, so that whoever follows one to its root comes to an end soon. */
 static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    return mp_vec_append(&b->model->stacks, chunk->stacks, chunk->count);
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_stack_node node = chunk->stacks[i];
+        uint16_t depth = node.parent < b->depths.count ? (uint16_t)(b->depths.at[node.parent] + 1) : 0;
+        if (depth > DEPTH_MAX) {
+            node = (struct mp_stack_node){0, MP_FRAME_CUT};
+            depth = 1;
+        }
+        if (!mp_vec_push(&b->model->stacks, node) || !mp_vec_push(&b->depths, depth)) return false;
+    }
+    return true;
 }
 
 static bool add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
@@ -166,6 +196,7 @@ static bool add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
         struct mp_model_line line = {mp_builder_string(b, symbol->function), mp_builder_string(b, symbol->file),
                                      symbol->line};
         if (!frame->line_count) frame->first_line = (uint32_t)model->lines.count;
+        if (frame->line_count == LINES_MAX) continue;
         if (frame->first_line + frame->line_count != model->lines.count) continue; /* resolved twice: the first stays */
         if (!mp_vec_push(&model->lines, line)) return false;
         frame->line_count++;
@@ -358,11 +389,13 @@ void mp_builder_free(struct mp_builder *b)
     mp_model_free(b->model);
     mp_vec_free(&b->string_ids);
     mp_vec_free(&b->device_ids);
+    mp_vec_free(&b->depths);
     mp_vec_free(&b->by_number);
     mp_vec_free(&b->levels);
     mp_vec_free(&b->base_parts);
     mp_vec_free(&b->labels);
     mp_vec_free(&b->requests);
+    mp_map_free(&b->devices);
     mp_map_free(&b->resized);
     mp_map_free(&b->far_numbers);
     free(b);

@@ -1,4 +1,4 @@
-/* What the two halves of the builder share: builder.c (tables, life) and builder_events.c (events, base). Private. */
+/* Shared by the two halves of the builder, builder.c (tables, life) and builder_events.c (events, base). Private. */
 #ifndef MP_MODEL_BUILDER_STATE_H
 #define MP_MODEL_BUILDER_STATE_H
 
@@ -21,12 +21,14 @@ struct mp_builder {
     size_t event_room, block_room;
     MP_VEC(uint32_t) string_ids; /* the file's id to the model's: they differ only where a file repeats a string */
     MP_VEC(uint32_t) device_ids; /* likewise: a device that is named again is the same, with more facts */
+    MP_VEC(uint16_t) depths;     /* of stacks: how many nodes lie above each */
     MP_VEC(uint32_t) by_number;  /* block number to index in blocks + 1; 0: not seen */
     struct mp_map
         far_numbers;     /* the same for numbers that leave larger holes than lost chunks explain, by number + 1 */
     uint64_t near_limit; /* numbers below it go to by_number: what has been read could have made that many */
     MP_VEC(struct mp_builder_level) levels;  /* per track */
     MP_VEC(struct mp_base_block) base_parts; /* of a base that comes in several chunks, until it is whole */
+    struct mp_map devices;                   /* string id of the name to index */
     struct mp_map resized;                   /* block index + 1 to its size now, for blocks that were resized */
     MP_VEC(struct mp_builder_label) labels;
     MP_VEC(struct mp_block_request) requests; /* as they were told */
@@ -46,7 +48,7 @@ bool mp_builder_end_base(struct mp_builder *builder);
 enum mp_status mp_builder_no_memory(struct mp_error *error);
 /* The index of a block number, or MP_NONE where it was never seen. */
 uint32_t mp_builder_block(const struct mp_builder *builder, uint64_t number);
-/* What came before the file's events (builder_past.c). */
+/* The time before the file's events (builder_past.c). */
 bool mp_builder_add_past(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_past_peaks(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk *chunk);
@@ -55,7 +57,7 @@ bool mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t 
 void mp_builder_end_past(struct mp_builder *builder);
 bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
-/* What a base that was just taken says of its blocks: labels and requests. */
+/* Takes over the labels and requests that a base has of its blocks. */
 bool mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
 /* Make the model's labels and requests of all that were told. */
 bool mp_builder_end_labels(struct mp_builder *builder);

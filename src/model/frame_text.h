@@ -10,7 +10,7 @@
 void mp_frame_function(struct mp_buffer *out, const struct mp_stack_line *line);
 /* The function and, for Python, its place: "forward (model.py:31)". */
 void mp_frame_label(struct mp_buffer *out, const struct mp_stack_line *line);
-/* What comes before a line whose stack is shown by it alone: "backward of ", or nothing. */
+/* The prefix of a line that stands for its whole stack: "backward of ", or nothing. */
 const char *mp_frame_prefix(const struct mp_stack_line *line);
 /* The label of the line that a person wants to see first, with its prefix; nothing for an empty stack. */
 void mp_frame_headline(struct mp_buffer *out, const struct mp_stack_lines *lines);

@@ -38,7 +38,7 @@ struct mp_model_blocks {
     uint32_t *module; /* string id of the path; NULL where no block has one: ask mp_model_module() */
 };
 
-/* What the program said of a block; sorted by block, then event. Use mp_model_label_at(). */
+/* A label that the program gave a block; sorted by block, then event. Use mp_model_label_at(). */
 struct mp_model_label {
     uint32_t block;
     uint32_t event; /* it holds from just after that event on; MP_NONE: from the very start */
@@ -46,7 +46,7 @@ struct mp_model_label {
     uint32_t name;  /* string id; 0: none */
 };
 
-/* What PyTorch's allocator was asked for when it allocated a block; sorted by block. Use mp_model_request_of(). */
+/* The request for which PyTorch's allocator allocated a block; sorted by block. Use mp_model_request_of(). */
 struct mp_model_request {
     uint32_t block;
     struct mp_request request;
@@ -86,7 +86,7 @@ struct mp_model_track_sum {
     uint32_t peak_event;     /* the event after which the peak was first reached; MP_NONE: at the very start */
     uint64_t peak_ns;
     uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN where never reported */
-    /* What lies before the model's first event (mp_model.past). */
+    /* The time before the model's first event (mp_model.past). */
     struct mp_past_peak past; /* all 0 where nothing does */
     bool peak_in_past; /* the peak was reached there: peak_event is MP_NONE, its blocks are mp_model.past_sites */
 };
@@ -138,9 +138,9 @@ void mp_model_free(struct mp_model *model);
 /* The size of a block just after an event of its life (MP_NONE: at the end). */
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event);
 
-/* What holds of a block just after an event of its life (MP_NONE: at the end); NULL where nothing was said by then. */
+/* The label of a block just after an event of its life (MP_NONE: at the end); NULL where nothing was said by then. */
 const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event);
-/* What was said first of a block; NULL: nothing. */
+/* The first label of a block; NULL: none. */
 const struct mp_model_label *mp_model_label_first(const struct mp_model *model, uint32_t block);
 
 /* NULL where it was not told, as where the block's size is what was asked for. */

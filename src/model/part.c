@@ -1,11 +1,176 @@
+#include "model/part.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-#include "model/part_state.h"
+#include "base/vec.h"
+#include "format/event_room.h"
+#include "model/builder.h"
 #include "model/spans.h"
 #include "model/track.h"
 #include "model/window.h"
 
-/* What of a chunk's kind is read. */
+struct mp_part {
+    const struct mp_part_query *ask;
+    struct mp_reader *reader;
+    const struct mp_index_entry *index; /* the reader's; a chunk's sequence number is its place */
+    size_t count;
+    struct mp_builder *builder;
+    uint64_t added; /* chunks given to the builder */
+    /* learnt by the first reading, which leaves the events out */
+    MP_VEC(struct mp_chunk_peak) peaks;
+    MP_VEC(struct mp_boundary) boundaries;
+    MP_VEC(uint64_t) at_start; /* by track: bytes of the base that the recording begins with */
+    uint64_t first_number;     /* of the first block that is not of that base */
+    uint64_t events;           /* of the recording */
+    uint64_t duration_ns;
+    MP_VEC(uint64_t) peak_bytes;   /* by track: the highest level of all */
+    MP_VEC(uint64_t) track_chunks; /* by track: chunks with events of it */
+    uint16_t track;
+    /* what is read the second time: events from `from` to `to`, none where from > to */
+    size_t from, to;
+    size_t base, base_end; /* the base that it begins with; none where they are equal */
+    uint64_t events_before, events_to;
+    MP_VEC(struct mp_base_block) live; /* at that base */
+    uint64_t next_block;               /* the number that the next new block got there */
+    MP_VEC(struct mp_open_span) open;
+};
+
+/* Events that no chunk of the file has. */
+struct made {
+    MP_VEC(struct mp_event) events; /* room for all was made */
+};
+
+static void put_named(struct made *made, unsigned type, uint64_t time_ns, uint32_t name, uint32_t thread)
+{
+    made->events.at[made->events.count++] =
+        (struct mp_event){.type = (uint8_t)type, .time_ns = time_ns, .name = name, .thread = thread};
+}
+
+static void put_birth(struct made *made, const struct mp_base_block *block)
+{
+    made->events.at[made->events.count++] = (struct mp_event){.type = MP_EVENT_ALLOC,
+                                                              .time_ns = block->birth_ns,
+                                                              .address = block->address,
+                                                              .bytes = block->bytes,
+                                                              .block = block->block,
+                                                              .stack = block->stack,
+                                                              .name = block->module,
+                                                              .track = block->track,
+                                                              .kind = block->kind};
+}
+
+static enum mp_status give(struct mp_part *part, const struct made *made, struct mp_error *error)
+{
+    struct mp_event_room *room = malloc(sizeof *room);
+    enum mp_status status = room ? MP_OK : mp_fail(error, MP_NO_MEMORY, "no memory for a part of the recording");
+    for (size_t i = 0; !status && i < made->events.count;) {
+        for (room->count = 0; i < made->events.count && room->count < MP_CHUNK_EVENTS; i++)
+            mp_event_room_put(room, &made->events.at[i]);
+        struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND,
+                                 .sequence = part->added++,
+                                 .count = room->count,
+                                 .next_block = part->next_block};
+        chunk.events = mp_event_room_columns(room);
+        status = mp_builder_add(part->builder, &chunk, error);
+    }
+    free(room);
+    return status;
+}
+
+static size_t boundary_at(const struct mp_part *part, uint64_t event)
+{
+    size_t at = 0;
+    while (at < part->boundaries.count && part->boundaries.at[at].event < event)
+        at++;
+    return at;
+}
+
+/* Gives the builder the boundaries of events [from, to). */
+static enum mp_status part_put_boundaries(struct mp_part *part, uint64_t from, uint64_t to, struct mp_error *error)
+{
+    struct made made = {.events = {0}};
+    size_t first = boundary_at(part, from), end = boundary_at(part, to);
+    if (!mp_vec_reserve(&made.events, end - first)) return mp_fail(error, MP_NO_MEMORY, "no memory for the steps");
+    for (size_t i = first; i < end; i++) {
+        const struct mp_boundary *boundary = &part->boundaries.at[i];
+        put_named(&made, boundary->type, boundary->time_ns, boundary->name, boundary->thread);
+    }
+    enum mp_status status = give(part, &made, error);
+    mp_vec_free(&made.events);
+    return status;
+}
+
+static bool is_open(const struct mp_part *part, const struct mp_boundary *boundary)
+{
+    for (size_t i = 0; i < part->open.count; i++) {
+        const struct mp_open_span *open = &part->open.at[i];
+        if (open->time_ns == boundary->time_ns && open->name == boundary->name && open->thread == boundary->thread)
+            return true;
+    }
+    return false;
+}
+
+/* One after the other as they happened: births, boundaries, and the regions still open. False where two at one moment
+ * leave open in which step a block was born. */
+static bool put_all(const struct mp_part *part, const struct mp_base_block *born, size_t born_count, size_t boundaries,
+                    struct made *made)
+{
+    const struct mp_boundary *boundary = part->boundaries.at, *end = boundary + boundaries;
+    const struct mp_open_span *open = part->open.at, *open_end = open + part->open.count;
+    const struct mp_base_block *born_end = born + born_count;
+    while (boundary < end || open < open_end) {
+        bool is_boundary = boundary < end && (open == open_end || boundary->time_ns <= open->time_ns);
+        uint64_t now = is_boundary ? boundary->time_ns : open->time_ns;
+        while (born < born_end && born->birth_ns < now)
+            put_birth(made, born++);
+        if (born < born_end && born->birth_ns == now) return false;
+        if (!is_boundary) {
+            put_named(made, MP_EVENT_REGION_BEGIN, now, open->name, open->thread);
+            open++;
+            continue;
+        }
+        if (boundary->type == MP_EVENT_STEP || !is_open(part, boundary))
+            put_named(made, boundary->type, now, boundary->name, boundary->thread);
+        if (boundary->type == MP_EVENT_REGION_BEGIN && !is_open(part, boundary))
+            put_named(made, MP_EVENT_REGION_END, now, boundary->name, boundary->thread);
+        boundary++;
+    }
+    while (born < born_end)
+        put_birth(made, born++);
+    return true;
+}
+
+/* Those that the recording began with. */
+static enum mp_status give_base(struct mp_part *part, size_t count, struct mp_error *error)
+{
+    struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .sequence = part->added++, .count = count, .base_total = count};
+    chunk.base = part->live.at;
+    chunk.next_block = part->next_block;
+    return count ? mp_builder_add(part->builder, &chunk, error) : MP_OK;
+}
+
+/* Gives the builder what happened before the base at hand, as far as it can be told. */
+static enum mp_status part_begin(struct mp_part *part, struct mp_error *error)
+{
+    size_t old = 0, boundaries = boundary_at(part, part->events_before);
+    if (part->live.count) qsort(part->live.at, part->live.count, sizeof *part->live.at, mp_base_by_number);
+    while (old < part->live.count && part->live.at[old].block < part->first_number)
+        old++;
+    for (size_t i = old; i + 1 < part->live.count; i++) /* numbers are given in order of birth */
+        if (part->live.at[i].birth_ns > part->live.at[i + 1].birth_ns) return MP_NOT_FOUND;
+    struct made made = {.events = {0}};
+    if (!mp_vec_reserve(&made.events, part->live.count - old + 2 * boundaries + part->open.count))
+        return mp_fail(error, MP_NO_MEMORY, "no memory for the blocks of a base");
+    enum mp_status status = give_base(part, old, error);
+    if (!status && !put_all(part, part->live.at + old, part->live.count - old, boundaries, &made))
+        status = MP_NOT_FOUND;
+    if (!status) status = give(part, &made, error);
+    mp_vec_free(&made.events);
+    return status;
+}
+
+/* Which kinds of chunks are read, and when. */
 enum { LEAVE, READ, READ_SECOND, COLLECT };
 
 static const unsigned char kinds[MP_CHUNK_KINDS] = {
@@ -70,7 +235,7 @@ static void close_file(struct mp_part *part)
     part->builder = NULL;
 }
 
-/* What the recording begins with. */
+/* Reads the base that the recording begins with. */
 static bool sum_base(struct mp_part *part, const struct mp_chunk *chunk)
 {
     if (!chunk->base_before) part->at_start.count = 0;
@@ -118,7 +283,7 @@ static enum mp_status look(struct mp_part *part, struct mp_error *error)
             status = read_and_give(part, i, error);
     }
     if (!status && !part->peaks.count) status = MP_NOT_FOUND;
-    return status ? status : mp_part_put_boundaries(part, 0, UINT64_MAX, error);
+    return status ? status : part_put_boundaries(part, 0, UINT64_MAX, error);
 }
 
 static bool has_readings(const struct mp_model *model)
@@ -156,7 +321,7 @@ static enum mp_status sum_peaks(struct mp_part *part, size_t tracks, struct mp_e
     return MP_OK;
 }
 
-/* What commands choose a track by. */
+/* The sums by which commands choose a track. */
 static void take_sums(const struct mp_part *part, struct mp_model *model)
 {
     for (size_t i = 0; i < model->sums.count && i < part->peak_bytes.count; i++) {
@@ -265,7 +430,7 @@ static enum mp_status read_live(struct mp_part *part, size_t place, struct mp_er
     if (part->live.count != chunk.base_total) return MP_NOT_FOUND;
     for (size_t i = part->base_end; !status && i < part->count && part->index[i].kind == MP_CHUNK_OPEN_REGIONS; i++)
         status = collect(part, i, error);
-    return status ? status : mp_part_begin(part, error);
+    return status ? status : part_begin(part, error);
 }
 
 static enum mp_status read_part(struct mp_part *part, struct mp_error *error)
@@ -283,7 +448,7 @@ static enum mp_status read_part(struct mp_part *part, struct mp_error *error)
         else if (how == READ || how == READ_SECOND || at_start || inside)
             status = read_and_give(part, i, error);
     }
-    return status ? status : mp_part_put_boundaries(part, part->events_to, UINT64_MAX, error);
+    return status ? status : part_put_boundaries(part, part->events_to, UINT64_MAX, error);
 }
 
 /* The second reading: the part itself, held against what the first one promised. */

@@ -7,24 +7,6 @@
 #include "base/step_rule.h"
 #include "format/open_spans.h"
 
-static bool is_of_optimizer(const struct mp_model *model, uint32_t name)
-{
-    return !strcmp(mp_model_text(model, name), MP_TORCH_STEP);
-}
-
-/* `asked`: only those of that name; "": all but an optimizer's. */
-static bool find_marked(const struct mp_model *model, const char *asked, struct mp_steps *steps)
-{
-    for (size_t i = 0; i < model->noted.count; i++) {
-        uint32_t name = model->notes.at[i].name;
-        if (model->events.type[model->noted.at[i]] == MP_EVENT_STEP &&
-            (*asked ? !strcmp(mp_model_text(model, name), asked) : !is_of_optimizer(model, name)) &&
-            !mp_steps_begin(model, model->noted.at[i], name, steps))
-            return false;
-    }
-    return true;
-}
-
 static bool has_allocs(const struct mp_model *model, uint32_t end)
 {
     uint32_t event = 0;
@@ -33,35 +15,44 @@ static bool has_allocs(const struct mp_model *model, uint32_t end)
     return event < end;
 }
 
-/* Each event ends a step and begins the next, but the last. */
-static bool find_of_optimizer(const struct mp_model *model, struct mp_steps *steps)
+static enum mp_step_kind kind_of(const struct mp_model *model, struct mp_step_rule *rule, size_t note)
 {
-    bool done = true;
-    for (size_t i = 0; done && i < model->noted.count; i++) {
-        uint32_t event = model->noted.at[i], name = model->notes.at[i].name;
-        if (model->events.type[event] != MP_EVENT_STEP || !is_of_optimizer(model, name)) continue;
-        if (!steps->count && has_allocs(model, event)) done = mp_steps_begin(model, 0, name, steps);
-        done = done && mp_steps_begin(model, event, name, steps);
-    }
-    if (steps->count) steps->count--;
-    if (steps->count < 2) steps->count = 0;
-    return done;
+    uint32_t name = model->notes.at[note].name;
+    return mp_step_rule_kind(rule, model->events.type[model->noted.at[note]], name, mp_model_text(model, name));
 }
 
-/* The regions whose names say so each begin a step. */
-static bool find_named(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
+static bool find_kind(const struct mp_model *model, struct mp_step_rule *rule, enum mp_step_kind kind,
+                      struct mp_steps *steps)
 {
-    enum { UNKNOWN, NO, YES };
-    unsigned char *answers = calloc(model->strings.count, 1); /* by name: few names, many regions */
-    bool done = answers;
-    for (size_t i = 0; i < model->noted.count && done; i++) {
-        uint32_t event = model->noted.at[i], name = model->notes.at[i].name;
-        if (model->events.type[event] != MP_EVENT_REGION_BEGIN) continue;
-        if (answers[name] == UNKNOWN) answers[name] = mp_step_rule_matches(rule, mp_model_text(model, name)) ? YES : NO;
-        if (answers[name] == YES) done = mp_steps_begin(model, event, name, steps);
+    for (size_t i = 0; i < model->noted.count; i++)
+        if (kind_of(model, rule, i) == kind &&
+            !mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps))
+            return false;
+    return true;
+}
+
+/* Each event ends a step and begins the next, but the last. The first step had what came before the first event. */
+static bool find_of_optimizer(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
+{
+    size_t first = 0;
+    while (kind_of(model, rule, first) != MP_STEP_OF_OPTIMIZER)
+        first++;
+    if (has_allocs(model, model->noted.at[first]) && !mp_steps_begin(model, 0, model->notes.at[first].name, steps))
+        return false;
+    if (!find_kind(model, rule, MP_STEP_OF_OPTIMIZER, steps)) return false;
+    steps->count--;
+    if (steps->count < 2) steps->count = 0;
+    return true;
+}
+
+static bool find_marked(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
+{
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t name = model->notes.at[i].name;
+        (void)mp_step_rule_take(rule, model->events.type[model->noted.at[i]], name, mp_model_text(model, name));
     }
-    free(answers);
-    return done;
+    if (rule->kind == MP_STEP_OF_OPTIMIZER) return find_of_optimizer(model, rule, steps);
+    return !rule->kind || find_kind(model, rule, rule->kind, steps);
 }
 
 bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps)
@@ -90,14 +81,15 @@ bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step)
            model->notes.at[model->events.subject[step->first]].name == step->name;
 }
 
-static const char *source_of(const struct mp_model *model, const struct mp_steps *steps)
+static const char *source_of(const struct mp_model *model, const struct mp_steps *steps, enum mp_step_kind kind)
 {
     if (!steps->count) return NULL;
+    if (kind == MP_STEP_OF_FUNCTION) return "function";
     if (mp_step_is_region(model, &steps->at[0]) && mp_model_has_source(model, "nvtx")) return "nvtx";
-    return is_of_profiler(model, steps->at[0].name) || is_of_optimizer(model, steps->at[0].name) ? "torch" : "api";
+    return kind == MP_STEP_OF_OPTIMIZER || is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
 }
 
-/* What a recording that was made of a running program says of its steps. */
+/* Steps as a recording of a running program has them. */
 static void read_live(const struct mp_model *model, struct mp_steps *steps)
 {
     static const char *const sources[] = {"inferred", "function", "torch"};
@@ -116,19 +108,12 @@ static void read_live(const struct mp_model *model, struct mp_steps *steps)
 bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_step_rule rule;
-    char function[128] = "";
     bool recorded = model->format && !strcmp(model->format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
-    if (recorded) mp_step_setting(function, sizeof function, model->start.configuration, "step_at");
-    bool asked_for = recorded && rule.has_pattern;
-    bool done = !*function || find_marked(model, function, steps);
-    bool by_function = steps->count;
-    if (done && !steps->count && asked_for) done = find_named(model, &rule, steps);
-    if (done && !steps->count) done = find_marked(model, "", steps);
-    if (done && !steps->count && !asked_for) done = find_named(model, &rule, steps);
-    if (done && !steps->count) done = find_of_optimizer(model, steps);
-    steps->source = by_function ? "function" : source_of(model, steps);
+    if (!recorded) rule.range = MP_STEP_NAMED; /* nobody asked for it */
+    bool done = find_marked(model, &rule, steps);
+    steps->source = source_of(model, steps, rule.kind);
     if (steps->count) steps->before = model->past.steps < UINT32_MAX / 2 ? (uint32_t)model->past.steps : 0;
     if (recorded) read_live(model, steps);
     mp_step_rule_close(&rule);
@@ -194,6 +179,15 @@ static void keep_thread(const struct mp_model *model, struct mp_open_regions *op
     open->count = kept;
 }
 
+/* The thread that stands in for one that has no region open: the first that has; of lanes only where there is none. */
+static uint32_t stand_in(const struct mp_model *model, const struct mp_open_regions *open)
+{
+    size_t first = 0;
+    while (first + 1 < open->count && is_lane(model, open->at[first].thread))
+        first++;
+    return open->at[first].thread;
+}
+
 bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open)
 {
     open->count = 0;
@@ -206,10 +200,7 @@ bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open
         keep_thread(model, open, thread);
         return true;
     }
-    size_t first = 0;
-    while (first + 1 < open->count && is_lane(model, open->at[first].thread))
-        first++;
-    keep_thread(model, open, open->at[first].thread);
+    keep_thread(model, open, stand_in(model, open));
     return true;
 }
 
@@ -235,7 +226,7 @@ uint32_t *mp_regions_of_births(const struct mp_model *model)
         } else if (type == MP_EVENT_ALLOC && open.count) {
             uint32_t *region = &regions[events->subject[event]];
             *region = innermost(&open, events->thread[event]);
-            if (*region == MP_NONE) *region = innermost(&open, open.at[0].thread);
+            if (*region == MP_NONE) *region = innermost(&open, stand_in(model, &open));
         }
     }
     mp_open_regions_free(&open);

@@ -26,12 +26,10 @@ struct mp_steps {
     uint32_t total;     /* how many steps there were */
 };
 
-/* Those that were marked; model/steps_infer.h finds all.
- * The calls of the recording's --step-at; else regions that match its --step-range; else steps that the program marked;
- * else regions that are named as steps are (base/step_rule.h; in files of other programs only "ProfilerStep#N"); else
- * the steps of an optimizer, at least two. Those end where its work does: the first has all that came before (unless
- * nothing was allocated, as where a schedule begins to keep), and what comes after the last one's `end` belongs to
- * none. */
+/* Those that were marked, of the strongest kind that the recording has (base/step_rule.h); model/steps_infer.h finds
+ * all. In files of other programs only regions "ProfilerStep#N" are named as steps. An optimizer's steps end where its
+ * work does: the first has all that came before (unless nothing was allocated, as where a schedule begins to keep), and
+ * what comes after the last one's `end` belongs to none. They are at least two. */
 bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
 /* Whether a step is one of the regions, by its name: then it stands among them, too. */
 bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step);

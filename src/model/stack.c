@@ -59,6 +59,12 @@ bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_st
     return true;
 }
 
+bool mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines)
+{
+    lines->count = 0;
+    return push_frame(model, &model->frames.at[frame], false, lines);
+}
+
 const char *mp_path_short(const char *path)
 {
     const char *last = strrchr(path, '/');

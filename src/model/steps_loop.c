@@ -72,7 +72,7 @@ struct search {
 
 enum role { ROLE_UNKNOWN, ROLE_ANY, ROLE_INNER, ROLE_OPTIMIZER };
 
-/* What networks, optimizers and loaders of data call lies inside a step. */
+/* Functions that networks, optimizers and loaders of data call: they lie inside a step. */
 static uint8_t role_of(struct search *search, const struct mp_model_line *line)
 {
     static const char *const inner[] = {"torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/_dynamo/",
@@ -250,7 +250,7 @@ static int by_event(const void *left, const void *right)
     return a->event < b->event ? -1 : a->event > b->event;
 }
 
-/* What begins and what ends, by event, summed up. */
+/* Running sums of the work that begins and ends, by event. */
 static bool sum_work(struct search *search)
 {
     struct changes *all[] = {&search->begins, &search->ends};

@@ -6,6 +6,24 @@
  * the outermost, of its lines the one at which least is live. So parameters in an optimizer, layers, rows of a batch
  * are no steps, nor are epochs and evaluations. With gradient accumulation a step is what ends in the optimizer's.
  * Pure.
+ *
+ * An example:
+ *
+ *     main     20  for epoch in range(2):
+ *              21      train()
+ *              22      evaluate()
+ *     train    10  for batch in loader:
+ *              11      loss = network(batch).sum()
+ *              12      loss.backward(); optimizer.step()
+ *     evaluate 30  for batch in held_out:
+ *              31      total += network(batch).sum()
+ *
+ * With 100 batches an epoch, lines 10, 11 and 12 are reached 200 times each. Lines 21 and 22 are reached twice, which
+ * shows no loop. Lines inside the network and the optimizer are left out, however often they allocate. From one time
+ * at line 10 to the next, nearly all places are seen that are at work then, the optimizer's among them: such a round
+ * is whole. From one time at line 31 to the next, the optimizer's are missing: that loop has no whole rounds. Lines
+ * 10, 11 and 12 are of one function and go round equally often, and at 10 least is live, since backward has freed the
+ * activations: each time at line 10 a step begins.
  */
 #ifndef MP_MODEL_STEPS_LOOP_H
 #define MP_MODEL_STEPS_LOOP_H

@@ -56,33 +56,82 @@ uint16_t mp_track_default(const struct mp_model *model)
     return (uint16_t)upper;
 }
 
-/* The last that the track's allocator said it holds; MP_BYTES_UNKNOWN: it never did. */
-static uint64_t reserved_at_end(const struct mp_model *model, size_t track)
+uint16_t mp_track_below(const struct mp_model *model, uint16_t track)
 {
-    for (size_t i = model->noted.count; i--;) {
-        uint32_t event = model->noted.at[i];
-        if (model->events.type[event] == MP_EVENT_RESERVED && model->events.track[event] == track)
-            return model->notes.at[i].bytes;
+    if (model->tracks.at[track].layer == MP_LAYER_DRIVER) return MP_TRACK_NONE;
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_track *facts = &model->tracks.at[i];
+        if (facts->device == model->tracks.at[track].device && facts->layer == MP_LAYER_DRIVER &&
+            !*mp_model_text(model, facts->name))
+            return (uint16_t)i;
     }
-    return MP_BYTES_UNKNOWN;
+    return MP_TRACK_NONE;
 }
 
-static bool only_backs(const struct mp_model *model, size_t track)
+/* An allocator's own total at the end. */
+struct holding {
+    uint64_t bytes;
+    uint32_t device;
+    uint8_t layer;
+};
+
+static int compare_holdings(const void *left, const void *right)
+{
+    const struct holding *a = left, *b = right;
+    if (a->device != b->device) return a->device < b->device ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+    return a->layer < b->layer ? -1 : a->layer > b->layer;
+}
+
+/* The last that each track's allocator said it holds, sorted; NULL where memory is short. */
+static struct holding *holdings_at_end(const struct mp_model *model, size_t *count)
+{
+    struct holding *holdings = malloc((model->tracks.count + 1) * sizeof *holdings);
+    unsigned char *told = calloc(model->tracks.count + 1, 1);
+    *count = 0;
+    for (size_t i = holdings && told ? model->noted.count : 0; i--;) {
+        uint32_t event = model->noted.at[i];
+        uint16_t track = model->events.track[event];
+        if (model->events.type[event] != MP_EVENT_RESERVED || told[track]) continue;
+        told[track] = 1;
+        holdings[(*count)++] = (struct holding){.bytes = model->notes.at[i].bytes,
+                                                .device = model->tracks.at[track].device,
+                                                .layer = model->tracks.at[track].layer};
+    }
+    if (!told) {
+        free(holdings);
+        return NULL;
+    }
+    free(told);
+    if (*count) qsort(holdings, *count, sizeof *holdings, compare_holdings);
+    return holdings;
+}
+
+static bool only_backs(const struct mp_model *model, const struct holding *holdings, size_t count, size_t track)
 {
     const struct mp_track *below = &model->tracks.at[track];
-    for (size_t i = 0; i < model->tracks.count; i++) {
-        const struct mp_track *above = &model->tracks.at[i];
-        if (above->device == below->device && above->layer > below->layer &&
-            reserved_at_end(model, i) == model->sums.at[track].end_bytes)
-            return true;
+    /* The first one that stands behind (device, bytes, layer of `below`), if it has the same two, is of a layer above.
+     */
+    const struct holding key = {model->sums.at[track].end_bytes, below->device, below->layer};
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_holdings(&holdings[middle], &key) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return false;
+    return low < count && holdings[low].device == key.device && holdings[low].bytes == key.bytes;
 }
 
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track)
 {
-    unsigned char *meant = malloc(model->tracks.count + 1);
+    size_t count;
+    struct holding *holdings = holdings_at_end(model, &count);
+    unsigned char *meant = holdings ? malloc(model->tracks.count + 1) : NULL;
     for (size_t i = 0; meant && i < model->tracks.count; i++)
-        meant[i] = track == MP_TRACK_NONE ? !is_of_addresses(model, i) && !only_backs(model, i) : i == track;
+        meant[i] =
+            track == MP_TRACK_NONE ? !is_of_addresses(model, i) && !only_backs(model, holdings, count, i) : i == track;
+    free(holdings);
     return meant;
 }

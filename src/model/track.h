@@ -17,6 +17,10 @@ uint16_t mp_track_find(const struct mp_model *model, const char *id);
  * layer that has events (app, torch, driver); MP_TRACK_NONE where there are no tracks. */
 uint16_t mp_track_default(const struct mp_model *model);
 
+/* The memory of the driver's on the same device: that which the segments of an allocator's track come from.
+ * MP_TRACK_NONE where there is none, and for tracks of the driver's own. */
+uint16_t mp_track_below(const struct mp_model *model, uint16_t track);
+
 /* The tracks that a question means: one byte each, 1 for `track`; for MP_TRACK_NONE all but those whose memory another
  * track tells too: where an allocator on the same device holds (by its reserved total at the end) just what a layer
  * below handed out, the blocks there are its segments; and addresses of the driver's are no memory. The caller frees

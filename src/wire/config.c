@@ -72,7 +72,7 @@ bool mp_record_config_format(const struct mp_record_config *config, char *text, 
         used += (size_t)length;
     }
     return put_text("step_range", config->step_range, text, &used, room) &&
-           put_text("step_at", config->step_at, text, &used, room);
+           put_text("step_at", config->step_at, text, &used, room) && put_text("plan", config->plan, text, &used, room);
 }
 
 void mp_record_config_parse(const char *text, struct mp_record_config *config)

@@ -1,6 +1,6 @@
 /*
- * What the collector tells the recorder. It travels twice: where to connect, in one environment variable that children
- * inherit; how to record, as text in the spool's header.
+ * Settings that the collector gives the recorder. They travel twice: where to connect, in one environment variable that
+ * children inherit; how to record, as text in the spool's header.
  *
  *     MEMPROF_SESSION=1;/path/of/the/socket
  *     native,python;depth=256;cpu=1;wait=1
@@ -22,6 +22,7 @@
 
 #define MP_STEP_RANGE_ROOM 256
 #define MP_STEP_AT_ROOM    128
+#define MP_PLAN_ROOM       256
 
 struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
@@ -40,6 +41,7 @@ struct mp_record_config {
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text, where it is not
                                           * empty; the recorder has no use for it and reads it not */
     char step_at[MP_STEP_AT_ROOM];       /* the function whose calls are steps; likewise */
+    char plan[MP_PLAN_ROOM]; /* of `memprof plan`: device|total|context|values|devices|rank|world; likewise */
 };
 
 /* The minor versions of CPython 3 whose frames the recorder knows (capture/python/layout.c). */
@@ -65,6 +67,10 @@ struct mp_greeting_answer {
     uint32_t magic, version;
     uint64_t file_bytes;
 };
+
+/* A process that cannot be recorded leaves a folder of the socket's name, this and the number of its errno: that needs
+ * no descriptor. */
+#define MP_REFUSED_SUFFIX ".refused."
 
 /* The doorbell: one page for all processes of a session. A recorder adds one and wakes; the collector sleeps on it. */
 #define MP_DOORBELL_BYTES 4096

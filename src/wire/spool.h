@@ -129,7 +129,7 @@ struct mp_spool_answer {
     _Atomic uint32_t found;
 };
 
-/* How far the schedule had come with the last record that is no longer in the rings (collect/schedule.h). */
+/* How far the schedule had come with the last record that is no longer in the rings (collect/recording/schedule.h). */
 struct mp_schedule_position {
     uint64_t units; /* begun so far */
     uint64_t end_ns;
@@ -165,7 +165,7 @@ struct mp_spool_header {
     _Atomic uint32_t cannot_grow; /* 1: no more space is to be had now; nobody should wait for it */
     struct mp_spool_answer answer;
     struct mp_spool_snapshot_answer snapshot_answer;
-    char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, as collect/schedule.h writes it; "": none */
+    char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, as collect/recording/schedule.h writes it; "": none */
     struct mp_schedule_position schedule_position;
 
     /* recorder */
@@ -174,7 +174,12 @@ struct mp_spool_header {
     _Atomic uint32_t rung;         /* 1: the doorbell was rung and not yet heard */
     _Atomic uint32_t ring_waiters; /* threads that wait for a ring now */
     _Atomic uint64_t dropped_no_ring;
+    _Atomic uint64_t dropped_inside; /* events of a handler that interrupted a hook */
+    _Atomic uint64_t dropped_refused; /* 1: the system refused a call, and with this event recording ended */
+    _Atomic uint64_t left_hooks;     /* that the program left by a jump, with the event of each */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
+    _Atomic uint64_t lost_strings;                                    /* names: likewise */
+    _Atomic uint64_t without_lock;                                    /* stacks and names: a lock was not to be had */
     _Atomic uint32_t sources;                                         /* bits: enum mp_source */
     _Atomic uint32_t devices_changed;                                 /* counts what may have moved the devices' totals:
                                                                        * contexts, modules, libraries */

@@ -38,8 +38,16 @@ class Faults(stand_in.TestCase):
         """The child comes back into the middle of the recorder, whose tables and spool are the parent's."""
         for follow in ("yes", "no"):
             with self.subTest(follow=follow):
-                self.run_program(stand_in.program("faults"), "lookup", "fork_in_recorder",
-                                 options=("--capture", "hooks", "--follow", follow))
+                result = self.run_program(stand_in.program("faults"), "lookup", "fork_in_recorder",
+                                          options=("--capture", "hooks", "--follow", follow))
+                forks, contexts, blocks = map(int, result.stdout.split())
+                self.assertEqual(forks, 60, "it was not interrupted in the recorder")
+                # The parent's own calls, each once, and none of a child's.
+                info = harness.answer("info", result.recording)
+                self.assertTrue(info["coverage"]["complete"], info["coverage"])
+                tracks = {track["id"]: (track["allocs"], track["frees"], track["end_bytes"]) for track in info["tracks"]}
+                self.assertEqual(tracks["cuda:0/driver"], (blocks, blocks, 0))
+                self.assertEqual(tracks["cuda:0/driver/contexts"][:2], (contexts + 1, contexts))
 
     def test_driver_that_was_unloaded(self):
         for how in ("dlopen", "lookup"):
@@ -49,7 +57,7 @@ class Faults(stand_in.TestCase):
 
     def test_use_before_the_recorder_has_started(self):
         """What a constructor of the program's libraries does is not seen; all that comes later is."""
-        folders = f"{stand_in.SOFTGPU / 'lib'}:{stand_in.SOFTGPU / 'programs'}"
+        folders = f"{stand_in.LIB}:{stand_in.SOFTGPU / 'programs'}"
         result = self.run_program(stand_in.program("early"), options=("--capture", "hooks"), LD_LIBRARY_PATH=folders)
         track = harness.answer("info", result.recording, status=(0, 4))["tracks"]
         self.assertEqual([entry["allocs"] for entry in track if entry["id"] == "cuda:0/driver"], [10])

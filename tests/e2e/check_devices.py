@@ -14,9 +14,9 @@ TOTAL = 8 << 30
 class Devices(harness.TestCase):
     def record(self, *devices, nvml=True, options=(), **variables):
         self.path = self.folder / "run.mp"
-        environment = dict(os.environ, SOFTGPU_STATE=str(self.folder / "state"), **variables)
+        environment = dict(os.environ, SOFTGPU_ON="1", SOFTGPU_STATE=str(self.folder / "state"), **variables)
         if nvml:
-            environment["LD_LIBRARY_PATH"] = str(harness.BUILD / "tests" / "softgpu" / "lib")
+            environment["LD_LIBRARY_PATH"] = str(harness.BUILD / "src" / "softgpu" / "lib")
         result = harness.memprof("snapshot", "--force", "--no-symbols", "-o", self.path, *options, "--",
                                  harness.program("gpu_user"), harness.program("c10_stand_in.so"),
                                  self.folder / "state", *devices, env=environment)
@@ -65,9 +65,9 @@ class Devices(harness.TestCase):
             time.sleep(0.5)
             raise SystemExit(any(made))
         """
-        lib = harness.BUILD / "tests" / "softgpu"
-        environment = dict(os.environ, SOFTGPU_STATE=str(self.folder / "state"), SOFTNVML_OTHERS=str(512 * MIB),
-                           LD_LIBRARY_PATH=f"{lib / 'lib'}:{lib / 'cupti-13.0'}")
+        lib, cupti = harness.BUILD / "src" / "softgpu" / "lib", harness.BUILD / "tests" / "softgpu" / "cupti-13.0"
+        environment = dict(os.environ, SOFTGPU_ON="1", SOFTGPU_STATE=str(self.folder / "state"), SOFTNVML_OTHERS=str(512 * MIB),
+                           LD_LIBRARY_PATH=f"{lib}:{cupti}")
         for way in ("cupti", "hooks"):
             path = self.folder / f"{way}.mp"
             result = harness.memprof("snapshot", "-o", path, "--capture", way, "--", sys.executable, "-c", script,
@@ -93,6 +93,17 @@ class Devices(harness.TestCase):
         use, = info["device_use"]
         self.assertEqual((use["in_use_bytes"], use["process_bytes"], use["others_bytes"]), (428 * MIB, None, None))
         self.assertIn("without numbers", self.notes(info))
+
+    def test_processes_of_whom_some_are_not_known(self):
+        """A sum that lacks somebody is no sum; one who is listed twice is there once."""
+        for which, process, others in (("some", 428 * MIB, None), ("crowd", None, None),
+                                       ("drawing", 428 * MIB, 512 * MIB)):
+            info = self.record("0=0", SOFTNVML_OTHERS=str(512 * MIB), SOFTNVML_PROCESSES=which)
+            use, = info["device_use"]
+            self.assertEqual((use["in_use_bytes"], use["process_bytes"], use["others_bytes"]),
+                             (940 * MIB, process, others), which)
+            counters = {sample["counter"] for sample in info["samples"]}
+            self.assertEqual("cuda:0/system" in counters, which == "drawing", which)
 
     def test_two_devices(self):
         info = self.record("0=0", "2=2", SOFTGPU_DEVICES="3")

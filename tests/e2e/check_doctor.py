@@ -7,7 +7,7 @@ import subprocess
 
 import harness
 
-STAND_INS = harness.BUILD / "tests" / "softgpu" / "lib"
+STAND_INS = harness.BUILD / "src" / "softgpu" / "lib"
 STATES = {"ok", "limited", "absent"}
 
 
@@ -56,7 +56,7 @@ class Doctor(harness.TestCase):
         self.assertIn("Driver Not Loaded", driver["found"])
 
     def test_cupti_by_its_answer(self):
-        library = STAND_INS.parent / "cupti-13.0" / "libcupti.so.13"
+        library = harness.BUILD / "tests" / "softgpu" / "cupti-13.0" / "libcupti.so.13"
         cupti = self.one(self.examine(LD_LIBRARY_PATH=str(STAND_INS), MEMPROF_CUPTI=str(library)), "CUPTI")
         self.assertRegex(cupti["found"], rf"^13\.0\.\d, {library}$")
         self.assertEqual(cupti["state"], "ok")

@@ -203,4 +203,4 @@ class Metrics(harness.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

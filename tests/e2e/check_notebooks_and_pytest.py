@@ -132,4 +132,4 @@ class Show(harness.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

@@ -111,6 +111,7 @@ class Programs(Shim):
         self.assertEqual(info["coverage"]["notes"], [])
 
     def test_a_python_that_ignores_its_environment(self):
+        looked = 0
         for flag in ("-E", "-S"):
             program = "import sys; sys.path.append('/usr/lib/python3/dist-packages'); import torch; x = torch.zeros(1000)"
             if self.plain(PYTHON, flag, "-c", program).returncode:
@@ -119,6 +120,9 @@ class Programs(Shim):
             coverage = harness.answer("info", self.snapshot)["coverage"]
             self.assertIn("PyTorch was not asked for modules", str(coverage["notes"]))
             self.assertNotIn("shim", coverage["sources"])
+            looked += 1
+        if not looked:
+            self.skipTest("torch is found through the environment only")
 
     def test_which_steps_win(self):
         """The program's own, then ProfilerStep, then the optimizer's; one optimizer of several, and its successor."""

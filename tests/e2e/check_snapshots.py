@@ -163,7 +163,7 @@ class OfPyTorch(harness.TestCase):
         self.assertEqual(self.live("elsewhere/given.mp"), (whole, 50))
         self.assertEqual(self.live("elsewhere/given.2.mp"), (whole + 77 * 4 - 4000, 50))
         self.assertEqual(self.live("run.mp")[0], 0)
-        self.assertIn("given.mp: File exists", said)
+        self.assertIn("given.mp is already there", said)
         self.assertIn("nosuch/x.mp", said)
         peak = harness.answer("peak", other / "given.mp")
         self.assertIn("script.py", str(peak["sites"][0]["stack"]))  # symbols and stacks are whole

@@ -1,4 +1,4 @@
-"""Programs on the stand-ins of tests/softgpu: running them under memprof, and holding what was recorded against the
+"""Programs on the stand-ins of src/softgpu: running them under memprof, and holding what was recorded against the
 stand-in driver's own ledger. The recording is read by tests/unit/format/read_mp.py, which shares no code with
 memprof."""
 
@@ -13,6 +13,7 @@ sys.path.insert(0, str(harness.SOURCE / "tests" / "unit" / "format"))
 import read_mp  # noqa: E402
 
 SOFTGPU = harness.BUILD / "tests" / "softgpu"
+LIB = harness.BUILD / "src" / "softgpu" / "lib"
 CUPTI = {"11.2": "libcupti.so.11.2", "11.6": "libcupti.so.11.6", "12.6": "libcupti.so.12", "13.0": "libcupti.so.13",
          "13.3": "libcupti.so.13", "99": "libcupti.so.99"}
 # What an old CUPTI tells of: the functions of its own CUDA.
@@ -42,9 +43,10 @@ def program(name):
 def environment(cupti=None, **more):
     """For a program on the stand-ins: two devices, and CUPTI of that version or none."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
-    variables["LD_LIBRARY_PATH"] = f"{SOFTGPU / 'lib'}:{SOFTGPU / 'cudart'}"
+    variables["LD_LIBRARY_PATH"] = f"{LIB}:{SOFTGPU / 'cudart'}"
     variables["MEMPROF_CUPTI"] = str(SOFTGPU / f"cupti-{cupti}" / CUPTI[cupti]) if cupti else "/nowhere/libcupti.so"
     variables["SOFTGPU_DEVICES"] = "2"
+    variables["SOFTGPU_ON"] = "1"
     variables.update({name: str(value) for name, value in more.items()})
     return variables
 

@@ -84,7 +84,7 @@ static const struct row {
 #define ROWS (sizeof rows / sizeof *rows)
 
 /* Commands that read no recording. */
-static const char *const others[] = {"snapshot", "import", "doctor", "help"};
+static const char *const others[] = {"snapshot", "plan", "import", "doctor", "help"};
 
 struct result {
     int status;

@@ -18,7 +18,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness  # noqa: E402
 
-HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\n\x7f\u009b31m<script>alert(1)</script></script>&\"'`|*_"
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\n\x7f\u009b31m<script>alert(1)</script></script>&\"'`|*_\u202e\u2066\u200b\ufeff"
+HIDDEN = "\u202e\u2066\u200b\ufeff\u2028"
 GREETING = struct.pack("<II", 0x6d706869, 2)
 OPENS = re.compile(r'(?:open|openat|creat)\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"(?:, ([A-Z_|0-9]+))?')
 REMOVES = re.compile(r'(?:unlink|rename)[a-z0-9]*\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"')
@@ -66,8 +67,8 @@ class AHostileRecording(harness.TestCase):
 
     def check_text(self, text):
         for character in text:
-            self.assertTrue(character == "\n" or (character >= " " and not "\x7f" <= character < "\xa0"),
-                            (repr(character), text))
+            self.assertTrue(character == "\n" or (character >= " " and not "\x7f" <= character < "\xa0" and
+                                                  character not in HIDDEN), (repr(character), text))
 
     def test_names_are_harmless_wherever_they_are_printed(self):
         out = self.folder / "out"
@@ -86,6 +87,7 @@ class AHostileRecording(harness.TestCase):
                         html = output.read_text()
                     self.assertNotIn("<script>alert(1)", html)
                     self.assertNotIn("</script></script>", html)
+                    self.assertFalse(set(html) & set(HIDDEN), command)
         self.assertGreaterEqual(seen, 4)  # the name is shown, made harmless
         for file in self.files:
             for command in ("info", "report", "peak", "steps"):
@@ -117,6 +119,32 @@ class AHostileRecording(harness.TestCase):
                                         (path, how))
                 for path in REMOVES.findall(text):
                     self.assertTrue(path.startswith((str(out), "/tmp/etilqs_", "/var/tmp/etilqs_")), path)
+
+
+class FilesOfTheUsers(harness.TestCase):
+    """What is named as a small file and is none makes nobody wait."""
+
+    def test_pipes_sockets_folders_and_devices(self):
+        recording = harness.SOURCE / "tests" / "recordings" / "formats" / "1-first.mp"
+        pipe, folder, address = (self.folder / name for name in ("pipe", "folder", "socket"))
+        os.mkfifo(pipe)
+        folder.mkdir()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(address))
+            for path in (pipe, folder, address, "/dev/zero", "/dev/tty", self.folder / "nosuch"):
+                for command, option in (("peak", "--rules"), ("leaks", "--suppressions"), ("peak", "--config"),
+                                        ("leaks", "--rules"), ("report", "--config")):
+                    with self.subTest(path=path, option=option):
+                        result = harness.memprof(command, recording, option, path, timeout=60)
+                        self.assertIn(result.returncode, (1, 2), result.stderr)
+                        self.assertEqual(result.stdout, "")
+
+    def test_a_pipe_that_is_open_already_is_read(self):
+        recording = harness.SOURCE / "tests" / "recordings" / "formats" / "1-first.mp"
+        result = subprocess.run(["bash", "-c", f'"{harness.MEMPROF}" peak "{recording}" --group category --rules '
+                                 "<(sleep 0.3; echo 'mine = .')"], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("mine", result.stdout)
 
 
 class WhileItRuns(harness.Churning):

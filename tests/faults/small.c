@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/vec.h"
-#include "collect/fold.h"
+#include "collect/fold/fold.h"
 #include "format/writer.h"
 
 #define STEPS       12

@@ -13,8 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "collect/collector_parts.h"
-#include "collect/control.h"
+#include "collect/session/collector_parts.h"
+#include "collect/session/control.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

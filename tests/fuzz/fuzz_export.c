@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "exchange/load.h"
-#include "exchange/pytorch_export.h"
+#include "exchange/common/load.h"
+#include "exchange/pytorch/pytorch_export.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "exchange/chrome_merge.h"
-#include "exchange/input.h"
+#include "exchange/chrome/chrome_merge.h"
+#include "exchange/common/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

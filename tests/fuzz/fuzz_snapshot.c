@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "analysis/frag.h"
-#include "exchange/load.h"
-#include "exchange/save.h"
+#include "analysis/allocator/frag.h"
+#include "exchange/common/load.h"
+#include "exchange/common/save.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

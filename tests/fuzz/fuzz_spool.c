@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "collect/recover.h"
+#include "collect/recover/recover.h"
 #include "format/tables.h"
 #include "model/model.h"
 

@@ -7,21 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/rules.h"
-#include "analysis/sites.h"
-#include "analysis/suppress.h"
-#include "analysis/torch_settings.h"
+#include "analysis/allocator/torch_settings.h"
+#include "analysis/categories/rules.h"
+#include "analysis/leaks/suppress.h"
+#include "analysis/sites/sites.h"
 #include "base/step_rule.h"
 #include "base/units.h"
-#include "collect/command_line.h"
-#include "collect/demangle.h"
-#include "collect/naming.h"
-#include "collect/schedule.h"
+#include "collect/recording/schedule.h"
+#include "collect/session/command_line.h"
+#include "collect/session/naming.h"
+#include "collect/symbols/demangle.h"
 #include "model/builder.h"
 #include "model/filter.h"
 #include "model/track.h"
 #include "model/window.h"
-#include "output/text.h"
+#include "output/report/text.h"
 #include "wire/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,6 +5,7 @@ steps those make (120)."""
 
 import os
 import pathlib
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -28,9 +29,13 @@ class Programs(harness.TestCase):
         return result.stdout
 
     def leaks(self, program, *arguments, options=()):
-        """For each part of a program: its name, what it said, what `memprof leaks` says."""
-        for line in self.record(program, *arguments, options=options).splitlines():
-            name, pid, said = line.split()
+        """For each part of a program: its name, what it said, what `memprof leaks` says. None is missing."""
+        said = subprocess.run([PYTHON, PROGRAMS / program, "nosuch"], capture_output=True, text=True).stderr
+        parts = said.strip().removeprefix("no nosuch; there are ").split(", ")
+        lines = [line.split() for line in self.record(program, *arguments, options=options).splitlines()]
+        self.assertEqual([name for name, _, _ in lines], parts)
+        self.assertGreater(len(parts), 1)
+        for name, pid, said in lines:
             yield name, said, harness.answer("leaks", self.folder / f"{pid}.mp")
 
     def test_the_guilty_line_comes_first(self):

@@ -2,7 +2,7 @@
  * the trace marks none, it is given ours. All but the first judge before the program's end. */
 #include <stdlib.h>
 
-#include "analysis/level.h"
+#include "analysis/sites/level.h"
 #include "leakbench/bench.h"
 
 static uint32_t heaviest(const struct world *world, const uint64_t *bytes)

@@ -5,7 +5,7 @@
 #ifndef MP_LEAKBENCH_WORLD_H
 #define MP_LEAKBENCH_WORLD_H
 
-#include "analysis/leaks.h"
+#include "analysis/leaks/leaks.h"
 #include "base/vec.h"
 #include "model/model.h"
 

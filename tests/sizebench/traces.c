@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/size.h"
-#include "analysis/torch_allocator.h"
+#include "analysis/allocator/torch_allocator.h"
+#include "analysis/sizing/size.h"
 #include "leakbench/world.h"
 
 #define LAYERS     10

@@ -4,13 +4,13 @@
  *     live_at_marks FILE.mp EVERY
  *
  * Prints for each mark and each track of the driver that has live blocks: MARK, TRACK, BLOCKS, BYTES, SUM, between
- * tabs. At every EVERYth mark the model's own answer (analysis/live.h) is held against it; 1 where they differ.
+ * tabs. At every EVERYth mark the model's own answer (analysis/sites/live.h) is held against it; 1 where they differ.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "analysis/live.h"
+#include "analysis/sites/live.h"
 #include "base/words.h"
 #include "model/track.h"
 #include "softgpu/softgpu.h"

@@ -29,16 +29,36 @@ must_fail base/units.h format/recording.h 'base may not include format'
 must_fail base/hash.h base/vec.h 'NEVER_ALLOCATING'
 must_fail base/words.c base/buffer.h 'NEVER_ALLOCATING'
 must_fail wire/new.c base/vec.h 'wire may include only'
-must_fail wire/new.c capture/recorder.h 'wire may not include capture'
-must_fail capture/new.c base/map.h 'capture may include only'
-must_fail capture/native/new.c collect/symbols.h 'capture may not include collect'
+must_fail wire/new.c capture/core/recorder.h 'wire may not include capture'
+must_fail capture/core/new.c base/map.h 'capture may include only'
+must_fail capture/native/new.c collect/symbols/symbols.h 'capture may not include collect'
 must_fail format/new.c wire/spool.h 'format may not include wire'
-must_fail model/new.c analysis/peak.h 'model may not include analysis'
-must_fail analysis/new.c format/reader.h 'analysis may not include format'
-must_fail exchange/new.c output/page.h 'exchange may not include output'
-must_fail output/new.c exchange/chrome.h 'output may not include exchange'
-must_fail collect/new.c cli/command.h 'collect may not include cli'
+must_fail model/new.c analysis/sites/peak.h 'model may not include analysis'
+must_fail analysis/sites/new.c format/reader.h 'analysis may not include format'
+must_fail exchange/common/new.c output/page/page.h 'exchange may not include output'
+must_fail output/page/new.c exchange/chrome/chrome_merge.h 'output may not include exchange'
+must_fail collect/session/new.c cli/command.h 'collect may not include cli'
 must_fail cli/new.c wire/spool.h 'cli may not include wire'
-must_fail cli/new.c capture/recorder.h 'cli may not include capture'
+must_fail cli/new.c capture/core/recorder.h 'cli may not include capture'
 must_fail model/new.c model.h 'does not begin with a layer'
 must_fail model/new.c memprof.h 'only capture'
+
+# no_room FILE REASON: a source there is refused, wherever its includes lead.
+no_room() {
+    rm -rf "$tree/src"
+    cp -r "$source/src" "$tree/src"
+    chmod -R u+w "$tree/src"
+    mkdir -p "$(dirname "$tree/src/$1")"
+    : > "$tree/src/$1"
+    echo "a file src/$1:"
+    if said=$($check "$tree"); then
+        echo "  was not found"
+        exit 1
+    fi
+    echo "  $said"
+    [ "$said" = "src/$1: $2" ]
+}
+
+no_room exchange/new.c 'lies in no room of exchange'
+no_room collect/attic/new.c 'collect has no room attic'
+no_room format/attic/new.c 'format has no room attic'

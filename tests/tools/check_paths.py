@@ -6,7 +6,7 @@ import re
 import sys
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "MEASURED.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "FORMAT.md", "NEWS", "examples/README.md",
+DOCUMENTS = ["README.md", "MEASURED.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "FORMAT.md", "HOOKS.md", "NEWS", "examples/README.md",
              "viz/FORMAT.md"]
 # Not what lies in another folder, as build/tests/...: a path begins at one of ours.
 NAMED = re.compile(r"(?<![\w/.-])(?:(?:src|tests|tools|examples|python|include|viz|m4|\.ci)/[\w*./-]*[\w*]"

@@ -8,6 +8,9 @@ import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import asserted
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from browser import BrowserTest, Keys
@@ -105,4 +108,4 @@ class Flame(BrowserTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

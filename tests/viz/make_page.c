@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "model/stack.h"
 #include "model/track.h"
-#include "output/page.h"
+#include "output/page/page.h"
 #include "viz/made_model.h"
 
 static void put_stack(struct mp_json *json, const struct mp_model *model, uint32_t stack)

@@ -3,8 +3,13 @@
 
 import json
 import os
+import pathlib
 import subprocess
+import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import asserted
 
 from browser import ActionChains, BrowserTest, By, Keys
 
@@ -453,4 +458,4 @@ class PageTest(BrowserTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

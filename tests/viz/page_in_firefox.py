@@ -14,6 +14,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import asserted
+
 try:
     import trio
     import trio_websocket
@@ -209,4 +212,4 @@ class FirefoxTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

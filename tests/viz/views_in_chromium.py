@@ -11,6 +11,9 @@ import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import asserted
+
 from browser import ActionChains, BrowserTest, By, Keys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -619,7 +622,4 @@ class SnapshotTest(ViewTest):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False).result
-    if not result.wasSuccessful():
-        sys.exit(1)
-    sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)
+    asserted.main()

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "capture/session.h"
-#include "capture/stack.h"
+#include "capture/core/session.h"
+#include "capture/core/stack.h"
 
 static const struct {
     const char *name;
@@ -71,7 +71,7 @@ static void record_free(struct mp_thread *thread, struct mp_block_facts *block)
 {
     block->stack = block->module = 0;
     block->stack_known = !mp_session.config.free_stacks;
-    if (block->track != MP_TRACK_NONE) mp_record_free(thread, block);
+    mp_record_free(thread, block);
 }
 
 void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device, uint64_t value)
@@ -86,7 +86,14 @@ void mp_book_refused(struct mp_thread *thread, enum mp_book book, int device, ui
     struct mp_live entry = {.bytes = bytes, .device = (int16_t)device, .book = book};
     struct mp_block_facts block = block_of(&entry);
     block.stack_known = false;
-    if (block.track != MP_TRACK_NONE) mp_record_oom(thread, &block);
+    mp_record_oom(thread, &block);
+}
+
+static bool take_holding(void)
+{
+    bool taken = mp_lock_take(&holding);
+    if (!taken) mp_session_without_lock();
+    return taken;
 }
 
 static void pool_changed(struct mp_thread *thread, const struct mp_live *pool, uint64_t before, uint64_t after)
@@ -94,7 +101,7 @@ static void pool_changed(struct mp_thread *thread, const struct mp_live *pool, u
     bool of_host = pool->origin == MP_POOL_OF_HOST;
     if (before == after || pool->device < 0 || pool->device >= MP_CUDA_DEVICES) return;
     uint16_t track = mp_book_track(of_host ? MP_BOOK_HOST_POOL : MP_BOOK_POOL, pool->device);
-    mp_lock_take(&holding);
+    if (!take_holding()) return;
     uint64_t *hold = &pools_hold[of_host ? HOST : pool->device];
     *hold += after - before;
     if (track != MP_TRACK_NONE) mp_record_reserved(thread, track, *hold);
@@ -131,7 +138,7 @@ void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
     if (mp_live_put(entry, &before)) mp_book_end(thread, &before);
     if (!entry->book) return;
     struct mp_block_facts block = block_of(entry);
-    if (block.track != MP_TRACK_NONE) mp_record_alloc(thread, &block);
+    mp_record_alloc(thread, &block);
 }
 
 void mp_book_has_size(struct mp_thread *thread, uint64_t address, uint64_t bytes)
@@ -163,7 +170,7 @@ void mp_book_graphs_hold(struct mp_thread *thread, int device, uint64_t bytes)
 {
     if (device < 0 || device >= MP_CUDA_DEVICES) return;
     uint16_t track = mp_book_track(MP_BOOK_GRAPH, device);
-    mp_lock_take(&holding);
+    if (!take_holding()) return;
     bool changed = graphs_hold[device] != bytes;
     graphs_hold[device] = bytes;
     if (changed && track != MP_TRACK_NONE) mp_record_reserved(thread, track, bytes);
@@ -174,5 +181,5 @@ void mp_book_reset(void)
 {
     memset(pools_hold, 0, sizeof pools_hold);
     memset(graphs_hold, 0, sizeof graphs_hold);
-    holding = 0;
+    memset(&holding, 0, sizeof holding);
 }

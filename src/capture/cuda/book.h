@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/core/recorder.h"
 #include "capture/cuda/live.h"
-#include "capture/recorder.h"
 
 enum mp_book {
     MP_BOOK_NONE,

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
+#include "capture/core/session.h"
 #include "capture/cuda/booking_parts.h"
-#include "capture/session.h"
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "capture/session.h"
+#include "capture/core/session.h"
 
 enum { CREATED, PRIMARY }; /* `origin` of a context */
 

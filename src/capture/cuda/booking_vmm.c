@@ -1,7 +1,7 @@
 /* Virtual memory: address ranges, physical memory by handle, and what is mapped where. Physical memory is there as long
  * as its handle was not released as often as it was handed out, or something of it is mapped or bound. */
+#include "capture/core/session.h"
 #include "capture/cuda/booking_parts.h"
-#include "capture/session.h"
 
 void mp_exit_address_reserve(struct mp_cuda_event *event)
 {

@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "capture/core/session.h"
+#include "capture/core/stack.h"
 #include "capture/cuda/front.h"
-#include "capture/session.h"
-#include "capture/stack.h"
 
 #define FLUSH_EVERY_NS  MP_NS_PER_SECOND
 #define FLUSH_PERIOD_MS 1000
@@ -46,12 +47,19 @@ bool mp_cupti_tells_of(enum mp_cuda_call_id id)
     return told_of[id];
 }
 
-bool mp_cupti_is_own_path(const char *path)
+static struct stat own_file; /* st_ino 0: not known */
+
+void mp_cupti_start(void)
 {
     static const char here;
     Dl_info own;
-    char given[PATH_MAX], real[PATH_MAX];
-    return dladdr(&here, &own) && realpath(path, given) && realpath(own.dli_fname, real) && !strcmp(given, real);
+    if (!dladdr(&here, &own) || stat(own.dli_fname, &own_file)) own_file.st_ino = 0;
+}
+
+bool mp_cupti_is_own_path(const char *path)
+{
+    struct stat given;
+    return own_file.st_ino && !stat(path, &given) && given.st_ino == own_file.st_ino && given.st_dev == own_file.st_dev;
 }
 
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */

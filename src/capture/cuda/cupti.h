@@ -30,6 +30,7 @@ bool mp_cupti_find(bool (*use)(void *context), void *context);
 /* Whether callbacks tell of that call: false for one that the loaded library does not know. */
 bool mp_cupti_tells_of(enum mp_cuda_call_id id);
 /* Whether the path is that of this library. */
+void mp_cupti_start(void); /* for the constructor */
 bool mp_cupti_is_own_path(const char *path);
 /* Gives CUPTI back, so that another tool of this process can use it (torch.profiler); hooks record on where they are
  * there. False: it was not held. */

@@ -9,14 +9,16 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "capture/core/lock.h"
+#include "capture/core/room.h"
+#include "capture/core/session.h"
 #include "capture/cuda/booking.h"
 #include "capture/cuda/cupti.h"
-#include "capture/futex.h"
-#include "capture/session.h"
 
 /* ---- what is expected -------------------------------------------------------------------------------------------- */
 
-/* Sets of ways: of calls on the same address the oldest comes first. What falls out of a full set is not compared. */
+/* Sets of ways: of calls on the same address the oldest comes first. In a full set nothing is compared until as many
+ * records as calls have come: an address may come back any number of times before CUPTI tells of the first. */
 #define SETS UINT64_C(16384)
 #define WAYS 8
 struct expected {
@@ -25,6 +27,10 @@ struct expected {
     uint8_t operation, side; /* enum side; 0: free */
 };
 static struct expected *expected; /* SETS * WAYS, mapped */
+static struct overflow {
+    bool is_full;
+    int32_t ahead; /* calls less records, of the set since it was empty */
+} * overflows;     /* SETS, mapped behind those */
 #define LOCKS 64
 static mp_lock locks[LOCKS];
 
@@ -87,17 +93,30 @@ static void settle(struct expected *set)
     }
 }
 
+/* NULL: it is full. */
 static struct expected *room_in(struct expected *set)
 {
-    struct expected *to = set;
     for (int tries = 0; tries < 2; tries++) {
-        for (struct expected *at = set; at < set + WAYS; at++) {
+        for (struct expected *at = set; at < set + WAYS; at++)
             if (!at->side) return at;
-            if (at->when < to->when) to = at;
-        }
         settle(set);
     }
-    return to;
+    return NULL;
+}
+
+static void count_only(struct overflow *overflow, enum side side)
+{
+    overflow->ahead += side == CALL ? 1 : -1;
+    overflow->is_full = overflow->ahead != 0;
+}
+
+static void give_up(struct expected *set, struct overflow *overflow)
+{
+    overflow->ahead = 0;
+    for (struct expected *at = set; at < set + WAYS; at++) {
+        overflow->ahead += at->side == CALL ? 1 : -1;
+        at->side = 0;
+    }
 }
 
 /* Pairs a call with its record, whichever comes first. */
@@ -106,13 +125,18 @@ static void pair(struct expected entry)
     mp_lock *lock;
     if (!expected || !entry.address) return;
     struct expected *set = set_of(entry.address, &lock);
-    mp_lock_take(lock);
-    struct expected *partner = entry.correlation ? find_partner(set, &entry, false) : NULL;
+    if (!mp_lock_take(lock)) return;
+    struct overflow *overflow = &overflows[(size_t)(set - expected) / WAYS];
+    struct expected *partner = !overflow->is_full && entry.correlation ? find_partner(set, &entry, false) : NULL;
+    struct expected *room = overflow->is_full || partner ? NULL : room_in(set);
     if (partner) {
         paired(&entry, partner);
         partner->side = 0;
+    } else if (room) {
+        *room = entry;
     } else {
-        *room_in(set) = entry;
+        if (!overflow->is_full) give_up(set, overflow);
+        count_only(overflow, entry.side);
     }
     mp_lock_release(lock);
 }
@@ -304,10 +328,12 @@ static uint8_t *free_buffers;
 
 void mp_cupti_request_buffer(uint8_t **buffer, size_t *bytes, size_t *records_max)
 {
-    mp_lock_take(&buffers_lock);
-    *buffer = free_buffers;
-    if (free_buffers) memcpy(&free_buffers, free_buffers, sizeof free_buffers);
-    mp_lock_release(&buffers_lock);
+    *buffer = NULL;
+    if (mp_lock_take(&buffers_lock)) {
+        *buffer = free_buffers;
+        if (free_buffers) memcpy(&free_buffers, free_buffers, sizeof free_buffers);
+        mp_lock_release(&buffers_lock);
+    }
     *bytes = BUFFER_BYTES;
     *records_max = 0;
     if (*buffer) return;
@@ -318,7 +344,10 @@ void mp_cupti_request_buffer(uint8_t **buffer, size_t *bytes, size_t *records_ma
 
 static void give_back(uint8_t *buffer)
 {
-    mp_lock_take(&buffers_lock);
+    if (!mp_lock_take(&buffers_lock)) {
+        munmap(buffer, BUFFER_BYTES);
+        return;
+    }
     memcpy(buffer, &free_buffers, sizeof free_buffers);
     free_buffers = buffer;
     mp_lock_release(&buffers_lock);
@@ -344,11 +373,9 @@ void mp_cupti_take_buffer(mp_cu_handle context, uint32_t stream, uint8_t *buffer
 
 bool mp_cupti_records_start(void)
 {
-    void *room = mmap(NULL, SETS * WAYS * sizeof *expected, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED) return false;
-    expected = room;
-    return true;
+    expected = mp_room_map(SETS * WAYS * sizeof *expected + SETS * sizeof *overflows);
+    overflows = expected ? (void *)(expected + SETS * WAYS) : NULL;
+    return expected;
 }
 
 /* A free without a call of its own: one of many that came with a context's end. */

@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "capture/core/session.h"
+#include "capture/core/stack.h"
 #include "capture/cuda/cupti.h"
-#include "capture/session.h"
-#include "capture/stack.h"
 
 _Atomic int mp_cuda_front;
+static bool has_hooks; /* libmemprof-hooks.so is preloaded; written by the constructor */
 
 /* CUDA does not survive a fork, so what the parent held is not the child's; CUPTI's state there is nobody's. A hook out
  * of which a signal handler forked goes on in the child with the tables that it is at; no other will begin there. */
@@ -26,12 +27,14 @@ static void after_fork_in_child(void)
 
 bool mp_cuda_start(void)
 {
+    has_hooks = dlsym(RTLD_DEFAULT, "memprof_hooks_are_here");
+    mp_cupti_start();
     return pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
 }
 
 bool mp_cuda_has_hooks(void)
 {
-    return mp_session.config.hooks && dlsym(RTLD_DEFAULT, "memprof_hooks_are_here");
+    return mp_session.config.hooks && has_hooks;
 }
 
 void mp_cuda_without_cupti(const char *reason)

@@ -1,15 +1,17 @@
 #include "capture/cuda/live.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/hash.h"
-#include "capture/futex.h"
+#include "capture/core/lock.h"
+#include "capture/core/room.h"
+#include "capture/core/session.h"
 
 #define SHARDS     16
 #define ROOM_FIRST 256 /* slots of a shard */
 
-/* Linear probing over a power of two, at most three quarters full. */
+/* Linear probing over a power of two, at most three quarters full. Whoever leaves the lock in the middle of a change
+ * leaves an entry twice or none, and never a place that is not there. */
 static struct shard {
     mp_lock lock;
     struct mp_live *slots;
@@ -21,11 +23,18 @@ static uint64_t hash_of(unsigned class, uint64_t value)
     return mp_hash_mix(value ^ (uint64_t) class << 56);
 }
 
+static bool lock(struct shard *shard)
+{
+    bool taken = mp_lock_take(&shard->lock);
+    if (!taken) mp_session_without_lock();
+    return taken;
+}
+
+/* NULL: not to be had. */
 static struct shard *lock_shard(uint64_t hash)
 {
     struct shard *shard = &shards[hash >> 60 & (SHARDS - 1)];
-    mp_lock_take(&shard->lock);
-    return shard;
+    return lock(shard) ? shard : NULL;
 }
 
 /* The entry, or the free slot where it would stand. The shard has room. */
@@ -47,17 +56,18 @@ static bool grow(struct shard *shard)
 {
     if (shard->room && (shard->count + 1) * 4 <= shard->room * 3) return true;
     struct shard larger = {.room = shard->room ? shard->room * 2 : ROOM_FIRST};
-    void *slots =
-        mmap(NULL, larger.room * sizeof *larger.slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (slots == MAP_FAILED) return shard->count + 1 < shard->room;
-    larger.slots = slots;
+    larger.slots = mp_room_map(larger.room * sizeof *larger.slots);
+    if (!larger.slots) return shard->count + 1 < shard->room;
     for (uint64_t i = 0; i < shard->room; i++) {
         const struct mp_live *entry = &shard->slots[i];
         if (entry->class) *slot_of(&larger, hash_of(entry->class, entry->value), entry->class, entry->value) = *entry;
     }
-    if (shard->room) munmap(shard->slots, shard->room * sizeof *shard->slots);
-    shard->slots = larger.slots;
+    struct shard old = *shard;
+    shard->slots = larger.slots; /* before its room is, and before the old place goes */
+    atomic_signal_fence(memory_order_seq_cst);
     shard->room = larger.room;
+    atomic_signal_fence(memory_order_seq_cst);
+    mp_room_unmap(old.slots, old.room * sizeof *old.slots);
     return true;
 }
 
@@ -79,6 +89,7 @@ bool mp_live_put(const struct mp_live *entry, struct mp_live *before)
 {
     uint64_t hash = hash_of(entry->class, entry->value);
     struct shard *shard = lock_shard(hash);
+    if (!shard) return false;
     bool replaced = false;
     if (grow(shard)) {
         struct mp_live *slot = slot_of(shard, hash, entry->class, entry->value);
@@ -97,6 +108,7 @@ bool mp_live_find(enum mp_live_class class, uint64_t value, struct mp_live *foun
 {
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
+    if (!shard) return false;
     const struct mp_live *slot = find(shard, hash, class, value);
     if (slot) *found = *slot;
     mp_lock_release(&shard->lock);
@@ -107,6 +119,7 @@ bool mp_live_take(enum mp_live_class class, uint64_t value, struct mp_live *take
 {
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
+    if (!shard) return false;
     struct mp_live *slot = find(shard, hash, class, value);
     if (slot) {
         *taken = *slot;
@@ -120,6 +133,7 @@ bool mp_live_count(enum mp_live_class class, uint64_t value, int refs, int other
 {
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
+    if (!shard) return false;
     struct mp_live *slot = find(shard, hash, class, value);
     if (slot) {
         slot->refs += slot->refs || refs > 0 ? (uint32_t)refs : 0;
@@ -135,6 +149,7 @@ bool mp_live_set_bytes(enum mp_live_class class, uint64_t value, uint64_t bytes,
 {
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
+    if (!shard) return false;
     struct mp_live *slot = find(shard, hash, class, value);
     bool newer = slot && when >= slot->context;
     if (newer) {
@@ -152,7 +167,7 @@ unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t 
     unsigned count = 0;
     for (unsigned i = 0; i < SHARDS && count < MP_LIVE_TAKEN; i++) {
         struct shard *shard = &shards[i];
-        mp_lock_take(&shard->lock);
+        if (!lock(shard)) continue;
         for (uint64_t at = 0; at < shard->room && count < MP_LIVE_TAKEN; at++) {
             /* What moves up into the gap is looked at as well. */
             while (count < MP_LIVE_TAKEN && shard->slots[at].class && wanted(&shard->slots[at], what)) {
@@ -168,7 +183,7 @@ unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t 
 void mp_live_reset(void)
 {
     for (unsigned i = 0; i < SHARDS; i++) {
-        if (shards[i].room) munmap(shards[i].slots, shards[i].room * sizeof *shards[i].slots);
+        mp_room_unmap(shards[i].slots, shards[i].room * sizeof *shards[i].slots);
         memset(&shards[i], 0, sizeof shards[i]);
     }
 }

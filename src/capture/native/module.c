@@ -63,6 +63,7 @@ static void fill_from_link_map(const struct dl_find_object *found, struct mp_mod
     facts->start = (uint64_t)found->dlfo_map_start;
     facts->end = (uint64_t)found->dlfo_map_end;
     facts->bias = found->dlfo_link_map->l_addr;
+    facts->dynamic = (uintptr_t)found->dlfo_link_map->l_ld;
     facts->path = path_of(found->dlfo_link_map->l_name);
     facts->eh_frame_header = found->dlfo_eh_frame;
     const ElfW(Ehdr) *header = found->dlfo_map_start;
@@ -93,7 +94,9 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     search->facts->bias = info->dlpi_addr;
     search->facts->path = path_of(info->dlpi_name);
     for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            search->facts->dynamic = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        else if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME)
             search->facts->eh_frame_header = (const unsigned char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     read_notes(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &search->facts->file);
     return 1;

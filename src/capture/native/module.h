@@ -1,4 +1,5 @@
-/* Which loaded file an address of code lies in. Never allocates; may be called in hooks. */
+/* Which loaded file an address of code lies in. Never allocates; may be called in hooks: from glibc 2.35 on no lock is
+ * taken, before that the one of dl_iterate_phdr(), under which the loader runs nothing of the program's. */
 #ifndef MP_CAPTURE_NATIVE_MODULE_H
 #define MP_CAPTURE_NATIVE_MODULE_H
 
@@ -9,6 +10,7 @@
 
 struct mp_module_facts {
     uint64_t start, end, bias;
+    uintptr_t dynamic;                    /* its dynamic section; 0: not known */
     const char *path;                     /* the loader's own text: valid while the module stays loaded */
     struct mp_file_id file;               /* build-id only, read from the mapped notes */
     const unsigned char *eh_frame_header; /* NULL: it has none */

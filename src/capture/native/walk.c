@@ -1,13 +1,18 @@
 #include "capture/native/walk.h"
 
 #include <errno.h>
+#include <link.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#include "capture/core/session.h"
 #include "capture/native/frame_rule.h"
+#include "capture/native/loaded.h"
 
 #if defined(__x86_64__)
 
@@ -17,7 +22,7 @@
 enum { WORD = sizeof(uintptr_t) };
 
 /* What a known frame's `base` has in its lowest bits: nothing for most of all frames. */
-enum { BY_SP, BY_BP, AT_BP, OUTERMOST, BEYOND /* no frame */, UNKNOWN, BASE_BITS = 7 };
+enum { BY_SP, BY_BP, AT_BP, OUTERMOST, BEYOND /* no frame */, UNKNOWN, SIGNAL, BASE_BITS = 7 };
 
 static uintptr_t load(uintptr_t address)
 {
@@ -41,6 +46,15 @@ static bool lies_within(struct mp_frame_rule rule)
            (!rule.bp_offset || (rule.bp_offset <= -WORD && rule.base_offset >= -rule.bp_offset));
 }
 
+/* Where a signal handler returns to: mov $15, %rax; syscall. What the kernel saved lies right above the handler's frame
+ * (struct rt_sigframe of Linux, arch/x86/include/asm/sigframe.h). */
+static bool returns_from_signal(uintptr_t address)
+{
+    static const unsigned char code[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
+    unsigned char there[sizeof code];
+    return mp_read_memory(there, address, sizeof there) && !memcmp(there, code, sizeof code);
+}
+
 static void remember(struct mp_known_frame *frame, uintptr_t address)
 {
     static const uint8_t bases[] = {[MP_FRAME_UNKNOWN] = UNKNOWN,
@@ -52,6 +66,10 @@ static void remember(struct mp_known_frame *frame, uintptr_t address)
     if (rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset ||
         (rule.base == MP_FRAME_BY_SP && !lies_within(rule)))
         rule.base = MP_FRAME_UNKNOWN;
+    if (rule.base == MP_FRAME_UNKNOWN && returns_from_signal(address)) {
+        *frame = (struct mp_known_frame){.address = address, .base = SIGNAL};
+        return;
+    }
     *frame = (struct mp_known_frame){
         .address = address, .base = rule.base_offset | bases[rule.base], .bp_offset = (int16_t)rule.bp_offset};
 }
@@ -94,17 +112,32 @@ enum { PAGE = 4096, FRAME_MAX = 1 << 20 };
 /* Asks the kernel, which reads eight bytes there before it finds that it was asked for nothing it knows. */
 static bool is_readable(uintptr_t address)
 {
-    return syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) == -1 && errno == EINVAL;
+    bool readable = syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) == -1 && errno == EINVAL;
+    if (!readable && errno != EFAULT) mp_session_refused("rt_sigprocmask");
+    return readable;
+}
+
+/* Another stack than so far: the thread's own as far as it is known, of others nothing. */
+static void begin_stack(struct mp_known_frames *known, uintptr_t sp)
+{
+    bool own = sp - known->own_from < known->own_to - known->own_from;
+    known->readable_from = own ? known->own_from : sp & ~(uintptr_t)(PAGE - 1);
+    known->readable_to = own ? known->own_to : known->readable_from;
 }
 
 /* True where all from sp up to `end` may be read. */
 static __attribute__((noinline)) bool reach(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
 {
     if (end < sp || end - sp > FRAME_MAX) return false;
-    if (sp < known->readable_from || sp > known->readable_to) /* another stack, or more of this one */
-        known->readable_from = known->readable_to = sp & ~(uintptr_t)(PAGE - 1);
-    for (; known->readable_to < end; known->readable_to += PAGE)
-        if (!is_readable(known->readable_to)) return false;
+    if (sp < known->readable_from || sp > known->readable_to) begin_stack(known, sp);
+    while (known->readable_to < end) {
+        if (known->readable_to >= known->own_from && known->readable_to < known->own_to)
+            known->readable_to = known->own_to; /* further in than the thread was before */
+        else if (is_readable(known->readable_to & ~(uintptr_t)(PAGE - 1)))
+            known->readable_to = (known->readable_to & ~(uintptr_t)(PAGE - 1)) + PAGE;
+        else
+            return false;
+    }
     return true;
 }
 
@@ -112,6 +145,52 @@ static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
 {
     return __builtin_expect(sp >= known->readable_from && end <= known->readable_to && sp <= end, 1) ||
            reach(known, sp, end);
+}
+
+/* ---- the thread's own stack --------------------------------------------------------------------------------------
+ *
+ * Its outer end is a fixed place: the C library puts what it keeps of a thread at the end of the thread's stack, behind
+ * the variables of the thread; the first thread's is what the kernel gave. Frames that lead from one to the other lie
+ * on that stack, and it is there until the thread ends. */
+
+extern void *__libc_stack_end;                      /* of ld.so */
+static uintptr_t thread_data = (uintptr_t)16 << 10; /* at most, behind the outermost frame */
+
+static int add_thread_data(struct dl_phdr_info *info, size_t bytes, void *unused)
+{
+    (void)bytes, (void)unused;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS) thread_data += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+    return 0;
+}
+
+void mp_native_walk_start(void)
+{
+    dl_iterate_phdr(add_thread_data, NULL);
+}
+
+bool mp_native_has_stack(size_t bytes)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)(PAGE - 1);
+    for (size_t below = PAGE; below < bytes + PAGE; below += PAGE)
+        if (!is_readable(here - below)) return false;
+    return true;
+}
+
+/* A walk that began in pages which were not known led to `outermost`, without leaving the stack that it began on. */
+static __attribute__((noinline)) void learn_own_stack(struct mp_known_frames *known, uintptr_t begin,
+                                                      uintptr_t outermost)
+{
+    const uintptr_t ends[] = {(uintptr_t)__builtin_thread_pointer(), (uintptr_t)__libc_stack_end};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        uintptr_t end = ends[i], at = known->readable_to & ~(uintptr_t)(PAGE - 1);
+        if (begin >= end || outermost > end || end - outermost > thread_data) continue;
+        while (at < end && is_readable(at))
+            at += PAGE;
+        if (at < end) continue;
+        known->own_from = begin & ~(uintptr_t)(PAGE - 1);
+        known->own_to = end;
+    }
 }
 
 struct registers {
@@ -141,6 +220,19 @@ static uintptr_t lower(uintptr_t a, uintptr_t b)
     return a < b ? a : b;
 }
 
+/* Goes on where the kernel interrupted the program for a handler, whose frame ends at registers->sp. Returns the
+ * address that the instruction there would have as a return address; 0: it is not known. */
+static __attribute__((noinline)) uintptr_t leave_handler(struct mp_known_frames *known, struct registers *registers)
+{
+    uintptr_t saved = registers->sp + offsetof(ucontext_t, uc_mcontext.gregs);
+    if (!may_read(known, registers->sp, saved + sizeof(gregset_t))) return 0;
+    uintptr_t address = load(saved + REG_RIP * sizeof(greg_t)) + 1;
+    registers->bp = load(saved + REG_RBP * sizeof(greg_t));
+    registers->sp = load(saved + REG_RSP * sizeof(greg_t));
+    begin_stack(known, registers->sp);
+    return address;
+}
+
 int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                    void **addresses, int room, uint64_t *hash)
 {
@@ -149,13 +241,21 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
         known->generation = generation + 1;
     }
     struct registers registers = {.sp = (uintptr_t)frame + 2 * WORD, .bp = load((uintptr_t)frame)};
-    if (!may_read(known, registers.sp, registers.sp)) return -1;
-    uintptr_t limit = lower(known->readable_to, end), base = registers.sp;
+    const uintptr_t begin = registers.sp;
+    bool is_own = begin - known->own_from < known->own_to - known->own_from;
+    begin_stack(known, begin);
+    if (__builtin_expect(!is_own && end != UINTPTR_MAX, 0) && !(known->short_walks & (known->short_walks + 1))) {
+        mp_native_walk(known, generation, frame, UINTPTR_MAX, addresses, room, hash); /* for what it learns */
+        is_own = begin - known->own_from < known->own_to - known->own_from;
+        begin_stack(known, begin);
+    }
+    if (end != UINTPTR_MAX && !is_own) known->short_walks++;
+    uintptr_t limit = lower(known->readable_to, end), base = registers.sp, address = load(base - WORD);
     struct mp_known_frame *at = &known->frames[0];
     uint64_t sum = generation;
     void **to = addresses, **const full = addresses + room;
     while (to != full) {
-        at = find_caller(known, at, load(base - WORD));
+        at = find_caller(known, at, address);
         base = registers.sp + (uintptr_t)(intptr_t)at->base;
         if (__builtin_expect(at->base & BASE_BITS, 0)) {
             if ((at->base & BASE_BITS) == BEYOND) break;
@@ -163,6 +263,17 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
                 *to++ = (void *)at->address;
                 sum = sum * HASH_FACTOR + at->address;
                 break;
+            }
+            if ((at->base & BASE_BITS) == SIGNAL) {
+                *to++ = (void *)at->address;
+                sum = sum * HASH_FACTOR + at->address;
+                struct registers interrupted = registers; /* the others stay in registers */
+                address = leave_handler(known, &interrupted);
+                registers = interrupted;
+                if (!address) return -1;
+                is_own = true; /* there is no one stack to be learned */
+                limit = lower(known->readable_to, end);
+                continue;
             }
             base = base_by_bp(known, at, &registers);
             if (!base) return -1;
@@ -176,12 +287,22 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
         sum = sum * HASH_FACTOR + at->address;
         if (at->bp_offset) registers.bp = load(base + (uintptr_t)(intptr_t)at->bp_offset);
         registers.sp = base;
+        address = load(base - WORD);
     }
+    if (__builtin_expect(!is_own, 0)) learn_own_stack(known, begin, registers.sp);
     *hash = sum;
     return (int)(to - addresses);
 }
 
 #else
+
+void mp_native_walk_start(void) {}
+
+bool mp_native_has_stack(size_t bytes)
+{
+    (void)bytes;
+    return true;
+}
 
 int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                    void **addresses, int room, uint64_t *hash)

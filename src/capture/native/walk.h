@@ -6,12 +6,16 @@
  * processor need not wait for one frame's memory before it goes on to the next. Frames lie in the order in which they
  * were first seen, so that those of one stack share cache lines. Never allocates; one thread's memory.
  *
- * A rule may be wrong (hand-written assembly), and must not make the program fault: nothing is read beyond the part of
- * the stack that the kernel was asked about once.
+ * A rule may be wrong (hand-written assembly), and must not make the program fault: nothing is read but what is there.
+ * That is the thread's own stack, up to its outer end, which the kernel was asked about once; of any other stack (a
+ * coroutine's, a signal handler's) the kernel is asked about each page in each walk, since it may have been unmapped
+ * and another one, smaller, have taken its place.
  */
 #ifndef MP_CAPTURE_NATIVE_WALK_H
 #define MP_CAPTURE_NATIVE_WALK_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define MP_KNOWN_FRAMES (1 << 14) /* when all are taken, all are forgotten */
@@ -30,8 +34,15 @@ struct mp_known_frames {
     uint16_t index[2 * MP_KNOWN_FRAMES];  /* by hash of the address; 0: none */
     uint32_t count;                       /* of frames, less the first */
     uint64_t generation;                  /* of the program's code, from 1 */
-    uintptr_t readable_from, readable_to; /* the part of a stack that is known to be there */
+    uintptr_t own_from, own_to;           /* of the thread's own stack, what is there for as long as the thread is */
+    uintptr_t readable_from, readable_to; /* of the stack that is walked, what is there now */
+    uint32_t short_walks; /* that could not learn the thread's own stack, as they ended before its end */
 };
+
+/* For the constructor. */
+void mp_native_walk_start(void);
+/* Whether so many bytes more of the calling thread's stack may be used. */
+bool mp_native_has_stack(size_t bytes);
 
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
  * the stack) up to the frame that `end` lies in, which is left out (UINTPTR_MAX: all), and writes at most `room` return

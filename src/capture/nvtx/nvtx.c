@@ -7,10 +7,10 @@
  */
 #include <string.h>
 
+#include "capture/core/recorder.h"
+#include "capture/core/session.h"
 #include "capture/nvtx/nvtx_names.h"
 #include "capture/nvtx/nvtx_ranges.h"
-#include "capture/recorder.h"
-#include "capture/session.h"
 
 struct message {
     unsigned domain;

@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "capture/core/recorder.h"
+#include "capture/core/room.h"
+#include "capture/core/session.h"
 #include "capture/nvtx/nvtx_names.h"
-#include "capture/recorder.h"
-#include "capture/session.h"
 
 #define HEAPS   32 /* number 0: of programs that announce blocks without a heap */
 #define REGIONS (1U << 16)
@@ -25,7 +26,7 @@ static struct region {
     uint64_t address; /* 0: free */
     uint64_t bytes;
     uint32_t heap;
-} regions[REGIONS];
+} * regions; /* NULL before the first of them */
 static uint32_t regions_used;
 
 static mp_lock lock; /* taken inside hooks only, which a fork waits for */
@@ -72,7 +73,7 @@ static void tell(struct mp_thread *thread, const struct region *region, bool beg
                                    .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
                                    .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
                                    .may_be_left_out = true};
-    if (block.track != MP_TRACK_NONE) (begins ? mp_record_alloc : mp_record_free)(thread, &block);
+    (begins ? mp_record_alloc : mp_record_free)(thread, &block);
 }
 
 static void end_region(struct mp_thread *thread, struct region *region)
@@ -110,8 +111,15 @@ static struct mp_thread *enter(void)
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return NULL;
     mp_session_source(MP_SOURCE_NVTX);
-    mp_lock_take(&lock);
-    return thread;
+    if (mp_lock_take(&lock)) {
+        if (!regions) regions = mp_room_map(REGIONS * sizeof *regions);
+        if (regions) return thread;
+        mp_lock_release(&lock);
+    } else {
+        mp_session_without_lock();
+    }
+    mp_hook_leave(thread);
+    return NULL;
 }
 
 static void leave(struct mp_thread *thread)

@@ -1,6 +1,5 @@
 #include "capture/python/checks.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "capture/python/utf8.h"
@@ -27,7 +26,10 @@ struct api {
 #define REQUIRED true
 #define OPTIONAL false
 
-static bool find_api(struct api *api)
+static struct api known_api; /* written before the first check, never after */
+static bool api_is_known;
+
+static bool find_api(const struct mp_loaded *library, struct api *api)
 {
     const struct {
         const char *name;
@@ -51,7 +53,7 @@ static bool find_api(struct api *api)
     };
     memset(api, 0, sizeof *api);
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *found = dlsym(RTLD_DEFAULT, symbols[i].name);
+        void *found = mp_loaded_symbol(library, symbols[i].name);
         if (!found && symbols[i].required) return false;
         memcpy(symbols[i].slot, &found, sizeof found);
     }
@@ -133,13 +135,18 @@ static enum mp_python_verdict compare_stacks(const struct mp_python_layout *layo
     return right && (!more || stack->cut) ? MP_PYTHON_RIGHT : MP_PYTHON_WRONG;
 }
 
+void mp_python_check_api_start(const struct mp_loaded *library)
+{
+    api_is_known = find_api(library, &known_api);
+}
+
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack)
 {
     /* So do those before, but there no object is made here; 3.12 and later wait for a safe point. */
     enum { COLLECTS_ON_ALLOCATION = 11 };
-    struct api api;
-    if (!find_api(&api)) return MP_PYTHON_NOT_NOW;
+    struct api api = known_api;
+    if (!api_is_known) return MP_PYTHON_NOT_NOW;
     if (api.error()) return MP_PYTHON_NOT_NOW;
     bool hold_collector = layout->minor == COLLECTS_ON_ALLOCATION && api.collector_off && api.collector_off();
     enum mp_python_verdict verdict = compare_stacks(layout, &api, thread, stack);

@@ -18,6 +18,9 @@ enum mp_python_verdict {
 enum mp_python_verdict mp_python_check_shape(const struct mp_python_layout *layout,
                                              const struct mp_python_runtime *runtime, const char *thread);
 
+/* Looks up what the next one needs; before it, by one thread. In hooks. */
+void mp_python_check_api_start(const struct mp_loaded *library);
+
 /* Holds a stack just walked, and what mp_python_describe_code says of it, against Python's own API. Only where the
  * thread is attached, at a moment at which its API may be used: frame objects are made, so Python's allocator runs; its
  * cyclic collector does not. */

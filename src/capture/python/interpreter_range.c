@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "capture/core/lock.h"
+
 struct mp_interpreter_ranges mp_interpreter_ranges;
 
 /* The C stack as one slow walk found it, innermost first; guarded by `learning`. A frame owns what lies from its own
@@ -10,7 +12,7 @@ enum { DEEPEST = 1024 };
 static struct c_frame {
     uintptr_t address, low, high;
 } c_stack[DEEPEST];
-static atomic_flag learning = ATOMIC_FLAG_INIT;
+static mp_lock learning; /* whoever does not get it learns nothing */
 
 static bool is_call(const struct c_frame *frame)
 {
@@ -118,9 +120,9 @@ static bool worth_a_walk(void)
 
 bool mp_interpreter_range_learn(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
 {
-    if (python->group_count == 0 || !worth_a_walk() || atomic_flag_test_and_set(&learning)) return false;
+    if (python->group_count == 0 || !worth_a_walk() || !mp_lock_take_within(&learning, 0)) return false;
     bool marked = python->markers[0] != 0;
     bool learned = marked ? learn_from_markers(unwind, python) : learn_from_symbol(unwind, python);
-    atomic_flag_clear(&learning);
+    mp_lock_release(&learning);
     return learned;
 }

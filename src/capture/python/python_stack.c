@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "capture/core/lock.h"
 #include "capture/python/checks.h"
 #include "capture/python/memory.h"
 #include "capture/python/runtime.h"
@@ -22,8 +23,7 @@ static struct mp_python_runtime runtime; /* written before FOUND, never after */
 static char note_text[160];              /* written before note_ready, never after */
 static _Atomic bool note_ready;
 static atomic_flag note_taken = ATOMIC_FLAG_INIT;
-static atomic_flag probing = ATOMIC_FLAG_INIT;
-static atomic_flag comparing = ATOMIC_FLAG_INIT;
+static mp_lock probing, comparing; /* whoever does not get one does without */
 
 static void append(char *text, size_t size, const char *more)
 {
@@ -64,17 +64,26 @@ const char *mp_python_note(void)
 
 void mp_python_probe(void)
 {
-    if (atomic_load(&state) != ABSENT || atomic_flag_test_and_set(&probing)) return;
+    if (atomic_load(&state) != ABSENT || !mp_lock_take_within(&probing, 0)) return;
     struct mp_python_runtime found;
     if (atomic_load(&state) == ABSENT && mp_python_runtime_find(&found)) {
         if (found.layout) {
             runtime = found;
+            mp_python_check_api_start(&runtime.library);
             atomic_store(&state, FOUND);
         } else {
             turn_off(&found, " is unknown to this version of memprof: stacks are native only");
         }
     }
-    atomic_flag_clear(&probing);
+    mp_lock_release(&probing);
+}
+
+void mp_python_keep_loaded(void)
+{
+    static _Atomic bool kept;
+    int now = atomic_load(&state);
+    if (now == ABSENT || now == OFF || atomic_exchange(&kept, true)) return;
+    mp_python_runtime_keep(&runtime);
 }
 
 /* An interpreter may be loaded late. Looks at events 1, 2, 4, ... and then at each 65536th: what is missed is never
@@ -116,7 +125,7 @@ static bool agrees_with_api(const char *thread, const struct mp_python_stack *st
     enum { ATTEMPTS = 64 };
     static unsigned attempts; /* guarded by `comparing` */
     if (stack->frame_count == 0 || runtime.attached_thread() != thread) return true;
-    if (atomic_flag_test_and_set(&comparing)) return true;
+    if (!mp_lock_take_within(&comparing, 0)) return true;
     bool right = true;
     if (atomic_load(&state) == SHAPED) {
         enum mp_python_verdict verdict = mp_python_check_api(runtime.layout, thread, stack);
@@ -126,7 +135,7 @@ static bool agrees_with_api(const char *thread, const struct mp_python_stack *st
         if (verdict == MP_PYTHON_RIGHT || ++attempts == ATTEMPTS)
             atomic_compare_exchange_strong(&state, &expected, READY);
     }
-    atomic_flag_clear(&comparing);
+    mp_lock_release(&comparing);
     return right;
 }
 

@@ -45,14 +45,16 @@ struct mp_python_stack {
     const void *module;
 };
 
-/* Looks for an interpreter in the process. Takes the loader's lock and may allocate inside it: for the start of the
- * recorder, and any moment at which no lock is held. Later looks come by themselves from mp_python_walk. */
+/* Looks for an interpreter in the process; in hooks. Later looks come by themselves from mp_python_walk. */
 void mp_python_probe(void);
+/* Keeps one that was found from being unloaded. Takes the loader's lock: for moments at which the program does, and
+ * before each at which it unloads something. */
+void mp_python_keep_loaded(void);
 
 /* Fills *stack. False: what Python frames this thread has is not known (no interpreter, Python frames off, or it has
  * not started or is shutting down); *stack is then empty. True with no frames and no groups: there are none.
- * `may_call_python`: this is a moment at which the dynamic loader and Python's API may be used, that is, the caller
- * holds no lock that anything in there might wait for. Without it nothing is called but accessors that take no lock. */
+ * `may_call_python`: this is a moment at which Python's API may be used, that is, the caller holds no lock that
+ * anything in there might wait for. Without it nothing is called but accessors that take no lock. */
 bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python);
 
 /* The calling thread's innermost frame, for `end` of later walks; *frame NULL: it has none. False: not known. */

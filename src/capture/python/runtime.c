@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 #include <string.h>
 
-static bool find(const char *name, void *slot)
+static bool find(const struct mp_python_runtime *runtime, const char *name, void *slot)
 {
-    void *found = dlsym(RTLD_DEFAULT, name);
+    void *found = mp_loaded_symbol(&runtime->library, name);
     memcpy(slot, &found, sizeof found);
     return found != NULL;
 }
@@ -22,7 +22,7 @@ static unsigned read_number(const char **text)
 static bool read_version(struct mp_python_runtime *runtime)
 {
     const char *(*version)(void);
-    if (!find("Py_GetVersion", &version)) return false;
+    if (!find(runtime, "Py_GetVersion", &version)) return false;
     const char *text = version();
     bool free_threaded = strstr(text, "free-threading") != NULL;
     runtime->major = read_number(&text);
@@ -36,32 +36,35 @@ static bool read_version(struct mp_python_runtime *runtime)
  * attached: either way it equals the own one exactly while this thread may run Python code. */
 static bool find_accessors(struct mp_python_runtime *runtime)
 {
-    return find("PyGILState_GetThisThreadState", &runtime->own_thread) &&
-           (find("PyThreadState_GetUnchecked", &runtime->attached_thread) ||
-            find("_PyThreadState_UncheckedGet", &runtime->attached_thread)) &&
-           find("PyCode_Type", &runtime->code_type) && find("PyUnicode_Type", &runtime->string_type) &&
-           find("PyBytes_Type", &runtime->bytes_type);
+    return find(runtime, "PyGILState_GetThisThreadState", &runtime->own_thread) &&
+           (find(runtime, "PyThreadState_GetUnchecked", &runtime->attached_thread) ||
+            find(runtime, "_PyThreadState_UncheckedGet", &runtime->attached_thread)) &&
+           find(runtime, "PyCode_Type", &runtime->code_type) &&
+           find(runtime, "PyUnicode_Type", &runtime->string_type) &&
+           find(runtime, "PyBytes_Type", &runtime->bytes_type);
 }
 
-static void keep_loaded(const void *symbol)
+void mp_python_runtime_keep(const struct mp_python_runtime *runtime)
 {
     Dl_info info;
-    if (dladdr(symbol, &info) && info.dli_fname) dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (dladdr(runtime->code_type, &info) && info.dli_fname &&
+        !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
+        dlerror(); /* the text of a failure is not the program's business */
 }
 
 bool mp_python_runtime_find(struct mp_python_runtime *runtime)
 {
     memset(runtime, 0, sizeof *runtime);
-    bool present = find("Py_IsInitialized", &runtime->is_initialized) && read_version(runtime);
+    if (!mp_loaded_with("Py_IsInitialized", NULL, &runtime->library)) return false;
+    bool present = find(runtime, "Py_IsInitialized", &runtime->is_initialized) && read_version(runtime);
     if (present && !find_accessors(runtime)) runtime->layout = NULL;
     const void *published = NULL;
-    if (runtime->layout && find("_PyRuntime", &published) && !mp_python_layout_agrees(runtime->layout, published))
+    if (runtime->layout && find(runtime, "_PyRuntime", &published) &&
+        !mp_python_layout_agrees(runtime->layout, published))
         runtime->layout = NULL;
     if (runtime->layout) {
-        find("_PyEval_EvalFrameDefault", &runtime->interpreter_loop);
-        find("Py_AddPendingCall", &runtime->add_pending_call);
-        keep_loaded(runtime->code_type);
+        find(runtime, "_PyEval_EvalFrameDefault", &runtime->interpreter_loop);
+        find(runtime, "Py_AddPendingCall", &runtime->add_pending_call);
     }
-    dlerror(); /* the texts of failed lookups are this thread's, and not the program's business */
     return present;
 }

@@ -9,12 +9,15 @@
 Exit status 77 where there is no GPU."""
 import hashlib
 import json
+import os
 import random
 import sys
 import threading
 import time
 
-import torch
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs to be deterministic
+
+import torch  # noqa: E402
 
 if not torch.cuda.is_available():
     print("history.py: no GPU", file=sys.stderr)

@@ -157,13 +157,16 @@ static void fork_in_recorder(void)
     dl_iterate_phdr(find_recorder, NULL);
     sigaction(SIGALRM, &action, NULL);
     set_timer();
+    int contexts = 0, blocks = 0;
     for (int round = 0; recorders && round < ROUNDS_MOST && forks < FORKS && !lost_child; round++) {
         CUcontext other;
         CUdeviceptr block;
         if (driver.cuCtxCreate_v4(&other, NULL, 0, 0) && !is_child) exit(4);
+        contexts++;
         for (int i = 0; i < BLOCKS && !is_child; i++) {
             memprof_pool("beside", 0);
             if (driver.cuMemAlloc_v2(&block, 1000) && !is_child) exit(4);
+            blocks++;
         }
         if (!is_child && driver.cuCtxDestroy_v2(other) && !is_child) exit(4);
         if (is_child) _exit(0);
@@ -172,6 +175,7 @@ static void fork_in_recorder(void)
         fprintf(stderr, "a child ended with status %d after %d forks\n", (int)lost_child, (int)forks);
         exit(6);
     }
+    printf("%d %d %d\n", (int)forks, contexts, blocks);
 }
 
 /* Every function that may find no memory, once; the test has one of them refused ($SOFTGPU_FAIL). */

@@ -2,9 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/leaks.h"
-#include "analysis/peak.h"
-#include "analysis/step_groups.h"
+#include "analysis/leaks/leaks.h"
+#include "analysis/sites/peak.h"
+#include "analysis/sites/step_groups.h"
+#include "model/builder.h"
 #include "unit/model/scene.h"
 #include "unit/suite.h"
 
@@ -66,6 +67,82 @@ static void check_sites(const struct scene *scene, const struct mp_sites *sites,
     }
 }
 
+/* Which begin events of a thread are open after `moment` events. */
+static size_t open_on(const struct scene *scene, uint32_t thread, int64_t moment, int64_t *open)
+{
+    size_t depth = 0;
+    for (int64_t i = 0; i < moment; i++) {
+        const struct mp_event *event = &scene->events.at[i];
+        if (event->thread != thread) continue;
+        if (event->type == MP_EVENT_REGION_BEGIN) open[depth++] = i;
+        if (event->type != MP_EVENT_REGION_END) continue;
+        for (size_t at = depth; at--;)
+            if (!event->name || scene->events.at[open[at]].name == event->name) {
+                depth = at;
+                break;
+            }
+    }
+    return depth;
+}
+
+/* The thread whose regions are meant: the last event's, else the one whose open region began first; MP_NONE: none. */
+static uint32_t meant_thread(const struct scene *scene, int64_t moment)
+{
+    int64_t open[EVENTS], first = INT64_MAX;
+    uint32_t thread = moment ? scene->events.at[moment - 1].thread : 0, found = MP_NONE;
+    if (moment && open_on(scene, thread, moment, open)) return thread;
+    for (thread = 0; thread < SCENE_THREADS; thread++)
+        if (open_on(scene, thread, moment, open) && open[0] < first) first = open[0], found = thread;
+    return found;
+}
+
+static void check_regions(const struct scene *scene, const struct mp_open_regions *regions, int64_t moment)
+{
+    int64_t own[EVENTS], lanes[EVENTS];
+    uint32_t thread = meant_thread(scene, moment);
+    size_t own_count = thread == MP_NONE || thread == SCENE_LANE ? 0 : open_on(scene, thread, moment, own);
+    size_t lane_count = open_on(scene, SCENE_LANE, moment, lanes), o = 0, l = 0;
+    ck_assert_uint_eq(regions->count, own_count + lane_count);
+    for (size_t i = 0; i < regions->count; i++) {
+        bool is_own = l == lane_count || (o < own_count && own[o] < lanes[l]);
+        int64_t first = is_own ? own[o++] : lanes[l++];
+        ck_assert_uint_eq(regions->at[i].first, first);
+        ck_assert_uint_eq(regions->at[i].name, scene->events.at[first].name);
+        ck_assert_uint_eq(regions->at[i].thread, is_own ? thread : SCENE_LANE);
+    }
+}
+
+/* A thread's own come before those of no thread, and another thread's before these, where it has none. */
+START_TEST(regions_at_any_moment)
+{
+    size_t lanes = 0, others = 0;
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        struct scene scene;
+        struct mp_open_regions regions = {0};
+        scene_make(&scene, seed, EVENTS);
+        uint32_t *births = mp_regions_of_births(scene.model);
+        for (uint32_t moment = 0; moment <= scene.events.count; moment += 3) {
+            ck_assert(mp_regions_at(scene.model, moment, &regions));
+            check_regions(&scene, &regions, moment);
+            lanes += regions.count && regions.at[regions.count - 1].thread == SCENE_LANE;
+        }
+        for (uint32_t i = 0; i < scene.model->blocks.count; i++) {
+            int64_t open[EVENTS], born = (int64_t)(int32_t)scene.model->blocks.alloc_event[i] + 1;
+            uint32_t thread = born ? meant_thread(&scene, born) : MP_NONE;
+            size_t depth = thread == MP_NONE ? 0 : open_on(&scene, thread, born, open);
+            if (!depth && born) depth = open_on(&scene, SCENE_LANE, born, open);
+            ck_assert_uint_eq(births[i], depth ? scene.events.at[open[depth - 1]].name : MP_NONE);
+            others += depth && scene.events.at[open[depth - 1]].thread != scene.events.at[born - 1].thread;
+        }
+        free(births);
+        mp_open_regions_free(&regions);
+        scene_free(&scene);
+    }
+    ck_assert_uint_gt(lanes, 100);
+    ck_assert_uint_gt(others, 100);
+}
+END_TEST
+
 START_TEST(peak_equals_brute_force)
 {
     for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
@@ -85,6 +162,7 @@ START_TEST(peak_equals_brute_force)
             ck_assert_uint_eq(peak.step, step_of(&scene, moment));
             ck_assert_uint_eq(peak.ns, moment ? scene.events.at[moment - 1].time_ns : 0);
             check_sites(&scene, &peak.sites, track, moment);
+            check_regions(&scene, &peak.regions, moment);
             for (size_t i = 1; i < peak.sites.count; i++)
                 ck_assert_uint_ge(peak.sites.at[i - 1].bytes, peak.sites.at[i].bytes);
             mp_peak_free(&peak);
@@ -195,6 +273,8 @@ static void check_steps(const struct scene *scene, const struct mp_step_report *
         const struct mp_step_row *step = &report->steps.at[row++];
         ck_assert_uint_eq(step->number, row);
         ck_assert_uint_eq(step->start_ns, scene->events.at[first].time_ns);
+        ck_assert_uint_eq(step->end_ns, end < count ? scene->events.at[end].time_ns : scene->model->duration_ns);
+        ck_assert_uint_eq(step->peak_moment, peak_moment(scene, report->track, first, end));
         ck_assert_uint_eq(step->allocated_bytes, moved(scene, report->track, first, end, true));
         ck_assert_uint_eq(step->freed_bytes, moved(scene, report->track, first, end, false));
         ck_assert_uint_eq(step->peak_bytes,
@@ -255,9 +335,59 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
+/* The smallest of the values that at least so many in a hundred do not exceed. */
+static uint64_t nearest(const uint64_t *values, size_t count, unsigned percent)
+{
+    uint64_t best = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        size_t no_larger = 0;
+        for (size_t k = 0; k < count; k++)
+            no_larger += values[k] <= values[i];
+        if (no_larger * 100 >= count * percent && values[i] < best) best = values[i];
+    }
+    return best;
+}
+
+/* Each region has one block of its own size, all different, in no order. */
+static struct mp_model *model_of_regions(size_t count, uint64_t *peaks)
+{
+    static const struct mp_string_entry strings[] = {{"", 0}, {"gpu", 3}, {"part", 4}};
+    static const struct mp_device device = {.name = 1, .total_bytes = MP_BYTES_UNKNOWN};
+    static const struct mp_track track = {.layer = MP_LAYER_TORCH};
+    static const struct mp_thread_info thread = {.tid = 1};
+    static const struct mp_stack_node stack = {0};
+    struct mp_recording_start start = {0};
+    struct mp_damage damage = {0};
+    struct mp_builder *builder;
+    struct mp_model *model;
+    struct mp_chunk tables[] = {{.kind = MP_CHUNK_STRINGS, .count = 3, .strings = strings},
+                                {.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 1, .devices = &device},
+                                {.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 1, .tracks = &track},
+                                {.kind = MP_CHUNK_THREADS, .sequence = 3, .count = 1, .threads = &thread},
+                                {.kind = MP_CHUNK_STACKS, .sequence = 4, .count = 1, .stacks = &stack}};
+    ck_assert(!mp_builder_new(&start, &builder, NULL));
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        ck_assert(!mp_builder_add(builder, &tables[i], NULL));
+    for (size_t i = 0; i < 4 * count; i++) {
+        static const uint8_t types[] = {MP_EVENT_REGION_BEGIN, MP_EVENT_ALLOC, MP_EVENT_FREE, MP_EVENT_REGION_END};
+        uint64_t time = i, block = i / 4, address = 512, bytes = 1000 + (block * 7919 + 13) % 307 * 10;
+        uint32_t nothing = 0, name = types[i % 4] == MP_EVENT_REGION_BEGIN ? 2 : 0;
+        uint16_t of_track = 0;
+        uint8_t kind = 0;
+        peaks[block] = bytes;
+        struct mp_event_columns one = {1,     &time,    &address,  &bytes,        &block, &nothing,
+                                       &name, &nothing, &of_track, &types[i % 4], &kind};
+        ck_assert(!mp_builder_add(
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .sequence = 5 + i, .count = 1, .events = one},
+            NULL));
+    }
+    ck_assert(!mp_builder_finish(builder, &damage, 0, &model, NULL));
+    return model;
+}
+
 static void check_region(const struct scene *scene, const struct mp_step_report *report, uint32_t name)
 {
-    uint64_t peaks[EVENTS], sum = 0, allocated = 0, kept_bytes = 0;
+    uint64_t peaks[EVENTS], sum = 0, allocated = 0, kept_bytes = 0, ns = 0;
     size_t count = 0;
     for (int64_t first = 0; first < (int64_t)scene->events.count; first++) {
         const struct mp_event *event = &scene->events.at[first];
@@ -267,6 +397,8 @@ static void check_region(const struct scene *scene, const struct mp_step_report 
         sum += peaks[count++];
         allocated += moved(scene, report->track, first, end, true);
         kept_bytes += kept(scene, report->track, first, end);
+        ns += (end < (int64_t)scene->events.count ? scene->events.at[end].time_ns : scene->model->duration_ns) -
+              event->time_ns;
     }
     const struct mp_region_row *row = NULL;
     for (size_t i = 0; i < report->regions.count; i++)
@@ -277,12 +409,12 @@ static void check_region(const struct scene *scene, const struct mp_step_report 
     ck_assert_uint_eq(row->count, count);
     ck_assert_uint_eq(row->mean_peak_bytes, sum / count);
     ck_assert_uint_eq(row->max_peak_bytes, peaks[count - 1]);
-    size_t rank = 0; /* the smallest value that at least 95 of 100 do not exceed */
-    while ((rank + 1) * 100 < count * 95)
-        rank++;
-    ck_assert_uint_eq(row->p95_peak_bytes, peaks[rank]);
+    ck_assert_uint_eq(row->p50_peak_bytes, nearest(peaks, count, 50));
+    ck_assert_uint_eq(row->p95_peak_bytes, nearest(peaks, count, 95));
+    ck_assert_uint_eq(row->p99_peak_bytes, nearest(peaks, count, 99));
     ck_assert_uint_eq(row->total_allocated_bytes, allocated);
     ck_assert_uint_eq(row->kept_bytes, kept_bytes);
+    ck_assert_uint_eq(row->total_ns, ns);
 }
 
 START_TEST(steps_and_regions_equal_brute_force)
@@ -299,6 +431,29 @@ START_TEST(steps_and_regions_equal_brute_force)
             check_region(&scene, &report, SCENE_FIRST_NAME + name);
         mp_step_report_free(&report);
         scene_free(&scene);
+    }
+}
+END_TEST
+
+/* Regions of one name with peaks that are known, as many as make ranks differ. */
+START_TEST(percentiles_are_nearest_ranks)
+{
+    static const size_t counts[] = {1, 2, 3, 4, 19, 20, 21, 39, 40, 99, 100, 101, 150, 199, 200, 201, 299, 300, 301};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        uint64_t peaks[301];
+        struct mp_model *model = model_of_regions(counts[i], peaks);
+        struct mp_window window = mp_window_all(model);
+        struct mp_step_report report;
+        ck_assert(!mp_steps_report(model, 0, &window, &report, NULL));
+        ck_assert_uint_eq(report.regions.count, 1);
+        const struct mp_region_row *row = &report.regions.at[0];
+        ck_assert_uint_eq(row->count, counts[i]);
+        ck_assert_uint_eq(row->p50_peak_bytes, nearest(peaks, counts[i], 50));
+        ck_assert_uint_eq(row->p95_peak_bytes, nearest(peaks, counts[i], 95));
+        ck_assert_uint_eq(row->p99_peak_bytes, nearest(peaks, counts[i], 99));
+        ck_assert_uint_eq(row->max_peak_bytes, nearest(peaks, counts[i], 100));
+        mp_step_report_free(&report);
+        mp_model_free(model);
     }
 }
 END_TEST
@@ -484,6 +639,6 @@ START_TEST(bad_words_are_refused)
 }
 END_TEST
 
-MP_SUITE("analysis", peak_equals_brute_force, outstanding_equals_brute_force, growth_is_looked_for_where_it_shows,
-         steps_and_regions_equal_brute_force, groups_add_up, groups_of_blocks_equal_brute_force,
-         groups_of_steps_equal_brute_force, bad_words_are_refused)
+MP_SUITE("analysis", regions_at_any_moment, percentiles_are_nearest_ranks, peak_equals_brute_force,
+         outstanding_equals_brute_force, growth_is_looked_for_where_it_shows, steps_and_regions_equal_brute_force,
+         groups_add_up, groups_of_blocks_equal_brute_force, groups_of_steps_equal_brute_force, bad_words_are_refused)

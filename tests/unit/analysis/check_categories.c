@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/categories.h"
+#include "analysis/categories/categories.h"
 #include "base/pattern.h"
 #include "leakbench/world.h"
 #include "unit/suite.h"

@@ -1,4 +1,4 @@
-#include "analysis/device_use.h"
+#include "analysis/device/device_use.h"
 
 #include <string.h>
 
@@ -266,11 +266,11 @@ static uint64_t random_below(uint64_t limit)
 /* Whatever the numbers: the parts add up to the total, and what was handed out is a plain sum over live blocks. */
 START_TEST(parts_add_up)
 {
-    int sampled = 0;
+    int sampled = 0, clamped = 0;
     for (int round = 0; round < 400; round++) {
         struct mp_builder *builder = begin();
         uint64_t live[64] = {0}, reserved = 0, torch = 0, used = 0, tensors = 0;
-        uint64_t handed_out[40], ms = 0;
+        uint64_t handed_out[40], in_pools[40], in_tensors[40], cached[40], ms = 0;
         bool tells = round % 3 != 0;
         if (tells) feed_sample(builder, 0, SYSTEM, random_below(300));
         feed_sample(builder, 0, BEFORE, random_below(900));
@@ -296,6 +296,11 @@ START_TEST(parts_add_up)
                 handed_out[i] += live[j];
             uint64_t held = torch > tensors ? torch : tensors;
             if (held > handed_out[i]) handed_out[i] = held;
+            /* What PyTorch holds comes first, even where it lies in the pool; of a pool at most the rest is free. */
+            in_tensors[i] = tensors;
+            cached[i] = held - tensors;
+            in_pools[i] = reserved > used ? reserved - used : 0;
+            if (in_pools[i] > handed_out[i] - held) in_pools[i] = handed_out[i] - held, clamped++;
             uint64_t process = random_below(4000), others = random_below(500);
             feed_reading(builder, ms + 10, process + others + random_below(600), tells ? process : MP_BYTES_UNKNOWN,
                          tells && round % 2 ? others : MP_BYTES_UNKNOWN);
@@ -309,12 +314,17 @@ START_TEST(parts_add_up)
             ck_assert_uint_eq(sum(&use), use.in_use_bytes + use.beyond_bytes);
             ck_assert_uint_eq(use.handed_out_bytes, handed_out[use.at_ns / MP_NS_PER_MS / 20 - 1]);
             ck_assert_uint_eq(part(&use, "unattributed"), use.unattributed_bytes);
+            size_t at = use.at_ns / MP_NS_PER_MS / 20 - 1;
+            ck_assert_uint_eq(part(&use, "tensors"), in_tensors[at]);
+            ck_assert_uint_eq(part(&use, "cached, free"), cached[at]);
+            ck_assert_uint_eq(part(&use, "in pools, free"), in_pools[at]);
         }
         sampled += use.sampled;
         mp_device_uses_free(&uses);
         mp_model_free(model);
     }
     ck_assert_int_gt(sampled, 200);
+    ck_assert_int_gt(clamped, 100);
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "analysis/leaks.h"
+#include "analysis/leaks/leaks.h"
 #include "leakbench/world.h"
 #include "model/track.h"
 #include "unit/suite.h"

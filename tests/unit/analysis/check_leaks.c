@@ -1,9 +1,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/leak_rule.h"
-#include "analysis/suppress.h"
-#include "analysis/trend.h"
+#include "analysis/leaks/leak_rule.h"
+#include "analysis/leaks/suppress.h"
+#include "analysis/leaks/trend.h"
 #include "base/vec.h"
 #include "model/steps_infer.h"
 #include "unit/model/scene.h"

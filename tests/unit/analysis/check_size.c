@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/size.h"
+#include "analysis/sizing/size.h"
 #include "leakbench/world.h"
 #include "unit/suite.h"
 

@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/leaks.h"
-#include "analysis/peak.h"
+#include "analysis/leaks/leaks.h"
+#include "analysis/sites/peak.h"
 #include "leakbench/world.h"
 #include "model/steps_infer.h"
 #include "model/track.h"

@@ -7,8 +7,12 @@ import pathlib
 import pickle
 import random
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
 
 import naive_allocator
 from check_torch_allocator import MIB, settings_of
@@ -422,4 +426,4 @@ class Settings(Written):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

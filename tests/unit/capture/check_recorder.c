@@ -1,5 +1,5 @@
 /* The recorder's core over a spool in plain memory, with the collector's own reading on the other side. */
-#include "capture/recorder.h"
+#include "capture/core/recorder.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,12 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "capture/fork.h"
+#include "base/clock.h"
+#include "capture/core/fork.h"
+#include "capture/core/session.h"
+#include "capture/core/stack.h"
+#include "capture/core/tables.h"
 #include "capture/python/layout.h"
-#include "capture/session.h"
-#include "capture/stack.h"
-#include "capture/tables.h"
-#include "collect/drain.h"
+#include "collect/recording/drain.h"
 #include "unit/capture/memory_spool.h"
 
 static bool alloc(uint64_t address)
@@ -191,6 +192,27 @@ END_TEST
 
 /* ---- hooks ---------------------------------------------------------------------------------------------------- */
 
+/* As far in as a signal handler is. */
+static __attribute__((noinline)) void *deeper_in(void *(*run)(void))
+{
+    volatile char registers_that_the_kernel_saved[2048] = {1};
+    void *result = run();
+    return registers_that_the_kernel_saved[0] ? result : NULL;
+}
+
+static void *enter(void)
+{
+    return mp_hook_enter();
+}
+
+static pid_t forked;
+
+static void *fork_there(void)
+{
+    forked = fork();
+    return NULL;
+}
+
 START_TEST(a_hook_within_a_hook_is_nothing)
 {
     struct mp_spool_header *spool = start(true);
@@ -198,8 +220,9 @@ START_TEST(a_hook_within_a_hook_is_nothing)
     struct mp_thread *thread = mp_hook_enter();
     ck_assert_ptr_nonnull(thread);
     ck_assert_uint_ne(spool->rings[0].open_since, 0);
-    ck_assert_ptr_null(mp_hook_enter());
-    ck_assert(!alloc(5));
+    ck_assert_ptr_null(deeper_in(enter));
+    ck_assert_uint_eq(spool->dropped_inside, 1);
+    ck_assert_uint_eq(spool->left_hooks, 0);
     errno = 99;
     mp_hook_leave(thread);
     ck_assert_int_eq(errno, 1234);
@@ -208,6 +231,65 @@ START_TEST(a_hook_within_a_hook_is_nothing)
     ck_assert(alloc(6));
     ck_assert_uint_eq(spool->rings[0].head, 1);
     ck_assert_int_eq(errno, 1234);
+}
+END_TEST
+
+START_TEST(a_hook_that_was_left_is_over)
+{
+    struct mp_spool_header *spool = start(true);
+    ck_assert_ptr_nonnull(deeper_in(enter)); /* and a handler jumps out of it */
+    ck_assert(mp_lock_take(&mp_session.page->table_lock));
+    ck_assert(alloc(5));
+    ck_assert_uint_eq(spool->left_hooks, 1);
+    ck_assert_uint_eq(spool->dropped_inside, 0);
+    ck_assert_uint_eq(spool->rings[0].head, 1);
+    ck_assert_uint_eq(mp_session.page->table_lock.owner, 0);
+}
+END_TEST
+
+START_TEST(what_another_hook_came_into_is_not_recorded)
+{
+    struct mp_spool_header *spool = start(true);
+    struct mp_thread *thread = mp_hook_enter();
+    uint32_t hook = thread->hook;
+    ck_assert(alloc(5)); /* in this one's place, which it took for left */
+    ck_assert_uint_ne(thread->hook, hook);
+    ck_assert_uint_eq(spool->rings[0].head, 1);
+    ck_assert_uint_eq(spool->left_hooks, 1);
+}
+END_TEST
+
+static mp_lock contended;
+static _Atomic int stage;
+
+/* Enters a hook after one event, waits for a lock in it, and says how its ring stood before and after. */
+static void *wait_for_the_lock(void *context)
+{
+    struct mp_ring *ring = context;
+    ck_assert(alloc(1));
+    struct mp_thread *thread = mp_hook_enter();
+    ck_assert_uint_eq(ring->open_since, thread->last_time_ns);
+    atomic_store(&stage, 1);
+    ck_assert(mp_hook_lock(thread, &contended, 60 * MP_NS_PER_SECOND));
+    ck_assert_uint_ne(ring->open_since, 0);
+    ck_assert_uint_eq(ring->open_since, thread->last_time_ns);
+    mp_lock_release(&contended);
+    mp_hook_leave(thread);
+    ck_assert_uint_eq(ring->open_since, 0);
+    return NULL;
+}
+
+/* Who waits for a lock holds nobody's records back; who has it may record what is older than its next clock. */
+START_TEST(a_hook_is_open_but_while_it_waits_for_a_lock)
+{
+    struct mp_spool_header *spool = start(true);
+    pthread_t thread;
+    ck_assert(mp_lock_take(&contended));
+    ck_assert(!pthread_create(&thread, NULL, wait_for_the_lock, &spool->rings[0]));
+    while (!atomic_load(&stage) || atomic_load(&spool->rings[0].open_since))
+        usleep(100);
+    mp_lock_release(&contended);
+    ck_assert(!pthread_join(thread, NULL));
 }
 END_TEST
 
@@ -231,7 +313,8 @@ START_TEST(a_fork_within_a_hook_harms_nobody)
     struct mp_spool_header *spool = start(true);
     struct mp_thread *thread = mp_hook_enter();
     struct mp_block_facts block = {.address = 7, .bytes = 8};
-    pid_t child = fork(); /* as a signal handler might */
+    deeper_in(fork_there); /* as a signal handler might */
+    pid_t child = forked;
     mp_record_alloc(thread, &block);
     mp_hook_leave(thread);
     if (!child) _exit(alloc(2));
@@ -301,7 +384,8 @@ START_TEST(full_tables_answer_nothing_and_count)
     ck_assert_uint_ne(known, 0);
     for (int i = 0; i < 50; i++)
         ck_assert_uint_eq(mp_table_string("this text is too long for what is left of the sixty-four bytes", 62), 0);
-    ck_assert_uint_eq(spool->lost_stacks, 50);
+    ck_assert_uint_eq(spool->lost_strings, 50);
+    ck_assert_uint_eq(spool->lost_stacks, 0);
     ck_assert_uint_eq(mp_table_string("known", 5), known);
     spool->tables[MP_TABLE_STRINGS].committed = 4096; /* the collector found room */
     ck_assert_uint_ne(mp_table_string("this text is too long for what is left of the sixty-four bytes", 62), 0);
@@ -325,5 +409,7 @@ END_TEST
 MP_SUITE("recorder", many_threads_and_one_reader, a_full_ring_drops_and_counts,
          a_full_ring_waits_and_then_drops_and_counts, nobody_records_for_a_collector_that_left,
          rings_go_from_thread_to_thread, threads_without_a_ring_are_counted, a_hook_within_a_hook_is_nothing,
-         a_forked_child_is_silent, a_fork_within_a_hook_harms_nobody, a_fork_waits_for_hooks, texts_keep_their_numbers,
-         full_tables_answer_nothing_and_count, the_pythons_that_are_known)
+         a_hook_is_open_but_while_it_waits_for_a_lock, a_hook_that_was_left_is_over,
+         what_another_hook_came_into_is_not_recorded, a_forked_child_is_silent, a_fork_within_a_hook_harms_nobody,
+         a_fork_waits_for_hooks, texts_keep_their_numbers, full_tables_answer_nothing_and_count,
+         the_pythons_that_are_known)

@@ -1,5 +1,5 @@
 /* Sampling by bytes, against the formula in libm's arithmetic and against sums that are known. Seeds are fixed. */
-#include "capture/sampling.h"
+#include "capture/core/sampling.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "base/sampling.h"
-#include "capture/recorder.h"
+#include "capture/core/recorder.h"
 #include "unit/capture/memory_spool.h"
 
 #define KIB (UINT64_C(1) << 10)

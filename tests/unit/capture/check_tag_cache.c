@@ -1,4 +1,4 @@
-#include "capture/tag_cache.h"
+#include "capture/core/tag_cache.h"
 
 #include <pthread.h>
 
@@ -12,8 +12,8 @@ static uint64_t hash_of(uint64_t number)
 
 START_TEST(what_was_put_is_found)
 {
-    struct mp_tag_cache cache;
-    ck_assert(mp_tag_cache_start(&cache));
+    struct mp_tag_cache cache = {0};
+    ck_assert(mp_tag_cache_reset(&cache));
     for (uint32_t i = 0; i < 100000; i++) {
         ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of(i)), MP_TAG_NONE);
         mp_tag_cache_put(&cache, hash_of(i), i);
@@ -34,8 +34,8 @@ END_TEST
 
 START_TEST(more_than_it_holds_gives_no_wrong_answer)
 {
-    struct mp_tag_cache cache;
-    ck_assert(mp_tag_cache_start(&cache));
+    struct mp_tag_cache cache = {0};
+    ck_assert(mp_tag_cache_reset(&cache));
     for (uint32_t i = 0; i < 3u << 20; i++)
         mp_tag_cache_put(&cache, hash_of(i), i);
     for (uint32_t i = 0; i < 4u << 20; i++) {
@@ -49,8 +49,8 @@ END_TEST
 
 START_TEST(ids_at_the_borders)
 {
-    struct mp_tag_cache cache;
-    ck_assert(mp_tag_cache_start(&cache));
+    struct mp_tag_cache cache = {0};
+    ck_assert(mp_tag_cache_reset(&cache));
     mp_tag_cache_put(&cache, hash_of(1), (1u << MP_TAG_ID_BITS) - 1);
     ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of(1)), (1u << MP_TAG_ID_BITS) - 1);
     mp_tag_cache_put(&cache, hash_of(2), 1u << MP_TAG_ID_BITS); /* too large to be kept */
@@ -82,7 +82,7 @@ START_TEST(readers_need_no_lock)
 {
     pthread_t readers[2];
     uint64_t wrong[2];
-    ck_assert(mp_tag_cache_start(&shared));
+    ck_assert(mp_tag_cache_reset(&shared));
     for (int i = 0; i < 2; i++)
         ck_assert(!pthread_create(&readers[i], NULL, look, &wrong[i]));
     for (uint32_t round = 0; round < 300; round++)

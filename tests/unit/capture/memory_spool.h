@@ -6,10 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "capture/fork.h"
-#include "capture/session.h"
-#include "capture/stack.h"
-#include "capture/tables.h"
+#include "capture/core/fork.h"
+#include "capture/core/session.h"
+#include "capture/core/stack.h"
+#include "capture/core/tables.h"
 #include "unit/suite.h"
 
 static _Atomic uint32_t doorbell;
@@ -44,7 +44,7 @@ static inline struct mp_spool_header *start(bool wait)
     mp_record_config_defaults(&mp_session.config);
     mp_session.config.native_stacks = mp_session.config.python_stacks = false;
     mp_session.config.wait_when_full = wait;
-    ck_assert(mp_tables_start() && mp_stack_start() && mp_thread_start() && mp_fork_start());
+    ck_assert(mp_tables_reset() && mp_stack_start() && mp_stack_reset() && mp_thread_start() && mp_fork_start());
     atomic_store(&mp_session.page->generation, 1);
     atomic_store(&mp_session.page->recording, 1);
     return spool;

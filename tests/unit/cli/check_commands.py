@@ -16,6 +16,9 @@ import tempfile
 import unittest
 import zlib
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+
 HERE = pathlib.Path(os.path.abspath(__file__)).parent
 EXPECTED = HERE / "expected"
 BUILD = pathlib.Path(os.getcwd())
@@ -298,7 +301,7 @@ class Commands(unittest.TestCase):
         (self.folder / "huge").write_bytes(b"# one line\n" * 100_000)
         (self.folder / "zeros").write_bytes(b"# none\n\0")
         for option in ("--rules", "--suppressions", "--config"):
-            for path, status, said in (("huge", 2, "1 MiB"), ("/dev/zero", 2, "1 MiB"),
+            for path, status, said in (("huge", 2, "1 MiB"), ("/dev/zero", 2, "not a file"),
                                        ("zeros", 2, "zeros, line 2: the line holds a byte 0"), (".", 1, "directory"),
                                        ("", 1, "cannot read")):
                 self.check_fails(["leaks", "train.mp", option, path], status, said)
@@ -633,4 +636,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--update"]:
         update()
     else:
-        unittest.main(verbosity=1)
+        asserted.main()

@@ -9,12 +9,16 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
-BUILD = pathlib.Path(os.getcwd())
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+import harness  # noqa: E402
+
 SOURCE = pathlib.Path(os.path.abspath(__file__)).parents[3]
-DATA = os.environ.get("MEMPROF_TEST_DATA")
 PAIRS = (("ctx128_inference.pickle", "ctx256_inference.pickle"), ("silmont_small.pickle", "niu_fb_200_mixed.pickle"))
 
 
@@ -57,11 +61,10 @@ class Compare(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         for kind, *size in (("train",), ("network",), ("leaking",), ("hostile",), ("nothing",), ("cut",), ("big", "20000")):
-            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind, *size], check=True)
+            harness.make_recording(self.folder / f"{kind}.mp", kind, *size)
 
     def memprof(self, *arguments, **more):
-        return subprocess.run([BUILD / "memprof", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=60, cwd=self.folder, **more)
+        return harness.memprof(*arguments, cwd=self.folder, **more)
 
     def json(self, *arguments):
         done = self.memprof(*arguments, "--json")
@@ -76,7 +79,7 @@ class Compare(unittest.TestCase):
 
     def test_sites_are_the_difference(self):
         pairs = [("train.mp", "leaking.mp"), ("leaking.mp", "train.mp")]
-        pairs += [tuple(os.path.join(DATA, name) for name in pair) for pair in PAIRS if DATA]
+        pairs += [tuple(os.path.join(harness.DATA, name) for name in pair) for pair in PAIRS if harness.DATA]
         for before, after in pairs:
             with self.subTest(before=before):
                 answer = self.json("compare", before, after)
@@ -123,7 +126,7 @@ class Compare(unittest.TestCase):
 
     def test_groups_are_the_difference(self):
         pairs = [("train.mp", "leaking.mp"), ("leaking.mp", "network.mp"), ("network.mp", "train.mp")]
-        pairs += [tuple(os.path.join(DATA, name) for name in pair) for pair in PAIRS if DATA]
+        pairs += [tuple(os.path.join(harness.DATA, name) for name in pair) for pair in PAIRS if harness.DATA]
         (self.folder / "rules").write_text("mine = remember\n")
         rows = collections.Counter()
         for before, after in pairs:
@@ -249,7 +252,7 @@ class Compare(unittest.TestCase):
     def test_example_for_ci(self):
         program = "import sys, torch; kept = [torch.zeros(250_000) for _ in range(int(sys.argv[1]))]"
         script = [SOURCE / "examples/ci/check_memory.sh", self.folder / "base.mp", "/usr/bin/python3", "-c", program]
-        environment = {**os.environ, "MEMPROF": str(BUILD / "memprof")}
+        environment = {**os.environ, "MEMPROF": str(harness.BUILD / "memprof")}
         environment.pop("GITHUB_STEP_SUMMARY", None)
 
         def check(blocks, **more):
@@ -267,4 +270,4 @@ class Compare(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

@@ -7,6 +7,7 @@
  *   make_recording FILE dropped        the same; its coverage says that events were lost
  *   make_recording FILE nothing        whole, without a track
  *   make_recording FILE hostile        names that hold control sequences and bytes that are no UTF-8
+ *   make_recording FILE odd            the same names elsewhere: of regions and of a thread
  *   make_recording FILE network        the same, where modules and what the program says of blocks are known
  *   make_recording FILE big EVENTS     a long one, to measure reading
  *
@@ -122,14 +123,15 @@ static const char *const texts[TEXTS] = {
 
 static const char *const hostile_texts[] = {"\033[31mred\033[0m\n", "caf\xe9 \xf0\x9f\x98\x80 \"quoted\" \\"};
 
-static void put_strings(bool hostile)
+static void put_strings(const char *what)
 {
     struct mp_string strings[TEXTS];
     for (size_t i = 0; i < TEXTS; i++)
         strings[i] = (struct mp_string){texts[i], strlen(texts[i])};
-    if (hostile) {
-        strings[TRAIN_STEP] = (struct mp_string){hostile_texts[0], strlen(hostile_texts[0])};
-        strings[MODEL_PY] = (struct mp_string){hostile_texts[1], strlen(hostile_texts[1])};
+    bool hostile = !strcmp(what, "hostile");
+    if (hostile || !strcmp(what, "odd")) {
+        strings[hostile ? TRAIN_STEP : REGION_FORWARD] = (struct mp_string){hostile_texts[0], strlen(hostile_texts[0])};
+        strings[hostile ? MODEL_PY : WORKER] = (struct mp_string){hostile_texts[1], strlen(hostile_texts[1])};
     }
     MUST(mp_writer_strings(writer, strings, TEXTS, &error));
 }
@@ -225,7 +227,7 @@ static void put_stacks(void)
     MUST(mp_writer_stacks(writer, nodes, STACKS, &error));
 }
 
-static void put_tables(bool hostile)
+static void put_tables(const char *what)
 {
     static const struct mp_device devices[] = {{CPU, 0, 0, MP_BYTES_UNKNOWN}, {CUDA, UUID, MODEL, 150754820096}};
     static const struct mp_track tracks[] = {{0, MP_LAYER_TORCH, MP_BASIS_BLOCK, 0},
@@ -233,7 +235,7 @@ static void put_tables(bool hostile)
                                              {1, MP_LAYER_DRIVER, MP_BASIS_EXACT, 0}};
     static const struct mp_thread_info threads[] = {{4711, MAIN_THREAD}, {4720, WORKER}};
     static const struct mp_module modules[] = {{0}, {.path = TORCH_CPU}, {.path = C10}, {.path = PYTHON}};
-    put_strings(hostile);
+    put_strings(what);
     MUST(mp_writer_devices(writer, devices, 2, &error));
     MUST(mp_writer_tracks(writer, tracks, 3, &error));
     MUST(mp_writer_threads(writer, threads, 2, &error));
@@ -438,7 +440,7 @@ int main(int argc, char **argv)
         return 0;
     }
     named = !strcmp(what, "network");
-    put_tables(!strcmp(what, "hostile"));
+    put_tables(what);
     if (!strcmp(what, "big"))
         big(strtoul(argv[3], NULL, 10));
     else

@@ -1,5 +1,6 @@
-#include "collect/command_line.h"
+#include "collect/session/command_line.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,9 +28,50 @@ START_TEST(values_of_options_that_say_so_are_masked)
     check("train --dbPassword abc.def x", "train --dbPassword *** x");
     check("env HF_TOKEN=abcdef WANDB_API_KEY=012345 python", "env HF_TOKEN=*** WANDB_API_KEY=*** python");
     check("x --api_key 12345 --secret-key=67890", "x --api_key *** --secret-key=***");
-    check("x password:abc credentials.api.key=abcd", "x password:abc credentials.api.key=***");
+    check("x password:abc credentials.api.key=abcd", "x password:*** credentials.api.key=***");
     check("x --token", "x --token");
+    check("x --pass X1 --wandb_key abc --api-key abcd --password -abc z",
+          "x --pass ** --wandb_key *** --api-key *** --password *** z");
+    check("mysql -psecret -p8080 -u me -u me:hunter2 db", "mysql -p*** -p8080 -u me -u me:*** db");
+    check("x --client-secret=a --sshPrivateKey abc --jwt abc --authcookie x",
+          "x --client-secret=* --sshPrivateKey *** --jwt *** --authcookie x");
     check("x --token --verbose abc", "x --token --verbose abc");
+}
+END_TEST
+
+/* Arguments with blanks, one by one. */
+static void check_one(const char *argument, const char *wanted)
+{
+    char arguments[1024] = "x";
+    snprintf(arguments + 2, sizeof arguments - 3, "%s", argument);
+    mp_command_line_mask(arguments);
+    ck_assert_str_eq(arguments, "x");
+    ck_assert_str_eq(arguments + 2, wanted);
+}
+
+START_TEST(secrets_within_an_argument_are_masked)
+{
+    check_one("Authorization: Bearer abcdef", "Authorization: Bearer ***");
+    check_one("authorization: Basic dXNlcjpwYXNz", "authorization: Basic ***");
+    check_one("X-Api-Key: abcdef", "X-Api-Key: ***");
+    check_one("Cookie: a=b; c=d", "Cookie: ***");
+    check_one("--header=Authorization: Bearer abcdef", "--header=Authorization: Bearer ***");
+    check_one("{\"user\": \"me\", \"password\": \"hunter2\", \"lr\": 1}",
+              "{\"user\": \"me\", \"password\": \"***\", \"lr\": 1}");
+    check_one("{\"api_key\":\"abc\",\"wandb\":{\"wandb_key\":\"def\"}}",
+              "{\"api_key\":\"***\",\"wandb\":{\"wandb_key\":\"***\"}}");
+    check_one("{\\\"token\\\": \\\"abc def\\\", \\\"x\\\": 1}", "{\\\"token\\\": \\\"***\\\", \\\"x\\\": 1}");
+    check_one("{'secret': 'it is', 'n': 2}", "{'secret': '***', 'n': 2}");
+    check_one("export DB_PASSWORD=hunter2; run --lr 1", "export DB_PASSWORD=***; run --lr 1");
+    check_one("python t.py --token abcdef --lr 1 && echo done", "python t.py --token *** --lr 1 && echo done");
+    check_one("https://host/x?lr=1&access_token=abc&b=2", "https://host/x?lr=1&access_token=***&b=2");
+    check_one("host=h user=me password='a b' dbname=x", "host=h user=me password='***' dbname=x");
+    check_one("--conf=spark.token=abc,other=1", "--conf=spark.token=***,other=1");
+    check_one("bearer abcdefghijkl", "bearer ***");
+    check_one("git clone https://0123456789abcdef0123@host/r && curl http://me:pw1@h/",
+              "git clone https://***@host/r && curl http://me:***@h/");
+    check_one("a basic idea of tokens: use the key", "a basic idea of tokens: use the key");
+    check_one("std::token::x monkey=abc max_tokens=4096", "std::token::x monkey=abc max_tokens=4096");
 }
 END_TEST
 
@@ -92,6 +134,7 @@ START_TEST(a_process_tells_its_own)
 }
 END_TEST
 
-MP_SUITE("command line", values_of_options_that_say_so_are_masked, what_only_sounds_alike_is_kept,
-         passwords_in_addresses_are_masked, tokens_of_services_are_masked_wherever_they_stand,
-         long_names_are_looked_at_from_their_end, nothing_of_a_secret_is_left_behind, a_process_tells_its_own)
+MP_SUITE("command line", values_of_options_that_say_so_are_masked, secrets_within_an_argument_are_masked,
+         what_only_sounds_alike_is_kept, passwords_in_addresses_are_masked,
+         tokens_of_services_are_masked_wherever_they_stand, long_names_are_looked_at_from_their_end,
+         nothing_of_a_secret_is_left_behind, a_process_tells_its_own)

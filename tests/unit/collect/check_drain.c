@@ -1,8 +1,9 @@
 /* Random records over many rings against a plain sort: each exactly once, in order of time. */
-#include "collect/drain.h"
+#include "collect/recording/drain.h"
 
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/vec.h"
@@ -16,6 +17,19 @@ static uint32_t chance(uint32_t below)
 {
     state = state * 1664525 + 1013904223;
     return (state >> 16) % below;
+}
+
+/* The clocks are the test's own: nothing depends on how long the machine takes. */
+static uint64_t now_ns;
+
+uint64_t mp_clock_monotonic_ns(void)
+{
+    return now_ns;
+}
+
+uint64_t mp_clock_realtime_ns(void)
+{
+    return now_ns;
 }
 
 static struct mp_spool_header *new_spool(void)
@@ -32,6 +46,7 @@ static struct mp_spool_header *new_spool(void)
 
 static void delete_spool(struct mp_spool_header *spool)
 {
+    now_ns = 0;
     struct mp_spool_table tables[MP_TABLES];
     munmap(spool, mp_spool_layout(tables));
 }
@@ -103,7 +118,8 @@ START_TEST(random_rounds)
         struct mp_spool_header *spool = new_spool();
         struct mp_drain drain = {0};
         struct seen seen = {0};
-        uint64_t clock = mp_clock_monotonic_ns() - MP_NS_PER_SECOND / 2, base = clock;
+        uint64_t clock = 5000 * MP_NS_PER_SECOND, base = clock;
+        now_ns = clock + MP_NS_PER_SECOND / 2; /* the records are of the last half second */
         spool->rings_used = RINGS;
         uint64_t last[RINGS] = {0}, furthest = 0;
         for (int round = 0; round < 60; round++) {
@@ -167,7 +183,10 @@ START_TEST(a_stop_takes_nothing_twice)
         put(spool, &seen, chance(RINGS), 1000 + i, chance(2));
     while (seen.taken < 5000) {
         seen.stop_after = seen.taken + 1 + chance(100);
-        ck_assert_uint_gt(mp_drain_take(&drain, spool, true, visit, &seen) + 1, 0);
+        uint64_t before = seen.taken, taken = mp_drain_take(&drain, spool, true, visit, &seen);
+        ck_assert_uint_eq(taken, seen.taken - before);
+        ck_assert_uint_gt(taken, 0);
+        ck_assert_uint_le(seen.taken, seen.stop_after);
         check_marks(&drain, spool);
         if (chance(2)) mp_drain_release(&drain, spool);
     }
@@ -229,6 +248,12 @@ START_TEST(it_presses_when_room_or_rings_run_out)
 }
 END_TEST
 
+static uint64_t take(struct mp_drain *drain, struct mp_spool_header *spool, struct seen *seen)
+{
+    mp_drain_take(drain, spool, false, visit, seen);
+    return seen->taken;
+}
+
 /* A hook left without its end, by a longjmp out of a signal handler, holds the others back for a second only; one of a
  * thread whose last record is hours old is a hook like any other. */
 START_TEST(hooks_without_end)
@@ -237,21 +262,51 @@ START_TEST(hooks_without_end)
     struct mp_drain drain = {0};
     struct seen seen = {0};
     spool->rings_used = 2;
-    uint64_t now = mp_clock_monotonic_ns();
-    put(spool, &seen, 0, now - 1000000, false);
-    spool->rings[1].open_since = now - 5000 * MP_NS_PER_SECOND;
-    mp_drain_take(&drain, spool, false, visit, &seen);
-    ck_assert_uint_eq(seen.taken, 0);
-    drain.hooks[1].first_ns -= MP_NS_PER_SECOND; /* it was watched for that long */
-    mp_drain_take(&drain, spool, false, visit, &seen);
-    ck_assert_uint_eq(seen.taken, 1);
-    /* Another one, with the same time. */
+    now_ns = 9000 * MP_NS_PER_SECOND;
+    put(spool, &seen, 0, now_ns - 1000000, false);
+    spool->rings[1].open_since = now_ns - 5000 * MP_NS_PER_SECOND;
+    ck_assert_uint_eq(take(&drain, spool, &seen), 0);
+    now_ns += MP_NS_PER_SECOND - 1; /* it was watched for nearly that long */
+    ck_assert_uint_eq(take(&drain, spool, &seen), 0);
+    now_ns++;
+    ck_assert_uint_eq(take(&drain, spool, &seen), 1);
+    /* It goes on, and is watched anew. */
+    put(spool, &seen, 1, now_ns - 5000 * MP_NS_PER_SECOND, false);
+    put(spool, &seen, 0, now_ns - 500000, false);
+    ck_assert_uint_eq(take(&drain, spool, &seen), 1);
+    now_ns += MP_NS_PER_SECOND - 1;
+    ck_assert_uint_eq(take(&drain, spool, &seen), 1);
     spool->rings[1].open_since = 0;
-    mp_drain_take(&drain, spool, false, visit, &seen);
-    spool->rings[1].open_since = now - 5000 * MP_NS_PER_SECOND;
-    put(spool, &seen, 0, now - 500000, false);
-    mp_drain_take(&drain, spool, false, visit, &seen);
-    ck_assert_uint_eq(seen.taken, 1);
+    seen.last_order = 0; /* the time of its record lies far behind */
+    ck_assert_uint_eq(take(&drain, spool, &seen), 3);
+    /* Another one, with the same time. */
+    spool->rings[1].open_since = now_ns - 5000 * MP_NS_PER_SECOND;
+    put(spool, &seen, 0, now_ns - 400000, false);
+    ck_assert_uint_eq(take(&drain, spool, &seen), 3);
+    now_ns += MP_NS_PER_SECOND - 1;
+    ck_assert_uint_eq(take(&drain, spool, &seen), 3);
+    now_ns++;
+    ck_assert_uint_eq(take(&drain, spool, &seen), 4);
+    free_seen(&seen);
+    delete_spool(spool);
+}
+END_TEST
+
+/* Nothing is taken of the last moment: a processor may read its clock a little late. */
+START_TEST(the_newest_microsecond_waits)
+{
+    struct mp_spool_header *spool = new_spool();
+    struct mp_drain drain = {0};
+    struct seen seen = {0};
+    spool->rings_used = 1;
+    now_ns = 7 * MP_NS_PER_SECOND;
+    put(spool, &seen, 0, now_ns - 1000, false);
+    ck_assert_uint_eq(take(&drain, spool, &seen), 0);
+    now_ns++;
+    ck_assert_uint_eq(take(&drain, spool, &seen), 1);
+    spool->rings[0].open_since = now_ns - 10; /* a hook that began after what is taken anyway */
+    put(spool, &seen, 0, now_ns - 1001, false);
+    ck_assert_uint_eq(take(&drain, spool, &seen), 2);
     free_seen(&seen);
     delete_spool(spool);
 }
@@ -271,4 +326,5 @@ START_TEST(a_damaged_head_takes_nothing)
 END_TEST
 
 MP_SUITE("drain", random_rounds, a_stop_takes_nothing_twice, rings_of_ended_threads_come_back_when_empty,
-         it_presses_when_room_or_rings_run_out, hooks_without_end, a_damaged_head_takes_nothing)
+         it_presses_when_room_or_rings_run_out, hooks_without_end, the_newest_microsecond_waits,
+         a_damaged_head_takes_nothing)

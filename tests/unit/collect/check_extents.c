@@ -1,4 +1,4 @@
-#include "collect/extents.h"
+#include "collect/symbols/extents.h"
 
 #include "unit/suite.h"
 

@@ -2,13 +2,13 @@
  * Bounded recordings against the plainest truth: random events go to a file that is folded again and again while it is
  * written; what comes out is held against sums over the list of all events.
  */
-#include "collect/fold.h"
+#include "collect/fold/fold.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/peak.h"
+#include "analysis/sites/peak.h"
 #include "model/steps_infer.h"
 #include "unit/suite.h"
 

@@ -1,4 +1,4 @@
-#include "collect/nvml.h"
+#include "collect/device/nvml.h"
 
 #include "unit/suite.h"
 

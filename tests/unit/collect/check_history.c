@@ -1,4 +1,4 @@
-#include "collect/history.h"
+#include "collect/history/history.h"
 
 #include <string.h>
 

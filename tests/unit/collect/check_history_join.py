@@ -7,9 +7,13 @@ import pathlib
 import pickle
 import random
 import subprocess
+import sys
 import unittest
 
-EARLY, LATE = 2_000_000, 50_000_000  # src/collect/history_join.h
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+
+EARLY, LATE = 2_000_000, 50_000_000  # src/collect/history/history_join.h
 MIB = 1 << 20
 
 
@@ -153,4 +157,4 @@ class Recorded(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

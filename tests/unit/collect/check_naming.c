@@ -1,4 +1,4 @@
-#include "collect/naming.h"
+#include "collect/session/naming.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "collect/recover.h"
+#include "collect/recover/recover.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -138,7 +138,7 @@ static char *make_spool(uint64_t number)
 /* Both may be somebody else's: what one says of the other is not to be trusted. */
 START_TEST(a_file_with_more_than_its_spool_is_refused)
 {
-    enum { TRACKS_MANY = 20000 };
+    enum { TRACKS_MANY = 4000 };
     struct mp_track *tracks = calloc(TRACKS_MANY, sizeof *tracks);
     for (int of_frames = 0; of_frames < 2; of_frames++) {
         char *spool = make_spool(17);

@@ -1,4 +1,4 @@
-#include "collect/schedule.h"
+#include "collect/recording/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "collect/spool_file.h"
+#include "collect/recording/spool_file.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* The resolver against GNU addr2line and nm (which share no code with elfutils), on a library built for it. */
-#include "collect/symbols.h"
+#include "collect/symbols/symbols.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/vec.h"
-#include "collect/debug_files.h"
+#include "collect/symbols/debug_files.h"
 #include "unit/suite.h"
 
 #define MODULE 3 /* of the file that a test looks at */

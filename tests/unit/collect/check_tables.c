@@ -1,5 +1,5 @@
 /* What a spool's tables hold, as a file shows it: while a thread goes on filling them. */
-#include "collect/tables.h"
+#include "collect/recording/tables.h"
 
 #include <pthread.h>
 #include <stdio.h>

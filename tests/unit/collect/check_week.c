@@ -1,8 +1,8 @@
 /*
  * A long recording with a clock of its own: the collector's code fed with 10 000 events a second of a training loop,
  * two seconds at a time, as fast as it goes. Its memory and a bounded file must come to rest, and what still grows must
- * grow no faster than is stated (collect/recording_memory.h). $MEMPROF_SIMULATED_HOURS says for how long (168 is a
- * week, and takes hours); the usual form is of four minutes.
+ * grow no faster than is stated (collect/recording/recording_memory.h). $MEMPROF_SIMULATED_HOURS says for how long (168
+ * is a week, and takes hours); the usual form is of four minutes.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "collect/recording.h"
+#include "collect/recording/recording.h"
 #include "unit/suite.h"
 #include "wire/config.h"
 
@@ -177,17 +177,5 @@ START_TEST(a_long_bounded_recording_stays_small)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("week");
-    TCase *tcase = tcase_create("week");
-    tcase_set_timeout(tcase, getenv("MEMPROF_SIMULATED_HOURS") ? 12 * 3600 : 120);
-    tcase_add_test(tcase, a_long_recording_comes_to_rest);
-    tcase_add_test(tcase, a_long_bounded_recording_stays_small);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+MP_SUITE_OF("week", getenv("MEMPROF_SIMULATED_HOURS") ? 12 * 3600 : 120, a_long_recording_comes_to_rest,
+            a_long_bounded_recording_stays_small)

@@ -11,23 +11,22 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from check_kineto import BASE_NS, memory, span
 
-BUILD = pathlib.Path(os.getcwd())
-DATA = os.environ.get("MEMPROF_TEST_DATA")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+from harness import BUILD, DATA, memprof, make_recording  # noqa: E402
+
 REAL = ("sidnb13_transformer.pt.trace.json", "kineto_resnet50_w0.pt.trace.json.gz", "hta_df_index_resolver.json.gz")
 SNAPSHOTS = ("niu_fb_200_mixed.pickle", "sidsoc_train.pickle", "silmont_small.pickle")
 # As TensorBoard's PyTorch plugin picks files: worker and span.
 PLUGIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 PLUGIN_SOURCE = os.environ.get("TENSORBOARD_PLUGIN")
 START = 1_763_620_000_123_456_789  # of the made recordings
-
-
-def memprof(*arguments, **more):
-    return subprocess.run([str(BUILD / "memprof"), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120, **more)
 
 
 def read(path):
@@ -40,8 +39,8 @@ class Chrome(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="memprof-chrome-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        for kind in ("train", "hostile", "nothing"):
-            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind], check=True)
+        for kind in ("train", "odd", "nothing"):
+            make_recording(self.folder / f"{kind}.mp", kind)
         self.train = self.folder / "train.mp"
 
     def write(self, *arguments, name="out.json"):
@@ -64,7 +63,9 @@ class Chrome(unittest.TestCase):
 
     def test_read_back(self):
         """The first trace of a file may begin before its first event; so a trace of a trace is compared."""
-        for name in REAL if DATA else ():
+        if not DATA:
+            self.skipTest("$MEMPROF_TEST_DATA is not set")
+        for name in REAL:
             with self.subTest(name=name):
                 path = pathlib.Path(DATA) / name
                 self.assertEqual(self.facts(self.write(path)[0]), self.facts(path))
@@ -212,7 +213,9 @@ print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *
             self.assertEqual(max(event["args"]["allocated"] for event in inside), peak["peak_bytes"])
 
     def test_merge_into_what_is_there(self):
-        for name in REAL if DATA else ():
+        if not DATA:
+            self.skipTest("$MEMPROF_TEST_DATA is not set")
+        for name in REAL:
             path = pathlib.Path(DATA) / name
             recording = self.folder / "same.mp"
             recording.unlink(missing_ok=True)
@@ -302,10 +305,24 @@ print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *
         self.assertGreater(os.path.getsize(self.folder / "big.out.json"), os.path.getsize(big))
 
     def test_hostile_names(self):
-        for event in json.loads(read(self.write(self.folder / "hostile.mp")[0]))["traceEvents"]:
-            self.assertIsInstance(event["name"], str)
+        """The recording is the other one but for two names, and so is its trace."""
+        said = {"forward": "\033[31mred\033[0m\n", "pt_autograd_0": "caf\ufffd \U0001f600 \"quoted\" \\"}
+
+        def hostile(value):
+            if isinstance(value, dict):
+                return {key: hostile(item) for key, item in value.items()}
+            if isinstance(value, list):
+                return [hostile(item) for item in value]
+            for plain, odd in said.items() if isinstance(value, str) else ():
+                value = value.replace(plain, odd)
+            return value
+
+        plain = json.loads(read(self.write(self.train)[0]))
+        made = json.loads(read(self.write(self.folder / "odd.mp")[0]))
+        self.assertTrue(made == hostile(plain))
+        self.assertTrue(all(json.dumps(name)[1:-1] in json.dumps(made) for name in said.values()))
         self.assertTrue(json.loads(read(self.write(self.folder / "nothing.mp")[0]))["traceEvents"])
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

@@ -7,28 +7,26 @@ import os
 import pathlib
 import pickle
 import pickletools
-import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from check_kineto import memory, span
 
-BUILD = pathlib.Path(os.getcwd())
-DATA = os.environ.get("MEMPROF_TEST_DATA")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+from harness import DATA, memprof, make_recording  # noqa: E402
+
 # What torch/utils/viz/MemoryViz.js of PyTorch can read, by their names in pickletools.
 KNOWN_TO_THE_VIEWER = {
     "PROTO", "FRAME", "STOP", "MARK", "APPEND", "APPENDS", "LIST", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE",
     "NEWTRUE", "NEWFALSE", "NONE", "BINGET", "LONG_BINGET", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BININT", "BININT1",
     "BININT2", "LONG1", "EMPTY_DICT", "EMPTY_LIST", "DICT", "SETITEM", "SETITEMS", "SHORT_BINUNICODE", "BINUNICODE",
     "BINFLOAT"}
-
-
-def memprof(*arguments):
-    return subprocess.run([str(BUILD / "memprof"), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60)
 
 
 def as_lists(value):
@@ -130,7 +128,7 @@ class Export(unittest.TestCase):
 
     def make(self, kind):
         path = self.folder / f"{kind}.mp"
-        subprocess.run([BUILD / "tests/unit/cli/make_recording", path, kind], check=True, stdin=subprocess.DEVNULL)
+        make_recording(path, kind)
         return path
 
     def kineto(self, *events):
@@ -274,4 +272,4 @@ class Export(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

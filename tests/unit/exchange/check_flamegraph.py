@@ -10,17 +10,21 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
-BUILD = pathlib.Path(os.getcwd())
-DATA = os.environ.get("MEMPROF_TEST_DATA")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+import harness  # noqa: E402
+from harness import DATA, make_recording  # noqa: E402
+
 REAL = ("silmont_small.pickle", "niu_fb_200_mixed.pickle", "sidnb13_transformer.pt.trace.json")
 
 
-def memprof(*arguments):
-    return subprocess.run([str(BUILD / "memprof"), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=120)
+def memprof(*arguments, **more):
+    return harness.memprof(*arguments, text=False, **more)
 
 
 def ask(command, path, *options):
@@ -113,7 +117,7 @@ class Flames(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         for kind in ("train", "leaking", "hostile", "nothing"):
-            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind], check=True)
+            make_recording(self.folder / f"{kind}.mp", kind)
         self.train, self.leaking = self.folder / "train.mp", self.folder / "leaking.mp"
 
     def draw(self, name, *arguments):
@@ -276,4 +280,4 @@ class Flames(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

@@ -4,10 +4,15 @@ executed, bounded time and memory."""
 import gzip
 import json
 import os
+import pathlib
 import pickle
 import random
 import struct
+import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
 
 from snapshots import START, Case, Made, frame
 
@@ -124,4 +129,4 @@ class Hostile(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

@@ -5,18 +5,16 @@ import gzip
 import json
 import os
 import pathlib
-import subprocess
+import sys
 import tempfile
 import unittest
 
-MEMPROF = str(pathlib.Path(os.getcwd()) / "memprof")
-DATA = os.environ.get("MEMPROF_TEST_DATA")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+from harness import DATA, memprof  # noqa: E402
+
 BASE_NS = 1_735_689_600_000_000_000  # what newer traces count from: the beginning of a quarter
-
-
-def memprof(*arguments):
-    return subprocess.run([MEMPROF, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=60)
 
 
 def span(name, start, length, category="cpu_op", tid=7, pid=7, **arguments):
@@ -343,4 +341,4 @@ class Real(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

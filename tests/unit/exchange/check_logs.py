@@ -3,16 +3,18 @@
 against sums made by hand, and cut, flipped and nonsensical ones. A real export, of a run without memory events."""
 import gzip
 import json
-import os
 import pathlib
 import random
 import sqlite3
-import subprocess
+import sys
 import tempfile
 import unittest
 
-BUILD = pathlib.Path(os.getcwd())
-DATA = os.environ.get("MEMPROF_TEST_DATA")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+from harness import DATA, memprof  # noqa: E402
+
 PID, OTHER = 4711, 4712
 UTC = 1_687_813_257_637_297_504
 
@@ -54,12 +56,8 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def memprof(self, *arguments):
-        return subprocess.run([str(BUILD / "memprof"), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60)
-
     def ask(self, command, path, *options):
-        done = self.memprof(command, path, "--json", *options)
+        done = memprof(command, path, "--json", *options)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return json.loads(done.stdout)
 
@@ -68,7 +66,7 @@ class Case(unittest.TestCase):
         return track
 
     def refused(self, path, *words):
-        done = self.memprof("info", path)
+        done = memprof("info", path)
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertRegex(done.stderr, r"\Amemprof: [^\n]*\n\Z")
         for word in words:
@@ -76,7 +74,7 @@ class Case(unittest.TestCase):
 
     def unharmed(self, path):
         """Read or refused, with one sentence."""
-        done = self.memprof("info", path)
+        done = memprof("info", path)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         if done.returncode:
             self.assertRegex(done.stderr, r"\Amemprof: [^\n]*\n\Z")
@@ -116,7 +114,7 @@ class Rmm(Case):
                          (allocs, peak, level, 0))
         self.assertEqual(self.ask("leaks", path)["outstanding"]["blocks"], len(live))
         saved = self.folder / "saved.mp"
-        self.assertEqual(self.memprof("import", path, "-o", saved).returncode, 0)
+        self.assertEqual(memprof("import", path, "-o", saved).returncode, 0)
         self.assertEqual(self.track(saved, "cuda:3/app/rmm"), track)
         packed = self.folder / "packed.gz"
         packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -239,7 +237,7 @@ class Nsys(Case):
         self.assertIn("other processes, left out: 1", notes)
         self.assertIn("before the log begins: 1", notes)
         saved = self.folder / "saved.mp"
-        self.assertEqual(self.memprof("import", path, "-o", saved).returncode, 0)
+        self.assertEqual(memprof("import", path, "-o", saved).returncode, 0)
         self.assertEqual(self.ask("info", saved)["tracks"], info["tracks"])
 
     def test_old_schema_against_sums(self):
@@ -313,4 +311,4 @@ class Nsys(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

@@ -6,6 +6,9 @@ import pathlib
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+
 from snapshots import Case
 
 
@@ -40,4 +43,4 @@ if __name__ == "__main__":
     if "MEMPROF_TEST_DATA" not in os.environ:
         print("MEMPROF_TEST_DATA is not set")
         sys.exit(77)
-    unittest.main()
+    asserted.main()

@@ -3,10 +3,15 @@
 of it, answers against a replay that shares no code with memprof."""
 import gzip
 import json
+import pathlib
 import pickle
 import random
 import struct
+import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
 
 from snapshots import MIB, START, Case, Made, frame, without_file
 
@@ -219,4 +224,4 @@ class Snapshots(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

@@ -6,25 +6,28 @@ import csv
 import gzip
 import io
 import json
-import os
 import pathlib
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import unittest
 
-BUILD = pathlib.Path(os.getcwd())
-DATA = os.environ.get("MEMPROF_TEST_DATA")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+import harness  # noqa: E402
+from harness import DATA, make_recording  # noqa: E402
+
 REAL = ("silmont_small.pickle", "niu_fb_200_mixed.pickle", "sidsoc_train.pickle", "bolong_cl128.pickle",
         "sidnb13_transformer.pt.trace.json", "kineto_resnet50_w0.pt.trace.json.gz")
 
 
 def memprof(*arguments, **more):
-    return subprocess.run([str(BUILD / "memprof"), *map(str, arguments)], stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=120, **more)
+    return harness.memprof(*arguments, text=False, **more)
 
 
 def ask(command, path, *options):
@@ -37,7 +40,7 @@ class Tables(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         for kind in ("train", "leaking", "hostile", "nothing"):
-            subprocess.run([BUILD / "tests/unit/cli/make_recording", self.folder / f"{kind}.mp", kind], check=True)
+            make_recording(self.folder / f"{kind}.mp", kind)
 
     def recordings(self):
         yield from (self.folder / f"{kind}.mp" for kind in ("train", "leaking", "hostile"))
@@ -146,6 +149,22 @@ class Tables(unittest.TestCase):
         lines = self.export(path, "csv", "--filter", "size>=1MiB,layer=torch").read_text().count("\n")
         self.assertEqual(db.execute("SELECT count(*) + 1 FROM blocks").fetchone(), (lines,))
 
+    def test_no_cell_is_a_formula(self):
+        names = ["=cmd|'/C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\tx", "\rx", "plain", "=a,b\"c"]
+        frames = [[{"name": name, "filename": name, "line": 1}] for name in names]
+        trace = [{"action": "alloc", "addr": 0x7f0000000000 + 512 * i, "size": 512, "stream": 0, "time_us": 100 + i,
+                  "frames": frames[i]} for i in range(len(names))]
+        snapshot = {"segments": [], "device_traces": [trace], "allocator_settings": {}, "external_annotations": []}
+        path = self.folder / "formulas.json"
+        path.write_text(json.dumps(snapshot))
+        text = self.export(path, "csv").read_bytes().decode()
+        rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        self.assertEqual([row["function"] for row in rows],
+                         [name if name == "plain" else "'" + name for name in names])
+        for row in rows:
+            for cell in row.values():
+                self.assertFalse(cell.startswith(("=", "+", "-", "@", "\t", "\r")), cell)
+
     def test_csv_and_json_lines_say_the_same(self):
         for path in self.recordings():
             with self.subTest(path=path.name):
@@ -220,4 +239,4 @@ class Tables(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

@@ -1,14 +1,15 @@
 """Made-up snapshots of PyTorch, what is true of them, and memprof to ask."""
 import json
-import os
 import pathlib
 import pickle
 import random
-import subprocess
+import sys
 import tempfile
 import unittest
 
-MEMPROF = str(pathlib.Path(os.getcwd()) / "memprof")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+import harness  # noqa: E402
+
 START = 1757044802340508
 MIB = 1 << 20
 
@@ -122,8 +123,7 @@ class Case(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def memprof(self, *arguments):
-        return subprocess.run([MEMPROF, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=120)
+        return harness.memprof(*arguments)
 
     def answer(self, *arguments):
         run = self.memprof(*arguments, "--json")

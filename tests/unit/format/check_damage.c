@@ -290,6 +290,6 @@ START_TEST(what_is_no_recording_is_refused_with_a_sentence)
 }
 END_TEST
 
-MP_SUITE("damage", a_file_cut_at_any_byte_has_all_before_it, one_flipped_bit_costs_one_chunk,
-         any_damage_leaves_only_what_was_made, what_was_lost_of_a_table_is_made_up,
-         a_file_that_shrinks_while_it_is_read_is_cut, what_is_no_recording_is_refused_with_a_sentence)
+MP_SUITE_OF("damage", 600, a_file_cut_at_any_byte_has_all_before_it, one_flipped_bit_costs_one_chunk,
+            any_damage_leaves_only_what_was_made, what_was_lost_of_a_table_is_made_up,
+            a_file_that_shrinks_while_it_is_read_is_cut, what_is_no_recording_is_refused_with_a_sentence)

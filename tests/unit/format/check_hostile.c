@@ -100,7 +100,9 @@ static void add_columns(struct file *file, unsigned kind, uint64_t count, const 
     for (size_t i = 0; i < 7; i++)
         add_number(&body, tables[i]);
     add_text(&body, "columns");
-    add_byte(&body, 0x90 | (unsigned)column_count);
+    add_byte(&body, 0xdc); /* an array 16 */
+    add_byte(&body, (unsigned)column_count >> 8);
+    add_byte(&body, (unsigned)column_count & 0xff);
     char raw[4096];
     size_t size = 0;
     for (size_t i = 0; i < column_count; i++) {
@@ -126,6 +128,7 @@ static void add_columns(struct file *file, unsigned kind, uint64_t count, const 
 struct result {
     enum mp_status opened;
     size_t chunks;
+    uint64_t read; /* of the first 64 chunks: which */
     struct mp_damage damage;
     char text[480];
 };
@@ -142,8 +145,10 @@ static struct result read_file(struct file *file)
     if (!result.opened) {
         struct mp_chunk chunk;
         enum mp_status status;
-        while (!(status = mp_reader_next(reader, &chunk, &error)))
+        while (!(status = mp_reader_next(reader, &chunk, &error))) {
             result.chunks += !chunk.lost;
+            if (!chunk.lost && chunk.sequence < 64) result.read |= UINT64_C(1) << chunk.sequence;
+        }
         ck_assert_int_eq(status, MP_NOT_FOUND);
         result.damage = *mp_reader_damage(reader);
         mp_reader_close(reader);
@@ -224,9 +229,12 @@ static void check_damaged(struct file *file)
 {
     static const uint64_t after[7] = {1, 1, 1, 1, 0, 1, 2};
     add_columns(file, 4, 1, after, NO_KEY, 0, COLUMNS(VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")));
+    uint32_t last = file->sequence - 1;
     struct result result = read_file(file);
     ck_assert_int_eq(result.opened, MP_OK);
     ck_assert_uint_eq(result.chunks, 7);
+    ck_assert(!(result.read >> (last - 1) & 1)); /* that chunk and not the one after it */
+    ck_assert(result.read >> last & 1);
     ck_assert_uint_eq(result.damage.lost_chunks, 1);
     ck_assert_uint_gt(result.damage.lost_bytes, 0);
 }
@@ -311,6 +319,52 @@ START_TEST(hostile_columns_are_damage)
     begin(&file);
     add_columns(&file, 4, 1, empty, NO_KEY, 0, COLUMNS(VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")));
     check_damaged(&file); /* tables smaller than they were */
+}
+END_TEST
+
+/* Tables of more entries than work on each pair of them could bear; each is a chunk of a hundred bytes. */
+START_TEST(too_many_entries_are_damage)
+{
+    struct file file;
+    begin(&file);
+    add_columns(&file, 3, 4096, some, NO_KEY, 0,
+                COLUMNS(CONSTANT("device", 4096, "\0"), CONSTANT("layer", 4096, "\0"),
+                        CONSTANT("size_basis", 4096, "\0"), CONSTANT("name", 4096, "\0")));
+    check_damaged(&file);
+    begin(&file);
+    add_columns(&file, 2, 512, some, NO_KEY, 0,
+                COLUMNS(CONSTANT("name", 512, "\0"), CONSTANT("uuid", 512, "\0"), CONSTANT("model", 512, "\0"),
+                        CONSTANT("total_bytes", 512, "\0")));
+    check_damaged(&file);
+    /* Nor are that many made up for chunks that are lost, but as many as there may be are. */
+    static const uint64_t many[][7] = {{1, 513, 1, 1, 0, 1, 2}, {1, 1, 4097, 1, 0, 1, 2}, {1, 512, 4096, 1, 0, 1, 2}};
+    for (size_t i = 0; i < 3; i++) {
+        begin(&file);
+        file.sequence += 9;
+        add_columns(&file, 4, 1, many[i], NO_KEY, 0, COLUMNS(VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")));
+        struct result result = read_file(&file);
+        ck_assert_uint_eq(result.chunks, i == 2 ? 7 : 6);
+        ck_assert_int_eq(result.damage.lost_bytes > 0, i < 2);
+    }
+}
+END_TEST
+
+/* As many columns as there may be are read, and one more is damage. */
+START_TEST(columns_have_an_end)
+{
+    struct column columns[MP_COLUMNS + 1] = {VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")};
+    for (size_t i = 2; i <= MP_COLUMNS; i++)
+        columns[i] = (struct column)VARINT("of a later version", 1, "\0");
+    struct file file;
+    begin(&file);
+    add_columns(&file, 4, 1, some, NO_KEY, 0, columns, MP_COLUMNS);
+    uint32_t last = file.sequence - 1;
+    struct result result = read_file(&file);
+    ck_assert_uint_eq(result.read >> last, 1);
+    ck_assert_uint_eq(result.damage.lost_chunks, 0);
+    begin(&file);
+    add_columns(&file, 4, 1, some, NO_KEY, 0, columns, MP_COLUMNS + 1);
+    check_damaged(&file);
 }
 END_TEST
 
@@ -459,5 +513,6 @@ START_TEST(losses_that_cannot_have_been_are_not_made_up)
 END_TEST
 
 MP_SUITE("hostile", versions_are_compared, chunks_of_unknown_kinds_are_passed_over, hostile_msgpack_is_damage,
-         hostile_columns_are_damage, ids_that_name_nothing_are_damage, hostile_events_are_damage,
-         false_sync_marks_do_not_cost_the_square, losses_that_cannot_have_been_are_not_made_up)
+         hostile_columns_are_damage, columns_have_an_end, ids_that_name_nothing_are_damage, too_many_entries_are_damage,
+         hostile_events_are_damage, false_sync_marks_do_not_cost_the_square,
+         losses_that_cannot_have_been_are_not_made_up)

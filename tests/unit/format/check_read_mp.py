@@ -27,6 +27,9 @@ MEMBERS = {
     "calls": ["address", "bytes", "stream", "pool", "track", "action"],
     "labels": ["time", "block", "role", "name"],
     "requests": ["block", "requested", "stream", "pool"],
+    "past": ["events", "steps", "time"],
+    "past peaks": ["bytes", "blocks", "time", "step", "reserved", "track"],
+    "past sites": ["bytes", "blocks", "stack", "module", "track", "kind"],
     "exit": ["known", "by_signal", "status", "time", "text"],
 }
 OPTIONAL = ("module", "role", "label", "requested", "stream", "pool")  # of base: left out where all values are 0

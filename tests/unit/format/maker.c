@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unit/whole.h"
+
 static const char *const command[] = {"python3", "train.py", "--epochs", "3", "", NULL};
 
 const struct mp_recording_start made_start = {
@@ -401,6 +403,36 @@ static void put_exit(struct maker *maker)
     check_put(maker, mp_writer_exit(maker->writer, &how, &error), &error);
 }
 
+static void put_past(struct maker *maker)
+{
+    struct mp_past past = {wild(maker), wild(maker), wild(maker)};
+    struct mp_past_peak peaks[3];
+    struct mp_past_site sites[6];
+    memset(peaks, 0, sizeof peaks);
+    memset(sites, 0, sizeof sites);
+    for (size_t i = 0; i < 3; i++) {
+        peaks[i].bytes = wild(maker);
+        peaks[i].blocks = wild(maker);
+        peaks[i].time_ns = wild(maker);
+        peaks[i].step = wild(maker);
+        peaks[i].reserved_bytes = i ? wild(maker) : MP_BYTES_UNKNOWN;
+        peaks[i].track = (uint16_t)below(maker, maker->tracks);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        sites[i].bytes = wild(maker);
+        sites[i].blocks = wild(maker);
+        sites[i].stack = (uint32_t)below(maker, maker->stacks);
+        sites[i].module = (uint32_t)below(maker, maker->strings);
+        sites[i].track = (uint16_t)below(maker, maker->tracks);
+        sites[i].kind = (uint8_t)below(maker, MP_KINDS);
+    }
+    struct mp_error failure = {0};
+    keep(maker, MP_CHUNK_PAST, &past, 1, sizeof past);
+    check_put(maker, mp_writer_past(maker->writer, &past, &failure), &failure);
+    PUT(mp_writer_past_peaks, MP_CHUNK_PAST_PEAKS, peaks, 3);
+    PUT(mp_writer_past_sites, MP_CHUNK_PAST_SITES, sites, 6);
+}
+
 void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, bool finish)
 {
     struct mp_error error = {0};
@@ -417,6 +449,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
         put_stacks(maker);
         maker->paths = round % 2;
         if (maker->paths) put_labels(maker);
+        if (round == 1) put_past(maker);
         if (!round || round % 5 >= 3) put_base(maker, (size_t)below(maker, 20));
         put_events(maker, 1 + (size_t)below(maker, events));
         if (maker->paths) put_requests(maker);
@@ -493,26 +526,25 @@ static bool same_marks(const struct mp_chunk *chunk, const struct made_chunk *ma
     return true;
 }
 
+static bool same_exit(const struct mp_exit *got, const struct mp_exit *made)
+{
+    return got->known == made->known && got->by_signal == made->by_signal && got->status == made->status &&
+           got->time_ns == made->time_ns && got->text == made->text;
+}
+
+static bool same_rows(const struct mp_chunk *chunk, const struct made_chunk *made)
+{
+    const struct whole_type *type = whole_of_chunk(made->kind);
+    must(type != NULL, "a kind of chunk that is not known (tests/unit/whole.c)");
+    for (size_t i = 0; i < made->count; i++)
+        if (whole_difference(type, (const char *)chunk->rows + i * type->bytes,
+                             (const char *)made->rows + i * type->bytes, NULL, NULL))
+            return false;
+    return true;
+}
+
 bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made)
 {
-    /* Structures without padding can be compared as bytes; the others were zeroed before they were filled. */
-    static const size_t rows[] = {
-        [MP_CHUNK_DEVICES] = sizeof(struct mp_device),
-        [MP_CHUNK_TRACKS] = sizeof(struct mp_track),
-        [MP_CHUNK_THREADS] = sizeof(struct mp_thread_info),
-        [MP_CHUNK_MODULES] = sizeof(struct mp_module),
-        [MP_CHUNK_FRAMES] = sizeof(struct mp_frame),
-        [MP_CHUNK_STACKS] = sizeof(struct mp_stack_node),
-        [MP_CHUNK_SYMBOLS] = sizeof(struct mp_symbol),
-        [MP_CHUNK_BASE] = sizeof(struct mp_base_block),
-        [MP_CHUNK_SAMPLES] = sizeof(struct mp_sample),
-        [MP_CHUNK_EXIT] = sizeof(struct mp_exit),
-        [MP_CHUNK_SEGMENTS] = sizeof(struct mp_segment),
-        [MP_CHUNK_SEGMENT_PARTS] = sizeof(struct mp_segment_part),
-        [MP_CHUNK_CALLS] = sizeof(struct mp_allocator_call),
-        [MP_CHUNK_LABELS] = sizeof(struct mp_label),
-        [MP_CHUNK_REQUESTS] = sizeof(struct mp_block_request),
-    };
     if (chunk->lost || chunk->kind != made->kind || chunk->count != made->count || chunk->time_ns != made->time_ns ||
         chunk->live_bytes_count != made->live_bytes_count || !same_marks(chunk, made))
         return false;
@@ -526,7 +558,9 @@ bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made)
         return same_events(&chunk->events, made);
     case MP_CHUNK_COVERAGE:
         return same_coverage(chunk->coverage, made->rows);
+    case MP_CHUNK_EXIT:
+        return same_exit(chunk->how, made->rows);
     default:
-        return !memcmp(chunk->devices, made->rows, made->count * rows[made->kind]);
+        return same_rows(chunk, made);
     }
 }

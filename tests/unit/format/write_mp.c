@@ -104,6 +104,15 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_REQUESTS) {
         ROW(mp_block_request);
         NUMBERS(row->block, row->request.bytes, row->request.stream, row->request.pool);
+    } else if (made->kind == MP_CHUNK_PAST) {
+        ROW(mp_past);
+        NUMBERS(row->events, row->steps, row->time_ns);
+    } else if (made->kind == MP_CHUNK_PAST_PEAKS) {
+        ROW(mp_past_peak);
+        NUMBERS(row->bytes, row->blocks, row->time_ns, row->step, row->reserved_bytes, row->track);
+    } else if (made->kind == MP_CHUNK_PAST_SITES) {
+        ROW(mp_past_site);
+        NUMBERS(row->bytes, row->blocks, row->stack, row->module, row->track, row->kind);
     } else if (made->kind == MP_CHUNK_COVERAGE) {
         ROW(mp_coverage);
         print_coverage(row);

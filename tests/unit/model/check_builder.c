@@ -4,6 +4,7 @@
 #include "model/track.h"
 #include "unit/model/scene.h"
 #include "unit/suite.h"
+#include "unit/whole.h"
 
 #define ROUNDS 60
 #define EVENTS 400
@@ -88,6 +89,7 @@ static void check_blocks(const struct scene *scene)
         const struct scene_block *block = &scene->blocks.at[(model->blocks.address[i] - 0x7f0000000000) / 0x100000];
         ck_assert_uint_eq(model->blocks.track[i], block->track);
         ck_assert_uint_eq(model->blocks.stack[i], block->stack);
+        ck_assert_uint_eq(model->blocks.kind[i], block->kind);
         ck_assert_uint_eq(model->blocks.alloc_event[i], block->born < 0 ? MP_NONE : (uint32_t)block->born);
         ck_assert_uint_eq(model->blocks.free_event[i], block->died == INT64_MAX ? MP_NONE : (uint32_t)block->died);
         ck_assert_uint_eq(mp_model_module(model, i), block->module);
@@ -97,6 +99,30 @@ static void check_blocks(const struct scene *scene)
             if (moment > 0)
                 ck_assert_uint_eq(mp_model_bytes_at(model, i, (uint32_t)(moment - 1)), scene_bytes(block, moment));
     }
+}
+
+/* The model's events are the scene's, with all that they say. */
+static void check_events(const struct scene *scene)
+{
+    const struct mp_model *model = scene->model;
+    size_t notes = 0;
+    ck_assert_uint_eq(model->events.count, scene->events.count);
+    for (size_t i = 0; i < scene->events.count; i++) {
+        const struct mp_event *event = &scene->events.at[i];
+        ck_assert_uint_eq(model->events.type[i], event->type);
+        ck_assert_uint_eq(model->events.time_ns[i], event->time_ns);
+        ck_assert_uint_eq(model->events.thread[i], event->thread);
+        bool has_track = event->type <= MP_EVENT_OOM || event->type == MP_EVENT_RESERVED;
+        if (has_track) ck_assert_uint_eq(model->events.track[i], event->track);
+        if (event->type <= MP_EVENT_RESIZE) continue;
+        ck_assert_uint_eq(model->noted.at[notes], i);
+        ck_assert_uint_eq(model->events.subject[i], notes);
+        ck_whole_eq(mp_model_note, &model->notes.at[notes],
+                    &((struct mp_model_note){.bytes = event->bytes, .stack = event->stack, .name = event->name}));
+        notes++;
+    }
+    ck_assert_uint_eq(model->notes.count, notes);
+    ck_assert_uint_eq(model->noted.count, notes);
 }
 
 START_TEST(sums_equal_brute_force)
@@ -110,6 +136,7 @@ START_TEST(sums_equal_brute_force)
             check_counts(&scene, track);
         }
         check_blocks(&scene);
+        check_events(&scene);
         scene_free(&scene);
     }
 }

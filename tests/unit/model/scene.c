@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "format/event_room.h"
 #include "model/builder.h"
 
 uint64_t scene_random(struct scene *scene, uint64_t below)
@@ -62,6 +63,7 @@ static size_t add_block(struct scene *scene, int64_t born, uint64_t bytes)
     struct scene_block block = {.track = (uint16_t)scene_random(scene, SCENE_TRACKS),
                                 .stack = (uint32_t)scene_random(scene, SCENE_STACKS),
                                 .module = some_name(scene),
+                                .kind = (uint8_t)scene_random(scene, MP_KINDS),
                                 .born = born,
                                 .died = INT64_MAX,
                                 .bytes = {bytes},
@@ -82,6 +84,8 @@ static void push(struct scene *scene, struct mp_event event)
     event.time_ns = before + (scene_random(scene, 3) + scene->later) * 500; /* equal stamps too */
     scene->later = false;
     event.thread = (uint32_t)scene_random(scene, SCENE_THREADS);
+    bool is_region = event.type == MP_EVENT_REGION_BEGIN || event.type == MP_EVENT_REGION_END;
+    if (is_region && !scene_random(scene, 4)) event.thread = SCENE_LANE;
     ck_assert(mp_vec_push(&scene->events, event));
 }
 
@@ -96,7 +100,7 @@ static void add_alloc(struct scene *scene)
                                   .block = at,
                                   .address = address_of(at),
                                   .bytes = block->bytes[0],
-                                  .kind = MP_KIND_DEVICE});
+                                  .kind = block->kind});
 }
 
 static void free_block(struct scene *scene, size_t at)
@@ -118,7 +122,7 @@ static void add_free(struct scene *scene)
     size_t at = scene->blocks.count ? scene_random(scene, scene->blocks.count) : 0;
     if (!scene->blocks.count || !scene_random(scene, 12)) {
         at = add_block(scene, -1, scene_random(scene, 2) ? some_bytes(scene) : MP_BYTES_UNKNOWN);
-        scene->blocks.at[at].stack = scene->blocks.at[at].module = 0;
+        scene->blocks.at[at].stack = scene->blocks.at[at].module = scene->blocks.at[at].kind = 0;
     }
     free_block(scene, at);
 }
@@ -163,6 +167,8 @@ static void add_other(struct scene *scene)
     struct mp_event event = {.type = types[scene_random(scene, sizeof types)],
                              .name = (uint32_t)(SCENE_FIRST_NAME + scene_random(scene, SCENE_NAMES))};
     if (event.type == MP_EVENT_REGION_END && !scene_random(scene, 4)) event.name = 0;
+    if (event.type == MP_EVENT_MARK || event.type == MP_EVENT_OOM)
+        event.stack = (uint32_t)scene_random(scene, SCENE_STACKS);
     if (event.type == MP_EVENT_OOM || event.type == MP_EVENT_RESERVED) {
         event.track = (uint16_t)scene_random(scene, SCENE_TRACKS);
         event.bytes = some_bytes(scene);
@@ -180,7 +186,7 @@ static void add_base(struct scene *scene)
                                      .bytes = block->bytes[0],
                                      .stack = block->stack,
                                      .track = block->track,
-                                     .kind = MP_KIND_DEVICE,
+                                     .kind = block->kind,
                                      .module = block->module};
         ck_assert(mp_vec_push(&scene->base, base));
     }
@@ -201,7 +207,7 @@ static void feed_tables(struct mp_builder *builder, struct scene *scene)
     static const struct mp_track tracks[SCENE_TRACKS] = {{0, MP_LAYER_DRIVER, MP_BASIS_EXACT, 0},
                                                          {0, MP_LAYER_TORCH, MP_BASIS_BLOCK, 0},
                                                          {0, MP_LAYER_APP, MP_BASIS_EXACT, 2}};
-    static const struct mp_thread_info threads[SCENE_THREADS] = {{1, 0}, {2, 0}};
+    static const struct mp_thread_info threads[] = {{1, 0}, {2, 0}, {MP_TID_LANE, 0}};
     struct mp_frame frames[SCENE_STACKS];
     struct mp_stack_node stacks[SCENE_STACKS];
     for (uint32_t i = 0; i < SCENE_STACKS; i++) {
@@ -211,7 +217,7 @@ static void feed_tables(struct mp_builder *builder, struct scene *scene)
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 8, .strings = strings});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = devices});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = SCENE_TRACKS, .tracks = tracks});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = SCENE_THREADS, .threads = threads});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 3, .threads = threads});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = SCENE_STACKS, .frames = frames});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = SCENE_STACKS, .stacks = stacks});
     if (scene->base.count)
@@ -222,18 +228,12 @@ static void feed_tables(struct mp_builder *builder, struct scene *scene)
 
 static void feed_events(struct mp_builder *builder, const struct mp_event *events, size_t count)
 {
-    uint64_t time[CHUNK_MAX], address[CHUNK_MAX], bytes[CHUNK_MAX], block[CHUNK_MAX];
-    uint32_t stack[CHUNK_MAX], name[CHUNK_MAX], thread[CHUNK_MAX];
-    uint16_t track[CHUNK_MAX];
-    uint8_t type[CHUNK_MAX], kind[CHUNK_MAX];
-    for (size_t i = 0; i < count; i++) {
-        const struct mp_event *event = &events[i];
-        time[i] = event->time_ns, address[i] = event->address, bytes[i] = event->bytes, block[i] = event->block;
-        stack[i] = event->stack, name[i] = event->name, thread[i] = event->thread, track[i] = event->track;
-        type[i] = event->type, kind[i] = event->kind;
-    }
-    struct mp_event_columns columns = {count, time, address, bytes, block, stack, name, thread, track, type, kind};
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = count, .events = columns});
+    static struct mp_event_room room;
+    for (room.count = 0; room.count < count;)
+        mp_event_room_put(&room, &events[room.count]);
+    struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = count};
+    chunk.events = mp_event_room_columns(&room);
+    feed(builder, &chunk);
 }
 
 struct mp_request scene_request(size_t block)
@@ -263,6 +263,7 @@ static void feed_later_base(struct mp_builder *builder, const struct scene *scen
                                       .bytes = scene_bytes(block, moment),
                                       .stack = block->stack,
                                       .track = block->track,
+                                      .kind = block->kind,
                                       .module = block->module};
         if (i % 3 == 1) entry.request = scene_request(i);
         for (size_t k = 0; k < block->labels && block->said[k] <= moment; k++)
@@ -300,13 +301,22 @@ static void build(struct scene *scene)
     ck_assert(mp_builder_finish(builder, &damage, 1, &scene->model, &error) == MP_OK);
 }
 
+static bool has_steps(const struct scene *scene)
+{
+    for (size_t i = 0; i < scene->events.count; i++)
+        if (scene->events.at[i].type == MP_EVENT_STEP) return true;
+    return false;
+}
+
 void scene_make(struct scene *scene, uint64_t seed, size_t count)
 {
     *scene = (struct scene){.random = seed * 2654435761u + 88172645463325252ull};
     add_base(scene);
     while (scene->events.count < count) {
         uint64_t dice = scene_random(scene, 20);
-        if (dice < 9)
+        if (scene->events.count == count / 2 && !has_steps(scene)) /* else they would be looked for */
+            push(scene, (struct mp_event){.type = MP_EVENT_STEP, .name = SCENE_FIRST_NAME});
+        else if (dice < 9)
             add_alloc(scene);
         else if (dice < 16)
             add_free(scene);

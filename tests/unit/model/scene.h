@@ -11,6 +11,7 @@
 
 #define SCENE_TRACKS     3
 #define SCENE_THREADS    2
+#define SCENE_LANE       2 /* no thread: only regions are on it */
 #define SCENE_STACKS     24
 #define SCENE_NAMES      4 /* of regions: string ids from SCENE_FIRST_NAME */
 #define SCENE_FIRST_NAME 3
@@ -18,6 +19,7 @@
 /* A block as it really was. */
 struct scene_block {
     uint16_t track;
+    uint8_t kind;
     uint32_t stack, module; /* module: a string id, 0 for none */
     int64_t born, died;     /* events; -1: before the first, INT64_MAX: never */
     uint64_t bytes[8];      /* sizes in turn; MP_BYTES_UNKNOWN at first where it was never said */

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "output/text.h"
+#include "output/report/text.h"
 #include "unit/suite.h"
 
 #define EXPECT(buffer, text)                                                                                           \

@@ -7,9 +7,9 @@
 #include <zlib.h>
 
 #include "base/varint.h"
-#include "output/page.h"
-#include "output/page_data.h"
-#include "output/page_pack.h"
+#include "output/page/page.h"
+#include "output/page/page_data.h"
+#include "output/page/page_pack.h"
 
 /* Takes the page's text over from a file, with a NUL at its end. */
 static char *text_of(FILE *file, size_t *size)
@@ -162,8 +162,29 @@ static void check_category(const struct mp_model *model, const struct mp_page_da
         ck_assert_uint_eq(number, mp_category_of(data->categories.categories, block, moment));
 }
 
-/* The next block of the page is this one of the model. */
-#define CHECK_BORN(block, size_now)                                                                                    \
+/* What the page has as rounding of a block: what it got more than it asked for, + 1; 0 where nobody told. */
+static uint64_t rounding_of(const struct mp_model *model, size_t block, uint64_t bytes)
+{
+    for (size_t i = 0; i < model->requests.count; i++)
+        if (model->requests.at[i].block == block && model->requests.at[i].request.bytes <= bytes)
+            return bytes - model->requests.at[i].request.bytes + 1;
+    return 0;
+}
+
+/* Requests of every third block of a model that has none, some of them larger than the block. */
+static void add_requests(struct mp_model *model)
+{
+    ck_assert_uint_eq(model->requests.count, 0);
+    for (uint32_t block = 0; block < model->blocks.count && block < 3000; block += 3) {
+        uint64_t bytes = model->blocks.bytes[block];
+        struct mp_model_request told = {.block = block,
+                                        .request = {.bytes = block % 21 ? bytes - bytes / 7 : bytes + 9}};
+        ck_assert(mp_vec_push(&model->requests, told));
+    }
+}
+
+/* The next block of the page is this one of the model, which `by` made; one of the base has none. */
+#define CHECK_BORN(block, size_now, by)                                                                                \
     do {                                                                                                               \
         ck_assert_uint_lt(site[born], sites);                                                                          \
         last += reuse[born] ? 0 : (uint64_t)mp_unzigzag(address[fresh++]);                                             \
@@ -172,6 +193,9 @@ static void check_category(const struct mp_model *model, const struct mp_page_da
         ck_assert_uint_eq(at[born] << data->address_shift, model->blocks.address[block]);                              \
         if (model->blocks.count < 10000) ck_assert(is_module_of(model, data, module[born], (uint32_t)(block)));        \
         check_category(model, data, category[born], (uint32_t)(block));                                                \
+        ck_assert_uint_eq(kind[born], model->blocks.kind[block]);                                                      \
+        ck_assert_uint_eq(thread[born], by);                                                                           \
+        if ((block) < 3000) ck_assert_uint_eq(rounding[born], rounding_of(model, (block), size_now));                  \
         born++;                                                                                                        \
     } while (0)
 
@@ -188,6 +212,12 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     uint64_t *module = spread(data, name, track->blocks);
     snprintf(name, sizeof name, "t%zu.category", index);
     uint64_t *category = spread(data, name, track->blocks);
+    snprintf(name, sizeof name, "t%zu.kind", index);
+    uint64_t *kind = spread(data, name, track->blocks);
+    snprintf(name, sizeof name, "t%zu.thread", index);
+    uint64_t *thread = spread(data, name, track->blocks);
+    snprintf(name, sizeof name, "t%zu.rounding", index);
+    uint64_t *rounding = spread(data, name, track->blocks);
     snprintf(name, sizeof name, "t%zu.address", index);
     uint64_t addresses = column_of(data, name)->count, *address = integers(data, name, addresses);
     snprintf(name, sizeof name, "t%zu.free", index);
@@ -209,12 +239,12 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     ck_assert_uint_eq(live, model->sums.at[index].end_bytes);
     for (size_t i = 0; i < model->blocks.count; i++)
         if (model->blocks.track[i] == index && model->blocks.alloc_event[i] == MP_NONE)
-            CHECK_BORN(i, model->blocks.bytes[i]);
+            CHECK_BORN(i, model->blocks.bytes[i], 0);
     for (size_t i = 0; i < model->events.count; i++) {
         uint8_t type = model->events.type[i];
         uint32_t block = model->events.subject[i];
         if ((type != MP_EVENT_ALLOC && type != MP_EVENT_RESIZE) || model->blocks.track[block] != index) continue;
-        CHECK_BORN(block, mp_model_bytes_at(model, block, (uint32_t)i));
+        CHECK_BORN(block, mp_model_bytes_at(model, block, (uint32_t)i), model->events.thread[i]);
     }
     ck_assert_uint_eq(born, track->blocks);
     ck_assert_uint_eq(fresh, addresses);
@@ -228,6 +258,9 @@ static void replay_track(const struct mp_model *model, const struct mp_page_data
     free(reuse);
     free(module);
     free(category);
+    free(kind);
+    free(thread);
+    free(rounding);
     free(at);
 #undef COLUMN
 }
@@ -238,6 +271,7 @@ START_TEST(test_columns_replay_to_the_models_sums)
     for (size_t i = 0; i < 2; i++) {
         struct mp_page_data data;
         struct mp_error error;
+        add_requests(models[i]);
         ck_assert_int_eq(mp_page_data_make(models[i], NULL, NULL, &data, &error), MP_OK);
         ck_assert_uint_eq(data.time_unit_ns, i ? 1000 : 1);
         ck_assert_uint_eq(data.tracks.count, models[i]->tracks.count);

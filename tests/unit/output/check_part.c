@@ -12,7 +12,7 @@
 #include "base/vec.h"
 #include "format/writer.h"
 #include "model/part.h"
-#include "output/reports.h"
+#include "output/report/reports.h"
 #include "unit/suite.h"
 
 enum { TRACKS = 3, THREADS = 3, STACKS = 12, NAMES = 6, CHUNKS = 14, SEEDS = 25 };

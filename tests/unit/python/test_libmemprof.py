@@ -4,11 +4,17 @@ import asyncio
 import ctypes
 import importlib
 import inspect
+import itertools
 import os
+import pathlib
+import random
 import subprocess
 import sys
 import threading
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
 
 FOLDER = os.environ["LIBMEMPROF_FOLDER"]
 sys.path.insert(0, FOLDER)
@@ -238,5 +244,63 @@ class NotRecorded(unittest.TestCase):
         self.run_python("import sys; sys.modules['ctypes'] = None" + NOT_RECORDED)
 
 
+class ModuleNames(unittest.TestCase):
+    """The names that the PyTorch shim gives modules, against a plain account of who lives."""
+
+    class Module:
+        def __init__(self, **children):
+            self._modules = children
+
+    def setUp(self):
+        modules = importlib.import_module("libmemprof_torch.modules")
+        self.told = {}
+        self.names = modules.Names(self.tell, None)
+        self.kinds = [type(name, (self.Module,), {}) for name in ("Net", "Head", "Block")]
+
+    def tell(self, address, path):
+        if path is None:
+            del self.told[address]
+        else:
+            self.told[address] = path.decode()
+
+    def born(self, kind, **children):
+        module = kind(**children)
+        self.names.born(module)
+        return module
+
+    def test_roots_are_numbered_by_class_and_numbers_come_back(self):
+        dice, live = random.Random(3), []  # (module, name)
+        for _ in range(300):
+            for _ in range(dice.randrange(3)):
+                if live:
+                    live.pop(dice.randrange(len(live)))
+            fresh = [self.born(dice.choice(self.kinds)) for _ in range(dice.randrange(4))]
+            self.names.look()
+            for module in fresh:
+                taken = {name for _, name in live}
+                kind = type(module).__name__
+                numbered = (kind if number == 1 else f"{kind}#{number}" for number in itertools.count(1))
+                live.append((module, next(name for name in numbered if name not in taken)))
+            module = fresh = None
+            self.names.look()
+            self.assertEqual(self.told, {id(module): name for module, name in live})
+            module = None
+        self.assertGreater(len({name for _, name in live}), 1)
+
+    def test_children_have_paths(self):
+        net, head, block = self.kinds
+        first, second = self.born(block), self.born(block)
+        inner = self.born(head, left=first, right=second, none=None)
+        root = self.born(net, body=inner)
+        self.names.look()
+        self.assertEqual({id(root): "Net", id(inner): "Net.body", id(first): "Net.body.left",
+                          id(second): "Net.body.right"}, self.told)
+        outer = self.born(net, inner=root)  # a parent comes later: at a full look all are named anew
+        self.names._next_full_ns = 0
+        self.names.look()
+        self.assertEqual(self.told[id(outer)], "Net#2")
+        self.assertEqual(self.told[id(second)], "Net#2.inner.body.right")
+
+
 if __name__ == "__main__":
-    unittest.main()
+    asserted.main()

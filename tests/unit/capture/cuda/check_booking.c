@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "collect/drain.h"
+#include "collect/recording/drain.h"
 #include "unit/capture/memory_spool.h"
 
 /* ---- what the records say ---------------------------------------------------------------------------------------- */
@@ -20,7 +20,7 @@ struct block {
 static struct {
     struct block blocks[BLOCKS];
     size_t count;
-    uint64_t unknown, refused, marks, reserved;
+    uint64_t unknown, refused, marks, reserved, reserved_on[256]; /* of the last; by track */
 } told;
 
 static bool take_record(void *context, uint32_t ring, const struct mp_record *record)
@@ -48,7 +48,8 @@ static bool take_record(void *context, uint32_t ring, const struct mp_record *re
         told.marks++;
         break;
     case MP_EVENT_RESERVED:
-        told.reserved = record->bytes;
+        ck_assert_uint_lt(record->track, 256);
+        told.reserved = told.reserved_on[record->track] = record->bytes;
         break;
     default:
         ck_abort_msg("record of type %u", record->type);
@@ -99,6 +100,7 @@ static void begin(void)
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
+enum { HOST_LOCATION = 2 }; /* CU_MEM_LOCATION_TYPE_HOST */
 enum { MEMORY = 40, RANGES = 12, HANDLES = 12, CONTEXTS = 3 };
 
 static struct {
@@ -404,6 +406,45 @@ START_TEST(a_pool_holds_until_its_last_block)
 }
 END_TEST
 
+/* Each device's pools have a sum of their own, and so have the host's, whatever device is current. */
+START_TEST(pools_are_summed_by_where_their_memory_is)
+{
+    static const struct {
+        struct mp_cu_location location;
+        enum mp_book book;
+    } pools[] = {{{MP_CU_LOCATION_DEVICE, 0}, MP_BOOK_POOL},
+                 {{HOST_LOCATION, 0}, MP_BOOK_HOST_POOL},
+                 {{MP_CU_LOCATION_DEVICE, 1}, MP_BOOK_POOL},
+                 {{MP_CU_LOCATION_DEVICE, 0}, MP_BOOK_POOL},
+                 {{HOST_LOCATION, 0}, MP_BOOK_HOST_POOL}};
+    enum { POOLS = sizeof pools / sizeof *pools };
+    uint64_t device[2] = {0}, host = 0;
+    begin();
+    for (uint64_t round = 0; round < 2; round++)
+        for (uint64_t i = 0; i < POOLS; i++) {
+            mp_cu_handle pool = (mp_cu_handle)(uintptr_t)(0x60 + i);
+            mp_cu_ptr block = 0x700000 + (i << 8);
+            struct mp_cu_pool_props props = {.allocType = MP_CU_ALLOCATION_PINNED, .location = pools[i].location};
+            uint64_t holds = (i + 1) << 20;
+            now.pool = 0x60 + i, now.pool_bytes = round ? 0 : holds;
+            if (!round) {
+                CALL(cuMemPoolCreate, MP_CU_SUCCESS, &pool, &props);
+                CALL(cuMemAllocFromPoolAsync, MP_CU_SUCCESS, &block, 100, pool, NULL);
+            } else {
+                CALL(cuMemFreeAsync, MP_CU_SUCCESS, block, NULL);
+                CALL(cuMemPoolDestroy, MP_CU_SUCCESS, pool);
+            }
+            now.pool = 0;
+            *(pools[i].book == MP_BOOK_HOST_POOL ? &host : &device[pools[i].location.id]) += round ? -holds : holds;
+            take_records();
+            for (int d = 0; d < 2; d++)
+                ck_assert_uint_eq(told.reserved_on[mp_book_track(MP_BOOK_POOL, d)], device[d]);
+            ck_assert_uint_eq(told.reserved_on[mp_book_track(MP_BOOK_HOST_POOL, 0)], host);
+        }
+    ck_assert_uint_eq(told.unknown, 0);
+}
+END_TEST
+
 START_TEST(sizes_of_arrays)
 {
     begin();
@@ -469,5 +510,5 @@ END_TEST
 
 MP_SUITE("booking", random_calls_leave_what_the_model_has, frees_of_unknown_addresses_count_once_they_succeed,
          failures_without_a_driver_leave_no_marks, a_launch_leaves_what_its_graph_does_not_free,
-         a_captured_allocation_is_a_node, a_pool_holds_until_its_last_block, sizes_of_arrays,
-         openings_of_shared_memory_are_counted, a_primary_context_ends_when_the_driver_says_so)
+         a_captured_allocation_is_a_node, a_pool_holds_until_its_last_block, pools_are_summed_by_where_their_memory_is,
+         sizes_of_arrays, openings_of_shared_memory_are_counted, a_primary_context_ends_when_the_driver_says_so)

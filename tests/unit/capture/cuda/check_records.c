@@ -5,7 +5,7 @@
 #include "capture/cuda/cupti.h"
 
 #include "capture/cuda/booking.h"
-#include "collect/drain.h"
+#include "collect/recording/drain.h"
 #include "unit/capture/memory_spool.h"
 
 /* ---- a library --------------------------------------------------------------------------------------------------- */

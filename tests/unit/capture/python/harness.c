@@ -163,6 +163,7 @@ EXPORT int harness_check(const char *field, int delta)
     if (verdict == MP_PYTHON_RIGHT) {
         struct mp_python_stack stack = make_stack(MP_PYTHON_FRAMES_MAX);
         mp_python_walk_thread(&layout, thread, true, &stack);
+        mp_python_check_api_start(&runtime.library);
         verdict = mp_python_check_api(&layout, thread, &stack);
     }
     return verdict == MP_PYTHON_RIGHT ? 1 : verdict == MP_PYTHON_WRONG ? 0 : -1;

@@ -17,7 +17,6 @@ _report.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_size
                     ctypes.c_int]
 calls = []  # what was called, for the test
 warned = []  # what PyTorch would write to stderr
-converted = 0  # entries of the history that were given as dictionaries
 faults = os.environ.get("STAND_IN_FAULT", "")
 
 
@@ -183,8 +182,6 @@ def _cuda_memorySnapshot(mempool_id=None):
     if VERSION < (2,):
         return _segments()
     with_traces = not (isinstance(mempool_id, tuple) and len(mempool_id) == 3 and not mempool_id[2])
-    global converted
-    converted += sum(len(device.ring) for device in _devices) if with_traces else 0
     settings = {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1}
     if VERSION >= (2, 13):
         settings["trace_alloc_max_entries"] = _history["max_entries"] if _history else 1

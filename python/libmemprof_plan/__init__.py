@@ -1,0 +1,55 @@
+"""What `memprof plan` changes in a program of PyTorch that runs on the stand-in GPU; only there.
+
+Random values of CPU tensors are not made: nobody reads them, and they take minutes and the machine's memory. One rank of
+many runs alone (MEMPROF_PLAN_WORLD): its collectives return at once. Started by python/start/sitecustomize.py.
+
+The recorder leaves frames of these files out of stacks (src/capture/core/stack.c).
+"""
+
+import os
+
+SMALLEST_LEFT_OUT = 1 << 16  # elements: smaller tensors cost nothing, and programs look at them
+
+
+def start(torch, after_import):
+    settings = dict(pair.split("=", 1) for pair in os.environ["MEMPROF_PLAN"].split(";") if "=" in pair)
+    _say(f"plan: torch {torch.__version__} cuda {torch.version.cuda or 'none'}")
+    if settings.get("random") != "made":
+        _leave_out_random_values(torch)
+    if torch.distributed.is_available():
+        from libmemprof_plan import ranks
+        ranks.answer_objects(torch.distributed)
+        if int(settings.get("world", "0")) > 1:
+            ranks.be_alone(torch.distributed, int(settings["rank"]), int(settings["world"]))
+
+
+def _say(text):
+    import libmemprof
+    libmemprof.mark(text)
+
+
+def _is_left_out(tensor):
+    return tensor.device.type == "cpu" and tensor.numel() >= SMALLEST_LEFT_OUT and tensor.is_floating_point()
+
+
+def _leave_out_random_values(torch):
+    """Of big tensors in the host's memory: their pages are never touched, so they take none."""
+    def wrap(owner, name, position=0):
+        function = getattr(owner, name, None)
+        if function is None:
+            return
+
+        def instead(*arguments, **named):
+            tensor = arguments[position] if len(arguments) > position else named.get("tensor")
+            if isinstance(tensor, torch.Tensor) and _is_left_out(tensor):
+                return tensor
+            return function(*arguments, **named)
+
+        instead.__name__, instead.__doc__ = name, function.__doc__
+        setattr(owner, name, instead)
+
+    for name in dir(torch.nn.init):
+        if name.endswith("_") and not name.startswith("_"):
+            wrap(torch.nn.init, name)
+    for name in ("normal_", "uniform_", "trunc_normal_", "log_normal_", "cauchy_", "exponential_", "erfinv_"):
+        wrap(torch.Tensor, name)

@@ -1,0 +1,99 @@
+"""Many ranks without their GPUs: collectives carry nothing, so that what decides sizes on the host is answered here."""
+
+import datetime
+import os
+
+
+def be_alone(distributed, rank, world):
+    """One rank of many: a store that needs nobody else."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    os.environ.setdefault("LOCAL_RANK", "0")  # its device is the one there is
+    os.environ.setdefault("LOCAL_WORLD_SIZE", str(world))
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    begin = distributed.init_process_group
+
+    def init_process_group(backend=None, *arguments, **named):
+        """What is asked of others is answered at once; the CPU's collectives are PyTorch's own of no effect."""
+        from torch.testing._internal.distributed import fake_pg  # registers the backend "fake"
+        for name in ("init_method", "store", "rank", "world_size"):
+            named.pop(name, None)
+        named.setdefault("timeout", datetime.timedelta(seconds=60))
+        if arguments:
+            arguments = arguments[1:]
+        begin("cpu:fake,cuda:nccl" if "nccl" in str(backend or "nccl") else "fake", store=Store(distributed, rank),
+              rank=rank, world_size=world, **named)
+
+    distributed.init_process_group = init_process_group
+    distributed.distributed_c10d.init_process_group = init_process_group
+
+
+_stores = []
+
+
+def Store(distributed, rank):
+    """A store in this process; what another rank would have set is there as soon as it is asked for."""
+    kept = distributed.HashStore()
+
+    class Alone(distributed.Store):
+        def set(self, key, value):
+            kept.set(key, value)
+
+        def get(self, key):
+            if not kept.check([key]):
+                kept.set(key, "\0" * 128)
+            return kept.get(key)
+
+        def add(self, key, amount):
+            return kept.add(key, amount)
+
+        def wait(self, keys, timeout=None):
+            return None
+
+        def check(self, keys):
+            return True
+
+        def delete_key(self, key):
+            return kept.delete_key(key)
+
+        def num_keys(self):
+            return kept.num_keys()
+
+    if not rank:
+        return kept
+    _stores.append(Alone())  # PyTorch holds the C++ half alone
+    return _stores[-1]
+
+
+def answer_objects(distributed):
+    """Collectives of Python objects over NCCL, or alone: the others have what this rank has."""
+    def all_gather_object(objects, own, group=None):
+        for i in range(len(objects)):
+            objects[i] = own
+
+    def gather_object(own, objects=None, dst=None, group=None, **named):
+        if objects:
+            all_gather_object(objects, own)
+
+    def broadcast_object_list(objects, src=None, group=None, **named):
+        return None
+
+    def scatter_object_list(to, objects=None, src=None, group=None, **named):
+        to[0] = objects[0] if objects else None
+
+    for function in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list):
+        _answer(distributed, function)
+
+
+def _answer(distributed, function):
+    real = getattr(distributed, function.__name__, None)
+    if real is None:
+        return
+
+    def instead(*arguments, group=None, **named):
+        carries = "gloo" in distributed.get_backend(group)  # the CPU's own collectives do send
+        return real(*arguments, group=group, **named) if carries else function(*arguments, **named)
+
+    instead.__name__ = function.__name__
+    setattr(distributed, function.__name__, instead)
+    setattr(distributed.distributed_c10d, function.__name__, instead)

@@ -1,0 +1,412 @@
+#include "analysis/allocator/frag.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/leaks/leaks.h"
+#include "analysis/sites/level.h"
+#include "base/words.h"
+#include "model/steps_infer.h"
+
+/* The autopsy of an out-of-memory: its cause, and the settings that would have fitted it. */
+
+/* Tried one after the other, those that change least first. */
+static const char *const remedies[] = {
+    "expandable_segments:True",   "max_split_size_mb:512",
+    "max_split_size_mb:256",      "max_split_size_mb:128",
+    "max_split_size_mb:64",       "max_split_size_mb:20",
+    "roundup_power2_divisions:8", "expandable_segments:True,roundup_power2_divisions:8",
+};
+
+static const struct mp_torch_step *step_of(const struct mp_torch_history *history, uint32_t event, uint32_t *index)
+{
+    for (*index = 0; *index < history->steps.count; ++*index)
+        if (history->steps.at[*index].event == event) return &history->steps.at[*index];
+    return NULL;
+}
+
+/* What the device had for the allocator when memory ran out: all that it held plus what was free beside it. Where that
+ * is not known, no more than it held: what fits then had fitted all the more. */
+static uint64_t frag_capacity(const struct mp_frag *frag)
+{
+    uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;
+    return frag->reserved + free_bytes / MP_TORCH_PAGE * MP_TORCH_PAGE;
+}
+
+static enum mp_status try_remedies(const struct mp_model *model, const struct mp_torch_history *history, uint32_t step,
+                                   struct mp_frag *frag, struct mp_error *error)
+{
+    uint64_t capacity = frag_capacity(frag);
+    frag->oom.tried = true;
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
+        struct mp_torch_settings settings = history->settings;
+        struct mp_torch_replay replay;
+        enum mp_status status = mp_torch_settings_parse(&settings, remedies[i], error);
+        if (!status && !memcmp(&settings, &history->settings, sizeof settings)) continue;
+        if (!status)
+            status = mp_torch_replay_with(model, history, &settings, capacity, capacity, step + 1, &replay, error);
+        if (status) return status;
+        if (!replay.new_ooms && replay.last_oom != step && !mp_vec_push(&frag->oom.would_fit, remedies[i]))
+            return mp_fail(error, MP_NO_MEMORY, "not enough memory for the settings that fit");
+    }
+    return MP_OK;
+}
+
+/* Bytes of this track that keep growing, until then. */
+static enum mp_status find_leaking(const struct mp_model *model, const struct mp_frag *frag, uint64_t *bytes,
+                                   struct mp_error *error)
+{
+    struct mp_window window = {.last = frag->events, .to_ns = frag->ns};
+    const struct mp_leaks_query query = {
+        frag->track, window, {.by = MP_GROUP_STACK, .sort = MP_SORT_GROWTH}, NULL, NULL};
+    struct mp_leaks leaks;
+    enum mp_status status = mp_leaks_find(model, &query, &leaks, error);
+    *bytes = 0;
+    if (status) return status;
+    for (size_t i = 0; i < leaks.findings.count; i++)
+        if (mp_leak_is_leak(&leaks.findings.at[i]) && leaks.findings.at[i].track == frag->track)
+            *bytes += leaks.findings.at[i].bytes;
+    mp_leaks_free(&leaks);
+    return MP_OK;
+}
+
+static uint64_t total_of(const struct mp_model *model, uint16_t track)
+{
+    return model->devices.at[model->tracks.at[track].device].total_bytes;
+}
+
+/* Free bytes inside what the allocator held; MP_BYTES_UNKNOWN. */
+static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *frag)
+{
+    if (frag->known) return frag->free_bytes;
+    for (size_t i = model->noted.count; i--;) {
+        uint32_t event = model->noted.at[i];
+        if (event >= frag->oom.event || model->events.type[event] != MP_EVENT_RESERVED ||
+            model->events.track[event] != frag->track)
+            continue;
+        uint64_t held = model->notes.at[i].bytes;
+        return held > frag->allocated ? held - frag->allocated : 0;
+    }
+    return MP_BYTES_UNKNOWN;
+}
+
+static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
+                                 struct mp_frag *frag, struct mp_error *error)
+{
+    struct mp_frag_oom *oom = &frag->oom;
+    uint64_t room = oom->device_free == MP_BYTES_UNKNOWN ? 0 : oom->device_free;
+    uint64_t asked = mp_torch_segment_bytes(&history->settings, oom->requested), leaking;
+    uint64_t total = total_of(model, frag->track), free_bytes = free_inside(model, frag);
+    oom->cause = MP_OOM_UNKNOWN;
+    if (free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
+    if (history->settings.expandable && oom->requested > MP_TORCH_SMALL)
+        asked += history->settings.large_segment; /* whole pages */
+    if (room >= asked) {
+        oom->cause = MP_OOM_LIMIT;
+        return MP_OK;
+    }
+    if (free_bytes + room >= oom->requested) {
+        oom->cause = MP_OOM_FRAGMENTATION;
+        return MP_OK;
+    }
+    enum mp_status status = find_leaking(model, frag, &leaking, error);
+    if (status) return status;
+    uint64_t missing = oom->requested - free_bytes - room;
+    bool others_known = total != MP_BYTES_UNKNOWN && frag->known && oom->device_free != MP_BYTES_UNKNOWN;
+    uint64_t others = others_known && total > frag->reserved + room ? total - frag->reserved - room : 0;
+    oom->cause = leaking >= missing                        ? MP_OOM_LEAK
+                 : others >= missing && others > total / 4 ? MP_OOM_OTHER_PROCESS
+                                                           : MP_OOM_CAPACITY;
+    return MP_OK;
+}
+
+/* Fills frag->oom, whose event is known, of a frag whose moment is that. */
+static enum mp_status frag_judge_oom(const struct mp_model *model, const struct mp_torch_history *history,
+                                     struct mp_frag *frag, struct mp_error *error)
+{
+    struct mp_frag_oom *oom = &frag->oom;
+    const struct mp_model_note *note = &model->notes.at[model->events.subject[oom->event]];
+    uint32_t index;
+    const struct mp_torch_step *step = step_of(history, oom->event, &index);
+    oom->ns = model->events.time_ns[oom->event];
+    oom->requested = note->bytes;
+    oom->stack = note->stack;
+    oom->device_free = step && history->traced ? step->address : MP_BYTES_UNKNOWN;
+    enum mp_status status = find_cause(model, history, frag, error);
+    if (status || !step || !frag->known || oom->cause == MP_OOM_LIMIT) return status;
+    return try_remedies(model, history, index, frag, error);
+}
+
+const char *mp_oom_cause_name(enum mp_oom_cause cause)
+{
+    static const char *const names[] = {"capacity", "fragmentation", "leak", "other_process", "limit", NULL};
+    return names[cause];
+}
+
+static enum mp_status no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the segments");
+}
+
+/* The last out-of-memory of the track in the window. */
+static uint32_t find_oom(const struct mp_model *model, const struct mp_frag_query *query)
+{
+    for (uint32_t event = query->window.last; event-- > query->window.first;)
+        if (model->events.type[event] == MP_EVENT_OOM && model->events.track[event] == query->track) return event;
+    return MP_NONE;
+}
+
+/* Events up to the highest reserved total, with the block that it was for; where none is told, the highest allocated
+ * one. */
+static uint32_t find_highest(const struct mp_model *model, uint16_t track)
+{
+    uint64_t highest = 0;
+    uint32_t at = model->sums.at[track].peak_event == MP_NONE ? 0 : model->sums.at[track].peak_event + 1;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        if (model->events.type[event] != MP_EVENT_RESERVED || model->events.track[event] != track) continue;
+        uint64_t bytes = model->notes.at[model->events.subject[event]].bytes;
+        if (bytes <= highest) continue;
+        highest = bytes;
+        at = event + 1;
+    }
+    for (uint32_t event = at; event < model->events.count; event++) {
+        unsigned type = model->events.type[event];
+        if (model->events.track[event] != track || (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE)) continue;
+        return type == MP_EVENT_ALLOC ? event + 1 : at;
+    }
+    return at;
+}
+
+static uint64_t allocated_at(const struct mp_model *model, uint16_t track, uint32_t moment)
+{
+    if (moment >= model->events.count) return model->sums.at[track].end_bytes;
+    struct mp_level level = mp_level_start(model, track);
+    for (uint32_t event = 0; event < moment; event++)
+        mp_level_apply(&level, model, track, event);
+    return level.bytes;
+}
+
+static enum mp_status take_layout(const struct mp_model *model, struct mp_torch_history *history, struct mp_frag *frag,
+                                  struct mp_error *error)
+{
+    enum mp_status status = mp_torch_layout_at(model, history, frag->events, &frag->layout, error);
+    frag->known = status == MP_OK;
+    return status == MP_NOT_FOUND ? MP_OK : status;
+}
+
+/* The moment that was asked for, or, where a program has given everything back at its end, that of the highest. */
+static enum mp_status find_moment(const struct mp_model *model, const struct mp_frag_query *query,
+                                  struct mp_torch_history *history, struct mp_frag *frag, struct mp_error *error)
+{
+    frag->moment = frag->oom.event == MP_NONE ? MP_FRAG_END : MP_FRAG_OOM;
+    frag->events = frag->oom.event == MP_NONE ? query->window.last : frag->oom.event + 1;
+    enum mp_status status = take_layout(model, history, frag, error);
+    bool empty = !frag->known || !frag->layout.moment.listing.segments.count;
+    if (!status && empty && frag->moment == MP_FRAG_END && query->window.whole) {
+        mp_torch_moment_free(&frag->layout.moment);
+        frag->moment = MP_FRAG_PEAK;
+        frag->events = find_highest(model, query->track);
+        status = take_layout(model, history, frag, error);
+    }
+    if (!frag->known && frag->moment == MP_FRAG_PEAK) {
+        frag->moment = MP_FRAG_END;
+        frag->events = query->window.last;
+    }
+    frag->ns = frag->events >= model->events.count ? model->duration_ns
+               : frag->events                      ? model->events.time_ns[frag->events - 1]
+                                                   : 0;
+    return status;
+}
+
+static uint64_t largest_block(const struct mp_model *model, uint16_t track)
+{
+    uint64_t largest = 0;
+    for (size_t i = 0; i < model->blocks.count; i++) {
+        uint64_t bytes = model->blocks.bytes[i];
+        if (model->blocks.track[i] == track && bytes != MP_BYTES_UNKNOWN && bytes > largest) largest = bytes;
+    }
+    return largest;
+}
+
+static void add_block(struct mp_frag *frag, struct mp_frag_segment *segment, const struct mp_torch_block *block)
+{
+    if (block->state == MP_TORCH_FREE) {
+        frag->holes++;
+        frag->free_bytes += block->bytes;
+        if (block->bytes < frag->wanted) frag->unusable += block->bytes;
+        if (block->bytes > segment->largest_free) segment->largest_free = block->bytes;
+        return;
+    }
+    segment->held += block->bytes;
+    if (block->state == MP_TORCH_ALLOCATED) segment->allocated += block->bytes;
+    frag->requested += block->requested;
+}
+
+static bool sum_up(const struct mp_torch_history *history, struct mp_frag *frag)
+{
+    const struct mp_torch_listing *listing = &frag->layout.moment.listing;
+    bool exact = frag->layout.source != MP_LAYOUT_PLACED;
+    for (size_t i = 0; i < listing->segments.count; i++) {
+        const struct mp_torch_segment *from = &listing->segments.at[i];
+        struct mp_frag_segment segment = {.address = from->address,
+                                          .bytes = from->bytes,
+                                          .stream = exact ? from->stream : MP_BYTES_UNKNOWN,
+                                          .pool = exact ? history->pools.at[from->pool] : MP_BYTES_UNKNOWN,
+                                          .small = from->small,
+                                          .expandable = from->expandable,
+                                          .first_block = from->first_block,
+                                          .block_count = from->block_count};
+        for (size_t k = 0; k < from->block_count; k++)
+            add_block(frag, &segment, &listing->blocks.at[from->first_block + k]);
+        frag->allocated += segment.allocated;
+        frag->pending += segment.held - segment.allocated;
+        frag->reserved += segment.bytes;
+        if (!segment.held) frag->whole_free += segment.bytes;
+        if (segment.largest_free > frag->largest_free) frag->largest_free = segment.largest_free;
+        if (!mp_vec_push(&frag->segments, segment)) return false;
+    }
+    return true;
+}
+
+static int by_free_bytes(const void *a, const void *b)
+{
+    const struct mp_frag_pin *x = a, *y = b;
+    uint64_t left = x->segment_bytes - x->held_bytes, right = y->segment_bytes - y->held_bytes;
+    if (left != right) return left < right ? 1 : -1;
+    return x->address < y->address ? -1 : x->address > y->address;
+}
+
+static enum mp_status add_pin(const struct mp_model *model, const struct mp_steps *steps,
+                              const struct mp_frag_segment *segment, struct mp_frag *frag, struct mp_error *error)
+{
+    const struct mp_torch_moment *moment = &frag->layout.moment;
+    struct mp_frag_pin pin = {
+        .address = segment->address, .segment_bytes = segment->bytes, .held_bytes = segment->held};
+    struct mp_live live = {0};
+    bool done = true;
+    for (size_t i = segment->first_block; done && i < segment->first_block + segment->block_count; i++) {
+        const struct mp_torch_block *block = &moment->listing.blocks.at[i];
+        const struct mp_live_block held = {block->bytes, moment->owners.at[i]};
+        if (block->state != MP_TORCH_FREE && held.block != MP_NONE) done = mp_vec_push(&live, held);
+    }
+    const struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
+    enum mp_status status = done ? mp_sites_make(model, &live, steps, &grouping, &pin.sites, error) : no_memory(error);
+    mp_live_free(&live);
+    if (status) return status;
+    if (mp_vec_push(&frag->pins, pin)) return MP_OK;
+    mp_sites_free(&pin.sites);
+    return no_memory(error);
+}
+
+static enum mp_status find_pins(const struct mp_model *model, struct mp_frag *frag, struct mp_error *error)
+{
+    struct mp_steps steps = {0};
+    enum mp_status status = mp_steps_find(model, &steps) ? MP_OK : no_memory(error);
+    for (size_t i = 0; !status && i < frag->segments.count; i++) {
+        const struct mp_frag_segment *segment = &frag->segments.at[i];
+        if (segment->held && segment->held < segment->bytes / 2) status = add_pin(model, &steps, segment, frag, error);
+    }
+    mp_steps_free(&steps);
+    if (frag->pins.count) qsort(frag->pins.at, frag->pins.count, sizeof *frag->pins.at, by_free_bytes);
+    return status;
+}
+
+/* The highest reserved total of the recording. */
+static uint64_t recorded_peak(const struct mp_model *model, const struct mp_frag *frag)
+{
+    uint64_t peak = model->sums.at[frag->track].reserved_peak_bytes;
+    return peak == MP_BYTES_UNKNOWN ? frag->reserved : peak;
+}
+
+static enum mp_status replay_recorded(const struct mp_model *model, struct mp_torch_history *history,
+                                      struct mp_frag *frag, struct mp_error *error)
+{
+    if (!history->traced)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "there is no allocator's trace to replay: only PyTorch's snapshots have one, where "
+                       "_record_memory_history() was on and the file does not contradict itself");
+    frag->replay.recorded = true;
+    return mp_torch_replay_recorded(model, history, MP_TORCH_TO_THE_END, NULL, &frag->replay.result, error);
+}
+
+static enum mp_status replay_settings(const struct mp_model *model, const struct mp_torch_history *history,
+                                      const char *text, struct mp_frag *frag, struct mp_error *error)
+{
+    struct mp_frag_replay *replay = &frag->replay;
+    struct mp_torch_settings settings = history->settings;
+    struct mp_torch_replay same;
+    enum mp_status status = mp_torch_settings_parse(&settings, text, error);
+    if (status) return status;
+    if (!history->steps.count && !history->base.count)
+        return mp_fail(error, MP_UNSUPPORTED, "there is nothing to replay: the track has no blocks");
+    uint64_t total = model->devices.at[model->tracks.at[frag->track].device].total_bytes;
+    bool ran_out = frag->oom.event != MP_NONE && frag->known && frag->oom.device_free != MP_BYTES_UNKNOWN;
+    uint64_t capacity = ran_out ? frag_capacity(frag) : total;
+    if (total == MP_BYTES_UNKNOWN) total = (uint64_t)1 << 40;
+    replay->capacity = capacity;
+    status =
+        mp_torch_replay_with(model, history, &settings, capacity, total, MP_TORCH_TO_THE_END, &replay->result, error);
+    if (!status)
+        status = mp_torch_replay_with(model, history, &history->settings, capacity, total, MP_TORCH_TO_THE_END, &same,
+                                      error);
+    if (status) return status;
+    uint64_t recorded = recorded_peak(model, frag);
+    replay->recorded_reserved = recorded;
+    replay->compare_reserved = recorded && recorded < same.reserved_peak ? recorded : same.reserved_peak;
+    for (size_t i = 0; i < history->base.count; i++)
+        replay->base_bytes += history->base.at[i].requested;
+    return MP_OK;
+}
+
+static enum mp_status find_replay(const struct mp_model *model, const struct mp_frag_query *query,
+                                  struct mp_torch_history *history, struct mp_frag *frag, struct mp_error *error)
+{
+    const char *settings = query->replay;
+    if (!settings && query->advise && history->traced && !history->settings.expandable)
+        settings = "expandable_segments:True";
+    if (!settings) return MP_OK;
+    frag->replay.settings = strdup(settings);
+    if (!frag->replay.settings) return no_memory(error);
+    return strcmp(settings, "recorded") ? replay_settings(model, history, settings, frag, error)
+                                        : replay_recorded(model, history, frag, error);
+}
+
+enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
+                            struct mp_error *error)
+{
+    struct mp_torch_history history = {0};
+    *frag = (struct mp_frag){.track = query->track, .oom = {.event = MP_NONE}};
+    if (mp_model_sample_of(model, query->track))
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the recording has a sample of its blocks (--sample): what lies between them is not known");
+    frag->oom.event = find_oom(model, query);
+    bool untraced = query->replay || frag->oom.event != MP_NONE;
+    enum mp_status status = mp_torch_history_make(model, query->track, untraced, &history, error);
+    if (!status) status = find_moment(model, query, &history, frag, error);
+    if (!status && frag->oom.event != MP_NONE)
+        frag->wanted = model->notes.at[model->events.subject[frag->oom.event]].bytes;
+    else
+        frag->wanted = largest_block(model, query->track);
+    if (!status && frag->known) {
+        status = sum_up(&history, frag) ? find_pins(model, frag, error) : no_memory(error);
+    } else {
+        frag->allocated = allocated_at(model, query->track, frag->events);
+    }
+    if (!status && frag->oom.event != MP_NONE) status = frag_judge_oom(model, &history, frag, error);
+    if (!status) status = find_replay(model, query, &history, frag, error);
+    mp_torch_history_free(&history);
+    if (status) mp_frag_free(frag);
+    return status;
+}
+
+void mp_frag_free(struct mp_frag *frag)
+{
+    for (size_t i = 0; i < frag->pins.count; i++)
+        mp_sites_free(&frag->pins.at[i].sites);
+    mp_vec_free(&frag->pins);
+    mp_vec_free(&frag->segments);
+    mp_vec_free(&frag->oom.would_fit);
+    mp_torch_moment_free(&frag->layout.moment);
+    free(frag->replay.settings);
+    frag->replay.settings = NULL;
+}

@@ -1,0 +1,139 @@
+/*
+ * A model of PyTorch's CUDA caching allocator for one device, as it places blocks in segments: c10/cuda/
+ * CUDACachingAllocator.cpp of PyTorch 2.0 to 2.10, which does not depend on anything but the order of calls, the
+ * settings and what the driver hands out. Without hooks the driver is a device of a given capacity that hands out
+ * addresses in ascending order.
+ *
+ * Sizes are bytes. Streams are any numbers, 0 being the default stream. Pools are small numbers, 0 being the default
+ * pool, the others private ones (CUDA graphs, MemPool). Blocks are known by ids that are used again after a free.
+ *
+ * A call takes 0.1 to 0.3 µs. One thread at a time. Where memory for the model itself runs out, the call says
+ * MP_TORCH_BROKEN and so does every later one.
+ */
+#ifndef MP_ANALYSIS_TORCH_ALLOCATOR_H
+#define MP_ANALYSIS_TORCH_ALLOCATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "analysis/allocator/torch_settings.h"
+#include "base/vec.h"
+#include "base/words.h"
+
+#define MP_TORCH_ANY_STREAM UINT64_MAX /* of a pool's filter */
+#define MP_TORCH_NO_BLOCK   UINT32_MAX /* what a request for 0 bytes gets; may be freed */
+#define MP_TORCH_POOLS      65536      /* pools are numbered below */
+
+enum mp_torch_result {
+    MP_TORCH_DONE,
+    MP_TORCH_OOM,   /* the program gets an OutOfMemoryError */
+    MP_TORCH_BROKEN /* the model has no memory for itself */
+};
+
+struct mp_torch_event {
+    uint64_t address, bytes; /* alloc, free: requested bytes; out of memory: rounded ones */
+    uint64_t stream;
+    uint32_t pool, block; /* block: of an alloc or a free */
+    uint8_t action;       /* enum mp_torch_action: with the meaning of PyTorch's own trace */
+};
+
+/* The surroundings of the allocator. Functions that are NULL: the model's own device, nobody listens. */
+struct mp_torch_hooks {
+    void *context;
+    /* cudaMalloc(): false where the device has no room. */
+    bool (*allocate)(void *context, uint64_t bytes, uint64_t *address);
+    /* Address space for an expandable segment, `bytes` a multiple of `page`. */
+    bool (*reserve)(void *context, uint64_t bytes, uint64_t page, uint64_t *address);
+    /* Memory for pages of it: all, or false. */
+    bool (*map)(void *context, uint64_t address, uint64_t bytes);
+    void (*event)(void *context, const struct mp_torch_event *event);
+};
+
+struct mp_torch_stats {
+    uint64_t allocated, reserved, active, requested, inactive_split;
+    uint64_t peak_allocated, peak_reserved, peak_active, peak_requested;
+    uint64_t segments; /* of cudaMalloc() */
+    uint64_t retries, ooms;
+};
+
+struct mp_torch_block {
+    uint64_t address, bytes, requested;
+    uint32_t id;
+    uint8_t state; /* enum mp_torch_state; in listings not MP_TORCH_UNMAPPED */
+};
+
+struct mp_torch_segment {
+    uint64_t address, bytes, stream;
+    uint32_t pool;
+    bool small, expandable;
+    size_t first_block, block_count; /* in the listing's blocks */
+};
+
+/* Segments and their blocks, by address. Of an expandable segment each run of mapped pages counts as a segment. */
+struct mp_torch_listing {
+    MP_VEC(struct mp_torch_segment) segments;
+    MP_VEC(struct mp_torch_block) blocks;
+};
+
+struct mp_torch_allocator;
+
+/* `capacity`: what the device has for this allocator; the limit of settings->fraction is of `total` bytes, which also
+ * bounds the address space of an expandable segment. hooks may be NULL. NULL where memory is short. */
+struct mp_torch_allocator *mp_torch_allocator_new(const struct mp_torch_settings *settings, uint64_t capacity,
+                                                  uint64_t total, const struct mp_torch_hooks *hooks);
+/* The same state once more, with the same hooks and ids. NULL where memory is short. */
+struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocator *allocator);
+void mp_torch_allocator_free(struct mp_torch_allocator *allocator);
+/* As torch.cuda.memory._set_allocator_settings() while the program runs. */
+void mp_torch_set(struct mp_torch_allocator *allocator, const struct mp_torch_settings *settings);
+
+enum mp_torch_result mp_torch_malloc(struct mp_torch_allocator *allocator, uint64_t bytes, uint64_t stream,
+                                     uint32_t pool, uint32_t *block);
+enum mp_torch_result mp_torch_free(struct mp_torch_allocator *allocator, uint32_t block);
+/* torch.cuda.empty_cache() */
+enum mp_torch_result mp_torch_empty_cache(struct mp_torch_allocator *allocator);
+
+uint64_t mp_torch_block_address(const struct mp_torch_allocator *allocator, uint32_t block);
+uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* what it occupies */
+enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *allocator, uint32_t block);
+const struct mp_torch_stats *mp_torch_stats(const struct mp_torch_allocator *allocator);
+/* The listing starts empty; the caller frees it, also after false: memory is short. */
+bool mp_torch_list(const struct mp_torch_allocator *allocator, struct mp_torch_listing *listing);
+void mp_torch_listing_free(struct mp_torch_listing *listing);
+
+/* `bytes` as rounded before a block is searched; bytes asked of the driver for them. */
+uint64_t mp_torch_round(const struct mp_torch_settings *settings, uint64_t bytes);
+uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64_t rounded);
+
+/*
+ * Streams. A block used on another stream stays pending after its free, until all that had been given to that stream by
+ * then is done, and until the next malloc looks.
+ */
+enum mp_torch_result mp_torch_record_stream(struct mp_torch_allocator *allocator, uint32_t block, uint64_t stream);
+void mp_torch_stream_done(struct mp_torch_allocator *allocator, uint64_t stream);
+/* Completes the free of a pending block now, as a trace says that it was. */
+enum mp_torch_result mp_torch_complete(struct mp_torch_allocator *allocator, uint32_t block);
+
+/*
+ * Private pools. Between begin and end, mp_torch_pool_for() of a stream that the filter accepts is that pool, and the
+ * allocator does not look at streams nor release memory to try again. Released as often as begun, a pool's segments go
+ * at the next release.
+ */
+enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
+void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
+void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
+uint32_t mp_torch_pool_for(const struct mp_torch_allocator *allocator, uint64_t stream);
+/* MemPool(no_split=..., use_on_oom=...) */
+enum mp_torch_result mp_torch_pool_options(struct mp_torch_allocator *allocator, uint32_t pool, bool no_split,
+                                           bool use_on_oom);
+
+/*
+ * A state to begin with: a segment and all that lies in it, blocks ascending, without gaps, no two free ones together.
+ * An expandable segment is given whole, with its unmapped parts. ids[i] becomes the id of blocks[i]. Only `address`,
+ * `bytes`, `requested` and `state` of the blocks count; a pending block is completed by mp_torch_complete() only.
+ */
+enum mp_torch_result mp_torch_restore(struct mp_torch_allocator *allocator, const struct mp_torch_segment *segment,
+                                      const struct mp_torch_block *blocks, size_t count, uint32_t *ids);
+
+#endif

@@ -1,0 +1,507 @@
+#include "analysis/allocator/torch_history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/allocator/placement.h"
+#include "base/map.h"
+#include "base/search.h"
+#include "base/words.h"
+#include "model/track.h"
+
+/* The state in which a history of an allocator began: its segments and the blocks in them. One thread at a time. */
+
+/*
+ * A trace rarely reaches back to the first allocation. What was there before is known from the end: of a block that is
+ * still live the segments say what it takes. Of one that was freed the trace says what had been asked for; the rest of
+ * a large free block that was not worth a cut (at most 1 MiB) then belongs to it, which only its neighbours tell.
+ */
+#define SEGMENTS_UNIT (2u << 20)          /* the allocator asks the driver for multiples of it */
+#define ROOM          ((uint64_t)1 << 40) /* that an expandable segment may grow to: more than any device has */
+#define RESERVATIONS  1024                /* expandable segments at the beginning: two for each stream and pool */
+
+/* An alloc of the trace: where, and when. */
+struct birth {
+    uint64_t address;
+    uint32_t event;
+};
+
+struct finder {
+    const struct mp_model *model;
+    struct mp_torch_history *history;
+    uint16_t driver;
+    struct mp_map held; /* address + 1 of a live part at the end to its index in model->parts, less 1 */
+    MP_VEC(struct birth) births;
+    MP_VEC(struct mp_torch_segment) ends;       /* segments of the end */
+    MP_VEC(struct mp_torch_segment) given_back; /* by steps */
+    size_t reservations;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    /* Every struct sorted here begins with its address. */
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+/* The last of some sorted segments that begins at or below the address; NULL where there is none. */
+static const struct mp_torch_segment *last_below(const struct mp_torch_segment *at, size_t count, uint64_t address)
+{
+    size_t before = MP_COUNT_BEFORE(count, i, at[i].address <= address);
+    return before ? &at[before - 1] : NULL;
+}
+
+/* The one that the address lies in. */
+static const struct mp_torch_segment *segment_at(const struct mp_torch_segment *at, size_t count, uint64_t address)
+{
+    const struct mp_torch_segment *found = last_below(at, count, address);
+    return found && address - found->address < found->bytes ? found : NULL;
+}
+
+/* Whose the memory is: by the segments of the end, else by the step that gives it back. */
+static void find_owner(const struct finder *f, struct mp_torch_segment *segment)
+{
+    const struct mp_torch_segment *found = last_below(f->ends.at, f->ends.count, segment->address + segment->bytes - 1);
+    bool overlaps = found && found->address + found->bytes > segment->address;
+    if (!overlaps || (!segment->expandable && found->address != segment->address))
+        found = segment_at(f->given_back.at, f->given_back.count, segment->address);
+    segment->small = segment->expandable ? segment->bytes % f->history->settings.large_segment != 0
+                                         : segment->bytes <= MP_TORCH_PAGE;
+    if (!found) return;
+    segment->stream = found->stream;
+    segment->pool = found->pool;
+    if (overlaps) segment->small = found->small;
+}
+
+static bool same_owner(const struct mp_torch_segment *a, const struct mp_torch_segment *b)
+{
+    return a->stream == b->stream && a->pool == b->pool && a->small == b->small;
+}
+
+/* The expandable segment that a run of pages lies in; it begins where the lowest of its runs does, those that the trace
+ * maps included. */
+static bool put_in_reservation(struct finder *f, const struct mp_torch_segment *run)
+{
+    struct mp_torch_history *history = f->history;
+    uint64_t page = run->small ? MP_TORCH_PAGE : history->settings.large_segment;
+    for (size_t i = 0; i < history->segments.count; i++) {
+        struct mp_torch_segment *at = &history->segments.at[i];
+        if (!at->expandable || !same_owner(at, run)) continue;
+        if (run->address < at->address) at->address = run->address;
+        return true;
+    }
+    if (++f->reservations > RESERVATIONS) return true;
+    struct mp_torch_segment made = *run;
+    for (size_t i = 0; i < history->steps.count; i++) {
+        const struct mp_torch_step *step = &history->steps.at[i];
+        if (step->action == MP_TORCH_SEGMENT_MAP && step->stream == run->stream && step->pool == run->pool &&
+            (step->bytes % history->settings.large_segment != 0) == run->small && step->address < made.address &&
+            made.address - step->address < ROOM && (made.address - step->address) % page == 0)
+            made.address = step->address;
+    }
+    made.bytes = ROOM / page * page;
+    return mp_vec_push(&history->segments, made);
+}
+
+static bool find_segments(struct finder *f)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    for (size_t i = 0; i < blocks->count && f->driver != MP_TRACK_NONE; i++) {
+        if (blocks->track[i] != f->driver || blocks->alloc_event[i] != MP_NONE) continue;
+        if (blocks->bytes[i] == MP_BYTES_UNKNOWN || blocks->bytes[i] >= ROOM) continue;
+        struct mp_torch_segment segment = {
+            .address = blocks->address[i], .bytes = blocks->bytes[i], .expandable = blocks->kind[i] == MP_KIND_VMM};
+        find_owner(f, &segment);
+        bool done = segment.expandable ? mp_vec_push(&f->history->mapped, segment) && put_in_reservation(f, &segment)
+                                       : mp_vec_push(&f->history->segments, segment);
+        if (!done) return false;
+    }
+    if (f->history->segments.count)
+        qsort(f->history->segments.at, f->history->segments.count, sizeof *f->history->segments.at, by_address);
+    if (f->history->mapped.count)
+        qsort(f->history->mapped.at, f->history->mapped.count, sizeof *f->history->mapped.at, by_address);
+    return true;
+}
+
+/* Where the parts live at the end lie, and where the trace allocates. */
+static bool gather(struct finder *f)
+{
+    const struct mp_model *model = f->model;
+    uint64_t offset = 0;
+    for (size_t i = 0; i < model->parts.count; i++) {
+        const struct mp_segment_part *part = &model->parts.at[i];
+        const struct mp_segment *segment = &model->segments.at[part->segment];
+        if (i && model->parts.at[i - 1].segment == part->segment)
+            offset += model->parts.at[i - 1].bytes;
+        else
+            offset = 0;
+        if (segment->track != f->history->track || part->state == MP_TORCH_FREE) continue;
+        uint64_t *slot = mp_map_insert(&f->held, segment->address + offset + 1, NULL);
+        if (!slot) return false;
+        *slot = i;
+    }
+    for (size_t i = 0; i < f->history->steps.count; i++) {
+        const struct birth birth = {f->history->steps.at[i].address, f->history->steps.at[i].event};
+        if (f->history->steps.at[i].action == MP_TORCH_ALLOC && !mp_vec_push(&f->births, birth)) return false;
+    }
+    if (f->births.count) qsort(f->births.at, f->births.count, sizeof *f->births.at, by_address);
+    return true;
+}
+
+static bool gather_owners(struct finder *f)
+{
+    const struct mp_model *model = f->model;
+    for (size_t i = 0; i < model->segments.count; i++) {
+        const struct mp_segment *from = &model->segments.at[i];
+        const struct mp_torch_segment segment = {.address = from->address,
+                                                 .bytes = from->bytes,
+                                                 .stream = from->stream,
+                                                 .pool = mp_torch_pool_index(f->history, from->pool),
+                                                 .small = from->small,
+                                                 .expandable = from->expandable};
+        if (from->track == f->history->track && !mp_vec_push(&f->ends, segment)) return false;
+    }
+    for (size_t i = 0; i < f->history->steps.count; i++) {
+        const struct mp_torch_step *step = &f->history->steps.at[i];
+        const struct mp_torch_segment segment = {
+            .address = step->address, .bytes = step->bytes, .stream = step->stream, .pool = step->pool};
+        if ((step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP) &&
+            !mp_vec_push(&f->given_back, segment))
+            return false;
+    }
+    if (f->ends.count) qsort(f->ends.at, f->ends.count, sizeof *f->ends.at, by_address);
+    if (f->given_back.count) qsort(f->given_back.at, f->given_back.count, sizeof *f->given_back.at, by_address);
+    return true;
+}
+
+/* The lowest address in [from, limit) at which the trace allocates before the event; limit where there is none. */
+static uint64_t first_birth(const struct finder *f, uint64_t from, uint64_t limit, uint32_t before)
+{
+    size_t first = MP_COUNT_BEFORE(f->births.count, i, f->births.at[i].address < from);
+    for (; first < f->births.count && f->births.at[first].address < limit; first++)
+        if (f->births.at[first].event < before) return f->births.at[first].address;
+    return limit;
+}
+
+/* Bytes that a block of the base takes, up to the next one of its segment, or the segment's end, at `limit`. */
+static uint64_t taken(const struct finder *f, const struct mp_torch_base *block, const struct mp_torch_segment *segment,
+                      uint64_t limit)
+{
+    uint32_t freed = f->model->blocks.free_event[block->block];
+    const uint64_t *part = freed == MP_NONE ? mp_map_find(&f->held, block->address + 1) : NULL;
+    if (part && f->model->parts.at[*part].bytes <= limit - block->address) return f->model->parts.at[*part].bytes;
+    uint64_t bytes = mp_torch_round(&f->history->settings, block->requested), room = limit - block->address;
+    if (bytes >= room || (!segment->small && bytes >= f->history->settings.max_split)) return room; /* never cut */
+    if (segment->small || f->history->settings.expandable) return bytes;
+    uint64_t end = block->address + bytes, rest = room - bytes;
+    if (rest <= MP_TORCH_SMALL) return room;
+    uint64_t next = first_birth(f, end, end + MP_TORCH_SMALL + 1, freed);
+    return next <= end + MP_TORCH_SMALL ? next - block->address : bytes;
+}
+
+/* No step requests its free, but the end has it as freed. */
+static bool is_pending_at_end(const struct finder *f, const struct mp_torch_base *block)
+{
+    const uint64_t *part = mp_map_find(&f->held, block->address + 1);
+    if (f->model->blocks.free_event[block->block] != MP_NONE || !part ||
+        f->model->parts.at[*part].state != MP_TORCH_PENDING)
+        return false;
+    for (size_t i = 0; i < f->history->steps.count; i++)
+        if (f->history->steps.at[i].action == MP_TORCH_FREE_REQUESTED && f->history->steps.at[i].block == block->block)
+            return false;
+    return true;
+}
+
+static bool find_blocks(struct finder *f)
+{
+    struct mp_torch_history *history = f->history;
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    for (size_t i = 0; i < blocks->count; i++) {
+        if (blocks->track[i] != history->track || blocks->alloc_event[i] != MP_NONE) continue;
+        if (blocks->bytes[i] == MP_BYTES_UNKNOWN || blocks->bytes[i] > INT64_MAX) continue;
+        const struct mp_torch_base base = {
+            .address = blocks->address[i], .requested = blocks->bytes[i], .block = (uint32_t)i};
+        if (!mp_vec_push(&history->base, base)) return false;
+    }
+    if (history->base.count) qsort(history->base.at, history->base.count, sizeof *history->base.at, by_address);
+    uint64_t end = 0; /* of the block before */
+    for (size_t i = 0; i < history->base.count; i++) {
+        struct mp_torch_base *base = &history->base.at[i];
+        const struct mp_torch_segment *segment =
+            segment_at(history->segments.at, history->segments.count, base->address);
+        const struct mp_torch_segment *memory =
+            segment && segment->expandable ? segment_at(history->mapped.at, history->mapped.count, base->address)
+                                           : segment;
+        if (!memory || base->address < end) continue;
+        uint64_t limit = memory->address + memory->bytes;
+        while (segment->expandable && ++memory < history->mapped.at + history->mapped.count && memory->address == limit)
+            limit += memory->bytes; /* runs that were mapped one after the other */
+        if (i + 1 < history->base.count && history->base.at[i + 1].address < limit)
+            limit = history->base.at[i + 1].address;
+        base->stream = segment->stream;
+        base->pool = segment->pool;
+        base->bytes = taken(f, base, segment, limit);
+        base->pending = is_pending_at_end(f, base);
+        end = base->address + base->bytes;
+    }
+    return true;
+}
+
+/* Before PyTorch 2.10 only the segments of the end name their pools: what lies in them is theirs. */
+static void find_pools(struct finder *f)
+{
+    struct mp_torch_history *history = f->history;
+    for (size_t i = 0; i < history->steps.count; i++)
+        if (history->steps.at[i].pool) return;
+    for (size_t i = 0; history->pools.count > 1 && i < history->steps.count; i++) {
+        const struct mp_torch_segment *segment = segment_at(f->ends.at, f->ends.count, history->steps.at[i].address);
+        if (segment && history->steps.at[i].action != MP_TORCH_OUT_OF_MEMORY) history->steps.at[i].pool = segment->pool;
+    }
+}
+
+/* Fills base, segments and mapped of a history whose steps are there. False where memory is short. */
+static bool torch_find_base(const struct mp_model *model, struct mp_torch_history *history)
+{
+    struct finder f = {.model = model, .history = history, .driver = mp_track_below(model, history->track)};
+    bool done = !history->traced || gather_owners(&f);
+    if (done) find_pools(&f);
+    done = done && (!history->traced || find_segments(&f));
+    done = done && gather(&f) && find_blocks(&f);
+    mp_map_free(&f.held);
+    mp_vec_free(&f.births);
+    mp_vec_free(&f.ends);
+    mp_vec_free(&f.given_back);
+    return done;
+}
+
+/* The value of a key in key=value,key=value, up to the next comma outside brackets; NULL where there is none. */
+static const char *find_value(const char *configuration, const char *key, size_t *length)
+{
+    size_t key_length = strlen(key);
+    for (const char *at = configuration; *at; at++) {
+        if ((at == configuration || at[-1] == ',') && !strncmp(at, key, key_length) && at[key_length] == '=') {
+            const char *value = at + key_length + 1;
+            *length = *value == '[' ? strcspn(value, "]") + 1 : strcspn(value, ",");
+            return value;
+        }
+    }
+    return NULL;
+}
+
+void mp_torch_settings_recorded(const char *configuration, struct mp_torch_settings *settings)
+{
+    mp_torch_settings_default(settings);
+    static const char *const only_in_text[] = {
+        "large_segment_size_mb:", "max_non_split_rounding_mb:", "per_process_memory_fraction:"};
+    const char *value;
+    size_t length;
+    for (size_t i = 0; i < sizeof only_in_text / sizeof *only_in_text; i++) {
+        char one[64];
+        if (!(value = strstr(configuration, only_in_text[i])) || (length = strcspn(value, ",")) >= sizeof one) continue;
+        memcpy(one, value, length);
+        one[length] = 0;
+        (void)mp_torch_settings_parse(settings, one, NULL); /* what makes no sense changes nothing */
+    }
+    if ((value = find_value(configuration, "max_split_size", &length)))
+        settings->max_split = *value == '-' ? MP_TORCH_UNLIMITED : strtoull(value, NULL, 10);
+    if ((value = find_value(configuration, "garbage_collection_threshold", &length)))
+        settings->gc_threshold = strtod(value, NULL);
+    if ((value = find_value(configuration, "expandable_segments", &length)))
+        settings->expandable = !strncmp(value, "true", 4);
+    if ((value = find_value(configuration, "roundup_power2_divisions", &length)) && length < 400) {
+        char text[480] = "roundup_power2_divisions:";
+        strncat(text, value, length);
+        (void)mp_torch_settings_parse(settings, text, NULL);
+    }
+}
+
+static bool pool_index(struct mp_torch_history *history, uint64_t pool, uint32_t *index)
+{
+    if (!history->pools.count && !mp_vec_push(&history->pools, (uint64_t)0)) return false;
+    for (*index = 0; *index < history->pools.count; ++*index)
+        if (history->pools.at[*index] == pool) return true;
+    if (history->pools.count < MP_TORCH_POOLS) return mp_vec_push(&history->pools, pool);
+    *index = 0; /* more than there can be: hostile */
+    return true;
+}
+
+/* The next event of the track from *at on that is of the type, or past the end. */
+static uint32_t next_event(const struct mp_model *model, uint16_t track, uint32_t at)
+{
+    const struct mp_model_events *events = &model->events;
+    for (; at < events->count; at++) {
+        unsigned type = events->type[at];
+        if (events->track[at] == track &&
+            (type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE || type == MP_EVENT_OOM))
+            break;
+    }
+    return at;
+}
+
+static bool add_event_step(const struct mp_model *model, uint32_t event, struct mp_torch_step *step)
+{
+    uint32_t subject = model->events.subject[event];
+    step->event = event;
+    if (model->events.type[event] == MP_EVENT_OOM) {
+        step->action = MP_TORCH_OUT_OF_MEMORY;
+        step->bytes = model->notes.at[subject].bytes;
+        return true;
+    }
+    step->action = model->events.type[event] == MP_EVENT_ALLOC ? MP_TORCH_ALLOC : MP_TORCH_FREE_COMPLETED;
+    step->block = subject;
+    step->address = model->blocks.address[subject];
+    step->bytes = model->blocks.bytes[subject];
+    return model->events.type[event] != MP_EVENT_RESIZE;
+}
+
+/* The request in PyTorch's own history, of the block or of its site's others. */
+static bool add_request(struct mp_torch_history *history, const struct mp_placements *known, struct mp_torch_step *step)
+{
+    if (step->block == MP_NONE) return true;
+    uint64_t pool = known->pool[step->block];
+    if (known->requested[step->block] != MP_PLACE_UNKNOWN) step->bytes = known->requested[step->block];
+    if (known->stream[step->block] != MP_PLACE_UNKNOWN) step->stream = known->stream[step->block];
+    return pool == MP_PLACE_UNKNOWN || pool_index(history, pool, &step->pool);
+}
+
+/* Between two events of the allocator segments went back to the driver, and not to make room for a request that it had
+ * refused: the program emptied the cache. */
+static bool was_emptied(const struct mp_model *model, uint16_t driver, uint32_t from, uint32_t to)
+{
+    const struct mp_model_events *events = &model->events;
+    for (uint32_t at = from; at < to; at++) {
+        if (events->track[at] != driver) continue;
+        if (events->type[at] == MP_EVENT_OOM) return false;
+        if (events->type[at] == MP_EVENT_FREE && model->blocks.bytes[events->subject[at]] % SEGMENTS_UNIT == 0)
+            return true;
+    }
+    return false;
+}
+
+/* From events alone. */
+static bool follow_events(const struct mp_model *model, struct mp_torch_history *history)
+{
+    struct mp_placements known = {0};
+    uint16_t driver = mp_track_below(model, history->track);
+    uint32_t seen = 0;
+    bool told = model->requests.count, done = !told || mp_placements_find(model, &known);
+    for (uint32_t at = next_event(model, history->track, 0); done && at < model->events.count;
+         at = next_event(model, history->track, at + 1)) {
+        struct mp_torch_step step = {.block = MP_NONE, .address = MP_BYTES_UNKNOWN};
+        if (driver != MP_TRACK_NONE && was_emptied(model, driver, seen, at))
+            done = mp_vec_push(&history->emptied, (uint32_t)history->steps.count);
+        seen = at;
+        if (!add_event_step(model, at, &step)) continue;
+        if (step.bytes == MP_BYTES_UNKNOWN) continue;
+        done = done && (!told || add_request(history, &known, &step)) && mp_vec_push(&history->steps, step);
+    }
+    mp_placements_free(&known);
+    return done;
+}
+
+/* From the allocator's trace and the events that belong to it. *fit: they do. */
+static bool follow_calls(const struct mp_model *model, struct mp_torch_history *history, bool *fit)
+{
+    uint32_t at = next_event(model, history->track, 0);
+    *fit = true;
+    for (size_t i = 0; i < model->calls.count && *fit; i++) {
+        const struct mp_allocator_call *call = &model->calls.at[i];
+        if (call->track != history->track) continue;
+        struct mp_torch_step step = {.address = call->address,
+                                     .bytes = call->bytes,
+                                     .stream = call->stream,
+                                     .block = MP_NONE,
+                                     .event = MP_NONE,
+                                     .action = call->action};
+        if (call->action == MP_TORCH_ALLOC || call->action == MP_TORCH_FREE_COMPLETED ||
+            call->action == MP_TORCH_OUT_OF_MEMORY) {
+            *fit = at < model->events.count && add_event_step(model, at, &step) && step.action == call->action;
+            at = next_event(model, history->track, at + 1);
+        }
+        if (!pool_index(history, call->pool, &step.pool) || !mp_vec_push(&history->steps, step)) return false;
+    }
+    *fit = *fit && at >= model->events.count;
+    return true;
+}
+
+/* Which blocks the requests to free mean, which have only an address. */
+static bool resolve_requests(const struct mp_model *model, struct mp_torch_history *history)
+{
+    size_t last = history->steps.count;
+    while (last && history->steps.at[last - 1].action != MP_TORCH_FREE_REQUESTED)
+        last--;
+    if (!last) return true;
+    struct mp_map live = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < model->blocks.count; i++)
+        if (model->blocks.track[i] == history->track && model->blocks.alloc_event[i] == MP_NONE) {
+            uint64_t *slot = mp_map_insert(&live, model->blocks.address[i] + 1, NULL);
+            if (slot) *slot = i;
+            done = slot;
+        }
+    for (size_t i = 0; done && i < last; i++) {
+        struct mp_torch_step *step = &history->steps.at[i];
+        if (step->action == MP_TORCH_ALLOC) {
+            uint64_t *slot = mp_map_insert(&live, step->address + 1, NULL);
+            if (slot) *slot = step->block;
+            done = slot;
+        } else if (step->action == MP_TORCH_FREE_REQUESTED) {
+            const uint64_t *found = mp_map_find(&live, step->address + 1);
+            if (found) step->block = (uint32_t)*found;
+        }
+    }
+    mp_map_free(&live);
+    return done;
+}
+
+static bool has_calls(const struct mp_model *model, uint16_t track)
+{
+    for (size_t i = 0; i < model->calls.count; i++)
+        if (model->calls.at[i].track == track) return true;
+    return false;
+}
+
+enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
+                                     struct mp_torch_history *history, struct mp_error *error)
+{
+    history->track = track;
+    mp_torch_settings_recorded(model->start.configuration, &history->settings);
+    uint32_t ignored;
+    bool done = pool_index(history, 0, &ignored);
+    if (done && has_calls(model, track)) done = follow_calls(model, history, &history->traced);
+    for (size_t i = 0; done && i < model->segments.count; i++)
+        if (model->segments.at[i].track == track) done = pool_index(history, model->segments.at[i].pool, &ignored);
+    if (done && !history->traced) {
+        history->steps.count = 0;
+        if (untraced) done = follow_events(model, history);
+    }
+    if (history->traced || untraced) done = done && resolve_requests(model, history) && torch_find_base(model, history);
+    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator");
+}
+
+uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event)
+{
+    uint32_t step = 0;
+    for (uint32_t i = 0; i < history->steps.count; i++)
+        if (history->steps.at[i].event != MP_NONE && history->steps.at[i].event < event) step = i + 1;
+    return step;
+}
+
+uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool)
+{
+    for (uint32_t i = 0; i < history->pools.count; i++)
+        if (history->pools.at[i] == pool) return i;
+    return 0;
+}
+
+void mp_torch_history_free(struct mp_torch_history *history)
+{
+    mp_vec_free(&history->steps);
+    mp_vec_free(&history->base);
+    mp_vec_free(&history->segments);
+    mp_vec_free(&history->mapped);
+    mp_vec_free(&history->pools);
+    mp_vec_free(&history->emptied);
+}

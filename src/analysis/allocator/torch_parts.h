@@ -1,0 +1,142 @@
+/* Shared by the parts of the model of PyTorch's allocator. Private to torch_*.c of this folder. */
+#ifndef MP_ANALYSIS_TORCH_PARTS_H
+#define MP_ANALYSIS_TORCH_PARTS_H
+
+#include "analysis/allocator/torch_allocator.h"
+#include "analysis/allocator/torch_set.h"
+
+#define NONE UINT32_MAX /* no block, no use */
+
+struct block {
+    uint64_t address, bytes, requested;
+    uint64_t age_base; /* searches of its side when it became free */
+    uint32_t segment;
+    uint32_t previous, next; /* neighbours by address in the segment */
+    uint32_t uses;           /* other streams: index of a struct use */
+    uint32_t events;         /* not yet done */
+    uint8_t state;           /* enum mp_torch_state */
+    bool unused;             /* the id may be given to another block; `next` is then the next such */
+};
+
+struct segment {
+    uint64_t address, bytes, page, stream; /* page: of an expandable one, else 0; then bytes are address space */
+    uint32_t pool;
+    uint32_t first; /* block */
+    bool small, unused;
+};
+
+/* The small or the large blocks of a pool. */
+struct side {
+    struct mp_torch_set blocks;   /* free ones */
+    struct mp_torch_set unmapped; /* keys have bytes 0 */
+    uint64_t searches;            /* counted where garbage is collected */
+};
+
+struct pool {
+    struct side sides[2]; /* large, small */
+    uint32_t users;       /* begun, not released */
+    uint64_t bytes;       /* had from the driver */
+    bool freeable;        /* released: to be emptied at the next release */
+    bool no_split, use_on_oom;
+};
+
+struct use {
+    uint64_t stream;
+    uint32_t next;
+    bool in_capture;
+};
+
+/* Frees that wait for what a stream had been given by then, oldest first. */
+struct queue {
+    uint64_t stream;
+    MP_VEC(uint32_t) blocks;
+    size_t first, done; /* done: those before have come to pass */
+};
+
+struct context {
+    uint32_t pool;
+    uint64_t stream;
+};
+
+struct mp_torch_allocator {
+    struct mp_torch_settings settings;
+    struct mp_torch_hooks hooks;
+    uint64_t capacity, total, device_used;
+    uint64_t limit; /* MP_TORCH_UNLIMITED */
+    uint64_t next_segment, next_reservation;
+    bool broken;
+    struct mp_torch_stats stats;
+    MP_VEC(struct block) blocks;
+    uint32_t unused_block;
+    MP_VEC(struct segment) segments;
+    uint32_t unused_segment;
+    MP_VEC(struct pool) pools;
+    MP_VEC(struct context) contexts; /* begun, not ended */
+    MP_VEC(uint32_t) freeable;       /* pools, in the order of their release */
+    MP_VEC(struct use) uses;
+    uint32_t unused_use;
+    MP_VEC(struct queue) queues;
+    MP_VEC(uint32_t) deferred; /* freed in a capture while other streams use them */
+    MP_VEC(uint32_t) scratch;
+};
+
+static inline struct segment *segment_of(struct mp_torch_allocator *a, uint32_t block)
+{
+    return &a->segments.at[a->blocks.at[block].segment];
+}
+
+static inline struct side *side_of(struct mp_torch_allocator *a, const struct segment *segment)
+{
+    return &a->pools.at[segment->pool].sides[segment->small];
+}
+
+static inline bool is_split(const struct block *block)
+{
+    return block->previous != NONE || block->next != NONE;
+}
+
+static inline bool collects_garbage(const struct mp_torch_allocator *a)
+{
+    return a->limit != MP_TORCH_UNLIMITED && a->settings.gc_threshold > 0;
+}
+
+void mp_torch_tell(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
+                   const struct segment *segment, uint32_t block);
+
+/* torch_blocks.c: blocks and what is free. NONE and `broken` where memory is short. */
+uint32_t mp_torch_block_new(struct mp_torch_allocator *a, const struct block *block);
+void mp_torch_block_unused(struct mp_torch_allocator *a, uint32_t block);
+/* Cuts a block after `bytes`; the high part is new, has the same state, and is in no set. */
+uint32_t mp_torch_cut(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes);
+void mp_torch_put(struct mp_torch_allocator *a, uint32_t block);  /* into the set of its state: free or unmapped */
+void mp_torch_take(struct mp_torch_allocator *a, uint32_t block); /* out of it */
+/* Joins a free or unmapped block, which is in no set, with neighbours of the same state; the lowest one stays and
+ * is returned. */
+uint32_t mp_torch_join(struct mp_torch_allocator *a, uint32_t block);
+uint32_t mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool); /* NONE: memory is short */
+
+/* torch_segments.c */
+uint32_t mp_torch_segment_new(struct mp_torch_allocator *a, const struct segment *segment);
+/* A free block of a new segment, or of new pages; NONE where there is no memory, or the limit forbids it. */
+uint32_t mp_torch_get_memory(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool);
+void mp_torch_collect_garbage(struct mp_torch_allocator *a);
+bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool);
+void mp_torch_release_all(struct mp_torch_allocator *a);
+void mp_torch_segment_unused(struct mp_torch_allocator *a, uint32_t segment);
+/* Counts what came from the driver for a segment, or went back. */
+void mp_torch_gained(struct mp_torch_allocator *a, const struct segment *segment, uint64_t bytes);
+void mp_torch_lost(struct mp_torch_allocator *a, const struct segment *segment, uint64_t bytes);
+
+/* torch_expandable.c */
+uint32_t mp_torch_expand(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool);
+void mp_torch_unmap(struct mp_torch_allocator *a, uint32_t block);
+
+/* torch_streams.c */
+void mp_torch_wait_for_streams(struct mp_torch_allocator *a, uint32_t block); /* a freed block that others use */
+void mp_torch_look_at_streams(struct mp_torch_allocator *a);                  /* frees what they are done with */
+void mp_torch_finish_streams(struct mp_torch_allocator *a);                   /* waits for them, frees it all */
+
+/* torch_allocator.c: a block whose free was requested becomes free. */
+void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block);
+
+#endif

@@ -1,0 +1,55 @@
+/* Private pools: beginAllocateToPool(), endAllocateToPool(), releasePool() of CUDACachingAllocator.cpp. */
+#include "analysis/allocator/torch_parts.h"
+
+enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *a, uint32_t pool, uint64_t stream)
+{
+    const struct context context = {pool, stream};
+    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    if (!mp_vec_push(&a->contexts, context)) {
+        a->broken = true;
+        return MP_TORCH_BROKEN;
+    }
+    struct pool *it = &a->pools.at[pool];
+    it->users++;
+    if (!it->freeable) return MP_TORCH_DONE;
+    it->freeable = false;
+    size_t kept = 0;
+    for (size_t i = 0; i < a->freeable.count; i++)
+        if (a->freeable.at[i] != pool) a->freeable.at[kept++] = a->freeable.at[i];
+    a->freeable.count = kept;
+    return MP_TORCH_DONE;
+}
+
+void mp_torch_pool_end(struct mp_torch_allocator *a, uint32_t pool)
+{
+    for (size_t i = a->contexts.count; i--;)
+        if (a->contexts.at[i].pool == pool) {
+            a->contexts.count--;
+            for (; i < a->contexts.count; i++)
+                a->contexts.at[i] = a->contexts.at[i + 1];
+            return;
+        }
+}
+
+void mp_torch_pool_release(struct mp_torch_allocator *a, uint32_t pool)
+{
+    if (pool >= a->pools.count || !a->pools.at[pool].users || --a->pools.at[pool].users) return;
+    a->pools.at[pool].freeable = true;
+    if (!mp_vec_push(&a->freeable, pool)) a->broken = true;
+}
+
+uint32_t mp_torch_pool_for(const struct mp_torch_allocator *a, uint64_t stream)
+{
+    for (size_t i = a->contexts.count; i--;)
+        if (a->contexts.at[i].stream == MP_TORCH_ANY_STREAM || a->contexts.at[i].stream == stream)
+            return a->contexts.at[i].pool;
+    return 0;
+}
+
+enum mp_torch_result mp_torch_pool_options(struct mp_torch_allocator *a, uint32_t pool, bool no_split, bool use_on_oom)
+{
+    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    a->pools.at[pool].no_split = no_split;
+    a->pools.at[pool].use_on_oom = use_on_oom;
+    return MP_TORCH_DONE;
+}

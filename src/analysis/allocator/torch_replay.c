@@ -1,0 +1,588 @@
+#include "analysis/allocator/torch_replay.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/units.h"
+
+/* A replay under way. One thread at a time. */
+
+struct mp_torch_player {
+    const struct mp_model *model;
+    const struct mp_torch_history *history;
+    struct mp_torch_history *noted; /* the same, of a replay of the record */
+    struct mp_torch_allocator *allocator;
+    struct mp_torch_replay *replay;
+    uint32_t *ids;           /* by block of the model: the allocator's, or MP_TORCH_NO_BLOCK */
+    MP_VEC(uint32_t) owners; /* by the allocator's block: the model's */
+    MP_VEC(uint32_t) begun;  /* by pool: how often it was */
+    MP_VEC(uint32_t) late;   /* blocks whose requested free the record completes during the call that comes */
+    bool recorded;
+    bool probing, probe_failed; /* a call is tried on a copy of the allocator; it did what the record does not have */
+    uint32_t probes;
+    uint32_t step;               /* under way */
+    uint32_t script, script_end; /* steps among which are those about segments that the record has next */
+    bool failed;                 /* memory is short */
+};
+
+static void torch_differ(struct mp_torch_player *p, const char *format, ...)
+{
+    if (p->replay->differences++) return;
+    char when[MP_UNIT_TEXT], *to = p->replay->first;
+    size_t room = sizeof p->replay->first;
+    uint32_t event = p->step < p->history->steps.count ? p->history->steps.at[p->step].event : MP_NONE;
+    int length = snprintf(to, room, "call %u", p->step + 1);
+    if (event != MP_NONE)
+        length += snprintf(to + length, room - (size_t)length, ", at %s",
+                           mp_format_duration(when, p->model->events.time_ns[event]));
+    length += snprintf(to + length, room - (size_t)length, ": ");
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(to + length, room - (size_t)length, format, arguments);
+    va_end(arguments);
+}
+
+/* Notes whose an allocator's block is; false where memory is short. */
+static bool torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id)
+{
+    if (id == MP_TORCH_NO_BLOCK) return true;
+    while (p->owners.count <= id)
+        if (!mp_vec_push(&p->owners, (uint32_t)MP_NONE)) return false;
+    p->owners.at[id] = block;
+    if (block != MP_NONE) p->ids[block] = id;
+    return true;
+}
+
+/* False, and so noted, where the allocator has no memory for itself. */
+static bool torch_check(struct mp_torch_player *p, enum mp_torch_result result)
+{
+    if (result == MP_TORCH_BROKEN) p->failed = true;
+    return !p->failed;
+}
+
+/* `is_new`: the record has memory for the request. */
+static void torch_count_oom(struct mp_torch_player *p, bool is_new)
+{
+    p->replay->ooms++;
+    p->replay->new_ooms += is_new;
+    p->replay->last_oom = p->step;
+}
+
+/* The blocks of the base that lie in [address, end), and what is free between them: `run` of memory. */
+static bool fill(const struct mp_torch_history *history, size_t *next, uint64_t address, uint64_t end,
+                 struct mp_torch_moment *to)
+{
+    while (address < end) {
+        while (*next < history->base.count &&
+               (!history->base.at[*next].bytes || history->base.at[*next].address < address))
+            ++*next;
+        const struct mp_torch_base *base = *next < history->base.count ? &history->base.at[*next] : NULL;
+        bool here = base && base->address == address;
+        uint64_t limit = here ? address + base->bytes : base && base->address < end ? base->address : end;
+        const struct mp_torch_block block = {.address = address,
+                                             .bytes = limit - address,
+                                             .requested = here ? base->requested : 0,
+                                             .state = !here           ? MP_TORCH_FREE
+                                                      : base->pending ? MP_TORCH_PENDING
+                                                                      : MP_TORCH_ALLOCATED};
+        if (!mp_vec_push(&to->listing.blocks, block) ||
+            !mp_vec_push(&to->owners, here ? base->block : (uint32_t)MP_NONE))
+            return false;
+        address = limit;
+    }
+    return true;
+}
+
+/* The blocks of an expandable segment: its runs of mapped pages, and no memory between them. */
+static bool fill_expandable(const struct mp_torch_history *history, const struct mp_torch_segment *segment,
+                            size_t *next, size_t *run, struct mp_torch_moment *to)
+{
+    uint64_t address = segment->address, end = segment->address + segment->bytes;
+    while (address < end) {
+        while (*run < history->mapped.count && history->mapped.at[*run].address < address)
+            ++*run;
+        const struct mp_torch_segment *mapped = *run < history->mapped.count ? &history->mapped.at[*run] : NULL;
+        if (mapped && mapped->address == address) {
+            uint64_t limit = address;
+            for (; *run < history->mapped.count && history->mapped.at[*run].address == limit; ++*run)
+                limit += history->mapped.at[*run].bytes;
+            if (!fill(history, next, address, limit, to)) return false;
+            address = limit;
+            continue;
+        }
+        bool mine = mapped && mapped->address < end && mapped->stream == segment->stream &&
+                    mapped->pool == segment->pool && mapped->small == segment->small;
+        uint64_t limit = mine ? mapped->address : end;
+        const struct mp_torch_block block = {.address = address, .bytes = limit - address, .state = MP_TORCH_UNMAPPED};
+        if (!mp_vec_push(&to->listing.blocks, block) || !mp_vec_push(&to->owners, (uint32_t)MP_NONE)) return false;
+        address = limit;
+    }
+    return true;
+}
+
+/* The state that the record begins with; the same blocks as the settings place them. */
+static void torch_begin_recorded(struct mp_torch_player *p)
+{
+    const struct mp_torch_history *history = p->history;
+    struct mp_torch_moment parts = {0};
+    MP_VEC(uint32_t) ids = {0};
+    size_t next = 0, run = 0;
+    for (size_t i = 0; i < history->segments.count && !p->failed; i++) {
+        const struct mp_torch_segment *segment = &history->segments.at[i];
+        parts.listing.blocks.count = parts.owners.count = ids.count = 0;
+        bool done = segment->expandable
+                        ? fill_expandable(history, segment, &next, &run, &parts)
+                        : fill(history, &next, segment->address, segment->address + segment->bytes, &parts);
+        size_t count = parts.listing.blocks.count;
+        if (!done || !mp_vec_extend(&ids, count) ||
+            !torch_check(p, mp_torch_restore(p->allocator, segment, parts.listing.blocks.at, count, ids.at)))
+            p->failed = true;
+        for (size_t k = 0; k < count && !p->failed; k++)
+            if (parts.owners.at[k] != MP_NONE && !torch_own(p, parts.owners.at[k], ids.at[k])) p->failed = true;
+    }
+    for (size_t i = 0; i < history->base.count; i++)
+        if (!history->base.at[i].bytes)
+            torch_differ(p, "a block at 0x%" PRIx64 " from before the trace lies in no segment",
+                         history->base.at[i].address);
+    mp_torch_moment_free(&parts);
+    mp_vec_free(&ids);
+}
+
+static void torch_begin_anew(struct mp_torch_player *p)
+{
+    for (size_t i = 0; i < p->history->base.count && !p->failed; i++) {
+        const struct mp_torch_base *base = &p->history->base.at[i];
+        uint32_t id;
+        enum mp_torch_result result = mp_torch_malloc(p->allocator, base->requested, base->stream, base->pool, &id);
+        if (!torch_check(p, result)) return;
+        if (result == MP_TORCH_OOM) torch_count_oom(p, true);
+        if (result == MP_TORCH_DONE && !torch_own(p, base->block, id)) p->failed = true;
+    }
+}
+
+static void compare_parts(struct mp_torch_player *p, const struct mp_torch_listing *listing,
+                          const struct mp_torch_segment *segment, uint32_t recorded, size_t *part)
+{
+    const struct mp_model *model = p->model;
+    uint64_t address = segment->address;
+    for (size_t i = 0; i < segment->block_count; i++) {
+        const struct mp_torch_block *block = &listing->blocks.at[segment->first_block + i];
+        const struct mp_segment_part *with = *part < model->parts.count ? &model->parts.at[*part] : NULL;
+        if (!with || with->segment != recorded) {
+            torch_differ(p, "the segment at 0x%" PRIx64 " has %zu blocks at the end of the replay, not in the record",
+                         segment->address, segment->block_count);
+            return;
+        }
+        ++*part;
+        p->replay->parts++;
+        if (block->bytes != with->bytes || block->state != with->state || block->requested != with->requested)
+            torch_differ(p,
+                         "at the end the block at 0x%" PRIx64 " has %" PRIu64 " bytes (state %u, %" PRIu64
+                         " requested) in the replay, %" PRIu64 " (%u, %" PRIu64 ") in the record",
+                         address, block->bytes, block->state, block->requested, with->bytes, with->state,
+                         with->requested);
+        address += block->bytes;
+    }
+    if (*part < model->parts.count && model->parts.at[*part].segment == recorded)
+        torch_differ(p, "the segment at 0x%" PRIx64 " has more than %zu blocks at the end of the record",
+                     segment->address, segment->block_count);
+}
+
+struct place {
+    uint64_t address;
+    uint32_t segment; /* of the model */
+};
+
+static int by_address(const void *a, const void *b)
+{
+    uint64_t x = ((const struct place *)a)->address, y = ((const struct place *)b)->address;
+    return (x > y) - (x < y);
+}
+
+/* The end of the replay against the segments of the file. */
+static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_listing *listing)
+{
+    const struct mp_model *model = p->model;
+    MP_VEC(struct place) order = {0};
+    for (uint32_t i = 0; i < model->segments.count; i++) {
+        const struct place place = {model->segments.at[i].address, i};
+        if (model->segments.at[i].track == p->history->track && !mp_vec_push(&order, place)) p->failed = true;
+    }
+    size_t *first = calloc(model->segments.count + 1, sizeof *first); /* part of each segment */
+    if (!first) p->failed = true;
+    for (size_t i = model->parts.count; first && i--;)
+        first[model->parts.at[i].segment] = i;
+    if (order.count) qsort(order.at, order.count, sizeof *order.at, by_address);
+    size_t common = order.count < listing->segments.count ? order.count : listing->segments.count;
+    for (size_t i = 0; i < common && !p->failed; i++) {
+        const struct mp_torch_segment *segment = &listing->segments.at[i];
+        const struct mp_segment *with = &model->segments.at[order.at[i].segment];
+        if (segment->address != with->address || segment->bytes != with->bytes || segment->stream != with->stream ||
+            p->history->pools.at[segment->pool] != with->pool || segment->small != with->small) {
+            torch_differ(p,
+                         "at the end the segment at 0x%" PRIx64 " has %" PRIu64
+                         " bytes in the replay, that at 0x%" PRIx64 " has %" PRIu64 " in the record",
+                         segment->address, segment->bytes, with->address, with->bytes);
+            continue;
+        }
+        p->replay->segments++;
+        size_t part = first[order.at[i].segment];
+        compare_parts(p, listing, segment, order.at[i].segment, &part);
+    }
+    if (order.count != listing->segments.count && order.count)
+        torch_differ(p, "%zu segments at the end of the replay, %zu in the record", listing->segments.count,
+                     order.count);
+    mp_vec_free(&order);
+    free(first);
+}
+
+#define OTHER_STREAM (UINT64_MAX - 1)    /* stands for those that use a block; it is never said to be done */
+#define PROBES       100000              /* in one replay: no file takes for ever */
+#define TOTAL        ((uint64_t)1 << 40) /* of a device that is not known: no address space is ever used up */
+
+static const char *name_of(unsigned action)
+{
+    static const char *const names[MP_TORCH_ACTIONS] = {
+        "alloc",        "free_requested", "free_completed", "segment_alloc",
+        "segment_free", "segment_map",    "segment_unmap",  "oom"};
+    return names[action];
+}
+
+static bool is_about_segments(const struct mp_torch_step *step)
+{
+    return step->action >= MP_TORCH_SEGMENT_ALLOC && step->action <= MP_TORCH_SEGMENT_UNMAP;
+}
+
+static const struct mp_torch_step *next_of_script(struct mp_torch_player *p)
+{
+    while (p->script < p->script_end && !is_about_segments(&p->history->steps.at[p->script]))
+        p->script++;
+    return p->script < p->script_end ? &p->history->steps.at[p->script] : NULL;
+}
+
+static bool give_segment(void *context, uint64_t bytes, uint64_t *address)
+{
+    struct mp_torch_player *p = context;
+    const struct mp_torch_step *next = next_of_script(p);
+    if (!next || next->action != MP_TORCH_SEGMENT_ALLOC || next->bytes != bytes) return false;
+    *address = next->address;
+    return true;
+}
+
+static bool give_room(void *context, uint64_t bytes, uint64_t page, uint64_t *address)
+{
+    struct mp_torch_player *p = context;
+    const struct mp_torch_step *next = next_of_script(p);
+    (void)bytes, (void)page;
+    if (!next || next->action != MP_TORCH_SEGMENT_MAP) return false;
+    *address = next->address;
+    return true;
+}
+
+static bool give_pages(void *context, uint64_t address, uint64_t bytes)
+{
+    struct mp_torch_player *p = context;
+    const struct mp_torch_step *next = next_of_script(p);
+    return next && next->action == MP_TORCH_SEGMENT_MAP && next->address == address && next->bytes == bytes;
+}
+
+static void meet_segment_event(struct mp_torch_player *p, const struct mp_torch_event *event)
+{
+    const struct mp_torch_step *next = next_of_script(p);
+    if (next && next->action == event->action && next->address == event->address && next->bytes == event->bytes) {
+        p->script++;
+        p->replay->segment_events += !p->probing;
+        return;
+    }
+    if (p->probing)
+        p->probe_failed = true;
+    else if (next)
+        torch_differ(
+            p,
+            "%s of %" PRIu64 " bytes at 0x%" PRIx64 " in the replay, %s of %" PRIu64 " at 0x%" PRIx64 " in the record",
+            name_of(event->action), event->bytes, event->address, name_of(next->action), next->bytes, next->address);
+    else
+        torch_differ(p, "%s of %" PRIu64 " bytes at 0x%" PRIx64 " in the replay, none in the record",
+                     name_of(event->action), event->bytes, event->address);
+}
+
+/* The ids of blocks are used again: what is freed has none any more. */
+static void on_event(void *context, const struct mp_torch_event *event)
+{
+    struct mp_torch_player *p = context;
+    if (event->action == MP_TORCH_FREE_COMPLETED) {
+        if (!p->probing && event->block < p->owners.count && p->owners.at[event->block] != MP_NONE)
+            p->ids[p->owners.at[event->block]] = MP_TORCH_NO_BLOCK;
+    } else if (p->recorded && event->action >= MP_TORCH_SEGMENT_ALLOC && event->action <= MP_TORCH_SEGMENT_UNMAP) {
+        meet_segment_event(p, event);
+    }
+}
+
+static bool gives_back(const struct mp_torch_step *step)
+{
+    return step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP;
+}
+
+/* Whether the record gives segments back now. Those of private pools belong to pools that nobody uses any more. */
+static bool release_pools(struct mp_torch_player *p)
+{
+    bool any = false;
+    for (uint32_t i = p->script; i < p->script_end; i++) {
+        const struct mp_torch_step *step = &p->history->steps.at[i];
+        if (!gives_back(step)) continue;
+        any = true;
+        for (; step->pool < p->begun.count && p->begun.at[step->pool]; p->begun.at[step->pool]--)
+            mp_torch_pool_release(p->allocator, step->pool);
+    }
+    return any;
+}
+
+/* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool. */
+static enum mp_torch_result ask(struct mp_torch_player *p, const struct mp_torch_step *step, uint32_t *id)
+{
+    if (!step->pool) return mp_torch_malloc(p->allocator, step->bytes, step->stream, 0, id);
+    if (!mp_vec_extend(&p->begun, (size_t)step->pool + 1)) return MP_TORCH_BROKEN;
+    if (!p->probing) p->begun.at[step->pool]++;
+    enum mp_torch_result result = mp_torch_pool_begin(p->allocator, step->pool, MP_TORCH_ANY_STREAM);
+    if (result == MP_TORCH_DONE) result = mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
+    mp_torch_pool_end(p->allocator, step->pool);
+    return result;
+}
+
+static void complete_late(struct mp_torch_player *p)
+{
+    for (size_t i = 0; i < p->late.count; i++) {
+        uint32_t id = p->ids[p->late.at[i]];
+        if (id != MP_TORCH_NO_BLOCK) torch_check(p, mp_torch_complete(p->allocator, id));
+    }
+}
+
+/* Possible courses of events when a record gives segments back and then hands out a block, or finds none: frees that
+ * waited for streams were completed, then the request was made; or the request found no memory, and waited for all
+ * streams itself; or the program had emptied the cache before. */
+enum course { COURSE_REQUEST, COURSE_WAITING, COURSE_EMPTIED, COURSES };
+
+static enum mp_torch_result take_course(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course,
+                                        uint32_t *id)
+{
+    if (course != COURSE_WAITING) complete_late(p);
+    if (course == COURSE_EMPTIED) {
+        if (!p->probing && !mp_vec_push(&p->noted->emptied, p->step)) return MP_TORCH_BROKEN;
+        torch_check(p, mp_torch_empty_cache(p->allocator));
+    }
+    return ask(p, step, id);
+}
+
+/* Whether a course leads to what the record says, tried on a copy of the allocator. */
+static bool leads_there(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course)
+{
+    struct mp_torch_allocator *kept = p->allocator;
+    uint32_t script = p->script, id = MP_TORCH_NO_BLOCK;
+    p->allocator = mp_torch_allocator_copy(kept);
+    p->probing = true;
+    p->probe_failed = !p->allocator;
+    enum mp_torch_result result = p->allocator ? take_course(p, step, course, &id) : MP_TORCH_BROKEN;
+    bool there = !p->probe_failed && !next_of_script(p);
+    if (step->action == MP_TORCH_OUT_OF_MEMORY)
+        there = there && result == MP_TORCH_OOM;
+    else
+        there = there && result == MP_TORCH_DONE && mp_torch_block_address(p->allocator, id) == step->address;
+    if (result == MP_TORCH_BROKEN) p->failed = true;
+    for (size_t i = 0; there && i < p->late.count; i++) {
+        uint32_t late = p->ids[p->late.at[i]];
+        there = late == MP_TORCH_NO_BLOCK || mp_torch_block_state(p->allocator, late) != MP_TORCH_PENDING;
+    }
+    mp_torch_allocator_free(p->allocator);
+    p->allocator = kept;
+    p->probing = false;
+    p->script = script;
+    return there;
+}
+
+static enum course find_course(struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    if (!p->recorded) return COURSE_REQUEST;
+    bool in_doubt = release_pools(p) || (p->late.count && step->action == MP_TORCH_OUT_OF_MEMORY);
+    if (!in_doubt || p->probes++ > PROBES) return COURSE_REQUEST;
+    for (enum course course = COURSE_REQUEST; course < COURSES && !p->failed; course++)
+        if (leads_there(p, step, course)) return course;
+    return COURSE_REQUEST;
+}
+
+static void compare_alloc(struct mp_torch_player *p, const struct mp_torch_step *step, bool found, uint64_t address)
+{
+    bool was_oom = step->action == MP_TORCH_OUT_OF_MEMORY;
+    if (found && was_oom)
+        torch_differ(p, "%" PRIu64 " bytes at 0x%" PRIx64 " in the replay, out of memory in the record", step->bytes,
+                     address);
+    else if (!found && !was_oom)
+        torch_differ(p, "out of memory in the replay, %" PRIu64 " bytes at 0x%" PRIx64 " in the record", step->bytes,
+                     step->address);
+    else if (found && step->bytes && address != step->address)
+        torch_differ(p, "%" PRIu64 " bytes at 0x%" PRIx64 " in the replay, at 0x%" PRIx64 " in the record", step->bytes,
+                     address, step->address);
+}
+
+static void play_alloc(struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    uint32_t id;
+    enum mp_torch_result result = take_course(p, step, find_course(p, step), &id);
+    if (!torch_check(p, result)) return;
+    bool found = result == MP_TORCH_DONE;
+    p->replay->allocs += step->action == MP_TORCH_ALLOC;
+    if (!found) torch_count_oom(p, step->action == MP_TORCH_ALLOC);
+    if (p->recorded) compare_alloc(p, step, found, mp_torch_block_address(p->allocator, id));
+    if (found && step->action == MP_TORCH_OUT_OF_MEMORY)
+        torch_check(p, mp_torch_free(p->allocator, id));
+    else if (found && !torch_own(p, step->block, id))
+        p->failed = true;
+    complete_late(p);
+}
+
+static uint32_t id_of(const struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    return step->block == MP_NONE ? MP_TORCH_NO_BLOCK : p->ids[step->block];
+}
+
+static void play_free(struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    uint32_t id = id_of(p, step);
+    if (id == MP_TORCH_NO_BLOCK) return;
+    if (step->action == MP_TORCH_FREE_REQUESTED)
+        torch_check(p, mp_torch_record_stream(p->allocator, id, OTHER_STREAM));
+    else
+        torch_check(p, mp_torch_complete(p->allocator, id)); /* where it was requested before */
+    if (p->ids[step->block] == id) torch_check(p, mp_torch_free(p->allocator, id));
+}
+
+/* Nothing was requested: if the record gives segments back, the program emptied the cache. */
+static void end_script(struct mp_torch_player *p)
+{
+    complete_late(p);
+    if (release_pools(p)) {
+        if (!mp_vec_push(&p->noted->emptied, p->step)) p->failed = true;
+        torch_check(p, mp_torch_empty_cache(p->allocator));
+    }
+}
+
+/* Steps about segments that the record has and the replay had no reason for. */
+static void end_call(struct mp_torch_player *p)
+{
+    for (const struct mp_torch_step *next; (next = next_of_script(p)); p->script++)
+        torch_differ(p, "%s of %" PRIu64 " bytes at 0x%" PRIx64 " in the record, not in the replay",
+                     name_of(next->action), next->bytes, next->address);
+    p->script = p->script_end = p->step + 1;
+    p->late.count = 0;
+}
+
+/* Whether a step of the record is part of the call that comes: what that does with segments, and what of frees that
+ * waited for streams is completed meanwhile. */
+static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    bool late = step->action == MP_TORCH_FREE_COMPLETED &&
+                mp_torch_block_state(p->allocator, id_of(p, step)) == MP_TORCH_PENDING;
+    if (late && !mp_vec_push(&p->late, step->block)) p->failed = true;
+    p->script_end = p->step + 1;
+    return late || is_about_segments(step);
+}
+
+static void play(struct mp_torch_player *p, uint32_t until)
+{
+    const struct mp_torch_history *history = p->history;
+    size_t end = until < history->steps.count ? until : history->steps.count, emptied = 0;
+    for (p->step = 0; p->step < end && !p->failed; p->step++) {
+        const struct mp_torch_step *step = &history->steps.at[p->step];
+        bool asks = step->action == MP_TORCH_ALLOC || step->action == MP_TORCH_OUT_OF_MEMORY;
+        if (p->recorded ? belongs_to_next(p, step) : is_about_segments(step)) continue;
+        for (; !p->recorded && emptied < history->emptied.count && history->emptied.at[emptied] <= p->step; emptied++)
+            torch_check(p, mp_torch_empty_cache(p->allocator));
+        if (asks) play_alloc(p, step);
+        if (p->recorded && !asks) end_script(p);
+        if (p->recorded) end_call(p);
+        if (!asks) play_free(p, step);
+    }
+    if (!p->recorded || p->failed) return;
+    end_script(p);
+    end_call(p);
+}
+
+static bool start(struct mp_torch_player *p, const struct mp_torch_settings *settings, uint64_t capacity,
+                  uint64_t total)
+{
+    static const struct mp_torch_hooks none;
+    struct mp_torch_hooks hooks = none;
+    hooks.context = p;
+    hooks.event = on_event;
+    if (p->recorded) {
+        hooks.allocate = give_segment;
+        hooks.reserve = give_room;
+        hooks.map = give_pages;
+    }
+    *p->replay = (struct mp_torch_replay){.last_oom = MP_NONE};
+    p->allocator = mp_torch_allocator_new(settings, capacity, total, &hooks);
+    p->ids = malloc((p->model->blocks.count + 1) * sizeof *p->ids);
+    for (size_t i = 0; p->ids && i < p->model->blocks.count; i++)
+        p->ids[i] = MP_TORCH_NO_BLOCK;
+    return p->allocator && p->ids;
+}
+
+static enum mp_status finish(struct mp_torch_player *p, bool failed, struct mp_error *error)
+{
+    if (p->allocator) {
+        p->replay->reserved_peak = mp_torch_stats(p->allocator)->peak_reserved;
+        p->replay->allocated_peak = mp_torch_stats(p->allocator)->peak_allocated;
+    }
+    mp_torch_allocator_free(p->allocator);
+    mp_vec_free(&p->owners);
+    mp_vec_free(&p->begun);
+    mp_vec_free(&p->late);
+    free(p->ids);
+    return failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator") : MP_OK;
+}
+
+static void list(struct mp_torch_player *p, struct mp_torch_moment *moment)
+{
+    if (!mp_torch_list(p->allocator, &moment->listing)) p->failed = true;
+    for (size_t i = 0; i < moment->listing.blocks.count && !p->failed; i++) {
+        const struct mp_torch_block *block = &moment->listing.blocks.at[i];
+        bool owned = block->state != MP_TORCH_FREE && block->id < p->owners.count;
+        if (!mp_vec_push(&moment->owners, owned ? p->owners.at[block->id] : (uint32_t)MP_NONE)) p->failed = true;
+    }
+}
+
+enum mp_status mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
+                                        struct mp_torch_moment *moment, struct mp_torch_replay *replay,
+                                        struct mp_error *error)
+{
+    struct mp_torch_player p = {
+        .model = model, .history = history, .noted = history, .replay = replay, .recorded = true};
+    struct mp_torch_moment own_moment = {0};
+    history->emptied.count = 0;
+    if (!start(&p, &history->settings, MP_TORCH_UNLIMITED, TOTAL)) return finish(&p, true, error);
+    torch_begin_recorded(&p);
+    if (!p.failed) play(&p, until);
+    if (!p.failed) list(&p, moment ? moment : &own_moment);
+    if (!p.failed && until >= history->steps.count)
+        torch_compare_end(&p, moment ? &moment->listing : &own_moment.listing);
+    mp_torch_moment_free(&own_moment);
+    return finish(&p, p.failed, error);
+}
+
+enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
+                                    const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                                    uint32_t until, struct mp_torch_replay *replay, struct mp_error *error)
+{
+    struct mp_torch_player p = {.model = model, .history = history, .replay = replay};
+    if (!start(&p, settings, capacity, total)) return finish(&p, true, error);
+    torch_begin_anew(&p);
+    if (!p.failed) play(&p, until);
+    return finish(&p, p.failed, error);
+}
+
+void mp_torch_moment_free(struct mp_torch_moment *moment)
+{
+    mp_torch_listing_free(&moment->listing);
+    mp_vec_free(&moment->owners);
+}

@@ -1,0 +1,46 @@
+/*
+ * Replays of a caching allocator's history through the model of PyTorch's allocator: of the record itself, which shows
+ * whether the model places every block where it was, and with other settings or another capacity. One thread at a time.
+ */
+#ifndef MP_ANALYSIS_TORCH_REPLAY_H
+#define MP_ANALYSIS_TORCH_REPLAY_H
+
+#include "analysis/allocator/torch_history.h"
+
+#define MP_TORCH_TO_THE_END UINT32_MAX
+
+struct mp_torch_replay {
+    uint64_t reserved_peak, allocated_peak; /* of the blocks' bytes, those before the first step included */
+    uint64_t ooms;                          /* requests that found no memory */
+    uint64_t new_ooms;                      /* of those, requests that had found some */
+    uint32_t last_oom;                      /* step; MP_NONE */
+    uint64_t allocs;                        /* that were made */
+    /* Replays of the record only: */
+    uint64_t differences;
+    char first[240];          /* what differs first; "" */
+    uint64_t segment_events;  /* that were as recorded */
+    uint64_t segments, parts; /* of the end, compared; 0 where the file has none */
+};
+
+/* The state at some step: what the allocator held, and whose the blocks are. */
+struct mp_torch_moment {
+    struct mp_torch_listing listing;
+    MP_VEC(uint32_t) owners; /* for each block of the listing: the model's, or MP_NONE */
+};
+
+/* Replays the record of a traced history: memory comes from the driver where the trace says so, everything else must
+ * follow. Before step `until`, or at the end, the state is listed in *moment (may be NULL; starts empty, freed by the
+ * caller). Notes in the history where the program emptied the cache. MP_NO_MEMORY. */
+enum mp_status mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
+                                        struct mp_torch_moment *moment, struct mp_torch_replay *replay,
+                                        struct mp_error *error);
+void mp_torch_moment_free(struct mp_torch_moment *moment);
+
+/* Replays what was asked for, up to before step `until`, under other settings on a device of `capacity` bytes
+ * (MP_TORCH_UNLIMITED), `total` of which a limit is a share. Blocks from before the first step are placed anew, in the
+ * order of their addresses. A request that had found no memory is made too; what it gets now is freed at once. */
+enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
+                                    const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                                    uint32_t until, struct mp_torch_replay *replay, struct mp_error *error);
+
+#endif

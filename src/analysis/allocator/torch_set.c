@@ -1,0 +1,129 @@
+#include "analysis/allocator/torch_set.h"
+
+#include <string.h>
+
+#include "base/search.h"
+
+#define RUN 64
+
+struct mp_torch_run {
+    size_t count;
+    struct mp_torch_key keys[RUN];
+};
+
+static int compare(const struct mp_torch_key *a, uint64_t stream, uint64_t bytes, uint64_t address)
+{
+    if (a->stream != stream) return a->stream < stream ? -1 : 1;
+    if (a->bytes != bytes) return a->bytes < bytes ? -1 : 1;
+    if (a->address != address) return a->address < address ? -1 : 1;
+    return 0;
+}
+
+struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, uint64_t stream, uint64_t bytes,
+                                        uint64_t address)
+{
+    size_t at = MP_COUNT_BEFORE(
+        set->runs.count, i, compare(&set->runs.at[i]->keys[set->runs.at[i]->count - 1], stream, bytes, address) < 0);
+    struct mp_torch_place place = {at, 0};
+    if (at == set->runs.count) return place;
+    const struct mp_torch_run *run = set->runs.at[at];
+    place.index = MP_COUNT_BEFORE(run->count, i, compare(&run->keys[i], stream, bytes, address) < 0);
+    return place;
+}
+
+const struct mp_torch_key *mp_torch_set_at(const struct mp_torch_set *set, struct mp_torch_place place)
+{
+    return place.run < set->runs.count ? &set->runs.at[place.run]->keys[place.index] : NULL;
+}
+
+struct mp_torch_place mp_torch_set_next(const struct mp_torch_set *set, struct mp_torch_place place)
+{
+    if (++place.index == set->runs.at[place.run]->count) place = (struct mp_torch_place){place.run + 1, 0};
+    return place;
+}
+
+bool mp_torch_set_previous(const struct mp_torch_set *set, struct mp_torch_place *place)
+{
+    if (place->index) {
+        place->index--;
+        return true;
+    }
+    if (!place->run) return false;
+    place->run--;
+    place->index = set->runs.at[place->run]->count - 1;
+    return true;
+}
+
+/* A new run at `index`, with the keys of its left neighbour from `from` on. */
+static bool add_run(struct mp_torch_set *set, size_t index, size_t from)
+{
+    struct mp_torch_run *run = malloc(sizeof *run);
+    if (!run || !mp_vec_reserve(&set->runs, 1)) {
+        free(run);
+        return false;
+    }
+    run->count = 0;
+    memmove(set->runs.at + index + 1, set->runs.at + index, (set->runs.count - index) * sizeof *set->runs.at);
+    set->runs.at[index] = run;
+    set->runs.count++;
+    if (index) {
+        struct mp_torch_run *left = set->runs.at[index - 1];
+        run->count = left->count - from;
+        memcpy(run->keys, left->keys + from, run->count * sizeof *run->keys);
+        left->count = from;
+    }
+    return true;
+}
+
+bool mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key)
+{
+    struct mp_torch_place place = mp_torch_set_find(set, key->stream, key->bytes, key->address);
+    if (!set->runs.count) {
+        if (!add_run(set, 0, 0)) return false;
+    } else if (place.run == set->runs.count) {
+        place.run--;
+        place.index = set->runs.at[place.run]->count;
+    }
+    if (set->runs.at[place.run]->count == RUN) {
+        if (!add_run(set, place.run + 1, RUN / 2)) return false;
+        if (place.index > RUN / 2) place = (struct mp_torch_place){place.run + 1, place.index - RUN / 2};
+    }
+    struct mp_torch_run *run = set->runs.at[place.run];
+    memmove(run->keys + place.index + 1, run->keys + place.index, (run->count - place.index) * sizeof *run->keys);
+    run->keys[place.index] = *key;
+    run->count++;
+    return true;
+}
+
+void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *key)
+{
+    struct mp_torch_place place = mp_torch_set_find(set, key->stream, key->bytes, key->address);
+    struct mp_torch_run *run = set->runs.at[place.run];
+    run->count--;
+    memmove(run->keys + place.index, run->keys + place.index + 1, (run->count - place.index) * sizeof *run->keys);
+    if (run->count) return;
+    free(run);
+    set->runs.count--;
+    memmove(set->runs.at + place.run, set->runs.at + place.run + 1,
+            (set->runs.count - place.run) * sizeof *set->runs.at);
+}
+
+bool mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from)
+{
+    for (size_t i = 0; i < from->runs.count; i++) {
+        struct mp_torch_run *run = malloc(sizeof *run);
+        if (!run || !mp_vec_push(&to->runs, run)) {
+            free(run);
+            return false;
+        }
+        *run = *from->runs.at[i];
+    }
+    return true;
+}
+
+void mp_torch_set_free(struct mp_torch_set *set)
+{
+    for (size_t i = 0; i < set->runs.count; i++)
+        free(set->runs.at[i]);
+    mp_vec_free(&set->runs);
+}

@@ -1,0 +1,144 @@
+#include "analysis/device/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/step_rule.h"
+#include "model/stack.h"
+
+#define READ_BACK "plan: read back "
+#define TORCH     "plan: torch "
+#define NCCL      "plan: communicator"
+#define CUDNN     "plan: cudnn"
+/* NVIDIA/nccl#964: 544 MB where there are two ranks, 688 MB where there are more, for each communicator. */
+#define NCCL_OF_TWO  (UINT64_C(544) << 20)
+#define NCCL_OF_MORE (UINT64_C(688) << 20)
+
+const char *mp_plan_use_name(enum mp_plan_use use)
+{
+    static const char *const names[] = {"value", "way", "size"};
+    return names[use];
+}
+
+/* The use that PyTorch's functions make of what they read. The innermost of them counts. */
+static const struct {
+    const char *part;
+    enum mp_plan_use use;
+} uses[] = {
+    {"nonzero", MP_PLAN_SIZE},           {"unique", MP_PLAN_SIZE},
+    {"masked_select", MP_PLAN_SIZE},     {"index_put_with_mask", MP_PLAN_SIZE},
+    {"repeat_interleave", MP_PLAN_SIZE}, {"bincount", MP_PLAN_SIZE},
+    {"is_nonzero", MP_PLAN_WAY},         {"equal", MP_PLAN_WAY},
+    {"allclose", MP_PLAN_WAY},           {"THPVariable_bool", MP_PLAN_WAY},
+};
+
+static enum mp_plan_use use_of(const struct mp_model *model, uint32_t stack)
+{
+    enum mp_plan_use found = MP_PLAN_VALUE;
+    for (uint32_t at = stack; at; at = model->stacks.at[at].parent) {
+        uint32_t frame = model->stacks.at[at].frame;
+        if (frame >= model->frames.count) continue;
+        const struct mp_model_frame *of = &model->frames.at[frame];
+        if (of->raw.language != MP_NATIVE) continue;
+        for (uint32_t i = 0; i < of->line_count; i++) {
+            const char *name = mp_model_text(model, model->lines.at[of->first_line + i].function);
+            for (size_t k = 0; k < sizeof uses / sizeof *uses; k++)
+                if (strstr(name, uses[k].part) && uses[k].use > found) found = uses[k].use;
+        }
+    }
+    return found;
+}
+
+/* Stacks that differ only in native frames are one place of the program's. */
+static uint32_t place_of(const struct mp_model *model, uint32_t stack)
+{
+    for (uint32_t at = stack; at; at = model->stacks.at[at].parent) {
+        uint32_t frame = model->stacks.at[at].frame;
+        if (frame < model->frames.count && model->frames.at[frame].raw.language == MP_PYTHON) return at;
+    }
+    return stack;
+}
+
+static bool add_read_back(struct mp_plan *plan, const struct mp_model *model, uint32_t stack, uint64_t bytes)
+{
+    uint32_t place = place_of(model, stack);
+    plan->read_back_count++;
+    for (size_t i = 0; i < plan->read_backs.count; i++) {
+        struct mp_plan_read_back *one = &plan->read_backs.at[i];
+        if (place_of(model, one->stack) != place) continue;
+        one->count++;
+        one->bytes += bytes;
+        enum mp_plan_use use = stack == one->stack ? one->use : use_of(model, stack);
+        if (use > one->use) one->use = use;
+        return true;
+    }
+    struct mp_plan_read_back one = {stack, 1, bytes, use_of(model, stack)};
+    return mp_vec_push(&plan->read_backs, one);
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct mp_plan_read_back *x = a, *y = b;
+    if (x->use != y->use) return x->use > y->use ? -1 : 1;
+    return x->count > y->count ? -1 : x->count < y->count;
+}
+
+static bool read_settings(struct mp_plan *plan, const struct mp_model *model)
+{
+    char text[256];
+    uint64_t context = 0;
+    mp_step_setting(text, sizeof text, model->start.configuration, "plan");
+    plan->planned = sscanf(text, "%63[^|]|%" SCNu64 "|%" SCNu64 "|%15[^|]|%u|%u|%u", plan->device, &plan->total_bytes,
+                           &context, plan->values, &plan->devices, &plan->rank, &plan->world) == 7;
+    struct mp_plan_estimate one = {"CUDA context and kernels", "the device's profile: see memprof plan --help",
+                                   context};
+    return !plan->planned || !context || mp_vec_push(&plan->estimated, one);
+}
+
+static bool add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of_more)
+{
+    struct mp_plan_estimate one = {"NCCL", "NVIDIA/nccl#964: 544 MB a communicator of two ranks, 688 MB of more",
+                                   of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
+    return !one.bytes || mp_vec_push(&plan->estimated, one);
+}
+
+bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
+{
+    *plan = (struct mp_plan){0};
+    bool done = read_settings(plan, model);
+    unsigned of_two = 0, of_more = 0, ranks;
+    for (size_t i = 0; done && plan->planned && i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (model->events.type[event] != MP_EVENT_MARK) continue;
+        const struct mp_model_note *note = &model->notes.at[model->events.subject[event]];
+        const char *name = mp_model_text(model, note->name);
+        if (!strncmp(name, READ_BACK, strlen(READ_BACK))) {
+            done = add_read_back(plan, model, note->stack, strtoull(name + strlen(READ_BACK), NULL, 10));
+        } else if (!strncmp(name, TORCH, strlen(TORCH))) {
+            snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
+        } else if (!strcmp(name, CUDNN)) {
+            struct mp_plan_estimate one = {
+                "cuDNN's workspaces", "not known: cuDNN alone chooses its algorithms; cached blocks often hold them",
+                MP_BYTES_UNKNOWN};
+            done = mp_vec_push(&plan->estimated, one);
+        } else if (sscanf(name, NCCL " %u", &ranks) == 1) {
+            of_two += ranks == 2;
+            of_more += ranks > 2;
+        }
+    }
+    done = done && add_communicators(plan, of_two, of_more);
+    for (size_t i = 0; i < plan->estimated.count; i++)
+        if (plan->estimated.at[i].bytes != MP_BYTES_UNKNOWN) plan->estimated_bytes += plan->estimated.at[i].bytes;
+    if (plan->read_backs.count > 1)
+        qsort(plan->read_backs.at, plan->read_backs.count, sizeof *plan->read_backs.at, by_weight);
+    if (!done) mp_plan_free(plan);
+    return done;
+}
+
+void mp_plan_free(struct mp_plan *plan)
+{
+    mp_vec_free(&plan->read_backs);
+    mp_vec_free(&plan->estimated);
+}

@@ -1,0 +1,16 @@
+/*
+ * Memory of the process that grows step after step without any block that was recorded: what a library, a driver or the
+ * program itself takes besides. The process's own share of a device (samples "cpu/resident", "cuda:N/process") less
+ * what the recording knows to be handed out there, each at its lowest in equal parts of the steps. Pure.
+ */
+#ifndef MP_ANALYSIS_LEAK_HIDDEN_H
+#define MP_ANALYSIS_LEAK_HIDDEN_H
+
+#include "analysis/leaks/leak_places.h"
+#include "analysis/leaks/leaks.h"
+
+/* Adds findings. False where memory is short. */
+bool mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
+                         const struct mp_leak_places *places, struct mp_leaks *leaks);
+
+#endif

@@ -1,0 +1,190 @@
+#include "analysis/leaks/leak_places.h"
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "model/stack.h"
+#include "model/track.h"
+
+struct entry {
+    uint32_t place, block;
+    struct mp_leak_life life;
+};
+
+struct search {
+    const struct mp_model *model;
+    const struct mp_steps *steps;
+    struct mp_leak_places *places;
+    MP_VEC(struct entry) entries;
+    struct mp_map sites;    /* track, kind and stack to place */
+    struct mp_map names;    /* name + 1 to place */
+    struct mp_intern texts; /* names of places */
+    struct mp_buffer name;
+    struct mp_stack_lines lines;
+};
+
+/* Names a stack's place by the user's lines; empty where it has none. */
+static bool name_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind)
+{
+    mp_buffer_clear(&search->name);
+    if (!mp_stack_resolve(search->model, stack, &search->lines)) return false;
+    for (size_t i = 0; i < search->lines.count; i++) {
+        const struct mp_stack_line *line = &search->lines.at[i];
+        if (!line->user) continue;
+        mp_buffer_printf(&search->name, "%s:%u:%s\n", line->file, line->line, line->function ? line->function : "");
+    }
+    if (search->name.size) mp_buffer_printf(&search->name, "%u %u", track, kind);
+    return !search->name.failed;
+}
+
+static bool add_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind, uint64_t *number)
+{
+    struct mp_leak_place place = {.stack = stack, .track = track, .kind = kind};
+    *number = search->places->at.count;
+    return mp_vec_push(&search->places->at, place);
+}
+
+static bool find_place(struct search *search, uint32_t block, uint32_t *place)
+{
+    const struct mp_model_blocks *blocks = &search->model->blocks;
+    uint32_t stack = blocks->stack[block];
+    uint16_t track = blocks->track[block];
+    uint8_t kind = blocks->kind[block];
+    bool fresh;
+    uint64_t *at = mp_map_insert(&search->sites, ((uint64_t)kind << 48 | (uint64_t)track << 32 | stack) + 1, &fresh);
+    if (!at) return false;
+    if (fresh) {
+        if (!name_place(search, stack, track, kind)) return false;
+        if (!search->name.size) {
+            if (!add_place(search, stack, track, kind, at)) return false;
+        } else {
+            uint32_t id = mp_intern_bytes(&search->texts, (const char *)search->name.data, search->name.size);
+            uint64_t *named = id == MP_INTERN_FAILED ? NULL : mp_map_insert(&search->names, (uint64_t)id + 1, &fresh);
+            if (!named || (fresh && !add_place(search, stack, track, kind, named))) return false;
+            *at = *named;
+        }
+    }
+    *place = (uint32_t)*at;
+    return true;
+}
+
+static bool add_entry(struct search *search, uint32_t block, uint32_t birth, uint32_t death)
+{
+    uint64_t bytes = search->model->blocks.bytes[block];
+    struct entry entry = {.block = block, .life = {birth, death, bytes == MP_BYTES_UNKNOWN ? 0 : bytes}};
+    return find_place(search, block, &entry.place) && mp_vec_push(&search->entries, entry);
+}
+
+static bool gather(struct search *search, uint16_t track, const struct mp_window *window,
+                   const struct mp_filter *filter)
+{
+    const struct mp_model_blocks *blocks = &search->model->blocks;
+    const struct mp_step *steps = search->steps->at + search->places->first_step;
+    uint32_t birth = 0, last = search->places->last;
+    for (uint32_t block = 0; block < blocks->count; block++) {
+        uint32_t born = blocks->alloc_event[block], freed = blocks->free_event[block];
+        if (born == MP_NONE || born < steps[0].first) continue;
+        if (born >= steps[last].first) break;
+        while (steps[birth].end <= born)
+            birth++;
+        if (freed < steps[birth].end) continue; /* as most */
+        if (track != MP_TRACK_NONE && blocks->track[block] != track) continue;
+        if (filter && !mp_filter_picks(filter, block)) continue;
+        uint32_t before = search->steps->before + 1 + search->places->first_step;
+        uint32_t death = freed >= window->last ? MP_NONE : mp_step_of(search->steps, freed) - before;
+        if (!add_entry(search, block, birth, death)) return false;
+    }
+    return true;
+}
+
+/* Sorts the entries by place; within one they stay in order of birth. */
+static bool sort_entries(struct search *search)
+{
+    struct mp_leak_places *places = search->places;
+    places->count = search->entries.count;
+    if (!places->count) return true;
+    places->lives = malloc(places->count * sizeof *places->lives);
+    places->blocks = malloc(places->count * sizeof *places->blocks);
+    if (!places->lives || !places->blocks) return false;
+    for (size_t i = 0; i < places->count; i++)
+        places->at.at[search->entries.at[i].place].count++;
+    size_t first = 0;
+    for (size_t i = 0; i < places->at.count; i++) {
+        places->at.at[i].first = first;
+        first += places->at.at[i].count;
+        places->at.at[i].count = 0;
+    }
+    for (size_t i = 0; i < places->count; i++) {
+        struct mp_leak_place *place = &places->at.at[search->entries.at[i].place];
+        places->lives[place->first + place->count] = search->entries.at[i].life;
+        places->blocks[place->first + place->count++] = search->entries.at[i].block;
+    }
+    return true;
+}
+
+static bool choose_stack(const struct mp_model *model, const struct mp_leak_places *places, struct mp_leak_place *place)
+{
+    struct mp_map bytes = {0};
+    uint64_t most = 0;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        if (places->lives[i].death < places->last) continue;
+        uint32_t stack = model->blocks.stack[places->blocks[i]];
+        uint64_t *sum = mp_map_insert(&bytes, (uint64_t)stack + 1, NULL);
+        if (!sum) {
+            mp_map_free(&bytes);
+            return false;
+        }
+        *sum += places->lives[i].bytes;
+        if (*sum <= most) continue;
+        most = *sum;
+        place->stack = stack;
+    }
+    mp_map_free(&bytes);
+    return true;
+}
+
+/* The boundaries inside the window, that with which it ends among them. */
+static void bound(const struct mp_steps *steps, const struct mp_window *window, struct mp_leak_places *places)
+{
+    uint32_t first = 0, end = 0;
+    while (first < steps->count && steps->at[first].first < window->first)
+        first++;
+    for (end = first; end < steps->count && steps->at[end].first <= window->last;)
+        end++;
+    places->first_step = first;
+    places->steps = end - first;
+    places->enough = end >= first + 2;
+    places->last = places->enough ? end - first - 1 : 0;
+}
+
+enum mp_status mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,
+                                   const struct mp_window *window, const struct mp_filter *filter,
+                                   struct mp_leak_places *places, struct mp_error *error)
+{
+    struct search search = {.model = model, .steps = steps, .places = places};
+    *places = (struct mp_leak_places){0};
+    bound(steps, window, places);
+    if (!places->enough) return MP_OK;
+    bool done = gather(&search, track, window, filter) && sort_entries(&search);
+    for (size_t i = 0; done && i < places->at.count; i++)
+        done = choose_stack(model, places, &places->at.at[i]);
+    mp_vec_free(&search.entries);
+    mp_map_free(&search.sites);
+    mp_map_free(&search.names);
+    mp_intern_free(&search.texts);
+    mp_buffer_free(&search.name);
+    mp_stack_lines_free(&search.lines);
+    if (done) return MP_OK;
+    mp_leak_places_free(places);
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory to look for leaks");
+}
+
+void mp_leak_places_free(struct mp_leak_places *places)
+{
+    mp_vec_free(&places->at);
+    free(places->lives);
+    free(places->blocks);
+    *places = (struct mp_leak_places){0};
+}

@@ -1,0 +1,225 @@
+#include "analysis/leaks/leak_rule.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "analysis/leaks/trend.h"
+#include "base/vec.h"
+
+#define SUSPECT_BIRTHS 4    /* fewer are what any program holds */
+#define WARM_UP        3    /* steps in which lasting things are made */
+#define SIGNIFICANT    3.09 /* of z: one-sided p < 0.001 */
+#define OLD            8    /* steps: no pipeline holds a block longer on purpose */
+
+/* Over the boundaries 0 to `last`. */
+struct series {
+    uint32_t last;
+    uint32_t *live;   /* blocks */
+    uint32_t *births; /* distinct steps in which they were born */
+};
+
+/* The staying blocks: the distinct birth steps of the blocks that live at the last boundary and are older than blocks
+ * of the place usually get. */
+struct stay {
+    MP_VEC(uint32_t) births;
+    uint32_t first; /* index in births; those before it are the warm-up's */
+    uint32_t end;   /* births before it count */
+};
+
+static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
+{
+    return life->birth < boundary && life->death >= boundary;
+}
+
+/* The age, in steps, that nine in ten blocks of it that outlived a step and were freed did not exceed; 0 where too few
+ * were freed to say. */
+static bool usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t *age)
+{
+    uint32_t *ages = calloc((size_t)last + 2, sizeof *ages);
+    if (!ages) return false;
+    size_t freed = 0, seen = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (lives[i].death >= last) continue;
+        ages[lives[i].death - lives[i].birth]++;
+        freed++;
+    }
+    *age = 0;
+    while (freed >= OLD && *age < last && (seen += ages[*age]) * 10 < freed * 9)
+        *age += 1;
+    free(ages);
+    return true;
+}
+
+static bool find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
+{
+    uint32_t age;
+    if (!usual_age(lives, count, last, &age)) return false;
+    stay->end = age < last ? last - age : 0;
+    for (size_t i = 0; i < count && lives[i].birth < stay->end; i++) {
+        if (!lives_at(&lives[i], last)) continue;
+        if (stay->births.count && stay->births.at[stay->births.count - 1] == lives[i].birth) continue;
+        if (!mp_vec_push(&stay->births, lives[i].birth)) return false;
+    }
+    return true;
+}
+
+/* A lasting thing made long before the rest is not where the growth begins. */
+static void leave_warm_up_out(struct stay *stay)
+{
+    const uint32_t *at = stay->births.at;
+    uint32_t count = (uint32_t)stay->births.count;
+    for (uint32_t i = 0; i < 2 && i + SUSPECT_BIRTHS < count; i++) {
+        double usual = (double)(at[count - 1] - at[i + 1]) / (count - i - 2);
+        if (at[i + 1] - at[i] > 5 * usual) stay->first = i + 1;
+    }
+}
+
+static void add_life(uint32_t *change, uint32_t birth, uint32_t death, uint32_t last)
+{
+    change[birth + 1]++;
+    change[death < last ? death + 1 : last + 1]--; /* modulo 2^32, as is the sum */
+}
+
+static bool make_series(const struct mp_leak_life *lives, size_t count, uint32_t last, struct series *series)
+{
+    *series = (struct series){.last = last};
+    series->live = calloc((size_t)last + 2, sizeof *series->live);
+    series->births = calloc((size_t)last + 2, sizeof *series->births);
+    if (!series->live || !series->births) return false;
+    for (size_t i = 0, end; i < count; i = end) {
+        uint32_t longest = lives[i].death;
+        for (end = i; end < count && lives[end].birth == lives[i].birth; end++) {
+            add_life(series->live, lives[end].birth, lives[end].death, last);
+            if (lives[end].death > longest) longest = lives[end].death;
+        }
+        add_life(series->births, lives[i].birth, longest, last);
+    }
+    for (uint32_t k = 1; k <= last; k++) {
+        series->live[k] += series->live[k - 1];
+        series->births[k] += series->births[k - 1];
+    }
+    return true;
+}
+
+/* Growth that was undone before and has not clearly gone beyond what it was then. */
+static bool only_refills(const struct series *series, bool *sawtooth)
+{
+    uint32_t highest = 0, before = 0;
+    *sawtooth = false;
+    for (uint32_t k = 0; k <= series->last; k++) {
+        if (series->births[k] > highest) highest = series->births[k];
+        if (highest < SUSPECT_BIRTHS || series->births[k] * 2 > highest) continue;
+        before = highest;
+        *sawtooth = true;
+    }
+    return *sawtooth && series->births[series->last] < before + before / 2 + SUSPECT_BIRTHS;
+}
+
+/* The time since the last birth is out of line with the time between births. */
+static bool has_stopped(const struct stay *stay)
+{
+    const uint32_t *at = stay->births.at;
+    size_t count = stay->births.count;
+    uint32_t widest = 0;
+    for (size_t i = stay->first + 1; i < count; i++)
+        if (at[i] - at[i - 1] > widest) widest = at[i] - at[i - 1];
+    double usual = (double)(at[count - 1] - at[stay->first]) / (double)(count - 1 - stay->first);
+    double pause = stay->end - at[count - 1];
+    return pause > 3.0 * widest + 1 || pause > 6 * usual + 1;
+}
+
+/* The later half brought less than half of what the earlier one did, by more than chance gives. */
+static bool slows_down(const struct series *series, const struct stay *stay)
+{
+    uint32_t first = stay->births.at[stay->first], middle = first + (series->last - first) / 2;
+    double earlier = (double)series->births[middle] - series->births[first];
+    double later = (double)series->births[series->last] - series->births[middle];
+    return later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier;
+}
+
+/* Of late, as many old ones went as new ones came: a ring, a queue. */
+static bool is_balanced(const struct series *series, const struct stay *stay)
+{
+    uint32_t window = series->last / 10 > OLD ? series->last / 10 : OLD, came = 0;
+    if (window >= series->last) return false;
+    for (size_t i = stay->births.count; i && stay->births.at[i - 1] >= series->last - window; i--)
+        came++;
+    int64_t grew = (int64_t)series->births[series->last] - series->births[series->last - window];
+    return came >= 4 && grew * 2 < came;
+}
+
+static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32_t last)
+{
+    for (size_t i = 0; i < count; i++)
+        if (lives[i].death < last && lives[i].death - lives[i].birth >= OLD) return true;
+    return false;
+}
+
+/* From the first birth to the last: what the last one brought would need the time after it. */
+static void measure(const struct mp_leak_life *lives, size_t count, uint32_t last, const struct stay *stay,
+                    struct mp_leak_evidence *evidence)
+{
+    double bytes = 0, blocks = 0;
+    evidence->first = stay->births.at[stay->first];
+    evidence->last = stay->births.at[stay->births.count - 1];
+    for (size_t i = 0; i < count; i++) {
+        if (!lives_at(&lives[i], last)) continue;
+        evidence->bytes += lives[i].bytes;
+        evidence->blocks++;
+        if (lives[i].birth < evidence->first || lives[i].birth >= evidence->last) continue;
+        bytes += (double)lives[i].bytes;
+        blocks++;
+    }
+    if (evidence->last == evidence->first) return;
+    evidence->bytes_per_step = bytes / (evidence->last - evidence->first);
+    evidence->blocks_per_step = blocks / (evidence->last - evidence->first);
+}
+
+static bool is_bounded(const struct series *series, const struct stay *stay)
+{
+    uint32_t highest = 0;
+    for (uint32_t k = 0; k <= series->last; k++)
+        if (series->births[k] > highest) highest = series->births[k];
+    return series->births[series->last] * 10ull < highest * 9ull || has_stopped(stay) || slows_down(series, stay) ||
+           is_balanced(series, stay);
+}
+
+static bool judge_growth(const struct mp_leak_life *lives, size_t count, const struct series *series,
+                         const struct stay *stay, struct mp_leak_evidence *evidence)
+{
+    uint32_t first = evidence->first;
+    struct mp_trend trend;
+    if (!mp_trend_find(series->live + first, series->last - first + 1, &trend)) return false;
+    evidence->z = trend.z;
+    evidence->none_freed = !any_old_freed(lives, count, series->last);
+    bool refills = only_refills(series, &evidence->sawtooth);
+    bool rises = trend.slope > 0 && trend.z > SIGNIFICANT;
+    size_t births = stay->births.count - stay->first;
+    if (refills || is_bounded(series, stay)) return true;
+    if (births >= MP_LEAK_BIRTHS && rises)
+        evidence->growth = MP_GROWTH_LEAK;
+    else if (births < MP_LEAK_BIRTHS && trend.slope > 0 && (series->last - first) * 2 >= series->last)
+        evidence->growth = MP_GROWTH_FEW;
+    return true;
+}
+
+bool mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence)
+{
+    struct stay stay = {0};
+    struct series series = {0};
+    *evidence = (struct mp_leak_evidence){0};
+    bool done = find_stay(lives, count, last, &stay);
+    if (done && stay.births.count) {
+        leave_warm_up_out(&stay);
+        evidence->births = (uint32_t)stay.births.count - stay.first;
+        measure(lives, count, last, &stay, evidence);
+        if (stay.births.count == 1 && evidence->first >= WARM_UP && last - evidence->first > OLD)
+            evidence->growth = MP_GROWTH_ONCE;
+    }
+    if (done && stay.births.count - stay.first >= SUSPECT_BIRTHS)
+        done = make_series(lives, count, last, &series) && judge_growth(lives, count, &series, &stay, evidence);
+    free(series.live);
+    free(series.births);
+    mp_vec_free(&stay.births);
+    return done;
+}

@@ -1,0 +1,666 @@
+#include "analysis/leaks/leaks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/leaks/growth.h"
+#include "analysis/leaks/leak_hidden.h"
+#include "analysis/leaks/leak_places.h"
+#include "analysis/sites/level.h"
+#include "base/map.h"
+#include "model/stack.h"
+#include "model/steps_infer.h"
+#include "model/track.h"
+
+/* The class of a leak, by its blocks and stacks. Pure. */
+
+/* Whether blocks of the stack are what torch.optim.LBFGS remembers of its last changes: as many as its history_size,
+ * which is this where a program does not set it. Until then they are no leak. False where memory is short. */
+#define MP_LEAK_HISTORY 100
+
+/* Nine in ten sizes new: a block is made where a size is seen for the first time. */
+static bool new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place, bool *yes)
+{
+    struct mp_map sizes = {0};
+    size_t stay = 0;
+    bool done = true;
+    for (size_t i = place->first; done && i < place->first + place->count; i++) {
+        if (places->lives[i].death < places->last) continue;
+        stay++;
+        done = mp_map_insert(&sizes, places->lives[i].bytes + 1, NULL);
+    }
+    *yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
+    mp_map_free(&sizes);
+    return done;
+}
+
+/* Memory that a caching allocator takes to give it out itself: on another track its blocks are seen one by one. */
+static bool is_segment(const struct mp_stack_line *line)
+{
+    return (line->function && strstr(line->function, "CachingAllocator")) ||
+           (line->module && strstr(line->module, "libc10_cuda"));
+}
+
+/* False where memory is short. */
+static bool leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
+                          const struct mp_leak_place *place, const struct mp_leak_evidence *evidence,
+                          enum mp_leak_class *class)
+{
+    static const enum mp_leak_class by_kind[MP_KINDS] = {
+        [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
+    struct mp_stack_lines lines = {0};
+    bool python = false, segment = false, fresh, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
+    if (!mp_stack_resolve(model, place->stack, &lines) || !new_sizes(places, place, &fresh)) {
+        mp_stack_lines_free(&lines);
+        return false;
+    }
+    for (size_t i = 0; i < lines.count; i++) {
+        python |= lines.at[i].language == MP_PYTHON && !lines.at[i].cut;
+        segment |= driver && is_segment(&lines.at[i]);
+    }
+    *class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
+    if (segment)
+        *class = MP_LEAK_FRAGMENTATION;
+    else if (*class == MP_LEAK_RETENTION && fresh)
+        *class = MP_LEAK_SHAPE_CACHE;
+    else if (*class == MP_LEAK_RETENTION && evidence->sawtooth)
+        *class = MP_LEAK_CYCLE;
+    else if (*class == MP_LEAK_RETENTION && (lines.count || driver) && !python)
+        *class = MP_LEAK_NATIVE;
+    mp_stack_lines_free(&lines);
+    return true;
+}
+
+static bool leak_is_history(const struct mp_model *model, uint32_t stack, bool *yes)
+{
+    static const char file[] = "torch/optim/lbfgs.py";
+    struct mp_stack_lines lines = {0};
+    bool done = mp_stack_resolve(model, stack, &lines);
+    *yes = false;
+    for (size_t i = 0; done && i < lines.count; i++) {
+        size_t length = lines.at[i].file ? strlen(lines.at[i].file) : 0;
+        *yes |= length >= sizeof file - 1 && !strcmp(lines.at[i].file + length - (sizeof file - 1), file);
+    }
+    mp_stack_lines_free(&lines);
+    return done;
+}
+
+/* One track's reserved and allocated bytes at each boundary. */
+struct held {
+    uint64_t *reserved, *allocated;
+    bool known;
+};
+
+static void follow(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint16_t track,
+                   struct held *held)
+{
+    struct mp_level level = mp_level_start(model, track);
+    uint64_t reserved = 0;
+    uint32_t next = 0;
+    for (uint32_t event = 0; event < model->events.count && next <= last; event++) {
+        if (event == steps[next].first) {
+            held->reserved[next] = reserved;
+            held->allocated[next++] = level.bytes;
+        }
+        if (model->events.type[event] == MP_EVENT_RESERVED && model->events.track[event] == track) {
+            reserved = model->notes.at[model->events.subject[event]].bytes;
+            held->known = true;
+        }
+        mp_level_apply(&level, model, track, event);
+    }
+}
+
+/* Reserved rose in many steps, in the later half too, by a quarter or more, while allocated did not follow. */
+static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_leak_finding *finding)
+{
+    uint32_t start = last / 8, rises = 0, late = 0;
+    if (last < MP_LEAK_STEPS || !held->known) return false;
+    for (uint32_t k = start + 1; k <= last; k++) {
+        if (held->reserved[k] <= held->reserved[k - 1]) continue;
+        if (!rises++) finding->first_step = k;
+        late += k > start + (last - start) / 2;
+    }
+    uint64_t before = held->reserved[start], now = held->reserved[last];
+    if (rises < 4 || late < 2 || now < before + before / 4) return false;
+    uint64_t allocated = held->allocated[start], rest = (now - before) / 4;
+    if (held->allocated[last] > allocated + rest) return false;
+    finding->bytes = now - before;
+    finding->births = rises;
+    finding->blocks_per_step = 0;
+    finding->bytes_per_step = (double)(now - before) / (last - start);
+    return true;
+}
+
+/* Fragmentation of every track whose allocator reports what it holds: adds findings. False where memory is short. */
+static bool leak_find_fragmentation(const struct mp_model *model, const struct mp_steps *steps, uint16_t only,
+                                    const struct mp_leak_places *places, struct mp_leaks *leaks)
+{
+    if (!places->enough) return true;
+    for (uint16_t track = 0; track < model->tracks.count; track++) {
+        if (model->sums.at[track].reserved_peak_bytes == MP_BYTES_UNKNOWN) continue;
+        if (only != MP_TRACK_NONE && only != track) continue;
+        size_t count = (size_t)places->last + 1;
+        struct held held = {calloc(count, sizeof(uint64_t)), calloc(count, sizeof(uint64_t)), false};
+        struct mp_leak_finding finding = {.class = MP_LEAK_FRAGMENTATION, .track = track, .eta_oom_steps = UINT64_MAX};
+        bool done = held.reserved && held.allocated;
+        if (done) {
+            follow(model, steps->at + places->first_step, places->last, track, &held);
+            if (is_fragmenting(&held, places->last, &finding)) done = mp_vec_push(&leaks->findings, finding);
+        }
+        free(held.reserved);
+        free(held.allocated);
+        if (!done) return false;
+    }
+    return true;
+}
+
+/*
+ * A buffer that everything is joined to: one block (or a few) made anew, larger, in every step, out of the old one,
+ * which therefore goes after the new one has come. No number of births tells it. Where much else grows with it, batches
+ * do or what is worked on, and it is no leak. Pure.
+ */
+
+#define STEPS_MIN  24 /* fewer larger ones are no proof: warm-up, a schedule */
+#define THINGS_MAX 4
+
+/* The bytes and blocks of a place at each boundary. */
+struct levels {
+    uint64_t *bytes;
+    uint32_t *blocks, *births;
+};
+
+static bool make_levels(const struct mp_leak_life *lives, size_t count, uint32_t last, struct levels *levels)
+{
+    *levels = (struct levels){calloc((size_t)last + 2, sizeof *levels->bytes),
+                              calloc((size_t)last + 2, sizeof *levels->blocks),
+                              calloc((size_t)last + 2, sizeof *levels->births)};
+    if (!levels->bytes || !levels->blocks || !levels->births) return false;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t end = lives[i].death < last ? lives[i].death + 1 : last + 1;
+        levels->bytes[lives[i].birth + 1] += lives[i].bytes;
+        levels->blocks[lives[i].birth + 1]++;
+        levels->births[lives[i].birth + 1]++;
+        levels->bytes[end] -= lives[i].bytes; /* modulo 2^64, as is the sum */
+        levels->blocks[end]--;
+    }
+    for (uint32_t k = 1; k <= last; k++) {
+        levels->bytes[k] += levels->bytes[k - 1];
+        levels->blocks[k] += levels->blocks[k - 1];
+    }
+    return true;
+}
+
+/* Since `first` there were always as many, few; most were made anew in the last step, and larger than before; and what
+ * came of late is no less than what came at first. */
+static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t last)
+{
+    uint32_t steps = last - first, anew = 0, larger = 0, middle = first + steps / 2;
+    for (uint32_t k = first + 1; k <= last; k++) {
+        if (levels->blocks[k] != levels->blocks[last]) return false;
+        if (levels->bytes[k] < levels->bytes[k - 1]) return false;
+        larger += levels->bytes[k] > levels->bytes[k - 1];
+        anew += levels->births[k] > 0;
+    }
+    double earlier = (double)(levels->bytes[middle] - levels->bytes[first]) / (middle - first);
+    double later = (double)(levels->bytes[last] - levels->bytes[middle]) / (last - middle);
+    return larger * 10 >= steps * 9 && anew >= larger && later * 2 >= earlier;
+}
+
+/* Nine in ten blocks were there until the one that took their place had come. */
+static bool are_replaced(const struct mp_model *model, const struct mp_leak_places *places,
+                         const struct mp_leak_place *place, uint32_t at_once)
+{
+    size_t replaced = 0;
+    for (size_t i = 0; i + at_once < place->count; i++) {
+        const uint32_t *block = &places->blocks[place->first + i];
+        replaced += model->blocks.free_event[block[0]] > model->blocks.alloc_event[block[at_once]];
+    }
+    return replaced * 10 >= (place->count - at_once) * 9;
+}
+
+/* Fills *evidence where *regrows. False where memory is short. */
+static bool leak_regrows(const struct mp_model *model, const struct mp_leak_places *places,
+                         const struct mp_leak_place *place, struct mp_leak_evidence *evidence, bool *regrows)
+{
+    struct levels levels = {0};
+    uint32_t last = places->last, first = last;
+    *regrows = false;
+    if (place->count < STEPS_MIN || last < STEPS_MIN) return true;
+    bool done = make_levels(places->lives + place->first, place->count, last, &levels);
+    while (done && first && levels.blocks[first - 1] == levels.blocks[last])
+        first--;
+    uint32_t steps = last - first, at_once = done ? levels.blocks[last] : 0;
+    if (steps >= STEPS_MIN && steps * 2 >= last && at_once && at_once <= THINGS_MAX &&
+        is_regrown(&levels, first, last) && are_replaced(model, places, place, at_once)) {
+        *regrows = true;
+        *evidence = (struct mp_leak_evidence){
+            .growth = MP_GROWTH_LEAK,
+            .births = steps,
+            .first = first,
+            .last = last,
+            .bytes = levels.bytes[last],
+            .blocks = at_once,
+            .bytes_per_step = (double)(levels.bytes[last] - levels.bytes[first]) / steps,
+            .regrown = true,
+        };
+    }
+    free(levels.bytes);
+    free(levels.blocks);
+    free(levels.births);
+    return done;
+}
+
+struct site_sum {
+    uint64_t early, late; /* bytes */
+    uint32_t early_allocs, late_allocs;
+};
+
+static void sum_third(const struct mp_model *model, uint32_t first, uint32_t end, bool late, struct site_sum *sites)
+{
+    for (uint32_t event = first; event < end; event++) {
+        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        uint32_t block = model->events.subject[event];
+        struct site_sum *site = &sites[model->blocks.stack[block]];
+        uint64_t bytes = model->blocks.bytes[block] == MP_BYTES_UNKNOWN ? 0 : model->blocks.bytes[block];
+        *(late ? &site->late : &site->early) += bytes;
+        ++*(late ? &site->late_allocs : &site->early_allocs);
+    }
+}
+
+/* Whether one in eight of the sites that allocate in most steps allocates more in the last third of them than in the
+ * first. False where memory is short. */
+static bool leak_is_growth_general(const struct mp_model *model, const struct mp_steps *steps,
+                                   const struct mp_leak_places *places, bool *general)
+{
+    const struct mp_step *at = steps->at + places->first_step;
+    uint32_t third = places->last / 3, all = 0, grown = 0;
+    struct site_sum *sites = calloc(model->stacks.count + 1, sizeof *sites);
+    *general = true;
+    if (!sites) return false;
+    sum_third(model, at[0].first, at[third].first, false, sites);
+    sum_third(model, at[places->last - third].first, at[places->last].first, true, sites);
+    for (size_t i = 0; i < model->stacks.count; i++) {
+        const struct site_sum *site = &sites[i];
+        if (site->early_allocs * 2 < third || site->late_allocs * 2 < third) continue;
+        all++;
+        grown += (double)site->late / site->late_allocs > 1.02 * (double)site->early / site->early_allocs;
+    }
+    free(sites);
+    *general = grown * 8 >= all && all >= 8;
+    return true;
+}
+
+#define CERTAIN_BIRTHS 16
+#define CERTAIN_Z      5.0        /* one chance in three million */
+#define TOLD_BYTES     (1u << 20) /* what is retained once and smaller is not worth a word */
+
+/* Context of a judgement. */
+struct judge {
+    const struct mp_model *model;
+    const struct mp_leaks_query *query;
+    const struct mp_steps *steps;
+    struct mp_leak_places places;
+    uint32_t teardown; /* the event from which on the program only ends */
+    bool growth_known, growth_is_general;
+    size_t suspects;  /* places that grew too few times */
+    size_t histories; /* places that an optimizer's history is filled at */
+    struct mp_leaks *leaks;
+};
+
+static enum mp_status sites_at(const struct mp_model *model, const struct mp_leaks_query *query, uint32_t moment,
+                               const struct mp_steps *steps, struct mp_sites *sites, struct mp_error *error)
+{
+    struct mp_live live = {0};
+    enum mp_status status = MP_OK;
+    if (!mp_live_at(model, query->track, moment, query->filter, &live))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the outstanding blocks");
+    if (status == MP_OK) status = mp_sites_make(model, &live, steps, &query->grouping, sites, error);
+    mp_live_free(&live);
+    return status;
+}
+
+static enum mp_status find_held(const struct mp_model *model, const struct mp_leaks_query *query,
+                                const struct mp_steps *steps, struct mp_leaks *leaks, struct mp_error *error)
+{
+    uint32_t moment;
+    if (!mp_growth_moment(model, query->track, &query->window, steps, query->filter, &moment))
+        return mp_fail(error, MP_NO_MEMORY, "not enough memory to look for what grows");
+    leaks->held_moment = moment;
+    leaks->held_ns = moment == query->window.last ? query->window.to_ns : model->events.time_ns[moment - 1];
+    return sites_at(model, query, moment, steps, &leaks->held, error);
+}
+
+/* Whether a site holds at least half as many blocks as before. */
+static bool lasts(const struct mp_map *later, const struct mp_site *site)
+{
+    const uint64_t *blocks = mp_map_find(later, ((uint64_t)site->track << 32 | site->stack) + 1);
+    return blocks && *blocks * 2 >= site->blocks;
+}
+
+static bool put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks)
+{
+    size_t count = leaks->held.count, passing = 0;
+    struct mp_site *others = malloc((count + 1) * sizeof *others);
+    if (!others) return false;
+    for (size_t i = 0; i < count; i++) {
+        if (lasts(later, &leaks->held.at[i]))
+            leaks->held.at[leaks->held_lasting++] = leaks->held.at[i];
+        else
+            others[passing++] = leaks->held.at[i];
+    }
+    memcpy(leaks->held.at + leaks->held_lasting, others, passing * sizeof *others);
+    free(others);
+    return true;
+}
+
+/* What one step holds may be born in many parts of a recording that has no steps, and is gone soon after: a site that
+ * grows still holds its blocks when last something was allocated. */
+static enum mp_status find_lasting(const struct mp_model *model, const struct mp_leaks_query *query,
+                                   const struct mp_steps *steps, struct mp_leaks *leaks, struct mp_error *error)
+{
+    uint32_t moment = query->window.last;
+    while (moment > query->window.first && model->events.type[moment - 1] != MP_EVENT_ALLOC)
+        moment--;
+    if (moment <= leaks->held_moment || query->grouping.by != MP_GROUP_STACK) {
+        leaks->held_lasting = leaks->held.count;
+        return MP_OK;
+    }
+    struct mp_sites sites;
+    struct mp_map later = {0};
+    enum mp_status status = sites_at(model, query, moment, steps, &sites, error);
+    if (status) return status;
+    bool done = true;
+    for (size_t i = 0; done && i < sites.count; i++) {
+        uint64_t *blocks = mp_map_insert(&later, ((uint64_t)sites.at[i].track << 32 | sites.at[i].stack) + 1, NULL);
+        done = blocks;
+        if (done) *blocks = sites.at[i].blocks;
+    }
+    done = done && put_lasting_first(&later, leaks);
+    mp_map_free(&later);
+    mp_sites_free(&sites);
+    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for what grows");
+}
+
+/* From where on less than half of what a step allocates was still to come. */
+static uint32_t find_teardown(const struct judge *judge)
+{
+    const struct mp_model_events *events = &judge->model->events;
+    const struct mp_step *steps = judge->steps->at + judge->places.first_step;
+    uint32_t last = judge->places.last, event = judge->query->window.last;
+    uint64_t allocs = 0, after = 0;
+    if (event < events->count || !(judge->model->how.known || judge->model->how.text)) return event; /* it went on */
+    for (uint32_t i = steps[0].first; i < steps[last].first; i++)
+        allocs += events->type[i] == MP_EVENT_ALLOC;
+    while (event > steps[last].first && after * 2 * last < allocs)
+        after += events->type[--event] == MP_EVENT_ALLOC;
+    return event;
+}
+
+/* Whether most of what stayed to the last boundary was freed while the program still worked. */
+static bool was_cleared(const struct judge *judge, const struct mp_leak_place *place, uint32_t births)
+{
+    const struct mp_model_blocks *blocks = &judge->model->blocks;
+    uint32_t kept = 0, last_birth = MP_NONE;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        const struct mp_leak_life *life = &judge->places.lives[i];
+        if (life->death < judge->places.last || blocks->free_event[judge->places.blocks[i]] < judge->teardown) continue;
+        kept += life->birth != last_birth;
+        last_birth = life->birth;
+    }
+    return kept * 2 < births;
+}
+
+/* Steps until the device is full; its highest level so far, on any track, is what it needs anyway. */
+static uint64_t steps_to_full(const struct mp_model *model, uint16_t track, double bytes_per_step)
+{
+    uint32_t device = model->tracks.at[track].device;
+    uint64_t total = model->devices.at[device].total_bytes, highest = 0;
+    if (!total || total == MP_BYTES_UNKNOWN || bytes_per_step <= 0) return UINT64_MAX;
+    for (size_t i = 0; i < model->tracks.count; i++)
+        if (model->tracks.at[i].device == device && model->sums.at[i].peak_bytes > highest)
+            highest = model->sums.at[i].peak_bytes;
+    return highest >= total ? 0 : (uint64_t)((double)(total - highest) / bytes_per_step);
+}
+
+static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
+                         const struct mp_leak_evidence *evidence)
+{
+    struct mp_leak_finding finding = {
+        .track = place->track,
+        .stack = place->stack,
+        .bytes = evidence->bytes,
+        .blocks = evidence->blocks,
+        .births = evidence->births,
+        .first_step = judge->places.first_step + evidence->first + 1,
+        .bytes_per_step = evidence->bytes_per_step,
+        .blocks_per_step = evidence->blocks_per_step,
+        .regrown = evidence->regrown,
+        .eta_oom_steps = UINT64_MAX,
+        .certain = evidence->births >= CERTAIN_BIRTHS && evidence->z > CERTAIN_Z && evidence->none_freed,
+        .class = MP_LEAK_RETAINED_ONCE,
+    };
+    if (evidence->growth == MP_GROWTH_LEAK) {
+        if (!leak_classify(judge->model, &judge->places, place, evidence, &finding.class)) return false;
+        finding.eta_oom_steps = steps_to_full(judge->model, place->track, finding.bytes_per_step);
+    }
+    struct mp_suppression *suppression = mp_suppressions_find(judge->query->suppressions, judge->model, place->stack);
+    if (!suppression) return mp_vec_push(&judge->leaks->findings, finding);
+    suppression->findings++;
+    suppression->bytes += finding.bytes;
+    judge->leaks->suppressed_findings++;
+    judge->leaks->suppressed_bytes += finding.bytes;
+    return true;
+}
+
+/* Whether more and more is allocated in many places: then batches grow, or what is worked on, and no buffer alone. */
+static bool everything_grows(struct judge *judge, bool *yes)
+{
+    if (judge->growth_known) {
+        *yes = judge->growth_is_general;
+        return true;
+    }
+    if (!leak_is_growth_general(judge->model, judge->steps, &judge->places, yes)) return false;
+    judge->growth_known = true;
+    judge->growth_is_general = *yes;
+    return true;
+}
+
+static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct mp_leak_evidence *evidence)
+{
+    bool yes, general;
+    if (!leak_regrows(judge->model, &judge->places, place, evidence, &yes)) return false;
+    if (!yes) return true;
+    if (!everything_grows(judge, &general)) return false;
+    if (general) evidence->growth = MP_GROWTH_NONE;
+    return true;
+}
+
+static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
+{
+    struct mp_leak_evidence evidence;
+    if (!mp_leak_judge(judge->places.lives + place->first, place->count, judge->places.last, &evidence)) return false;
+    if (evidence.growth != MP_GROWTH_LEAK && !judge_regrown(judge, place, &evidence)) return false;
+    if (evidence.growth == MP_GROWTH_NONE || (!evidence.regrown && was_cleared(judge, place, evidence.births)))
+        return true;
+    if (evidence.growth == MP_GROWTH_ONCE && evidence.bytes < TOLD_BYTES) return true;
+    bool history = false;
+    if (evidence.growth == MP_GROWTH_LEAK && evidence.births <= MP_LEAK_HISTORY &&
+        !leak_is_history(judge->model, place->stack, &history))
+        return false;
+    judge->suspects += evidence.growth == MP_GROWTH_FEW;
+    judge->histories += history;
+    return evidence.growth == MP_GROWTH_FEW || history || take_finding(judge, place, &evidence);
+}
+
+static int by_rate(const void *left, const void *right)
+{
+    const struct mp_leak_finding *a = left, *b = right;
+    if (mp_leak_is_leak(a) != mp_leak_is_leak(b)) return mp_leak_is_leak(a) ? -1 : 1;
+    if (a->bytes_per_step != b->bytes_per_step) return a->bytes_per_step > b->bytes_per_step ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    if (a->track != b->track) return a->track < b->track ? -1 : 1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+/* A leak's own segments are no fragmentation: where blocks that fill them leak, what is below them goes. */
+static void drop_consequences(const struct mp_model *model, struct mp_leaks *leaks)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        bool drop = false;
+        for (size_t k = 0; k < leaks->findings.count && finding->class == MP_LEAK_FRAGMENTATION; k++) {
+            const struct mp_leak_finding *other = &leaks->findings.at[k];
+            drop |= mp_leak_is_leak(other) &&
+                    model->tracks.at[other->track].device == model->tracks.at[finding->track].device &&
+                    model->tracks.at[other->track].layer != MP_LAYER_DRIVER;
+        }
+        if (!drop) leaks->findings.at[kept++] = *finding;
+    }
+    leaks->findings.count = kept;
+}
+
+static uint32_t steps_needed(const struct judge *judge)
+{
+    return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
+}
+
+static void give_verdict(const struct judge *judge)
+{
+    struct mp_leaks *leaks = judge->leaks;
+    uint32_t steps = judge->places.steps, needed = steps_needed(judge);
+    for (size_t i = 0; i < leaks->findings.count; i++)
+        leaks->leaks += mp_leak_is_leak(&leaks->findings.at[i]);
+    leaks->verdict = leaks->leaks ? MP_VERDICT_LEAK : MP_VERDICT_UNKNOWN;
+    if (leaks->leaks) return;
+    if (!judge->steps->count)
+        snprintf(
+            leaks->reason, sizeof leaks->reason,
+            "no steps are marked and no rhythm shows in what is allocated; libmemprof.step() in the loop marks them, "
+            "--step-at FUNCTION finds them");
+    else if (steps < needed)
+        snprintf(leaks->reason, sizeof leaks->reason, "too few steps to tell: %u%s, and at least %u must be seen",
+                 steps, judge->steps->guessed ? ", guessed from a rhythm" : "", needed);
+    else if (judge->suspects)
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "%zu place%s grew, but fewer than %d times; a longer recording tells", judge->suspects,
+                 judge->suspects == 1 ? "" : "s", MP_LEAK_BIRTHS);
+    else if (judge->histories)
+        snprintf(
+            leaks->reason, sizeof leaks->reason,
+            "what torch.optim.LBFGS remembers grew, which ends at its history_size (%d if not set); a longer recording "
+            "tells",
+            MP_LEAK_HISTORY);
+    else if (mp_damage_any(&judge->model->damage))
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "nothing keeps growing in what could be read, but a part is lost");
+    else
+        leaks->verdict = MP_VERDICT_CLEAN;
+}
+
+static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
+{
+    const struct mp_leaks_query *query = judge->query;
+    enum mp_status status = mp_leak_places_find(judge->model, judge->steps, query->track, &query->window, query->filter,
+                                                &judge->places, error);
+    if (status != MP_OK) return status;
+    bool done = true;
+    if (judge->places.enough) judge->teardown = find_teardown(judge);
+    bool guess = judge->steps->guessed && judge->places.last + 1 < MP_LEAK_GUESSED_STEPS;
+    for (size_t i = 0; done && !guess && i < judge->places.at.count; i++)
+        done = judge_place(judge, &judge->places.at.at[i]);
+    if (done && !guess && !query->filter)
+        done = leak_find_fragmentation(judge->model, judge->steps, query->track, &judge->places, judge->leaks);
+    if (done && !guess && !query->filter && query->track == MP_TRACK_NONE)
+        done = mp_leak_find_hidden(judge->model, judge->steps, &judge->places, judge->leaks);
+    judge->leaks->places = judge->places.at.count;
+    if (done) {
+        drop_consequences(judge->model, judge->leaks);
+        if (judge->leaks->findings.count)
+            qsort(judge->leaks->findings.at, judge->leaks->findings.count, sizeof *judge->leaks->findings.at, by_rate);
+        give_verdict(judge);
+    }
+    mp_leak_places_free(&judge->places);
+    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for leaks");
+}
+
+/* From steps of the evidence to the program's own, where one stands for many. */
+static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *leaks)
+{
+    double each = steps->each;
+    if (steps->running) leaks->step_count = steps->total;
+    leaks->running = steps->running;
+    for (size_t i = 0; i < leaks->findings.count; i++)
+        leaks->findings.at[i].first_step += steps->before;
+    for (size_t i = 0; i < leaks->findings.count && steps->each > 1; i++) {
+        struct mp_leak_finding *finding = &leaks->findings.at[i];
+        finding->first_step = (finding->first_step - 1) * steps->each + 1;
+        finding->bytes_per_step /= each;
+        finding->blocks_per_step /= each;
+        if (finding->eta_oom_steps != UINT64_MAX) finding->eta_oom_steps *= steps->each;
+    }
+}
+
+enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,
+                             struct mp_error *error)
+{
+    *leaks = (struct mp_leaks){.verdict = MP_VERDICT_UNKNOWN};
+    struct mp_steps steps = {0};
+    struct judge judge = {.model = model, .query = query, .steps = &steps, .leaks = leaks};
+    enum mp_status status = MP_OK;
+    if (!mp_steps_find(model, &steps)) status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
+    leaks->step_count = (uint32_t)steps.count;
+    leaks->step_source = mp_steps_source(&steps);
+    if (status == MP_OK) status = find_growing(&judge, error);
+    if (status == MP_OK) count_in_own_steps(&steps, leaks);
+    if (status == MP_OK) status = sites_at(model, query, query->window.last, &steps, &leaks->outstanding, error);
+    if (status == MP_OK) status = find_held(model, query, &steps, leaks, error);
+    if (status == MP_OK) status = find_lasting(model, query, &steps, leaks, error);
+    mp_steps_free(&steps);
+    if (status != MP_OK) mp_leaks_free(leaks);
+    return status;
+}
+
+static const struct {
+    const char *name, *advice;
+} classes[MP_LEAK_CLASSES] = {
+    [MP_LEAK_RETENTION] = {"retention",
+                           "something keeps these: a list, a cache, a hook, or a loss with its graph; keep "
+                           "numbers (.item(), .detach()) or clear it"},
+    [MP_LEAK_NATIVE] = {"native",
+                        "allocated outside Python and not freed: look for a free that is missing on some path"},
+    [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
+    [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
+    [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
+    [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
+    [MP_LEAK_CYCLE] = {"cycle", "freed only now and then: a reference cycle; break it, or gc.collect() more often"},
+    [MP_LEAK_HIDDEN] = {"hidden", "no recorded block explains it: a library, the driver, or the program's own heap; a "
+                                  "heap profiler (heaptrack, memray) sees the last"},
+    [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made once and kept; no leak as it does not grow"},
+    [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
+                                                "fewer sizes help"},
+};
+
+const char *mp_leak_class_name(enum mp_leak_class class)
+{
+    return classes[class].name;
+}
+
+const char *mp_leak_advice(enum mp_leak_class class)
+{
+    return classes[class].advice;
+}
+
+const char *mp_verdict_name(enum mp_verdict verdict)
+{
+    static const char *const names[] = {"leak", "clean", "unknown"};
+    return names[verdict];
+}
+
+void mp_leaks_free(struct mp_leaks *leaks)
+{
+    mp_vec_free(&leaks->findings);
+    mp_sites_free(&leaks->outstanding);
+    mp_sites_free(&leaks->held);
+}

@@ -1,0 +1,93 @@
+#include "analysis/sites/flames.h"
+
+#include "base/buffer.h"
+#include "model/frame_text.h"
+
+static bool push_frame(struct mp_flames *flames, const struct mp_stack_line *line, uint32_t *number)
+{
+    struct mp_buffer label = {0}, function = {0};
+    mp_frame_label(&label, line);
+    mp_frame_function(&function, line);
+    uint32_t id = label.failed ? MP_INTERN_FAILED : mp_intern_bytes(&flames->labels, (char *)label.data, label.size);
+    bool done = id != MP_INTERN_FAILED && !function.failed;
+    if (done && id > flames->frames.count) {
+        struct mp_flame_frame frame = {mp_intern_bytes(&flames->texts, (char *)function.data, function.size),
+                                       line->file ? mp_intern_text(&flames->texts, line->file) : 0, line->line,
+                                       line->language};
+        done =
+            frame.function != MP_INTERN_FAILED && frame.file != MP_INTERN_FAILED && mp_vec_push(&flames->frames, frame);
+    }
+    *number = id - 1;
+    mp_buffer_free(&label);
+    mp_buffer_free(&function);
+    return done;
+}
+
+/* Stands in place of an unknown stack. */
+static struct mp_stack_line nameless(bool base)
+{
+    return (struct mp_stack_line){.function = base ? "[live before the recording]" : "[no stack]"};
+}
+
+bool mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame)
+{
+    struct mp_buffer path = {0};
+    struct mp_stack_line none = nameless(base);
+    bool done = true;
+    for (size_t i = lines->count ? lines->count : 1; done && i--;) {
+        uint32_t number;
+        done = push_frame(flames, lines->count ? &lines->at[i] : &none, &number);
+        if (done) mp_buffer_append(&path, &number, sizeof number);
+    }
+    uint32_t id =
+        done && !path.failed ? mp_intern_bytes(&flames->paths, (char *)path.data, path.size) : MP_INTERN_FAILED;
+    mp_buffer_free(&path);
+    struct mp_flame fresh = {.stacks = {MP_NONE, MP_NONE}};
+    if (id == MP_INTERN_FAILED || (id > flames->flames.count && !mp_vec_push(&flames->flames, fresh))) return false;
+    *flame = id - 1;
+    return true;
+}
+
+static void add_values(struct mp_flames *flames, enum mp_flame_side side, uint32_t number,
+                       const struct mp_profile_sample *sample, enum mp_profile_of sense)
+{
+    struct mp_flame *flame = &flames->flames.at[number];
+    flame->values[side].bytes += sample->values[sense].bytes;
+    flame->values[side].blocks += sample->values[sense].blocks;
+    flame->stacks[side] = sample->stack;
+    flames->sums[side].bytes += sample->values[sense].bytes;
+    flames->sums[side].blocks += sample->values[sense].blocks;
+}
+
+enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
+                             const struct mp_profile *profile, enum mp_profile_of sense, struct mp_error *error)
+{
+    struct mp_stack_lines lines = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < profile->samples.count; i++) {
+        const struct mp_profile_sample *sample = &profile->samples.at[i];
+        uint32_t flame;
+        if (!sample->values[sense].blocks) continue;
+        done = mp_stack_resolve(model, sample->stack, &lines) && mp_flames_find(flames, &lines, sample->base, &flame);
+        if (done) add_values(flames, side, flame, sample, sense);
+    }
+    mp_stack_lines_free(&lines);
+    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the stacks");
+}
+
+const char *mp_flames_path(const struct mp_flames *flames, size_t flame, size_t *count)
+{
+    size_t bytes;
+    const char *path = mp_intern_get(&flames->paths, (uint32_t)flame + 1, &bytes);
+    *count = bytes / sizeof(uint32_t);
+    return path;
+}
+
+void mp_flames_free(struct mp_flames *flames)
+{
+    mp_intern_free(&flames->texts);
+    mp_intern_free(&flames->labels);
+    mp_intern_free(&flames->paths);
+    mp_vec_free(&flames->frames);
+    mp_vec_free(&flames->flames);
+}

@@ -1,0 +1,55 @@
+/*
+ * Stacks of one recording, or of two, as frames that are equal where a person would call them equal: by function and,
+ * for Python, file name and line; addresses and folders do not count. Pure; the result is the caller's.
+ */
+#ifndef MP_ANALYSIS_FLAMES_H
+#define MP_ANALYSIS_FLAMES_H
+
+#include "analysis/sites/profile.h"
+#include "model/stack.h"
+
+enum mp_flame_side { MP_BEFORE, MP_AFTER, MP_SIDES }; /* of one recording: MP_AFTER */
+
+struct mp_flame_frame {
+    uint32_t function; /* in texts: as mp_frame_function() has it */
+    uint32_t file;     /* in texts; 0: unknown */
+    uint32_t line;     /* 0: unknown */
+    uint8_t language;
+};
+
+struct mp_flame {
+    struct mp_profile_value values[MP_SIDES];
+    uint32_t stacks[MP_SIDES]; /* in the side's recording, one of those that are summed up here; MP_NONE: none */
+};
+
+struct mp_flames {
+    struct mp_intern texts;
+    struct mp_intern labels;              /* mp_frame_label(): frame N + 1 */
+    MP_VEC(struct mp_flame_frame) frames; /* with places as in the first stack that has it */
+    struct mp_intern paths;               /* frame numbers (uint32_t), outermost first: of flame N + 1 */
+    MP_VEC(struct mp_flame) flames;
+    struct mp_profile_value sums[MP_SIDES];
+};
+
+/* The flame of a stack (the empty one: of a block that was live before the recording, or not), added where it is new;
+ * false where memory is short. */
+bool mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame);
+/* Adds the profile of a recording to one side. Zero-initialised flames are empty. MP_NO_MEMORY. */
+enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
+                             const struct mp_profile *profile, enum mp_profile_of sense, struct mp_error *error);
+/* The frames of a flame, outermost first: *count of them, valid until the next addition. Not aligned: use
+ * mp_flames_frame(). */
+const char *mp_flames_path(const struct mp_flames *flames, size_t flame, size_t *count);
+static inline uint32_t mp_flames_frame(const char *path, size_t at)
+{
+    uint32_t frame;
+    __builtin_memcpy(&frame, path + at * sizeof frame, sizeof frame);
+    return frame;
+}
+static inline const char *mp_flames_label(const struct mp_flames *flames, uint32_t frame, size_t *length)
+{
+    return mp_intern_get(&flames->labels, frame + 1, length);
+}
+void mp_flames_free(struct mp_flames *flames);
+
+#endif

@@ -1,0 +1,198 @@
+#include "analysis/sites/groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/frame_text.h"
+#include "model/module_path.h"
+#include "model/spans.h"
+
+static const char *const words[MP_GROUPS] = {
+    [MP_GROUP_STACK] = "stack", [MP_GROUP_FRAMES] = "stack",    [MP_GROUP_FUNCTION] = "function",
+    [MP_GROUP_FILE] = "file",   [MP_GROUP_LIBRARY] = "library", [MP_GROUP_REGION] = "region",
+    [MP_GROUP_SIZE] = "size",   [MP_GROUP_THREAD] = "thread",   [MP_GROUP_STREAM] = "stream",
+    [MP_GROUP_POOL] = "pool",   [MP_GROUP_MODULE] = "module",   [MP_GROUP_CATEGORY] = "category"};
+
+enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error)
+{
+    for (int by = 0; by < MP_GROUPS; by++) {
+        if (by == MP_GROUP_FRAMES || strcmp(text, words[by])) continue;
+        grouping->by = (enum mp_group_by)by;
+        return MP_OK;
+    }
+    char *end = NULL;
+    unsigned long frames = strncmp(text, "stack:", 6) ? 0 : strtoul(text + 6, &end, 10);
+    if (!frames || frames > 4096 || *end)
+        return mp_fail(error, MP_INVALID,
+                       "cannot group by \"%s\"; groups are stack, stack:N, function, file, library, region, size, "
+                       "thread, stream, pool, module and category",
+                       text);
+    grouping->by = MP_GROUP_FRAMES;
+    grouping->frames = (unsigned)frames;
+    return MP_OK;
+}
+
+enum mp_status mp_sort_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error)
+{
+    static const struct {
+        const char *name;
+        enum mp_sort_by sort;
+    } names[] = {
+        {"bytes", MP_SORT_BYTES}, {"blocks", MP_SORT_BLOCKS}, {"peak", MP_SORT_BYTES}, {"growth", MP_SORT_GROWTH}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i].name)) continue;
+        grouping->sort = names[i].sort;
+        return MP_OK;
+    }
+    return mp_fail(error, MP_INVALID, "cannot sort by \"%s\"; orders are bytes, blocks, peak and growth", text);
+}
+
+const char *mp_group_name(enum mp_group_by by)
+{
+    return words[by];
+}
+
+bool mp_group_is_of_stack(enum mp_group_by by)
+{
+    return by <= MP_GROUP_LIBRARY;
+}
+
+bool mp_groups_open(const struct mp_model *model, const struct mp_grouping *grouping, uint32_t moment,
+                    struct mp_intern *names, struct mp_groups *groups)
+{
+    *groups = (struct mp_groups){.model = model, .grouping = grouping, .names = names, .moment = moment};
+    switch (grouping->by) {
+    case MP_GROUP_REGION:
+        return (groups->regions = mp_regions_of_births(model));
+    case MP_GROUP_STREAM:
+    case MP_GROUP_POOL:
+        return mp_placements_find(model, &groups->placements);
+    case MP_GROUP_CATEGORY:
+        if (!grouping->categories && mp_categories_make(model, grouping->rules, &groups->made, NULL)) return false;
+        groups->categories = grouping->categories ? grouping->categories : groups->made;
+        return true;
+    case MP_GROUP_MODULE:
+        groups->root = mp_module_root(model);
+        return true;
+    default:
+        return true;
+    }
+}
+
+static void append_line(struct mp_buffer *text, const struct mp_stack_line *line)
+{
+    mp_buffer_append_text(text, text->size ? " < " : mp_frame_prefix(line));
+    mp_buffer_append_text(text, line->function ? line->function : "?");
+    if (line->file) mp_buffer_printf(text, " %s:%u", mp_path_short(line->file), line->line);
+}
+
+static void append_frames(struct mp_buffer *text, const struct mp_stack_lines *lines, unsigned frames)
+{
+    const struct mp_stack_line *headline = mp_stack_headline(lines);
+    for (size_t i = headline ? (size_t)(headline - lines->at) : lines->count; i < lines->count && frames; i++) {
+        if (lines->at[i].cut || lines->at[i].language != headline->language) continue;
+        append_line(text, &lines->at[i]);
+        frames--;
+    }
+}
+
+/* Takes in the name that `text` holds; an empty one is not known. */
+static bool take_name(struct mp_groups *groups, uint32_t *group)
+{
+    struct mp_buffer *text = &groups->text;
+    *group = text->size ? mp_intern_bytes(groups->names, (const char *)text->data, text->size) : MP_NONE;
+    return !text->failed && (!text->size || *group != MP_INTERN_FAILED);
+}
+
+bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *group)
+{
+    const struct mp_grouping *grouping = groups->grouping;
+    const char *name = NULL;
+    mp_buffer_clear(&groups->text);
+    if (!mp_stack_resolve(groups->model, stack, &groups->lines)) return false;
+    const struct mp_stack_line *headline = mp_stack_headline(&groups->lines);
+    if (grouping->by == MP_GROUP_FRAMES)
+        append_frames(&groups->text, &groups->lines, grouping->frames);
+    else if (grouping->by == MP_GROUP_LIBRARY)
+        name = mp_stack_library(&groups->lines);
+    else if (headline)
+        name = grouping->by == MP_GROUP_FILE ? headline->file : headline->function;
+    if (name && grouping->by == MP_GROUP_FUNCTION) mp_buffer_append_text(&groups->text, mp_frame_prefix(headline));
+    if (name) mp_buffer_append_text(&groups->text, name);
+    return take_name(groups, group);
+}
+
+static void name_thread(struct mp_groups *groups, uint32_t block)
+{
+    const struct mp_model *model = groups->model;
+    uint32_t born = model->blocks.alloc_event[block];
+    uint32_t thread = born == MP_NONE ? MP_NONE : model->events.thread[born];
+    if (thread >= model->threads.count) return;
+    const struct mp_thread_info *info = &model->threads.at[thread];
+    if (!info->tid) return; /* of a file that does not say */
+    if (info->name) mp_buffer_printf(&groups->text, "%s ", mp_model_text(model, info->name));
+    mp_buffer_printf(&groups->text, "%u", info->tid);
+}
+
+static void name_pool(struct mp_groups *groups, uint32_t block)
+{
+    const struct mp_model *model = groups->model;
+    uint64_t pool = mp_placed(groups->placements.pool, block);
+    uint32_t name = model->tracks.at[model->blocks.track[block]].name;
+    if (pool == MP_PLACE_UNKNOWN)
+        mp_buffer_append_text(&groups->text, mp_model_text(model, name));
+    else if (!pool)
+        mp_buffer_append_text(&groups->text, "default");
+    else
+        mp_buffer_printf(&groups->text, "(%u, %u)", (unsigned)(pool >> 32), (unsigned)pool);
+}
+
+static void name_category(struct mp_groups *groups, uint32_t block)
+{
+    unsigned category = mp_category_of(groups->categories, block, groups->moment);
+    const char *name = mp_category_name(groups->categories, category);
+    if (name) mp_buffer_append_text(&groups->text, name);
+}
+
+bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes, uint32_t *group)
+{
+    struct mp_buffer *text = &groups->text;
+    mp_buffer_clear(text);
+    switch (groups->grouping->by) {
+    case MP_GROUP_REGION:
+        if (groups->regions[block] != MP_NONE)
+            mp_buffer_append_text(text, mp_model_text(groups->model, groups->regions[block]));
+        break;
+    case MP_GROUP_SIZE:
+        if (bytes != MP_BYTES_UNKNOWN) mp_buffer_printf(text, "%llu", (unsigned long long)bytes);
+        break;
+    case MP_GROUP_THREAD:
+        name_thread(groups, block);
+        break;
+    case MP_GROUP_STREAM:
+        if (mp_placed(groups->placements.stream, block) != MP_PLACE_UNKNOWN)
+            mp_buffer_printf(text, "%llu", (unsigned long long)groups->placements.stream[block]);
+        break;
+    case MP_GROUP_POOL:
+        name_pool(groups, block);
+        break;
+    case MP_GROUP_MODULE:
+        mp_buffer_append_text(text, mp_module_path(groups->model, groups->root, mp_model_module(groups->model, block)));
+        break;
+    case MP_GROUP_CATEGORY:
+        name_category(groups, block);
+        break;
+    default:
+        return mp_groups_of_stack(groups, groups->model->blocks.stack[block], group);
+    }
+    return take_name(groups, group);
+}
+
+void mp_groups_close(struct mp_groups *groups)
+{
+    mp_stack_lines_free(&groups->lines);
+    mp_buffer_free(&groups->text);
+    free(groups->regions);
+    mp_placements_free(&groups->placements);
+    mp_categories_free(groups->made);
+}

@@ -1,0 +1,99 @@
+#include "analysis/sites/peak.h"
+
+#include <math.h>
+
+#include "analysis/sites/level.h"
+#include "base/sampling.h"
+#include "model/steps_infer.h"
+
+/* The highest level within the window, counting the one at its beginning. */
+static void find_in_window(const struct mp_model *model, const struct mp_window *window, struct mp_peak *peak)
+{
+    struct mp_level level = mp_level_start(model, peak->track);
+    for (uint32_t event = 0; event < window->first; event++)
+        mp_level_apply(&level, model, peak->track, event);
+    peak->bytes = level.bytes;
+    peak->blocks = level.blocks;
+    peak->moment = window->first;
+    peak->ns = window->from_ns;
+    for (uint32_t event = window->first; event < window->last; event++) {
+        if (!mp_level_apply(&level, model, peak->track, event) || level.bytes <= peak->bytes) continue;
+        peak->bytes = level.bytes;
+        peak->blocks = level.blocks;
+        peak->moment = event + 1;
+        peak->ns = model->events.time_ns[event];
+    }
+}
+
+static void take_sum(const struct mp_model *model, struct mp_peak *peak)
+{
+    const struct mp_model_track_sum *sum = &model->sums.at[peak->track];
+    peak->bytes = sum->peak_bytes;
+    peak->blocks = sum->peak_blocks;
+    peak->ns = sum->peak_ns;
+    peak->moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
+    peak->in_past = sum->peak_in_past;
+}
+
+void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, bool with_past,
+                    struct mp_peak *peak)
+{
+    *peak = (struct mp_peak){.track = track};
+    if (window->whole && (with_past || !model->sums.at[track].peak_in_past))
+        take_sum(model, peak);
+    else
+        find_in_window(model, window, peak);
+}
+
+/* Of all blocks of the track, whatever is picked of them. */
+static bool find_error(const struct mp_model *model, struct mp_peak *peak)
+{
+    uint64_t mean = mp_model_sample_of(model, peak->track);
+    struct mp_live live = {0};
+    double variance = 0;
+    if (!mean) return true;
+    bool done = mp_live_at(model, peak->track, peak->moment, NULL, &live);
+    for (size_t i = 0; i < live.count; i++)
+        if (live.at[i].bytes != MP_BYTES_UNKNOWN) variance += mp_sampling_variance(live.at[i].bytes, mean);
+    peak->standard_error = sqrt(variance);
+    mp_live_free(&live);
+    return done;
+}
+
+enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
+                            struct mp_error *error)
+{
+    mp_peak_locate(model, query->track, &query->window, !query->filter, peak);
+    struct mp_live live = {0};
+    struct mp_steps steps = {0};
+    enum mp_status status = MP_OK;
+    if (peak->in_past) {
+        peak->step = (uint32_t)model->sums.at[query->track].past.step;
+        peak->standard_error = NAN;
+        return mp_sites_of_past(model, query->track, &query->grouping, &peak->sites, error);
+    }
+    if (!mp_live_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
+        !find_error(model, peak) || !mp_rounding_at(model, query->track, peak->moment, &peak->rounding) ||
+        !mp_regions_at(model, peak->moment, &peak->regions))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks at the peak");
+    if (status == MP_OK) {
+        peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;
+        status = mp_sites_make(model, &live, &steps, &query->grouping, &peak->sites, error);
+    }
+    if (status == MP_OK && query->categories) {
+        const struct mp_grouping by_category = {.by = MP_GROUP_CATEGORY, .categories = query->categories};
+        peak->phase = mp_category_phase(query->categories, peak->moment);
+        status = mp_sites_make(model, &live, &steps, &by_category, &peak->categories, error);
+    }
+    mp_live_free(&live);
+    mp_steps_free(&steps);
+    if (status != MP_OK) mp_peak_free(peak);
+    return status;
+}
+
+void mp_peak_free(struct mp_peak *peak)
+{
+    mp_open_regions_free(&peak->regions);
+    mp_sites_free(&peak->sites);
+    mp_sites_free(&peak->categories);
+}

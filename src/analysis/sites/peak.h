@@ -1,0 +1,41 @@
+/* Who held the memory when most of it was allocated. Exact, with the base. Pure; the result is the caller's. */
+#ifndef MP_ANALYSIS_PEAK_H
+#define MP_ANALYSIS_PEAK_H
+
+#include "analysis/allocator/placement.h"
+#include "analysis/sites/sites.h"
+#include "model/window.h"
+
+struct mp_peak_query {
+    uint16_t track;
+    struct mp_window window;
+    struct mp_grouping grouping;
+    const struct mp_categories *categories; /* NULL: not wanted */
+    const struct mp_filter *filter; /* picks what is listed; the peak itself stays that of the whole track. With one,
+                                     * the peak is that of the events there are: of a past one, blocks are not known */
+};
+
+struct mp_peak {
+    uint16_t track;
+    uint64_t bytes, blocks; /* of the track at the peak */
+    double standard_error;  /* of bytes, where the track's blocks are a sample; NAN: not known, as of a past peak */
+    uint64_t ns;
+    uint32_t moment; /* events that had happened */
+    bool in_past;    /* it was reached before the recording's first event, of which only the sites are known */
+    uint32_t step;   /* 0: none */
+    struct mp_open_regions regions;
+    struct mp_sites sites;
+    struct mp_sites categories;  /* the same blocks by category, where the query had some; the groups are their names */
+    struct mp_rounding rounding; /* of all blocks of the track then */
+    const char *phase;           /* mp_category_phase(), likewise; NULL: not known */
+};
+
+/* The moment alone: bytes, blocks, ns, moment, in_past. `with_past`: of a window that is the whole recording, also what
+ * came before it (mp_model.past). */
+void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, bool with_past,
+                    struct mp_peak *peak);
+enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
+                            struct mp_error *error);
+void mp_peak_free(struct mp_peak *peak);
+
+#endif

@@ -1,0 +1,125 @@
+#include "analysis/sites/profile.h"
+
+#include <stdlib.h>
+
+#include "analysis/sites/peak.h"
+#include "model/steps_infer.h"
+
+struct maker {
+    const struct mp_model *model;
+    const struct mp_profile_query *query;
+    uint32_t moments[MP_PROFILE_SENSES]; /* MP_NONE: no moment */
+    struct mp_steps steps;
+    uint32_t *regions;
+    struct mp_profile *profile;
+};
+
+static struct mp_profile_sample *find_sample(struct maker *maker, uint32_t block)
+{
+    const struct mp_model_blocks *blocks = &maker->model->blocks;
+    struct mp_profile *profile = maker->profile;
+    uint32_t born = blocks->alloc_event[block];
+    bool by_place = maker->query->by_place;
+    struct mp_profile_sample sample = {.stack = blocks->stack[block],
+                                       .step = by_place && born != MP_NONE ? mp_step_of(&maker->steps, born) : 0,
+                                       .region = by_place ? maker->regions[block] : MP_NONE,
+                                       .base = born == MP_NONE};
+    const uint32_t key[] = {sample.stack, sample.step, sample.region, sample.base};
+    uint32_t id = mp_intern_bytes(&profile->keys, (const char *)key, sizeof key);
+    if (id == MP_INTERN_FAILED) return NULL;
+    if (id > profile->samples.count && !mp_vec_push(&profile->samples, sample)) return NULL;
+    return &profile->samples.at[id - 1];
+}
+
+static bool lives(const struct mp_model_blocks *blocks, uint32_t block, uint32_t moment)
+{
+    bool born = blocks->alloc_event[block] == MP_NONE || blocks->alloc_event[block] < moment;
+    return moment != MP_NONE && born && blocks->free_event[block] >= moment;
+}
+
+static void add(struct mp_profile_value *value, uint64_t bytes)
+{
+    value->bytes += bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+    value->blocks++;
+}
+
+static bool add_block(struct maker *maker, uint32_t block)
+{
+    const struct mp_model *model = maker->model;
+    const struct mp_window *window = &maker->query->window;
+    struct mp_profile_value values[MP_PROFILE_SENSES] = {0};
+    uint32_t born = model->blocks.alloc_event[block];
+    for (int sense = 0; sense < MP_PROFILE_SENSES; sense++) {
+        uint32_t moment = maker->moments[sense];
+        if (lives(&model->blocks, block, moment))
+            add(&values[sense], moment ? mp_model_bytes_at(model, block, moment - 1) : model->blocks.bytes[block]);
+    }
+    if (born != MP_NONE && born >= window->first && born < window->last)
+        add(&values[MP_PROFILE_ALLOCATED], model->blocks.bytes[block]);
+    bool any = false;
+    for (int sense = 0; sense < MP_PROFILE_SENSES; sense++)
+        any |= values[sense].blocks;
+    if (!any) return true;
+    struct mp_profile_sample *sample = find_sample(maker, block);
+    for (int sense = 0; sample && sense < MP_PROFILE_SENSES; sense++) {
+        sample->values[sense].bytes += values[sense].bytes;
+        sample->values[sense].blocks += values[sense].blocks;
+        maker->profile->sums[sense].bytes += values[sense].bytes;
+        maker->profile->sums[sense].blocks += values[sense].blocks;
+    }
+    return sample;
+}
+
+/* The peak where it lies before the first event: sites, without steps and regions. */
+static bool add_past(struct maker *maker)
+{
+    const struct mp_model *model = maker->model;
+    struct mp_profile *profile = maker->profile;
+    for (size_t i = 0; i < model->past_sites.count; i++) {
+        const struct mp_past_site *site = &model->past_sites.at[i];
+        struct mp_profile_sample sample = {.stack = site->stack, .region = MP_NONE, .base = true};
+        if (site->track != maker->query->track || !site->blocks) continue;
+        sample.values[MP_PROFILE_PEAK] = (struct mp_profile_value){site->bytes, site->blocks};
+        profile->sums[MP_PROFILE_PEAK].bytes += site->bytes;
+        profile->sums[MP_PROFILE_PEAK].blocks += site->blocks;
+        if (!mp_vec_push(&profile->samples, sample)) return false;
+    }
+    return true;
+}
+
+static bool add_blocks(struct maker *maker)
+{
+    const struct mp_model *model = maker->model;
+    maker->regions = mp_regions_of_births(model);
+    bool done = maker->regions && mp_steps_find(model, &maker->steps);
+    for (uint32_t block = 0; done && block < model->blocks.count; block++)
+        if (model->blocks.track[block] == maker->query->track && mp_filter_picks(maker->query->filter, block))
+            done = add_block(maker, block);
+    free(maker->regions);
+    mp_steps_free(&maker->steps);
+    return done;
+}
+
+enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query,
+                               struct mp_profile *profile, struct mp_error *error)
+{
+    struct mp_peak peak;
+    mp_peak_locate(model, query->track, &query->window, !query->filter, &peak);
+    *profile = (struct mp_profile){.track = query->track, .peak_ns = peak.ns};
+    struct maker maker = {.model = model,
+                          .query = query,
+                          .moments = {[MP_PROFILE_PEAK] = peak.in_past ? MP_NONE : peak.moment,
+                                      [MP_PROFILE_OUTSTANDING] = query->window.last,
+                                      [MP_PROFILE_ALLOCATED] = MP_NONE,
+                                      [MP_PROFILE_AT] = query->at},
+                          .profile = profile};
+    if (add_blocks(&maker) && (!peak.in_past || add_past(&maker))) return MP_OK;
+    mp_profile_free(profile);
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory to sum up the stacks");
+}
+
+void mp_profile_free(struct mp_profile *profile)
+{
+    mp_vec_free(&profile->samples);
+    mp_intern_free(&profile->keys);
+}

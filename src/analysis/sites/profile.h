@@ -1,0 +1,52 @@
+/*
+ * Memory that each stack held or allocated on a track, in four senses at once: at the peak, at the end, in all, at a
+ * moment. Pure; the result is the caller's.
+ */
+#ifndef MP_ANALYSIS_PROFILE_H
+#define MP_ANALYSIS_PROFILE_H
+
+#include "base/intern.h"
+#include "model/filter.h"
+#include "model/window.h"
+
+enum mp_profile_of {
+    MP_PROFILE_PEAK,
+    MP_PROFILE_OUTSTANDING, /* live at the window's end */
+    MP_PROFILE_ALLOCATED,   /* in the window, freed since or not */
+    MP_PROFILE_AT,          /* live at query->at */
+    MP_PROFILE_SENSES
+};
+
+struct mp_profile_query {
+    uint16_t track;
+    struct mp_window window;
+    const struct mp_filter *filter;
+    uint32_t at;   /* a moment; MP_NONE: MP_PROFILE_AT stays 0 */
+    bool by_place; /* samples apart by step and region of the allocation, too */
+};
+
+struct mp_profile_value {
+    uint64_t bytes, blocks; /* a block of unknown size counts as a block of no bytes */
+};
+
+struct mp_profile_sample {
+    uint32_t stack;
+    uint32_t step;   /* 0: before the first, or not by_place */
+    uint32_t region; /* a string id; MP_NONE: none, or not by_place */
+    bool base;       /* live before the recording began: the stack is empty where nobody knows it */
+    struct mp_profile_value values[MP_PROFILE_SENSES];
+};
+
+struct mp_profile {
+    uint16_t track;
+    uint64_t peak_ns;
+    struct mp_profile_value sums[MP_PROFILE_SENSES];
+    MP_VEC(struct mp_profile_sample) samples; /* none is all zero */
+    struct mp_intern keys;                    /* sample N is of key N + 1, but for those of the past, which come last */
+};
+
+enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query,
+                               struct mp_profile *profile, struct mp_error *error);
+void mp_profile_free(struct mp_profile *profile);
+
+#endif

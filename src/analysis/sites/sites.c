@@ -1,0 +1,343 @@
+#include "analysis/sites/sites.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "analysis/leaks/growth.h"
+#include "base/map.h"
+#include "base/sampling.h"
+#include "model/module_path.h"
+
+/* Which modules of a network the blocks of each site belong to, as patterns ("blocks.*.attn"). Pure. */
+
+#define PATTERNS_MAX 16 /* of one site; what fits none of them is left out */
+
+/* The bytes of a site's blocks that one module allocated. */
+struct share {
+    uint32_t site, module;
+    uint64_t bytes;
+};
+
+struct pattern {
+    struct mp_buffer text;
+    uint64_t bytes;
+};
+
+struct shares {
+    struct share *at;
+    size_t count, room;
+    struct mp_map index;
+};
+
+static bool add_share(struct shares *shares, uint32_t site, uint32_t module, uint64_t bytes)
+{
+    bool fresh;
+    uint64_t *at = mp_map_insert(&shares->index, ((uint64_t)site << 32 | module) + 1, &fresh);
+    struct share share = {site, module, 0};
+    if (!at) return false;
+    if (fresh) {
+        *at = shares->count;
+        if (!mp_vec_push(shares, share)) return false;
+    }
+    shares->at[*at].bytes += bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+    return true;
+}
+
+static int by_site(const void *left, const void *right)
+{
+    const struct share *a = left, *b = right;
+    if (a->site != b->site) return a->site < b->site ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a->module < b->module ? -1 : a->module > b->module;
+}
+
+static int patterns_by_bytes(const void *left, const void *right)
+{
+    const struct pattern *a = left, *b = right;
+    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+}
+
+/* Takes a module's path into the pattern that it fits, or makes one of it. */
+static bool add_path(struct pattern patterns[PATTERNS_MAX], size_t *count, const char *path, uint64_t bytes)
+{
+    size_t at = 0;
+    while (at < *count && !mp_module_pattern_add(&patterns[at].text, path))
+        at++;
+    if (at == PATTERNS_MAX) return true;
+    if (at == *count) {
+        patterns[(*count)++] = (struct pattern){.bytes = 0};
+        mp_module_pattern_add(&patterns[at].text, path);
+    }
+    patterns[at].bytes += bytes;
+    return !patterns[at].text.failed;
+}
+
+/* The patterns of one site's shares, the heaviest first. */
+static bool add_patterns(const struct mp_model *model, size_t root, const struct share *shares, size_t count,
+                         struct mp_sites *sites)
+{
+    struct pattern patterns[PATTERNS_MAX];
+    struct mp_site *site = &sites->at[shares->site];
+    size_t made = 0;
+    bool done = true;
+    for (size_t i = 0; done && i < count; i++)
+        done = add_path(patterns, &made, mp_module_path(model, root, shares[i].module), shares[i].bytes);
+    qsort(patterns, made, sizeof *patterns, patterns_by_bytes);
+    site->first_module = (uint32_t)sites->modules.count;
+    for (size_t i = 0; i < made; i++) {
+        struct mp_site_module module = {MP_NONE, patterns[i].bytes};
+        if (done) module.pattern = mp_intern_text(&sites->groups, (const char *)patterns[i].text.data);
+        done = done && module.pattern != MP_INTERN_FAILED && mp_vec_push(&sites->modules, module);
+        site->module_count += done;
+        mp_buffer_free(&patterns[i].text);
+    }
+    return done;
+}
+
+/* Fills in the modules of each site. `site_of`: by index in live, the index of its site. False where memory is short.
+ */
+static bool site_modules_find(const struct mp_model *model, const struct mp_live *live, const uint32_t *site_of,
+                              struct mp_sites *sites)
+{
+    struct shares shares = {0};
+    size_t root = mp_module_root(model);
+    bool done = true;
+    for (size_t i = 0; done && i < live->count; i++) {
+        uint32_t module = mp_model_module(model, live->at[i].block);
+        if (module) done = add_share(&shares, site_of[i], module, live->at[i].bytes);
+    }
+    if (shares.count) qsort(shares.at, shares.count, sizeof *shares.at, by_site);
+    for (size_t i = 0; done && i < shares.count;) {
+        size_t end = i + 1;
+        while (end < shares.count && shares.at[end].site == shares.at[i].site)
+            end++;
+        done = add_patterns(model, root, shares.at + i, end - i, sites);
+        i = end;
+    }
+    mp_vec_free(&shares);
+    mp_map_free(&shares.index);
+    return done;
+}
+
+static uint64_t known(uint64_t bytes)
+{
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
+
+/* The key of a site while they are counted: for groups of blocks, the group, too. */
+struct key {
+    uint32_t stack, group;
+    uint32_t track;
+};
+
+struct counting {
+    const struct mp_model *model;
+    const struct mp_steps *steps;
+    struct mp_sites *sites;
+    struct mp_groups groups;
+    bool wants_modules;
+    struct mp_intern keys;        /* site N is of key N + 1 */
+    MP_VEC(uint32_t) last_period; /* by site */
+    MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for their modules */
+};
+
+static bool site_of(struct counting *counting, const struct key *key, size_t *at)
+{
+    uint32_t id = mp_intern_bytes(&counting->keys, (const char *)key, sizeof *key);
+    if (id == MP_INTERN_FAILED) return false;
+    *at = id - 1;
+    struct mp_site site = {.stack = key->stack, .group = key->group, .track = (uint16_t)key->track};
+    return *at < counting->sites->count ||
+           (mp_vec_push(counting->sites, site) && mp_vec_push(&counting->last_period, 0));
+}
+
+/* The index of a block's site. */
+static bool find_site(struct counting *counting, const struct mp_live_block *live, size_t *at)
+{
+    const struct mp_model_blocks *blocks = &counting->model->blocks;
+    struct key key = {blocks->stack[live->block], MP_NONE, blocks->track[live->block]};
+    if (!mp_group_is_of_stack(counting->groups.grouping->by) &&
+        !mp_groups_of_block(&counting->groups, live->block, live->bytes, &key.group))
+        return false;
+    return site_of(counting, &key, at);
+}
+
+/* Blocks come in order of their numbers, hence of birth: a site's periods only rise, and a distinct one is one that
+ * differs from the last. */
+static void count_birth(struct counting *counting, size_t at, uint32_t born)
+{
+    struct mp_site *site = &counting->sites->at[at];
+    uint32_t period = mp_birth_period(counting->model, counting->steps, born);
+    if (period != counting->last_period.at[at]) site->births++;
+    counting->last_period.at[at] = period;
+    site->last_step = mp_step_of(counting->steps, born);
+    if (!site->first_step) site->first_step = site->last_step;
+}
+
+static bool count_block(struct counting *counting, const struct mp_live_block *live)
+{
+    struct mp_sites *sites = counting->sites;
+    size_t at;
+    if (!find_site(counting, live, &at)) return false;
+    if (counting->wants_modules && !mp_vec_push(&counting->site_of, (uint32_t)at)) return false;
+    struct mp_site *site = &sites->at[at];
+    site->bytes += known(live->bytes);
+    site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));
+    site->blocks++;
+    site->unknown_blocks += live->bytes == MP_BYTES_UNKNOWN;
+    sites->bytes += known(live->bytes);
+    sites->blocks++;
+    sites->unknown_blocks += live->bytes == MP_BYTES_UNKNOWN;
+    uint32_t born = counting->model->blocks.alloc_event[live->block];
+    if (born != MP_NONE) count_birth(counting, at, born);
+    return true;
+}
+
+/* Of the past, sums are known and no blocks: what is a block's own group is not known. */
+static bool count_past(struct counting *counting, uint16_t track)
+{
+    const struct mp_model *model = counting->model;
+    struct mp_sites *sites = counting->sites;
+    bool done = true;
+    for (size_t i = 0; i < model->past_sites.count && done; i++) {
+        const struct mp_past_site *past = &model->past_sites.at[i];
+        struct key key = {past->stack, MP_NONE, past->track};
+        size_t at;
+        if (past->track != track || !past->blocks) continue;
+        done = site_of(counting, &key, &at);
+        if (!done) break;
+        sites->at[at].bytes += past->bytes;
+        sites->at[at].variance = NAN;
+        sites->at[at].blocks += past->blocks;
+        sites->bytes += past->bytes;
+        sites->blocks += past->blocks;
+    }
+    return done;
+}
+
+static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_t *heaviest)
+{
+    into->bytes += from->bytes;
+    into->blocks += from->blocks;
+    into->variance += from->variance;
+    into->unknown_blocks += from->unknown_blocks;
+    if (from->births > into->births) into->births = from->births;
+    if (from->first_step && (!into->first_step || from->first_step < into->first_step))
+        into->first_step = from->first_step;
+    if (from->last_step > into->last_step) into->last_step = from->last_step;
+    if (from->bytes <= *heaviest) return;
+    *heaviest = from->bytes;
+    into->stack = from->stack;
+}
+
+/* Replaces the sites by one for each (track, group). */
+static bool merge_groups(struct counting *counting)
+{
+    struct mp_sites *sites = counting->sites;
+    bool of_stack = mp_group_is_of_stack(counting->groups.grouping->by), done = true;
+    struct mp_map index = {0};
+    MP_VEC(uint64_t) heaviest = {0};
+    size_t merged = 0;
+    for (size_t i = 0; i < sites->count && done; i++) {
+        struct mp_site site = sites->at[i];
+        bool fresh;
+        uint64_t *at = NULL;
+        done = !of_stack || mp_groups_of_stack(&counting->groups, site.stack, &site.group);
+        if (done) at = mp_map_insert(&index, ((uint64_t)site.track << 32 | site.group) + 1, &fresh);
+        done = at;
+        if (done && fresh) {
+            *at = merged;
+            done = mp_vec_push(&heaviest, site.bytes);
+            sites->at[merged++] = site;
+        } else if (done) {
+            merge_site(&sites->at[*at], &site, &heaviest.at[*at]);
+        }
+    }
+    sites->count = merged;
+    mp_map_free(&index);
+    mp_vec_free(&heaviest);
+    return done;
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+    return a > b ? -1 : a < b;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct mp_site *a = left, *b = right;
+    int order = compare(a->bytes, b->bytes);
+    if (!order) order = compare(a->blocks, b->blocks);
+    if (!order) order = compare(b->track, a->track);
+    if (!order) order = compare(b->stack, a->stack); /* the rest is the recording's order: the same every time */
+    return order;
+}
+
+static int by_blocks(const void *left, const void *right)
+{
+    const struct mp_site *a = left, *b = right;
+    int order = compare(a->blocks, b->blocks);
+    return order ? order : by_bytes(left, right);
+}
+
+static int by_growth(const void *left, const void *right)
+{
+    const struct mp_site *a = left, *b = right;
+    int order = compare(a->births, b->births);
+    return order ? order : by_bytes(left, right);
+}
+
+void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort)
+{
+    static int (*const orders[])(const void *, const void *) = {
+        [MP_SORT_BYTES] = by_bytes, [MP_SORT_BLOCKS] = by_blocks, [MP_SORT_GROWTH] = by_growth};
+    if (sites->count) qsort(sites->at, sites->count, sizeof *sites->at, orders[sort]);
+}
+
+/* `live` NULL: what lived at the track's peak in the past. */
+static enum mp_status make(const struct mp_model *model, const struct mp_live *live, uint16_t track,
+                           const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites,
+                           struct mp_error *error)
+{
+    *sites = (struct mp_sites){0};
+    struct counting counting = {.model = model,
+                                .steps = steps,
+                                .sites = sites,
+                                .wants_modules = live && grouping->by == MP_GROUP_STACK && model->blocks.module};
+    bool done = mp_groups_open(model, grouping, live ? live->moment : 0, &sites->groups, &counting.groups);
+    if (done && !live) done = count_past(&counting, track);
+    for (size_t i = 0; live && i < live->count && done; i++)
+        done = count_block(&counting, &live->at[i]);
+    if (done && grouping->by != MP_GROUP_STACK) done = merge_groups(&counting);
+    if (done && counting.wants_modules) done = site_modules_find(model, live, counting.site_of.at, sites);
+    mp_groups_close(&counting.groups);
+    mp_intern_free(&counting.keys);
+    mp_vec_free(&counting.last_period);
+    mp_vec_free(&counting.site_of);
+    if (!done) {
+        mp_sites_free(sites);
+        return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of sites");
+    }
+    mp_sites_sort(sites, grouping->sort);
+    return MP_OK;
+}
+
+enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live *live, const struct mp_steps *steps,
+                             const struct mp_grouping *grouping, struct mp_sites *sites, struct mp_error *error)
+{
+    return make(model, live, MP_TRACK_NONE, steps, grouping, sites, error);
+}
+
+enum mp_status mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct mp_grouping *grouping,
+                                struct mp_sites *sites, struct mp_error *error)
+{
+    return make(model, NULL, track, NULL, grouping, sites, error);
+}
+
+void mp_sites_free(struct mp_sites *sites)
+{
+    mp_vec_free(sites);
+    mp_vec_free(&sites->modules);
+    mp_intern_free(&sites->groups);
+}

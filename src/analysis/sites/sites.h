@@ -1,0 +1,52 @@
+/*
+ * Live blocks grouped by site, or by what the user asked for, and sorted: the table in every report. Pure.
+ */
+#ifndef MP_ANALYSIS_SITES_H
+#define MP_ANALYSIS_SITES_H
+
+#include "analysis/sites/groups.h"
+#include "analysis/sites/live.h"
+#include "model/spans.h"
+
+/* Modules of a network, as a pattern of their paths ("blocks.*.attn"), and what their blocks of one site hold. */
+struct mp_site_module {
+    uint32_t pattern; /* string id in mp_sites.groups */
+    uint64_t bytes;
+};
+
+struct mp_site {
+    uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
+    uint32_t stack;                         /* of the group's heaviest site */
+    uint32_t group;  /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
+    double variance; /* of bytes, where the blocks are a sample; NAN: not known */
+    uint16_t track;
+    uint32_t first_module, module_count; /* in mp_sites.modules, the heaviest first; sites by stack only */
+    /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as
+     * none. Of a group: the most of any of its sites. */
+    uint32_t births, first_step, last_step; /* steps: 0 where there are none, or before the first */
+};
+
+struct mp_sites {
+    struct mp_site *at;
+    size_t count, room;
+    struct mp_intern groups;
+    MP_VEC(struct mp_site_module) modules;
+    uint64_t bytes, blocks, unknown_blocks; /* of all sites; bytes are those that are known */
+};
+
+/* The bytes of a site, MP_BYTES_UNKNOWN where no block of it has a known size. */
+static inline uint64_t mp_site_bytes(const struct mp_site *site)
+{
+    return site->unknown_blocks == site->blocks ? MP_BYTES_UNKNOWN : site->bytes;
+}
+
+/* Sites of one track are never merged with another's. `steps` are the model's. */
+enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live *live, const struct mp_steps *steps,
+                             const struct mp_grouping *grouping, struct mp_sites *sites, struct mp_error *error);
+/* Sites at the track's peak before the recording's first event (mp_model.past_sites). */
+enum mp_status mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct mp_grouping *grouping,
+                                struct mp_sites *sites, struct mp_error *error);
+void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort);
+void mp_sites_free(struct mp_sites *sites);
+
+#endif

@@ -1,0 +1,137 @@
+#include "analysis/sites/step_groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/sites/level.h"
+#include "base/map.h"
+
+/* One pass over the events, with a level for each group; at the peak of each step they are written down. */
+struct sweep {
+    const struct mp_model *model;
+    const struct mp_step_report *report;
+    struct mp_groups naming;
+    struct mp_step_groups *groups;
+    uint32_t *column_of; /* by block: one more than its column, 0: not asked yet */
+    struct mp_map columns;
+    MP_VEC(uint64_t) levels; /* by column */
+    MP_VEC(uint64_t) rows;   /* levels written down, one row after the other */
+    MP_VEC(size_t) row_ends; /* in rows: later ones have more columns */
+};
+
+/* The column of a block; MP_NONE where memory is short. */
+static uint32_t column_of(struct sweep *sweep, uint32_t block)
+{
+    if (sweep->column_of[block]) return sweep->column_of[block] - 1;
+    uint32_t name;
+    bool fresh;
+    if (!mp_groups_of_block(&sweep->naming, block, sweep->model->blocks.bytes[block], &name)) return MP_NONE;
+    uint64_t *at = mp_map_insert(&sweep->columns, (uint64_t)name + 1, &fresh);
+    if (!at) return MP_NONE;
+    if (fresh) {
+        struct mp_step_group group = {.name = name, .column = sweep->levels.count};
+        *at = sweep->levels.count;
+        if (!mp_vec_push(&sweep->levels, 0) || !mp_vec_push(&sweep->groups->groups, group)) return MP_NONE;
+    }
+    sweep->column_of[block] = (uint32_t)*at + 1;
+    return (uint32_t)*at;
+}
+
+static bool write_row(struct sweep *sweep)
+{
+    if (!mp_vec_reserve(&sweep->rows, sweep->levels.count)) return false;
+    for (size_t i = 0; i < sweep->levels.count; i++)
+        sweep->rows.at[sweep->rows.count++] = sweep->levels.at[i];
+    return mp_vec_push(&sweep->row_ends, sweep->rows.count);
+}
+
+/* Writes down the rows of the steps whose peak is after `moment` events. */
+static bool write_due(struct sweep *sweep, uint32_t moment)
+{
+    while (sweep->row_ends.count < sweep->report->steps.count &&
+           sweep->report->steps.at[sweep->row_ends.count].peak_moment <= moment)
+        if (!write_row(sweep)) return false;
+    return true;
+}
+
+static bool add_bytes(struct sweep *sweep, uint32_t block, uint64_t change)
+{
+    uint32_t column = column_of(sweep, block);
+    if (column != MP_NONE) sweep->levels.at[column] += change;
+    return column != MP_NONE;
+}
+
+static bool run(struct sweep *sweep)
+{
+    const struct mp_model *model = sweep->model;
+    uint16_t track = sweep->report->track;
+    bool done = true;
+    for (uint32_t block = 0; done && block < model->blocks.count; block++)
+        if (model->blocks.alloc_event[block] == MP_NONE && model->blocks.track[block] == track)
+            done = add_bytes(sweep, block, mp_level_known_(model->blocks.bytes[block]));
+    for (uint32_t event = 0; done && event < model->events.count; event++) {
+        struct mp_level level = {0};
+        done = write_due(sweep, event);
+        if (done && mp_level_apply(&level, model, track, event))
+            done = add_bytes(sweep, model->events.subject[event], level.bytes);
+    }
+    return done && write_due(sweep, (uint32_t)model->events.count);
+}
+
+static int by_most(const void *left, const void *right)
+{
+    const struct mp_step_group *a = left, *b = right;
+    if (a->most != b->most) return a->most > b->most ? -1 : 1;
+    return a->column < b->column ? -1 : 1;
+}
+
+/* Rows of one width, and the groups in order. */
+static bool finish(struct sweep *sweep)
+{
+    struct mp_step_groups *groups = sweep->groups;
+    size_t begin = 0, kept = 0;
+    groups->columns = sweep->levels.count;
+    groups->bytes = calloc(sweep->row_ends.count * groups->columns + 1, sizeof *groups->bytes);
+    if (!groups->bytes) return false;
+    for (size_t row = 0; row < sweep->row_ends.count; row++) {
+        for (size_t column = 0; column < sweep->row_ends.at[row] - begin; column++) {
+            uint64_t bytes = sweep->rows.at[begin + column];
+            groups->bytes[row * groups->columns + column] = bytes;
+            if (bytes > groups->groups.at[column].most) groups->groups.at[column].most = bytes;
+        }
+        begin = sweep->row_ends.at[row];
+    }
+    for (size_t i = 0; i < groups->groups.count; i++)
+        if (groups->groups.at[i].most) groups->groups.at[kept++] = groups->groups.at[i];
+    groups->groups.count = kept;
+    if (kept) qsort(groups->groups.at, kept, sizeof *groups->groups.at, by_most);
+    return true;
+}
+
+enum mp_status mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
+                                   const struct mp_grouping *grouping, struct mp_step_groups *groups,
+                                   struct mp_error *error)
+{
+    *groups = (struct mp_step_groups){.bytes = NULL};
+    struct sweep sweep = {.model = model, .report = report, .groups = groups};
+    sweep.column_of = calloc(model->blocks.count + 1, sizeof *sweep.column_of);
+    bool done = mp_groups_open(model, grouping, (uint32_t)model->events.count, &groups->names, &sweep.naming) &&
+                sweep.column_of && run(&sweep) && finish(&sweep);
+    mp_groups_close(&sweep.naming);
+    free(sweep.column_of);
+    mp_map_free(&sweep.columns);
+    mp_vec_free(&sweep.levels);
+    mp_vec_free(&sweep.rows);
+    mp_vec_free(&sweep.row_ends);
+    if (done) return MP_OK;
+    mp_step_groups_free(groups);
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the groups of the steps");
+}
+
+void mp_step_groups_free(struct mp_step_groups *groups)
+{
+    mp_intern_free(&groups->names);
+    mp_vec_free(&groups->groups);
+    free(groups->bytes);
+    groups->bytes = NULL;
+}

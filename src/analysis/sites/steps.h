@@ -1,0 +1,45 @@
+/*
+ * The effect of each step and each region on a track's memory. Whole-device numbers: a region's peak and allocations
+ * are those of its time on all threads, as the work of backward() runs on other threads than the one that called it.
+ * Pure.
+ */
+#ifndef MP_ANALYSIS_STEPS_H
+#define MP_ANALYSIS_STEPS_H
+
+#include "base/error.h"
+#include "model/model.h"
+#include "model/spans.h"
+#include "model/window.h"
+
+struct mp_step_row {
+    uint32_t number;
+    uint64_t start_ns, end_ns;
+    uint64_t allocated_bytes, freed_bytes;
+    uint64_t peak_bytes; /* highest allocated bytes from its beginning to its end */
+    uint64_t end_bytes;
+    uint32_t peak_moment; /* events that had happened when the peak was first reached */
+};
+
+/* All closed regions of one name; one still open at the end counts as closed there. */
+struct mp_region_row {
+    uint32_t name; /* string id */
+    uint64_t count;
+    uint64_t mean_peak_bytes, p50_peak_bytes, p95_peak_bytes, p99_peak_bytes, max_peak_bytes;
+    uint64_t total_allocated_bytes;
+    uint64_t kept_bytes; /* allocated inside and still live when it ended, in all */
+    uint64_t total_ns;
+};
+
+struct mp_step_report {
+    uint16_t track;
+    const char *source;
+    MP_VEC(struct mp_step_row) steps;
+    MP_VEC(struct mp_region_row) regions; /* in order of first appearance */
+};
+
+/* Steps (marked or inferred: `source` says) and regions that begin inside the window. */
+enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
+                               struct mp_step_report *report, struct mp_error *error);
+void mp_step_report_free(struct mp_step_report *report);
+
+#endif

@@ -1,0 +1,340 @@
+#include "analysis/sizing/size_need.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAME_LEAST   0.5   /* of the allocations are at places that all have, or the programs are not the same */
+#define UNSOLVED     0.01  /* of the bytes did not solve: somebody may have taken another way */
+#define SOLVED       0.001 /* and if without him no more than this does not, he has */
+#define UNLIKE_LEAST 0.02  /* of the largest one's allocations are more or fewer than another's at the same places */
+
+/* The part that is used, its places and its plan. */
+static void make_plan(const struct mp_size_points *points, const struct mp_size_source *sources, const bool *used,
+                      struct mp_size_fit *fit)
+{
+    *fit = (struct mp_size_fit){.points.two = points->two};
+    for (size_t i = 0; i < points->count; i++) {
+        if (!used[i]) continue;
+        size_t to = fit->points.count++;
+        fit->sources[to] = sources[i];
+        fit->points.at[to] = points->at[i];
+        memcpy(fit->points.monomials[to], points->monomials[i], sizeof *points->monomials);
+    }
+    mp_size_sites_make(fit->sources, fit->points.count, &fit->sites);
+    mp_size_plan_make(&fit->points, fit->sources, &fit->sites, &fit->plan);
+}
+
+/* The share of the bytes whose sizes are not proved by one probe more than they have terms. */
+static double unsolved(const struct mp_size_fit *fit)
+{
+    const struct mp_model *model = fit->plan.source->model;
+    double all = 0, open = 0;
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        uint32_t value = fit->plan.value_of[block];
+        if (value == MP_NONE) continue;
+        double bytes = (double)mp_size_bytes(model, block);
+        all += bytes;
+        if (fit->plan.values.at[value].solution.kind != MP_SIZE_SOLVED) open += bytes;
+    }
+    return all > 0 ? open / all : 0;
+}
+
+/* Whether the largest allocates more or less often than the one before it, as far as that is not a matter of how many
+ * steps there were. */
+static bool is_unlike(const struct mp_size_fit *fit)
+{
+    const struct mp_size_places *last = &fit->sites.of[fit->points.count - 1], *before = last - 1;
+    double differ = 0, all = 0;
+    for (uint32_t place = 0; place < fit->sites.places; place++) {
+        double mine = last->first[place + 1] - last->first[place];
+        double theirs = before->first[place + 1] - before->first[place];
+        differ += fabs(mine - theirs);
+        all += mine + theirs;
+    }
+    return differ > UNLIKE_LEAST * all;
+}
+
+/* How much does not solve without one of them. */
+static double without(const struct mp_size_points *points, const struct mp_size_source *sources, size_t left_out)
+{
+    bool used[MP_SIZE_PROBES_MAX];
+    struct mp_size_fit fit;
+    for (size_t i = 0; i < points->count; i++)
+        used[i] = i != left_out;
+    make_plan(points, sources, used, &fit);
+    double open = unsolved(&fit);
+    mp_size_fit_free(&fit);
+    return open;
+}
+
+/* Which one, left out, makes the rest agree; points->count: none. */
+static size_t find_odd(const struct mp_size_points *points, const struct mp_size_source *sources)
+{
+    for (size_t i = 0; i < points->count; i++)
+        if (without(points, sources, i) <= SOLVED) return i;
+    return points->count;
+}
+
+enum mp_size_fit_result mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources,
+                                         bool *used, double *common, struct mp_size_fit *fit)
+{
+    size_t odd = points->count;
+    for (size_t i = 0; i < points->count; i++)
+        used[i] = true;
+    make_plan(points, sources, used, fit);
+    *common = fit->sites.common;
+    if (*common < SAME_LEAST) return MP_SIZE_OTHER_PROGRAM;
+    if (points->count > 2 && unsolved(fit) > UNSOLVED) odd = find_odd(points, sources);
+    if (odd == points->count - 1 && is_unlike(fit)) return MP_SIZE_OTHER_WAY;
+    if (odd < points->count - 1) {
+        mp_size_fit_free(fit);
+        used[odd] = false;
+        make_plan(points, sources, used, fit);
+    }
+    mp_size_curve_make(&fit->plan, &fit->curve);
+    return MP_SIZE_FITTED;
+}
+
+void mp_size_fit_free(struct mp_size_fit *fit)
+{
+    mp_size_curve_free(&fit->curve);
+    mp_size_plan_free(&fit->plan);
+    mp_size_sites_free(&fit->sites);
+    *fit = (struct mp_size_fit){0};
+}
+
+#define FIRST_MAX    (UINT64_C(1) << 40) /* no batch is larger */
+#define EVENTS_TRIED 4000000u            /* of all replays in search of the largest */
+#define TRIES_LEAST  8
+
+static uint64_t whole_bytes(double bytes)
+{
+    return bytes <= 0 ? 0 : bytes >= 9e18 ? (uint64_t)9e18 : (uint64_t)bytes;
+}
+
+/* ---- how far the method is from the record ---------------------------------------------------------------------- */
+
+/* A probe that took another way counts where it needed more than is said of the way of the others. */
+static double miss(const struct mp_size_probed *probed, double said, double recorded)
+{
+    if (said <= 0 || (!probed->used && recorded < said)) return 0;
+    return fabs(said - recorded) / said;
+}
+
+static void check_allocated(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        double said = mp_size_curve_at(&needing->fit->curve, probed[i].at).likely;
+        needing->error = fmax(needing->error, miss(&probed[i], said, (double)probed[i].allocated));
+    }
+}
+
+static double check_reserved(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count,
+                             const struct mp_torch_settings *settings)
+{
+    double error = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct mp_size_held said = {0};
+        mp_size_reserved_at(&needing->reserving, probed[i].at, MP_SIZE_LIKELY, settings, &said);
+        error = fmax(error, miss(&probed[i], (double)said.reserved, (double)probed[i].reserved));
+    }
+    return error;
+}
+
+/* With the settings that agree with the record better: recordings do not all say which they had. */
+static void choose_settings(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count)
+{
+    needing->settings = needing->reserving.recorded;
+    struct mp_torch_settings expandable = needing->settings;
+    expandable.expandable = !expandable.expandable;
+    needing->reserved_error = check_reserved(needing, probed, count, &needing->settings);
+    if (!(needing->reserved_error > 0)) return;
+    double error = check_reserved(needing, probed, count, &expandable);
+    if (error >= needing->reserved_error) return;
+    needing->reserved_error = error;
+    needing->settings = expandable;
+}
+
+void mp_size_needing_make(const struct mp_size_fit *fit, const struct mp_size_probed *probed, size_t count,
+                          uint64_t limit, struct mp_size_needing *needing)
+{
+    *needing = (struct mp_size_needing){.fit = fit, .limit = limit, .reserves = mp_size_reserves(&fit->plan)};
+    needing->outside_least = needing->outside_most = MP_BYTES_UNKNOWN;
+    for (size_t i = 0; i < count; i++) {
+        needing->reserves = needing->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
+        if (probed[i].device == MP_BYTES_UNKNOWN || probed[i].device < probed[i].reserved) continue;
+        uint64_t outside = probed[i].device - probed[i].reserved;
+        bool first = needing->outside_least == MP_BYTES_UNKNOWN;
+        if (first || outside < needing->outside_least) needing->outside_least = outside;
+        if (first || outside > needing->outside_most) needing->outside_most = outside;
+    }
+    const struct mp_model *model = fit->plan.source->model;
+    needing->blocks = needing->reserves && model->tracks.at[fit->plan.source->track].size_basis == MP_BASIS_BLOCK;
+    if (!needing->blocks) check_allocated(needing, probed, count);
+    if (!needing->reserves) return;
+    mp_size_reserving_make(&fit->plan, &needing->reserving);
+    choose_settings(needing, probed, count);
+}
+
+void mp_size_needing_free(struct mp_size_needing *needing)
+{
+    mp_size_reserving_free(&needing->reserving);
+}
+
+const char *mp_size_binds(const struct mp_size_needing *needing)
+{
+    if (!needing->reserves) return "allocated";
+    return needing->outside_most == MP_BYTES_UNKNOWN ? "reserved" : "device";
+}
+
+/* ---- the need --------------------------------------------------------------------------------------------------- */
+
+static struct mp_size_held held_at(struct mp_size_needing *needing, struct mp_size_point at, enum mp_size_bound bound)
+{
+    struct mp_size_held held = {0};
+    mp_size_reserved_at(&needing->reserving, at, bound, &needing->settings, &held);
+    return held;
+}
+
+/* Reserved memory and the memory beside it, over the bounds of allocated bytes. */
+static void add_reserved(struct mp_size_needing *needing, bool exact, struct mp_size_need *need)
+{
+    uint64_t low, high;
+    struct mp_size_held likely = held_at(needing, need->at, MP_SIZE_LIKELY);
+    low = high = need->reserved = likely.reserved;
+    if (needing->blocks) need->allocated = likely.allocated;
+    if (!exact) {
+        uint64_t least = held_at(needing, need->at, MP_SIZE_LOW).reserved;
+        uint64_t most = held_at(needing, need->at, MP_SIZE_HIGH).reserved;
+        if (least < low) low = least;
+        if (most > high) high = most;
+    }
+    low = whole_bytes((double)low * (1 - needing->reserved_error));
+    high = whole_bytes(ceil((double)high * (1 + needing->reserved_error)));
+    /* It holds at least what it hands out. */
+    need->low = low > need->low ? low : need->low;
+    need->high = high > need->high ? high : need->high;
+    if (needing->outside_most == MP_BYTES_UNKNOWN) return;
+    need->device = need->reserved + needing->outside_most;
+    need->low += needing->outside_least;
+    need->high += needing->outside_most;
+}
+
+static void judge(const struct mp_size_needing *needing, struct mp_size_need *need)
+{
+    need->fits = need->high <= needing->limit ? MP_FITS_YES : need->low > needing->limit ? MP_FITS_NO : MP_FITS_UNSURE;
+}
+
+/* The allocated part of it, which costs nothing. */
+static struct mp_size_need allocated_at(const struct mp_size_needing *needing, struct mp_size_point at, bool *exact)
+{
+    struct mp_size_height height = mp_size_curve_at(&needing->fit->curve, at);
+    struct mp_size_need need = {.at = at,
+                                .allocated = whole_bytes(height.likely + 0.5),
+                                .reserved = MP_BYTES_UNKNOWN,
+                                .device = MP_BYTES_UNKNOWN,
+                                .low = whole_bytes(height.low * (1 - needing->error) + 0.01),
+                                .high = whole_bytes(ceil(height.high * (1 + needing->error) - 0.01))};
+    *exact = height.high - height.low < 0.5;
+    judge(needing, &need);
+    return need;
+}
+
+/* What would hand out millions of blocks is not replayed: it cannot be asked for in earnest. */
+static bool is_bearable(const struct mp_size_needing *needing, struct mp_size_point at)
+{
+    return mp_size_reserving_work(&needing->reserving, at) <= mp_size_work_most(&needing->reserving);
+}
+
+struct mp_size_need mp_size_need_at(struct mp_size_needing *needing, struct mp_size_point at)
+{
+    bool exact;
+    struct mp_size_need need = allocated_at(needing, at, &exact);
+    if (!needing->reserves || !is_bearable(needing, at)) return need;
+    add_reserved(needing, exact, &need);
+    judge(needing, &need);
+    return need;
+}
+
+/* ---- the largest ------------------------------------------------------------------------------------------------ */
+
+static bool allocated_fits(const struct mp_size_needing *needing, uint64_t first, uint64_t second)
+{
+    bool exact;
+    return allocated_at(needing, (struct mp_size_point){first, second}, &exact).fits == MP_FITS_YES;
+}
+
+static bool fits(struct mp_size_needing *needing, uint64_t first, uint64_t second)
+{
+    struct mp_size_point at = {first, second};
+    return is_bearable(needing, at) && mp_size_need_at(needing, at).fits == MP_FITS_YES;
+}
+
+/* Of the allocated bytes alone: no larger one can fit. */
+static struct mp_size_largest bound_largest(const struct mp_size_needing *needing, uint64_t second)
+{
+    struct mp_size_largest largest = {.second = second};
+    uint64_t above = 1;
+    while (above <= FIRST_MAX && allocated_fits(needing, above, second)) {
+        largest.first = above;
+        above *= 2;
+    }
+    largest.endless = above > FIRST_MAX;
+    while (!largest.endless && above - largest.first > 1) {
+        uint64_t middle = largest.first + (above - largest.first) / 2;
+        if (allocated_fits(needing, middle, second))
+            largest.first = middle;
+        else
+            above = middle;
+    }
+    return largest;
+}
+
+/* How many replays may be tried: few where they take long. */
+static uint64_t tries(const struct mp_size_needing *needing, struct mp_size_point at)
+{
+    uint64_t events = needing->reserving.sequence.count + 1, work = mp_size_reserving_work(&needing->reserving, at);
+    if (work > mp_size_work_most(&needing->reserving)) work = mp_size_work_most(&needing->reserving);
+    if (work > events) events = work;
+    return events > EVENTS_TRIED / TRIES_LEAST ? TRIES_LEAST
+           : events < EVENTS_TRIED / 256       ? 256
+                                               : EVENTS_TRIED / events;
+}
+
+/* Reserved memory does not only rise: segments are made in steps, and what one size leaves over another may
+ * use. So replays begin at the bound of the allocated bytes and go down, one by one or in even steps, to the first that
+ * fits; between that and the step above it is halved. */
+struct mp_size_largest mp_size_find_largest(struct mp_size_needing *needing, uint64_t second)
+{
+    struct mp_size_largest largest = bound_largest(needing, second);
+    if (!needing->reserves || largest.endless) return largest;
+    uint64_t above = largest.first + 1, most = tries(needing, (struct mp_size_point){largest.first, second}),
+             lower = largest.first / 2;
+    uint64_t step = (largest.first - lower) / most + 1;
+    while (largest.first && !fits(needing, largest.first, second)) {
+        above = largest.first;
+        if (above <= lower) { /* half of it and nothing: in larger steps */
+            lower = above / 2;
+            step = (above - lower) / most + 1;
+        }
+        largest.first = above > step ? above - step : 0;
+    }
+    while (above - largest.first > 1) {
+        uint64_t middle = largest.first + (above - largest.first) / 2;
+        if (fits(needing, middle, second))
+            largest.first = middle;
+        else
+            above = middle;
+    }
+    return largest;
+}
+
+uint64_t mp_size_find_expandable(struct mp_size_needing *needing, uint64_t second)
+{
+    if (!needing->reserves || needing->settings.expandable) return 0;
+    needing->settings.expandable = true;
+    struct mp_size_largest largest = mp_size_find_largest(needing, second);
+    needing->settings.expandable = false;
+    return largest.endless ? 0 : largest.first;
+}

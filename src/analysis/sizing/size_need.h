@@ -1,0 +1,62 @@
+/*
+ * The need of a point: the allocated bytes of a fit, what the caching allocator holds for them, what the device has to
+ * have beside; each with what the method missed at the probes themselves. And the largest that is sure to fit. Pure.
+ */
+#ifndef MP_ANALYSIS_SIZE_NEED_H
+#define MP_ANALYSIS_SIZE_NEED_H
+
+#include "analysis/sizing/size.h"
+#include "analysis/sizing/size_curve.h"
+#include "analysis/sizing/size_reserved.h"
+
+/*
+ * Several recordings made into one: those that agree with each other, their places, the plan of the largest, its curve.
+ * Pure.
+ */
+
+struct mp_size_fit {
+    struct mp_size_source sources[MP_SIZE_PROBES_MAX]; /* those used, in rising order */
+    struct mp_size_points points;
+    struct mp_size_sites sites;
+    struct mp_size_plan plan;
+    struct mp_size_curve curve;
+};
+
+enum mp_size_fit_result {
+    MP_SIZE_FITTED,
+    MP_SIZE_OTHER_PROGRAM, /* the recordings have too few places in common */
+    MP_SIZE_OTHER_WAY,     /* the largest takes another way (an algorithm chosen by size) than the others */
+};
+
+/* `points` and `sources` in rising order. used[i] becomes false for one that took another way than the others: without
+ * it the rest agrees. *common: the share of the allocations at places that all recordings have. */
+enum mp_size_fit_result mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources,
+                                         bool *used, double *common, struct mp_size_fit *fit);
+void mp_size_fit_free(struct mp_size_fit *fit);
+
+struct mp_size_needing {
+    const struct mp_size_fit *fit;
+    uint64_t limit;
+    double error; /* the most by which allocated bytes were missed, as a part */
+    /* The caching allocator, where the track is one and the probes say what it held. */
+    bool reserves, blocks; /* blocks: what was recorded as allocated is what was handed out */
+    struct mp_size_reserving reserving;
+    struct mp_torch_settings settings; /* with which the model misses the probes the least */
+    double reserved_error;
+    /* Of the device beside what the allocator holds, at the probes; MP_BYTES_UNKNOWN. */
+    uint64_t outside_least, outside_most;
+};
+
+/* `probed` are all probes, with what was recorded. The fit must stay. */
+void mp_size_needing_make(const struct mp_size_fit *fit, const struct mp_size_probed *probed, size_t count,
+                          uint64_t limit, struct mp_size_needing *needing);
+void mp_size_needing_free(struct mp_size_needing *needing);
+
+struct mp_size_need mp_size_need_at(struct mp_size_needing *needing, struct mp_size_point at);
+struct mp_size_largest mp_size_find_largest(struct mp_size_needing *needing, uint64_t second);
+/* The same if the allocator had expandable segments; 0 where it has them, or where it is no such allocator. */
+uint64_t mp_size_find_expandable(struct mp_size_needing *needing, uint64_t second);
+/* "allocated", "reserved" or "device" */
+const char *mp_size_binds(const struct mp_size_needing *needing);
+
+#endif

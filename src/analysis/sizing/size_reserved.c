@@ -1,0 +1,333 @@
+#include "analysis/sizing/size_reserved.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/allocator/torch_allocator.h"
+#include "analysis/allocator/torch_history.h"
+#include "analysis/sizing/size_curve.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "model/steps_infer.h"
+#include "model/track.h"
+
+#define KEPT    3 /* of a run of equal steps; blocks may outlive their step by fewer */
+#define OUTSIDE UINT32_MAX
+
+/* A step of the plan's track. */
+struct step {
+    uint32_t first, count; /* of its operations */
+    uint32_t blocks;       /* index in `made`: the blocks that it makes, in order */
+    uint32_t made;         /* how many */
+    uint64_t does;         /* hash of what it does */
+    bool steady;           /* it frees as many blocks as it makes, all of them of steps shortly before */
+};
+
+struct shortening {
+    const struct mp_size_plan *plan;
+    struct mp_size_sequence all;
+    uint32_t *step_of, *index_of; /* per block: where it was made; OUTSIDE: before the first step */
+    uint32_t *instead;            /* per block: itself, or the one that takes its place */
+    MP_VEC(struct step) steps;
+    MP_VEC(uint32_t) made;
+};
+
+static void list_operations(struct shortening *work, const struct mp_steps *steps)
+{
+    const struct mp_model *model = work->plan->source->model;
+    size_t step = 0;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        while (step < steps->count && steps->at[step].first <= event) {
+            struct step fresh = {.first = (uint32_t)work->all.count, .blocks = (uint32_t)work->made.count};
+            mp_vec_add(&work->steps, fresh);
+            step++;
+        }
+        unsigned type = model->events.type[event];
+        if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) continue;
+        struct mp_size_operation operation = {model->events.subject[event], type == MP_EVENT_FREE};
+        if (work->plan->value_of[operation.block] == MP_NONE) continue;
+        mp_vec_add(&work->all, operation);
+        if (!work->steps.count) continue;
+        struct step *now = &work->steps.at[work->steps.count - 1];
+        now->count++;
+        if (operation.frees) continue;
+        work->step_of[operation.block] = (uint32_t)work->steps.count - 1;
+        work->index_of[operation.block] = now->made++;
+        mp_vec_add(&work->made, operation.block);
+    }
+}
+
+/* The operations of a step, without the names of its blocks: which value it makes, and which block, made how many steps
+ * ago, it frees. */
+static void describe(struct shortening *work, uint32_t number)
+{
+    struct step *step = &work->steps.at[number];
+    uint32_t freed = 0;
+    step->steady = true;
+    step->does = step->count;
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct mp_size_operation *operation = &work->all.at[step->first + i];
+        if (!operation->frees) {
+            step->does = mp_hash_step(step->does, work->plan->value_of[operation->block]);
+            continue;
+        }
+        uint32_t from = work->step_of[operation->block];
+        freed++;
+        step->steady = step->steady && from != OUTSIDE && number - from < KEPT;
+        step->does = mp_hash_step(step->does, UINT64_C(1) << 63 | (uint64_t)(number - from) << 32 |
+                                                  work->index_of[operation->block]);
+    }
+    step->steady = step->steady && freed == step->made;
+}
+
+static void copy(struct shortening *work, uint32_t first, uint32_t count, struct mp_size_sequence *sequence)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        struct mp_size_operation operation = {work->instead[work->all.at[i].block], work->all.at[i].frees};
+        mp_vec_add(sequence, operation);
+    }
+}
+
+/* Steps from `first` to `end` are left out: the blocks of the last steps before `end`, which may live on, are replaced
+ * by those of as many steps earlier. */
+static void leave_out(struct shortening *work, uint32_t first, uint32_t end)
+{
+    for (uint32_t step = end - KEPT; step < end; step++) {
+        const struct step *now = &work->steps.at[step], *earlier = &work->steps.at[step - (end - first)];
+        for (uint32_t i = 0; i < now->made; i++)
+            work->instead[work->made.at[now->blocks + i]] = work->made.at[earlier->blocks + i];
+    }
+}
+
+/* Where a run of steps that do the same ends. */
+static uint32_t run_end(const struct shortening *work, uint32_t from)
+{
+    uint32_t end = from + 1;
+    while (end < work->steps.count && work->steps.at[end].does == work->steps.at[from].does)
+        end++;
+    return end;
+}
+
+static void shorten(struct shortening *work, struct mp_size_sequence *sequence)
+{
+    uint32_t resumed = 0; /* the step after those left out last */
+    uint32_t before = work->steps.count ? work->steps.at[0].first : (uint32_t)work->all.count;
+    copy(work, 0, before, sequence);
+    for (uint32_t step = 0; step < work->steps.count; step++) {
+        const struct step *now = &work->steps.at[step];
+        copy(work, now->first, now->count, sequence);
+        if (!now->steady || step < resumed + KEPT - 1 || run_end(work, step + 1 - KEPT) <= step) continue;
+        resumed = run_end(work, step);
+        leave_out(work, step + 1, resumed);
+        step = resumed - 1;
+    }
+}
+
+void mp_size_sequence_make(const struct mp_size_plan *plan, struct mp_size_sequence *sequence)
+{
+    const struct mp_model *model = plan->source->model;
+    struct shortening work = {.plan = plan};
+    struct mp_steps steps = {0};
+    work.step_of = mp_alloc((model->blocks.count + 1) * sizeof *work.step_of);
+    work.index_of = mp_alloc_zeroed(model->blocks.count + 1, sizeof *work.index_of);
+    work.instead = mp_alloc((model->blocks.count + 1) * sizeof *work.instead);
+    if (!mp_steps_find(model, &steps)) mp_memory_lacks(0);
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        work.step_of[block] = OUTSIDE;
+        work.instead[block] = block;
+    }
+    list_operations(&work, &steps);
+    for (uint32_t step = 0; step < work.steps.count; step++)
+        describe(&work, step);
+    shorten(&work, sequence);
+    mp_steps_free(&steps);
+    mp_size_sequence_free(&work.all);
+    mp_vec_free(&work.steps);
+    mp_vec_free(&work.made);
+    free(work.step_of);
+    free(work.index_of);
+    free(work.instead);
+}
+
+void mp_size_sequence_free(struct mp_size_sequence *sequence)
+{
+    mp_vec_free(sequence);
+}
+
+bool mp_size_reserves(const struct mp_size_plan *plan)
+{
+    const struct mp_model *model = plan->source->model;
+    return model->tracks.at[plan->source->track].layer == MP_LAYER_TORCH &&
+           strcmp(mp_track_device(model, plan->source->track), "cpu") != 0;
+}
+
+struct placed {
+    uint64_t address;
+    uint32_t block;
+};
+
+static int by_address(const void *left, const void *right)
+{
+    const struct placed *a = left, *b = right;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static void list_base(struct mp_size_reserving *reserving)
+{
+    const struct mp_size_plan *plan = reserving->plan;
+    const struct mp_model *model = plan->source->model;
+    MP_VEC(struct placed) all = {0};
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        if (plan->value_of[block] == MP_NONE || model->blocks.alloc_event[block] != MP_NONE) continue;
+        struct placed placed = {model->blocks.address[block], block};
+        mp_vec_add(&all, placed);
+    }
+    if (all.count) qsort(all.at, all.count, sizeof *all.at, by_address);
+    for (size_t i = 0; i < all.count; i++)
+        mp_vec_add(&reserving->base, all.at[i].block);
+    mp_vec_free(&all);
+}
+
+/* Streams and settings, where the recording has the allocator's own trace. */
+static void read_history(struct mp_size_reserving *reserving)
+{
+    const struct mp_size_source *source = reserving->plan->source;
+    struct mp_torch_history history = {0};
+    if (mp_torch_history_make(source->model, source->track, false, &history, NULL)) mp_memory_lacks(0);
+    for (size_t i = 0; i < history.steps.count; i++)
+        if (history.steps.at[i].action == MP_TORCH_ALLOC && history.steps.at[i].block != MP_NONE)
+            reserving->streams[history.steps.at[i].block] = history.steps.at[i].stream;
+    for (size_t i = 0; i < history.base.count; i++)
+        if (history.base.at[i].block != MP_NONE)
+            reserving->streams[history.base.at[i].block] = history.base.at[i].stream;
+    reserving->recorded = history.settings;
+    mp_torch_history_free(&history);
+}
+
+void mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_reserving *reserving)
+{
+    *reserving = (struct mp_size_reserving){.plan = plan};
+    reserving->sizes = mp_alloc_zeroed(plan->values.count + 1, sizeof *reserving->sizes);
+    reserving->copies = mp_alloc_zeroed(plan->values.count + 1, sizeof *reserving->copies);
+    reserving->owed = mp_alloc_zeroed(plan->values.count + 1, sizeof *reserving->owed);
+    reserving->ids = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *reserving->ids);
+    reserving->streams = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *reserving->streams);
+    list_base(reserving);
+    read_history(reserving);
+    mp_size_sequence_make(plan, &reserving->sequence);
+}
+
+void mp_size_reserving_free(struct mp_size_reserving *reserving)
+{
+    mp_size_sequence_free(&reserving->sequence);
+    mp_vec_free(&reserving->base);
+    mp_vec_free(&reserving->placed);
+    free(reserving->sizes);
+    free(reserving->copies);
+    free(reserving->owed);
+    free(reserving->ids);
+    free(reserving->streams);
+}
+
+/* ---- one replay ------------------------------------------------------------------------------------------------- */
+
+static void set_sizes(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound)
+{
+    const struct mp_size_plan *plan = reserving->plan;
+    for (uint32_t i = 0; i < plan->values.count; i++) {
+        struct mp_size_bounds bytes = mp_size_value_at(plan, i, at);
+        double size = bound == MP_SIZE_LOW ? bytes.low : bound == MP_SIZE_HIGH ? bytes.high : bytes.likely;
+        double copies = mp_size_copies_at(plan, i, at);
+        reserving->copies[i] = copies;
+        reserving->owed[i] = 0.5;
+        reserving->sizes[i] = copies > 0 && size > 0 ? (uint64_t)ceil(size / copies - 1e-6) : 0;
+    }
+}
+
+static void keep(struct mp_size_reserving *reserving, uint32_t block, uint32_t id)
+{
+    uint32_t at = reserving->vacant;
+    if (at) {
+        reserving->vacant = reserving->placed.at[at - 1].next;
+    } else {
+        struct mp_size_placed fresh = {0};
+        mp_vec_add(&reserving->placed, fresh);
+        at = (uint32_t)reserving->placed.count;
+    }
+    reserving->placed.at[at - 1] = (struct mp_size_placed){id, reserving->ids[block]};
+    reserving->ids[block] = at;
+}
+
+static void allocate(struct mp_size_reserving *reserving, struct mp_torch_allocator *allocator, uint32_t block)
+{
+    uint32_t value = reserving->plan->value_of[block], id;
+    reserving->owed[value] += reserving->copies[value];
+    for (; reserving->owed[value] >= 1; reserving->owed[value] -= 1) {
+        if (!reserving->sizes[value]) continue;
+        if (mp_torch_malloc(allocator, reserving->sizes[value], reserving->streams[block], 0, &id) != MP_TORCH_DONE)
+            mp_memory_lacks(0);
+        keep(reserving, block, id);
+    }
+}
+
+static void release(struct mp_size_reserving *reserving, struct mp_torch_allocator *allocator, uint32_t block)
+{
+    for (uint32_t at = reserving->ids[block], next; at; at = next) {
+        struct mp_size_placed *placed = &reserving->placed.at[at - 1];
+        next = placed->next;
+        if (mp_torch_free(allocator, placed->id) != MP_TORCH_DONE) mp_memory_lacks(0);
+        placed->next = reserving->vacant;
+        reserving->vacant = at;
+    }
+    reserving->ids[block] = 0;
+}
+
+static void play(struct mp_size_reserving *reserving, struct mp_torch_allocator *allocator)
+{
+    for (size_t i = 0; i < reserving->base.count; i++)
+        allocate(reserving, allocator, reserving->base.at[i]);
+    for (size_t i = 0; i < reserving->sequence.count; i++) {
+        const struct mp_size_operation *operation = &reserving->sequence.at[i];
+        (operation->frees ? release : allocate)(reserving, allocator, operation->block);
+    }
+}
+
+static double copies_of(const struct mp_size_reserving *reserving, uint32_t block, struct mp_size_point at)
+{
+    double copies = mp_size_copies_at(reserving->plan, reserving->plan->value_of[block], at);
+    return copies > 0 ? copies : 0;
+}
+
+uint64_t mp_size_reserving_work(const struct mp_size_reserving *reserving, struct mp_size_point at)
+{
+    double work = 0;
+    for (size_t i = 0; i < reserving->base.count; i++)
+        work += copies_of(reserving, reserving->base.at[i], at);
+    for (size_t i = 0; i < reserving->sequence.count; i++)
+        if (!reserving->sequence.at[i].frees) work += copies_of(reserving, reserving->sequence.at[i].block, at);
+    return work < 1e18 ? (uint64_t)work : UINT64_MAX;
+}
+
+uint64_t mp_size_work_most(const struct mp_size_reserving *reserving)
+{
+    return (UINT64_C(1) << 18) + 16 * (uint64_t)(reserving->base.count + reserving->sequence.count);
+}
+
+void mp_size_reserved_at(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound,
+                         const struct mp_torch_settings *settings, struct mp_size_held *held)
+{
+    struct mp_torch_allocator *allocator =
+        mp_torch_allocator_new(settings, MP_TORCH_UNLIMITED, UINT64_C(1) << 50, NULL);
+    if (!allocator) mp_memory_lacks(0);
+    set_sizes(reserving, at, bound);
+    reserving->placed.count = reserving->vacant = 0;
+    for (size_t i = 0; i < reserving->base.count; i++)
+        reserving->ids[reserving->base.at[i]] = 0;
+    for (size_t i = 0; i < reserving->sequence.count; i++)
+        reserving->ids[reserving->sequence.at[i].block] = 0;
+    play(reserving, allocator);
+    const struct mp_torch_stats *stats = mp_torch_stats(allocator);
+    *held = (struct mp_size_held){stats->peak_reserved, stats->peak_allocated};
+    mp_torch_allocator_free(allocator);
+}

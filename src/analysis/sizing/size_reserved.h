@@ -1,0 +1,68 @@
+/*
+ * Memory that PyTorch's caching allocator would hold for a plan at any point: the plan's sequence replayed through the
+ * model of the allocator. For tracks of that allocator. Pure.
+ */
+#ifndef MP_ANALYSIS_SIZE_RESERVED_H
+#define MP_ANALYSIS_SIZE_RESERVED_H
+
+#include "analysis/allocator/torch_settings.h"
+#include "analysis/sizing/size_plan.h"
+
+/*
+ * The allocations and frees of a plan in their order, shortened: of a long run of steps that all do the same, each
+ * freeing what a step before it made, only the first few are kept. What comes after frees the blocks of the last one
+ * kept in place of those of the last one left out. Pure.
+ */
+
+struct mp_size_operation {
+    uint32_t block; /* of the plan's model */
+    bool frees;
+};
+
+struct mp_size_sequence {
+    struct mp_size_operation *at;
+    size_t count, room;
+};
+
+void mp_size_sequence_make(const struct mp_size_plan *plan, struct mp_size_sequence *sequence);
+void mp_size_sequence_free(struct mp_size_sequence *sequence);
+
+enum mp_size_bound { MP_SIZE_LOW, MP_SIZE_LIKELY, MP_SIZE_HIGH };
+
+/* A block in the allocator. */
+struct mp_size_placed {
+    uint32_t id, next; /* next: of the same block of the model, index + 1; 0: none */
+};
+
+struct mp_size_reserving {
+    const struct mp_size_plan *plan;
+    struct mp_size_sequence sequence;
+    MP_VEC(uint32_t) base;             /* blocks of the base, by address */
+    uint64_t *streams;                 /* per block of the model: where it was asked for, 0 where that is not known */
+    struct mp_torch_settings recorded; /* those that the recording tells */
+    uint64_t *sizes;                   /* per value of the plan: scratch */
+    double *copies, *owed;             /* per value: blocks in place of one, and the part of one that is left over */
+    uint32_t *ids;                     /* per block of the model: index of its first one in placed + 1; 0: none */
+    MP_VEC(struct mp_size_placed) placed;
+    uint32_t vacant; /* index in placed + 1; 0: none */
+};
+
+/* Whether the plan's track is one of that allocator. */
+bool mp_size_reserves(const struct mp_size_plan *plan);
+
+void mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_reserving *reserving);
+/* The most bytes that it holds and the most that it has handed out (in blocks, which are larger than what was asked
+ * for), with every size at the bound. */
+struct mp_size_held {
+    uint64_t reserved, allocated;
+};
+/* How many blocks a replay at that point hands out: places may be met more often at larger batches. What takes more
+ * than mp_size_work_most() is not replayed. */
+uint64_t mp_size_reserving_work(const struct mp_size_reserving *reserving, struct mp_size_point at);
+uint64_t mp_size_work_most(const struct mp_size_reserving *reserving);
+
+void mp_size_reserved_at(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound,
+                         const struct mp_torch_settings *settings, struct mp_size_held *held);
+void mp_size_reserving_free(struct mp_size_reserving *reserving);
+
+#endif

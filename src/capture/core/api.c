@@ -1,0 +1,347 @@
+/* The C API's functions, as include/memprof.h hands them to programs. */
+#include <memprof.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "capture/core/fork.h"
+#include "capture/core/recorder.h"
+#include "capture/core/session.h"
+#include "capture/cuda/cupti.h"
+#include "capture/python/python_stack.h"
+#include "capture/torch/module_paths.h"
+#include "capture/torch/torch.h"
+#include "capture/torch/torch_history.h"
+
+#define ANSWER_WAIT_NS   (100 * MP_NS_PER_MS)
+#define SNAPSHOT_WAIT_NS (30 * MP_NS_PER_SECOND)
+#define LOOK_AGAIN_NS    (100 * MP_NS_PER_MS) /* a killed collector wakes nobody */
+
+enum window { WINDOW_AS_CONFIGURED, WINDOW_OPEN, WINDOW_CLOSED };
+static _Atomic int window; /* what start() and stop() said last */
+
+static int active(void)
+{
+    if (!mp_session_recording()) return 0;
+    int now = atomic_load(&window);
+    return now == WINDOW_AS_CONFIGURED ? !mp_session.config.paused : now == WINDOW_OPEN;
+}
+
+static void plain(enum mp_event_type type, const char *name)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    mp_session_source(MP_SOURCE_C_API);
+    mp_record_plain(thread, type, name);
+    mp_hook_leave(thread);
+}
+
+static void start(void)
+{
+    atomic_store(&window, WINDOW_OPEN);
+    plain(MP_EVENT_START, NULL);
+}
+
+static void stop(void)
+{
+    plain(MP_EVENT_STOP, NULL);
+    atomic_store(&window, WINDOW_CLOSED);
+}
+
+static void step(void)
+{
+    plain(MP_EVENT_STEP, NULL);
+}
+
+static void region_push(const char *name)
+{
+    plain(MP_EVENT_REGION_BEGIN, name ? name : "");
+}
+
+static void region_pop(void)
+{
+    plain(MP_EVENT_REGION_END, NULL);
+}
+
+static void mark(const char *name)
+{
+    plain(MP_EVENT_MARK, name ? name : "");
+}
+
+/* A pool's number is its index + 1: 0 is "not recorded". Numbers and names live in the process's own memory, so that a
+ * forked child, whose spool has tracks of its own, goes on with those that its parent got. */
+#define POOLS_MAX 254
+static struct pool {
+    char name[128];
+    int device;
+    _Atomic uint64_t known; /* its track */
+} pools[POOLS_MAX];
+static _Atomic uint32_t pool_count; /* grows under the question lock */
+
+static uint32_t find_pool(const char *name, int device)
+{
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < atomic_load_explicit(&pool_count, memory_order_acquire) && !number; i++)
+        if (pools[i].device == device && !strncmp(pools[i].name, name, sizeof pools[i].name - 1)) number = i + 1;
+    return number;
+}
+
+static uint16_t track_of(struct pool *pool)
+{
+    bool on_host = pool->device == MEMPROF_HOST;
+    return mp_record_track_once(&pool->known, on_host ? MP_DEVICE_CPU : MP_DEVICE_CUDA, pool->device, MP_LAYER_APP,
+                                MP_BASIS_EXACT, pool->name);
+}
+
+/* Not a hook: a pool is no event, and one asked for by a thread that has no ring must serve the other threads, and this
+ * one when it gets a ring; until then its blocks are counted as dropped. */
+static uint32_t pool(const char *name, int device)
+{
+    if (!mp_session_recording()) return 0;
+    int saved = errno;
+    struct mp_thread *thread = mp_thread_self();
+    if (!thread || !mp_fork_guard(thread)) {
+        errno = saved;
+        return 0;
+    }
+    if (!name || !*name) name = "pool";
+    if (device < 0) device = MEMPROF_HOST;
+    uint32_t number = find_pool(name, device);
+    if (!number && mp_lock_take_within(&mp_session.page->question_lock, MP_NS_PER_SECOND)) {
+        uint32_t count = atomic_load(&pool_count);
+        number = find_pool(name, device);
+        if (!number && count < POOLS_MAX) {
+            strncpy(pools[count].name, name, sizeof pools[count].name - 1);
+            pools[count].device = device;
+            number = count + 1;
+            atomic_store_explicit(&pool_count, number, memory_order_release);
+        }
+        mp_lock_release(&mp_session.page->question_lock);
+    }
+    if (number) track_of(&pools[number - 1]); /* known to statistics before its first block */
+    thread->inside = 0;
+    errno = saved;
+    return number;
+}
+
+static struct mp_block_facts pool_block(uint32_t number, const void *ptr, size_t bytes)
+{
+    struct pool *pool = &pools[number - 1];
+    return (struct mp_block_facts){
+        .track = track_of(pool),
+        .kind = pool->device == MEMPROF_HOST ? MP_KIND_HOST : MP_KIND_DEVICE,
+        .address = (uint64_t)(uintptr_t)ptr,
+        .bytes = bytes,
+        .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+        .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+        .may_be_left_out = true,
+        .may_call_python = true,
+    };
+}
+
+static uint64_t track_count(void)
+{
+    return atomic_load_explicit(&mp_session.header->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+}
+
+static struct mp_thread *enter_with_pool(uint32_t pool_number, const void *ptr)
+{
+    if (!ptr || !pool_number || pool_number > atomic_load_explicit(&pool_count, memory_order_acquire)) return NULL;
+    return mp_hook_enter();
+}
+
+static void pool_alloc(uint32_t pool_number, const void *ptr, size_t bytes)
+{
+    struct mp_thread *thread = enter_with_pool(pool_number, ptr);
+    if (!thread) return;
+    mp_session_source(MP_SOURCE_C_API);
+    struct mp_block_facts block = pool_block(pool_number, ptr, bytes);
+    mp_record_alloc(thread, &block);
+    mp_hook_leave(thread);
+}
+
+static void pool_free(uint32_t pool_number, const void *ptr)
+{
+    struct mp_thread *thread = enter_with_pool(pool_number, ptr);
+    if (!thread) return;
+    struct mp_block_facts block = pool_block(pool_number, ptr, MP_BYTES_UNKNOWN);
+    mp_record_free(thread, &block);
+    mp_hook_leave(thread);
+}
+
+/* The path as the collector finds it, whose folder is another one. False: too long, or there is no folder. */
+static bool absolute_path(const char *path, char *absolute, size_t room)
+{
+    size_t length = 0;
+    if (*path != '/') {
+        if (!getcwd(absolute, room)) return false;
+        length = strlen(absolute);
+        if (length + 1 < room) absolute[length++] = '/';
+    }
+    size_t more = strlen(path);
+    if (length + more >= room) return false;
+    memcpy(absolute + length, path, more + 1);
+    return true;
+}
+
+/* Outside of a hook: others may fork meanwhile. */
+static int wait_for_snapshot(uint32_t number)
+{
+    struct mp_spool_snapshot_answer *answer = &mp_session.header->snapshot_answer;
+    uint64_t give_up = mp_clock_monotonic_ns() + SNAPSHOT_WAIT_NS;
+    for (uint32_t seen; (seen = atomic_load(&answer->answered)) != number;) {
+        uint64_t now = mp_clock_monotonic_ns();
+        bool passed = (int32_t)(seen - number) > 0; /* a handler asked in between */
+        if (passed || now >= give_up || !mp_spool_attended(mp_session.header)) return -1;
+        uint64_t rest = give_up - now;
+        mp_futex_wait(&answer->answered, seen, rest < LOOK_AGAIN_NS ? rest : LOOK_AGAIN_NS);
+    }
+    return atomic_load(&answer->written) ? 0 : -1;
+}
+
+static int snapshot(const char *path)
+{
+    char absolute[PATH_MAX];
+    if (path && (!*path || !absolute_path(path, absolute, sizeof absolute))) return -1;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return -1;
+    mp_lock *lock = &mp_session.page->snapshot_lock;
+    if (!mp_hook_lock(thread, lock, SNAPSHOT_WAIT_NS)) {
+        mp_hook_leave(thread);
+        return -1;
+    }
+    uint32_t number = atomic_fetch_add(&mp_session.header->snapshot_answer.asked, 1) + 1;
+    mp_record_question(thread, MP_RECORD_SNAPSHOT, MP_TRACK_NONE, number, path ? absolute : NULL);
+    mp_hook_leave(thread);
+    int done = wait_for_snapshot(number);
+    mp_lock_release(lock);
+    return done;
+}
+
+/* A track's number by its name; all tracks for NULL; MP_RECORD_ALL_TRACKS - 1 where there is none of that name. */
+#define NO_SUCH_TRACK (MP_RECORD_ALL_TRACKS - 1)
+static uint16_t track_by_name(const char *name)
+{
+    if (!name) return MP_RECORD_ALL_TRACKS;
+    const struct mp_wire_track *tracks = mp_spool_entries(mp_session.header, MP_TABLE_TRACKS);
+    const char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
+    for (uint64_t i = 0; i < track_count(); i++) {
+        uint32_t length;
+        const char *pool_name = strings + (size_t)tracks[i].name * 4 + sizeof length;
+        memcpy(&length, pool_name - sizeof length, sizeof length);
+        char id[MP_ID_TEXT];
+        mp_format_track_id(id, sizeof id, tracks[i].device_type, tracks[i].device_index, tracks[i].layer, pool_name,
+                           length);
+        if (!strcmp(id, name)) return (uint16_t)i;
+    }
+    return NO_SUCH_TRACK;
+}
+
+static int ask(struct mp_thread *thread, uint16_t track, struct memprof_stats *stats)
+{
+    struct mp_spool_answer *answer = &mp_session.header->answer;
+    uint32_t number = atomic_fetch_add(&answer->asked, 1) + 1;
+    mp_record_question(thread, MP_RECORD_STATS, track, number, NULL);
+    uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_WAIT_NS;
+    for (uint32_t seen; (seen = atomic_load(&answer->answered)) != number;) {
+        uint64_t now = mp_clock_monotonic_ns();
+        if (now >= give_up || !mp_spool_attended(mp_session.header)) return -1;
+        mp_futex_wait(&answer->answered, seen, give_up - now);
+    }
+    stats->live_bytes = atomic_load(&answer->live_bytes);
+    stats->peak_bytes = atomic_load(&answer->peak_bytes);
+    stats->live_blocks = atomic_load(&answer->live_blocks);
+    return atomic_load(&answer->found) ? 0 : -1;
+}
+
+static int stats(const char *track, struct memprof_stats *result)
+{
+    struct mp_thread *thread = result ? mp_hook_enter() : NULL;
+    if (!thread) return -1;
+    uint16_t number = track_by_name(track);
+    int done = -1;
+    if (number != NO_SUCH_TRACK && mp_hook_lock(thread, &mp_session.page->question_lock, MP_NS_PER_SECOND)) {
+        done = ask(thread, number, result);
+        mp_lock_release(&mp_session.page->question_lock);
+    }
+    mp_hook_leave(thread);
+    return done;
+}
+
+static void reset_peak(const char *track)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    uint16_t number = track_by_name(track);
+    if (number != NO_SUCH_TRACK) mp_record_question(thread, MP_RECORD_RESET_PEAK, number, 0, NULL);
+    mp_hook_leave(thread);
+}
+
+static int release_cupti(void)
+{
+    int saved = errno, done = mp_session_recording() && mp_cupti_release() ? 0 : -1;
+    errno = saved;
+    return done;
+}
+
+static void module_code(const void *code)
+{
+    if (code) mp_python_module_code(code);
+}
+
+static void label(const void *address, int role, const char *name)
+{
+    if (!address || role <= MP_ROLE_NONE || role >= MP_ROLES) return;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    mp_record_label(thread, (uint64_t)(uintptr_t)address, (enum mp_role)role, name && *name ? mp_record_name(name) : 0);
+    mp_hook_leave(thread);
+}
+
+static void torch_step(void)
+{
+    plain(MP_EVENT_STEP, MP_TORCH_STEP);
+}
+
+static void shim(const char *note)
+{
+    mp_torch_shim_started();
+    struct mp_thread *thread = note ? mp_hook_enter() : NULL;
+    if (!thread) return;
+    mp_session_note(note);
+    mp_hook_leave(thread);
+}
+
+__attribute__((visibility("default"))) const struct memprof_api_v1 *memprof_api_v1(void);
+const struct memprof_api_v1 *memprof_api_v1(void)
+{
+    static const struct memprof_api_v1 api = {
+        .size = sizeof api,
+        .active = active,
+        .start = start,
+        .stop = stop,
+        .step = step,
+        .region_push = region_push,
+        .region_pop = region_pop,
+        .mark = mark,
+        .pool = pool,
+        .alloc = pool_alloc,
+        .free = pool_free,
+        .snapshot = snapshot,
+        .stats = stats,
+        .reset_peak = reset_peak,
+        .release_cupti = release_cupti,
+        .module_code = module_code,
+        .module_name = mp_module_name,
+        .module_ask = mp_module_ask,
+        .label = label,
+        .torch_step = torch_step,
+        .shim = shim,
+        .torch_history = mp_torch_history,
+    };
+    return mp_session.page ? &api : NULL;
+}

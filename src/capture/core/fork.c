@@ -1,0 +1,99 @@
+#include "capture/core/fork.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define FORK_WAIT_NS    (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
+#define LEFT_WITHOUT_NS MP_NS_PER_SECOND     /* a hook that began before that was left without its end */
+#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS)   /* or has not yet told when it began */
+
+static bool hook_runs(const struct mp_thread *own, uint64_t waited)
+{
+    struct mp_spool_header *header = mp_session.header;
+    uint64_t now = mp_clock_monotonic_ns();
+    uint32_t rings = atomic_load(&header->rings_used);
+    for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++) {
+        struct mp_ring *ring = &header->rings[i];
+        uint64_t open = atomic_load(&ring->open_since);
+        if (!open || (own && ring == own->ring)) continue;
+        if (open + LEFT_WITHOUT_NS > now || waited < LEFT_WAIT_NS) return true;
+    }
+    return atomic_load(&mp_session.page->holding) > 0;
+}
+
+static void before_fork(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    if (!page) return;
+    int saved = errno;
+    if (!atomic_fetch_add(&page->forking, 1)) atomic_store(&page->fork_in_vain, 0);
+    struct mp_thread *own = mp_thread_present();
+    if (mp_session.header && own) mp_thread_forks(own, (uintptr_t)__builtin_frame_address(0));
+    if (mp_session.header) {
+        const struct timespec little = {.tv_nsec = 20000};
+        uint64_t begin = mp_clock_monotonic_ns(), waited = 0;
+        while (hook_runs(mp_thread_present(), waited) && waited < FORK_WAIT_NS) {
+            syscall(SYS_nanosleep, &little, NULL); /* at which no thread is cancelled */
+            waited = mp_clock_monotonic_ns() - begin;
+        }
+    }
+    errno = saved;
+}
+
+static void after_fork_in_parent(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    if (!page) return;
+    int saved = errno;
+    if (atomic_fetch_sub(&page->forking, 1) == 1) mp_futex_wake(&page->forking);
+    errno = saved;
+}
+
+static void after_fork_in_child(void)
+{
+    const struct mp_thread *own = mp_thread_present();
+    mp_session_after_fork(own && own->inside);
+}
+
+bool mp_fork_start(void)
+{
+    return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+}
+
+void mp_fork_wait(struct mp_thread *thread)
+{
+    struct mp_session_page *page = mp_session.page;
+    uint64_t give_up = mp_clock_monotonic_ns() + FORK_WAIT_NS;
+    for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
+        uint64_t now = mp_clock_monotonic_ns();
+        if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* a fork that takes long, or was left by a jump */
+        if (now >= give_up) return;
+        atomic_store(&thread->ring->open_since, 0);
+        mp_futex_wait(&page->forking, forking, give_up - now);
+        atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
+    }
+}
+
+void mp_fork_hold(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    uint64_t give_up = mp_clock_monotonic_ns() + FORK_WAIT_NS;
+    atomic_fetch_add(&page->holding, 1);
+    for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
+        uint64_t now = mp_clock_monotonic_ns();
+        if (now >= give_up) return;
+        atomic_fetch_sub(&page->holding, 1);
+        mp_futex_wait(&page->forking, forking, give_up - now);
+        atomic_fetch_add(&page->holding, 1);
+    }
+}
+
+void mp_fork_release(void)
+{
+    atomic_fetch_sub(&mp_session.page->holding, 1);
+}

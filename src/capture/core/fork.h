@@ -1,0 +1,46 @@
+/*
+ * fork() in a program with threads. The unwinder has locks of its own; a child made while another thread holds one
+ * would wait for it for ever, with all signals blocked, at its first event. So a fork waits until no hook runs, and
+ * hooks that begin meanwhile wait for the fork: both for a bounded time, and mostly not at all.
+ *
+ * Left open: the end of a thread takes a lock of libunwind's for some instructions, outside any hook.
+ */
+#ifndef MP_CAPTURE_FORK_H
+#define MP_CAPTURE_FORK_H
+
+#include <stdbool.h>
+
+#include "capture/core/session.h"
+#include "capture/core/thread.h"
+
+/* For the constructor. */
+bool mp_fork_start(void);
+
+/* A hook has opened its ring: waits outside where a fork is under way. */
+void mp_fork_wait(struct mp_thread *thread);
+static inline void mp_fork_pass(struct mp_thread *thread)
+{
+    if (__builtin_expect(atomic_load_explicit(&mp_session.page->forking, memory_order_relaxed), 0))
+        mp_fork_wait(thread);
+}
+
+/* Puts up the thread's recursion guard, behind which its signal handlers may fork: mp_session_after_fork() looks at it.
+ * False, and no guard of ours: a hook of this thread is under way, or a handler has forked since the thread was looked
+ * up, and the spool is not in this process. */
+static inline bool mp_fork_guard(struct mp_thread *thread)
+{
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    if (__builtin_expect(thread->inside != 0, 0) && !mp_thread_was_left(thread, frame)) return false;
+    thread->inside = frame;
+    thread->hook++;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed) == thread->generation) return true;
+    thread->inside = 0;
+    return false;
+}
+
+/* Around use of the unwinder outside any hook. */
+void mp_fork_hold(void);
+void mp_fork_release(void);
+
+#endif

@@ -1,0 +1,59 @@
+/* The library's way into a program: its constructor, what happens at fork, and the one libc function it wraps. */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "capture/core/fork.h"
+#include "capture/core/session.h"
+#include "capture/core/stack.h"
+#include "capture/core/tables.h"
+#include "capture/core/thread.h"
+#include "capture/cuda/front.h"
+#include "capture/python/python_stack.h"
+#include "capture/torch/autograd_thread.h"
+#include "capture/torch/torch.h"
+
+/* Several variables of the environment may bring several copies of this library into one process: the first takes the
+ * word, the others stay inert. */
+__attribute__((visibility("default"))) _Atomic int memprof_recorder_is_here;
+
+static int (*real_dlclose)(void *);
+
+static void find_real_dlclose(void)
+{
+    if (real_dlclose) return;
+    void *symbol = dlsym(RTLD_NEXT, "dlclose");
+    memcpy(&real_dlclose, &symbol, sizeof symbol);
+}
+
+/* A moment at which the program is in the loader by itself. */
+__attribute__((visibility("default"))) int dlclose(void *handle);
+int dlclose(void *handle)
+{
+    find_real_dlclose();
+    mp_python_keep_loaded();
+    int result = real_dlclose(handle);
+    if (mp_session.page && atomic_load(&mp_session.page->recording)) mp_stack_code_unloaded();
+    return result;
+}
+
+__attribute__((constructor)) static void enter_program(void)
+{
+    _Atomic int *first = dlsym(RTLD_DEFAULT, "memprof_recorder_is_here");
+    if (first && atomic_exchange(first, 1)) return;
+    find_real_dlclose();
+    mp_torch_start();
+    mp_autograd_start();
+    mp_session_start();
+    if (!mp_session.page) return;
+    if (mp_stack_start() && mp_thread_start() && mp_fork_start() && mp_cuda_start())
+        mp_python_probe(), mp_python_keep_loaded();
+    else
+        mp_session.page = NULL;
+}
+
+/* Tells `memprof recover` an end in order from a kill. */
+__attribute__((destructor)) static void leave_program(void)
+{
+    if (mp_session.header) atomic_store(&mp_session.header->program_left, 1);
+}

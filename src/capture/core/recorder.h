@@ -1,0 +1,89 @@
+/*
+ * The recorder's core: what a front end calls. A front end is a hook; each hook is one pair
+ *
+ *     struct mp_thread *thread = mp_hook_enter();
+ *     if (thread) {
+ *         mp_record_alloc(thread, ...);
+ *         mp_hook_leave(thread);
+ *     }
+ *
+ * mp_hook_enter() answers NULL where nothing is recorded and inside another hook of the same thread. Nothing here
+ * allocates, takes the GIL, calls CUDA, or fails the program; errno is kept by enter/leave. A hook may sleep only where
+ * its ring is full, for at most a tenth of a second until the collector reads again; and once in a process's life,
+ * where it attaches: for at most two seconds, which only a collector that does not answer brings about.
+ */
+#ifndef MP_CAPTURE_RECORDER_H
+#define MP_CAPTURE_RECORDER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/core/futex.h"
+#include "capture/core/session.h"
+#include "capture/core/thread.h"
+#include "wire/spool.h"
+
+struct mp_thread *mp_hook_enter(void);
+void mp_hook_leave(struct mp_thread *thread);
+
+/* Takes a lock under which others wait for the collector, which waits for no hook that waits here; false where it is
+ * not to be had. */
+bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns);
+
+/* A track's number in the spool; MP_TRACK_NONE where there is no room for more. `name` is "" but for pools. */
+#define MP_TRACK_NONE UINT16_MAX
+uint16_t mp_record_track(unsigned device_type, int device_index, enum mp_layer layer, enum mp_size_basis basis,
+                         const char *name);
+
+/* The same for what asks at each event: `known` keeps the number together with the session's generation (0: none yet),
+ * so that a forked child asks anew. */
+static inline uint16_t mp_record_track_once(_Atomic uint64_t *known, unsigned device_type, int device_index,
+                                            enum mp_layer layer, enum mp_size_basis basis, const char *name)
+{
+    uint64_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(known, memory_order_relaxed);
+    if (word >> 32 == generation) return (uint16_t)word;
+    uint16_t track = mp_record_track(device_type, device_index, layer, basis, name);
+    if (track == MP_TRACK_NONE) return track; /* it may be had the next time */
+    atomic_store_explicit(known, generation << 32 | track, memory_order_relaxed);
+    return track;
+}
+
+struct mp_block_facts {
+    uint16_t track;
+    enum mp_kind kind;
+    uint64_t address, bytes;
+    uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; MP_RECORD_TOTAL_UNKNOWN */
+    bool only_if_known;                       /* a free of a block that may have been left out on purpose */
+    bool may_be_left_out;                     /* by --sample: of the layers torch and app */
+    bool stack_known;                         /* `stack` was captured before; else it is captured now */
+    uint32_t stack, module;
+    bool may_call_python; /* no lock of an allocator is held: the Python self-check may run here */
+};
+
+void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block);
+void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block);
+/* `bytes` is what was asked for. */
+void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request);
+
+/* The allocator of the track now holds `bytes` from the layer below. */
+void mp_record_reserved(struct mp_thread *thread, uint16_t track, uint64_t bytes);
+
+/* Steps, regions and marks, start and stop: events with a name or none (NULL). */
+void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name);
+/* The same with a name's number in the spool, as mp_record_name() gives it (0: ""). `lane`: 0, or the number of the
+ * lane on which a region lies that belongs to no thread. */
+uint32_t mp_record_name(const char *text);
+void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane);
+/* What the live block holds that the address is in. `name`: a string's number, as above. */
+void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role role, uint32_t name);
+/* Whether so many records more have room. */
+bool mp_record_fits(const struct mp_thread *thread, uint32_t records);
+/* One that the front end made, but for its time (wire/record.h: MP_RECORD_TORCH). */
+void mp_record_told(struct mp_thread *thread, const struct mp_record *record);
+/* A question to the collector, which hears of it at once. The hook's last record: what follows only waits. */
+void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
+                        const char *name);
+
+#endif

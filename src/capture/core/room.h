@@ -1,0 +1,31 @@
+/*
+ * Memory of the recorder's own, mapped when it is needed and as large as it is needed: a process without events has
+ * none, and address space and locked memory are the program's too. After mlockall(MCL_FUTURE) the kernel fills what is
+ * mapped; so rooms are made without access, unlocked, and then opened. Never allocates otherwise; any thread, in hooks.
+ */
+#ifndef MP_CAPTURE_ROOM_H
+#define MP_CAPTURE_ROOM_H
+
+#include <stddef.h>
+#include <sys/mman.h>
+
+/* Zeroed, not in core dumps; NULL: not to be had. */
+static inline void *mp_room_map(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return NULL;
+    munlock(at, bytes);
+    if (mprotect(at, bytes, PROT_READ | PROT_WRITE)) {
+        munmap(at, bytes);
+        return NULL;
+    }
+    madvise(at, bytes, MADV_DONTDUMP);
+    return at;
+}
+
+static inline void mp_room_unmap(void *at, size_t bytes)
+{
+    if (at) munmap(at, bytes);
+}
+
+#endif

@@ -1,0 +1,299 @@
+#include "capture/core/session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "capture/core/signals.h"
+#include "capture/core/stack.h"
+#include "capture/core/tables.h"
+
+struct mp_session mp_session;
+
+static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
+static uint32_t generations; /* of this image's memory: survives a fork, unlike the page */
+
+#define ANSWER_TIMEOUT_S 2 /* in all */
+
+/* Whether a system call that failed is to be made again: a socket with a timeout is interrupted by every signal, also
+ * by those whose handlers restart calls, and a program may have timers that never rest. */
+static bool again(uint64_t give_up)
+{
+    return errno == EINTR && mp_clock_monotonic_ns() < give_up;
+}
+
+/* The descriptors that came with a message; closed, however many they are, where they are not two. */
+static bool take_descriptors(struct msghdr *message, int descriptors[2])
+{
+    struct cmsghdr *rights = CMSG_FIRSTHDR(message);
+    if (!rights || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) return false;
+    size_t bytes = rights->cmsg_len - CMSG_LEN(0);
+    if (bytes == 2 * sizeof(int)) {
+        memcpy(descriptors, CMSG_DATA(rights), bytes);
+        return true;
+    }
+    for (size_t i = 0; i < bytes / sizeof(int); i++) {
+        int descriptor;
+        memcpy(&descriptor, CMSG_DATA(rights) + i * sizeof descriptor, sizeof descriptor);
+        close(descriptor);
+    }
+    return false;
+}
+
+/* Tells the collector that this process cannot be recorded, and why. Where even that is refused, nobody learns. */
+static void leave_refusal(int reason)
+{
+    char path[sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 4];
+    size_t length = strlen(socket_path);
+    memcpy(path, socket_path, length);
+    memcpy(path + length, MP_REFUSED_SUFFIX, sizeof MP_REFUSED_SUFFIX - 1);
+    length += sizeof MP_REFUSED_SUFFIX - 1;
+    for (int digit = 100; digit; digit /= 10)
+        path[length++] = (char)('0' + reason / digit % 10);
+    path[length] = '\0';
+    mkdir(path, 0700);
+}
+
+/* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded. */
+static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], uint64_t *file_bytes)
+{
+    struct mp_greeting greeting = {.magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION};
+    ssize_t moved;
+    do
+        moved = send(connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
+    while (moved < 0 && again(give_up));
+    if (moved != sizeof greeting) return false;
+
+    struct mp_greeting_answer answer;
+    union {
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec part = {.iov_base = &answer, .iov_len = sizeof answer};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    do
+        moved = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+    while (moved < 0 && again(give_up));
+    if (moved >= 0 && message.msg_flags & MSG_CTRUNC) errno = EMFILE; /* there was no room for the descriptors */
+    if (moved < 0 || message.msg_flags & MSG_CTRUNC) leave_refusal(errno);
+    if (moved < 0 || !take_descriptors(&message, descriptors)) return false;
+    *file_bytes = answer.file_bytes;
+    return moved == sizeof answer && answer.magic == MP_GREETING_MAGIC && answer.version == MP_SPOOL_VERSION;
+}
+
+static int connect_to_collector(uint64_t give_up)
+{
+    int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (connection < 0) {
+        leave_refusal(errno);
+        return -1;
+    }
+    struct timeval limit = {.tv_sec = ANSWER_TIMEOUT_S};
+    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, socket_path, sizeof address.sun_path);
+    int failed;
+    do
+        failed = connect(connection, (struct sockaddr *)&address, sizeof address);
+    while (failed && again(give_up));
+    if (!failed) return connection;
+    leave_refusal(errno);
+    close(connection);
+    return -1;
+}
+
+/* Without access at first: what mlockall() fills and pins is only what this process writes to. */
+static void *map_private_in_children(int descriptor, uint64_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, descriptor, 0);
+    if (at == MAP_FAILED) leave_refusal(errno);
+    if (at == MAP_FAILED) return NULL;
+    munlock(at, bytes); /* after mlockall(MCL_FUTURE) */
+    madvise(at, bytes, MADV_DONTFORK);
+    madvise(at, bytes, MADV_DONTDUMP);
+    return at;
+}
+
+static bool attach(void)
+{
+    uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_TIMEOUT_S * MP_NS_PER_SECOND;
+    int connection = connect_to_collector(give_up);
+    if (connection < 0) return false;
+    int descriptors[2] = {-1, -1};
+    uint64_t file_bytes = 0;
+    bool answered = exchange_greeting(connection, give_up, descriptors, &file_bytes);
+    close(connection);
+    if (descriptors[0] < 0) return false;
+    struct mp_spool_header *header = answered ? map_private_in_children(descriptors[0], file_bytes) : NULL;
+    void *doorbell = header ? map_private_in_children(descriptors[1], MP_DOORBELL_BYTES) : NULL;
+    close(descriptors[0]);
+    close(descriptors[1]);
+    if (!doorbell || mprotect(header, MP_SPOOL_HEADER_BYTES, PROT_READ | PROT_WRITE) ||
+        mprotect(doorbell, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE) || !mp_spool_usable(header)) {
+        if (header) munmap(header, file_bytes);
+        if (doorbell) munmap(doorbell, MP_DOORBELL_BYTES);
+        return false;
+    }
+    mp_session.header = header;
+    mp_session.file_bytes = file_bytes;
+    memset(mp_session.opened, 0, sizeof mp_session.opened);
+    mp_session.doorbell = doorbell;
+    mp_record_config_defaults(&mp_session.config);
+    mp_record_config_parse(header->configuration, &mp_session.config);
+    return true;
+}
+
+static void attach_once(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    if (!atomic_load(&mp_session.pending)) return;
+    bool has_memory = mp_tables_reset() && mp_stack_reset();
+    if (!has_memory) leave_refusal(ENOMEM);
+    if (has_memory && attach()) {
+        atomic_fetch_add(&mp_session.header->dropped_inside, atomic_exchange(&page->dropped_early, 0));
+        atomic_store(&page->generation, ++generations);
+        atomic_store_explicit(&page->recording, 1, memory_order_release);
+    } else {
+        mp_tables_end();
+        mp_stack_end();
+    }
+    atomic_store(&mp_session.pending, false);
+}
+
+/* A thread must neither end in here nor be left for elsewhere: no handler runs on it meanwhile, and the calls below are
+ * points at which it could be cancelled. Where signals cannot be held back, an event of a handler is left out. */
+bool mp_session_attach(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    int saved = errno, cancellable;
+    if (mp_lock_is_own(&page->attach_lock)) {
+        atomic_fetch_add(&page->dropped_early, 1);
+        return false;
+    }
+    uint64_t signals;
+    bool held = mp_signals_hold(&signals);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
+    if (mp_lock_take_within(&page->attach_lock, (ANSWER_TIMEOUT_S + 1) * MP_NS_PER_SECOND)) {
+        attach_once();
+        mp_lock_release(&page->attach_lock);
+    }
+    pthread_setcancelstate(cancellable, NULL);
+    if (held) mp_signals_release(signals);
+    errno = saved;
+    return atomic_load_explicit(&page->recording, memory_order_acquire);
+}
+
+bool mp_session_open(uint64_t offset, uint64_t bytes)
+{
+    int saved = errno;
+    const uint64_t page = 4096, from = offset & ~(page - 1);
+    bool opened = !mprotect((char *)mp_session.header + from, offset + bytes - from, PROT_READ | PROT_WRITE);
+    if (!opened) mp_session_refused("mprotect");
+    errno = saved;
+    return opened;
+}
+
+void mp_session_ring_doorbell(void)
+{
+    if (atomic_exchange(&mp_session.header->rung, 1)) return;
+    atomic_fetch_add(mp_session.doorbell, 1);
+    if (mp_futex_wake(mp_session.doorbell) < 0) mp_session_refused("futex");
+}
+
+void mp_session_note(const char *text)
+{
+    struct mp_spool_header *header = mp_session.header;
+    if (!mp_lock_take(&mp_session.page->table_lock)) {
+        mp_session_without_lock();
+        return;
+    }
+    uint32_t count = atomic_load(&header->note_count);
+    bool known = count >= MP_SPOOL_NOTES;
+    for (uint32_t i = 0; i < count && !known; i++)
+        known = !strncmp(header->notes[i], text, MP_SPOOL_NOTE_TEXT - 1);
+    if (!known) {
+        strncpy(header->notes[count], text, MP_SPOOL_NOTE_TEXT - 1);
+        atomic_store_explicit(&header->note_count, count + 1, memory_order_release);
+    }
+    mp_lock_release(&mp_session.page->table_lock);
+}
+
+void mp_session_without_lock(void)
+{
+    struct mp_spool_header *header = mp_session.header;
+    if (header) atomic_fetch_add(&header->without_lock, 1);
+}
+
+void mp_session_refused(const char *call)
+{
+    static const char before[] = "the system refused the program the call ",
+                      after[] = "(), as a sandbox does: recording ended there";
+    char text[MP_SPOOL_NOTE_TEXT] = "";
+    int reason = errno;
+    if ((reason != EPERM && reason != ENOSYS && reason != EACCES) || !atomic_exchange(&mp_session.page->recording, 0))
+        return;
+    atomic_store(&mp_session.header->dropped_refused, 1);
+    size_t length = strlen(call);
+    memcpy(text, before, sizeof before - 1);
+    memcpy(text + sizeof before - 1, call, length);
+    memcpy(text + sizeof before - 1 + length, after, sizeof after);
+    mp_session_note(text);
+}
+
+void mp_session_source(enum mp_source source)
+{
+    if (~atomic_load_explicit(&mp_session.header->sources, memory_order_relaxed) & source)
+        atomic_fetch_or(&mp_session.header->sources, source);
+}
+
+void mp_session_start(void)
+{
+    const char *session = secure_getenv(MP_SESSION_VARIABLE);
+    if (!session || session[0] != MP_SESSION_VERSION || session[1] != ';') return;
+    size_t length = strlen(session + 2);
+    if (!length || length >= sizeof socket_path) return;
+    memcpy(socket_path, session + 2, length);
+
+    void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+        munmap(page, (size_t)sysconf(_SC_PAGESIZE));
+        return;
+    }
+    mp_session.page = page;
+    atomic_store(&mp_session.pending, true);
+}
+
+/* Memory of no meaning in place of a mapping that is not here. */
+static void put_blank(uintptr_t at, uint64_t bytes)
+{
+    if (at)
+        mmap((void *)at, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+void mp_session_after_fork(bool inside_hook)
+{
+    mp_own_tid_forget();
+    /* The parent's mappings are not here (MADV_DONTFORK); nothing must touch the old addresses. */
+    if (inside_hook) {
+        put_blank((uintptr_t)mp_session.header, mp_session.file_bytes);
+        put_blank((uintptr_t)mp_session.doorbell, MP_DOORBELL_BYTES);
+        atomic_store(&mp_session.pending, false);
+        return;
+    }
+    bool follow = mp_session.page && (mp_session.header ? mp_session.config.follow : atomic_load(&mp_session.pending));
+    mp_session.header = NULL;
+    mp_session.doorbell = NULL;
+    atomic_store(&mp_session.pending, follow);
+}

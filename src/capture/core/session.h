@@ -1,0 +1,70 @@
+/*
+ * The recorder's tie to its collector: whether this process is to be recorded, and the mapped spool.
+ *
+ * A process starts `pending` where the environment names a session; it attaches at its first event, so that programs
+ * without events cost nothing. A forked child is pending again; one made by a raw clone() reads a wiped page and stays
+ * silent for ever. All of this may be called in hooks, from any thread.
+ */
+#ifndef MP_CAPTURE_SESSION_H
+#define MP_CAPTURE_SESSION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/core/futex.h"
+#include "capture/core/lock.h"
+#include "wire/config.h"
+#include "wire/spool.h"
+
+/* Lies in a page that the kernel wipes in children (MADV_WIPEONFORK): zero is "not recording, no lock held". */
+struct mp_session_page {
+    _Atomic uint32_t recording;  /* 1: the spool is mapped and attended at last look */
+    _Atomic uint32_t generation; /* counts attaches of this process image's memory; threads compare it with theirs */
+    mp_lock attach_lock, table_lock, question_lock, snapshot_lock, module_lock;
+    _Atomic uint32_t forking, holding, fork_in_vain; /* capture/core/fork.h */
+    _Atomic uint64_t dropped_early;                  /* events of handlers that came while their thread attached */
+};
+
+struct mp_session {
+    struct mp_session_page *page;
+    struct mp_spool_header *header; /* also the base of the mapping; NULL until attached */
+    _Atomic uint32_t *doorbell;
+    uint64_t file_bytes;        /* of the mapping */
+    uint64_t opened[MP_TABLES]; /* bytes of each table that may be touched here; under the table lock */
+    struct mp_record_config config;
+    _Atomic bool pending; /* an attach is worth trying */
+};
+
+extern struct mp_session mp_session;
+
+/* True where this process records now; attaches first where that is pending. The fast path is one load. */
+bool mp_session_attach(void);
+static inline bool mp_session_recording(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    if (__builtin_expect(!page, 0)) return false;
+    if (__builtin_expect(atomic_load_explicit(&page->recording, memory_order_acquire), 1)) return true;
+    return atomic_load_explicit(&mp_session.pending, memory_order_relaxed) && mp_session_attach();
+}
+
+/* Tells the collector that there is work (at most one system call until it has listened). */
+void mp_session_ring_doorbell(void);
+
+/* Leaves a sentence for the report, once per text; more than MP_SPOOL_NOTES are dropped. */
+void mp_session_note(const char *text);
+void mp_session_source(enum mp_source source); /* or several */
+/* The system refused a call of the recorder's (errno): where a sandbox does that, recording ends, since the next one
+ * may cost the program its life. */
+void mp_session_refused(const char *call);
+/* Lets this process touch a part of the spool; false: it may not. */
+bool mp_session_open(uint64_t offset, uint64_t bytes);
+/* Something was left out since a lock was not to be had: said at the end. */
+void mp_session_without_lock(void);
+
+/* Called by the library's constructor (reads the environment) and in a forked child. `inside_hook`: the fork came from
+ * within a hook, out of a signal handler, and that hook will go on in the child too. */
+void mp_session_start(void);
+void mp_session_after_fork(bool inside_hook);
+
+#endif

@@ -1,0 +1,371 @@
+#include "capture/core/stack.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "capture/core/fork.h"
+#include "capture/core/session.h"
+#include "capture/core/signals.h"
+#include "capture/core/tables.h"
+#include "capture/core/tag_cache.h"
+#include "capture/core/thread.h"
+#include "capture/native/libunwind_table.h"
+#include "capture/native/module.h"
+#include "capture/python/merge.h"
+#include "capture/torch/module_paths.h"
+
+static struct mp_libunwind libunwind;
+static bool has_libunwind; /* walks what native/walk.h has no rules for; without it such stacks have no native frames */
+static struct mp_tag_cache stacks, frames;
+#define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* among the ids of `frames`: its table has fewer */
+/* Whose inner frames are left out: the recorder's own, and those between it and what the program called. */
+#define LEFT_OUT_MAX 4
+static struct left_out {
+    uint64_t start, end;
+} left_out[LEFT_OUT_MAX];
+static _Atomic uint32_t left_out_count;
+static _Atomic uint64_t code_generation; /* counts unloads: part of every hash over addresses */
+
+void mp_stack_leave_out(uintptr_t address)
+{
+    struct mp_module_facts module;
+    uint32_t count = atomic_load(&left_out_count);
+    if (count == LEFT_OUT_MAX || !mp_module_of(address, &module)) return;
+    left_out[count] = (struct left_out){module.start, module.end};
+    atomic_store_explicit(&left_out_count, count + 1, memory_order_release);
+}
+
+bool mp_stack_start(void)
+{
+    mp_module_start();
+    mp_native_walk_start();
+    mp_stack_leave_out((uintptr_t)mp_stack_start);
+    has_libunwind = mp_libunwind_open(&libunwind);
+    return true;
+}
+
+void mp_stack_end(void)
+{
+    mp_tag_cache_end(&stacks);
+    mp_tag_cache_end(&frames);
+}
+
+bool mp_stack_reset(void)
+{
+    return mp_tag_cache_reset(&stacks) && mp_tag_cache_reset(&frames);
+}
+
+void mp_stack_code_unloaded(void)
+{
+    atomic_fetch_add(&code_generation, 1);
+    if (!has_libunwind) return;
+    mp_fork_hold();
+    libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
+    mp_fork_release();
+}
+
+static uint32_t module_id(uintptr_t address, uint64_t *bias)
+{
+    struct mp_module_facts facts;
+    *bias = 0;
+    if (!mp_module_of(address, &facts)) return 0;
+    struct mp_wire_module module;
+    memset(&module, 0, sizeof module);
+    module.start = facts.start;
+    module.end = facts.end;
+    module.bias = facts.bias;
+    module.file = facts.file;
+    module.path = mp_table_string_locked(facts.path, strlen(facts.path));
+    uint32_t id = mp_table_module_locked(&module);
+    if (id) *bias = facts.bias;
+    return id;
+}
+
+static uint32_t native_frame(uintptr_t address)
+{
+    uint64_t hash = mp_hash_mix(mp_hash_step(atomic_load(&code_generation), address));
+    uint32_t id = mp_tag_cache_find(&frames, hash);
+    if (id != MP_TAG_NONE) return id;
+    uint64_t bias;
+    struct mp_wire_frame frame = {.language = MP_NATIVE, .module = module_id(address, &bias)};
+    frame.address = address - bias;
+    id = mp_table_frame_locked(&frame);
+    if (id != MP_WIRE_FRAME_CUT) mp_tag_cache_put(&frames, hash, id);
+    return id;
+}
+
+static uint32_t python_frame(const struct mp_python_frame *python)
+{
+    uint64_t hash = mp_hash_mix(mp_hash_step(python->identity, python->instruction + UINT64_C(0x100000000)));
+    uint32_t id = mp_tag_cache_find(&frames, hash);
+    if (id != MP_TAG_NONE) return id;
+    static struct mp_python_description names; /* under the table lock */
+    struct mp_wire_frame frame = {.language = MP_PYTHON};
+    if (mp_python_describe(python, &names)) {
+        if (strstr(names.file, "/libmemprof_torch/") ||
+            strstr(names.file, "/libmemprof_plan/")) { /* the PyTorch shim: no call of the program's */
+            mp_tag_cache_put(&frames, hash, FRAME_LEFT_OUT);
+            return FRAME_LEFT_OUT;
+        }
+        frame.function = mp_table_string_locked(names.function, strlen(names.function));
+        frame.file = mp_table_string_locked(names.file, strlen(names.file));
+        frame.line = names.line;
+    }
+    id = mp_table_frame_locked(&frame);
+    if (id != MP_WIRE_FRAME_CUT) mp_tag_cache_put(&frames, hash, id);
+    return id;
+}
+
+static uint32_t frame_id(const struct mp_stack_room *room, const struct mp_merged_frame *frame)
+{
+    return frame->python == MP_MERGED_NATIVE ? native_frame(frame->address)
+                                             : python_frame(&room->python[frame->python]);
+}
+
+static size_t leave_out_frames(struct mp_stack_room *room, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (frame_id(room, &room->merged[i]) != FRAME_LEFT_OUT) room->merged[kept++] = room->merged[i];
+    return kept;
+}
+
+static void count_in_header(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* Enters a merged path (innermost first) into the tables, from its outer end. Of one deeper than `depth` the inner
+ * three quarters and the outer quarter of that are kept, with a mark between. `root`: the node further out. */
+static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, uint32_t root)
+{
+    count = leave_out_frames(room, count);
+    size_t depth = mp_session.config.depth, inner = count, outer_from = count;
+    if (count > depth) {
+        inner = depth - depth / 4;
+        outer_from = count - depth / 4;
+        cut = true;
+    }
+    if (cut) count_in_header(&mp_session.header->truncated_stacks);
+    uint32_t node = root;
+    for (size_t i = count; i-- > outer_from;)
+        node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
+    if (cut) node = mp_table_node_locked(node, MP_WIRE_FRAME_CUT);
+    for (size_t i = inner; i-- > 0;)
+        node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
+    return node;
+}
+
+static bool is_left_out(const void *address)
+{
+    uint64_t at = (uint64_t)(uintptr_t)address;
+    uint32_t count = atomic_load_explicit(&left_out_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (at - left_out[i].start < left_out[i].end - left_out[i].start) return true;
+    return false;
+}
+
+/* The recorder's own code. */
+static bool is_own(const void *address)
+{
+    return (uint64_t)(uintptr_t)address - left_out[0].start < left_out[0].end - left_out[0].start;
+}
+
+/* Less the recorder's own inner frames, and its definitions of PyTorch's functions, which lie between two of those.
+ * libunwind's walks go on beyond the call that runs a node. */
+static void leave_out_own(const struct mp_backward *root, struct mp_native_stack *native, void **addresses)
+{
+    uint32_t from = 0, kept = 0;
+    while (from < native->count && is_left_out(addresses[from]))
+        from++;
+    for (uint32_t i = from; i < native->count; i++) {
+        if (root && native->whole && is_own(addresses[i])) {
+            native->cut = false;
+            break;
+        }
+        if (!is_own(addresses[i])) addresses[kept++] = addresses[i];
+    }
+    native->count = kept;
+}
+
+#define LIBUNWIND_STACK ((size_t)16 << 10)
+
+/* It takes locks, of its own and of the loader, and a handler must not leave it with one of them; on a small stack it
+ * is not called at all. */
+static bool begin_libunwind(uint64_t *signals)
+{
+    return has_libunwind && mp_native_has_stack(LIBUNWIND_STACK) && mp_signals_hold(signals);
+}
+
+static int walk_by_libunwind(void **addresses)
+{
+    uint64_t signals;
+    if (!begin_libunwind(&signals)) return 0;
+    int count = libunwind.backtrace(addresses, MP_WALK_MAX);
+    mp_signals_release(signals);
+    return count;
+}
+
+/* `frame`: of a function that stays on the stack. */
+static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, const struct mp_backward *root,
+                                          uint64_t *hash)
+{
+    struct mp_native_stack native = {.addresses = room->native};
+    *hash = 0;
+    if (!mp_session.config.native_stacks) return native;
+    uint64_t generation = atomic_load_explicit(&code_generation, memory_order_relaxed);
+    uintptr_t end = root ? root->frame : UINTPTR_MAX;
+    int count = mp_native_walk(&room->known, generation, frame, end, room->native, MP_WALK_MAX, hash);
+    native.whole = count < 0;
+    if (__builtin_expect(count < 0, 0)) {
+        count = walk_by_libunwind(room->native);
+        *hash = mp_hash_words((const uint64_t *)room->native, (size_t)(count > 0 ? count : 0), generation);
+    }
+    native.count = (uint32_t)(count > 0 ? count : 0);
+    native.cut = count == MP_WALK_MAX;
+    return native;
+}
+
+/* False: not known. */
+static bool walk_python(struct mp_stack_room *room, const struct mp_backward *root, bool may_call_python,
+                        struct mp_python_stack *python)
+{
+    *python = (struct mp_python_stack){.frames = room->python,
+                                       .markers = room->markers,
+                                       .room = MP_PYTHON_FRAMES_MAX,
+                                       .end = root ? root->python_frame : NULL};
+    return mp_session.config.python_stacks && mp_python_walk(python, may_call_python);
+}
+
+/* Learning wants all of a stack; one that ended early is its inner part, and its frames stay where they are. */
+static bool learn_loop(const struct mp_python_stack *python)
+{
+    struct mp_python_stack whole = *python;
+    whole.end = NULL;
+    if (python->end && !mp_python_walk(&whole, false)) return false;
+    uint64_t signals;
+    if (!begin_libunwind(&signals)) return false;
+    bool learned = mp_interpreter_range_learn(&libunwind, &whole);
+    mp_signals_release(signals);
+    return learned;
+}
+
+static uint32_t root_node(const struct mp_backward *root)
+{
+    if (!root) return 0;
+    const char *text = root->root == MP_BACKWARD_OF ? "backward of" : "autograd thread";
+    struct mp_wire_frame frame = {.language = MP_BACKWARD, .function = mp_table_string_locked(text, strlen(text))};
+    return mp_table_node_locked(root->creation.stack, mp_table_frame_locked(&frame));
+}
+
+static uint64_t lost_so_far(void)
+{
+    return atomic_load_explicit(&mp_session.header->lost_stacks, memory_order_relaxed) +
+           atomic_load_explicit(&mp_session.header->lost_strings, memory_order_relaxed);
+}
+
+/* A path not seen before; MP_TAG_NONE: it could not be entered now. Only the last part holds the table lock: what comes
+ * before may want the loader's. */
+static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward *root, struct mp_native_stack *native,
+                            const struct mp_python_stack *python, uint64_t hash)
+{
+    leave_out_own(root, native, room->native);
+    struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
+    if (pairing.unequal && native->count && learn_loop(python))
+        pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
+    if (pairing.unequal && native->count) count_in_header(&mp_session.header->unmatched_stacks);
+    uint32_t count = mp_merge(&mp_interpreter_ranges, native, python, &pairing, room->merged, MP_MERGED_MAX);
+    if (!mp_tables_lock()) return MP_TAG_NONE;
+    uint64_t lost = lost_so_far();
+    uint32_t id = enter_path(room, count, native->cut || (python && python->cut), root_node(root));
+    /* One that found no room may find it the next time. */
+    if (lost == lost_so_far() && mp_lock_is_own(&mp_session.page->table_lock)) mp_tag_cache_put(&stacks, hash, id);
+    mp_tables_unlock();
+    const char *note = mp_session.config.python_stacks ? mp_python_note() : NULL;
+    if (note) mp_session_note(note);
+    return id;
+}
+
+static uint64_t hash_of(const struct mp_thread *thread, const struct mp_backward *root, uint64_t native_hash,
+                        uint64_t python_hash)
+{
+    uint64_t session = thread->generation;
+    if (root) session += ((uint64_t)root->root << 32 | root->creation.stack) * UINT64_C(0xd6e8feb86659fd93);
+    return mp_hash_mix(mp_hash_step(native_hash, python_hash + session));
+}
+
+static struct mp_recent_stack *recent_of(struct mp_thread *thread, uint64_t hash)
+{
+    return &thread->stack.recent[hash % MP_RECENT_STACKS];
+}
+
+/* `python` NULL: what Python frames there are is not known. */
+static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *root, struct mp_native_stack *native,
+                          uint64_t native_hash, const struct mp_python_stack *python)
+{
+    uint64_t hash = hash_of(thread, root, native_hash, python ? python->hash : 0);
+    struct mp_recent_stack *recent = recent_of(thread, hash);
+    if (__builtin_expect(recent->hash == hash, 1)) return recent->id;
+    uint32_t id = mp_tag_cache_find(&stacks, hash);
+    if (id == MP_TAG_NONE) id = enter_stack(&thread->stack, root, native, python, hash);
+    if (id == MP_TAG_NONE) return 0;
+    *recent = (struct mp_recent_stack){.hash = hash, .id = id};
+    return id;
+}
+
+/* What the thread's stack stands on: the node that it runs, if it is known; else NULL. One that was left by a longjmp()
+ * lies further in than `here`. */
+static const struct mp_backward *root_of(const struct mp_thread *thread, const void *here)
+{
+    uint32_t level = thread->autograd.level;
+    for (level = level < MP_BACKWARD_LEVELS ? level : MP_BACKWARD_LEVELS; level-- > 0;) {
+        const struct mp_backward *root = &thread->autograd.running[level];
+        if (root->root != MP_BACKWARD_UNKNOWN && root->frame > (uintptr_t)here)
+            return root->generation == thread->generation ? root : NULL;
+    }
+    return NULL;
+}
+
+/* What was allocated for a node belongs to the module that made it, unless one runs inside, as where a checkpoint is
+ * computed again. */
+static uint32_t module_of(const struct mp_backward *root, const struct mp_python_stack *python, bool may_call_python)
+{
+    if (python && python->module) return mp_module_path_id(python->module, may_call_python);
+    return root ? root->creation.module : 0;
+}
+
+struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python)
+{
+    const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
+    uint64_t hash;
+    struct mp_native_stack native = walk_native(&thread->stack, __builtin_frame_address(0), root, &hash);
+    struct mp_python_stack walked;
+    const struct mp_python_stack *python = walk_python(&thread->stack, root, may_call_python, &walked) ? &walked : NULL;
+    uint32_t module = module_of(root, python, may_call_python);
+    return (struct mp_captured){find_path(thread, root, &native, hash, python), module};
+}
+
+struct mp_creation mp_stack_creation(struct mp_thread *thread)
+{
+    const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
+    struct mp_python_stack walked;
+    const struct mp_python_stack *python = walk_python(&thread->stack, root, true, &walked) ? &walked : NULL;
+    uint64_t hash = 0;
+    struct mp_native_stack native = {.addresses = thread->stack.native};
+    if (!python || !python->frame_count) native = walk_native(&thread->stack, __builtin_frame_address(0), root, &hash);
+    uint32_t module = module_of(root, python, true);
+    return (struct mp_creation){find_path(thread, root, &native, hash, python), module};
+}
+
+bool mp_stack_creation_again(struct mp_thread *thread, struct mp_creation *creation)
+{
+    const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
+    struct mp_python_stack python;
+    if (!walk_python(&thread->stack, root, false, &python) || !python.frame_count) return false;
+    uint64_t hash = hash_of(thread, root, 0, python.hash);
+    const struct mp_recent_stack *recent = recent_of(thread, hash);
+    if (recent->hash != hash) return false;
+    creation->stack = recent->id;
+    creation->module = root ? root->creation.module : 0;
+    return !python.module || mp_module_path_id_known(python.module, &creation->module);
+}

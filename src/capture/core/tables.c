@@ -1,0 +1,317 @@
+#include "capture/core/tables.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "capture/core/room.h"
+#include "capture/core/session.h"
+
+#define WAIT_FOR_SPACE_NS (20 * MP_NS_PER_MS)
+
+/* Open addressing from content to id + 1; the content itself lies in the spool. It begins small and doubles when it is
+ * half full. What the smaller one holds moves a few places at each entry, so that no hook does it all; until then both
+ * are asked. Whoever leaves the lock in the middle leaves a content that is not found again, and is entered twice. */
+#define FIRST_SLOTS (UINT64_C(1) << 12)
+#define MOVED_EACH  16
+struct slots {
+    uint32_t *at;
+    uint64_t mask;
+};
+static struct lookup {
+    uint64_t most; /* slots that it may ever have */
+    struct slots now, old;
+    uint64_t used, moved; /* `moved`: slots of the old one that were looked at; its `at` is NULL when there is none */
+} lookups[MP_TABLES] = {
+    [MP_TABLE_NODES] = {.most = UINT64_C(1) << 24},
+    [MP_TABLE_FRAMES] = {.most = UINT64_C(1) << 21},
+    [MP_TABLE_STRINGS] = {.most = UINT64_C(1) << 21},
+};
+
+static size_t bytes_of(uint64_t slots)
+{
+    return slots * sizeof(uint32_t);
+}
+
+static void drop_old(struct lookup *lookup)
+{
+    struct slots old = lookup->old;
+    lookup->old.at = NULL; /* first: nobody may find it unmapped */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (old.at != lookup->now.at) mp_room_unmap(old.at, bytes_of(old.mask + 1));
+}
+
+void mp_tables_end(void)
+{
+    for (int i = 0; i < MP_TABLES; i++) {
+        struct slots before = lookups[i].now;
+        drop_old(&lookups[i]);
+        lookups[i] = (struct lookup){.most = lookups[i].most};
+        mp_room_unmap(before.at, bytes_of(before.mask + 1));
+    }
+}
+
+bool mp_tables_reset(void)
+{
+    mp_tables_end();
+    for (int i = 0; i < MP_TABLES; i++) {
+        struct lookup *lookup = &lookups[i];
+        if (!lookup->most) continue;
+        lookup->now.at = mp_room_map(bytes_of(FIRST_SLOTS));
+        if (!lookup->now.at) return false;
+        lookup->now.mask = FIRST_SLOTS - 1;
+    }
+    return true;
+}
+
+bool mp_tables_lock(void)
+{
+    bool taken = mp_lock_take(&mp_session.page->table_lock);
+    if (!taken) mp_session_without_lock();
+    return taken;
+}
+
+void mp_tables_unlock(void)
+{
+    mp_lock_release(&mp_session.page->table_lock);
+}
+
+static struct mp_spool_table *table_of(enum mp_spool_table_id id)
+{
+    return &mp_session.header->tables[id];
+}
+
+/* Waits for the collector to commit what is needed, once: where that was in vain, later calls do not wait until it has
+ * committed something (a full file system, a stopped collector). A new path makes hundreds of calls. */
+static bool wait_for_space(enum mp_spool_table_id id, uint64_t need)
+{
+    static uint64_t in_vain[MP_TABLES]; /* what was committed then; under the table lock */
+    struct mp_spool_header *header = mp_session.header;
+    struct mp_spool_table *table = table_of(id);
+    uint64_t give_up = mp_clock_monotonic_ns() + WAIT_FOR_SPACE_NS, committed;
+    for (;;) {
+        uint32_t drained = atomic_load(&header->drained);
+        committed = atomic_load_explicit(&table->committed, memory_order_acquire);
+        if (need <= committed) return true;
+        uint64_t now = mp_clock_monotonic_ns();
+        if (committed == in_vain[id] || atomic_load(&header->cannot_grow) || now >= give_up ||
+            !mp_spool_attended(header))
+            break;
+        mp_futex_wait(&header->drained, drained, give_up - now);
+    }
+    in_vain[id] = committed;
+    return false;
+}
+
+/* Lets this process touch what is committed of a table. */
+static bool open_table(enum mp_spool_table_id id, uint64_t need, uint64_t committed)
+{
+    uint64_t bytes = mp_spool_entry_bytes(id);
+    if (need * bytes <= mp_session.opened[id]) return true;
+    if (!mp_session_open(table_of(id)->offset, committed * bytes)) return false;
+    mp_session.opened[id] = committed * bytes;
+    return true;
+}
+
+/* True where `more` entries may be touched past the end; asks the collector for space and waits a little if need be. */
+static bool have_space(enum mp_spool_table_id id, uint64_t more)
+{
+    struct mp_spool_header *header = mp_session.header;
+    struct mp_spool_table *table = table_of(id);
+    uint64_t need = atomic_load_explicit(&table->count, memory_order_relaxed) + more;
+    uint64_t committed = atomic_load_explicit(&table->committed, memory_order_acquire);
+    if (need > committed / 2 && committed < table->room) mp_session_ring_doorbell();
+    if ((need <= committed || (need <= table->room && wait_for_space(id, need))) &&
+        open_table(id, need, atomic_load_explicit(&table->committed, memory_order_acquire)))
+        return true;
+    if (id != MP_TABLE_TRACKS) /* else the event is dropped */
+        atomic_fetch_add(id == MP_TABLE_STRINGS ? &header->lost_strings : &header->lost_stacks, 1);
+    return false;
+}
+
+/* False: the lock was taken away while this thread was elsewhere, and with it the place behind the last entry. */
+static bool still_ours(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    return mp_lock_is_own(&mp_session.page->table_lock);
+}
+
+static void publish(enum mp_spool_table_id id, uint64_t count)
+{
+    atomic_store_explicit(&table_of(id)->count, count, memory_order_release);
+}
+
+static const char *text_of(uint32_t id, uint32_t *length)
+{
+    const char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
+    memcpy(length, strings + (size_t)id * 4, sizeof *length);
+    return strings + (size_t)id * 4 + sizeof *length;
+}
+
+static uint64_t hash_of_entry(enum mp_spool_table_id table, uint32_t id)
+{
+    size_t bytes = mp_spool_entry_bytes(table);
+    uint32_t length;
+    if (table != MP_TABLE_STRINGS)
+        return mp_hash_bytes((const char *)mp_spool_entries(mp_session.header, table) + id * bytes, bytes);
+    const char *text = text_of(id, &length);
+    return mp_hash_bytes(text, length);
+}
+
+static bool is_entry(enum mp_spool_table_id table, uint32_t id, const void *content, size_t bytes)
+{
+    uint32_t length;
+    if (table != MP_TABLE_STRINGS)
+        return !memcmp((const char *)mp_spool_entries(mp_session.header, table) + id * bytes, content, bytes);
+    const char *text = text_of(id, &length);
+    return length == bytes && !memcmp(text, content, bytes);
+}
+
+/* The slot of the entry that equals the content, or the empty one where it belongs. NULL: neither. */
+static uint32_t *find_slot(enum mp_spool_table_id table, const struct slots *slots, uint64_t hash, const void *content,
+                           size_t bytes)
+{
+    for (uint64_t tries = 0; tries <= slots->mask; tries++) {
+        uint32_t *slot = &slots->at[(hash + tries) & slots->mask];
+        if (!*slot || is_entry(table, *slot - 1, content, bytes)) return slot;
+    }
+    return NULL;
+}
+
+static void move_some(enum mp_spool_table_id table, struct lookup *lookup)
+{
+    const struct slots *old = &lookup->old;
+    for (int i = 0; i < MOVED_EACH && lookup->moved <= old->mask; i++) {
+        uint32_t entry = old->at[lookup->moved++];
+        if (!entry) continue;
+        uint64_t at = hash_of_entry(table, entry - 1), tries = 0;
+        while (lookup->now.at[at & lookup->now.mask] && tries++ < lookup->now.mask)
+            at++;
+        if (!lookup->now.at[at & lookup->now.mask]) lookup->now.at[at & lookup->now.mask] = entry;
+    }
+    if (lookup->moved > old->mask) drop_old(lookup);
+}
+
+static void begin_growth(struct lookup *lookup)
+{
+    struct slots larger = {.mask = 2 * lookup->now.mask + 1};
+    larger.at = mp_room_map(bytes_of(larger.mask + 1));
+    if (!larger.at) return;
+    lookup->moved = 0;
+    lookup->old.mask = lookup->now.mask;
+    atomic_signal_fence(memory_order_seq_cst);
+    lookup->old.at = lookup->now.at;
+    atomic_signal_fence(memory_order_seq_cst);
+    lookup->now.at = larger.at; /* before its mask is */
+    atomic_signal_fence(memory_order_seq_cst);
+    lookup->now.mask = larger.mask;
+}
+
+static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
+{
+    struct lookup *lookup = &lookups[table];
+    *slot = id + 1;
+    lookup->used++;
+    if (lookup->old.at == lookup->now.at) lookup->old.at = NULL; /* a growth that was left before it began */
+    if (lookup->old.at)
+        move_some(table, lookup);
+    else if (2 * lookup->used > lookup->now.mask && lookup->now.mask + 1 < lookup->most)
+        begin_growth(lookup);
+}
+
+/* The entry's id + 1; 0: it is not there, and *empty is where it belongs (NULL: nowhere). */
+static uint32_t look_up(enum mp_spool_table_id table, const void *content, size_t bytes, uint32_t **empty)
+{
+    struct lookup *lookup = &lookups[table];
+    uint64_t hash = mp_hash_bytes(content, bytes);
+    *empty = find_slot(table, &lookup->now, hash, content, bytes);
+    if (*empty && **empty) return **empty;
+    const uint32_t *slot = lookup->old.at ? find_slot(table, &lookup->old, hash, content, bytes) : NULL;
+    return slot ? *slot : 0;
+}
+
+/* Finds or appends an entry of fixed size; `none` where that cannot be. */
+static uint32_t find_or_add(enum mp_spool_table_id id, const void *entry, uint32_t none)
+{
+    size_t bytes = mp_spool_entry_bytes(id);
+    uint32_t *slot, known = look_up(id, entry, bytes, &slot);
+    if (known) return known - 1;
+    if (!slot || !have_space(id, 1) || !still_ours()) return none;
+    uint64_t count = atomic_load_explicit(&table_of(id)->count, memory_order_relaxed);
+    memcpy((char *)mp_spool_entries(mp_session.header, id) + count * bytes, entry, bytes);
+    if (!still_ours()) return none;
+    publish(id, count + 1);
+    fill_slot(id, slot, (uint32_t)count);
+    return (uint32_t)count;
+}
+
+uint32_t mp_table_frame_locked(const struct mp_wire_frame *frame)
+{
+    return find_or_add(MP_TABLE_FRAMES, frame, MP_WIRE_FRAME_CUT);
+}
+
+uint32_t mp_table_node_locked(uint32_t parent, uint32_t frame)
+{
+    struct mp_wire_node node = {.parent = parent, .frame = frame};
+    return find_or_add(MP_TABLE_NODES, &node, 0);
+}
+
+uint32_t mp_table_module_locked(const struct mp_wire_module *module)
+{
+    const struct mp_wire_module *modules = mp_spool_entries(mp_session.header, MP_TABLE_MODULES);
+    uint64_t count = atomic_load_explicit(&table_of(MP_TABLE_MODULES)->count, memory_order_relaxed);
+    for (uint64_t i = count; i-- > 1;)
+        if (!memcmp(&modules[i], module, sizeof *module)) return (uint32_t)i;
+    if (!have_space(MP_TABLE_MODULES, 1) || !still_ours()) return 0;
+    memcpy((char *)mp_spool_entries(mp_session.header, MP_TABLE_MODULES) + count * sizeof *module, module,
+           sizeof *module);
+    publish(MP_TABLE_MODULES, count + 1);
+    return (uint32_t)count;
+}
+
+uint32_t mp_table_string_locked(const char *text, size_t length)
+{
+    if (!length) return 0;
+    uint32_t *slot, known = look_up(MP_TABLE_STRINGS, text, length, &slot);
+    if (known) return known - 1;
+    char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
+    uint64_t bytes = (sizeof(uint32_t) + length + 3) & ~UINT64_C(3);
+    if (!slot) atomic_fetch_add(&mp_session.header->lost_strings, 1);
+    if (!slot || !have_space(MP_TABLE_STRINGS, bytes) || !still_ours()) return 0;
+    uint64_t end = atomic_load_explicit(&table_of(MP_TABLE_STRINGS)->count, memory_order_relaxed);
+    uint32_t stored = (uint32_t)length;
+    memcpy(strings + end, &stored, sizeof stored);
+    memcpy(strings + end + sizeof stored, text, length);
+    if (!still_ours()) return 0;
+    publish(MP_TABLE_STRINGS, end + bytes);
+    fill_slot(MP_TABLE_STRINGS, slot, (uint32_t)(end / 4));
+    return (uint32_t)(end / 4);
+}
+
+uint32_t mp_table_string(const char *text, size_t length)
+{
+    if (!length || !mp_tables_lock()) return 0;
+    uint32_t id = mp_table_string_locked(text, length);
+    mp_tables_unlock();
+    return id;
+}
+
+uint16_t mp_table_track(const struct mp_wire_track *track)
+{
+    if (!mp_tables_lock()) return UINT16_MAX;
+    struct mp_wire_track *tracks = mp_spool_entries(mp_session.header, MP_TABLE_TRACKS);
+    uint64_t count = atomic_load_explicit(&table_of(MP_TABLE_TRACKS)->count, memory_order_relaxed);
+    uint64_t i = 0;
+    while (i < count && memcmp(&tracks[i], track, sizeof *track))
+        i++;
+    if (i == count) {
+        if (have_space(MP_TABLE_TRACKS, 1) && still_ours()) {
+            tracks[i] = *track;
+            publish(MP_TABLE_TRACKS, count + 1);
+        } else {
+            i = UINT16_MAX;
+        }
+    }
+    mp_tables_unlock();
+    return (uint16_t)i;
+}

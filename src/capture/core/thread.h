@@ -1,0 +1,57 @@
+/*
+ * What the recorder keeps per thread: its ring, its recursion guard and the room in which stacks are walked. The memory
+ * is mapped, not allocated; only what a deep stack needs is ever touched.
+ */
+#ifndef MP_CAPTURE_THREAD_H
+#define MP_CAPTURE_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/core/sampling.h"
+#include "capture/core/stack.h"
+#include "capture/cuda/visit.h"
+#include "capture/nvtx/nvtx_ranges.h"
+#include "capture/torch/autograd_thread.h"
+#include "wire/spool.h"
+
+struct mp_thread {
+    uintptr_t inside; /* the recursion guard: a hook of this thread is running, whose frames lie near here; or 0 */
+    uint32_t hook;    /* counts hooks: what one wrote before another came in between counts no more */
+    uint32_t refused; /* calls while hook `refused_in` ran, the first at `refused_ns` */
+    uint32_t refused_in;
+    uint64_t refused_ns;
+    int saved_errno;      /* of the program, while inside */
+    bool full;            /* the ring stayed full for as long as may be waited: drop until its tail moves */
+    bool waited_for_ring; /* the wait for a ring of this session is spent */
+    uint32_t generation;  /* of the session that `ring` belongs to */
+    uint32_t ring_index;
+    struct mp_ring *ring; /* NULL: none could be had */
+    uint64_t last_time_ns;
+    uint64_t tail_seen, full_tail;
+    struct mp_sampler sampler;
+    struct mp_stack_room stack;
+    struct mp_autograd_thread autograd;
+    struct mp_nvtx_stack nvtx;
+    struct mp_cupti_thread cupti;
+};
+
+/* This thread's state with a ring of the present session; NULL where the memory cannot be had. Call inside a hook, with
+ * the session recording. */
+struct mp_thread *mp_thread_self(void);
+
+/* Of a thread that seems to be inside a hook and begins another, at `frame`: whether it left the first by a jump out of
+ * a signal handler, an exception, or another stack. Then the locks that it held are free. Else the call is counted as
+ * one that is not recorded. */
+bool mp_thread_was_left(struct mp_thread *thread, uintptr_t frame);
+/* The same of a thread that forks at `frame`, which is no event and counts as nothing: a child must not think that it goes
+ * on in a hook that was left. */
+void mp_thread_forks(struct mp_thread *thread, uintptr_t frame);
+
+/* The same, if it was made before, whatever session it is of; else NULL. */
+struct mp_thread *mp_thread_present(void);
+
+/* Before the first mp_thread_self(): makes the key whose destructor retires the ring of an ending thread. */
+bool mp_thread_start(void);
+
+#endif

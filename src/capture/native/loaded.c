@@ -1,0 +1,192 @@
+/* The format: System V ABI, "Dynamic Linking"; the hash table of GNU's: glibc, elf/dl-lookup.c. */
+#include "capture/native/loaded.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "capture/native/module.h"
+
+#define LOADED_MAX 8192 /* of a list that goes in circles, as it was changed meanwhile */
+#define CHAIN_MAX  4096
+#define SYMBOL_MAX 256
+
+enum { PAGE = 4096 };
+
+/* Where one process may not read another in this way, not even itself. */
+static bool is_there(uintptr_t address)
+{
+    return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)(PAGE - 1), NULL, sizeof(uint64_t)) == -1 &&
+           errno == EINVAL;
+}
+
+static bool read_by_hand(void *to, uintptr_t from, size_t bytes)
+{
+    for (uintptr_t at = from & ~(uintptr_t)(PAGE - 1); at < from + bytes; at += PAGE)
+        if (!is_there(at)) return false;
+    memcpy(to, (const void *)from, bytes); /* NOLINT(performance-no-int-to-ptr) */
+    return true;
+}
+
+bool mp_read_memory(void *to, uintptr_t from, size_t bytes)
+{
+    struct iovec own = {to, bytes}, other = {(void *)from, bytes}; /* NOLINT(performance-no-int-to-ptr) */
+    int saved = errno;
+    long got = syscall(SYS_process_vm_readv, getpid(), &own, 1, &other, 1, 0);
+    bool whole = got == (long)bytes;
+    if (got < 0 && (errno == EPERM || errno == ENOSYS)) whole = read_by_hand(to, from, bytes);
+    errno = saved;
+    return whole;
+}
+
+struct tables {
+    uintptr_t symbols, names, gnu_hash, hash;
+};
+
+/* The loader has put addresses in place of most of the file's offsets, but not of all on all machines. */
+static uintptr_t address_of(const struct mp_loaded *loaded, ElfW(Addr) value)
+{
+    return value < loaded->bias ? loaded->bias + value : value;
+}
+
+static bool read_tables(const struct mp_loaded *loaded, struct tables *tables)
+{
+    enum { AT_ONCE = 16, MOST = 16 };
+    *tables = (struct tables){0};
+    for (unsigned part = 0; part < MOST; part++) {
+        ElfW(Dyn) entries[AT_ONCE];
+        uintptr_t from = loaded->dynamic + part * sizeof entries;
+        unsigned count = AT_ONCE;
+        while (count && !mp_read_memory(entries, from, count * sizeof *entries))
+            count /= 2; /* it may end where its page does */
+        for (unsigned i = 0; i < count; i++) {
+            uintptr_t at = address_of(loaded, entries[i].d_un.d_ptr);
+            if (entries[i].d_tag == DT_NULL)
+                return tables->symbols && tables->names && (tables->gnu_hash || tables->hash);
+            if (entries[i].d_tag == DT_SYMTAB) tables->symbols = at;
+            if (entries[i].d_tag == DT_STRTAB) tables->names = at;
+            if (entries[i].d_tag == DT_GNU_HASH) tables->gnu_hash = at;
+            if (entries[i].d_tag == DT_HASH) tables->hash = at;
+        }
+        if (count < AT_ONCE) return false;
+    }
+    return false;
+}
+
+static bool is_called(uintptr_t text, const char *name)
+{
+    char there[SYMBOL_MAX];
+    size_t bytes = strlen(name) + 1;
+    return bytes <= sizeof there && mp_read_memory(there, text, bytes) && !memcmp(there, name, bytes);
+}
+
+/* The symbol of that number, if it is a definition of that name. */
+static void *definition(const struct mp_loaded *loaded, const struct tables *tables, uint32_t number, const char *name)
+{
+    ElfW(Sym) symbol;
+    if (!mp_read_memory(&symbol, tables->symbols + number * sizeof symbol, sizeof symbol)) return NULL;
+    unsigned type = symbol.st_info & 0xf, binding = symbol.st_info >> 4;
+    bool usable = symbol.st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_OBJECT || type == STT_NOTYPE) &&
+                  (binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE);
+    if (!usable || !is_called(tables->names + symbol.st_name, name)) return NULL;
+    return (void *)(loaded->bias + symbol.st_value); /* NOLINT(performance-no-int-to-ptr) */
+}
+
+static void *find_by_gnu_hash(const struct mp_loaded *loaded, const struct tables *tables, const char *name)
+{
+    struct {
+        uint32_t buckets, first, words, shift;
+    } header;
+    uint32_t hash = 5381, number, entry;
+    ElfW(Addr) word;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        hash = hash * 33 + *c;
+    if (!mp_read_memory(&header, tables->gnu_hash, sizeof header) || !header.buckets || !header.words) return NULL;
+    const unsigned bits = 8 * sizeof word;
+    uintptr_t bloom = tables->gnu_hash + sizeof header, buckets = bloom + header.words * sizeof word;
+    if (!mp_read_memory(&word, bloom + hash / bits % header.words * sizeof word, sizeof word) ||
+        !(word >> hash % bits & 1) || !(word >> (hash >> header.shift) % bits & 1) ||
+        !mp_read_memory(&number, buckets + hash % header.buckets * sizeof number, sizeof number) ||
+        number < header.first)
+        return NULL;
+    uintptr_t chain = buckets + header.buckets * sizeof number;
+    for (int i = 0; i < CHAIN_MAX; i++, number++) {
+        if (!mp_read_memory(&entry, chain + (number - header.first) * sizeof entry, sizeof entry)) return NULL;
+        void *found = (entry | 1) == (hash | 1) ? definition(loaded, tables, number, name) : NULL;
+        if (found || entry & 1) return found;
+    }
+    return NULL;
+}
+
+static void *find_by_hash(const struct mp_loaded *loaded, const struct tables *tables, const char *name)
+{
+    uint32_t counts[2], hash = 0, number;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+        hash = (hash << 4) + *c;
+        uint32_t high = hash & 0xf0000000;
+        hash = (hash ^ high >> 24) & ~high;
+    }
+    if (!mp_read_memory(counts, tables->hash, sizeof counts) || !counts[0]) return NULL;
+    uintptr_t buckets = tables->hash + sizeof counts, chains = buckets + counts[0] * sizeof number;
+    uintptr_t at = buckets + hash % counts[0] * sizeof number;
+    for (int i = 0; i < CHAIN_MAX && mp_read_memory(&number, at, sizeof number) && number; i++) {
+        void *found = definition(loaded, tables, number, name);
+        if (found) return found;
+        at = chains + number * sizeof number;
+    }
+    return NULL;
+}
+
+void *mp_loaded_symbol(const struct mp_loaded *loaded, const char *symbol)
+{
+    struct tables tables;
+    if (!loaded->dynamic || !read_tables(loaded, &tables)) return NULL;
+    return tables.gnu_hash ? find_by_gnu_hash(loaded, &tables, symbol) : find_by_hash(loaded, &tables, symbol);
+}
+
+/* Whether the last part of a path begins so. */
+static bool has_name(uintptr_t path, const char *name)
+{
+    enum { LONGEST = 4096 };
+    char part[64];
+    uintptr_t last = path, end = path + LONGEST;
+    for (uintptr_t at = path; at < end;) {
+        size_t bytes = sizeof part;
+        while (bytes && !mp_read_memory(part, at, bytes))
+            bytes /= 2; /* it may end where its page does */
+        if (!bytes) return false;
+        for (size_t i = 0; i < bytes && at + i < end; i++) {
+            if (part[i] == '/') last = at + i + 1;
+            if (!part[i]) end = at + i;
+        }
+        at += bytes;
+    }
+    size_t length = strlen(name);
+    return length <= sizeof part && mp_read_memory(part, last, length) && !memcmp(part, name, length);
+}
+
+bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found)
+{
+    uintptr_t at = (uintptr_t)_r_debug.r_map;
+    struct link_map map;
+    for (int i = 0; at && i < LOADED_MAX && mp_read_memory(&map, at, sizeof map); i++, at = (uintptr_t)map.l_next) {
+        struct mp_loaded loaded = {map.l_addr, (uintptr_t)map.l_ld};
+        if (loaded.dynamic == (uintptr_t)_DYNAMIC || (name && !has_name((uintptr_t)map.l_name, name))) continue;
+        if (!mp_loaded_symbol(&loaded, symbol) || mp_loaded_symbol(&loaded, "memprof_recorder_is_here")) continue;
+        *found = loaded;
+        return true;
+    }
+    return false;
+}
+
+bool mp_loaded_at(const void *address, struct mp_loaded *found)
+{
+    struct mp_module_facts facts;
+    if (!mp_module_of((uintptr_t)address, &facts) || !facts.dynamic) return false;
+    *found = (struct mp_loaded){facts.bias, facts.dynamic};
+    return found->dynamic != (uintptr_t)_DYNAMIC && !mp_loaded_symbol(found, "memprof_recorder_is_here");
+}

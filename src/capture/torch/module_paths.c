@@ -1,0 +1,220 @@
+#include "capture/torch/module_paths.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "capture/core/fork.h"
+#include "capture/core/room.h"
+#include "capture/core/session.h"
+#include "capture/core/tables.h"
+#include "capture/python/python_stack.h"
+
+#define SLOTS      (UINT32_C(1) << 16)
+#define PROBES     64
+#define TEXT_BYTES (UINT32_C(8) << 20)
+#define TEXT_SLOTS (UINT32_C(1) << 16)
+
+/* Written under the lock, read without. A slot once taken is never empty again, so that what lies behind it stays to be
+ * found; when its module has died another one may take it. Readers look at the address again after the rest. */
+struct slot {
+    _Atomic uintptr_t module; /* 0: empty */
+    _Atomic uint64_t known;   /* session's generation << 32 | the spool's string id; id 0: see `text` */
+    _Atomic uint32_t text;    /* offset; 0: nobody has named it */
+    _Atomic uint32_t asked;   /* `naming` when it was last asked for */
+};
+
+/* The paths: a length and its bytes each, found by contents; offset 0 holds none. */
+struct texts {
+    uint32_t used;
+    uint32_t slots[TEXT_SLOTS]; /* offsets; 0: empty */
+    char bytes[TEXT_BYTES];
+};
+
+static struct slot *_Atomic slots; /* NULL: there are no names yet */
+static struct texts *texts;
+static _Atomic uint32_t naming = 1; /* from 1: counts names given, and how often another function was to be asked */
+static int (*_Atomic asker)(void *);
+static void *_Atomic asker_context;
+static _Atomic uint32_t asking; /* the generation in which a call is on its way; 0: none */
+
+/* Under the lock: maps the table before the first name. False: there is no memory. */
+static bool have_room(void)
+{
+    size_t slot_bytes = SLOTS * sizeof(struct slot);
+    if (texts) return true;
+    void *room = mp_room_map(slot_bytes + sizeof *texts);
+    if (!room) return false;
+    struct texts *made = (struct texts *)((char *)room + slot_bytes);
+    made->used = sizeof(uint32_t);
+    atomic_store_explicit(&slots, room, memory_order_release);
+    texts = made;
+    return true;
+}
+
+static uint32_t place_of(uintptr_t module)
+{
+    return (uint32_t)(mp_hash_mix(module) & (SLOTS - 1));
+}
+
+static struct slot *find(uintptr_t module)
+{
+    uint32_t at = place_of(module);
+    struct slot *all = atomic_load_explicit(&slots, memory_order_acquire);
+    for (uint32_t probe = 0; all && probe < PROBES; probe++) {
+        struct slot *slot = &all[(at + probe) & (SLOTS - 1)];
+        uintptr_t there = atomic_load_explicit(&slot->module, memory_order_acquire);
+        if (there == module) return slot;
+        if (!there) return NULL;
+    }
+    return NULL;
+}
+
+/* Under the lock: the module's slot, a new one if need be; NULL: there is no room near where it belongs. */
+static struct slot *take(uintptr_t module)
+{
+    if (!have_room()) return NULL;
+    struct slot *slot = find(module);
+    uint32_t at = place_of(module);
+    for (uint32_t probe = 0; probe < PROBES && !slot; probe++) {
+        struct slot *free = &slots[(at + probe) & (SLOTS - 1)];
+        if (!atomic_load(&free->module) || (!atomic_load(&free->text) && !atomic_load(&free->asked))) slot = free;
+    }
+    if (slot && atomic_load(&slot->module) != module) {
+        atomic_store(&slot->known, 0);
+        atomic_store(&slot->text, 0);
+        atomic_store(&slot->module, module);
+    }
+    return slot;
+}
+
+static uint32_t keep_text(const char *text, uint32_t length)
+{
+    uint32_t at = (uint32_t)mp_hash_bytes(text, length), stored, *slot;
+    for (uint32_t probe = 0;; probe++) {
+        slot = &texts->slots[(at + probe) & (TEXT_SLOTS - 1)];
+        if (!*slot) break;
+        if (probe == PROBES) return 0;
+        memcpy(&stored, texts->bytes + *slot, sizeof stored);
+        if (stored == length && !memcmp(texts->bytes + *slot + sizeof stored, text, length)) return *slot;
+    }
+    uint32_t offset = texts->used;
+    if (TEXT_BYTES - offset < sizeof length + length) return 0;
+    memcpy(texts->bytes + offset, &length, sizeof length);
+    memcpy(texts->bytes + offset + sizeof length, text, length);
+    texts->used = (offset + (uint32_t)sizeof length + length + 3) & ~UINT32_C(3);
+    *slot = offset;
+    return offset;
+}
+
+static uint32_t length_of(const char *path)
+{
+    size_t length = strnlen(path, MP_MODULE_PATH + 1);
+    if (length > MP_MODULE_PATH)
+        for (length = MP_MODULE_PATH; length && (path[length] & 0xc0) == 0x80;)
+            length--; /* not in the middle of a character */
+    return (uint32_t)length;
+}
+
+static void name(uintptr_t module, const char *path)
+{
+    mp_lock *lock = &mp_session.page->module_lock;
+    if (!mp_lock_take(lock)) return;
+    uint32_t length = path ? length_of(path) : 0, text = length && have_room() ? keep_text(path, length) : 0;
+    struct slot *slot = text ? take(module) : find(module);
+    if (slot && atomic_load(&slot->text) != text) {
+        if (text) atomic_fetch_add(&naming, 1);
+        atomic_store_explicit(&slot->text, text, memory_order_release);
+        atomic_store(&slot->known, 0);
+        atomic_store(&slot->asked, 0);
+    }
+    mp_lock_release(lock);
+}
+
+/* Not a hook: a module's death must not attach a process that has no events. The guard is for signal handlers, whose
+ * hooks must not wait for the lock that this thread holds, and which may fork. */
+void mp_module_name(const void *module, const char *path)
+{
+    if (!mp_session.page || !module) return;
+    int saved = errno;
+    bool recording = atomic_load_explicit(&mp_session.page->recording, memory_order_acquire);
+    struct mp_thread *thread = recording ? mp_thread_self() : NULL;
+    bool guarded = thread && mp_fork_guard(thread);
+    if (guarded || !recording) name((uintptr_t)module, path);
+    if (guarded) thread->inside = 0;
+    errno = saved;
+}
+
+void mp_module_ask(int (*ask)(void *), void *context)
+{
+    if (ask) atomic_store(&asker_context, context);
+    atomic_store(&asker, ask);
+    atomic_fetch_add(&naming, 1);
+}
+
+static int run_asker(void *unused)
+{
+    (void)unused;
+    atomic_store(&asking, 0);
+    int (*ask)(void *) = atomic_load(&asker);
+    return ask ? ask(atomic_load(&asker_context)) : 0;
+}
+
+/* Once for each module, and again only when others have been named since: its address may be another one's by now. */
+static void ask_for(struct slot *slot, uintptr_t module, uint32_t generation, bool may_call_python)
+{
+    if (!atomic_load_explicit(&asker, memory_order_acquire)) return;
+    uint32_t now = atomic_load_explicit(&naming, memory_order_relaxed), none = atomic_load(&asking);
+    if ((slot && atomic_load_explicit(&slot->asked, memory_order_relaxed) == now) || none == generation) return;
+    if (!atomic_compare_exchange_strong(&asking, &none, generation)) return;
+    if (!mp_python_call_soon(run_asker, may_call_python)) {
+        atomic_store(&asking, 0);
+        return;
+    }
+    if (!mp_lock_take(&mp_session.page->module_lock)) return;
+    slot = take(module);
+    if (slot)
+        atomic_store(&slot->asked, now);
+    else
+        atomic_store(&asker, NULL); /* there is room for no more names */
+    mp_lock_release(&mp_session.page->module_lock);
+}
+
+static uint32_t enter_text(struct slot *slot, uint32_t text, uint32_t generation)
+{
+    uint32_t length;
+    memcpy(&length, texts->bytes + text, sizeof length);
+    uint32_t id = mp_table_string(texts->bytes + text + sizeof length, length);
+    if (!id || !mp_lock_take(&mp_session.page->module_lock)) return id;
+    if (atomic_load(&slot->text) == text) atomic_store(&slot->known, (uint64_t)generation << 32 | id);
+    mp_lock_release(&mp_session.page->module_lock);
+    return id;
+}
+
+bool mp_module_path_id_known(const void *module, uint32_t *path)
+{
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    const struct slot *slot = find((uintptr_t)module);
+    uint64_t known = slot ? atomic_load_explicit(&slot->known, memory_order_acquire) : 0;
+    *path = (uint32_t)known;
+    return slot && atomic_load_explicit(&slot->module, memory_order_acquire) == (uintptr_t)module &&
+           known >> 32 == generation;
+}
+
+uint32_t mp_module_path_id(const void *module, bool may_call_python)
+{
+    uintptr_t address = (uintptr_t)module;
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    struct slot *slot = find(address);
+    if (slot) {
+        uint64_t known = atomic_load_explicit(&slot->known, memory_order_acquire);
+        uint32_t text = atomic_load_explicit(&slot->text, memory_order_acquire);
+        if (atomic_load_explicit(&slot->module, memory_order_acquire) != address) return 0;
+        if (known >> 32 == generation) return (uint32_t)known;
+        if (text) return enter_text(slot, text, generation);
+    }
+    ask_for(slot, address, generation, may_call_python);
+    return 0;
+}

@@ -1,0 +1,189 @@
+/*
+ * PyTorch's allocators, seen where they report to PyTorch's own profiler: libc10 exports the reporting functions, calls
+ * them through its PLT, and a preloaded definition of the same name is called instead. Signatures of every release
+ * since 1.9 stand here; the profiler behind them still gets its reports.
+ *
+ * Sources: c10/core/Allocator.h (functions), c10/cuda/CUDACachingAllocator.cpp and c10/core/CPUAllocator.cpp (when and
+ * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
+ * here may wait for either. CPU reports come under no lock.
+ */
+#include "capture/torch/torch.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "capture/core/next.h"
+#include "capture/core/recorder.h"
+#include "capture/core/session.h"
+
+/* c10::Device: two bytes, passed in one register. */
+struct c10_device {
+    int8_t type, index;
+};
+
+#define PROFILING_ENABLED      "_ZN3c1022memoryProfilingEnabledEv"
+#define USAGE_UNSIGNED         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+#define USAGE_SIGNED           "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
+#define USAGE_OLD              "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE"
+#define OUT_OF_MEMORY_UNSIGNED "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+#define OUT_OF_MEMORY_SIGNED   "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"
+
+enum which {
+    WHICH_PROFILING_ENABLED,
+    WHICH_USAGE_UNSIGNED,
+    WHICH_USAGE_SIGNED,
+    WHICH_USAGE_OLD,
+    WHICH_OUT_OF_MEMORY_UNSIGNED,
+    WHICH_OUT_OF_MEMORY_SIGNED,
+};
+static struct mp_next nexts[] = {
+    [WHICH_PROFILING_ENABLED] = {PROFILING_ENABLED, "libc10.so", NULL},
+    [WHICH_USAGE_UNSIGNED] = {USAGE_UNSIGNED, "libc10.so", NULL},
+    [WHICH_USAGE_SIGNED] = {USAGE_SIGNED, "libc10.so", NULL},
+    [WHICH_USAGE_OLD] = {USAGE_OLD, "libc10.so", NULL},
+    [WHICH_OUT_OF_MEMORY_UNSIGNED] = {OUT_OF_MEMORY_UNSIGNED, "libc10.so", NULL},
+    [WHICH_OUT_OF_MEMORY_SIGNED] = {OUT_OF_MEMORY_SIGNED, "libc10.so", NULL},
+};
+
+void mp_torch_start(void)
+{
+    mp_next_start(nexts, sizeof nexts / sizeof *nexts);
+}
+
+static _Atomic bool other_device_seen;
+static _Atomic int sources = MP_SOURCE_TORCH; /* what a tensor proves */
+
+void mp_torch_shim_started(void)
+{
+    atomic_fetch_or(&sources, MP_SOURCE_SHIM);
+}
+
+static void say_source(void)
+{
+    mp_session_source((enum mp_source)atomic_load_explicit(&sources, memory_order_relaxed));
+}
+
+static uint16_t track_of(struct c10_device device)
+{
+    static _Atomic uint64_t known[32][16];
+    unsigned type = (uint8_t)device.type, index = (unsigned)(device.index + 1);
+    int ordinal = type == MP_DEVICE_CPU ? -1 : device.index;
+    if (type >= 32 || index >= 16) return mp_record_track(type, ordinal, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
+    return mp_record_track_once(&known[type][index], type, ordinal, MP_LAYER_TORCH, MP_BASIS_BLOCK, "");
+}
+
+uint16_t mp_torch_track(int device)
+{
+    return track_of((struct c10_device){.type = MP_DEVICE_CUDA, .index = (int8_t)device});
+}
+
+/* Under `auto`, CPU tensors are recorded until the first block of another device: then they are not the question. */
+static bool left_out(bool is_cpu, bool is_alloc)
+{
+    if (mp_session.config.cpu_throughout) return false;
+    if (is_cpu) return is_alloc && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
+    if (!atomic_exchange_explicit(&other_device_seen, true, memory_order_relaxed))
+        mp_session_note("CPU tensors were recorded until the first block of another device; --capture torch,cpu "
+                        "records them throughout");
+    return false;
+}
+
+static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)
+{
+    if (!address || !bytes) return;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    bool is_cpu = device.type == MP_DEVICE_CPU;
+    if (mp_session.config.torch && (!is_cpu || mp_session.config.cpu_tensors) && !left_out(is_cpu, bytes > 0)) {
+        say_source();
+        bool cpu_is_closing = is_cpu && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
+        /* Storage mapped from files (MapAllocator) reports totals of 0, which say nothing. */
+        bool has_totals = allocated != MP_RECORD_TOTAL_UNKNOWN && !cpu_is_closing && (!is_cpu || allocated);
+        struct mp_block_facts block = {
+            .track = track_of(device),
+            .kind = is_cpu ? MP_KIND_HOST : MP_KIND_DEVICE,
+            .address = (uint64_t)(uintptr_t)address,
+            .bytes = (uint64_t)(bytes > 0 ? bytes : -bytes),
+            .total_allocated = has_totals ? allocated : MP_RECORD_TOTAL_UNKNOWN,
+            .total_reserved = has_totals && !is_cpu ? reserved : MP_RECORD_TOTAL_UNKNOWN,
+            .only_if_known = cpu_is_closing,
+            .may_be_left_out = true,
+            .may_call_python = is_cpu,
+        };
+        (bytes > 0 ? mp_record_alloc : mp_record_free)(thread, &block);
+    }
+    mp_hook_leave(thread);
+}
+
+static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    if (mp_session.config.torch) {
+        say_source();
+        struct mp_block_facts request = {.track = track_of(device),
+                                         .kind = MP_KIND_DEVICE,
+                                         .bytes = (uint64_t)bytes,
+                                         .total_allocated = allocated,
+                                         .total_reserved =
+                                             device.type == MP_DEVICE_CPU ? MP_RECORD_TOTAL_UNKNOWN : reserved};
+        mp_record_oom(thread, &request);
+    }
+    mp_hook_leave(thread);
+}
+
+/* bool c10::memoryProfilingEnabled(): asked by the CPU allocator at every alloc and free. One answer for the whole life
+ * of the process: an allocator that saw "yes" at the alloc must see it at the free. */
+bool memory_profiling_enabled(void) MP_PRELOADED(PROFILING_ENABLED);
+bool memory_profiling_enabled(void)
+{
+    enum { UNDECIDED, NO, YES };
+    static _Atomic int answer;
+    if (__builtin_expect(atomic_load_explicit(&answer, memory_order_relaxed) == UNDECIDED, 0)) {
+        bool wanted = mp_session_recording() && mp_session.config.torch && mp_session.config.cpu_tensors;
+        atomic_store_explicit(&answer, wanted ? YES : NO, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&answer, memory_order_relaxed) == YES) return true;
+    bool (*next)(void);
+    MP_NEXT(next, &nexts[WHICH_PROFILING_ENABLED]);
+    return next && next();
+}
+
+/* 2.x. The totals of 1.10-1.13 are signed, which is the same on this ABI. */
+#define USAGE(suffix, symbol)                                                                                          \
+    void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
+                               struct c10_device device) MP_PRELOADED(symbol);                                         \
+    void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
+                               struct c10_device device)                                                               \
+    {                                                                                                                  \
+        record_usage(address, bytes, allocated, reserved, device);                                                     \
+        void (*next)(void *, int64_t, size_t, size_t, struct c10_device);                                              \
+        MP_NEXT(next, &nexts[WHICH_##symbol]);                                                                         \
+        if (next) next(address, bytes, allocated, reserved, device);                                                   \
+    }
+USAGE(unsigned, USAGE_UNSIGNED)
+USAGE(signed, USAGE_SIGNED)
+
+/* 1.9 and before; CUDA passed its Block's address there, which names a block as well. */
+void report_usage_old(void *address, int64_t bytes, struct c10_device device) MP_PRELOADED(USAGE_OLD);
+void report_usage_old(void *address, int64_t bytes, struct c10_device device)
+{
+    record_usage(address, bytes, MP_RECORD_TOTAL_UNKNOWN, MP_RECORD_TOTAL_UNKNOWN, device);
+    void (*next)(void *, int64_t, struct c10_device);
+    MP_NEXT(next, &nexts[WHICH_USAGE_OLD]);
+    if (next) next(address, bytes, device);
+}
+
+#define OUT_OF_MEMORY(suffix, symbol)                                                                                  \
+    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
+        MP_PRELOADED(symbol);                                                                                          \
+    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
+    {                                                                                                                  \
+        record_out_of_memory(bytes, allocated, reserved, device);                                                      \
+        void (*next)(int64_t, size_t, size_t, struct c10_device);                                                      \
+        MP_NEXT(next, &nexts[WHICH_##symbol]);                                                                         \
+        if (next) next(bytes, allocated, reserved, device);                                                            \
+    }
+OUT_OF_MEMORY(unsigned, OUT_OF_MEMORY_UNSIGNED)
+OUT_OF_MEMORY(signed, OUT_OF_MEMORY_SIGNED)

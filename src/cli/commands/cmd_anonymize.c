@@ -1,0 +1,37 @@
+#include "cli/command.h"
+#include "cli/output_recording.h"
+#include "exchange/common/anonymize.h"
+
+static int run(const struct mp_invocation *invocation)
+{
+    const char *input = invocation->operands[0];
+    struct mp_model *model;
+    struct mp_error error;
+    int status = mp_output_recording_load(invocation, &model);
+    if (status) return status;
+    if (mp_damage_any(&model->damage)) {
+        mp_message("%s is cut or damaged, which its copy would not tell: make a whole one of it with memprof recover",
+                   input);
+        status = MP_EXIT_COULD_NOT;
+    } else {
+        status = mp_anonymize(model, &error) ? mp_message_error(&error) : mp_output_recording(invocation, model);
+    }
+    mp_model_free(model);
+    return status;
+}
+
+extern const struct mp_command mp_command_anonymize;
+const struct mp_command mp_command_anonymize = {
+    .name = "anonymize",
+    .summary = "make a copy without names, to be passed on",
+    .usage = "FILE",
+    .about =
+        "Functions, files, libraries, regions, pools and threads get numbers, one name always the same, unless they "
+        "belong to Python, PyTorch, CUDA or the C and C++ libraries; command, host and device UUIDs are left out. "
+        "Sizes, times, addresses and line numbers stay: peaks, leaks and sizes are those of the original.",
+    .example = "memprof anonymize run.mp -o to-send.mp",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

@@ -1,0 +1,234 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/progress.h"
+#include "cli/query.h"
+#include "exchange/common/load.h"
+#include "output/report/compare.h"
+
+#define GROWTH_PERCENT 5.0 /* that --fail lets pass where --max-growth is not given */
+
+struct limit {
+    uint64_t bytes;
+    double percent; /* negative: bytes count */
+};
+
+static int read_limit(const struct mp_invocation *invocation, struct limit *limit)
+{
+    const char *text = invocation->value[MP_OPT_MAX_GROWTH];
+    char *end = NULL;
+    *limit = (struct limit){.percent = GROWTH_PERCENT};
+    if (!text) return MP_EXIT_DONE;
+    limit->percent = strtod(text, &end);
+    if (end != text && !strcmp(end, "%") && limit->percent >= 0) return MP_EXIT_DONE;
+    limit->percent = -1;
+    if (mp_parse_bytes(text, &limit->bytes)) return MP_EXIT_DONE;
+    mp_message("--max-growth: \"%s\" is neither a percentage (5%%) nor a size (10MiB)", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_sense(const char *of, enum mp_profile_of *sense)
+{
+    static const char *const words[] = {
+        [MP_PROFILE_PEAK] = "peak", [MP_PROFILE_OUTSTANDING] = "outstanding", [MP_PROFILE_ALLOCATED] = "allocated"};
+    for (size_t i = 0; of && i < sizeof words / sizeof *words; i++) {
+        if (strcmp(of, words[i])) continue;
+        *sense = (enum mp_profile_of)i;
+        return MP_EXIT_DONE;
+    }
+    if (!of) return MP_EXIT_DONE;
+    mp_message("--of: \"%s\" is not peak, outstanding or allocated", of);
+    return MP_EXIT_USAGE;
+}
+
+/* A profile query of a recording, with the options as they apply to it. The filter is the caller's. */
+static int ask_of(const struct mp_query *query, const struct mp_model *model, struct mp_profile_query *ask,
+                  struct mp_filter **filter)
+{
+    const struct mp_invocation *invocation = query->invocation;
+    struct mp_error error;
+    char id[MP_TRACK_ID_MAX];
+    *ask = (struct mp_profile_query){.track = mp_track_find(model, mp_track_id(query->model, query->track, id)),
+                                     .at = MP_NONE};
+    *filter = NULL;
+    if (ask->track == MP_TRACK_NONE) {
+        mp_message("not every recording has a track %s; --track picks another", id);
+        return MP_EXIT_COULD_NOT;
+    }
+    if (mp_window_make(model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &ask->window, &error) ||
+        mp_query_filter(query, model, filter, &error))
+        return mp_message_error(&error);
+    ask->filter = *filter;
+    return MP_EXIT_DONE;
+}
+
+static int load(const struct mp_query *query, const char *path, struct mp_model **model)
+{
+    struct mp_error error;
+    mp_progress_start(query->invocation, path);
+    enum mp_status loaded = mp_exchange_load(path, model, &error);
+    mp_progress_end();
+    return loaded ? mp_message_error(&error) : MP_EXIT_DONE;
+}
+
+static void describe(const struct mp_query *query, const struct mp_model *model, struct mp_compared *compared)
+{
+    struct mp_buffer words = {0};
+    struct mp_text text = {.out = &compared->coverage, .color = query->text.color};
+    for (size_t i = 0; model->start.command && model->start.command[i]; i++)
+        mp_buffer_printf(&words, "%s%s", i ? " " : "", model->start.command[i]);
+    mp_buffer_append(&words, "", 1);
+    if (!words.failed) mp_text_clean(&compared->command, (const char *)words.data);
+    mp_buffer_free(&words);
+    mp_coverage_text(&text, model);
+    compared->events = mp_model_event_count(model);
+    compared->complete = !mp_model_incomplete(model) && !mp_model_limited(model);
+}
+
+/* The facts shown of each recording. */
+static int sum_up(const struct mp_query *query, const struct mp_model *model, struct mp_compared *compared)
+{
+    struct mp_profile_query ask;
+    struct mp_filter *filter;
+    struct mp_profile profile;
+    struct mp_error error;
+    int status = ask_of(query, model, &ask, &filter);
+    if (!status && mp_profile_make(model, &ask, &profile, &error)) status = mp_message_error(&error);
+    mp_filter_free(filter);
+    if (status) return status;
+    compared->peak_bytes = profile.sums[MP_PROFILE_PEAK].bytes;
+    compared->outstanding_bytes = profile.sums[MP_PROFILE_OUTSTANDING].bytes;
+    compared->allocated_bytes = profile.sums[MP_PROFILE_ALLOCATED].bytes;
+    mp_profile_free(&profile);
+    describe(query, model, compared);
+    return MP_EXIT_DONE;
+}
+
+static void write_out(struct mp_query *query, const struct mp_comparison *comparison)
+{
+    struct mp_document document;
+    enum mp_document_form form;
+    bool as_document;
+    mp_query_document(query->invocation, &as_document, &form);
+    if (query->as_json) {
+        mp_compare_json(&query->json, comparison);
+    } else if (as_document) {
+        mp_document_start(&document, &query->out, form, "Memory, compared");
+        mp_compare_document(&document, comparison);
+        mp_document_end(&document);
+    } else {
+        mp_compare_text(&query->text, comparison);
+    }
+}
+
+static int compare(struct mp_query *query, const struct mp_model *before, struct mp_comparison *comparison,
+                   const struct limit *limit, bool *grew)
+{
+    struct mp_compare result;
+    struct mp_error error;
+    struct mp_filter *filters[MP_SIDES] = {NULL, NULL};
+    struct mp_compare_query ask = {
+        .models = {before, query->model}, .sense = comparison->sense, .grouping = query->view.grouping};
+    int status = ask_of(query, before, &ask.asks[MP_BEFORE], &filters[MP_BEFORE]);
+    if (!status) status = ask_of(query, query->model, &ask.asks[MP_AFTER], &filters[MP_AFTER]);
+    if (!status && mp_compare_make(&ask, &result, &error)) status = mp_message_error(&error);
+    mp_filter_free(filters[MP_BEFORE]);
+    mp_filter_free(filters[MP_AFTER]);
+    if (status) return status;
+    comparison->compare = &result;
+    for (int sense = MP_PROFILE_PEAK; sense <= MP_PROFILE_OUTSTANDING; sense++)
+        *grew |= mp_compare_grew(result.sums[MP_BEFORE][sense].bytes, result.sums[MP_AFTER][sense].bytes, limit->bytes,
+                                 limit->percent);
+    write_out(query, comparison);
+    mp_compare_free(&result);
+    return MP_EXIT_DONE;
+}
+
+static int compare_all(struct mp_query *query, enum mp_profile_of sense, const struct limit *limit, bool *grew,
+                       bool *incomplete)
+{
+    size_t count = query->invocation->operand_count;
+    struct mp_compared *all = calloc(count, sizeof *all);
+    struct mp_model *before = NULL, *lacking = NULL; /* the first, and the first that lacks something */
+    if (!all) {
+        mp_message("not enough memory to compare");
+        return MP_EXIT_COULD_NOT;
+    }
+    int status = MP_EXIT_DONE;
+    for (size_t i = 0; !status && i < count; i++) {
+        struct mp_model *model = query->model;
+        all[i].path = query->invocation->operands[i];
+        if (i + 1 < count) status = load(query, all[i].path, &model);
+        if (!status) status = sum_up(query, model, &all[i]);
+        if (i + 1 == count || model == query->model) continue;
+        bool lacks = !status && mp_query_tell_missing(all[i].path, model), first = lacks && !lacking;
+        if (first) lacking = model;
+        if (!i && !status)
+            before = model;
+        else if (!first)
+            mp_model_free(model);
+    }
+    *incomplete = lacking;
+    struct mp_comparison comparison = {.models = {before, query->model},
+                                       .told = lacking ? lacking : query->model,
+                                       .track = query->track,
+                                       .sense = sense,
+                                       .all = all,
+                                       .count = count,
+                                       .view = &query->view};
+    if (!status) status = compare(query, before, &comparison, limit, grew);
+    if (lacking != before) mp_model_free(lacking);
+    mp_model_free(before);
+    for (size_t i = 0; i < count; i++) {
+        mp_buffer_free(&all[i].command);
+        mp_buffer_free(&all[i].coverage);
+    }
+    free(all);
+    return status;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    struct limit limit;
+    enum mp_profile_of sense = MP_PROFILE_PEAK;
+    enum mp_document_form form;
+    bool grew = false, incomplete = false, document;
+    int status = read_limit(invocation, &limit);
+    if (!status) status = read_sense(invocation->value[MP_OPT_OF], &sense);
+    if (!status) status = mp_query_document(invocation, &document, &form);
+    if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    if (status) return status;
+    if (mp_query_pick_track(&query)) {
+        status = compare_all(&query, sense, &limit, &grew, &incomplete);
+    } else {
+        mp_message("%s holds no allocation: it has no track", query.view.path);
+        status = MP_EXIT_COULD_NOT;
+    }
+    status = mp_query_finish(&query, status);
+    if (!status && incomplete) status = MP_EXIT_INCOMPLETE;
+    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
+    return done && grew && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+}
+
+extern const struct mp_command mp_command_compare;
+const struct mp_command mp_command_compare = {
+    .name = "compare",
+    .summary = "what two or more recordings differ by, site by site",
+    .usage = "A B [C...]",
+    .about =
+        "Compares the first recording with the last: peak, outstanding at the end, all that was allocated, and the "
+        "sites that differ most, by function and, for Python, file and line; addresses and folders do not count. Of "
+        "those between, peak and outstanding are listed. --of says by which figure sites are compared (peak). --group "
+        "compares categories, modules or regions instead, by their names; --sort growth lists what grew most first, "
+        "what shrank most last. --fail "
+        "exits with 3 where peak or outstanding grew by more than --max-growth, a percentage or a size (5%). --format "
+        "markdown is for pull requests, html one page.",
+    .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_OPT_FORMAT, MP_OPT_FAIL,
+                MP_OPT_MAX_GROWTH},
+    .operands_min = 2,
+    .operands_max = 1000,
+    .run = run,
+};

@@ -1,0 +1,89 @@
+#include "cli/output_file.h"
+#include "cli/query.h"
+#include "collect/doctor/doctor.h"
+
+static const char *const states[] = {
+    [MP_CHECK_OK] = "ok", [MP_CHECK_LIMITED] = "limited", [MP_CHECK_ABSENT] = "absent"};
+
+static void write_json(struct mp_buffer *out, const struct mp_checks *checks)
+{
+    struct mp_json json;
+    mp_json_start(&json, out);
+    mp_json_object(&json, NULL);
+    mp_json_text(&json, "schema", "memprof.doctor/1");
+    mp_json_array(&json, "checks");
+    for (size_t i = 0; i < checks->count; i++) {
+        const struct mp_check *check = &checks->at[i];
+        mp_json_object(&json, NULL);
+        mp_json_text(&json, "name", check->name);
+        mp_json_text(&json, "state", states[check->state]);
+        mp_json_text(&json, "found", check->found);
+        mp_json_text(&json, "advice", *check->advice ? check->advice : NULL);
+        mp_json_end_object(&json);
+    }
+    mp_json_end_array(&json);
+    mp_json_null(&json, "coverage"); /* of no recording */
+    mp_json_end_object(&json);
+}
+
+static void put_clean(struct mp_table *table, enum mp_style style, const char *text, bool wide)
+{
+    struct mp_buffer clean = {0};
+    mp_text_clean(&clean, text);
+    if (clean.failed) table->texts.failed = true;
+    (wide ? mp_table_wide : mp_table_cell)(table, style, "%.*s", (int)clean.size, (const char *)clean.data);
+    mp_buffer_free(&clean);
+}
+
+static void write_text(struct mp_text *text, const struct mp_checks *checks)
+{
+    struct mp_table table;
+    mp_table_start(&table, "lll");
+    for (size_t i = 0; i < checks->count; i++) {
+        const struct mp_check *check = &checks->at[i];
+        mp_table_cell(&table, MP_DIM, "%s", check->name);
+        mp_table_cell(&table, check->state == MP_CHECK_OK ? MP_PLAIN : MP_BOLD, "%s", states[check->state]);
+        put_clean(&table, MP_PLAIN, check->found, true);
+        mp_table_end_row(&table);
+        if (!*check->advice) continue;
+        mp_table_skip(&table, 2);
+        put_clean(&table, MP_DIM, check->advice, true);
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_checks checks = {0};
+    struct mp_error error;
+    struct mp_buffer out = {0};
+    int status = MP_EXIT_DONE;
+    if (mp_doctor_examine(&checks, &error)) {
+        status = mp_message_error(&error);
+    } else {
+        struct mp_text text = {.out = &out};
+        if (mp_given(invocation, MP_OPT_JSON))
+            write_json(&out, &checks);
+        else
+            write_text(&text, &checks);
+        status = mp_output_buffer(invocation, &out);
+    }
+    mp_buffer_free(&out);
+    mp_doctor_free(&checks);
+    return status;
+}
+
+extern const struct mp_command mp_command_doctor;
+const struct mp_command mp_command_doctor = {
+    .name = "doctor",
+    .summary = "what can be recorded on this machine, and what to do about the rest",
+    .usage = "",
+    .about =
+        "Looks for NVIDIA's driver and devices, CUPTI and whoever holds it, the Pythons of the search path and the "
+        "torch of each, and for what the recorder needs. Works without a GPU and without a driver; takes a few "
+        "seconds.",
+    .example = "memprof doctor",
+    .options = {MP_OPT_JSON, MP_OPT_OUTPUT, MP_OPT_FORCE},
+    .run = run,
+};

@@ -1,0 +1,121 @@
+#include <string.h>
+
+#include "cli/query.h"
+#include "exchange/pytorch/pytorch_export.h"
+#include "exchange/tables/sqlite_export.h"
+#include "exchange/tables/text_export.h"
+#include "model/track.h"
+
+/* Differences between the file and the recording. */
+static void say_what_differs(const struct mp_query *query, const struct mp_pytorch_exported *exported)
+{
+    char id[MP_TRACK_ID_MAX];
+    if (exported->moved != MP_TRACK_NONE)
+        mp_message("the recording has no GPU: %s is written as device 0",
+                   mp_track_id(query->model, exported->moved, id));
+    if (exported->left_out)
+        mp_message("tracks left out, as a snapshot holds one of each device: %llu",
+                   (unsigned long long)exported->left_out);
+    if (exported->unknown_sizes)
+        mp_message("blocks left out, as their sizes are not known: %llu", (unsigned long long)exported->unknown_sizes);
+    if (exported->moved_blocks)
+        mp_message("blocks whose address is not known, or is another block's, got one of their own: %llu",
+                   (unsigned long long)exported->moved_blocks);
+}
+
+struct snapshot {
+    const struct mp_query *query;
+    struct mp_pytorch_exported exported;
+};
+
+static enum mp_status write_snapshot(void *context, FILE *out, struct mp_error *error)
+{
+    struct snapshot *snapshot = context;
+    bool as_json = mp_path_ends(snapshot->query->invocation->value[MP_OPT_OUTPUT], ".json");
+    return mp_pytorch_export(snapshot->query->model, as_json, out, &snapshot->exported, error);
+}
+
+static int export_snapshot(struct mp_query *query)
+{
+    struct snapshot snapshot = {.query = query};
+    int status = mp_output_write(query->invocation, write_snapshot, &snapshot);
+    if (!status) say_what_differs(query, &snapshot.exported);
+    return status;
+}
+
+static enum mp_status write_table(void *context, FILE *out, struct mp_error *error)
+{
+    const struct mp_query *query = context;
+    const char *format = query->invocation->value[MP_OPT_FORMAT];
+    bool compress = mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
+    struct mp_rows rows;
+    enum mp_status status = mp_rows_start(query->model, &query->view.window, query->filter, &rows, error);
+    if (status) return status;
+    if (!strcmp(format, "sqlite"))
+        status = mp_sqlite_export(&rows, query->view.filter, out, error);
+    else if (!strcmp(format, "csv"))
+        status = mp_csv_export(&rows, compress, out, error);
+    else
+        status = mp_jsonl_export(&rows, compress, out, error);
+    mp_rows_free(&rows);
+    return status;
+}
+
+static int export_table(struct mp_query *query)
+{
+    return mp_output_write(query->invocation, write_table, query);
+}
+
+static const struct {
+    const char *name;
+    int (*write)(struct mp_query *query);
+} formats[] = {{"pytorch", export_snapshot}, {"sqlite", export_table}, {"csv", export_table}, {"jsonl", export_table}};
+
+static int run(const struct mp_invocation *invocation)
+{
+    const char *path = invocation->value[MP_OPT_OUTPUT], *format = invocation->value[MP_OPT_FORMAT];
+    bool part =
+        mp_given(invocation, MP_OPT_FROM) || mp_given(invocation, MP_OPT_TO) || mp_given(invocation, MP_OPT_FILTER);
+    if (!path || !format) {
+        mp_message("export needs -o FILE and --format FORMAT: memprof export run.mp -o run.pickle --format pytorch");
+        return MP_EXIT_USAGE;
+    }
+    size_t which = 0;
+    while (which < sizeof formats / sizeof *formats && strcmp(formats[which].name, format))
+        which++;
+    if (which == sizeof formats / sizeof *formats) {
+        mp_message("--format: there is no format \"%s\"; there are pytorch, sqlite, csv and jsonl", format);
+        return MP_EXIT_USAGE;
+    }
+    if (!which && part) {
+        mp_message("a snapshot of PyTorch holds all of a recording: leave out --from, --to and --filter");
+        return MP_EXIT_USAGE;
+    }
+    struct mp_query query;
+    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    return status ? status : mp_query_end(&query, formats[which].write(&query));
+}
+
+extern const struct mp_command mp_command_export;
+const struct mp_command mp_command_export = {
+    .name = "export",
+    .summary = "the recording in a format of other programs",
+    .usage = "FILE",
+    .about =
+        "--format pytorch writes a memory snapshot as PyTorch itself does, for its viewer "
+        "(https://pytorch.org/memory_viz) and all that reads such files: a pickle, or JSON where the name ends in "
+        ".json. Each GPU has the blocks of its uppermost layer; a recording without a GPU has its CPU blocks there, "
+        "as device 0. Samples, coverage and all but one track of each device are not in it.\n\n"
+        "--format sqlite writes a database: blocks, events, stacks, frames, steps, regions, samples, and views for the "
+        "common questions (peak_sites, outstanding_sites, allocated_sites, levels, step_peaks, region_sums); .schema "
+        "of sqlite3 shows what each column means. Modules' build ids and how far stacks were cut are not in it.\n\n"
+        "--format csv writes one line a block, --format jsonl one JSON object a line: the recording, its tracks, "
+        "stacks, blocks, and what is no block (out of memory, steps, regions, marks). Samples are in neither, and "
+        "resizes neither: a block has the size it was allocated with. A name that ends in .gz is compressed.\n\n"
+        "With --from and --to these three hold the blocks that lived in that time, with --filter those that match.",
+    .example = "memprof export run.mp -o run.db --format sqlite && sqlite3 run.db 'select * from peak_sites limit 5'",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT, MP_OPT_FROM, MP_OPT_TO, MP_OPT_FILTER, MP_OPT_PROGRESS},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

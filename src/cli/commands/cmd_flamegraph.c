@@ -1,0 +1,200 @@
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/progress.h"
+#include "cli/query.h"
+#include "exchange/common/load.h"
+#include "exchange/flame/flame_export.h"
+#include "exchange/flame/pprof_export.h"
+#include "output/page/flame_page.h"
+
+struct graph {
+    struct mp_query *query;
+    struct mp_model *before; /* NULL: no second recording */
+    enum mp_profile_of sense;
+    const char *at, *format;
+    struct mp_profile profiles[MP_SIDES];
+    char about[256];
+};
+
+static enum mp_status write_pprof(const struct graph *graph, FILE *out, struct mp_error *error)
+{
+    struct mp_pprof_export export = {.of = {graph->query->model, &graph->profiles[MP_AFTER]}, .sense = graph->sense};
+    if (graph->before) export.before = (struct mp_pprof_side){graph->before, &graph->profiles[MP_BEFORE]};
+    return mp_pprof_export(&export, out, error);
+}
+
+static enum mp_status write_flames(const struct graph *graph, const struct mp_flames *flames, FILE *out,
+                                   struct mp_error *error)
+{
+    const struct mp_query *query = graph->query;
+    const char *title = mp_path_short(query->view.path);
+    bool compress = mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
+    struct mp_flame_export export = {flames, title, graph->about, graph->before, compress};
+    if (!strcmp(graph->format, "folded")) return mp_folded_export(&export, out, error);
+    if (!strcmp(graph->format, "speedscope")) return mp_speedscope_export(&export, out, error);
+    struct mp_flame_page page = {title, graph->about, graph->before};
+    return mp_flame_page_write(flames, &page, out, error);
+}
+
+static enum mp_status write_graph(void *context, FILE *out, struct mp_error *error)
+{
+    const struct graph *graph = context;
+    struct mp_flames flames = {0};
+    if (!strcmp(graph->format, "pprof")) return write_pprof(graph, out, error);
+    enum mp_status status = MP_OK;
+    if (graph->before)
+        status = mp_flames_add(&flames, MP_BEFORE, graph->before, &graph->profiles[MP_BEFORE], graph->sense, error);
+    if (!status)
+        status = mp_flames_add(&flames, MP_AFTER, graph->query->model, &graph->profiles[MP_AFTER], graph->sense, error);
+    if (!status) status = write_flames(graph, &flames, out, error);
+    mp_flames_free(&flames);
+    return status;
+}
+
+/* The profile of one recording, for the options as they apply to it. */
+static int make_profile(const struct graph *graph, const struct mp_model *model, uint16_t track,
+                        struct mp_profile *profile)
+{
+    const struct mp_invocation *invocation = graph->query->invocation;
+    struct mp_error error;
+    struct mp_window at;
+    struct mp_filter *filter = NULL;
+    struct mp_profile_query ask = {.track = track, .at = MP_NONE, .by_place = !strcmp(graph->format, "pprof")};
+    enum mp_status status =
+        mp_window_make(model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &ask.window, &error);
+    if (!status && graph->at) status = mp_window_make(model, NULL, graph->at, &at, &error);
+    if (!status && graph->at) ask.at = at.last;
+    if (!status) status = mp_query_filter(graph->query, model, &filter, &error);
+    ask.filter = filter;
+    if (!status) status = mp_profile_make(model, &ask, profile, &error);
+    mp_filter_free(filter);
+    return status ? mp_message_error(&error) : MP_EXIT_DONE;
+}
+
+static void describe(struct graph *graph)
+{
+    static const char *const words[] = {[MP_PROFILE_PEAK] = "allocated at the peak",
+                                        [MP_PROFILE_OUTSTANDING] = "outstanding at the end",
+                                        [MP_PROFILE_ALLOCATED] = "allocated in all",
+                                        [MP_PROFILE_AT] = "allocated at"};
+    char id[MP_TRACK_ID_MAX];
+    snprintf(graph->about, sizeof graph->about, "%s%s%s on %.80s", words[graph->sense], graph->at ? " " : "",
+             graph->at ? graph->at : "", mp_track_id(graph->query->model, graph->query->track, id));
+}
+
+static int compare_with(struct graph *graph, const char *path)
+{
+    struct mp_error error;
+    char id[MP_TRACK_ID_MAX];
+    mp_progress_start(graph->query->invocation, path);
+    enum mp_status loaded = mp_exchange_load(path, &graph->before, &error);
+    mp_progress_end();
+    if (loaded) return mp_message_error(&error);
+    uint16_t track = mp_track_find(graph->before, mp_track_id(graph->query->model, graph->query->track, id));
+    if (track != MP_TRACK_NONE) return make_profile(graph, graph->before, track, &graph->profiles[MP_BEFORE]);
+    mp_message("%s has no track %s to compare with", path, id);
+    return MP_EXIT_COULD_NOT;
+}
+
+/* An empty graph is written like any other, but not without a word. pprof holds the other senses as well. */
+static void tell_empty(const struct graph *graph)
+{
+    for (int side = 0; side < MP_SIDES; side++)
+        if (graph->profiles[side].sums[graph->sense].blocks) return;
+    if (strcmp(graph->format, "pprof")) mp_message("nothing was %s: the flame graph is empty", graph->about);
+}
+
+static int draw(struct graph *graph, const char *before, bool *incomplete)
+{
+    struct mp_query *query = graph->query;
+    if (!mp_query_pick_track(query)) {
+        mp_message("%s holds no allocation: it has no track", query->view.path);
+        return MP_EXIT_COULD_NOT;
+    }
+    describe(graph);
+    int status = make_profile(graph, query->model, query->track, &graph->profiles[MP_AFTER]);
+    if (!status && before) status = compare_with(graph, before);
+    if (!status) tell_empty(graph);
+    if (!status) status = mp_output_write(query->invocation, write_graph, graph);
+    *incomplete = !status && before && mp_query_tell_missing(before, graph->before);
+    for (int side = 0; side < MP_SIDES; side++)
+        mp_profile_free(&graph->profiles[side]);
+    mp_model_free(graph->before);
+    return status;
+}
+
+static int read_sense(const char *of, struct graph *graph)
+{
+    static const char *const words[] = {"peak", "outstanding", "allocated"};
+    if (!of) return MP_EXIT_DONE;
+    graph->sense = MP_PROFILE_AT;
+    graph->at = !strncmp(of, "at:", 3) ? of + 3 : NULL;
+    for (size_t i = 0; !graph->at && i < sizeof words / sizeof *words; i++)
+        if (!strcmp(of, words[i])) graph->sense = (enum mp_profile_of)i;
+    if (graph->at || graph->sense != MP_PROFILE_AT) return MP_EXIT_DONE;
+    mp_message("--of: \"%s\" is not peak, outstanding, allocated or at:TIME", of);
+    return MP_EXIT_USAGE;
+}
+
+/* Where --format is not given, the name says it. */
+static const char *format_of(const struct mp_invocation *invocation)
+{
+    static const struct {
+        const char *end, *format;
+    } ends[] = {
+        {".folded", "folded"},   {".folded.gz", "folded"},   {".txt", "folded"},  {".speedscope.json", "speedscope"},
+        {".json", "speedscope"}, {".json.gz", "speedscope"}, {".pb.gz", "pprof"}, {".pprof", "pprof"}};
+    static const char *const formats[] = {"html", "folded", "speedscope", "pprof"};
+    const char *given = invocation->value[MP_OPT_FORMAT], *path = invocation->value[MP_OPT_OUTPUT];
+    for (size_t i = 0; given && i < sizeof formats / sizeof *formats; i++)
+        if (!strcmp(given, formats[i])) return formats[i];
+    if (given) {
+        mp_message("--format: there is no format \"%s\"; there are html, folded, speedscope and pprof", given);
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (mp_path_ends(path, ends[i].end)) return ends[i].format;
+    return "html";
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    struct graph graph = {.query = &query};
+    const char *before = invocation->operand_count > 1 ? invocation->operands[0] : NULL;
+    bool incomplete = false;
+    if (!mp_given(invocation, MP_OPT_OUTPUT)) {
+        mp_message("flamegraph needs -o FILE: flame.html, stacks.folded, flame.speedscope.json or profile.pb.gz");
+        return MP_EXIT_USAGE;
+    }
+    graph.format = format_of(invocation);
+    int status = graph.format ? read_sense(invocation->value[MP_OPT_OF], &graph) : MP_EXIT_USAGE;
+    if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    if (status) return status;
+    status = mp_query_end(&query, draw(&graph, before, &incomplete));
+    return !status && incomplete ? MP_EXIT_INCOMPLETE : status;
+}
+
+extern const struct mp_command mp_command_flamegraph;
+const struct mp_command mp_command_flamegraph = {
+    .name = "flamegraph",
+    .summary = "who holds memory, as a flame graph or a profile",
+    .usage = "[BEFORE] FILE",
+    .about =
+        "--of says what is drawn: what was allocated at the peak, what is outstanding at the end, all that was "
+        "allocated, or what was allocated at a moment (at:1.5s, at:50%, at:step:10: at its end). With two recordings "
+        "the difference between them, by function and, for Python, file and line.\n\n"
+        "--format html is one page that opens from disk; folded is for flamegraph.pl and all that read its stacks "
+        "(with two recordings it has two numbers a line); speedscope is JSON for https://www.speedscope.app; pprof is "
+        "for `go tool pprof` and the like, with bytes and blocks of all three senses in one file and device, layer, "
+        "region and step as labels. Without --format the name decides: .folded and .txt, .json, .pb.gz and .pprof, "
+        "else html. Times are in none of them; steps and regions only in pprof; native frames are told apart by "
+        "function, not by line; of folded stacks the numbers are bytes.",
+    .example = "memprof flamegraph run.mp -o flame.html --of outstanding",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT, MP_OPT_OF, MP_WINDOW_OPTIONS, MP_OPT_FILTER,
+                MP_OPT_PROGRESS},
+    .operands_min = 1,
+    .operands_max = 2,
+    .run = run,
+};

@@ -1,0 +1,118 @@
+#include "cli/query.h"
+
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/running.h"
+#include "cli/text_file.h"
+#include "collect/session/control.h"
+
+static int read_suppressions(const char *path, struct mp_suppressions *suppressions)
+{
+    struct mp_buffer text = {0};
+    struct mp_error error;
+    enum mp_status status = mp_text_file_read(path, &text, &error);
+    if (!status) status = mp_suppressions_parse((const char *)text.data, path, suppressions, &error);
+    mp_buffer_free(&text);
+    return status ? mp_message_error(&error) : MP_EXIT_DONE;
+}
+
+static void tell_uses(const struct mp_suppressions *suppressions)
+{
+    char number[MP_UNIT_TEXT];
+    for (size_t i = 0; i < suppressions->at.count; i++) {
+        const struct mp_suppression *used = &suppressions->at.at[i];
+        mp_message("leak:%s suppressed %llu finding%s, %s", used->pattern, (unsigned long long)used->findings,
+                   used->findings == 1 ? "" : "s", mp_format_bytes(number, used->bytes));
+    }
+}
+
+static int find_leaks(struct mp_query *query, struct mp_suppressions *suppressions, bool *found)
+{
+    struct mp_error error;
+    struct mp_leaks leaks;
+    struct mp_leaks_query ask = {query->track, query->view.window, query->view.grouping, query->filter, suppressions};
+    if (mp_leaks_find(query->model, &ask, &leaks, &error)) return mp_message_error(&error);
+    if (query->as_json)
+        mp_leaks_json(&query->json, NULL, query->model, &leaks, &query->view);
+    else
+        mp_leaks_text(&query->text, query->model, &leaks, &query->view);
+    *found = leaks.verdict == MP_VERDICT_LEAK;
+    mp_leaks_free(&leaks);
+    return MP_EXIT_DONE;
+}
+
+/* Asks the memprof that records the process; *fd holds the answer, and the invocation reads it as its file. */
+static int ask_running(struct mp_invocation *invocation, char *path, size_t room, int *fd)
+{
+    static char *operands[2];
+    struct mp_error error;
+    pid_t pid, answered;
+    int status = mp_running_pid(invocation, &pid);
+    if (status) return status;
+    if (mp_control_ask_live(pid, fd, &answered, &error)) return mp_message_error(&error);
+    mp_running_tell(pid, answered);
+    snprintf(path, room, "/proc/self/fd/%d", *fd);
+    operands[0] = path;
+    invocation->operands = operands;
+    invocation->operand_count = 1;
+    return MP_EXIT_DONE;
+}
+
+static int judge(const struct mp_invocation *invocation, struct mp_suppressions *suppressions)
+{
+    struct mp_query query;
+    bool found = false;
+    int status = mp_query_open(invocation, MP_SORT_GROWTH, &query);
+    if (!status) {
+        query.view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
+        status = mp_query_finish(&query, find_leaks(&query, suppressions, &found));
+        tell_uses(suppressions);
+    }
+    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
+    return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+}
+
+static int run(const struct mp_invocation *given)
+{
+    struct mp_invocation invocation = *given;
+    struct mp_suppressions suppressions = {0};
+    const char *path = invocation.value[MP_OPT_SUPPRESSIONS];
+    char answer[64];
+    int fd = -1;
+    if (mp_given(given, MP_OPT_PID) == (given->operand_count > 0)) {
+        mp_message("leaks needs FILE or --pid PID: memprof leaks [options] FILE");
+        return MP_EXIT_USAGE;
+    }
+    int status = path ? read_suppressions(path, &suppressions) : MP_EXIT_DONE;
+    if (!status && mp_given(given, MP_OPT_PID)) status = ask_running(&invocation, answer, sizeof answer, &fd);
+    if (!status) status = judge(&invocation, &suppressions);
+    if (fd >= 0) close(fd);
+    mp_suppressions_free(&suppressions);
+    return status;
+}
+
+extern const struct mp_command mp_command_leaks;
+const struct mp_command mp_command_leaks = {
+    .name = "leaks",
+    .summary = "what keeps growing, what is outstanding",
+    .usage = "FILE | --pid PID",
+    .about =
+        "Says which places in the program keep growing: where blocks of ever more steps stay live, with no end in "
+        "sight "
+        "and no free later on. The verdict is leak, clean or, where too little was seen, unknown. Steps are those that "
+        "the program marked; where it marked none, the lines of its loop show them. All tracks are looked at. "
+        "A leak is listed with what it takes a step, the step it began in and the lines that allocate what stays. What "
+        "was never freed is no leak by itself: --outstanding lists it. Where the verdict is unknown, the table shows "
+        "what was held when blocks of most ages were live. "
+        "--pid asks a program that runs under memprof snapshot: what leaks so far, by what the memprof that records it "
+        "keeps of its steps. --suppressions takes LeakSanitizer's syntax: leak:PATTERN, found in the function, file or "
+        "module of any "
+        "frame.",
+    .example = "memprof leaks run.mp -n 3",
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
+                MP_OPT_SUPPRESSIONS, MP_OPT_PID},
+    .operands_min = 0,
+    .operands_max = 1,
+    .run = run,
+};

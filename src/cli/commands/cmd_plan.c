@@ -1,0 +1,248 @@
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "cli/command.h"
+#include "cli/plan_devices.h"
+#include "cli/plan_messages.h"
+#include "cli/plan_size.h"
+#include "cli/snapshot_record.h"
+
+#define DEVICE_DEFAULT "h100-80gb"
+#define DEVICES_MAX    8
+#define WORLD_MAX      65536
+
+struct planning {
+    struct mp_plan_device device;
+    unsigned devices, rank, world;
+    char values[16];
+    bool random; /* values of the CPU's tensors are made */
+    char folder[PATH_MAX];
+    char state[PATH_MAX]; /* what the processes hold of the devices, while they run; "": none */
+};
+
+/* ---- what the user wrote ---------------------------------------------------------------------------------------- */
+
+static bool read_count(const struct mp_invocation *invocation, enum mp_option option, unsigned least, unsigned most,
+                       unsigned *to)
+{
+    const char *text = invocation->value[option];
+    char *end;
+    if (!text) return true;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    *to = (unsigned)value;
+    if (*text >= '0' && *text <= '9' && !*end && !errno && value >= least && value <= most) return true;
+    mp_message("--%s %s: a number from %u to %u is wanted", mp_option_rows[option].name, text, least, most);
+    return false;
+}
+
+static bool read_values(struct planning *planning, const char *text)
+{
+    static const char *const known[] = {"zeros", "ones", "host"};
+    const char *comma = text ? strchr(text, ',') : NULL;
+    size_t length = !text ? 0 : comma ? (size_t)(comma - text) : strlen(text);
+    snprintf(planning->values, sizeof planning->values, "zeros");
+    if (!text) return true;
+    planning->random = comma && !strcmp(comma + 1, "random");
+    for (size_t i = 0; i < sizeof known / sizeof *known && (!comma || planning->random); i++) {
+        if (strlen(known[i]) != length || memcmp(known[i], text, length)) continue;
+        snprintf(planning->values, sizeof planning->values, "%s", known[i]);
+        return true;
+    }
+    mp_message("--values %s: zeros, ones or host is wanted, and after it ,random where random values of the CPU matter",
+               text);
+    return false;
+}
+
+/* The folder with the stand-ins: beside the program, where it was built, or where it was installed. */
+static bool find_folder(char folder[PATH_MAX])
+{
+    static const char *const candidates[] = {"src/softgpu", "softgpu", "../lib/memprof/softgpu"};
+    char self[PATH_MAX], path[PATH_MAX + 32];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *slash = length > 0 ? memrchr(self, '/', (size_t)length) : NULL;
+    for (size_t i = 0; slash && i <= sizeof candidates / sizeof *candidates; i++) {
+        *slash = '\0';
+        bool installed = i == sizeof candidates / sizeof *candidates;
+        int made = installed ? snprintf(folder, PATH_MAX, "%s", PKGLIBDIR "/softgpu")
+                             : snprintf(folder, PATH_MAX, "%s/%s", self, candidates[i]);
+        snprintf(path, sizeof path, "%s/lib/libcuda.so.1", folder);
+        if (made > 0 && made < PATH_MAX && !access(path, R_OK)) break;
+        *folder = '\0';
+    }
+    if (!*folder)
+        mp_message("the stand-in GPU is not installed: there is no " PKGLIBDIR "/softgpu/lib/libcuda.so.1");
+    else if (strpbrk(folder, ": \t\n"))
+        mp_message("the loader cannot preload what lies in %s: a colon or a space in the path ends a name there",
+                   folder);
+    else
+        return true;
+    return false;
+}
+
+/* Where the program was not installed, the list of devices lies with the sources. */
+static enum mp_status find_device(const struct mp_invocation *invocation, struct planning *planning,
+                                  struct mp_error *error)
+{
+    const char *wanted = invocation->value[MP_OPT_DEVICE];
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/devices", planning->folder);
+    return mp_plan_device_find(access(path, R_OK) ? MP_SOURCE_DIR "/src/softgpu" : planning->folder,
+                               wanted ? wanted : DEVICE_DEFAULT, &planning->device, error);
+}
+
+/* ---- the stand-in GPU for the command ---------------------------------------------------------------------------- */
+
+static bool set(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool set(const char *name, const char *format, ...)
+{
+    char *value;
+    va_list arguments;
+    va_start(arguments, format);
+    int made = vasprintf(&value, format, arguments);
+    va_end(arguments);
+    bool done = made >= 0 && !setenv(name, value, 1);
+    if (made >= 0) free(value);
+    return done;
+}
+
+/* By path, so that a library that is searched by run path finds them loaded already under its name. Of each major
+ * version, since it is not known which one the command's PyTorch wants: their symbols have versions. */
+static bool preload(const struct planning *planning)
+{
+    static const char *const libraries[] = {
+        "lib/libcuda.so.1",       "lib/libnvidia-ml.so.1",  "cuda/libnccl.so.2",      "cuda/libcudnn.so.9",
+        "cuda/libcudart.so.12",   "cuda/libcublas.so.12",   "cuda/libcublasLt.so.12", "cuda/libcudart.so.13",
+        "cuda/libcublas.so.13",   "cuda/libcublasLt.so.13", "cuda/libcudart.so.11.0", "cuda/libcublas.so.11",
+        "cuda/libcublasLt.so.11",
+    };
+    const char *present = getenv("LD_PRELOAD");
+    struct mp_buffer list = {0};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        mp_buffer_printf(&list, "%s%s/%s", i ? ":" : "", planning->folder, libraries[i]);
+    if (present && *present) mp_buffer_printf(&list, ":%s", present);
+    mp_buffer_append(&list, "", 1);
+    bool done = !list.failed && !setenv("LD_PRELOAD", (const char *)list.data, 1);
+    mp_buffer_free(&list);
+    return done;
+}
+
+static bool make_state(struct planning *planning)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(planning->state, sizeof planning->state, "%s/memprof-plan-XXXXXX", parent && *parent ? parent : "/tmp");
+    int file = mkstemp(planning->state);
+    if (file < 0) {
+        *planning->state = '\0';
+        return false;
+    }
+    close(file);
+    return set("SOFTGPU_STATE", "%s", planning->state);
+}
+
+/* Of this process, which the command inherits. NVML's stand-in is loaded here, too: a real GPU's memory is none of the
+ * plan's. */
+static bool set_up(struct planning *planning)
+{
+    const struct mp_plan_device *device = &planning->device;
+    char nvml[PATH_MAX + 32];
+    snprintf(nvml, sizeof nvml, "%s/lib/libnvidia-ml.so.1", planning->folder);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    bool done =
+        make_state(planning) && preload(planning) && set("SOFTGPU_ON", "plan") &&
+        set("SOFTGPU_MEMORY", "%llu", (unsigned long long)device->total) &&
+        set("SOFTGPU_CONTEXT", "%llu", (unsigned long long)device->context) &&
+        set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
+        set("SOFTGPU_PROFILE", "name=%s;cc=%u;sms=%u;l2=%u", device->name, device->cc, device->sms, device->l2) &&
+        set("TORCH_CUDNN_V8_API_DISABLED", "1") && /* cuDNN's stand-in has the older functions only */
+        set("MEMPROF_PLAN", "random=%s;rank=%u;world=%u", planning->random ? "made" : "left", planning->rank,
+            planning->world);
+    if (done && dlopen(nvml, RTLD_NOW | RTLD_GLOBAL)) return true;
+    mp_message("cannot set up the stand-in GPU: %s", done ? dlerror() : strerror(errno));
+    return false;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------
+ */
+
+static void prepare(void *context, struct mp_record_config *config)
+{
+    const struct planning *planning = context;
+    config->cupti = false;
+    config->hooks = config->torch = true;
+    config->cpu_tensors = config->cpu_throughout = false;
+    snprintf(config->plan, sizeof config->plan, "%.63s|%llu|%llu|%s|%u|%u|%u", planning->device.key,
+             (unsigned long long)planning->device.total, (unsigned long long)planning->device.context, planning->values,
+             planning->devices, planning->rank, planning->world);
+}
+
+static bool tell(void *context, const struct mp_collector_result *result, bool quiet)
+{
+    const struct planning *planning = context;
+    return mp_plan_tell(result, &planning->device, quiet);
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct planning planning = {.devices = 1, .world = 1};
+    struct mp_error error;
+    if (!invocation->operand_count) {
+        mp_message("plan needs a command: memprof plan --device " DEVICE_DEFAULT " -- python3 train.py");
+        return MP_EXIT_USAGE;
+    }
+    if (!read_count(invocation, MP_OPT_DEVICES, 1, DEVICES_MAX, &planning.devices) ||
+        !read_count(invocation, MP_OPT_WORLD_SIZE, 1, WORLD_MAX, &planning.world) ||
+        !read_count(invocation, MP_OPT_RANK, 0, WORLD_MAX - 1, &planning.rank) ||
+        !read_values(&planning, invocation->value[MP_OPT_VALUES]))
+        return MP_EXIT_USAGE;
+    if (planning.rank >= planning.world) {
+        mp_message("--rank %u: there are %u ranks, from 0 (--world-size)", planning.rank, planning.world);
+        return MP_EXIT_USAGE;
+    }
+    if (!find_folder(planning.folder)) return MP_EXIT_COULD_NOT;
+    if (find_device(invocation, &planning, &error)) {
+        mp_message("--device %s: %s", invocation->value[MP_OPT_DEVICE] ? invocation->value[MP_OPT_DEVICE] : "",
+                   error.text);
+        return MP_EXIT_USAGE;
+    }
+    if (mp_given(invocation, MP_OPT_SIZE)) return mp_plan_size(invocation, &planning.device);
+    int status = set_up(&planning) ? MP_EXIT_DONE : MP_EXIT_COULD_NOT;
+    if (!status) status = mp_snapshot_record(invocation, &(struct mp_snapshot_way){&planning, "plan", prepare, tell});
+    if (*planning.state) unlink(planning.state);
+    return status;
+}
+
+extern const struct mp_command mp_command_plan;
+const struct mp_command mp_command_plan = {
+    .name = "plan",
+    .summary = "run a command on a stand-in GPU: what it would take of one that is not here",
+    .usage = "-- COMMAND [ARGUMENT...]",
+    .about =
+        "Runs the command with its own CUDA build of PyTorch, without a GPU and without a driver, on stand-ins of "
+        "NVIDIA's libraries that compute nothing. PyTorch's memory is decided by its own code, which runs as it is: "
+        "what it allocates and reserves is what it would on the device. Memory runs out where it would there. The "
+        "result is a recording like any other. What the CUDA context and NVIDIA's libraries take beside PyTorch is "
+        "estimated and told apart.\n\n"
+        "Nothing is computed, so what the program reads back from the device is not known: --values says what it gets, "
+        "and the places where it did are listed at the end. Values that decide sizes (nonzero, unique, masks) make the "
+        "plan depend on them.\n\n"
+        "--size batch=8 plans the command with other numbers in place of {batch}, or of 8 in the command, until it has "
+        "the largest that fits; it writes no recording. Many ranks run as they always do (torchrun with --devices); "
+        "with --world-size the command is one rank of many, and the others need not be there.\n\n"
+        "Exits with the command's own status.",
+    .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
+    .options = {MP_OPT_DEVICE, MP_OPT_DEVICES, MP_OPT_SIZE, MP_OPT_VALUES, MP_OPT_WORLD_SIZE, MP_OPT_RANK,
+                MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
+                MP_OPT_ON_OOM, MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,
+                MP_OPT_STRICT},
+    .operands_max = SIZE_MAX,
+    .stops_at_operand = true,
+    .run = run,
+};

@@ -1,0 +1,114 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "collect/recover/recover.h"
+#include "format/new_file.h"
+
+/* The file that becomes the output. */
+struct output {
+    const char *path;
+    bool force;
+    struct mp_new_file file;
+};
+
+static enum mp_status create(void *context, struct mp_recording *recording, char **path, int *fd,
+                             struct mp_error *error)
+{
+    struct output *output = context;
+    const struct mp_new_file_rule rule = {.way = output->force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH};
+    enum mp_status status = mp_new_file_open(output->path, &rule, &output->file, error);
+    if (status) return status;
+    *fd = output->file.fd;
+    *path = strdup(output->file.name ? output->file.name : output->path); /* where a bounded one is folded, too */
+    if (*path) return MP_OK;
+    close(*fd);
+    return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
+}
+
+static int tell(const char *input, const char *output, const struct mp_recovery *recovery)
+{
+    char total[MP_UNIT_TEXT], added[MP_UNIT_TEXT];
+    const struct mp_damage *damage = &recovery->damage;
+    mp_format_count(total, recovery->summary.events);
+    mp_format_count(added, recovery->summary.events - recovery->events_from_file);
+    if (recovery->had_spool)
+        mp_message("%s  %s events, %s of them from the spool of a killed collector", output, total, added);
+    else if (!damage->cut && !damage->lost_chunks && !damage->lost_bytes)
+        mp_message("%s was whole; %s is a copy of it", input, output);
+    else
+        mp_message("%s  %s events: what could be read of %s; no spool was found", output, total, input);
+    if (recovery->summary.dropped) {
+        char dropped[MP_UNIT_TEXT];
+        mp_message("%s events were dropped while nobody read them",
+                   mp_format_count(dropped, recovery->summary.dropped));
+    }
+    /* The rest of the last chunk, which a kill had cut, came out of the spool. */
+    bool joined = recovery->had_spool && damage->cut && !damage->lost_chunks;
+    if (!joined && (damage->lost_chunks || damage->lost_bytes)) {
+        char lost[MP_UNIT_TEXT], chunks[64] = "";
+        if (damage->lost_chunks)
+            snprintf(chunks, sizeof chunks, ": at least %llu chunks are missing",
+                     (unsigned long long)damage->lost_chunks);
+        mp_message("%s in %s could not be read%s", mp_format_bytes(lost, damage->lost_bytes), input, chunks);
+        return MP_EXIT_INCOMPLETE;
+    }
+    return recovery->summary.dropped || (damage->cut && !recovery->had_spool) ? MP_EXIT_INCOMPLETE : MP_EXIT_DONE;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
+    if (!output || !*output || !strcmp(output, "-")) {
+        mp_message("recover writes a new file: name it with -o");
+        return MP_EXIT_USAGE;
+    }
+    struct stat facts;
+    if (stat(output, &facts) == 0 && (S_ISDIR(facts.st_mode) || !mp_given(invocation, MP_OPT_FORCE))) {
+        mp_message("%s is already there; choose another name%s", output,
+                   S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
+        return MP_EXIT_COULD_NOT;
+    }
+    struct output to = {.path = output, .force = mp_given(invocation, MP_OPT_FORCE)};
+    struct mp_recovery recovery;
+    struct mp_error error;
+    enum mp_status status = mp_recover(input, create, &to, &recovery, &error);
+    int result = MP_EXIT_COULD_NOT;
+    if (!status && recovery.summary.path && mp_new_file_put(&to.file, &error)) {
+        /* The spool is gone: what was made of it must not go with it. */
+        mp_message("%s. What was recovered is in %s", error.text, to.file.name ? to.file.name : output);
+        free(to.file.name);
+        to.file.name = NULL;
+    } else if (status) {
+        result = mp_message_error(&error);
+    } else if (!recovery.summary.path) {
+        mp_message("nothing of %s was left to recover", input);
+    } else {
+        result = tell(input, output, &recovery);
+    }
+    mp_new_file_close(&to.file);
+    free(recovery.summary.path);
+    return result;
+}
+
+extern const struct mp_command mp_command_recover;
+const struct mp_command mp_command_recover = {
+    .name = "recover",
+    .summary = "make a whole recording of a cut one, or of what a killed collector left",
+    .usage = "FILE",
+    .about =
+        "Reads around cuts and damage, joins what a killed collector had left in shared memory, resolves symbols, and "
+        "writes a new recording. Every event is there once. FILE need not exist: where the collector was killed "
+        "before it wrote anything, its name is enough.",
+    .example = "memprof recover run.mp -o whole.mp",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

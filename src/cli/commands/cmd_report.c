@@ -1,0 +1,94 @@
+#include "cli/query.h"
+#include "output/report/report_document.h"
+
+#define TOP_SITES       3 /* all must fit on one screen */
+#define TOP_IN_DOCUMENT 10
+
+static void write_out(struct mp_query *query, const struct mp_story *story)
+{
+    struct mp_document document;
+    enum mp_document_form form;
+    bool as_document;
+    mp_query_document(query->invocation, &as_document, &form);
+    if (query->as_json) {
+        mp_report_json(&query->json, query->model, story, &query->view);
+    } else if (as_document) {
+        mp_document_start(&document, &query->out, form, mp_path_short(query->view.path));
+        mp_report_document(&document, query->model, story, &query->view);
+        mp_document_end(&document);
+    } else {
+        mp_report_text(&query->text, query->model, story, &query->view);
+    }
+}
+
+static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
+{
+    struct mp_error error;
+    struct mp_peak peak = {0};
+    struct mp_step_report steps = {0};
+    struct mp_frag frag = {0};
+    struct mp_story story = {.leaks = leaks};
+    int status = MP_EXIT_DONE;
+    if (mp_query_pick_track(query)) {
+        struct mp_categories *categories;
+        if (mp_categories_make(query->model, &query->rules, &categories, &error)) return mp_message_error(&error);
+        struct mp_peak_query ask = {
+            query->track, query->view.window, {.by = MP_GROUP_STACK}, categories, query->filter};
+        enum mp_status found = mp_peak_find(query->model, &ask, &peak, &error);
+        mp_categories_free(categories);
+        if (found) return mp_message_error(&error);
+        if (mp_steps_report(query->model, query->track, &query->view.window, &steps, &error))
+            status = mp_message_error(&error);
+        story.peak = &peak;
+        story.steps = &steps;
+        const struct mp_frag_query holes = {.track = query->track, .window = query->view.window, .advise = true};
+        bool sampled = mp_model_sample_of(query->model, query->track);
+        if (!status && !sampled && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
+        story.frag = sampled ? NULL : &frag;
+    }
+    if (!status) write_out(query, &story);
+    mp_peak_free(&peak);
+    mp_step_report_free(&steps);
+    mp_frag_free(&frag);
+    return status;
+}
+
+static int tell(struct mp_query *query)
+{
+    struct mp_error error;
+    struct mp_leaks leaks;
+    struct mp_leaks_query ask = {
+        query->track, query->view.window, {.by = MP_GROUP_STACK, .sort = MP_SORT_GROWTH}, query->filter, NULL};
+    if (mp_leaks_find(query->model, &ask, &leaks, &error)) return mp_message_error(&error);
+    if (!query->as_json) mp_sites_sort(&leaks.outstanding, MP_SORT_BYTES); /* JSON: each part as its own command's */
+    int status = write_story(query, &leaks);
+    mp_leaks_free(&leaks);
+    return status;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    enum mp_document_form form;
+    bool document;
+    int status = mp_query_document(invocation, &document, &form);
+    if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    if (status) return status;
+    if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT))
+        query.view.limit = document ? TOP_IN_DOCUMENT : TOP_SITES;
+    return mp_query_finish(&query, tell(&query));
+}
+
+extern const struct mp_command mp_command_report;
+const struct mp_command mp_command_report = {
+    .name = "report",
+    .summary = "the whole story on one screen: peak, outstanding, steps, coverage",
+    .usage = "FILE",
+    .about = "--format markdown is for pull requests and summaries of CI, html one page to keep; both leave out tracks "
+             "and counters beside the one of the peak, and the last of many sites (-n).",
+    .example = "memprof report run.mp",
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_FORMAT},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

@@ -1,0 +1,300 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/device/device_use.h"
+#include "base/units.h"
+#include "cli/progress.h"
+#include "cli/query.h"
+#include "cli/size_probing.h"
+#include "exchange/common/load.h"
+
+#define POINTS_MAX  64
+#define PLOT_POINTS 60
+
+struct sizing {
+    const struct mp_invocation *invocation;
+    struct mp_size_question question;
+    struct mp_size_point points[MP_SIZE_PROBES_MAX], predict[POINTS_MAX];
+    struct mp_size_probe probes[MP_SIZE_PROBES_MAX];
+    struct mp_model *models[MP_SIZE_PROBES_MAX];
+    char *paths[MP_SIZE_PROBES_MAX]; /* of recordings made here */
+    size_t count;
+    struct mp_probing probing;
+    double margin_part; /* of the capacity; negative: margin is in bytes */
+};
+
+/* ---- what the user wrote ---------------------------------------------------------------------------------------- */
+
+static bool read_number(const char **text, uint64_t *number)
+{
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(*text, &end, 10);
+    if (**text < '0' || **text > '9' || errno || !value || value > UINT32_MAX) return false;
+    *text = end;
+    *number = value;
+    return true;
+}
+
+/* "16" or "16x2048"; *text moves behind it. */
+static bool read_point(const char **text, struct mp_size_point *point, bool *two)
+{
+    *point = (struct mp_size_point){.second = 1};
+    if (!read_number(text, &point->first)) return false;
+    *two = **text == 'x';
+    if (!*two) return true;
+    (*text)++;
+    return read_number(text, &point->second);
+}
+
+static int mixed_variables(const char *text)
+{
+    mp_message("\"%s\": some sizes have one variable (16) and some two (16x2048); give all the same way", text);
+    return MP_EXIT_USAGE;
+}
+
+/* "4,8,12" or "4x512,8x512". `two` is checked where there were points before. */
+static int read_points(const char *option, const char *text, struct mp_size_point *points, size_t room, size_t *count,
+                       bool known, bool *two)
+{
+    const char *at = text;
+    do {
+        bool pair;
+        if (*count && *at == ',') at++;
+        if (*count == room) {
+            mp_message("--%s: more than %zu values", option, room);
+            return MP_EXIT_USAGE;
+        }
+        if (!read_point(&at, &points[*count], &pair) || (*at && *at != ',')) {
+            mp_message("--%s: \"%s\" is not a list of sizes, as 16,32,64 or 16x2048,32x2048", option, text);
+            return MP_EXIT_USAGE;
+        }
+        if ((known || *count) && pair != *two) return mixed_variables(text);
+        *two = pair;
+        ++*count;
+    } while (*at);
+    return MP_EXIT_DONE;
+}
+
+/* "4=b4.mp" */
+static int read_operand(struct sizing *sizing, const char *operand)
+{
+    const char *at = operand;
+    bool pair;
+    if (sizing->count == MP_SIZE_PROBES_MAX) {
+        mp_message("more than %d recordings are not read", MP_SIZE_PROBES_MAX);
+        return MP_EXIT_USAGE;
+    }
+    if (!read_point(&at, &sizing->points[sizing->count], &pair) || *at != '=' || !at[1]) {
+        mp_message("\"%s\": write each recording with the size it was made with, as in 8=b8.mp or 8x512=b8.mp",
+                   operand);
+        return MP_EXIT_USAGE;
+    }
+    if (sizing->count && pair != sizing->question.two) return mixed_variables(operand);
+    sizing->question.two = pair;
+    sizing->probes[sizing->count++].name = at + 1;
+    return MP_EXIT_DONE;
+}
+
+static int read_margin(struct sizing *sizing)
+{
+    const char *text = sizing->invocation->value[MP_OPT_MARGIN];
+    char *end;
+    sizing->margin_part = 0.05;
+    if (!text) return MP_EXIT_DONE;
+    double part = strtod(text, &end);
+    if (end != text && !strcmp(end, "%") && part >= 0 && part < 100) {
+        sizing->margin_part = part / 100;
+        return MP_EXIT_DONE;
+    }
+    sizing->margin_part = -1;
+    if (mp_parse_bytes(text, &sizing->question.margin)) return MP_EXIT_DONE;
+    mp_message("--margin: \"%s\" is not a part (5%%) nor an amount of memory (512MiB)", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_capacity(struct sizing *sizing)
+{
+    const char *text = sizing->invocation->value[MP_OPT_CAPACITY];
+    if (!text || !strcmp(text, "auto")) return MP_EXIT_DONE;
+    if (mp_parse_bytes(text, &sizing->question.capacity) && sizing->question.capacity) return MP_EXIT_DONE;
+    mp_message("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_question(struct sizing *sizing)
+{
+    const struct mp_invocation *invocation = sizing->invocation;
+    const char *probe = invocation->value[MP_OPT_PROBE], *predict = invocation->value[MP_OPT_PREDICT];
+    struct mp_size_question *question = &sizing->question;
+    int status = mp_progress_valid(invocation) ? read_capacity(sizing) : MP_EXIT_USAGE;
+    if (!status) status = read_margin(sizing);
+    if (!status && probe)
+        status = read_points("probe", probe, sizing->points, MP_SIZE_PROBES_MAX, &sizing->count, false, &question->two);
+    for (size_t i = 0; !status && !probe && i < invocation->operand_count; i++)
+        status = read_operand(sizing, invocation->operands[i]);
+    if (!status && !sizing->count) {
+        mp_message("size needs recordings of different sizes, as 4=b4.mp 8=b8.mp 12=b12.mp, or --probe 4,8,12 -- "
+                   "COMMAND ... {batch} ...");
+        status = MP_EXIT_USAGE;
+    }
+    if (!status && predict)
+        status = read_points("predict", predict, sizing->predict, POINTS_MAX, &question->predict_count, true,
+                             &question->two);
+    question->predict = sizing->predict;
+    question->probes = sizing->probes;
+    question->track = invocation->value[MP_OPT_TRACK];
+    return status;
+}
+
+/* ---- recordings ------------------------------------------------------------------------------------------------- */
+
+static int load(struct sizing *sizing, size_t index, const char *path)
+{
+    struct mp_error error;
+    mp_progress_start(sizing->invocation, path);
+    enum mp_status loaded = mp_exchange_load(path, &sizing->models[index], &error);
+    mp_progress_end();
+    if (loaded) return mp_message_error(&error);
+    if (sizing->models[index]->sample_bytes) {
+        mp_message("%s has a sample of its blocks (--sample): sizes are found from all of them", path);
+        return MP_EXIT_COULD_NOT;
+    }
+    sizing->probes[index].model = sizing->models[index];
+    sizing->probes[index].at = sizing->points[index];
+    return MP_EXIT_DONE;
+}
+
+static int get_recordings(struct sizing *sizing)
+{
+    bool run = mp_given(sizing->invocation, MP_OPT_PROBE);
+    int status = run ? mp_probing_run(sizing->invocation, sizing->points, sizing->count, sizing->question.two,
+                                      &sizing->probing, sizing->paths)
+                     : MP_EXIT_DONE;
+    for (size_t i = 0; i < sizing->count && !status; i++) {
+        if (run) sizing->probes[i].name = strrchr(sizing->paths[i], '/') + 1;
+        status = load(sizing, i, run ? sizing->paths[i] : sizing->probes[i].name);
+    }
+    sizing->question.count = sizing->count;
+    return status;
+}
+
+/* Bytes of a device that other processes had; 0 where not known. */
+static uint64_t used_by_others(const struct mp_model *model, uint32_t device)
+{
+    struct mp_device_uses uses = {0};
+    uint64_t others = 0;
+    if (mp_device_uses_find(model, &uses))
+        for (size_t i = 0; i < uses.count; i++)
+            if (uses.at[i].device == device && uses.at[i].others_bytes != MP_BYTES_UNKNOWN)
+                others = uses.at[i].others_bytes;
+    mp_device_uses_free(&uses);
+    return others;
+}
+
+/* The memory of the last probe's device, less the part that others used where the recording says so. */
+static int find_capacity(struct sizing *sizing)
+{
+    struct mp_size_question *question = &sizing->question;
+    const struct mp_model *model = sizing->models[sizing->count - 1];
+    uint16_t track = question->track ? mp_track_find(model, question->track) : mp_track_default(model);
+    if (!question->capacity && track != MP_TRACK_NONE) {
+        uint32_t device = model->tracks.at[track].device;
+        uint64_t total = device < model->devices.count ? model->devices.at[device].total_bytes : MP_BYTES_UNKNOWN;
+        uint64_t others = used_by_others(model, device);
+        if (total != MP_BYTES_UNKNOWN && total > others) question->capacity = total - others;
+    }
+    if (!question->capacity) {
+        mp_message("the recordings do not say how much memory the device has; say it: --capacity 24GiB");
+        return MP_EXIT_USAGE;
+    }
+    if (sizing->margin_part >= 0) question->margin = (uint64_t)((double)question->capacity * sizing->margin_part + 0.5);
+    if (question->margin < question->capacity) return MP_EXIT_DONE;
+    mp_message("the margin leaves nothing of the capacity");
+    return MP_EXIT_USAGE;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------------------- */
+
+/* -o FILE.html */
+static bool is_page(const struct mp_invocation *invocation)
+{
+    const char *path = invocation->value[MP_OPT_OUTPUT], *ending = path ? strrchr(path, '.') : NULL;
+    return ending && (!strcmp(ending, ".html") || !strcmp(ending, ".htm")) && !mp_given(invocation, MP_OPT_JSON);
+}
+
+static int write_answer(struct sizing *sizing, const struct mp_size_answer *answer)
+{
+    const struct mp_invocation *invocation = sizing->invocation;
+    struct mp_buffer out = {0};
+    struct mp_text text = {.out = &out};
+    struct mp_json json;
+    struct mp_view view = {0};
+    mp_json_start(&json, &out);
+    int status = mp_query_color(invocation, &text.color);
+    if (!status && mp_given(invocation, MP_OPT_JSON))
+        mp_size_json(&json, answer, sizing->question.two, &view);
+    else if (!status && is_page(invocation))
+        mp_size_page(&out, answer, sizing->question.two);
+    else if (!status)
+        mp_size_text(&text, answer, sizing->question.two);
+    if (!status) status = mp_output_buffer(invocation, &out);
+    mp_buffer_free(&out);
+    return status;
+}
+
+static int find(struct sizing *sizing)
+{
+    struct mp_error error;
+    struct mp_size_answer answer;
+    int status = find_capacity(sizing);
+    if (status) return status;
+    if (is_page(sizing->invocation)) sizing->question.plot_points = PLOT_POINTS;
+    if (mp_size_find(&sizing->question, &answer, &error)) return mp_message_error(&error);
+    status = write_answer(sizing, &answer);
+    mp_size_answer_free(&answer);
+    return status;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct sizing *sizing = calloc(1, sizeof *sizing);
+    if (!sizing) {
+        mp_message("not enough memory");
+        return MP_EXIT_COULD_NOT;
+    }
+    sizing->invocation = invocation;
+    int status = read_question(sizing);
+    if (!status) status = get_recordings(sizing);
+    if (!status) status = find(sizing);
+    for (size_t i = 0; i < MP_SIZE_PROBES_MAX; i++) {
+        mp_model_free(sizing->models[i]);
+        free(sizing->paths[i]);
+    }
+    mp_probing_end(&sizing->probing);
+    free(sizing);
+    return status;
+}
+
+extern const struct mp_command mp_command_size;
+const struct mp_command mp_command_size = {
+    .name = "size",
+    .summary = "which batch fits into memory",
+    .usage = "SIZE=FILE... | --probe LIST -- COMMAND ... {batch} ...",
+    .about =
+        "Takes two or, better, three recordings of the same program at small batch sizes, or makes them, and says what "
+        "any other batch needs and which is the largest that fits. How each allocation's size depends on the batch is "
+        "solved from the recordings, and their sequence is replayed for the batch in question; the peak may move to "
+        "another moment. What follows no rule is bounded: between \"at least\" and \"at most\" lies what is not known, "
+        "and what reaches over the limit there is \"unsure\".\n\nA second variable, as a sequence length, is written "
+        "behind an x: 4x512=a.mp 8x512=b.mp 4x1024=c.mp --predict 16x2048; in a command it is {length}.\n\nWith "
+        "-o FILE.html the answer is a page with a plot.",
+    .example = "memprof size --capacity 24GiB --probe 4,8,12 -- python3 train.py --batch-size {batch}",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS, MP_OPT_TRACK, MP_OPT_CAPACITY,
+                MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE},
+    .operands_max = SIZE_MAX,
+    .stops_at_operand = false,
+    .run = run,
+};

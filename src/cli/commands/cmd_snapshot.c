@@ -1,0 +1,362 @@
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/signal_name.h"
+#include "base/step_rule.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/running.h"
+#include "cli/snapshot_messages.h"
+#include "cli/snapshot_record.h"
+#include "collect/session/naming.h"
+
+/* ---- options -------------------------------------------------------------------------------------------------- */
+
+/* A comma-separated list; calls `take` for each word until one is refused. */
+static bool each_word(const char *list, bool (*take)(const char *word, struct mp_record_config *config),
+                      struct mp_record_config *config)
+{
+    char words[256];
+    if (snprintf(words, sizeof words, "%s", list) >= (int)sizeof words) return false;
+    char *rest = words;
+    for (char *word; (word = strsep(&rest, ","));)
+        if (!take(word, config)) return false;
+    return true;
+}
+
+static bool take_stacks(const char *word, struct mp_record_config *config)
+{
+    if (!strcmp(word, "native"))
+        config->native_stacks = true;
+    else if (!strcmp(word, "python"))
+        config->python_stacks = true;
+    else
+        return !strcmp(word, "none");
+    return true;
+}
+
+static bool take_capture(const char *word, struct mp_record_config *config)
+{
+    if (!strcmp(word, "torch"))
+        config->torch = true;
+    else if (!strcmp(word, "cpu"))
+        config->torch = config->cpu_tensors = config->cpu_throughout = true;
+    else if (!strcmp(word, "cupti"))
+        config->cupti = true;
+    else if (!strcmp(word, "hooks"))
+        config->hooks = true;
+    else if (!strcmp(word, "auto"))
+        config->torch = config->cpu_tensors = config->cupti = config->hooks = true;
+    else
+        return false;
+    return true;
+}
+
+static bool parse_stacks(const char *text, struct mp_record_config *config)
+{
+    config->native_stacks = config->python_stacks = false;
+    return each_word(text, take_stacks, config);
+}
+
+static bool parse_capture(const char *text, struct mp_record_config *config)
+{
+    config->torch = config->cpu_tensors = config->cpu_throughout = config->cupti = config->hooks = false;
+    return each_word(text, take_capture, config);
+}
+
+static bool parse_depth(const char *text, struct mp_record_config *config)
+{
+    char *end;
+    errno = 0;
+    unsigned long depth = strtoul(text, &end, 10);
+    config->depth = (uint32_t)depth;
+    return !errno && end != text && !*end && depth >= 8 && depth <= MP_DEPTH_MAX;
+}
+
+static bool parse_max_events(const char *text, struct mp_record_config *config)
+{
+    char *end;
+    errno = 0;
+    unsigned long long events = strtoull(text, &end, 10);
+    config->max_events = (uint32_t)events;
+    return !errno && *text >= '0' && *text <= '9' && !*end && events && events <= UINT32_MAX;
+}
+
+static bool parse_sample(const char *text, struct mp_record_config *config)
+{
+    uint64_t bytes;
+    if (!mp_parse_bytes(text, &bytes) || !bytes || bytes > UINT32_MAX) return false;
+    config->sample_bytes = (uint32_t)bytes;
+    return true;
+}
+
+static bool parse_on_full(const char *text, struct mp_record_config *config)
+{
+    config->wait_when_full = !strcmp(text, "wait");
+    return config->wait_when_full || !strcmp(text, "drop");
+}
+
+static bool parse_follow(const char *text, struct mp_record_config *config)
+{
+    config->follow = !strcmp(text, "yes");
+    return config->follow || !strcmp(text, "no");
+}
+
+/* Looked at here, so that what runs for hours does not end without steps. */
+static bool parse_step_range(const char *text, struct mp_record_config *config)
+{
+    struct mp_step_rule rule;
+    struct mp_error ignored;
+    if (!*text ||
+        snprintf(config->step_range, sizeof config->step_range, "%s", text) >= (int)sizeof config->step_range ||
+        mp_step_rule_open(&rule, text, &ignored))
+        return false;
+    mp_step_rule_close(&rule);
+    return true;
+}
+
+static bool parse_step_at(const char *text, struct mp_record_config *config)
+{
+    return *text && snprintf(config->step_at, sizeof config->step_at, "%s", text) < (int)sizeof config->step_at;
+}
+
+static int read_options(const struct mp_invocation *invocation, struct mp_record_config *config)
+{
+    static const struct {
+        enum mp_option option;
+        bool (*parse)(const char *, struct mp_record_config *);
+        const char *wanted;
+    } parsers[] = {
+        {MP_OPT_STACKS, parse_stacks, "native,python, native, python or none"},
+        {MP_OPT_CAPTURE, parse_capture, "auto, or a list of cupti, hooks, torch, cpu"},
+        {MP_OPT_DEPTH, parse_depth, "a number from 8 to 4096"},
+        {MP_OPT_MAX_EVENTS, parse_max_events, "a number of events from 1 to 4294967295"},
+        {MP_OPT_SAMPLE, parse_sample, "an amount of memory below 4 GiB, as 512KiB,"},
+        {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
+        {MP_OPT_FOLLOW, parse_follow, "yes or no"},
+        {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
+        {MP_OPT_STEP_AT, parse_step_at, "a function's name of at most 127 bytes"},
+    };
+    mp_record_config_defaults(config);
+    config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
+    config->paused = mp_given(invocation, MP_OPT_PAUSED);
+    config->shim = !mp_given(invocation, MP_OPT_NO_SHIM);
+    config->torch_history = !mp_given(invocation, MP_OPT_NO_TORCH_HISTORY);
+    for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++) {
+        const char *value = invocation->value[parsers[i].option];
+        if (!value || parsers[i].parse(value, config)) continue;
+        mp_message("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
+        return MP_EXIT_USAGE;
+    }
+    if (!*config->step_at || (config->python_stacks && !*config->step_range)) return MP_EXIT_DONE;
+    mp_message(*config->step_range ? "--step-at and --step-range: steps are either of the two"
+                                   : "--step-at: steps are seen in Python stacks, which --stacks leaves out");
+    return MP_EXIT_USAGE;
+}
+
+static int read_schedule(const struct mp_invocation *invocation, struct mp_schedule *schedule)
+{
+    const struct {
+        enum mp_option option;
+        uint64_t *to;
+    } times[] = {{MP_OPT_DELAY, &schedule->delay_ns}, {MP_OPT_DURATION, &schedule->duration_ns}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        const char *value = invocation->value[times[i].option];
+        if (!value || (mp_parse_duration(value, times[i].to) && *times[i].to)) continue;
+        mp_message("--%s %s: a time is wanted, as 1.5s or 5min", mp_option_rows[times[i].option].name, value);
+        return MP_EXIT_USAGE;
+    }
+    const char *cycles = invocation->value[MP_OPT_SCHEDULE];
+    struct mp_error error;
+    if (!cycles || !mp_schedule_parse(cycles, schedule, &error)) return MP_EXIT_DONE;
+    mp_message("--schedule %s: %s", cycles, error.text);
+    return MP_EXIT_USAGE;
+}
+
+/* When a snapshot is to be taken of a program that goes on. */
+static int read_snapshots(const struct mp_invocation *invocation, struct mp_collector_options *options)
+{
+    const char *at_oom = invocation->value[MP_OPT_ON_OOM], *name = invocation->value[MP_OPT_AT_SIGNAL];
+    options->snapshot_at_oom = !at_oom || !strcmp(at_oom, "snapshot");
+    if (!options->snapshot_at_oom && strcmp(at_oom, "none")) {
+        mp_message("--on-oom %s: snapshot or none is wanted", at_oom);
+        return MP_EXIT_USAGE;
+    }
+    if (!name) return MP_EXIT_DONE;
+    const char *bare = strncmp(name, "SIG", 3) ? name : name + 3;
+    static const int free_ones[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGURG, SIGIO, SIGPWR};
+    for (size_t i = 0; i < sizeof free_ones / sizeof *free_ones; i++)
+        if (!strcmp(mp_signal_name((unsigned)free_ones[i]), bare)) options->snapshot_signal = free_ones[i];
+    if (options->snapshot_signal) return MP_EXIT_DONE;
+    mp_message("--at-signal %s: USR1 or USR2 is wanted, or another signal without a meaning here", name);
+    return MP_EXIT_USAGE;
+}
+
+/* ---- where it goes -------------------------------------------------------------------------------------------- */
+
+/* The name with each % doubled, freed by the caller; NULL. */
+static char *escaped(const char *name)
+{
+    char *result = malloc(2 * strlen(name) + 1), *to = result;
+    for (; result && *name; name++) {
+        if (*name == '%') *to++ = '%';
+        *to++ = *name;
+    }
+    if (result) *to = '\0';
+    return result;
+}
+
+/* The naming pattern as an absolute path, freed by the caller; NULL after a message. */
+static char *output_pattern(const struct mp_invocation *invocation, const struct mp_snapshot_way *way)
+{
+    const char *given = invocation->value[MP_OPT_OUTPUT];
+    char folder[PATH_MAX], *pattern = NULL;
+    int made;
+    if (given && (!*given || !strcmp(given, "-"))) {
+        mp_message("-o needs the name of a file: a recording cannot go to stdout");
+        return NULL;
+    }
+    if (given && *given == '/') return strdup(given);
+    if (!getcwd(folder, sizeof folder)) {
+        mp_message("cannot tell the current folder: %s", strerror(errno));
+        return NULL;
+    }
+    if (!folder[1]) folder[0] = '\0'; /* the root ends with the slash that comes next */
+    if (given) {
+        made = asprintf(&pattern, "%s/%s", folder, given);
+    } else {
+        char *command = way ? strdup(way->name) : escaped(basename(invocation->operands[0]));
+        made = command ? asprintf(&pattern, "%s/%s.%%p.mp", folder, command) : -1;
+        free(command);
+    }
+    if (made >= 0) return pattern;
+    mp_message("out of memory");
+    return NULL;
+}
+
+struct telling {
+    const struct mp_snapshot_way *way;
+    const struct mp_collector_result *result;
+    const struct mp_collector_options *options;
+    bool quiet, whole;
+};
+
+static void tell(void *context)
+{
+    struct telling *t = context;
+    t->whole =
+        t->way ? t->way->tell(t->way->context, t->result, t->quiet) : mp_snapshot_tell(t->result, t->options, t->quiet);
+}
+
+/* Errors that are known before the command starts: it is then not started. */
+static int check_output(const struct mp_invocation *invocation, const char *pattern)
+{
+    char *copy = strdup(pattern);
+    const char *folder = copy ? dirname(copy) : "/";
+    int status = MP_EXIT_DONE;
+    struct stat facts;
+    if (stat(folder, &facts) || !S_ISDIR(facts.st_mode)) {
+        mp_message("there is no folder %s to write to; the command was not started", folder);
+        status = MP_EXIT_COULD_NOT;
+    } else if (access(folder, W_OK)) {
+        mp_message("cannot write in %s: %s; the command was not started", folder, strerror(errno));
+        status = MP_EXIT_COULD_NOT;
+    } else if (!strchr(strrchr(pattern, '/'), '%') && stat(pattern, &facts) == 0) {
+        if (S_ISDIR(facts.st_mode)) {
+            mp_message("%s is a folder; the command was not started", pattern);
+            status = MP_EXIT_COULD_NOT;
+        } else if (!mp_given(invocation, MP_OPT_FORCE)) {
+            mp_message("%s is already there; choose another name or add --force. The command was not started", pattern);
+            status = MP_EXIT_COULD_NOT;
+        }
+    }
+    free(copy);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------------- */
+
+int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_snapshot_way *way)
+{
+    bool quiet = mp_given(invocation, MP_OPT_QUIET);
+    struct mp_collector_options options = {.command = invocation->operands,
+                                           .force = mp_given(invocation, MP_OPT_FORCE),
+                                           .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
+                                           .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND),
+                                           .metrics = invocation->value[MP_OPT_METRICS],
+                                           .snapshot_calls = {&quiet, mp_snapshot_say_oom, mp_snapshot_say}};
+    int status = read_options(invocation, &options.record);
+    if (!status) status = read_snapshots(invocation, &options);
+    if (!status) status = read_schedule(invocation, &options.schedule);
+    if (status) return status;
+    if (way) way->prepare(way->context, &options.record);
+    char *pattern = output_pattern(invocation, way);
+    status = pattern ? check_output(invocation, pattern) : MP_EXIT_COULD_NOT;
+    if (!status) {
+        struct mp_collector_result result = {0};
+        struct mp_error error;
+        options.output = pattern;
+        mp_memory_on_lack(NULL); /* the collector does not end while there is something to record */
+        if (mp_collector_run(&options, &result, &error)) {
+            int told = mp_message_error(&error);
+            status = result.exit_status ? result.exit_status : told;
+        } else {
+            struct telling telling = {way, &result, &options, quiet, true};
+            if (!mp_memory_try(tell, &telling)) mp_message("not enough memory to say what was recorded");
+            bool whole = telling.whole;
+            status = result.exit_status;
+            if (!status && !whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
+        }
+        mp_collector_result_free(&result);
+    }
+    free(pattern);
+    mp_schedule_free(&options.schedule);
+    return status;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    bool of_running = mp_given(invocation, MP_OPT_PID);
+    if (of_running == (invocation->operand_count > 0)) {
+        mp_message("snapshot needs -- COMMAND, or --pid PID of a program that is being recorded: memprof snapshot "
+                   "[options] -- COMMAND [ARGUMENT...]");
+        return MP_EXIT_USAGE;
+    }
+    return of_running ? mp_running_snapshot(invocation) : mp_snapshot_record(invocation, NULL);
+}
+
+extern const struct mp_command mp_command_snapshot;
+const struct mp_command mp_command_snapshot = {
+    .name = "snapshot",
+    .summary = "run a command and record where its memory goes",
+    .usage = "-- COMMAND [ARGUMENT...] | --pid PID",
+    .about =
+        "Runs the command as it is, records every allocation with its stack, and writes one snapshot file for each "
+        "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
+        "the rank (torchrun, Slurm, Open MPI, PMI), %h the host, %t the time and %c the cycle of --schedule, from 0: "
+        "with it each cycle is a whole file of its own. Without %p or %r the first process with events gets "
+        "the name as given, others get their number before the extension.\n\nWith --pid, a "
+        "whole file of now of a program that another memprof records; the program is not stopped.\n\n--metrics tells "
+        "what "
+        "is live while the command runs: in a file, written anew every five seconds and removed at the end, for "
+        "node_exporter's textfile collector; or over HTTP, on a port of the loopback address, which every user of the "
+        "machine can read, or on a socket that only the user can open.",
+    .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
+    .options = {MP_OPT_OUTPUT,           MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
+                MP_OPT_CAPTURE,          MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
+                MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
+                MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
+                MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_STRICT,
+                MP_OPT_METRICS},
+    .operands_max = SIZE_MAX,
+    .stops_at_operand = true,
+    .run = run,
+};

@@ -1,0 +1,75 @@
+#include "cli/query.h"
+#include "output/page/page.h"
+
+struct page {
+    const struct mp_query *query;
+    const char *view;
+};
+
+static enum mp_status write_page(void *context, FILE *out, struct mp_error *error)
+{
+    const struct page *page = context;
+    const struct mp_query *query = page->query;
+    const struct mp_page_cut cut = {
+        .window = query->view.window, .filter = query->filter, .filter_text = query->view.filter};
+    struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
+                                      .title = mp_path_short(query->view.path),
+                                      .view = page->view,
+                                      .cut = &cut,
+                                      .rules = &query->rules};
+    return mp_page_write(query->model, &options, out, error);
+}
+
+static int run(const struct mp_invocation *invocation, const char *command, const char *view)
+{
+    struct mp_query query;
+    struct page page = {&query, view};
+    if (!mp_given(invocation, MP_OPT_OUTPUT)) {
+        mp_message("%s needs -o FILE, as in memprof %s %s -o page.html", command, command, invocation->operands[0]);
+        return MP_EXIT_USAGE;
+    }
+    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    return status ? status : mp_query_end(&query, mp_output_write(invocation, write_page, &page));
+}
+
+static int run_trace(const struct mp_invocation *invocation)
+{
+    return run(invocation, "trace_plot", NULL);
+}
+
+static int run_segments(const struct mp_invocation *invocation)
+{
+    return run(invocation, "segment_plot", "segments");
+}
+
+extern const struct mp_command mp_command_trace_plot;
+const struct mp_command mp_command_trace_plot = {
+    .name = "trace_plot",
+    .summary = "every allocation over time, as one HTML page",
+    .usage = "FILE",
+    .about =
+        "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
+        "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
+        "of the recording, --filter the blocks, and the page says what is not in it. Colours are what blocks are for, "
+        "where that is known, by --rules FILE, too.",
+    .example = "memprof trace_plot run.mp -o trace.html",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_trace,
+};
+
+extern const struct mp_command mp_command_segment_plot;
+const struct mp_command mp_command_segment_plot = {
+    .name = "segment_plot",
+    .summary = "what lies where in memory, as one HTML page",
+    .usage = "FILE",
+    .about =
+        "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with the "
+        "blocks in it and the holes between them, at the peak or at any moment that is clicked.",
+    .example = "memprof segment_plot run.mp -o segments.html",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_segments,
+};

@@ -1,0 +1,107 @@
+#include "cli/plan_devices.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/units.h"
+#include "cli/text_file.h"
+
+#define OF_BYTES      "h100-80gb" /* what a device is of which only the bytes were told */
+#define CONTEXT_BYTES (UINT64_C(512) << 20)
+
+static char *trimmed(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length && isspace((unsigned char)text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+static bool take(struct mp_plan_device *device, const char *key, const char *value)
+{
+    const struct {
+        const char *key;
+        char *text;
+        size_t room;
+    } texts[] = {{"name", device->name, sizeof device->name}, {"source", device->source, sizeof device->source}};
+    const struct {
+        const char *key;
+        unsigned *number;
+    } numbers[] = {{"cc", &device->cc}, {"sms", &device->sms}, {"l2", &device->l2}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!strcmp(key, texts[i].key)) return snprintf(texts[i].text, texts[i].room, "%s", value) > 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(key, numbers[i].key)) return sscanf(value, "%u", numbers[i].number) == 1;
+    if (!strcmp(key, "total")) return mp_parse_bytes(value, &device->total);
+    if (!strcmp(key, "context")) return mp_parse_bytes(value, &device->context);
+    return false;
+}
+
+/* The section of that name, "" for the first; false: there is none. `names`: all that there are, apart by ", ". */
+static enum mp_status read_section(const char *path, const char *wanted, struct mp_plan_device *device, char *names,
+                                   size_t room, bool *found, struct mp_error *error)
+{
+    FILE *file;
+    char line[512];
+    enum mp_status status = mp_text_file_open(path, &file, error);
+    bool inside = false;
+    *found = false;
+    *names = '\0';
+    if (status) return status;
+    for (unsigned number = 1; !status && fgets(line, sizeof line, file); number++) {
+        char *text = trimmed(line), *end = strchr(text, ']'), *equals = strchr(text, '=');
+        if (*text == '#' || !*text) continue;
+        if (*text == '[' && end) {
+            *end = '\0';
+            size_t used = strlen(names);
+            snprintf(names + used, room - used, "%s%s", used ? ", " : "", text + 1);
+            inside = !*found && (!*wanted || !strcasecmp(text + 1, wanted));
+            *found |= inside;
+            if (inside) {
+                *device = (struct mp_plan_device){.context = CONTEXT_BYTES, .cc = 90, .sms = 132, .l2 = 50 << 20};
+                snprintf(device->key, sizeof device->key, "%s", text + 1);
+            }
+        } else if (!equals) {
+            status = mp_fail(error, MP_UNSUPPORTED, "%s, line %u: [NAME] or KEY = VALUE is wanted", path, number);
+        } else if (inside) {
+            *equals = '\0';
+            if (!take(device, trimmed(text), trimmed(equals + 1)))
+                status = mp_fail(error, MP_UNSUPPORTED, "%s, line %u: what is %s?", path, number, trimmed(text));
+        }
+    }
+    fclose(file);
+    if (!status && *found && !device->total)
+        status = mp_fail(error, MP_UNSUPPORTED, "%s: [%s] has no total", path, device->key);
+    return status;
+}
+
+enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struct mp_plan_device *device,
+                                   struct mp_error *error)
+{
+    char path[PATH_MAX], names[1024];
+    bool found, is_file = strchr(wanted, '/');
+    uint64_t bytes = 0;
+    snprintf(path, sizeof path, "%s/devices", folder);
+    if (!is_file && isdigit((unsigned char)*wanted) && mp_parse_bytes(wanted, &bytes) && bytes) {
+        enum mp_status status = read_section(path, OF_BYTES, device, names, sizeof names, &found, error);
+        if (status || !found) return status;
+        snprintf(device->key, sizeof device->key, "%s", wanted);
+        snprintf(device->name, sizeof device->name, "NVIDIA GPU");
+        snprintf(device->source, sizeof device->source, "told by --device; otherwise as an " OF_BYTES);
+        device->total = bytes;
+        return MP_OK;
+    }
+    enum mp_status status =
+        read_section(is_file ? wanted : path, is_file ? "" : wanted, device, names, sizeof names, &found, error);
+    if (status || found) return status;
+    return is_file
+               ? mp_fail(error, MP_NOT_FOUND, "%s describes no device: [NAME] begins one", wanted)
+               : mp_fail(error, MP_NOT_FOUND,
+                         "there is no device %s; known are %s, or say how many bytes it has, as 80GiB", wanted, names);
+}

@@ -1,0 +1,218 @@
+#include "cli/plan_messages.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/categories/categories.h"
+#include "analysis/device/plan.h"
+#include "analysis/sites/peak.h"
+#include "base/units.h"
+#include "cli/messages.h"
+#include "model/track.h"
+#include "output/report/reports.h"
+
+#define PLACES_TOLD 3
+
+static const char *shown_path(const char *path)
+{
+    char folder[PATH_MAX];
+    size_t length = getcwd(folder, sizeof folder) ? strlen(folder) : 0;
+    return length > 1 && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
+}
+
+static bool on_device(const struct mp_model *model, uint16_t track)
+{
+    return !strncmp(mp_track_device(model, track), "cuda:", 5);
+}
+
+/* The track of PyTorch's allocator, else the driver's, of the device that holds most; MP_TRACK_NONE. */
+static uint16_t find_track(const struct mp_model *model)
+{
+    uint16_t found = MP_TRACK_NONE;
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        if (!on_device(model, (uint16_t)i) || !model->sums.at[i].peak_bytes) continue;
+        if (found == MP_TRACK_NONE) found = (uint16_t)i;
+        bool torch = model->tracks.at[i].layer == MP_LAYER_TORCH, had = model->tracks.at[found].layer == MP_LAYER_TORCH;
+        if (torch > had || (torch == had && model->sums.at[i].peak_bytes > model->sums.at[found].peak_bytes))
+            found = (uint16_t)i;
+    }
+    return found;
+}
+
+static void judge(const struct mp_model *model, const struct mp_plan *plan, const struct mp_plan_device *device,
+                  struct mp_plan_outcome *outcome)
+{
+    uint16_t track = find_track(model);
+    *outcome = (struct mp_plan_outcome){.has_device = track != MP_TRACK_NONE, .estimated = plan->estimated_bytes};
+    for (size_t i = 0; i < model->tracks.count; i++)
+        if (on_device(model, (uint16_t)i)) outcome->ooms += model->sums.at[i].ooms;
+    if (track == MP_TRACK_NONE) return;
+    const struct mp_model_track_sum *sum = &model->sums.at[track];
+    outcome->allocated = sum->peak_bytes;
+    outcome->reserved = sum->reserved_peak_bytes == MP_BYTES_UNKNOWN || sum->reserved_peak_bytes < sum->peak_bytes
+                            ? sum->peak_bytes
+                            : sum->reserved_peak_bytes;
+    outcome->fits = !outcome->ooms && outcome->reserved + outcome->estimated <= device->total;
+}
+
+enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
+                             struct mp_error *error)
+{
+    struct mp_model *model;
+    struct mp_plan plan;
+    enum mp_status status = mp_model_load(path, &model, error);
+    if (status) return status;
+    if (mp_plan_find(model, &plan))
+        judge(model, &plan, device, outcome);
+    else
+        status = mp_fail(error, MP_NO_MEMORY, "no memory to look at %s", path);
+    if (!status) mp_plan_free(&plan);
+    mp_model_free(model);
+    return status;
+}
+
+/* "parameters 5.6 GiB, activations 38.9 GiB, ..." and when it was. */
+static void tell_peak(const struct mp_model *model, uint16_t track)
+{
+    struct mp_peak peak;
+    struct mp_error ignored;
+    struct mp_categories *categories = NULL;
+    struct mp_peak_query ask = {
+        .track = track, .window = mp_window_all(model), .grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES}};
+    if (mp_categories_make(model, NULL, &categories, &ignored)) return;
+    ask.categories = categories;
+    if (!mp_peak_find(model, &ask, &peak, &ignored)) {
+        struct mp_buffer text = {0};
+        char bytes[MP_UNIT_TEXT], moment[MP_UNIT_TEXT];
+        for (size_t i = 0; i < peak.categories.count; i++) {
+            const struct mp_site *one = &peak.categories.at[i];
+            mp_buffer_printf(&text, "%s%s %s", i ? ", " : "",
+                             one->group == MP_NONE ? "other" : mp_intern_get(&peak.categories.groups, one->group, NULL),
+                             mp_format_bytes(bytes, one->bytes));
+        }
+        char step[48] = "";
+        if (peak.step) snprintf(step, sizeof step, ", in step %u", peak.step);
+        mp_message("at the peak (%s%s%s%s): %.*s", mp_format_duration(moment, peak.ns), step, peak.phase ? ", " : "",
+                   peak.phase ? peak.phase : "", (int)text.size, (const char *)text.data);
+        mp_buffer_free(&text);
+        mp_peak_free(&peak);
+    }
+    mp_categories_free(categories);
+}
+
+static void tell_read_backs(const struct mp_model *model, const struct mp_plan *plan)
+{
+    char count[MP_UNIT_TEXT];
+    if (!plan->read_backs.count) {
+        mp_message("depends on no value read from the device");
+        return;
+    }
+    mp_message("depends on %zu %s read from the device (%s in all), which were %s:", plan->read_backs.count,
+               plan->read_backs.count == 1 ? "value" : "values", mp_format_count(count, plan->read_back_count),
+               plan->values);
+    for (size_t i = 0; i < plan->read_backs.count && i < PLACES_TOLD; i++) {
+        struct mp_buffer place = {0};
+        mp_plan_places(&place, model, plan, i);
+        if (!place.failed) mp_message("  %s", (const char *)place.data);
+        mp_buffer_free(&place);
+    }
+    if (plan->read_backs.count > PLACES_TOLD)
+        mp_message("  and %zu more: memprof info lists them", plan->read_backs.count - PLACES_TOLD);
+}
+
+static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
+                     const struct mp_plan *plan)
+{
+    bool unknown = false;
+    for (size_t i = 0; i < plan->estimated.count; i++)
+        unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
+    char room[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], beside[MP_UNIT_TEXT];
+    uint64_t needed = outcome->reserved + outcome->estimated;
+    mp_format_bytes(reserved, outcome->reserved);
+    mp_format_bytes(allocated, outcome->allocated);
+    mp_format_bytes(beside, outcome->estimated);
+    if (outcome->fits)
+        mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak",
+                   mp_format_bytes(room, device->total - needed), reserved, allocated);
+    else if (outcome->ooms)
+        mp_message("does not fit: memory ran out %lu %s, with %s reserved and %s allocated at the peak", outcome->ooms,
+                   outcome->ooms == 1 ? "time" : "times", reserved, allocated);
+    else
+        mp_message("does not fit, by %s: reserved %s, allocated %s at the peak",
+                   mp_format_bytes(room, needed - device->total), reserved, allocated);
+    mp_message("allocated and reserved are PyTorch's own; beside them %s for context and libraries (estimated)%s",
+               beside, unknown ? ", and cuDNN's workspaces, which are not known" : "");
+}
+
+/* A program that used no device: why. */
+static bool tell_nothing(const struct mp_plan *plan)
+{
+    if (strstr(plan->torch, "cuda none"))
+        mp_message("nothing was planned: this PyTorch (%.*s) is built without CUDA; plan runs the build for CUDA, on a "
+                   "machine without a GPU, too",
+                   (int)strcspn(plan->torch, " "), plan->torch);
+    else
+        mp_message("nothing was planned: the command used no CUDA device%s",
+                   *plan->torch ? "" : ", and no PyTorch was imported");
+    return false;
+}
+
+static bool tell_one(const char *path, const struct mp_plan_device *device)
+{
+    struct mp_model *model;
+    struct mp_plan plan;
+    struct mp_plan_outcome outcome;
+    struct mp_error error;
+    char room[MP_UNIT_TEXT];
+    if (mp_model_load(path, &model, &error) || !mp_plan_find(model, &plan)) {
+        mp_message("%s: %s", path, error.text);
+        return false;
+    }
+    judge(model, &plan, device, &outcome);
+    bool told = outcome.has_device || tell_nothing(&plan);
+    if (outcome.has_device) {
+        mp_message("planned on %s (%s for the program; PyTorch %s, nothing was computed)", device->key,
+                   mp_format_bytes(room, device->total - device->context), *plan.torch ? plan.torch : "unknown");
+        tell_fit(&outcome, device, &plan);
+        tell_peak(model, find_track(model));
+        tell_read_backs(model, &plan);
+        if (plan.world > 1)
+            mp_message("rank %u of %u, alone: what the others would have sent was left as it was", plan.rank,
+                       plan.world);
+        mp_message("%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch",
+                   shown_path(path), shown_path(path));
+    }
+    mp_plan_free(&plan);
+    mp_model_free(model);
+    return told;
+}
+
+bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet)
+{
+    size_t biggest = 0, count = result->recordings.count;
+    bool whole = count > 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_recording_summary *summary = &result->recordings.at[i];
+        if (summary->track.peak_bytes > result->recordings.at[biggest].track.peak_bytes) biggest = i;
+        if (summary->failed)
+            mp_message("%s: the recording stopped early: %s", summary->path ? summary->path : "plan",
+                       summary->failure.text);
+        whole &= !summary->failed && !summary->dropped;
+    }
+    if (!count) return tell_nothing(&(struct mp_plan){0});
+    if (quiet) return whole;
+    if (result->exit_status)
+        mp_message("the command ended with status %d: the plan is of what it did until then", result->exit_status);
+    for (size_t i = 0; i < count; i++) {
+        char peak[MP_UNIT_TEXT];
+        const struct mp_recording_summary *summary = &result->recordings.at[i];
+        if (i != biggest && summary->path && *summary->track_id)
+            mp_message("%s  %s allocated %s at the peak", shown_path(summary->path), summary->track_id,
+                       mp_format_bytes(peak, summary->track.peak_bytes));
+    }
+    const char *path = result->recordings.at[biggest].path;
+    return path && tell_one(path, device) && whole;
+}

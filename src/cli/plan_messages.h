@@ -1,0 +1,21 @@
+/* Messages of `memprof plan` at its end, on stderr. */
+#ifndef MP_CLI_PLAN_MESSAGES_H
+#define MP_CLI_PLAN_MESSAGES_H
+
+#include "cli/plan_devices.h"
+#include "collect/session/collector.h"
+
+/* Whether the program of a recording fits. */
+struct mp_plan_outcome {
+    bool has_device; /* it allocated on one */
+    bool fits;       /* memory never ran out, and context and libraries fit beside what was reserved */
+    unsigned long ooms;
+    uint64_t allocated, reserved, estimated; /* peaks of the device that held most; reserved: at least allocated */
+};
+enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
+                             struct mp_error *error);
+
+/* False where something was lost, or nothing was planned. */
+bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);
+
+#endif

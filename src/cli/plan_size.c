@@ -1,0 +1,300 @@
+#include "cli/plan_size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/plan_messages.h"
+#include "cli/size_probing.h"
+
+#define PROBES_MAX 48
+#define LARGEST    (UINT64_C(1) << 40)
+
+extern char **environ;
+
+struct probe {
+    uint64_t value;
+    struct mp_plan_outcome outcome;
+};
+
+struct search {
+    const struct mp_invocation *invocation;
+    const struct mp_plan_device *device;
+    char name[64], hole[72]; /* "batch", "{batch}" */
+    uint64_t start;
+    char *folder;
+    struct probe probes[PROBES_MAX];
+    size_t count;
+    uint64_t fits, fails; /* the largest that does, the smallest that does not; 0: none yet */
+};
+
+/* ---- the command ------------------------------------------------------------------------------------------------ */
+
+static bool read_question(struct search *search)
+{
+    const char *text = search->invocation->value[MP_OPT_SIZE], *equals = strchr(text, '=');
+    char *end = NULL;
+    errno = 0;
+    search->start = equals && equals[1] >= '0' && equals[1] <= '9' ? strtoull(equals + 1, &end, 10) : 0;
+    if (!equals || equals == text || (size_t)(equals - text) >= sizeof search->name || !end || *end || errno ||
+        !search->start || search->start > LARGEST) {
+        mp_message("--size %s: NAME=N is wanted, as batch=8: {batch} or 8 in the command is replaced", text);
+        return false;
+    }
+    snprintf(search->name, sizeof search->name, "%.*s", (int)(equals - text), text);
+    snprintf(search->hole, sizeof search->hole, "{%s}", search->name);
+    return true;
+}
+
+/* Where an operand ends with the start's number as a word of its own ("32", "--batch-size=32"); NULL. */
+static const char *number_in(const char *operand, uint64_t start)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)start);
+    const char *equals = strrchr(operand, '='), *word = equals ? equals + 1 : operand;
+    return strcmp(word, text) ? NULL : word;
+}
+
+static bool check_command(const struct search *search)
+{
+    size_t holes = 0, numbers = 0;
+    for (size_t i = 0; i < search->invocation->operand_count; i++) {
+        holes += strstr(search->invocation->operands[i], search->hole) != NULL;
+        numbers += number_in(search->invocation->operands[i], search->start) != NULL;
+    }
+    if (holes || numbers == 1) return true;
+    mp_message("--size %s: %s stands nowhere in the command, and %llu %s; write %s where the number belongs",
+               search->invocation->value[MP_OPT_SIZE], search->hole, (unsigned long long)search->start,
+               numbers ? "stands there more than once" : "does not either", search->hole);
+    return false;
+}
+
+static char *fill(const struct search *search, const char *operand, bool by_hole, uint64_t value)
+{
+    struct mp_buffer filled = {0};
+    const char *number = by_hole ? NULL : number_in(operand, search->start);
+    size_t length = strlen(search->hole);
+    if (number) {
+        mp_buffer_append(&filled, operand, (size_t)(number - operand));
+        mp_buffer_printf(&filled, "%llu", (unsigned long long)value);
+        operand = "";
+    }
+    while (*operand) {
+        if (by_hole && !strncmp(operand, search->hole, length)) {
+            mp_buffer_printf(&filled, "%llu", (unsigned long long)value);
+            operand += length;
+        } else {
+            mp_buffer_append(&filled, operand++, 1);
+        }
+    }
+    mp_buffer_append(&filled, "", 1);
+    return filled.failed ? NULL : (char *)filled.data;
+}
+
+/* memprof plan --quiet OPTIONS -o PATH -- COMMAND; NULL-terminated, each freed by the caller; NULL. */
+static char **make_words(const struct search *search, const char *path, uint64_t value)
+{
+    static const enum mp_option passed[] = {MP_OPT_DEVICE, MP_OPT_DEVICES, MP_OPT_VALUES, MP_OPT_WORLD_SIZE,
+                                            MP_OPT_RANK};
+    const struct mp_invocation *invocation = search->invocation;
+    size_t room = invocation->operand_count + 2 * sizeof passed / sizeof *passed + 10, count = 0;
+    char **words = calloc(room, sizeof *words);
+    if (!words) return NULL;
+    const char *const own[] = {"memprof", "plan", "--quiet", "--on-oom", "none", "--stacks", "none", "-o", path};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        words[count++] = strdup(own[i]);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+        const char *given = invocation->value[passed[i]];
+        if (given && asprintf(&words[count], "--%s=%s", mp_option_rows[passed[i]].name, given) > 0) count++;
+    }
+    words[count++] = strdup("--");
+    bool by_hole = false;
+    for (size_t i = 0; i < invocation->operand_count; i++)
+        by_hole |= strstr(invocation->operands[i], search->hole) != NULL;
+    for (size_t i = 0; i < invocation->operand_count; i++)
+        words[count++] = fill(search, invocation->operands[i], by_hole, value);
+    return words;
+}
+
+static int start_words(char **words, const char *log)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status = -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    if (!posix_spawn(&pid, "/proc/self/exe", &actions, NULL, words, environ))
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    posix_spawn_file_actions_destroy(&actions);
+    return status;
+}
+
+/* ---- the search ------------------------------------------------------------------------------------------------- */
+
+/* An exit status. A run that ran out of memory may fail, and does not fit; another that fails ends the search. */
+static int probe(struct search *search, uint64_t value)
+{
+    char path[512], log[512];
+    struct mp_error error;
+    snprintf(path, sizeof path, "%s/%llu.mp", search->folder, (unsigned long long)value);
+    snprintf(log, sizeof log, "%s/%llu.log", search->folder, (unsigned long long)value);
+    char **words = make_words(search, path, value);
+    int exit_status = words ? start_words(words, log) : -1;
+    for (size_t i = 0; words && words[i]; i++)
+        free(words[i]);
+    free(words);
+    struct probe *one = &search->probes[search->count];
+    *one = (struct probe){.value = value};
+    bool recorded = !access(path, R_OK) && !mp_plan_judge(path, search->device, &one->outcome, &error);
+    bool failed = !recorded || !one->outcome.has_device || (exit_status && !one->outcome.ooms);
+    if (failed) {
+        mp_message("the run with %s %llu could not be planned; it printed last:", search->name,
+                   (unsigned long long)value);
+        mp_probing_tell_last(log);
+    }
+    unlink(path);
+    unlink(log);
+    if (failed) return MP_EXIT_COULD_NOT;
+    search->count++;
+    if (one->outcome.fits && value > search->fits) search->fits = value;
+    if (!one->outcome.fits && (!search->fails || value < search->fails)) search->fails = value;
+    return MP_EXIT_DONE;
+}
+
+/* By the line through the two largest probes that fit; 0: not known. */
+static uint64_t extrapolated(const struct search *search)
+{
+    const struct probe *high = NULL, *low = NULL;
+    for (size_t i = 0; i < search->count; i++) {
+        const struct probe *one = &search->probes[i];
+        if (!one->outcome.fits) continue;
+        if (!high || one->value > high->value) {
+            low = high;
+            high = one;
+        } else if (!low || one->value > low->value) {
+            low = one;
+        }
+    }
+    if (!low || high->outcome.reserved <= low->outcome.reserved) return 0;
+    double slope = (double)(high->outcome.reserved - low->outcome.reserved) / (double)(high->value - low->value);
+    double left = (double)search->device->total - (double)high->outcome.estimated - (double)high->outcome.reserved;
+    double value = (double)high->value + left / slope;
+    return value < 1 ? 0 : value > (double)LARGEST ? LARGEST : (uint64_t)value;
+}
+
+static uint64_t next_value(const struct search *search)
+{
+    uint64_t from = search->fits, to = search->fails, guess = extrapolated(search);
+    if (!from) return to > 1 ? to / 2 : 0;
+    if (!to) return guess > from && guess < 8 * from ? guess : 2 * from;
+    if (to - from == 1) return 0;
+    if (guess == from) guess++;
+    if (guess == to) guess--;
+    return guess > from && guess < to ? guess : from + (to - from) / 2;
+}
+
+static int look(struct search *search)
+{
+    int status = probe(search, search->start);
+    if (!status && search->fits && search->start > 1) status = probe(search, (search->start + 1) / 2);
+    for (uint64_t value; !status && search->count < PROBES_MAX && (value = next_value(search));)
+        status = value > LARGEST ? MP_EXIT_COULD_NOT : probe(search, value);
+    return status;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    const struct probe *x = a, *y = b;
+    return x->value < y->value ? -1 : x->value > y->value;
+}
+
+static void put_text(const struct search *search)
+{
+    char total[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], beside[MP_UNIT_TEXT];
+    mp_format_bytes(total, search->device->total);
+    if (search->fits)
+        printf("Largest %s that fits %s (%s): %llu\n", search->name, search->device->key, total,
+               (unsigned long long)search->fits);
+    else
+        printf("Not even %s 1 fits %s (%s)\n", search->name, search->device->key, total);
+    printf("  %10s  %12s  %12s  %12s  fits\n", search->name, "allocated", "reserved", "beside ~");
+    for (size_t i = 0; i < search->count; i++) {
+        const struct probe *one = &search->probes[i];
+        printf("  %10llu  %12s  %12s  %12s  %s\n", (unsigned long long)one->value,
+               mp_format_bytes(allocated, one->outcome.allocated), mp_format_bytes(reserved, one->outcome.reserved),
+               mp_format_bytes(beside, one->outcome.estimated),
+               one->outcome.fits   ? "yes"
+               : one->outcome.ooms ? "no, memory ran out"
+                                   : "no");
+    }
+    printf(
+        "  planned, each on its own; allocated and reserved are PyTorch's own, context and libraries estimated (~)\n");
+}
+
+static void put_json(const struct search *search)
+{
+    struct mp_buffer out = {0};
+    struct mp_json json;
+    mp_json_start(&json, &out);
+    mp_json_object(&json, NULL);
+    mp_json_text(&json, "schema", "memprof.size/1");
+    mp_json_text(&json, "device", search->device->key);
+    mp_json_number(&json, "capacity_bytes", search->device->total);
+    mp_json_number(&json, "margin_bytes", 0);
+    mp_json_number(&json, "max_batch", search->fits);
+    mp_json_text(&json, "limit", "reserved");
+    mp_json_array(&json, "probes");
+    for (size_t i = 0; i < search->count; i++) {
+        const struct mp_plan_outcome *outcome = &search->probes[i].outcome;
+        mp_json_object(&json, NULL);
+        mp_json_number(&json, "batch", search->probes[i].value);
+        mp_json_number(&json, "allocated_bytes", outcome->allocated);
+        mp_json_number(&json, "reserved_bytes", outcome->reserved);
+        mp_json_number(&json, "device_bytes", outcome->reserved + outcome->estimated);
+        mp_json_text(&json, "fits", outcome->fits ? "yes" : "no");
+        mp_json_end_object(&json);
+    }
+    mp_json_end_array(&json);
+    mp_json_array(&json, "predictions");
+    mp_json_end_array(&json);
+    mp_json_array(&json, "binding_sites");
+    mp_json_end_array(&json);
+    mp_json_number(&json, "opaque_bytes", 0);
+    mp_json_end_object(&json);
+    if (!out.failed) printf("%.*s\n", (int)out.size, (const char *)out.data);
+    mp_buffer_free(&out);
+}
+
+int mp_plan_size(const struct mp_invocation *invocation, const struct mp_plan_device *device)
+{
+    struct search search = {.invocation = invocation, .device = device};
+    const char *parent = getenv("TMPDIR");
+    if (!read_question(&search) || !check_command(&search)) return MP_EXIT_USAGE;
+    if (asprintf(&search.folder, "%s/memprof-plan-XXXXXX", parent && *parent ? parent : "/tmp") < 0 ||
+        !mkdtemp(search.folder)) {
+        mp_message("cannot make a folder for the plans: %s", strerror(errno));
+        free(search.folder);
+        return MP_EXIT_COULD_NOT;
+    }
+    int status = look(&search);
+    rmdir(search.folder);
+    free(search.folder);
+    qsort(search.probes, search.count, sizeof *search.probes, by_value);
+    if (!status && mp_given(invocation, MP_OPT_JSON))
+        put_json(&search);
+    else if (!status)
+        put_text(&search);
+    return status;
+}

@@ -1,0 +1,20 @@
+/* Recording a command, for the commands that do: `memprof snapshot`, `memprof plan`. Main thread. */
+#ifndef MP_CLI_SNAPSHOT_RECORD_H
+#define MP_CLI_SNAPSHOT_RECORD_H
+
+#include "cli/options.h"
+#include "collect/session/collector.h"
+
+/* What is done in another way than `memprof snapshot` does it. */
+struct mp_snapshot_way {
+    void *context;
+    const char *name; /* of the file, before the process and ".mp", where the user gave none */
+    void (*prepare)(void *context, struct mp_record_config *config); /* after the options were read */
+    /* What came of it, for people; false: it is not whole. */
+    bool (*tell)(void *context, const struct mp_collector_result *result, bool quiet);
+};
+
+/* Records the invocation's operands as a command. `way`: NULL for `memprof snapshot`'s own. Returns an exit status. */
+int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_snapshot_way *way);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * The devices of one process's recording: which they are, and readings of the watch as samples.
+ *
+ *     cuda:N/device    in use on the device, by everybody
+ *     cuda:N/process   by this process; absent where NVML does not tell
+ *     cuda:N/others    by other processes; absent likewise
+ *     cuda:N/before    once, at 0: in use before the command ran
+ *     cuda:N/system    once, at 0: the part of that which no process had
+ *
+ * N is the device's number in the process. One thread at a time.
+ */
+#ifndef MP_COLLECT_DEVICE_SAMPLES_H
+#define MP_COLLECT_DEVICE_SAMPLES_H
+
+#include "collect/device/device_watch.h"
+
+#define MP_DEVICES_SEEN 16 /* ordinals followed */
+
+struct mp_device_samples {
+    struct mp_device_watch *watch; /* not owned; NULL: nothing is read */
+    uint64_t cursor;
+    uint64_t tracks_seen;
+    uint32_t changed; /* the spool's devices_changed, as last seen */
+    bool any;
+    char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
+    struct mp_device_seen {
+        bool used, begun, named, told, told_process;
+        bool described; /* which device it is stands in the tables */
+        int gpu;        /* -1: not known which */
+    } devices[MP_DEVICES_SEEN];
+};
+
+struct mp_recording;
+
+/* When the process has just connected: what it was started with can be read. `watch`: not owned; NULL: nothing is read.
+ */
+void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
+/* Once a round: new devices, new readings; reads at once where the recorder says that something takes memory. */
+void mp_device_samples_round(struct mp_recording *recording);
+/* Another file begins. */
+void mp_device_samples_rewind(struct mp_device_samples *samples);
+/* Before coverage is written: notes on what could not be had. */
+void mp_device_samples_notes(struct mp_recording *recording);
+void mp_device_samples_free(struct mp_device_samples *samples);
+
+#endif

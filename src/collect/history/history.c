@@ -1,0 +1,238 @@
+#include "collect/history/history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/search.h"
+#include "format/segments.h"
+
+static enum mp_status no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "out of memory for PyTorch's history");
+}
+
+bool mp_history_add_track(struct mp_history *history, bool followed)
+{
+    const struct mp_history_track track = {.followed = followed};
+    return mp_vec_push(&history->tracks, track);
+}
+
+static size_t first_from(const struct mp_history_track *track, uint64_t time_ns)
+{
+    return MP_COUNT_BEFORE(track->allocs.count, i, track->allocs.at[i].time_ns < time_ns);
+}
+
+static void drop_first(struct mp_history_track *track, size_t count)
+{
+    track->allocs.count -= count;
+    if (count) memmove(track->allocs.at, track->allocs.at + count, track->allocs.count * sizeof *track->allocs.at);
+}
+
+bool mp_history_event(struct mp_history *history, const struct mp_event *event)
+{
+    struct mp_history_track *track = &history->tracks.at[event->track];
+    track->last_event_ns = event->time_ns;
+    if (event->type != MP_EVENT_ALLOC) return true;
+    if (track->allocs.count == 2 * MP_HISTORY_ALLOCS) drop_first(track, MP_HISTORY_ALLOCS);
+    const struct mp_history_alloc alloc = {event->time_ns, event->address, event->bytes, event->block};
+    return mp_vec_push(&track->allocs, alloc);
+}
+
+/* ---- a reading ------------------------------------------------------------------------------------------------- */
+
+static bool tell(struct mp_history *history, uint64_t number, const struct mp_request *request)
+{
+    const struct mp_block_request told = {number, *request};
+    if (number & MP_LEDGER_UNNUMBERED) return true; /* in no file; what is live then is told with the next base */
+    return mp_vec_push(&history->requests, told);
+}
+
+/* PyTorch before 2.10 says the pool of a segment alone. */
+static bool find_pools(struct mp_history *history)
+{
+    size_t count = history->coming.segments.count;
+    const struct mp_segment **sorted = mp_segments_sorted(history->coming.segments.at, count);
+    for (uint16_t number = 0; sorted && number < history->tracks.count; number++) {
+        struct mp_history_track *track = &history->tracks.at[number];
+        for (size_t i = 0; i < track->entries.count; i++) {
+            struct mp_history_entry *entry = &track->entries.at[i];
+            if (entry->pool != MP_BYTES_UNKNOWN) continue;
+            const struct mp_segment *segment = mp_segment_at(sorted, count, number, entry->address);
+            if (segment) entry->pool = segment->pool;
+        }
+    }
+    bool done = sorted;
+    free(sorted);
+    return done;
+}
+
+/* Whether most pairs lie close. Where they do not, a clock was set or ran apart while PyTorch counted its own time, and
+ * in a loop each entry may have met its neighbour's allocation. */
+static bool times_agree(const struct mp_history_alloc *allocs, const struct mp_history_entry *entries,
+                        const uint32_t *alloc_of, size_t count, size_t pairs)
+{
+    size_t close = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (alloc_of[i] == MP_NONE) continue;
+        int64_t late = (int64_t)(allocs[alloc_of[i]].time_ns - entries[i].time_ns);
+        close += late >= -MP_HISTORY_CLOSE_NS && late <= MP_HISTORY_CLOSE_NS;
+    }
+    return close > pairs / 2;
+}
+
+static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uint16_t number)
+{
+    struct mp_history_track *track = &history->tracks.at[number];
+    size_t count = track->entries.count, pairs = 0;
+    const struct mp_history_entry *entries = track->entries.at;
+    if (!count) return true;
+    uint64_t begin = entries[0].time_ns, end = begin;
+    for (size_t i = 1; i < count; i++) {
+        if (entries[i].time_ns < begin) begin = entries[i].time_ns;
+        if (entries[i].time_ns > end) end = entries[i].time_ns;
+    }
+    size_t first = first_from(track, begin > MP_HISTORY_EARLY_NS ? begin - MP_HISTORY_EARLY_NS : 0);
+    bool sane = end < UINT64_MAX - MP_HISTORY_LATE_NS; /* a damaged spool's moments may be anything */
+    size_t last = sane ? first_from(track, end + MP_HISTORY_LATE_NS + 1) : first;
+    const struct mp_history_alloc *allocs = track->allocs.at + first;
+    uint32_t *alloc_of = malloc(count * sizeof *alloc_of);
+    bool done = alloc_of && (first == last || mp_history_join(allocs, last - first, entries, count, alloc_of, &pairs));
+    if (done && pairs && !times_agree(allocs, entries, alloc_of, count, pairs)) pairs = 0;
+    for (size_t i = 0; done && pairs && i < count; i++) {
+        if (alloc_of[i] == MP_NONE) continue;
+        const struct mp_history_alloc *alloc = &allocs[alloc_of[i]];
+        const struct mp_request request = {entries[i].bytes, entries[i].stream, entries[i].pool};
+        struct mp_base_block *live = mp_ledger_at(ledger, number, alloc->address);
+        /* By its birth: it may have got its number in the file since. */
+        bool lives = live && live->birth_ns == alloc->time_ns;
+        if (lives) live->request = request;
+        done = tell(history, lives ? live->block : alloc->block, &request);
+    }
+    free(alloc_of);
+    history->entries += count;
+    history->joined += pairs;
+    return done;
+}
+
+/* A block that was live when the reading was made is still the one there, where it is as old and as large. */
+static bool learn_from_parts(struct mp_history *history, struct mp_ledger *ledger, uint64_t moment_ns)
+{
+    const struct mp_segment_part *parts = history->coming.parts.at;
+    uint64_t address = 0;
+    for (size_t i = 0; i < history->coming.parts.count; i++) {
+        const struct mp_segment *segment = &history->coming.segments.at[parts[i].segment];
+        if (!i || parts[i - 1].segment != parts[i].segment) address = segment->address;
+        struct mp_base_block *live = mp_ledger_at(ledger, segment->track, address);
+        address += parts[i].bytes;
+        if (!live || live->request.bytes || parts[i].state != MP_TORCH_ALLOCATED || !parts[i].requested ||
+            live->bytes != parts[i].bytes || live->birth_ns > moment_ns)
+            continue;
+        live->request = (struct mp_request){parts[i].requested, segment->stream, segment->pool};
+        if (!tell(history, live->block, &live->request)) return false;
+    }
+    return true;
+}
+
+static enum mp_status end_reading(struct mp_history *history, struct mp_ledger *ledger, const struct mp_record *record,
+                                  uint64_t moment_ns, struct mp_error *error)
+{
+    bool whole = record->bytes == history->records && !history->overflowed, done = find_pools(history);
+    for (uint16_t i = 0; done && i < history->tracks.count; i++)
+        done = join_track(history, ledger, i);
+    done = done && learn_from_parts(history, ledger, moment_ns);
+    if (whole && record->stack) {
+        struct mp_history_held before = history->held;
+        history->held = history->coming;
+        history->held_ns = moment_ns;
+        history->coming = before;
+    }
+    /* PyTorch forgets with each reading: what comes later is told of later. */
+    for (size_t i = 0; i < history->tracks.count; i++) {
+        struct mp_history_track *track = &history->tracks.at[i];
+        track->entries.count = 0;
+        drop_first(track, first_from(track, moment_ns));
+    }
+    history->coming.segments.count = history->coming.parts.count = 0;
+    history->records = 0;
+    history->overflowed = false;
+    return done ? MP_OK : no_memory(error);
+}
+
+static bool take_part(struct mp_history *history, const struct mp_record *record)
+{
+    struct mp_history_held *coming = &history->coming;
+    const struct mp_segment_part part = {.bytes = record->bytes,
+                                         .requested = record->address,
+                                         .segment = (uint32_t)coming->segments.count - 1,
+                                         .state = (uint8_t)record->stack};
+    if (!coming->segments.count || record->stack >= MP_TORCH_STATES || coming->parts.count >= MP_HISTORY_ENTRIES) {
+        history->overflowed = true;
+        return true;
+    }
+    return mp_vec_push(&coming->parts, part);
+}
+
+enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *ledger, uint16_t number,
+                               const struct mp_record *record, uint64_t moment_ns, struct mp_error *error)
+{
+    if (record->kind == MP_TOLD_END) return end_reading(history, ledger, record, moment_ns, error);
+    bool done = true;
+    history->records++;
+    if (!mp_history_follows(history, number)) {
+        history->overflowed = true;
+    } else if (record->kind == MP_TOLD_ALLOC) {
+        struct mp_history_track *track = &history->tracks.at[number];
+        const struct mp_history_entry entry = {moment_ns, record->address, record->bytes, record->total_allocated,
+                                               record->total_reserved};
+        if (track->entries.count < MP_HISTORY_ENTRIES) done = mp_vec_push(&track->entries, entry);
+    } else if (record->kind == MP_TOLD_SEGMENT) {
+        const struct mp_segment segment = {.address = record->address,
+                                           .bytes = record->bytes,
+                                           .stream = record->total_allocated,
+                                           .pool = record->total_reserved,
+                                           .track = number,
+                                           .small = (record->stack & MP_TOLD_SMALL) != 0,
+                                           .expandable = (record->stack & MP_TOLD_EXPANDABLE) != 0};
+        if (history->coming.segments.count < MP_HISTORY_ENTRIES)
+            done = mp_vec_push(&history->coming.segments, segment);
+        else
+            history->overflowed = true;
+    } else if (record->kind == MP_TOLD_PART) {
+        done = take_part(history, record);
+    }
+    return done ? MP_OK : no_memory(error);
+}
+
+void mp_history_forget(struct mp_history *history)
+{
+    for (size_t i = 0; i < history->tracks.count; i++)
+        for (size_t k = 0; k < history->tracks.at[i].allocs.count; k++)
+            history->tracks.at[i].allocs.at[k].block = UINT64_MAX; /* of none that lives, and told to no file */
+    history->requests.count = 0;
+}
+
+uint64_t mp_history_bytes(const struct mp_history *history)
+{
+    const struct mp_history_held *held[] = {&history->coming, &history->held};
+    uint64_t bytes =
+        history->tracks.room * sizeof *history->tracks.at + history->requests.room * sizeof *history->requests.at;
+    for (size_t i = 0; i < history->tracks.count; i++)
+        bytes += history->tracks.at[i].allocs.room * sizeof(struct mp_history_alloc) +
+                 history->tracks.at[i].entries.room * sizeof(struct mp_history_entry);
+    for (size_t i = 0; i < 2; i++)
+        bytes +=
+            held[i]->segments.room * sizeof(struct mp_segment) + held[i]->parts.room * sizeof(struct mp_segment_part);
+    return bytes;
+}
+
+void mp_history_free(struct mp_history *history)
+{
+    for (size_t i = 0; i < history->tracks.count; i++) {
+        mp_vec_free(&history->tracks.at[i].allocs);
+        mp_vec_free(&history->tracks.at[i].entries);
+    }
+    mp_vec_free(&history->tracks);
+    mp_vec_free(&history->requests);
+    mp_history_held_free(&history->coming);
+    mp_history_held_free(&history->held);
+}

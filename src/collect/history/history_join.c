@@ -1,0 +1,165 @@
+#include "collect/history/history_join.h"
+
+#include <stdlib.h>
+
+#include "base/search.h"
+#include "base/vec.h"
+#include "base/words.h"
+
+#define CANDIDATES 16 /* allocations that one entry may be, those nearest in time */
+#define LOOKS      64 /* at its address, to find them */
+
+/* An allocation that an entry may be; a chain of them goes up in both. */
+struct pair {
+    uint32_t alloc, before; /* before: index of the chain's pair before this, or MP_NONE */
+};
+
+/* The worth of a chain: a pair more is more than all differences of time, in units of about a microsecond. */
+#define PAIR_WORTH (UINT64_C(1) << 42)
+#define TIME_SHIFT 10
+
+struct place {
+    uint64_t address;
+    uint32_t alloc;
+};
+
+struct joiner {
+    const struct mp_history_alloc *allocs;
+    size_t alloc_count;
+    struct place *places; /* of all allocations, by address, then order */
+    uint64_t *best;       /* Fenwick's tree over allocations: of all before, the highest worth of a chain's end */
+    uint32_t *best_pair;  /* and which pair that is */
+    MP_VEC(struct pair) pairs;
+};
+
+static int by_address(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    if (a->address != b->address) return a->address < b->address ? -1 : 1;
+    return a->alloc < b->alloc ? -1 : a->alloc > b->alloc;
+}
+
+static void sort_places(struct joiner *j)
+{
+    for (uint32_t i = 0; i < j->alloc_count; i++)
+        j->places[i] = (struct place){j->allocs[i].address, i};
+    if (j->alloc_count) qsort(j->places, j->alloc_count, sizeof *j->places, by_address);
+}
+
+/* The first place of an address at which something was allocated at or after a time, or the end of the address. */
+static size_t place_from(const struct joiner *j, uint64_t address, uint64_t time_ns)
+{
+    return MP_COUNT_BEFORE(j->alloc_count, i,
+                           j->places[i].address < address ||
+                               (j->places[i].address == address && j->allocs[j->places[i].alloc].time_ns < time_ns));
+}
+
+static uint64_t distance(const struct mp_history_alloc *alloc, const struct mp_history_entry *entry)
+{
+    return alloc->time_ns > entry->time_ns ? alloc->time_ns - entry->time_ns : entry->time_ns - alloc->time_ns;
+}
+
+/* The allocation at that place, where it is near enough and at the entry's address; else NULL. */
+static const struct mp_history_alloc *near(const struct joiner *j, size_t place, const struct mp_history_entry *entry)
+{
+    if (place >= j->alloc_count || j->places[place].address != entry->address) return NULL;
+    const struct mp_history_alloc *alloc = &j->allocs[j->places[place].alloc];
+    uint64_t allowed = alloc->time_ns < entry->time_ns ? MP_HISTORY_EARLY_NS : MP_HISTORY_LATE_NS;
+    return distance(alloc, entry) <= allowed ? alloc : NULL;
+}
+
+/* The candidates of one entry: outwards from its time, those nearest first; then the latest first. */
+static size_t find_candidates(const struct joiner *j, const struct mp_history_entry *entry, uint32_t *found)
+{
+    size_t after = place_from(j, entry->address, entry->time_ns), before = after, count = 0;
+    for (int looks = 0; looks < LOOKS && count < CANDIDATES && entry->bytes; looks++) {
+        const struct mp_history_alloc *left = before ? near(j, before - 1, entry) : NULL;
+        const struct mp_history_alloc *right = near(j, after, entry);
+        if (!left && !right) break;
+        bool goes_left = left && (!right || distance(left, entry) < distance(right, entry));
+        uint32_t alloc = j->places[goes_left ? before - 1 : after].alloc;
+        *(goes_left ? &before : &after) += goes_left ? (size_t)-1 : 1;
+        if (entry->bytes > j->allocs[alloc].bytes) continue;
+        size_t at = count++;
+        for (; at && found[at - 1] < alloc; at--)
+            found[at] = found[at - 1];
+        found[at] = alloc;
+    }
+    return count;
+}
+
+static uint64_t best_before(const struct joiner *j, uint32_t alloc, uint32_t *pair)
+{
+    uint64_t worth = 0;
+    *pair = MP_NONE;
+    for (uint32_t at = alloc; at; at &= at - 1)
+        if (j->best[at - 1] > worth) {
+            worth = j->best[at - 1];
+            *pair = j->best_pair[at - 1];
+        }
+    return worth;
+}
+
+static void raise(struct joiner *j, uint32_t alloc, uint64_t worth, uint32_t pair)
+{
+    for (size_t at = (size_t)alloc + 1; at <= j->alloc_count; at += at & -at)
+        if (worth > j->best[at - 1]) {
+            j->best[at - 1] = worth;
+            j->best_pair[at - 1] = pair;
+        }
+}
+
+/* Chains that end with this entry. Going down through its candidates, none of them builds on another. */
+static bool add_entry(struct joiner *j, const struct mp_history_entry *entry)
+{
+    uint32_t found[CANDIDATES];
+    size_t count = find_candidates(j, entry, found);
+    for (size_t i = 0; i < count; i++) {
+        struct pair pair = {.alloc = found[i]};
+        uint64_t worth =
+            best_before(j, found[i], &pair.before) + PAIR_WORTH - (distance(&j->allocs[found[i]], entry) >> TIME_SHIFT);
+        if (!mp_vec_push(&j->pairs, pair)) return false;
+        raise(j, found[i], worth, (uint32_t)j->pairs.count - 1);
+    }
+    return true;
+}
+
+/* Back along the best chain; `first`: of each entry, its first pair. */
+static size_t follow(const struct joiner *j, const size_t *first, size_t entry_count, uint32_t *alloc_of)
+{
+    uint32_t at;
+    size_t pairs = 0;
+    best_before(j, (uint32_t)j->alloc_count, &at);
+    for (size_t entry = entry_count; entry-- > 0;) {
+        alloc_of[entry] = MP_NONE;
+        if (at == MP_NONE || at < first[entry]) continue;
+        alloc_of[entry] = j->pairs.at[at].alloc;
+        at = j->pairs.at[at].before;
+        pairs++;
+    }
+    return pairs;
+}
+
+bool mp_history_join(const struct mp_history_alloc *allocs, size_t alloc_count, const struct mp_history_entry *entries,
+                     size_t entry_count, uint32_t *alloc_of, size_t *pairs)
+{
+    struct joiner j = {.allocs = allocs,
+                       .alloc_count = alloc_count,
+                       .places = malloc((alloc_count + 1) * sizeof *j.places),
+                       .best = calloc(alloc_count + 1, sizeof *j.best),
+                       .best_pair = malloc((alloc_count + 1) * sizeof *j.best_pair)};
+    size_t *first = malloc((entry_count + 1) * sizeof *first);
+    bool done = j.places && j.best && j.best_pair && first;
+    if (done) sort_places(&j);
+    for (size_t i = 0; done && i < entry_count; i++) {
+        first[i] = j.pairs.count;
+        done = add_entry(&j, &entries[i]);
+    }
+    if (done) *pairs = follow(&j, first, entry_count, alloc_of);
+    mp_vec_free(&j.pairs);
+    free(j.places);
+    free(j.best);
+    free(j.best_pair);
+    free(first);
+    return done;
+}

@@ -1,0 +1,255 @@
+#include "collect/recording/recording_parts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define WRITE_AFTER_NS  (2 * MP_NS_PER_SECOND)
+#define SAMPLE_EVERY_NS (50 * MP_NS_PER_MS)
+
+static const char *text_of(const void *strings, uint32_t name)
+{
+    return mp_intern_get(strings, name, NULL);
+}
+
+struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
+                                      void *name_context, struct mp_error *error)
+{
+    struct mp_recording *recording = calloc(1, sizeof *recording);
+    if (!recording) {
+        mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+        return NULL;
+    }
+    if (symbols && mp_symbols_open(&recording->symbols, error)) {
+        free(recording);
+        return NULL;
+    }
+    recording->spool = *spool;
+    recording->id = recording->spool.header->spool_id;
+    *spool = (struct mp_spool_file){.fd = -1};
+    const char *configuration = recording->spool.header->configuration;
+    mp_state_open(&recording->state, configuration, text_of, &recording->tables.strings);
+    mp_step_rule_only_asked(&recording->state.steps); /* a schedule counts them; the user hears that there was none */
+    mp_step_watch_open(&recording->watch, configuration);
+    mp_record_config_defaults(&recording->config);
+    mp_record_config_parse(configuration, &recording->config);
+    recording->window_open = !recording->config.paused;
+    recording->state.ledger.paused = recording->config.paused;
+    recording->bound.max_events = recording->config.max_events;
+    recording->name = name;
+    recording->name_context = name_context;
+    snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
+    return recording;
+}
+
+void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    recording->schedule = schedule;
+    recording->schedule_state.position = spool->schedule_position;
+    if (!mp_schedule_begins_open(schedule)) recording->window_open = false;
+    recording->state.ledger.paused = !recording->window_open;
+    if (!mp_schedule_format(schedule, spool->schedule, sizeof spool->schedule)) *spool->schedule = '\0';
+}
+
+uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monotonic_ns)
+{
+    uint64_t start = recording->spool.header->monotonic_ns;
+    return monotonic_ns > start ? monotonic_ns - start : 0;
+}
+
+bool mp_recording_check(struct mp_recording *recording, enum mp_status status, const struct mp_error *error)
+{
+    if (status && !recording->failed) {
+        recording->failed = status;
+        recording->failure = *error;
+        atomic_store(&recording->spool.header->collector_left, 1); /* nobody waits for a file that is over */
+    }
+    return !status;
+}
+
+void mp_recording_note(struct mp_recording *recording, const char *text)
+{
+    uint32_t id = mp_intern_text(&recording->tables.strings, text);
+    for (size_t i = 0; i < recording->notes.count; i++)
+        if (recording->notes.at[i] == id) return;
+    if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->notes, id);
+}
+
+static void sample_one(struct mp_recording *recording, const char *counter, uint64_t now, uint64_t value,
+                       uint64_t *last)
+{
+    if (value == *last) return;
+    uint32_t id = mp_intern_text(&recording->tables.strings, counter);
+    struct mp_sample sample = {.time_ns = mp_recording_time(recording, now), .counter = id, .value = value};
+    if (id != MP_INTERN_FAILED && mp_vec_push(&recording->samples, sample)) *last = value;
+}
+
+/* Resident and shared memory of the process, from /proc/PID/statm (pages). */
+static void sample_memory(struct mp_recording *recording)
+{
+    uint64_t now = mp_clock_monotonic_ns();
+    if (now - recording->last_sample_ns < SAMPLE_EVERY_NS) return;
+    recording->last_sample_ns = now;
+    char path[64], text[128];
+    snprintf(path, sizeof path, "/proc/%u/statm", recording->spool.header->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    unsigned long long resident, shared;
+    if (length <= 0) return;
+    text[length] = '\0';
+    if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || !resident) return;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    sample_one(recording, "cpu/resident", now, resident * page, &recording->resident_bytes);
+    sample_one(recording, "cpu/shared", now, shared * page, &recording->shared_bytes);
+}
+
+static void read_notes(struct mp_recording *recording)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    uint64_t count = atomic_load_explicit(&spool->note_count, memory_order_acquire);
+    for (; recording->notes_read < count && recording->notes_read < MP_SPOOL_NOTES; recording->notes_read++) {
+        char text[MP_SPOOL_NOTE_TEXT + 1] = {0};
+        memcpy(text, spool->notes[recording->notes_read], MP_SPOOL_NOTE_TEXT);
+        mp_recording_note(recording, text);
+    }
+}
+
+bool mp_recording_round(struct mp_recording *recording, bool process_ended)
+{
+    if (recording->failed) return false;
+    struct mp_spool_header *spool = recording->spool.header;
+    atomic_store(&spool->rung, 0);
+    if (!process_ended) {
+        if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
+        if (recording->writer) sample_memory(recording); /* samples without a file would only pile up */
+    }
+    mp_device_samples_round(recording);
+    bool pressing = mp_drain_is_pressing(spool);
+    mp_drain_take(&recording->drain, spool, process_ended, mp_recording_take, recording);
+    struct mp_error error;
+    mp_recording_check(recording, mp_recording_look_at_ooms(recording, process_ended, &error), &error);
+    if (recording->failed) return false;
+    read_notes(recording);
+    bool first = recording->pending.count && !recording->writer;
+    bool late = mp_clock_monotonic_ns() - recording->last_write_ns >= WRITE_AFTER_NS;
+    bool something = recording->pending.count ||
+                     (recording->writer &&
+                      (recording->samples.count || recording->labels.count || recording->history.requests.count));
+    if (!(pressing || process_ended || first || (late && something))) return true;
+    return mp_recording_check(recording, mp_recording_write(recording, false, &error), &error);
+}
+
+void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_summary *summary)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    bool told_holds = false;
+    mp_recording_memory(recording, &summary->memory);
+    summary->events = recording->events - recording->events_before;
+    summary->kept = recording->bound.file_events;
+    summary->dropped = mp_recording_dropped(recording->spool.header);
+    summary->full = mp_recording_ring_full(recording->spool.header);
+    summary->lacks_names = mp_recording_lacks_names(recording->spool.header);
+    summary->steps = recording->state.ledger.steps;
+    summary->sample_bytes = recording->config.sample_bytes;
+    summary->scheduled = recording->schedule != NULL;
+    for (size_t i = 0; i < recording->state.ledger.tracks.count; i++) {
+        const struct mp_ledger_track *track = &recording->state.ledger.tracks.at[i];
+        size_t length;
+        uint32_t name = mp_tables_spool_string(&recording->tables, tracks[i].name);
+        const char *pool = mp_intern_get(&recording->tables.strings, name, &length);
+        bool holds = mp_track_holds_memory(tracks[i].layer, pool);
+        if (*summary->track_id && (holds == told_holds ? track->peak_bytes <= summary->track.peak_bytes : told_holds))
+            continue;
+        told_holds = holds;
+        summary->track = *track;
+        mp_format_track_id(summary->track_id, sizeof summary->track_id, tracks[i].device_type, tracks[i].device_index,
+                           tracks[i].layer, pool, length);
+    }
+    summary->track.peak_step = mp_recording_told_step(recording, summary->track.peak_step);
+    for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
+        summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
+}
+
+/* What happened after the last window counts at the end. */
+static void tell_end(struct mp_recording *recording)
+{
+    struct mp_error error;
+    /* What came and went there was not seen: it is one step, in which nothing is known not to have happened. */
+    if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
+    enum mp_status status = mp_recording_tell_gap(recording, 0, &error);
+    if (!status) status = mp_recording_write(recording, true, &error);
+    mp_recording_check(recording, status, &error);
+}
+
+void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text)
+{
+    recording->ended = true;
+    recording->how = how;
+    recording->how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
+    snprintf(recording->how_text, sizeof recording->how_text, "%s", text);
+    mp_recording_round(recording, true);
+    if (!recording->window_open && recording->writer && !recording->failed) tell_end(recording);
+    /* Whoever of that process goes on all the same needs no longer wait for us. */
+    atomic_store(&recording->spool.header->collector_left, 1);
+    mp_spool_file_wake(&recording->spool);
+}
+
+void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary)
+{
+    *summary = (struct mp_recording_summary){0};
+    struct mp_error error;
+    struct mp_recording_memory memory;
+    mp_recording_memory(recording, &memory);
+    if (recording->writer && !recording->failed) {
+        enum mp_status status = mp_recording_bound_end(recording, &error);
+        if (!status) status = mp_recording_write_end(recording, &error);
+        mp_recording_check(recording, status, &error);
+        summary->duration_ns = recording->how.time_ns;
+    }
+    struct stat facts;
+    if (recording->path && stat(recording->path, &facts) == 0) summary->file_bytes = (uint64_t)facts.st_size;
+    mp_recording_summarise(recording, summary);
+    summary->memory = memory;
+    summary->path = recording->path;
+    recording->path = NULL;
+    summary->failed = recording->failed;
+    summary->failure = recording->failure;
+}
+
+void mp_recording_free(struct mp_recording *recording, bool remove_spool)
+{
+    if (!recording) return;
+    mp_recording_bound_free(recording);
+    mp_recording_free_cycles(recording);
+    mp_writer_abandon(recording->writer);
+    if (recording->symbols) mp_symbols_close(recording->symbols);
+    if (recording->spool.header) {
+        atomic_store(&recording->spool.header->collector_left, 1);
+        mp_spool_file_wake(&recording->spool);
+    }
+    mp_spool_file_close(&recording->spool, remove_spool);
+    mp_tables_free(&recording->tables);
+    mp_state_close(&recording->state);
+    mp_device_samples_free(&recording->devices);
+    mp_step_watch_close(&recording->watch);
+    mp_lives_free(&recording->lives);
+    mp_usual_roles_free(&recording->usual_roles);
+    mp_vec_free(&recording->pending);
+    mp_vec_free(&recording->pending_live);
+    mp_vec_free(&recording->labels);
+    mp_history_free(&recording->history);
+    mp_vec_free(&recording->requests);
+    mp_vec_free(&recording->refusals);
+    mp_vec_free(&recording->unkept_steps);
+    mp_vec_free(&recording->samples);
+    mp_vec_free(&recording->notes);
+    free(recording->path);
+    free(recording);
+}

@@ -1,0 +1,140 @@
+/*
+ * One process being recorded: from its spool, through what is live, into its snapshot file. The same steps serve the
+ * running collector and `memprof recover`, which begins with what a file already holds. One thread at a time.
+ */
+#ifndef MP_COLLECT_RECORDING_H
+#define MP_COLLECT_RECORDING_H
+
+#include "base/error.h"
+#include "collect/device/device_samples.h"
+#include "collect/history/history.h"
+#include "collect/recording/drain.h"
+#include "collect/recording/lives.h"
+#include "collect/recording/recording_bound.h"
+#include "collect/recording/recording_cycle.h"
+#include "collect/recording/recording_memory.h"
+#include "collect/recording/schedule.h"
+#include "collect/recording/spool_file.h"
+#include "collect/recording/step_watch.h"
+#include "collect/recording/tables.h"
+#include "collect/recording/usual_roles.h"
+#include "collect/symbols/symbols.h"
+#include "format/writer.h"
+#include "model/state/state.h"
+#include "wire/config.h"
+
+struct mp_recording;
+
+/* Creates the snapshot file's name and descriptor when the first events come; the path is allocated. */
+typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
+                                         struct mp_error *error);
+
+/* A wish for a file of now (collect/session/snapshots.h). */
+struct mp_snapshot_request {
+    uint32_t number; /* of the program's question; 0: not asked by it */
+    uint32_t path;   /* string id; 0: beside the recording */
+    bool at_oom;     /* else somebody asked */
+    uint64_t oom_ns; /* when it was that memory ran out */
+};
+
+/* The first since its thread last got memory. */
+struct mp_refusal {
+    uint32_t thread;
+    uint64_t time_ns;
+    bool to_allocator; /* PyTorch's may have been who asked */
+    bool waited;       /* a round went by */
+};
+
+struct mp_recording {
+    struct mp_spool_file spool; /* owned; the header is the process's identity, its texts serve as those of the file */
+    struct mp_record_config config; /* as that says */
+    struct mp_drain drain;
+    struct mp_tables tables;
+    struct mp_state state;      /* what is live, the step, what is open */
+    struct mp_symbols *symbols; /* NULL: not wanted */
+    char root[64];              /* /proc/PID/root: where the process's paths begin */
+
+    mp_recording_name *name;
+    void *name_context;
+    struct mp_writer *writer; /* NULL until there is something to write */
+    char *path;               /* of the file, owned; NULL likewise */
+    enum mp_status failed;    /* the file could not be written any further; failure says why */
+    struct mp_error failure;
+
+    MP_VEC(struct mp_event) pending; /* taken, not yet written */
+    MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
+    MP_VEC(struct mp_label) labels;  /* likewise */
+    struct mp_history history;
+    MP_VEC(struct mp_snapshot_request) requests;
+    MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */
+    MP_VEC(struct mp_refusal) refusals; /* by the driver, of which it is not known whether they are survived */
+    unsigned ooms_looked_at;
+    uint64_t last_oom_ns; /* of those */
+    MP_VEC(struct mp_sample) samples;
+    MP_VEC(uint32_t) notes; /* of the file, as string ids */
+    uint64_t notes_read;
+    struct mp_bound bound;
+    struct mp_cycles cycles;
+    uint64_t id;            /* the spool's number when this began */
+    uint64_t events_before; /* in the files of cycles that are over */
+    uint64_t events, events_since_base, last_write_ns, last_sample_ns;
+    uint64_t resident_bytes, shared_bytes; /* last sampled */
+    struct mp_device_samples devices;
+    struct mp_step_watch watch; /* steps that the program does not mark */
+    uint32_t step_name;         /* string id of the function asked for; 0: none */
+    struct mp_lives lives;      /* what outlived a step */
+    struct mp_usual_roles usual_roles;
+    uint64_t steps_before;              /* begun before the event that is being taken */
+    uint64_t steps_unseen;              /* begun before the file's first window */
+    bool window_open;                   /* events go to the file; else only what is live is followed */
+    const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
+    struct mp_schedule_state schedule_state;
+    struct mp_schedule_position position_before; /* the record that is being taken */
+    bool ended;                                  /* the process did */
+    struct mp_exit how;                          /* how, and that in words; of a file made before: of its end */
+    char how_text[96];
+};
+
+/* How a finished recording reads in one line. */
+struct mp_recording_summary {
+    char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
+    uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: of the events, in the file */
+    uint64_t full;                                           /* of those dropped: as a ring was full */
+    bool lacks_names;                                        /* some events have no stack or no name in it */
+    uint64_t steps;                                          /* that began, as the recording was told to see them */
+    struct mp_recording_memory memory;                       /* what it took; no table ever shrinks */
+    uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: not */
+    bool scheduled;                                          /* only parts were to be kept */
+    bool has_totals;                                         /* of devices: the file says what is not attributed */
+    struct mp_ledger_track track;                            /* the track with the highest peak, and its id */
+    char track_id[MP_ID_TEXT];
+    enum mp_status failed;
+    struct mp_error failure;
+};
+
+/* Before the first round. The schedule is the caller's and must outlive the recording. */
+void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
+
+/* Takes over the spool; NULL where that fails: then it is still the caller's. What was set is in the spool's
+ * configuration: of a paused one the window opens with the first start event, or when the schedule says so. */
+struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
+                                      void *name_context, struct mp_error *error);
+
+/* One round: gives the spool space, takes what has happened, answers questions, samples the process's memory, and
+ * writes where it is time. False where the file can no longer be written (recording->failure). */
+bool mp_recording_round(struct mp_recording *recording, bool process_ended);
+
+/* The process has ended: takes everything that is still in the spool. `how` without its text and time; `text` says it
+ * in words. */
+void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text);
+/* After mp_recording_end, and on any thread: symbols, coverage, the end; closes the file. May take seconds. The spool
+ * is then no longer of use where !summary->failed. */
+void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary);
+
+/* Pushes a sentence to the file's notes. */
+void mp_recording_note(struct mp_recording *recording, const char *text);
+
+/* Frees everything, on the thread that made the spool; a file not finished stays as it is (cut). */
+void mp_recording_free(struct mp_recording *recording, bool remove_spool);
+
+#endif

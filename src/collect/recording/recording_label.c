@@ -1,0 +1,58 @@
+#include "base/sampling.h"
+#include "collect/recording/recording_parts.h"
+
+/* An address may lie in blocks of several tracks: an allocator's block in what the driver gave it. The program means
+ * the uppermost. */
+static unsigned rank_of(struct mp_recording *recording, uint16_t track)
+{
+    static const unsigned ranks[MP_LAYERS] = {[MP_LAYER_DRIVER] = 1, [MP_LAYER_APP] = 2, [MP_LAYER_TORCH] = 3};
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    return tracks[track].layer < MP_LAYERS ? ranks[tracks[track].layer] : 0;
+}
+
+/* Of a sample, a block stands for more bytes than it has. */
+static bool is_beyond(struct mp_recording *recording, const struct mp_base_block *block, uint64_t address)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    return tracks[block->track].layer != MP_LAYER_DRIVER &&
+           (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->config.sample_bytes);
+}
+
+/* The block that begins there, as that of a tensor mostly does; else the one that the address is in. */
+static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t address)
+{
+    const struct mp_ledger *ledger = &recording->state.ledger;
+    struct mp_base_block *best = NULL;
+    unsigned best_rank = 0;
+    for (uint16_t track = 0; track < ledger->tracks.count; track++) {
+        struct mp_base_block *block = mp_ledger_at(ledger, track, address);
+        unsigned rank = block ? rank_of(recording, track) : 0;
+        if (rank > best_rank) best = block, best_rank = rank;
+    }
+    if (best) return best;
+    for (size_t i = 0; i < ledger->blocks.count; i++) {
+        struct mp_base_block *block = &ledger->blocks.at[i];
+        if (block->track == MP_LEDGER_SLOT_FREE || address - block->address >= block->bytes ||
+            block->bytes == MP_BYTES_UNKNOWN ||
+            (recording->config.sample_bytes && is_beyond(recording, block, address)))
+            continue;
+        unsigned rank = rank_of(recording, block->track);
+        if (rank > best_rank) best = block, best_rank = rank;
+    }
+    return best;
+}
+
+enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
+                                       struct mp_error *error)
+{
+    struct mp_base_block *block = block_at(recording, event->address);
+    if (!block || (block->role == event->kind && block->label == event->name)) return MP_OK;
+    if (!block->role && !mp_usual_roles_tell(&recording->usual_roles, block, event->kind))
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
+    block->role = event->kind;
+    block->label = event->name;
+    if (!recording->window_open) return MP_OK; /* the base says it that is written when the window opens */
+    struct mp_label label = {
+        .time_ns = event->time_ns, .block = block->block, .role = event->kind, .name = event->name};
+    return mp_vec_push(&recording->labels, label) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
+}

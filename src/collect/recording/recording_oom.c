@@ -1,0 +1,105 @@
+/*
+ * When memory ran out, and whether that is worth a look. A refusal of the driver's is none where PyTorch survives it:
+ * its caching allocator gives back what it holds and asks again. What the same thread does next tells: it gets memory,
+ * or PyTorch says itself that it is out of memory. Anywhere else a refusal is looked at at once.
+ */
+#include "collect/recording/recording_parts.h"
+
+#include "base/clock.h"
+
+#define OOMS_LOOKED_AT 3
+#define OOM_APART_NS   (10 * MP_NS_PER_SECOND)
+
+/* A program that searches for a batch that fits runs out of memory often: a few times are worth a file. */
+static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
+{
+    bool soon = recording->ooms_looked_at && time_ns - recording->last_oom_ns < OOM_APART_NS;
+    if (soon || recording->ooms_looked_at == OOMS_LOOKED_AT) return MP_OK;
+    recording->ooms_looked_at++;
+    recording->last_oom_ns = time_ns;
+    struct mp_snapshot_request request = {.at_oom = true, .oom_ns = time_ns};
+    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+/* NULL for what is no track. */
+static const struct mp_wire_track *track_of(const struct mp_recording *recording, uint16_t track)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
+    /* A damaged spool may name any. */
+    bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+    return there ? &tracks[track] : NULL;
+}
+
+static bool is_driver(const struct mp_recording *recording, uint16_t track)
+{
+    const struct mp_wire_track *facts = track_of(recording, track);
+    return facts && facts->layer == MP_LAYER_DRIVER;
+}
+
+/* PyTorch's caching allocator has memory of the track's device. */
+static bool has_allocator_above(const struct mp_recording *recording, uint16_t track)
+{
+    const struct mp_wire_track *facts = track_of(recording, track), *other;
+    for (size_t i = 0; facts && i < recording->state.ledger.tracks.count; i++)
+        if ((other = track_of(recording, (uint16_t)i)) && other->layer == MP_LAYER_TORCH &&
+            other->device_type == facts->device_type && other->device_index == facts->device_index &&
+            recording->state.ledger.tracks.at[i].reserved_bytes != MP_BYTES_UNKNOWN)
+            return true;
+    return false;
+}
+
+static struct mp_refusal *refusal_of(struct mp_recording *recording, uint32_t thread)
+{
+    for (size_t i = 0; i < recording->refusals.count; i++)
+        if (recording->refusals.at[i].thread == thread) return &recording->refusals.at[i];
+    return NULL;
+}
+
+static void forget(struct mp_recording *recording, struct mp_refusal *refusal)
+{
+    *refusal = recording->refusals.at[--recording->refusals.count];
+}
+
+static enum mp_status take_oom(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    struct mp_refusal *before = refusal_of(recording, event->thread);
+    if (is_driver(recording, event->track)) {
+        const struct mp_refusal refusal = {.thread = event->thread,
+                                           .time_ns = event->time_ns,
+                                           .to_allocator = has_allocator_above(recording, event->track)};
+        return before || mp_vec_push(&recording->refusals, refusal) ? MP_OK
+                                                                    : mp_fail(error, MP_NO_MEMORY, "out of memory");
+    }
+    if (before) forget(recording, before);
+    return look_at(recording, event->time_ns, error);
+}
+
+enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
+                                       struct mp_error *error)
+{
+    if (event->type == MP_EVENT_OOM) return take_oom(recording, event, error);
+    struct mp_refusal *refusal = recording->refusals.count ? refusal_of(recording, event->thread) : NULL;
+    if (!refusal || event->type == MP_EVENT_RESERVED || event->type >= MP_EVENT_TYPES) return MP_OK;
+    /* What it gives back may be to make room. */
+    if (refusal->to_allocator && event->type == MP_EVENT_FREE) return MP_OK;
+    bool survived = refusal->to_allocator && event->type == MP_EVENT_ALLOC;
+    uint64_t time_ns = refusal->time_ns;
+    forget(recording, refusal);
+    return survived ? MP_OK : look_at(recording, time_ns, error);
+}
+
+enum mp_status mp_recording_look_at_ooms(struct mp_recording *recording, bool process_ended, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    for (size_t i = recording->refusals.count; i-- > 0 && !status;) {
+        struct mp_refusal refusal = recording->refusals.at[i];
+        /* The first that an allocator ever asks for has nothing before it that tells of the allocator. */
+        bool wait = !process_ended && (refusal.to_allocator || !refusal.waited);
+        recording->refusals.at[i].waited = true;
+        if (wait) continue;
+        forget(recording, &recording->refusals.at[i]);
+        status = look_at(recording, refusal.time_ns, error);
+    }
+    return status;
+}

@@ -1,0 +1,332 @@
+#include "collect/recording/recording_parts.h"
+
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/sampling.h"
+
+#define EVENTS_OF_A_RECORD 4 /* at most: a step, a free that was missed, the reserved total, the event itself */
+
+bool mp_recording_remember_live(struct mp_recording *recording)
+{
+    recording->pending_live.count = 0;
+    for (size_t i = 0; i < recording->state.ledger.tracks.count; i++)
+        if (!mp_vec_push(&recording->pending_live, recording->state.ledger.tracks.at[i].bytes)) return false;
+    return true;
+}
+
+static enum mp_status keep(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    if (!recording->window_open) return MP_OK;
+    if (!mp_vec_push(&recording->pending, *event)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    recording->events++;
+    recording->events_since_base++;
+    return MP_OK;
+}
+
+static void answer(struct mp_recording *recording, const struct mp_record *record)
+{
+    struct mp_spool_answer *answer = &recording->spool.header->answer;
+    const struct mp_ledger_track *found = NULL;
+    for (size_t i = 0; i < recording->state.ledger.tracks.count; i++) {
+        const struct mp_ledger_track *track = &recording->state.ledger.tracks.at[i];
+        if (record->track == MP_RECORD_ALL_TRACKS ? !found || track->peak_bytes > found->peak_bytes
+                                                  : record->track == i)
+            found = track;
+    }
+    atomic_store(&answer->live_bytes, found ? found->bytes : 0);
+    atomic_store(&answer->peak_bytes, found ? found->peak_since_reset_bytes : 0);
+    atomic_store(&answer->live_blocks, found ? found->blocks : 0);
+    atomic_store(&answer->found, found != NULL);
+    atomic_store(&answer->answered, (uint32_t)record->bytes);
+    syscall(SYS_futex, &answer->answered, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void reset_peaks(struct mp_recording *recording, uint16_t track)
+{
+    for (size_t i = 0; i < recording->state.ledger.tracks.count; i++)
+        if (track == MP_RECORD_ALL_TRACKS || track == i)
+            recording->state.ledger.tracks.at[i].peak_since_reset_bytes = recording->state.ledger.tracks.at[i].bytes;
+}
+
+static enum mp_status take_reserved(struct mp_recording *recording, const struct mp_event *cause, uint64_t reserved,
+                                    struct mp_error *error)
+{
+    struct mp_ledger_track *track = mp_ledger_track(&recording->state.ledger, cause->track);
+    if (!track || reserved == MP_RECORD_TOTAL_UNKNOWN || track->reserved_bytes == reserved) return MP_OK;
+    struct mp_event event = {.time_ns = cause->time_ns,
+                             .bytes = reserved,
+                             .thread = cause->thread,
+                             .track = cause->track,
+                             .type = MP_EVENT_RESERVED};
+    enum mp_status status = mp_state_take(&recording->state, &event, NULL, NULL, error);
+    return status ? status : keep(recording, &event, error);
+}
+
+static bool is_sampled(const struct mp_recording *recording, uint16_t track)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
+    /* A damaged spool may name any. */
+    bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+    return recording->config.sample_bytes && there && tracks[track].layer != MP_LAYER_DRIVER;
+}
+
+static enum mp_status take_block(struct mp_recording *recording, const struct mp_record *record, struct mp_event *event,
+                                 struct mp_error *error)
+{
+    struct mp_ledger *ledger = &recording->state.ledger;
+    bool known = true, is_alloc = record->type == MP_EVENT_ALLOC, sampled = is_sampled(recording, event->track);
+    if (is_alloc && sampled && event->bytes != MP_BYTES_UNKNOWN)
+        event->bytes = mp_sampling_estimate(event->bytes, recording->config.sample_bytes);
+    if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_at(ledger, event->track, event->address))
+        return MP_OK;
+    struct mp_event missed = {.type = MP_EVENT_NONE};
+    enum mp_status status = mp_state_take(&recording->state, event, &missed, &known, error);
+    if (!status && (is_alloc ? missed.type != MP_EVENT_NONE : known)) mp_lives_end(&recording->lives, ledger);
+    if (!status && missed.type) status = keep(recording, &missed, error);
+    if (!status) status = take_reserved(recording, event, record->total_reserved, error);
+    if (!status) status = keep(recording, event, error);
+    if (!status) status = mp_recording_follow_history(recording, event, error);
+    if (!status && !sampled) {
+        bool known_bytes = event->bytes != MP_BYTES_UNKNOWN && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN;
+        mp_ledger_check_total(ledger, event->track, is_alloc ? (int64_t)event->bytes : -(int64_t)event->bytes,
+                              known_bytes ? record->total_allocated : MP_BYTES_UNKNOWN);
+    }
+    return status;
+}
+
+/* What allocators hold may have changed while nothing was kept. */
+static enum mp_status tell_reserved(struct mp_recording *recording, const struct mp_event *at, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < recording->state.ledger.tracks.count && !status; i++) {
+        struct mp_event event = {.time_ns = at->time_ns,
+                                 .bytes = recording->state.ledger.tracks.at[i].reserved_bytes,
+                                 .thread = at->thread,
+                                 .track = (uint16_t)i,
+                                 .type = MP_EVENT_RESERVED};
+        if (event.bytes != MP_BYTES_UNKNOWN) status = keep(recording, &event, error);
+    }
+    return status;
+}
+
+/* What is written from here on must not say that the record was which is being taken: a kill would lose it. */
+static struct mp_schedule_position step_back(struct mp_recording *recording, uint32_t ring)
+{
+    struct mp_schedule_position after = recording->schedule_state.position;
+    recording->schedule_state.position = recording->position_before;
+    --recording->drain.next[ring];
+    return after;
+}
+
+static void step_on(struct mp_recording *recording, uint32_t ring, struct mp_schedule_position after)
+{
+    ++recording->drain.next[ring];
+    recording->schedule_state.position = after;
+}
+
+/* What ended while nothing was kept ends now; what is live is written down; then the window begins. */
+static enum mp_status open_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
+                                  struct mp_error *error)
+{
+    struct mp_schedule_position after = step_back(recording, ring);
+    if (!recording->writer) recording->steps_unseen = recording->steps_before;
+    enum mp_status status = mp_recording_tell_gap(recording, event->thread, error);
+    if (!status) status = mp_recording_write(recording, true, error);
+    step_on(recording, ring, after);
+    if (!status && !mp_recording_remember_live(recording))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    if (!status) status = keep(recording, event, error);
+    return status ? status : tell_reserved(recording, event, error);
+}
+
+/* `whole`: the record that is being taken lies in the window that this ends. */
+static enum mp_status take_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
+                                  bool whole, struct mp_error *error)
+{
+    bool opens = event->type == MP_EVENT_START;
+    if (opens == recording->window_open) return MP_OK;
+    recording->state.window = *event;
+    if (opens) return open_window(recording, ring, event, error);
+    enum mp_status status = keep(recording, event, error);
+    struct mp_schedule_position after = recording->schedule_state.position;
+    if (!whole) after = step_back(recording, ring);
+    if (!status) status = mp_recording_write(recording, false, error);
+    if (!whole) step_on(recording, ring, after);
+    if (!status && !mp_recording_remember_live(recording))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    recording->window_open = false;
+    recording->state.ledger.paused = true;
+    if (!status && recording->cycles.apart && recording->writer) status = mp_recording_end_cycle(recording, error);
+    return status;
+}
+
+static enum mp_status take_step(struct mp_recording *recording, const struct mp_event *event, bool *begins,
+                                struct mp_error *error)
+{
+    enum mp_status status = mp_state_boundary(&recording->state, event, begins, error);
+    if (status || !*begins) return status;
+    bool by_optimizer = recording->state.steps.kind == MP_STEP_OF_OPTIMIZER;
+    enum mp_lives_source source = by_optimizer ? MP_LIVES_OPTIMIZER : MP_LIVES_MARKED;
+    mp_lives_step(&recording->lives, &recording->state.ledger, source, event->time_ns);
+    mp_step_watch_marked(&recording->watch);
+    return MP_OK;
+}
+
+uint64_t mp_recording_told_step(const struct mp_recording *recording, uint64_t step)
+{
+    bool unended = recording->state.steps.kind == MP_STEP_OF_OPTIMIZER && step == recording->state.ledger.steps;
+    return unended ? step - 1 : step;
+}
+
+static enum mp_status request_snapshot(struct mp_recording *recording, struct mp_snapshot_request request,
+                                       struct mp_error *error)
+{
+    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                                 struct mp_event *event, struct mp_error *error)
+{
+    enum mp_status status;
+    switch (record->type) {
+    case MP_EVENT_ALLOC:
+    case MP_EVENT_FREE:
+        return take_block(recording, record, event, error);
+    case MP_EVENT_OOM:
+        status = take_reserved(recording, event, record->total_reserved, error);
+        return status ? status : keep(recording, event, error);
+    case MP_EVENT_RESERVED:
+        return take_reserved(recording, event, record->bytes, error);
+    case MP_EVENT_STEP:
+    case MP_EVENT_REGION_BEGIN:
+    case MP_EVENT_REGION_END:
+    case MP_EVENT_MARK:
+        return keep(recording, event, error);
+    case MP_EVENT_START:
+    case MP_EVENT_STOP:
+        return take_window(recording, ring, event, true, error);
+    case MP_RECORD_STATS:
+        answer(recording, record);
+        return MP_OK;
+    case MP_RECORD_SNAPSHOT:
+        return request_snapshot(
+            recording, (struct mp_snapshot_request){.number = (uint32_t)record->bytes, .path = event->name}, error);
+    case MP_RECORD_LABEL:
+        return mp_recording_take_label(recording, event, error);
+    case MP_RECORD_TORCH:
+        return mp_recording_take_history(recording, record, error);
+    case MP_RECORD_RESET_PEAK:
+        reset_peaks(recording, record->track);
+        return MP_OK;
+    default:
+        return MP_OK; /* of a newer recorder */
+    }
+}
+
+static enum mp_status ask_schedule(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                                   const struct mp_event *event, enum mp_schedule_wish *wish, bool *is_step,
+                                   struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    *wish = MP_SCHEDULE_NONE;
+    *is_step = false;
+    if (mp_state_is_boundary(event->type)) status = take_step(recording, event, is_step, error);
+    recording->steps_before = recording->state.ledger.steps - *is_step;
+    recording->position_before = recording->schedule_state.position;
+    if (status || !recording->schedule || event->type >= MP_EVENT_TYPES) return status;
+    const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
+    /* A range that may end on another thread is in nobody's order. */
+    if (record->flags & MP_RECORD_LANE) ring = MP_SPOOL_RINGS_MAX;
+    *wish = mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, *is_step);
+    return MP_OK;
+}
+
+static enum mp_status follow_schedule(struct mp_recording *recording, uint32_t ring, enum mp_schedule_wish wish,
+                                      const struct mp_event *at, struct mp_error *error)
+{
+    struct mp_event window = {.time_ns = at->time_ns,
+                              .thread = at->thread,
+                              .type = wish == MP_SCHEDULE_OPEN ? MP_EVENT_START : MP_EVENT_STOP};
+    return take_window(recording, ring, &window, wish == MP_SCHEDULE_CLOSE_AFTER, error);
+}
+
+static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                           struct mp_event *event, struct mp_error *error)
+{
+    bool is_step;
+    enum mp_schedule_wish wish;
+    enum mp_status status = ask_schedule(recording, ring, record, event, &wish, &is_step, error);
+    if (!status && (wish == MP_SCHEDULE_OPEN || wish == MP_SCHEDULE_CLOSE))
+        status = follow_schedule(recording, ring, wish, event, error);
+    if (!status && is_step && !recording->window_open) status = mp_recording_note_step(recording, event, error);
+    if (!status) status = take_event(recording, ring, record, event, error);
+    if (!status) status = mp_recording_follow_oom(recording, event, error);
+    if (!status && wish == MP_SCHEDULE_CLOSE_AFTER) status = follow_schedule(recording, ring, wish, event, error);
+    return status;
+}
+
+/* A step that is no event of the program's, but seen in what it allocates: in the file where it was asked for. */
+static enum mp_status take_unmarked_step(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
+                                         struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    if (event->stack >= recording->tables.seen[MP_TABLE_NODES]) status = mp_recording_read_tables(recording, error);
+    if (status || !mp_step_watch_event(&recording->watch, &recording->tables, recording->spool.header, event))
+        return status;
+    if (!*recording->watch.asked) {
+        mp_lives_step(&recording->lives, &recording->state.ledger, MP_LIVES_INFERRED, event->time_ns);
+        return MP_OK;
+    }
+    if (!recording->step_name)
+        status = mp_tables_text(&recording->tables, recording->watch.asked, &recording->step_name, error);
+    const struct mp_record step = {.type = MP_EVENT_STEP};
+    struct mp_event begin = {
+        .time_ns = event->time_ns, .thread = event->thread, .name = recording->step_name, .type = MP_EVENT_STEP};
+    return status ? status : pass(recording, ring, &step, &begin, error);
+}
+
+static enum mp_status take(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                           struct mp_error *error)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    /* While the window is closed, what the file knows stays what it was. */
+    if (!recording->pending.count && recording->window_open && !mp_recording_remember_live(recording))
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    struct mp_event event = {.time_ns = mp_recording_time(recording, record->time_ns),
+                             .address = record->address,
+                             .bytes = record->bytes,
+                             .stack = record->stack,
+                             .track = record->track == MP_RECORD_ALL_TRACKS ? 0 : record->track,
+                             .type = record->type,
+                             .kind = record->kind};
+    if (event.time_ns < recording->state.time_ns) event.time_ns = recording->state.time_ns;
+    recording->state.time_ns = event.time_ns;
+    enum mp_status status = record->flags & MP_RECORD_LANE
+                                ? mp_tables_lane(&recording->tables, record->bytes, &event.thread, error)
+                                : mp_tables_thread(&recording->tables, spool, ring, &event.thread, error);
+    if (!status && record->name) {
+        event.name = mp_tables_spool_string(&recording->tables, record->name);
+        if (!event.name) {
+            status = mp_recording_read_tables(recording, error);
+            event.name = mp_tables_spool_string(&recording->tables, record->name);
+        }
+    }
+    if (!status && (record->type == MP_EVENT_ALLOC || record->type == MP_EVENT_FREE))
+        status = take_unmarked_step(recording, ring, &event, error);
+    return status ? status : pass(recording, ring, record, &event, error);
+}
+
+bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *record)
+{
+    struct mp_recording *recording = context;
+    struct mp_error error;
+    enum mp_status status = take(recording, ring, record, &error);
+    if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
+        status = mp_recording_write(recording, false, &error);
+    return mp_recording_check(recording, status, &error);
+}

@@ -1,0 +1,321 @@
+#include "collect/recording/recording_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define BASE_FACTOR 4 /* a base is written when this many events came per live block */
+
+static void add_module(void *context, uint32_t id, const char *path, const struct mp_file_id *file)
+{
+    struct mp_recording *recording = context;
+    if (!recording->symbols) return;
+    struct mp_file_id known = *file;
+    struct stat facts;
+    char full[4096];
+    snprintf(full, sizeof full, "%s%s", recording->root, path);
+    if (!known.build_id_size && stat(full, &facts) == 0) {
+        known.size = (uint64_t)facts.st_size;
+        known.inode = facts.st_ino;
+        known.mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
+    }
+    struct mp_error ignored; /* a module without symbols: its addresses stay bare */
+    (void)mp_symbols_add_module(recording->symbols, id, path, &known, access(full, R_OK) ? NULL : recording->root,
+                                &ignored);
+}
+
+enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
+{
+    return mp_tables_read(&recording->tables, recording->spool.header, add_module, recording, error);
+}
+
+static enum mp_status open_file(struct mp_recording *recording, struct mp_error *error)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    const char *command[512] = {NULL};
+    const char *at = spool->command, *end = spool->command + sizeof spool->command;
+    for (size_t i = 0; i + 1 < sizeof command / sizeof *command && at < end && *at; i++) {
+        command[i] = at;
+        at += strnlen(at, (size_t)(end - at)) + 1;
+    }
+    int fd;
+    enum mp_status status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
+    if (status) return status;
+    struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,
+                                       .monotonic_ns = spool->monotonic_ns,
+                                       .pid = spool->pid,
+                                       .host = spool->host,
+                                       .command = command,
+                                       .configuration = spool->configuration,
+                                       .spool = recording->spool.path,
+                                       .spool_id = spool->spool_id};
+    return mp_writer_open(fd, &start, &recording->writer, error);
+}
+
+enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error)
+{
+    enum mp_status status = mp_state_write_base(&recording->state, recording->writer, error);
+    recording->events_since_base = 0;
+    return status;
+}
+
+/* Steps are counted from the program's first one, whichever the file begins with. */
+static enum mp_status write_past(struct mp_recording *recording, struct mp_error *error)
+{
+    struct mp_past past = {.steps = recording->steps_unseen, .time_ns = recording->state.time_ns};
+    return mp_writer_past(recording->writer, &past, error);
+}
+
+static enum mp_status write_samples(struct mp_recording *recording, struct mp_error *error)
+{
+    if (!recording->samples.count) return MP_OK;
+    enum mp_status status =
+        mp_writer_samples(recording->writer, recording->samples.at, recording->samples.count, error);
+    recording->samples.count = 0;
+    return status;
+}
+
+/* Before the events that they belong to: a kill in between leaves labels that the spool still has, and so tells twice,
+ * which does no harm. */
+static enum mp_status write_labels(struct mp_recording *recording, struct mp_error *error)
+{
+    if (!recording->labels.count) return MP_OK;
+    enum mp_status status = mp_writer_labels(recording->writer, recording->labels.at, recording->labels.count, error);
+    recording->labels.count = 0;
+    return status;
+}
+
+static enum mp_status write_pending(struct mp_recording *recording, struct mp_error *error)
+{
+    struct mp_ring_mark marks[MP_SPOOL_RINGS_MAX];
+    size_t mark_count = mp_drain_marks(&recording->drain, marks);
+    size_t tracks = recording->pending_live.count;
+    enum mp_status status = mp_writer_events(recording->writer, recording->pending.at, recording->pending.count,
+                                             recording->pending_live.at, tracks, marks, mark_count, error);
+    if (!status) recording->bound.file_events += recording->pending.count;
+    recording->pending.count = 0;
+    if (!status && !recording->window_open && !mp_recording_remember_live(recording))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    return status;
+}
+
+enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error)
+{
+    recording->last_write_ns = mp_clock_monotonic_ns();
+    enum mp_status status = mp_recording_tell_meanwhile(recording, error);
+    bool fresh = !recording->writer && (recording->pending.count || with_base);
+    if (!status && fresh) status = open_file(recording, error);
+    if (!status && recording->writer) {
+        status = mp_recording_read_tables(recording, error);
+        if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
+        if (!status && fresh && recording->steps_unseen) status = write_past(recording, error);
+        if (!status) status = write_samples(recording, error);
+        if (!status) status = write_labels(recording, error);
+        if (!status && recording->pending.count) status = write_pending(recording, error);
+        if (!status) status = mp_recording_write_requests(recording, error);
+        with_base |=
+            recording->events_since_base > BASE_FACTOR * recording->state.ledger.by_address.count + MP_CHUNK_EVENTS;
+        if (!status && with_base) status = mp_recording_write_base(recording, error);
+    }
+    if (status) return status;
+    recording->spool.header->schedule_position = recording->schedule_state.position;
+    mp_drain_release(&recording->drain, recording->spool.header);
+    mp_spool_file_wake(&recording->spool);
+    return mp_recording_bound(recording, error);
+}
+
+static enum mp_status resolve_frame(struct mp_symbols *resolver, struct mp_tables *tables, uint32_t id,
+                                    const struct mp_wire_frame *frame, void *vec_pointer, struct mp_error *error)
+{
+    MP_VEC(struct mp_symbol) *found = vec_pointer;
+    const struct mp_symbol_line *lines;
+    size_t count = mp_symbols_resolve(resolver, frame->module, frame->address, &lines);
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        struct mp_symbol symbol = {.frame = id, .line = lines[i].line};
+        if (lines[i].function) status = mp_tables_text(tables, lines[i].function, &symbol.function, error);
+        if (!status && lines[i].file) status = mp_tables_text(tables, lines[i].file, &symbol.file, error);
+        if (!status && !mp_vec_push(found, symbol)) status = mp_fail(error, MP_NO_MEMORY, "out of memory for symbols");
+    }
+    return status;
+}
+
+enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct mp_tables *tables,
+                                          struct mp_writer *writer, struct mp_error *error)
+{
+    if (!recording->symbols) return MP_OK;
+    const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
+    MP_VEC(struct mp_symbol) symbols = {0};
+    enum mp_status status = MP_OK;
+    for (uint64_t i = 0; i < tables->done[MP_TABLE_FRAMES] && !status; i++)
+        if (frames[i].language == MP_NATIVE && frames[i].module)
+            status = resolve_frame(recording->symbols, tables, (uint32_t)i, &frames[i], &symbols, error);
+    if (!status) status = mp_tables_write(tables, recording->spool.header, writer, error);
+    if (!status && symbols.count) status = mp_writer_symbols(writer, symbols.at, symbols.count, error);
+    mp_vec_free(&symbols);
+    return status;
+}
+
+uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
+{
+    return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_inside) +
+           atomic_load(&spool->dropped_refused) + atomic_load(&spool->left_hooks) + mp_recording_ring_full(spool);
+}
+
+uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
+{
+    uint64_t dropped = 0;
+    for (uint32_t i = 0; i < MP_SPOOL_RINGS_MAX; i++)
+        dropped += atomic_load(&spool->rings[i].dropped);
+    return dropped;
+}
+
+bool mp_recording_lacks_names(const struct mp_spool_header *spool)
+{
+    return atomic_load(&spool->lost_stacks) || atomic_load(&spool->lost_strings) || atomic_load(&spool->without_lock);
+}
+
+static void note_count(struct mp_recording *recording, uint64_t count, const char *one, const char *more)
+{
+    char text[256];
+    if (!count) return;
+    snprintf(text, sizeof text, "%llu %s", (unsigned long long)count, count == 1 ? one : more);
+    mp_recording_note(recording, text);
+}
+
+/* CUPTI's callbacks are what is recorded; its records are held against them. */
+static void note_cupti(struct mp_recording *recording)
+{
+    const struct mp_spool_cupti *cupti = &recording->spool.header->cupti;
+    note_count(recording, atomic_load(&cupti->without_call), "memory record of CUPTI had no callback",
+               "memory records of CUPTI had no callback");
+    note_count(recording, atomic_load(&cupti->without_record), "callback of CUPTI had no memory record",
+               "callbacks of CUPTI had no memory record");
+    note_count(recording, atomic_load(&cupti->different), "memory record of CUPTI differed from its callback",
+               "memory records of CUPTI differed from their callbacks");
+    note_count(recording, atomic_load(&cupti->dropped), "memory record was dropped by CUPTI",
+               "memory records were dropped by CUPTI");
+    note_count(recording, atomic_load(&cupti->unreadable), "record of CUPTI could not be read",
+               "records of CUPTI could not be read");
+    bool by_cupti = atomic_load(&recording->spool.header->sources) & MP_SOURCE_CUPTI;
+    if (recording->ended && by_cupti && !atomic_load(&cupti->flushed))
+        mp_recording_note(recording, "the program ended without flushing CUPTI: variables of modules and sizes of "
+                                     "pools that were still in its buffers are not recorded");
+}
+
+/* What the recorder could not keep, and why. */
+static void note_losses(struct mp_recording *recording)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    if (atomic_load(&spool->lost_stacks))
+        mp_recording_note(recording, "the tables of stacks were full: some events have no stack");
+    if (atomic_load(&spool->lost_strings))
+        mp_recording_note(recording, "the table of names was full: some functions, regions and modules have no name");
+    if (atomic_load(&spool->rings_used) == MP_SPOOL_RINGS_MAX) {
+        char text[96];
+        snprintf(text, sizeof text, "events were dropped because more than %d threads allocated at once",
+                 MP_SPOOL_RINGS_MAX);
+        note_count(recording, atomic_load(&spool->dropped_no_ring),
+                   "event was dropped because too many threads allocated at once", text);
+    } else {
+        note_count(recording, atomic_load(&spool->dropped_no_ring),
+                   "event was dropped: its thread began before there was room for it",
+                   "events were dropped: their threads began before there was room for them");
+    }
+    note_count(recording, atomic_load(&spool->left_hooks),
+               "event was dropped, as the program left the recorder in the middle of it (a jump out of a signal "
+               "handler, or the end of the thread)",
+               "events were dropped, as the program left the recorder in the middle of them (jumps out of signal "
+               "handlers, or the ends of threads)");
+    note_count(recording, atomic_load(&spool->dropped_inside),
+               "event was dropped: it came in a signal handler that had interrupted the recorder on the same thread",
+               "events were dropped: they came in signal handlers that had interrupted the recorder on the same "
+               "thread");
+    note_count(recording, atomic_load(&spool->without_lock),
+               "stack or name was left out: another thread held the recorder's tables for too long",
+               "stacks or names were left out: another thread held the recorder's tables for too long");
+}
+
+/* Python that uses PyTorch, and nothing of the shim that was wanted. */
+static void note_shim(struct mp_recording *recording)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    uint32_t sources = atomic_load(&spool->sources);
+    if (!recording->config.shim || !(sources & MP_SOURCE_TORCH) || sources & MP_SOURCE_SHIM) return;
+    const struct mp_wire_frame *frames = mp_spool_entries(spool, MP_TABLE_FRAMES);
+    bool python = false;
+    for (uint64_t i = 0; i < recording->tables.seen[MP_TABLE_FRAMES] && !python; i++)
+        python = frames[i].language == MP_PYTHON;
+    if (python)
+        mp_recording_note(recording,
+                          "PyTorch was not asked for modules, regions and steps: Python ran with -E, -I or -S, or "
+                          "without the PYTHONPATH that memprof sets");
+}
+
+static enum mp_status write_coverage(struct mp_recording *recording, struct mp_error *error)
+{
+    static const struct {
+        enum mp_source bit;
+        const char *name;
+    } names[] = {{MP_SOURCE_TORCH, "torch"}, {MP_SOURCE_C_API, "api"}, {MP_SOURCE_CUPTI, "cupti"},
+                 {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}, {MP_SOURCE_SHIM, "shim"}};
+    const struct mp_spool_header *spool = recording->spool.header;
+    note_losses(recording);
+    note_cupti(recording);
+    note_shim(recording);
+    mp_recording_note_history(recording);
+    mp_device_samples_notes(recording);
+    if (*recording->watch.asked && !recording->step_name) {
+        char text[MP_STEP_AT_ROOM + 96];
+        snprintf(text, sizeof text, "no Python function %s was seen to allocate: --step-at gave no steps",
+                 recording->watch.asked);
+        mp_recording_note(recording, text);
+    }
+    if (!*recording->spool.path)
+        mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
+    uint32_t limit = 0;
+    enum mp_status status = MP_OK;
+    if (recording->schedule)
+        status = mp_tables_text(&recording->tables, "outside of what was scheduled only live blocks were followed",
+                                &limit, error);
+    uint32_t sources[sizeof names / sizeof *names], source_count = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
+        if (atomic_load(&spool->sources) & names[i].bit)
+            status = mp_tables_text(&recording->tables, names[i].name, &sources[source_count++], error);
+    if (!status) status = mp_tables_text(&recording->tables, recording->how_text, &recording->how.text, error);
+    if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
+    struct mp_coverage coverage = {
+        .events = recording->bound.file_events,
+        .dropped = mp_recording_dropped(spool),
+        .truncated_stacks = atomic_load(&spool->truncated_stacks),
+        .unmatched_stacks = atomic_load(&spool->unmatched_stacks),
+        .totals_checked = recording->state.ledger.totals_checked,
+        .totals_wrong = mp_ledger_totals_wrong(&recording->state.ledger),
+        .unknown_frees = recording->state.ledger.unknown_frees,
+        .missed_frees = recording->state.ledger.missed_frees,
+        .sources = sources,
+        .source_count = source_count,
+        .notes = recording->notes.at,
+        .note_count = (uint32_t)recording->notes.count,
+        .limits = &limit,
+        .limit_count = recording->schedule != NULL,
+    };
+    return status ? status : mp_writer_coverage(recording->writer, &coverage, error);
+}
+
+enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error)
+{
+    enum mp_status status = mp_recording_write_symbols(recording, &recording->tables, recording->writer, error);
+    if (!status) status = mp_recording_write_segments(recording, error);
+    if (!status) status = write_coverage(recording, error);
+    if (!status) status = write_samples(recording, error);
+    if (!status) status = mp_writer_exit(recording->writer, &recording->how, error);
+    if (status) return status;
+    status = mp_writer_finish(recording->writer, error);
+    recording->writer = NULL;
+    return status;
+}

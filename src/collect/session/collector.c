@@ -1,0 +1,318 @@
+#include "collect/session/collector_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/signal_name.h"
+#include "collect/session/launch.h"
+#include "collect/session/session_folder.h"
+#include "wire/config.h"
+
+#define ACCEPTED_AT_ONCE 16
+
+static void keep_note(const struct mp_recording *recording, struct mp_collector_result *result)
+{
+    if (!recording->notes.count) return;
+    snprintf(result->note, sizeof result->note, "%s",
+             mp_intern_get(&recording->tables.strings, recording->notes.at[0], NULL));
+}
+
+/* Files of cycles that are over; with `wait` all of them. */
+static void reap_cycles(struct mp_collector *collector, struct mp_recording *recording, bool wait)
+{
+    struct mp_recording_summary summary;
+    while (mp_recording_reap_cycle(recording, wait, &summary))
+        if (!mp_vec_push(&collector->result->recordings, summary)) free(summary.path);
+}
+
+static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
+{
+    /* What a full disk did not take stays in the spool for `memprof recover`. */
+    uint64_t units = finished->recording->schedule_state.position.units;
+    if (units > collector->result->units_seen) collector->result->units_seen = units;
+    reap_cycles(collector, finished->recording, true);
+    bool worth_telling = finished->summary.path || finished->summary.failed;
+    if (!worth_telling && !*collector->result->note) keep_note(finished->recording, collector->result);
+    mp_recording_free(finished->recording, !finished->summary.failed);
+    if (!worth_telling || !mp_vec_push(&collector->result->recordings, finished->summary)) free(finished->summary.path);
+}
+
+void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text)
+{
+    struct mp_collected process = collector->processes.at[index];
+    struct mp_finished finished;
+    collector->processes.at[index] = collector->processes.at[--collector->processes.count];
+    if (process.pidfd >= 0) close(process.pidfd);
+    mp_recording_end(process.recording, how, text);
+    mp_snapshots_serve(&collector->snapshots, process.recording);
+    if (mp_finisher_add(&collector->finisher, process.recording, &finished)) take_finished(collector, &finished);
+}
+
+/* ---- setting up ----------------------------------------------------------------------------------------------- */
+
+static enum mp_status open_socket(struct mp_collector *collector, struct mp_error *error)
+{
+    enum mp_status status = mp_session_folder_make(collector->socket_folder, error);
+    if (status) return status;
+    snprintf(collector->socket_path, sizeof collector->socket_path, "%s/%s", collector->socket_folder,
+             MP_SESSION_SOCKET);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
+    collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (collector->listener < 0 || bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
+        listen(collector->listener, 64))
+        return mp_fail_errno(error, "cannot listen on %s", collector->socket_path);
+    return MP_OK;
+}
+
+/* Terminal signals reach the command by themselves; what is sent to memprof is passed on. */
+static enum mp_status catch_signals(struct mp_collector *collector, struct mp_error *error)
+{
+    static const int passed_on[] = {SIGCHLD, SIGTERM, SIGHUP, SIGCONT, SIGTSTP};
+    /* SIGXFSZ: a limit on file sizes is a write error to report, not an end. */
+    static const int ignored[] = {SIGINT, SIGQUIT, SIGPIPE, SIGXFSZ};
+    sigemptyset(&collector->newly_ignored);
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        if (signal(ignored[i], SIG_IGN) != SIG_IGN) sigaddset(&collector->newly_ignored, ignored[i]);
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        sigaddset(&set, passed_on[i]);
+    if (collector->options->snapshot_signal) sigaddset(&set, collector->options->snapshot_signal);
+    sigprocmask(SIG_BLOCK, &set, &collector->mask);
+    signal(SIGCHLD, SIG_DFL); /* ignored by our parent, it would leave no exit status to wait for */
+    collector->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return collector->signals < 0 ? mp_fail_errno(error, "cannot watch signals") : MP_OK;
+}
+
+static enum mp_status set_up(struct mp_collector *collector, struct mp_error *error)
+{
+    if (gethostname(collector->host, sizeof collector->host - 1))
+        snprintf(collector->host, sizeof collector->host, "localhost");
+    collector->naming = (struct mp_naming){.pattern = collector->options->output,
+                                           .host = collector->host,
+                                           .start_unix_s = mp_clock_realtime_ns() / MP_NS_PER_SECOND};
+    collector->output_folder = strdup(collector->options->output);
+    if (!collector->output_folder) return mp_fail(error, MP_NO_MEMORY, "out of memory");
+    *strrchr(collector->output_folder, '/') = '\0';
+    mp_finisher_open(&collector->finisher);
+    collector->snapshots = (struct mp_snapshots){.calls = &collector->options->snapshot_calls,
+                                                 .force = collector->options->force,
+                                                 .at_oom = collector->options->snapshot_at_oom};
+    enum mp_status status = catch_signals(collector, error);
+    if (!status) status = mp_metrics_open(collector->options->metrics, &collector->metrics, error);
+    if (!status) status = open_socket(collector, error);
+    return status ? status : mp_doorbell_open(&collector->doorbell, error);
+}
+
+/* Processes that could not reach us, or be reached. */
+static void take_refusals(struct mp_collector *collector)
+{
+    enum { ERRNO_MAX = 200 };
+    struct mp_collector_result *result = collector->result;
+    char path[sizeof collector->socket_path + sizeof MP_REFUSED_SUFFIX + 4];
+    for (int reason = 0; reason < ERRNO_MAX && *collector->socket_path; reason++) {
+        snprintf(path, sizeof path, "%s" MP_REFUSED_SUFFIX "%03d", collector->socket_path, reason);
+        if (rmdir(path)) continue;
+        if (!result->refused++)
+            mp_fail(&result->refusal, MP_IO,
+                    "a process could not be recorded, as the system refused what the recorder needs there (%s)",
+                    strerror(reason));
+    }
+}
+
+static void tear_down(struct mp_collector *collector)
+{
+    if (collector->listener >= 0) close(collector->listener);
+    if (*collector->socket_path) unlink(collector->socket_path);
+    if (*collector->socket_folder) rmdir(collector->socket_folder);
+    if (collector->signals >= 0) close(collector->signals);
+    mp_doorbell_close(&collector->doorbell);
+    mp_finisher_close(&collector->finisher);
+    mp_snapshots_free(&collector->snapshots);
+    mp_device_watch_close(collector->devices);
+    mp_metrics_close(&collector->metrics);
+    mp_vec_free(&collector->processes);
+    for (size_t i = 0; i < collector->paths.count; i++)
+        free(collector->paths.at[i]);
+    mp_vec_free(&collector->paths);
+    free(collector->output_folder);
+}
+
+/* Each process takes a few descriptors, and its modules one each. Only for us: the command has been started. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------------- */
+
+static void snapshot_all(struct mp_collector *collector)
+{
+    for (size_t i = 0; i < collector->processes.count; i++) {
+        struct mp_snapshot_request request = {0};
+        (void)mp_vec_push(&collector->processes.at[i].recording->requests, request);
+    }
+}
+
+/* Answers the programs whose snapshots are written; with `wait` until all are. */
+static void reap_snapshots(struct mp_collector *collector, bool wait)
+{
+    uint64_t recording;
+    uint32_t number;
+    bool written;
+    while (mp_snapshots_reap(&collector->snapshots, wait, &recording, &number, &written))
+        for (size_t i = 0; i < collector->processes.count; i++)
+            if (collector->processes.at[i].recording->id == recording)
+                mp_snapshots_answer(collector->processes.at[i].recording, number, written);
+}
+
+static void pass_on_signals(struct mp_collector *collector)
+{
+    struct signalfd_siginfo info;
+    while (read(collector->signals, &info, sizeof info) == sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD || collector->command_ended) continue;
+        if (number == collector->options->snapshot_signal) {
+            snapshot_all(collector);
+            continue;
+        }
+        kill(collector->command, number);
+        if (number == SIGTSTP) raise(SIGSTOP);
+    }
+    if (!collector->command_ended && waitpid(collector->command, &collector->wait_status, WNOHANG))
+        collector->command_ended = true;
+}
+
+static void watch(struct mp_collector *collector)
+{
+    size_t fixed = 3, count = fixed;
+    struct pollfd *set = calloc(fixed + collector->processes.count, sizeof *set);
+    if (!set) {
+        usleep(MP_ROUND_MS * 1000);
+        return;
+    }
+    set[0] = (struct pollfd){.fd = collector->listener, .events = POLLIN};
+    set[1] = (struct pollfd){.fd = collector->signals, .events = POLLIN};
+    set[2] = (struct pollfd){.fd = collector->doorbell.heard, .events = POLLIN};
+    for (size_t i = 0; i < collector->processes.count; i++)
+        set[count++] = (struct pollfd){.fd = collector->processes.at[i].pidfd, .events = POLLIN};
+    poll(set, count, MP_ROUND_MS);
+    mp_doorbell_hear(&collector->doorbell);
+    for (size_t i = count; i-- > fixed;)
+        if (set[i].revents) mp_collector_end_process(collector, i - fixed, (struct mp_exit){.known = false}, "ended");
+    for (int i = 0; set[0].revents && i < ACCEPTED_AT_ONCE; i++)
+        if (!mp_collector_accept(collector)) break;
+    struct mp_finished finished;
+    while (mp_finisher_take(&collector->finisher, false, &finished))
+        take_finished(collector, &finished);
+    free(set);
+    pass_on_signals(collector);
+}
+
+static void serve_metrics(struct mp_collector *collector)
+{
+    size_t count = collector->processes.count;
+    if (!collector->options->metrics) return;
+    struct mp_recording **recordings = malloc((count + 1) * sizeof *recordings);
+    if (!recordings) return;
+    for (size_t i = 0; i < count; i++)
+        recordings[i] = collector->processes.at[i].recording;
+    mp_metrics_serve(&collector->metrics, recordings, count);
+    free(recordings);
+}
+
+static struct mp_exit describe_end(int wait_status, char *text, size_t room)
+{
+    struct mp_exit how = {.known = true, .by_signal = WIFSIGNALED(wait_status)};
+    how.status = (uint32_t)(how.by_signal ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
+    const char *name = how.by_signal ? mp_signal_name(how.status) : NULL;
+    if (!how.by_signal)
+        snprintf(text, room, "exit %u", how.status);
+    else
+        snprintf(text, room, "killed by %s%s", name ? "SIG" : "a signal", name ? name : "");
+    return how;
+}
+
+static void end_all(struct mp_collector *collector)
+{
+    char text[64];
+    struct mp_exit how = describe_end(collector->wait_status, text, sizeof text);
+    while (collector->processes.count) {
+        size_t last = collector->processes.count - 1;
+        bool is_command = (pid_t)collector->processes.at[last].pid == collector->command;
+        mp_collector_end_process(collector, last, is_command ? how : (struct mp_exit){.known = false},
+                                 is_command ? text : "still running when the command ended");
+    }
+    struct mp_finished finished;
+    while (mp_finisher_take(&collector->finisher, true, &finished))
+        take_finished(collector, &finished);
+    reap_snapshots(collector, true);
+    collector->result->exit_status = how.by_signal ? 128 + (int)how.status : (int)how.status;
+}
+
+enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
+                                struct mp_error *error)
+{
+    struct mp_collector collector = {
+        .options = options, .result = result, .listener = -1, .signals = -1, .metrics.listener = -1};
+    struct mp_launch launch = {.command = options->command,
+                               .cupti = options->record.cupti,
+                               .hooks = options->record.hooks,
+                               .shim = options->record.shim};
+    char *library = NULL, *python_folder = NULL;
+    enum mp_status status = mp_launch_find_library(&library, &python_folder, error);
+    if (!status) status = set_up(&collector, error);
+    if (!status) {
+        int exec_errno;
+        collector.devices = mp_device_watch_open();
+        launch.library = library;
+        launch.python_folder = python_folder;
+        launch.socket_path = collector.socket_path;
+        launch.default_signals = collector.newly_ignored;
+        launch.mask = collector.mask;
+        status = mp_launch_command(&launch, &collector.command, &exec_errno, error);
+        if (exec_errno) result->exit_status = exec_errno == ENOENT ? 127 : 126;
+    }
+    if (!status) {
+        allow_many_files();
+        while (!collector.command_ended) {
+            watch(&collector);
+            for (size_t i = 0; i < collector.processes.count; i++) {
+                mp_recording_round(collector.processes.at[i].recording, false);
+                mp_snapshots_serve(&collector.snapshots, collector.processes.at[i].recording);
+                reap_cycles(&collector, collector.processes.at[i].recording, false);
+            }
+            reap_snapshots(&collector, false);
+            serve_metrics(&collector);
+        }
+        end_all(&collector);
+    }
+    take_refusals(&collector);
+    free(library);
+    free(python_folder);
+    tear_down(&collector);
+    return status;
+}
+
+void mp_collector_result_free(struct mp_collector_result *result)
+{
+    for (size_t i = 0; i < result->recordings.count; i++)
+        free(result->recordings.at[i].path);
+    mp_vec_free(&result->recordings);
+}

@@ -1,0 +1,42 @@
+/*
+ * `memprof snapshot`: starts a command and collects what its processes record until it has ended. One call, on the main
+ * thread, since the spools' mutexes must be held by a thread that lives as long as the process.
+ */
+#ifndef MP_COLLECT_COLLECTOR_H
+#define MP_COLLECT_COLLECTOR_H
+
+#include <stdbool.h>
+
+#include "collect/recording/recording.h"
+#include "collect/session/snapshots.h"
+#include "wire/config.h"
+
+struct mp_collector_options {
+    char *const *command; /* NULL-terminated */
+    const char *output;   /* a naming pattern (collect/session/naming.h), absolute */
+    bool force;           /* an existing file may be replaced */
+    bool symbols;
+    bool keep_command; /* the processes' command lines stand in their files, secrets masked */
+    struct mp_record_config record;
+    struct mp_schedule schedule;
+    int snapshot_signal;  /* sent to memprof, makes a snapshot of now of each process; 0: none */
+    bool snapshot_at_oom; /* the first time an allocator is out of memory */
+    struct mp_snapshot_calls snapshot_calls;
+    const char *metrics; /* where they go (collect/metrics/metrics.h); NULL: nowhere */
+};
+
+struct mp_collector_result {
+    int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
+    MP_VEC(struct mp_recording_summary) recordings;
+    uint64_t units_seen; /* the most steps (or regions) that one process began, where a schedule counts them */
+    char note[MP_SPOOL_NOTE_TEXT + 1]; /* what the recorder of a process without a file had to say first; "": nothing */
+    unsigned refused;                  /* processes that could not be recorded, and why the first could not */
+    struct mp_error refusal;
+};
+
+/* A status other than MP_OK: the command was not started. What goes wrong later stands in the summaries. */
+enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
+                                struct mp_error *error);
+void mp_collector_result_free(struct mp_collector_result *result);
+
+#endif

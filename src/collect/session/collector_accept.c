@@ -1,0 +1,226 @@
+#include "collect/session/collector_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collect/session/command_line.h"
+#include "collect/session/control.h"
+#include "format/new_file.h"
+
+/* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
+
+static bool is_taken(const struct mp_collector *collector, const char *path)
+{
+    for (size_t i = 0; i < collector->paths.count; i++)
+        if (!strcmp(collector->paths.at[i], path)) return true;
+    return false;
+}
+
+static enum mp_status create_snapshot_file(void *context, struct mp_recording *recording, char **path, int *fd,
+                                           struct mp_error *error)
+{
+    struct mp_collector *collector = context;
+    struct mp_naming naming = collector->naming;
+    bool force = collector->options->force;
+    naming.cycle = recording->cycles.number;
+    for (unsigned number = recording->cycles.name_number;; number++) {
+        char *candidate = mp_naming_path(&naming, recording->spool.header->pid, number);
+        if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
+        if (!is_taken(collector, candidate)) {
+            const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH};
+            struct mp_new_file file;
+            enum mp_status status = mp_new_file_open(candidate, &rule, &file, error);
+            if (!status && (status = mp_new_file_put(&file, error))) close(file.fd);
+            mp_new_file_close(&file);
+            if (!status) {
+                *fd = file.fd;
+                char *known = strdup(candidate);
+                if (!known || !mp_vec_push(&collector->paths, known)) free(known);
+                *path = candidate;
+                recording->cycles.name_number = number;
+                return MP_OK;
+            }
+            struct stat facts;
+            if (force || lstat(candidate, &facts)) {
+                free(candidate);
+                return status;
+            }
+        }
+        free(candidate);
+    }
+}
+
+/* ---- processes that want to be recorded ----------------------------------------------------------------------- */
+
+static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, struct mp_error *error)
+{
+    struct mp_spool_header *facts = calloc(1, sizeof *facts);
+    if (!facts) return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+    facts->magic = MP_SPOOL_MAGIC;
+    facts->version = MP_SPOOL_VERSION;
+    facts->header_bytes = sizeof *facts;
+    if (getrandom(&facts->spool_id, sizeof facts->spool_id, 0) < 0) facts->spool_id = mp_clock_realtime_ns();
+    facts->monotonic_ns = mp_clock_monotonic_ns();
+    facts->realtime_ns = mp_clock_realtime_ns();
+    facts->pid = pid;
+    snprintf(facts->output, sizeof facts->output, "%s", collector->options->output);
+    snprintf(facts->host, sizeof facts->host, "%s", collector->host);
+    mp_record_config_format(&collector->options->record, facts->configuration, sizeof facts->configuration);
+    if (collector->options->keep_command) {
+        mp_command_line_read(pid, facts->command, sizeof facts->command);
+        mp_command_line_mask(facts->command);
+    }
+
+    struct mp_spool_file spool;
+    enum mp_status status = mp_spool_file_create(facts, collector->output_folder, &spool, error);
+    free(facts);
+    if (status) return status;
+    struct mp_collected process = {.pid = pid, .pidfd = -1};
+    const struct mp_schedule *schedule = &collector->options->schedule;
+    process.recording = mp_recording_new(&spool, collector->options->symbols, create_snapshot_file, collector, error);
+    if (!process.recording) {
+        mp_spool_file_close(&spool, true);
+        return error->status;
+    }
+    mp_device_samples_begin(process.recording, collector->devices);
+    if (getenv(MP_NVTX_VARIABLE))
+        mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
+    if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);
+    process.recording->cycles.apart = schedule->in_cycles && mp_naming_tells_cycles_apart(collector->naming.pattern);
+    if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (mp_vec_push(&collector->processes, process)) return MP_OK;
+    mp_recording_free(process.recording, true);
+    return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+}
+
+static void send_answer(int connection, const struct mp_collector *collector, const struct mp_recording *recording)
+{
+    struct mp_greeting_answer answer = {.magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION};
+    union {
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    memset(&control, 0, sizeof control);
+    struct iovec part = {.iov_base = &answer, .iov_len = sizeof answer};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (recording) {
+        answer.file_bytes = recording->spool.bytes;
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
+        int descriptors[2] = {recording->spool.fd, collector->doorbell.memory};
+        memcpy(CMSG_DATA(rights), descriptors, sizeof descriptors);
+    }
+    sendmsg(connection, &message, MSG_NOSIGNAL);
+}
+
+static void refuse(struct mp_collector *collector, const struct mp_error *why)
+{
+    if (!collector->result->refused++) collector->result->refusal = *why;
+}
+
+/* The user's own process, or root's. */
+static bool is_ours(int connection, struct ucred *who)
+{
+    socklen_t size = sizeof *who;
+    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, who, &size) && who->pid > 0 &&
+           (who->uid == geteuid() || !who->uid);
+}
+
+static bool is_greeting(const struct mp_collector *collector, const struct ucred *who, const void *message, size_t size)
+{
+    struct mp_greeting greeting;
+    if (size != sizeof greeting || who->uid != geteuid()) return false;
+    memcpy(&greeting, message, sizeof greeting);
+    return greeting.magic == MP_GREETING_MAGIC && greeting.version == MP_SPOOL_VERSION &&
+           (collector->options->record.follow || who->pid == collector->command);
+}
+
+static const struct mp_recording *greet(struct mp_collector *collector, const struct ucred *who)
+{
+    struct mp_error error;
+    /* The same pid again: exec() replaced the program that had it. */
+    for (size_t i = collector->processes.count; i-- > 0;)
+        if (collector->processes.at[i].pid == (uint32_t)who->pid)
+            mp_collector_end_process(collector, i, (struct mp_exit){.known = false}, "replaced by exec");
+    if (!new_process(collector, (uint32_t)who->pid, &error))
+        return collector->processes.at[collector->processes.count - 1].recording;
+    refuse(collector, &error);
+    return NULL;
+}
+
+/* The recording of a process; of the command or of memprof itself, which may not allocate: the one with most events. */
+static struct mp_collected *asked_for(const struct mp_collector *collector, uint32_t pid)
+{
+    struct mp_collected *found = NULL;
+    bool any = pid == (uint32_t)collector->command || pid == (uint32_t)getpid();
+    for (size_t i = 0; i < collector->processes.count; i++) {
+        struct mp_collected *process = &collector->processes.at[i];
+        if (process->pid == pid) return process;
+        if (any && (!found || process->recording->events > found->recording->events)) found = process;
+    }
+    return found;
+}
+
+static void answer_question(struct mp_collector *collector, int connection, const struct mp_control_question *question,
+                            int file)
+{
+    struct mp_error error;
+    struct stat facts;
+    struct mp_collected *process = asked_for(collector, question->pid);
+    enum mp_status status = MP_OK;
+    if (question->command != MP_CONTROL_LIVE && question->command != MP_CONTROL_SNAPSHOT)
+        status = mp_fail(&error, MP_INVALID, "the memprof that records does not know this question");
+    else if (!process)
+        status = mp_fail(&error, MP_NOT_FOUND, "process %u has allocated nothing that is recorded", question->pid);
+    else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
+        status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
+    int copy = status ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
+    if (!status && copy < 0) status = mp_fail_errno(&error, "cannot write the answer");
+    if (!status) {
+        int waiting = fcntl(connection, F_DUPFD_CLOEXEC, 0);
+        status = mp_snapshots_start_for(&collector->snapshots, process->recording, question->command == MP_CONTROL_LIVE,
+                                        copy, waiting, &error);
+        if (!status && waiting >= 0) return;
+    }
+    mp_control_answer(connection, status, process ? process->pid : 0, &error);
+}
+
+bool mp_collector_accept(struct mp_collector *collector)
+{
+    struct mp_error error;
+    int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (connection < 0) {
+        if (errno != EMFILE && errno != ENFILE) return false;
+        mp_fail_errno(&error, "a process could not be recorded");
+        refuse(collector, &error);
+        usleep(MP_ROUND_MS * 1000); /* it stays in the queue: do not spin */
+        return false;
+    }
+    struct timeval limit = {.tv_usec = 200000};
+    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    struct ucred who;
+    struct mp_control_question question;
+    char message[256];
+    int file = -1;
+    size_t size = is_ours(connection, &who) ? mp_control_receive(connection, message, sizeof message, &file) : 0;
+    if (mp_control_is_question(message, size, &question))
+        answer_question(collector, connection, &question, file);
+    else
+        send_answer(connection, collector, is_greeting(collector, &who, message, size) ? greet(collector, &who) : NULL);
+    if (file >= 0) close(file);
+    close(connection);
+    return true;
+}

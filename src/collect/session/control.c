@@ -1,0 +1,220 @@
+#include "collect/session/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "wire/config.h"
+
+#define ANSWER_WITHIN_S 30 /* a collector that is busy with millions of blocks */
+#define ENVIRON_MAX     (4u << 20)
+
+/* ---- the collector's side ------------------------------------------------------------------------------------- */
+
+union rights {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+/* The first descriptor; what more there may be is closed. */
+static int take_descriptor(struct msghdr *message)
+{
+    int file = -1;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        for (size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+            int descriptor;
+            memcpy(&descriptor, (const char *)part + at, sizeof descriptor);
+            if (file < 0)
+                file = descriptor;
+            else
+                close(descriptor);
+        }
+    }
+    return file;
+}
+
+size_t mp_control_receive(int connection, void *message, size_t room, int *file)
+{
+    union rights control;
+    struct iovec part = {.iov_base = message, .iov_len = room};
+    struct msghdr header = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    *file = -1;
+    ssize_t got = recvmsg(connection, &header, MSG_CMSG_CLOEXEC);
+    if (got <= 0) return 0;
+    *file = take_descriptor(&header);
+    if (!(header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) return (size_t)got;
+    if (*file >= 0) close(*file);
+    *file = -1;
+    return 0;
+}
+
+bool mp_control_is_question(const void *message, size_t size, struct mp_control_question *question)
+{
+    if (size != sizeof *question) return false;
+    memcpy(question, message, sizeof *question);
+    return question->magic == MP_CONTROL_MAGIC && question->version == MP_CONTROL_VERSION;
+}
+
+void mp_control_answer(int connection, enum mp_status status, uint32_t pid, const struct mp_error *error)
+{
+    struct mp_control_answer answer = {
+        .magic = MP_CONTROL_MAGIC, .version = MP_CONTROL_VERSION, .status = (uint32_t)status, .pid = pid};
+    if (status) snprintf(answer.text, sizeof answer.text, "%.*s", (int)sizeof answer.text - 1, error->text);
+    send(connection, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* ---- the asker's side ----------------------------------------------------------------------------------------- */
+
+/* The whole of a small file of /proc, with a NUL behind it, to be freed; NULL. */
+static char *read_small(const char *path, size_t *size)
+{
+    char *text = NULL;
+    size_t room = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : 1;
+    for (*size = 0; got > 0 && *size < ENVIRON_MAX; *size += (size_t)got) {
+        if (*size + 4096 >= room) {
+            char *more = realloc(text, room += 65536);
+            if (!more) break;
+            text = more;
+        }
+        got = read(fd, text + *size, room - *size - 1);
+        if (got < 0) break;
+    }
+    if (fd >= 0) close(fd);
+    if (got) {
+        free(text);
+        return NULL;
+    }
+    text[*size] = '\0';
+    return text;
+}
+
+/* The socket's path out of a process's environment. */
+static bool find_socket(pid_t pid, char *path, size_t room)
+{
+    static const char variable[] = MP_SESSION_VARIABLE "=";
+    char name[64];
+    size_t size;
+    snprintf(name, sizeof name, "/proc/%d/environ", (int)pid);
+    char *all = read_small(name, &size);
+    bool found = false;
+    for (const char *at = all; !found && all && at < all + size; at += strlen(at) + 1) {
+        const char *value = at + sizeof variable - 1;
+        if (strncmp(at, variable, sizeof variable - 1) || value[0] != MP_SESSION_VERSION || value[1] != ';') continue;
+        found = snprintf(path, room, "%s", value + 2) < (int)room;
+    }
+    free(all);
+    return found;
+}
+
+/* Of memprof itself: the command that it started knows. */
+static pid_t first_child(pid_t pid)
+{
+    char name[96];
+    size_t size;
+    snprintf(name, sizeof name, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    char *children = read_small(name, &size);
+    pid_t child = children ? (pid_t)strtol(children, NULL, 10) : 0;
+    free(children);
+    return child;
+}
+
+/* Who listens at the other end. */
+static pid_t peer_of(int connection)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) ? -1 : peer.pid;
+}
+
+static enum mp_status not_recorded(pid_t pid, struct mp_error *error)
+{
+    return mp_fail(error, MP_NOT_FOUND,
+                   "process %d is not being recorded, or is another user's: start it under memprof snapshot", (int)pid);
+}
+
+static enum mp_status connect_to(pid_t pid, int *connection, struct mp_error *error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    pid_t child = 0;
+    if (kill(pid, 0) && errno == ESRCH) return mp_fail(error, MP_NOT_FOUND, "there is no process %d", (int)pid);
+    if (!find_socket(pid, address.sun_path, sizeof address.sun_path) &&
+        ((child = first_child(pid)) <= 0 || !find_socket(child, address.sun_path, sizeof address.sun_path)))
+        return not_recorded(pid, error);
+    *connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (*connection < 0) return mp_fail_errno(error, "cannot make a socket");
+    struct timeval limit = {.tv_sec = ANSWER_WITHIN_S};
+    setsockopt(*connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(*connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    bool answers = !connect(*connection, (struct sockaddr *)&address, sizeof address);
+    /* Another program's child may be recorded while that program is not. */
+    bool is_memprof = answers && (!child || peer_of(*connection) == pid);
+    if (is_memprof) return MP_OK;
+    close(*connection);
+    if (answers) return not_recorded(pid, error);
+    return mp_fail(error, MP_NOT_FOUND, "the memprof that recorded process %d is gone (%s)", (int)pid, strerror(errno));
+}
+
+static enum mp_status ask(int connection, struct mp_control_question *question, int file,
+                          struct mp_control_answer *answer, struct mp_error *error)
+{
+    union rights control = {{0}};
+    struct iovec part = {.iov_base = question, .iov_len = sizeof *question};
+    struct msghdr header = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof file);
+    memcpy(CMSG_DATA(rights), &file, sizeof file);
+    if (sendmsg(connection, &header, MSG_NOSIGNAL) != sizeof *question)
+        return mp_fail_errno(error, "cannot ask the memprof that records");
+    ssize_t got = recv(connection, answer, sizeof *answer, 0);
+    if (got == sizeof *answer && answer->magic == MP_CONTROL_MAGIC && answer->version == MP_CONTROL_VERSION)
+        return MP_OK;
+    return mp_fail(error, MP_IO, "the memprof that records did not answer%s",
+                   got > 0 ? ": it is of another version" : "");
+}
+
+static enum mp_status ask_for_file(pid_t pid, enum mp_control_command command, int fd, pid_t *answered_pid,
+                                   struct mp_error *error)
+{
+    struct mp_control_question question = {
+        .magic = MP_CONTROL_MAGIC, .version = MP_CONTROL_VERSION, .command = command, .pid = (uint32_t)pid};
+    struct mp_control_answer answer = {0};
+    int connection = -1;
+    enum mp_status status = connect_to(pid, &connection, error);
+    if (status) return status;
+    status = ask(connection, &question, fd, &answer, error);
+    close(connection);
+    answer.text[sizeof answer.text - 1] = '\0';
+    if (!status && answer.status) status = mp_fail(error, MP_NOT_FOUND, "%s", answer.text);
+    *answered_pid = (pid_t)answer.pid;
+    return status;
+}
+
+enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error)
+{
+    *fd = memfd_create("memprof-live", MFD_CLOEXEC);
+    if (*fd < 0) return mp_fail_errno(error, "cannot make a file in memory");
+    enum mp_status status = ask_for_file(pid, MP_CONTROL_LIVE, *fd, answered_pid, error);
+    if (!status && lseek(*fd, 0, SEEK_SET)) status = mp_fail_errno(error, "cannot read the answer");
+    if (status) close(*fd);
+    return status;
+}
+
+enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error)
+{
+    return ask_for_file(pid, MP_CONTROL_SNAPSHOT, fd, answered_pid, error);
+}

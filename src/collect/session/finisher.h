@@ -1,0 +1,39 @@
+/*
+ * Finishes the recordings of processes that have ended, one after the other on a thread of its own: reading symbols may
+ * take seconds, in which the rings of other processes would run full.
+ */
+#ifndef MP_COLLECT_FINISHER_H
+#define MP_COLLECT_FINISHER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/vec.h"
+#include "collect/recording/recording.h"
+
+struct mp_finished {
+    struct mp_recording *recording;
+    struct mp_recording_summary summary;
+};
+
+struct mp_finisher {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    MP_VEC(struct mp_finished) queue; /* [0, done) are finished, [done] is in work, the others wait */
+    size_t done;
+    bool running; /* the thread takes from the queue; it ends when that is empty */
+    bool started; /* and is to be joined */
+    pthread_t worker;
+};
+
+void mp_finisher_open(struct mp_finisher *finisher);
+/* Hands over a recording whose end was told (mp_recording_end). Where no thread or no memory is to be had, it is
+ * finished here and now and given back in *finished; true then. */
+bool mp_finisher_add(struct mp_finisher *finisher, struct mp_recording *recording, struct mp_finished *finished);
+/* Takes a finished recording back, to be freed by the thread that made it; with `wait` until there is one. False: there
+ * is none (with `wait`: none is left). */
+bool mp_finisher_take(struct mp_finisher *finisher, bool wait, struct mp_finished *finished);
+/* After the last was taken. */
+void mp_finisher_close(struct mp_finisher *finisher);
+
+#endif

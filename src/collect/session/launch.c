@@ -1,0 +1,195 @@
+#include "collect/session/launch.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wire/config.h"
+
+extern char **environ;
+
+/* The first of the candidates that is there, as a path without links; NULL. */
+static char *first_there(const char *folder, const char *const *candidates, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        bool absolute = candidates[i][0] == '/';
+        int length = snprintf(path, sizeof path, "%s%s%s", absolute ? "" : folder, absolute ? "" : "/", candidates[i]);
+        if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0) return realpath(path, NULL);
+    }
+    return NULL;
+}
+
+enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error)
+{
+    static const char *const libraries[] = {"libmemprof.so", "../lib/memprof/libmemprof.so",
+                                            PKGLIBDIR "/libmemprof.so"};
+    static const char *const modules[] = {"python/libmemprof.py", "../share/memprof/python/libmemprof.py",
+                                          PKGDATADIR "/python/libmemprof.py", MP_SOURCE_DIR "/python/libmemprof.py"};
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0) return mp_fail_errno(error, "cannot find the running program");
+    self[length] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = '\0';
+    *library = first_there(self, libraries, sizeof libraries / sizeof *libraries);
+    *python_folder = first_there(self, modules, sizeof modules / sizeof *modules);
+    if (*python_folder) *strrchr(*python_folder, '/') = '\0';
+    if (*library && !strpbrk(*library, ": \t\n")) return MP_OK;
+    free(*python_folder);
+    *python_folder = NULL;
+    if (*library)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the loader cannot preload %s: a colon or a space in the path ends a name there", *library);
+    return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither beside %s/memprof nor in " PKGLIBDIR, self);
+}
+
+/* NAME=VALUE, followed by ":" and the variable's present value where it has one. */
+static char *prepended(const char *name, const char *value)
+{
+    const char *present = getenv(name);
+    char *entry;
+    bool joined = present && *present;
+    return asprintf(&entry, "%s=%s%s%s", name, value, joined ? ":" : "", joined ? present : "") < 0 ? NULL : entry;
+}
+
+/* Variables added to the command's environment; entries are freed by the caller. */
+struct additions {
+    char *entries[8]; /* NULL-terminated */
+    size_t count;
+    bool failed;
+};
+
+static void add(struct additions *to, char *entry)
+{
+    if (entry)
+        to->entries[to->count++] = entry;
+    else
+        to->failed = true;
+}
+
+static char *entry_of(const char *name, const char *value)
+{
+    char *entry;
+    return asprintf(&entry, "%s=%s", name, value) < 0 ? NULL : entry;
+}
+
+/* The driver's hooks are for whoever can have a driver; asked for by name, for everybody. */
+static bool wants_hooks(const struct mp_launch *launch, const char *hooks)
+{
+    if (!launch->hooks || access(hooks, R_OK)) return false;
+    void *driver = launch->cupti ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) : NULL;
+    if (driver) dlclose(driver);
+    return driver || !launch->cupti;
+}
+
+static void add_preloads(struct additions *to, const struct mp_launch *launch)
+{
+    char hooks[PATH_MAX], both[2 * PATH_MAX];
+    const char *slash = strrchr(launch->library, '/');
+    int folder = slash ? (int)(slash - launch->library) + 1 : 0;
+    snprintf(hooks, sizeof hooks, "%.*slibmemprof-hooks.so", folder, launch->library);
+    snprintf(both, sizeof both, "%s:%s", launch->library, hooks);
+    add(to, prepended("LD_PRELOAD", wants_hooks(launch, hooks) ? both : launch->library));
+}
+
+/* The shim's start comes first: Python runs only the first sitecustomize that it finds, which then runs the program's
+ * own. */
+static void add_python_path(struct additions *to, const struct mp_launch *launch)
+{
+    char both[2 * PATH_MAX];
+    snprintf(both, sizeof both, "%s/start:%s", launch->python_folder, launch->python_folder);
+    add(to, prepended("PYTHONPATH", launch->shim ? both : launch->python_folder));
+}
+
+static void add_all(struct additions *to, const struct mp_launch *launch)
+{
+    char session[PATH_MAX];
+    snprintf(session, sizeof session, "%c;%s", MP_SESSION_VERSION, launch->socket_path);
+    add_preloads(to, launch);
+    add(to, entry_of(MP_SESSION_VARIABLE, session));
+    /* Another tool's injections stay: there can be only one of each. */
+    if (!getenv(MP_NVTX_VARIABLE)) add(to, entry_of(MP_NVTX_VARIABLE, launch->library));
+    if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add(to, entry_of(MP_CUDA_VARIABLE, launch->library));
+    /* Of gcc's, which is a library of the program's and expects to be the first. */
+    add(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
+    if (launch->python_folder) add_python_path(to, launch);
+}
+
+static bool is_one_of(const char *entry, char *const *added)
+{
+    for (; *added; added++) {
+        size_t name = (size_t)(strchr(*added, '=') - *added) + 1;
+        if (!strncmp(entry, *added, name)) return true;
+    }
+    return false;
+}
+
+/* The present environment with `added` in it; only the array is allocated. */
+static char **environment_with(char *const *added)
+{
+    size_t count = 0, extra = 0;
+    while (environ[count])
+        count++;
+    while (added[extra])
+        extra++;
+    char **result = malloc((count + extra + 1) * sizeof *result);
+    if (!result) return NULL;
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!is_one_of(environ[i], added)) result[used++] = environ[i];
+    for (size_t i = 0; i <= extra; i++)
+        result[used++] = added[i];
+    return result;
+}
+
+/* A script without its first line: /bin/sh runs it, as it would under a shell and execvp(). */
+static int spawn_script(pid_t *pid, const posix_spawnattr_t *attributes, char *const *command, char **environment)
+{
+    static char shell[] = "/bin/sh";
+    size_t count = 0;
+    while (command[count])
+        count++;
+    char **with_shell = malloc((count + 2) * sizeof *with_shell);
+    if (!with_shell) return ENOMEM;
+    with_shell[0] = shell;
+    memcpy(with_shell + 1, command, (count + 1) * sizeof *with_shell);
+    int failed = posix_spawn(pid, shell, NULL, attributes, with_shell, environment);
+    free(with_shell);
+    return failed;
+}
+
+enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error)
+{
+    struct additions added = {0};
+    add_all(&added, launch);
+    char **environment = added.failed ? NULL : environment_with(added.entries);
+    *exec_errno = 0;
+    enum mp_status status = MP_OK;
+    if (!environment) {
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for the command's environment");
+    } else {
+        posix_spawnattr_t attributes;
+        posix_spawnattr_init(&attributes);
+        posix_spawnattr_setsigmask(&attributes, &launch->mask);
+        posix_spawnattr_setsigdefault(&attributes, &launch->default_signals);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        *exec_errno = posix_spawnp(pid, launch->command[0], NULL, &attributes, launch->command, environment);
+        if (*exec_errno == ENOEXEC && strchr(launch->command[0], '/'))
+            *exec_errno = spawn_script(pid, &attributes, launch->command, environment);
+        posix_spawnattr_destroy(&attributes);
+        errno = *exec_errno;
+        if (*exec_errno) status = mp_fail_errno(error, "cannot run %s", launch->command[0]);
+    }
+    free(environment);
+    for (size_t i = 0; i < added.count; i++)
+        free(added.entries[i]);
+    return status;
+}

@@ -1,0 +1,114 @@
+#include "collect/session/naming.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+
+/* Folders are taken as they are: their names may hold a percent sign that nobody meant. */
+static const char *file_part(const char *pattern)
+{
+    const char *slash = strrchr(pattern, '/');
+    return slash ? slash + 1 : pattern;
+}
+
+static bool names_one_of(const char *pattern, const char *letters)
+{
+    for (const char *at = strchr(file_part(pattern), '%'); at && at[1]; at = strchr(at + 2, '%'))
+        if (strchr(letters, at[1])) return true;
+    return false;
+}
+
+bool mp_naming_tells_processes_apart(const char *pattern)
+{
+    return names_one_of(pattern, "pr");
+}
+
+bool mp_naming_tells_cycles_apart(const char *pattern)
+{
+    return names_one_of(pattern, "c");
+}
+
+/* The rank that a launcher gave the process, from its environment: torchrun, Slurm, Open MPI, PMI. */
+static bool rank_of(uint32_t pid, char *rank, size_t room)
+{
+    static const char *const variables[] = {
+        "RANK=", "SLURM_PROCID=", "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK="};
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%u/environ", (unsigned)pid);
+    FILE *environment = fopen(path, "re");
+    char *entry = NULL;
+    size_t entry_room = 0, best = sizeof variables / sizeof *variables;
+    while (environment && getdelim(&entry, &entry_room, '\0', environment) > 0) {
+        for (size_t i = 0; i < best; i++) {
+            if (strncmp(entry, variables[i], strlen(variables[i]))) continue;
+            snprintf(rank, room, "%s", entry + strlen(variables[i]));
+            best = i;
+        }
+    }
+    free(entry);
+    if (environment) fclose(environment);
+    return best < sizeof variables / sizeof *variables && *rank && !strchr(rank, '/');
+}
+
+static void expand(struct mp_buffer *to, const struct mp_naming *naming, char what, uint32_t pid)
+{
+    char text[64];
+    time_t start = (time_t)naming->start_unix_s;
+    struct tm local;
+    switch (what) {
+    case 'p':
+        mp_buffer_printf(to, "%u", (unsigned)pid);
+        break;
+    case 'r':
+        if (!rank_of(pid, text, sizeof text)) snprintf(text, sizeof text, "%u", (unsigned)pid);
+        mp_buffer_append_text(to, text);
+        break;
+    case 'h':
+        mp_buffer_append_text(to, naming->host);
+        break;
+    case 't':
+        strftime(text, sizeof text, "%Y%m%d-%H%M%S", localtime_r(&start, &local));
+        mp_buffer_append_text(to, text);
+        break;
+    case 'c':
+        mp_buffer_printf(to, "%u", naming->cycle);
+        break;
+    default:
+        mp_buffer_append(to, &what, 1);
+    }
+}
+
+char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned number)
+{
+    struct mp_buffer path = {0};
+    const char *file = file_part(naming->pattern);
+    for (const char *at = naming->pattern; *at; at++) {
+        if (*at == '%' && at >= file && at[1])
+            expand(&path, naming, *++at, pid);
+        else
+            mp_buffer_append(&path, at, 1);
+    }
+    mp_buffer_append(&path, "", 1);
+    if (path.failed) {
+        mp_buffer_free(&path);
+        return NULL;
+    }
+    char *name = (char *)path.data, *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
+    if (!number) return name;
+    /* With %p or %r in the pattern the pid is no news: only a number is added. */
+    bool apart = mp_naming_tells_processes_apart(naming->pattern);
+    char between[32] = "";
+    if (!apart) snprintf(between, sizeof between, ".%u", (unsigned)pid);
+    if (number > 1 || apart)
+        snprintf(between + strlen(between), sizeof between - strlen(between), ".%u", apart ? number + 1 : number);
+    size_t stem = dot && dot != (slash ? slash + 1 : name) ? (size_t)(dot - name) : strlen(name);
+    char *result;
+    if (asprintf(&result, "%.*s%s%s", (int)stem, name, between, name + stem) < 0) result = NULL;
+    free(name);
+    return result;
+}

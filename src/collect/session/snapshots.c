@@ -1,0 +1,202 @@
+#include "collect/session/snapshots.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collect/recording/live_file.h"
+#include "collect/recording/recording_parts.h"
+#include "collect/session/control.h"
+
+/* ---- in the child: everything is a copy but the spool, of which nothing is written ------------------------------ */
+
+static enum mp_status write_now(struct mp_recording *recording, int fd, struct mp_error *error)
+{
+    enum mp_status status = mp_writer_redirect(recording->writer, fd, error);
+    if (!status && recording->state.ledger.paused) status = mp_ledger_resume(&recording->state.ledger, error);
+    if (!status) status = mp_recording_write_base(recording, error);
+    recording->how = (struct mp_exit){.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns())};
+    snprintf(recording->how_text, sizeof recording->how_text, "still running when the snapshot was taken");
+    return status ? status : mp_recording_write_end(recording, error);
+}
+
+static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_recording *recording,
+                                const struct mp_snapshot_job *job, int fd)
+{
+    struct mp_snapshot_told *told = job->shared;
+    /* A signal that a terminal sends to all must not leave half a file. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (job->path) fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* the writer closes its own */
+    enum mp_status status = (job->live ? mp_live_file_write : write_now)(recording, fd, &told->error);
+    struct stat facts;
+    struct mp_new_file file = job->file;
+    if (!status && job->path) status = mp_new_file_put(&file, &told->error);
+    if (!status && job->path && !stat(job->path, &facts)) told->file_bytes = (uint64_t)facts.st_size;
+    told->status = status;
+    if (!status && job->path && snapshots->calls->written) snapshots->calls->written(snapshots->calls->context, told);
+    _exit(0);
+}
+
+/* ---- in the collector ------------------------------------------------------------------------------------------- */
+
+/* run.mp, "now", 2: run.now.2.mp. Freed by the caller. */
+static char *beside(const char *recording, const char *word, unsigned number)
+{
+    const char *slash = strrchr(recording, '/'), *dot = strrchr(slash, '.');
+    int stem = dot && dot != slash + 1 ? (int)(dot - recording) : (int)strlen(recording);
+    char count[16] = "", *path;
+    if (number > 1) snprintf(count, sizeof count, ".%u", number);
+    return asprintf(&path, "%.*s.%s%s%s", stem, recording, word, count, recording + stem) < 0 ? NULL : path;
+}
+
+/* Makes the file that was asked for, or one beside the recording whose name is free. */
+static enum mp_status make_file(const struct mp_snapshots *snapshots, const struct mp_recording *recording,
+                                const struct mp_snapshot_request *request, struct mp_snapshot_job *job,
+                                struct mp_error *error)
+{
+    bool force = request->path && snapshots->force;
+    const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH, .nameless = true};
+    const char *given = request->path ? mp_intern_get(&recording->tables.strings, request->path, NULL) : NULL;
+    for (unsigned number = 1;; number++) {
+        struct stat facts;
+        job->path = given ? strdup(given) : beside(recording->path, request->at_oom ? "oom" : "now", number);
+        if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
+        enum mp_status status = mp_new_file_open(job->path, &rule, &job->file, error);
+        if (!status || given || lstat(job->path, &facts)) return status;
+        free(job->path);
+    }
+}
+
+static void free_job(struct mp_snapshot_job *job)
+{
+    if (job->shared) munmap(job->shared, sizeof *job->shared);
+    if (job->connection >= 0) close(job->connection);
+    mp_new_file_close(&job->file);
+    free(job->path);
+}
+
+static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording *recording, struct mp_snapshot_job *job,
+                            const struct mp_snapshot_told *told, int fd, struct mp_error *error)
+{
+    void *shared = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    job->shared = shared == MAP_FAILED ? NULL : shared;
+    job->recording = recording->id;
+    job->pid = recording->spool.header->pid;
+    if (!job->shared || !mp_vec_push(&snapshots->jobs, *job))
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
+    struct mp_snapshot_job *kept = &snapshots->jobs.at[snapshots->jobs.count - 1];
+    *job->shared = *told;
+    job->shared->events = recording->events;
+    job->shared->status = mp_fail(&job->shared->error, MP_IO, "the process that wrote the snapshot was killed");
+    kept->child = fork();
+    if (!kept->child) run_child(snapshots, recording, kept, fd);
+    if (kept->child > 0) return MP_OK;
+    snapshots->jobs.count--;
+    return mp_fail_errno(error, "cannot start a process to write a snapshot");
+}
+
+/* What was taken goes to the recording's own file first, for the child to copy. */
+static enum mp_status prepare(struct mp_recording *recording, struct mp_error *error)
+{
+    if (recording->failed) {
+        *error = recording->failure;
+        return recording->failed;
+    }
+    enum mp_status status = mp_recording_write(recording, false, error);
+    if (!mp_recording_check(recording, status, error)) return status;
+    if (recording->writer) return MP_OK;
+    return mp_fail(error, MP_NOT_FOUND,
+                   recording->cycles.number ? "between two cycles of the schedule nothing is recorded"
+                                            : "nothing was recorded yet");
+}
+
+static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                            const struct mp_snapshot_request *request, struct mp_error *error)
+{
+    struct mp_snapshot_job job = {.child = -1, .number = request->number, .connection = -1};
+    enum mp_status status = prepare(recording, error);
+    if (!status) status = make_file(snapshots, recording, request, &job, error);
+    if (!status) {
+        struct mp_snapshot_told told = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
+        status = start(snapshots, recording, &job, &told, job.file.fd, error);
+        close(job.file.fd);
+    }
+    if (status) free_job(&job);
+    return status;
+}
+
+enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, bool live, int fd,
+                                      int connection, struct mp_error *error)
+{
+    struct mp_snapshot_job job = {.child = -1, .connection = connection, .live = live};
+    struct mp_snapshot_told told = {0};
+    mp_recording_round(recording, false); /* now is when somebody asked, not the last round */
+    enum mp_status status = prepare(recording, error);
+    if (!status) status = start(snapshots, recording, &job, &told, fd, error);
+    close(fd);
+    if (status) free_job(&job);
+    return status;
+}
+
+void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording)
+{
+    for (size_t i = 0; i < recording->requests.count; i++) {
+        const struct mp_snapshot_request *request = &recording->requests.at[i];
+        struct mp_snapshot_told told = {.at_oom = request->at_oom};
+        if (request->at_oom && !snapshots->at_oom) continue;
+        told.status = begin(snapshots, recording, request, &told.error);
+        if (!told.status) continue;
+        mp_snapshots_answer(recording, request->number, false);
+        if (snapshots->calls->told) snapshots->calls->told(snapshots->calls->context, &told);
+    }
+    recording->requests.count = 0;
+}
+
+bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *recording, uint32_t *number, bool *written)
+{
+    for (size_t i = 0; i < snapshots->jobs.count; i++) {
+        struct mp_snapshot_job job = snapshots->jobs.at[i];
+        pid_t ended;
+        while ((ended = waitpid(job.child, NULL, wait ? 0 : WNOHANG)) < 0 && errno == EINTR) {
+        }
+        if (!ended) continue;
+        snapshots->jobs.at[i] = snapshots->jobs.at[--snapshots->jobs.count];
+        *recording = job.recording;
+        *number = job.number;
+        *written = !job.shared->status;
+        if (job.connection >= 0)
+            mp_control_answer(job.connection, job.shared->status, job.pid, &job.shared->error);
+        else if (snapshots->calls->told)
+            snapshots->calls->told(snapshots->calls->context, job.shared);
+        free_job(&job);
+        return true;
+    }
+    return false;
+}
+
+void mp_snapshots_answer(struct mp_recording *recording, uint32_t number, bool written)
+{
+    struct mp_spool_snapshot_answer *answer = &recording->spool.header->snapshot_answer;
+    if (!number) return;
+    atomic_store(&answer->written, written);
+    atomic_store(&answer->answered, number);
+    syscall(SYS_futex, &answer->answered, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void mp_snapshots_free(struct mp_snapshots *snapshots)
+{
+    for (size_t i = 0; i < snapshots->jobs.count; i++)
+        free_job(&snapshots->jobs.at[i]);
+    mp_vec_free(&snapshots->jobs);
+}

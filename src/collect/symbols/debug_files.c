@@ -1,0 +1,132 @@
+#include "collect/symbols/debug_files.h"
+
+#include <elfutils/libdwelf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define DEBUG_FOLDER "/usr/lib/debug"
+#define BUILD_ID_MAX 64
+
+/* How a candidate proves that it belongs to the module. */
+struct proof {
+    const unsigned char *build_id;
+    int build_id_size; /* 0: the checksum counts */
+    GElf_Word crc;
+};
+
+size_t mp_read_build_id(int fd, unsigned char *build_id, size_t room)
+{
+    elf_version(EV_CURRENT);
+    Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
+    if (!elf) return 0;
+    const void *bits;
+    ssize_t size = dwelf_elf_gnu_build_id(elf, &bits);
+    size_t length = size > 0 ? (size_t)size : 0;
+    if (length > room) length = room;
+    if (length) memcpy(build_id, bits, length);
+    elf_end(elf);
+    return length;
+}
+
+static bool has_crc(int fd, GElf_Word wanted)
+{
+    unsigned char data[65536];
+    uLong crc = crc32(0, Z_NULL, 0);
+    off_t at = 0;
+    ssize_t got;
+    while ((got = pread(fd, data, sizeof data, at)) > 0) {
+        crc = crc32(crc, data, (uInt)got);
+        at += got;
+    }
+    return got == 0 && at > 0 && crc == wanted;
+}
+
+static bool proves(int fd, const struct proof *proof)
+{
+    if (!proof->build_id_size) return has_crc(fd, proof->crc);
+    unsigned char id[BUILD_ID_MAX];
+    size_t size = mp_read_build_id(fd, id, sizeof id);
+    return size == (size_t)proof->build_id_size && !memcmp(id, proof->build_id, size);
+}
+
+/* Opens root + folder + name where it is the file sought; *found is then its path, the caller's to free. */
+static int try_path(const struct proof *proof, const char *root, int root_length, const char *folder, int folder_length,
+                    const char *name, char **found)
+{
+    char *path;
+    if (asprintf(&path, "%.*s%.*s%s", root_length, root, folder_length, folder, name) < 0) return -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && proves(fd, proof)) {
+        *found = path;
+        return fd;
+    }
+    if (fd >= 0) close(fd);
+    free(path);
+    return -1;
+}
+
+/* A name relative to /usr/lib/debug, first of the module's own root, then of this machine. */
+static int try_debug_folder(const struct proof *proof, const struct mp_debug_search *search, const char *name,
+                            char **found)
+{
+    char *in_folder;
+    if (asprintf(&in_folder, DEBUG_FOLDER "%s", name) < 0) return -1;
+    int fd = -1;
+    if (search->root_length) fd = try_path(proof, search->path, (int)search->root_length, "", 0, in_folder, found);
+    if (fd < 0) fd = try_path(proof, "", 0, "", 0, in_folder, found);
+    free(in_folder);
+    return fd;
+}
+
+static int try_build_id(const struct proof *proof, const struct mp_debug_search *search, char **found)
+{
+    char name[sizeof "/.build-id//.debug" + 2 * BUILD_ID_MAX], *end = name;
+    end += sprintf(end, "/.build-id/%02x/", proof->build_id[0]);
+    for (int i = 1; i < proof->build_id_size; i++)
+        end += sprintf(end, "%02x", proof->build_id[i]);
+    strcpy(end, ".debug");
+    return try_debug_folder(proof, search, name, found);
+}
+
+/* `from` is the file that names the link: it stands beside it, in .debug there, or under /usr/lib/debug. */
+static int try_link(const struct proof *proof, const struct mp_debug_search *search, const char *from, const char *link,
+                    char **found)
+{
+    if (*link == '/') return try_path(proof, "", 0, "", 0, link, found);
+    const char *slash = strrchr(from, '/');
+    int folder_length = slash ? (int)(slash - from) + 1 : 0;
+    int fd = try_path(proof, "", 0, from, folder_length, link, found);
+    char *name;
+    if (fd < 0 && asprintf(&name, "%.*s.debug/%s", folder_length, from, link) >= 0) {
+        fd = try_path(proof, "", 0, "", 0, name, found);
+        free(name);
+    }
+    size_t skip = strncmp(from, search->path, search->root_length) ? 0 : search->root_length;
+    if (fd < 0 && asprintf(&name, "%.*s%s", folder_length - (int)skip, from + skip, link) >= 0) {
+        fd = try_debug_folder(proof, search, name, found);
+        free(name);
+    }
+    return fd;
+}
+
+int mp_find_debug_file(Dwfl_Module *module, void **userdata, const char *module_name, Dwarf_Addr base,
+                       const char *file_name, const char *link, GElf_Word link_crc, char **found)
+{
+    const struct mp_debug_search *search = *userdata;
+    struct proof proof = {.crc = link_crc};
+    GElf_Addr address;
+    proof.build_id_size = dwfl_module_build_id(module, &proof.build_id, &address);
+    if (proof.build_id_size < 0 || proof.build_id_size > BUILD_ID_MAX) proof.build_id_size = 0;
+
+    int fd = -1;
+    if (proof.build_id_size) fd = try_build_id(&proof, search, found);
+    /* For the alternate file of dwz the name is relative to the debug file, which is then file_name. */
+    if (fd < 0 && link) fd = try_link(&proof, search, file_name ? file_name : search->path, link, found);
+    errno = 0; /* libdwfl takes any other value for a failure of the search instead of "there is none" */
+    return fd;
+}

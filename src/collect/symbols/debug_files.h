@@ -1,0 +1,26 @@
+/*
+ * Where the debugging information of a stripped file is: by build-id or by .gnu_debuglink, on this machine only.
+ * libdwfl's own search is not used, because it asks debuginfod servers where DEBUGINFOD_URLS is set.
+ */
+#ifndef MP_COLLECT_DEBUG_FILES_H
+#define MP_COLLECT_DEBUG_FILES_H
+
+#include <elfutils/libdwfl.h>
+#include <stddef.h>
+
+/* The callback's context, its module: libdwfl's userdata of the module points to it. */
+struct mp_debug_search {
+    const char *path;   /* of the module's file, with the root in front */
+    size_t root_length; /* how much of path is a prefix such as /proc/PID/root */
+};
+
+/* A find_debuginfo callback for struct Dwfl_Callbacks. Takes only a file that is proven to belong to the module: by
+ * build-id where the module has one, else by the checksum in .gnu_debuglink. */
+int mp_find_debug_file(Dwfl_Module *module, void **userdata, const char *module_name, Dwarf_Addr base,
+                       const char *file_name, const char *link, GElf_Word link_crc, char **found);
+
+/* The GNU build-id of the ELF file behind fd, cut to `room` bytes; 0 where it has none. Reads only headers and notes.
+ */
+size_t mp_read_build_id(int fd, unsigned char *build_id, size_t room);
+
+#endif

@@ -1,0 +1,332 @@
+#include "exchange/common/anonymize.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/map.h"
+#include "base/sampling.h"
+#include "base/step_rule.h"
+#include "exchange/common/public_names.h"
+
+#define STEP_FUNCTION "step_function"
+
+/* What a string is used as: the same text may be two things, and then gets two names. */
+enum role {
+    ROLE_KEPT,
+    ROLE_FUNCTION,
+    ROLE_FILE,
+    ROLE_LIBRARY,
+    ROLE_REGION,
+    ROLE_POOL,
+    ROLE_THREAD,
+    ROLE_NOTE,
+    ROLE_MODULE,
+    ROLE_DEVICE,
+    ROLE_MODEL,
+    ROLE_WORDS, /* of memprof's own: a track's, a counter's, how the process ended */
+    ROLE_COUNTER,
+    ROLES
+};
+
+struct renaming {
+    struct mp_model *model;
+    struct mp_intern to;
+    struct mp_map known; /* role and old id + 1 to new id */
+    uint32_t count[ROLES];
+    struct mp_intern parts; /* those of modules' paths; the number of each stands for it */
+    struct mp_step_rule steps;
+    bool by_pattern; /* steps are known by a pattern of the user's, which may hold names too */
+    bool failed;
+};
+
+static uint32_t intern(struct renaming *renaming, const char *text)
+{
+    uint32_t id = mp_intern_text(&renaming->to, text);
+    if (id != MP_INTERN_FAILED) return id;
+    renaming->failed = true;
+    return 0;
+}
+
+static uint32_t numbered(struct renaming *renaming, enum role role, const char *format, const char *ending)
+{
+    char text[64];
+    snprintf(text, sizeof text, format, ++renaming->count[role], ending);
+    return intern(renaming, text);
+}
+
+/* ".py", ".cpp"; "" where what follows the last dot is no ending. */
+static const char *ending_of(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    size_t length = dot ? strlen(dot) : 0;
+    if (length < 2 || length > 5) return "";
+    for (const char *at = dot + 1; *at; at++)
+        if (!isalnum((unsigned char)*at)) return "";
+    return dot;
+}
+
+static uint32_t rename_file(struct renaming *renaming, const char *path)
+{
+    const char *kept = mp_public_path(path);
+    if (kept) return intern(renaming, kept);
+    /* Whose code it is must still be seen: the user's own, or that of a package. */
+    bool is_package =
+        strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") || strstr(path, "\\site-packages\\");
+    return numbered(renaming, ROLE_FILE, is_package ? "/site-packages/%u%s" : "/%u%s", ending_of(path));
+}
+
+/* Whether a name is a beginning and a number. */
+static bool is_numbered(const char *name, const char *beginning)
+{
+    size_t length = strlen(beginning);
+    return !strncmp(name, beginning, length) && strlen(name) < 32 &&
+           strspn(name + length, " _#-0123456789") == strlen(name + length);
+}
+
+static uint32_t rename_region(struct renaming *renaming, const char *name)
+{
+    if (!strcmp(name, MP_TORCH_STEP)) return intern(renaming, name);
+    if (*renaming->steps.function && !strcmp(name, renaming->steps.function)) return intern(renaming, STEP_FUNCTION);
+    bool is_step = mp_step_rule_matches(&renaming->steps, name);
+    if (is_step && renaming->by_pattern) return intern(renaming, "step");
+    if (is_step && (is_numbered(name, "ProfilerStep#") || is_numbered(name, "step"))) return intern(renaming, name);
+    return is_step ? numbered(renaming, ROLE_REGION, "step %u%s", "")
+                   : numbered(renaming, ROLE_REGION, "region %u%s", "");
+}
+
+/* "Net#2.blocks.3.attn.weight" becomes "m1#2.m2.3.m3.weight": what a path shares with others stays to be seen, and the
+ * words that are PyTorch's own. */
+static uint32_t rename_module(struct renaming *renaming, const char *path)
+{
+    struct mp_buffer text = {0};
+    for (const char *at = path;; at++) {
+        size_t length = strcspn(at, ".#"), number = strspn(at, "0123456789");
+        uint32_t id = mp_intern_bytes(&renaming->parts, at, length);
+        if (number >= length || mp_public_tensor(at, length))
+            mp_buffer_append(&text, at, length);
+        else
+            mp_buffer_printf(&text, "m%u", id);
+        renaming->failed |= id == MP_INTERN_FAILED;
+        at += length;
+        if (!*at) break;
+        mp_buffer_append(&text, at, 1);
+    }
+    mp_buffer_append(&text, "", 1);
+    uint32_t id = text.failed ? 0 : intern(renaming, (const char *)text.data);
+    renaming->failed |= text.failed;
+    mp_buffer_free(&text);
+    return id;
+}
+
+static uint32_t rename_library(struct renaming *renaming, const char *path)
+{
+    char text[128];
+    const char *kept = mp_public_library(path);
+    if (!kept) return numbered(renaming, ROLE_LIBRARY, "/lib/lib%u.so%s", "");
+    snprintf(text, sizeof text, "/lib/%s", kept);
+    return intern(renaming, text);
+}
+
+static uint32_t rename_note(struct renaming *renaming, const char *note)
+{
+    return intern(renaming, mp_public_words(note) ? note : "a note was left out: it may hold a name");
+}
+
+/* "cuda:0/process": as the device is called, and a word of memprof's. */
+static uint32_t rename_counter(struct renaming *renaming, const char *name)
+{
+    char device[64];
+    const char *slash = strchr(name, '/');
+    size_t length = slash ? (size_t)(slash - name) : 0;
+    bool is_known = slash && length < sizeof device && mp_public_words(slash + 1);
+    snprintf(device, sizeof device, "%.*s", is_known ? (int)length : 0, name);
+    return is_known && mp_public_device(device) ? intern(renaming, name)
+                                                : numbered(renaming, ROLE_COUNTER, "counter%u%s", "");
+}
+
+/* The new id of an old one. Names of functions in public code are kept by whoever knows where they are: ROLE_KEPT. */
+static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old)
+{
+    if (!old) return 0;
+    bool fresh;
+    uint64_t *known = mp_map_insert(&renaming->known, (uint64_t)role << 32 | old, &fresh);
+    if (!known) {
+        renaming->failed = true;
+        return 0;
+    }
+    if (!fresh) return (uint32_t)*known;
+    const char *text = mp_model_text(renaming->model, old);
+    switch (role) {
+    case ROLE_FUNCTION:
+        return (uint32_t)(*known = numbered(renaming, role, "f%u%s", ""));
+    case ROLE_FILE:
+        return (uint32_t)(*known = rename_file(renaming, text));
+    case ROLE_LIBRARY:
+        return (uint32_t)(*known = rename_library(renaming, text));
+    case ROLE_REGION:
+        return (uint32_t)(*known = rename_region(renaming, text));
+    case ROLE_POOL:
+        return (uint32_t)(*known = numbered(renaming, role, "pool%u%s", ""));
+    case ROLE_THREAD:
+        return (uint32_t)(*known = mp_public_thread(text) ? intern(renaming, text)
+                                                          : numbered(renaming, role, "thread%u%s", ""));
+    case ROLE_NOTE:
+        return (uint32_t)(*known = rename_note(renaming, text));
+    case ROLE_MODULE:
+        return (uint32_t)(*known = rename_module(renaming, text));
+    case ROLE_DEVICE:
+        return (uint32_t)(*known = mp_public_device(text) ? intern(renaming, text)
+                                                          : numbered(renaming, role, "device:%u%s", ""));
+    case ROLE_MODEL:
+        return (uint32_t)(*known = mp_public_model(text) ? intern(renaming, text) : 0);
+    case ROLE_WORDS:
+        return (uint32_t)(*known = mp_public_words(text) ? intern(renaming, text)
+                                                         : numbered(renaming, role, "name%u%s", ""));
+    case ROLE_COUNTER:
+        return (uint32_t)(*known = rename_counter(renaming, text));
+    default:
+        return (uint32_t)(*known = intern(renaming, text));
+    }
+}
+
+/* A function in Python is public where its file and its name are; else its name decides. */
+static bool is_public(const struct mp_frame *frame, const char *function, const char *path)
+{
+    if (frame->language == MP_BACKWARD) return !strcmp(function, "backward of") || !strcmp(function, "autograd thread");
+    if (frame->language == MP_PYTHON)
+        return mp_public_python(function) && (*function == '<' || (mp_public_path(path) && *path != '<') ||
+                                              !strncmp(path, "<frozen ", strlen("<frozen ")));
+    return mp_public_function(function);
+}
+
+static uint32_t rename_function(struct renaming *renaming, const struct mp_frame *frame, uint32_t function,
+                                uint32_t file)
+{
+    const struct mp_model *model = renaming->model;
+    bool kept = is_public(frame, mp_model_text(model, function), mp_model_text(model, file));
+    return new_name(renaming, kept ? ROLE_KEPT : ROLE_FUNCTION, function);
+}
+
+static void rename_stacks(struct renaming *renaming)
+{
+    struct mp_model *model = renaming->model;
+    for (size_t i = 0; i < model->frames.count; i++) {
+        struct mp_model_frame *frame = &model->frames.at[i];
+        for (uint32_t k = 0; k < frame->line_count; k++) {
+            struct mp_model_line *line = &model->lines.at[frame->first_line + k];
+            uint32_t function = rename_function(renaming, &frame->raw, line->function, line->file);
+            line->file = new_name(renaming, ROLE_FILE, line->file);
+            line->function = function;
+        }
+        uint32_t function = rename_function(renaming, &frame->raw, frame->raw.function, frame->raw.file);
+        frame->raw.file = new_name(renaming, ROLE_FILE, frame->raw.file);
+        frame->raw.function = function;
+    }
+    for (size_t i = 1; i < model->modules.count; i++) {
+        struct mp_module *module = &model->modules.at[i];
+        if (!mp_public_library(mp_model_text(model, module->path))) module->file = (struct mp_file_id){0};
+        module->path = new_name(renaming, ROLE_LIBRARY, module->path);
+    }
+}
+
+static void rename_tables(struct renaming *renaming)
+{
+    struct mp_model *model = renaming->model;
+    for (size_t i = 0; i < model->devices.count; i++) {
+        struct mp_device *device = &model->devices.at[i];
+        device->name = new_name(renaming, ROLE_DEVICE, device->name);
+        device->model = new_name(renaming, ROLE_MODEL, device->model);
+        device->uuid = 0;
+    }
+    for (size_t i = 0; i < model->tracks.count; i++)
+        model->tracks.at[i].name = new_name(
+            renaming, model->tracks.at[i].layer == MP_LAYER_APP ? ROLE_POOL : ROLE_WORDS, model->tracks.at[i].name);
+    for (size_t i = 0; i < model->threads.count; i++)
+        model->threads.at[i].name = new_name(renaming, ROLE_THREAD, model->threads.at[i].name);
+    for (size_t i = 0; i < model->notes.count; i++) {
+        bool of_module = model->events.type[model->noted.at[i]] == MP_EVENT_OOM;
+        uint32_t *name = &model->notes.at[i].name;
+        *name = new_name(renaming, of_module ? ROLE_MODULE : ROLE_REGION, *name);
+    }
+    for (size_t i = 0; i < model->samples.count; i++)
+        model->samples.at[i].counter = new_name(renaming, ROLE_COUNTER, model->samples.at[i].counter);
+}
+
+static void rename_blocks(struct renaming *renaming)
+{
+    struct mp_model *model = renaming->model;
+    for (size_t i = 0; model->blocks.module && i < model->blocks.count; i++)
+        model->blocks.module[i] = new_name(renaming, ROLE_MODULE, model->blocks.module[i]);
+    for (size_t i = 0; i < model->labels.count; i++)
+        model->labels.at[i].name = new_name(renaming, ROLE_MODULE, model->labels.at[i].name);
+    for (size_t i = 0; i < model->past_sites.count; i++)
+        model->past_sites.at[i].module = new_name(renaming, ROLE_MODULE, model->past_sites.at[i].module);
+}
+
+static void rename_ids(struct renaming *renaming, enum role role, uint32_t *ids, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = new_name(renaming, role, ids[i]);
+}
+
+/* The settings that are numbers; of those that are words only what a running program says of its steps. */
+static void put_numbers(struct mp_buffer *to, const char *configuration)
+{
+    static const char source[] = "live_source";
+    static const char *const sources[] = {"inferred", "function", "torch"};
+    char value[16];
+    for (const char *at = configuration; *at;) {
+        size_t length = strcspn(at, ";"), key = strcspn(at, "=;"), letters = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
+        bool is_number = key < length && key == letters && length - key - 1 < 21 && length > key + 1 &&
+                         strspn(at + key + 1, "0123456789") == length - key - 1 && mp_public_setting(at, key);
+        if (is_number) mp_buffer_printf(to, "%.*s;", (int)length, at);
+        at += length + (at[length] == ';');
+    }
+    mp_step_setting(value, sizeof value, configuration, source);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (!strcmp(value, sources[i])) mp_buffer_printf(to, "%s=%s;", source, value);
+}
+
+static void rename_start(struct renaming *renaming)
+{
+    static const char *const no_command[] = {NULL};
+    struct mp_recording_start *start = &renaming->model->start;
+    start->host = start->spool = "";
+    start->command = no_command;
+    start->spool_id = 0;
+    struct mp_buffer text = {0};
+    put_numbers(&text, start->configuration);
+    if (renaming->by_pattern) mp_buffer_append_text(&text, "step_range=^step;");
+    if (*renaming->steps.function) mp_buffer_append_text(&text, "step_at=" STEP_FUNCTION ";");
+    mp_buffer_append(&text, "", 1);
+    uint32_t id = text.failed ? 0 : intern(renaming, (const char *)text.data);
+    renaming->failed |= text.failed;
+    mp_buffer_free(&text);
+    start->configuration = mp_intern_get(&renaming->to, id, NULL);
+}
+
+enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
+{
+    struct renaming renaming = {.model = model};
+    mp_step_rule_open_configured(&renaming.steps, model->start.configuration);
+    renaming.by_pattern = renaming.steps.has_pattern;
+    intern(&renaming, "");
+    renaming.failed |= mp_intern_text(&renaming.parts, "") == MP_INTERN_FAILED; /* numbers begin at 1 */
+    rename_stacks(&renaming);
+    rename_tables(&renaming);
+    rename_blocks(&renaming);
+    struct mp_coverage *coverage = &model->coverage;
+    rename_ids(&renaming, ROLE_WORDS, coverage->sources, coverage->source_count);
+    rename_ids(&renaming, ROLE_NOTE, coverage->notes, coverage->note_count);
+    rename_ids(&renaming, ROLE_NOTE, coverage->limits, coverage->limit_count);
+    model->how.text = new_name(&renaming, ROLE_WORDS, model->how.text);
+    rename_start(&renaming);
+    mp_step_rule_close(&renaming.steps);
+    mp_map_free(&renaming.known);
+    mp_intern_free(&renaming.parts);
+    mp_intern_free(&model->strings);
+    model->strings = renaming.to;
+    return renaming.failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory for new names") : MP_OK;
+}

@@ -1,0 +1,118 @@
+#include "exchange/common/load.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exchange/common/input.h"
+#include "exchange/kineto/kineto.h"
+#include "exchange/nsys/nsys.h"
+#include "exchange/pytorch/pickle.h"
+#include "exchange/pytorch/pytorch_snapshot.h"
+#include "exchange/rmm/rmm.h"
+#include "format/start.h"
+
+/* A recording is compressed already: gzip makes it hardly smaller. */
+#define UNWRAPPED_TIMES 16
+#define UNWRAPPED_MORE  (32u << 20)
+
+/* A recording is read by position, so a compressed one is unwrapped into memory first. */
+static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    char name[64];
+    int fd = memfd_create("recording", MFD_CLOEXEC);
+    if (fd < 0) return mp_fail_errno(error, "cannot unwrap %s", input->path);
+    input->most = UNWRAPPED_TIMES * input->file_bytes + UNWRAPPED_MORE;
+    enum mp_status status = mp_input_fill(input, 1, error);
+    while (!status && input->at < input->end) {
+        ssize_t put = write(fd, input->at, (size_t)(input->end - input->at));
+        if (put < 0 && errno != EINTR) {
+            status = mp_fail_errno(error, "cannot unwrap %s", input->path);
+        } else {
+            input->at += put > 0 ? put : 0;
+            status = mp_input_fill(input, 1, error);
+        }
+    }
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    if (!status) status = mp_model_load(name, model, error);
+    close(fd);
+    if (!status) (*model)->file_bytes = input->file_bytes;
+    return status;
+}
+
+static bool starts_with(const struct mp_input *input, const void *start, size_t length)
+{
+    return (size_t)(input->end - input->at) >= length && !memcmp(input->at, start, length);
+}
+
+static bool is_blank(unsigned char byte)
+{
+    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+/* JSON begins with a brace or bracket, maybe after a byte order mark. */
+static bool looks_like_json(struct mp_input *input)
+{
+    if (starts_with(input, "\xef\xbb\xbf", 3)) input->at += 3;
+    const unsigned char *at = input->at;
+    while (at < input->end && is_blank(*at))
+        at++;
+    return at < input->end && (*at == '{' || *at == '[');
+}
+
+/* A snapshot's first key is one of its own. */
+static bool first_key_is_snapshot(const struct mp_input *input)
+{
+    static const char *const keys[] = {
+        "segments", "device_traces", "allocator_settings", "external_annotations", "host_segments", "host_traces",
+        "device",   "address",       "total_size",         "allocated_size",       "active_size",   "blocks"};
+    const unsigned char *at = memchr(input->at, '"', (size_t)(input->end - input->at));
+    const unsigned char *end = at ? memchr(at + 1, '"', (size_t)(input->end - at - 1)) : NULL;
+    for (size_t i = 0; end && i < sizeof keys / sizeof *keys; i++)
+        if ((size_t)(end - at - 1) == strlen(keys[i]) && !memcmp(at + 1, keys[i], strlen(keys[i]))) return true;
+    return false;
+}
+
+static enum mp_status load_json(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    if (first_key_is_snapshot(input)) return mp_pytorch_load_json(input, model, error);
+    if (mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
+        return mp_kineto_load(input->path, model, error);
+    return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
+}
+
+static enum mp_status load_database(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    if (!input->wrapped) return mp_nsys_load(input->path, model, error);
+    return mp_fail(error, MP_NOT_A_RECORDING, "%s is a compressed database: unwrap it first, with gunzip", input->path);
+}
+
+static enum mp_status load_input(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    enum mp_status status = mp_input_fill(input, MP_INPUT_WINDOW, error);
+    if (status) return status;
+    if (looks_like_json(input)) return load_json(input, model, error);
+    if (mp_pickle_begins(input->at, (size_t)(input->end - input->at)))
+        return mp_pytorch_load_pickle(input, model, error);
+    if (mp_rmm_looks_like(input->at, (size_t)(input->end - input->at))) return mp_rmm_load(input, model, error);
+    if (mp_sqlite_begins(input->at, (size_t)(input->end - input->at))) return load_database(input, model, error);
+    if (input->wrapped && mp_start_begins(input->at, (size_t)(input->end - input->at)))
+        return load_wrapped(input, model, error);
+    return mp_model_load(input->path, model, error);
+}
+
+enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error)
+{
+    struct stat facts;
+    if (stat(path, &facts) || !S_ISREG(facts.st_mode) || !facts.st_size) return mp_model_load(path, model, error);
+    struct mp_input input;
+    enum mp_status status = mp_input_open(path, &input, error);
+    if (status) return status;
+    status = load_input(&input, model, error);
+    mp_input_close(&input);
+    return status;
+}

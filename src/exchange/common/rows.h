@@ -1,0 +1,47 @@
+/*
+ * The blocks of a recording, or of a part of it, as rows of a table: which they are, and what is said of each beside
+ * the model's own columns. One thread at a time.
+ */
+#ifndef MP_EXCHANGE_ROWS_H
+#define MP_EXCHANGE_ROWS_H
+
+#include "analysis/allocator/placement.h"
+#include "model/filter.h"
+#include "model/model.h"
+#include "model/spans.h"
+#include "model/window.h"
+
+/* A block is picked where it lives at any moment of the window and the filter (NULL: every block) picks it. */
+struct mp_rows {
+    const struct mp_model *model;
+    const struct mp_window *window;
+    const struct mp_filter *filter;
+    struct mp_steps steps;
+    uint32_t *regions; /* by block: string ids, MP_NONE where there is none */
+    size_t root;       /* of modules' paths: mp_module_root() */
+    struct mp_placements placements;
+};
+
+/* One block. What is not known, or has not happened, is UINT64_MAX. */
+struct mp_row {
+    uint32_t block;
+    uint64_t bytes; /* when it was allocated */
+    uint64_t alloc_ns, free_ns, alloc_step, free_step, thread;
+    const char *track_device, *layer, *pool, *kind;
+    const char *region;       /* NULL: none */
+    const char *module;       /* the path of the network's module that allocated it; NULL: none */
+    const char *role, *label; /* what was said of it last; NULL: nothing */
+    uint32_t stack;
+    uint64_t requested, stream; /* what PyTorch's allocator was asked for */
+    char torch_pool[24];        /* its pair of numbers, as "0,1"; "": not known */
+};
+
+/* The texts belong to the model, which must outlive the rows. MP_NO_MEMORY. */
+enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_window *window,
+                             const struct mp_filter *filter, struct mp_rows *rows, struct mp_error *error);
+bool mp_rows_pick(const struct mp_rows *rows, uint32_t block);
+/* The next picked block from row->block on; false where there is none. Begin with row->block 0, go on with + 1. */
+bool mp_rows_next(const struct mp_rows *rows, struct mp_row *row);
+void mp_rows_free(struct mp_rows *rows);
+
+#endif

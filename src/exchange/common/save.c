@@ -1,0 +1,257 @@
+#include "exchange/common/save.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/writer.h"
+
+struct saver {
+    const struct mp_model *model;
+    struct mp_writer *writer;
+    struct mp_error *error;
+    uint64_t *numbers; /* by block: numbers in order of appearance, those of the base first */
+    uint64_t *live;    /* by track: bytes */
+    uint64_t next_number;
+    uint32_t unknown_thread; /* stands for MP_NONE */
+};
+
+static enum mp_status no_memory(struct saver *s)
+{
+    return mp_fail(s->error, MP_NO_MEMORY, "not enough memory to write the recording");
+}
+
+static uint64_t known(uint64_t bytes)
+{
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
+
+static enum mp_status save_strings(struct saver *s)
+{
+    const struct mp_intern *texts = &s->model->strings;
+    struct mp_string *strings = malloc((texts->count + 1) * sizeof *strings);
+    if (!strings) return no_memory(s);
+    for (uint32_t i = 0; i < texts->count; i++)
+        strings[i].text = mp_intern_get(texts, i, &strings[i].length);
+    enum mp_status status = mp_writer_strings(s->writer, strings, texts->count, s->error);
+    free(strings);
+    return status;
+}
+
+/* Events that a lost part of a file held have no thread; a recording's have. */
+static enum mp_status save_threads(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    static const struct mp_thread_info unknown;
+    bool any_unknown = false;
+    s->unknown_thread = (uint32_t)model->threads.count;
+    for (size_t i = 0; i < model->events.count; i++)
+        any_unknown |= model->events.thread[i] == MP_NONE;
+    enum mp_status status = mp_writer_threads(s->writer, model->threads.at, model->threads.count, s->error);
+    return status || !any_unknown ? status : mp_writer_threads(s->writer, &unknown, 1, s->error);
+}
+
+static enum mp_status save_frames(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_symbol) symbols = {0};
+    struct mp_frame *frames = malloc((model->frames.count + 1) * sizeof *frames);
+    bool done = frames;
+    for (size_t i = 0; done && i < model->frames.count; i++) {
+        const struct mp_model_frame *frame = &model->frames.at[i];
+        frames[i] = frame->raw;
+        for (uint32_t k = 0; done && frame->raw.language == MP_NATIVE && k < frame->line_count; k++) {
+            const struct mp_model_line *line = &model->lines.at[frame->first_line + k];
+            struct mp_symbol symbol = {(uint32_t)i, line->function, line->file, line->line};
+            done = mp_vec_push(&symbols, symbol);
+        }
+    }
+    enum mp_status status = done ? mp_writer_frames(s->writer, frames, model->frames.count, s->error) : no_memory(s);
+    if (!status) status = mp_writer_symbols(s->writer, symbols.at, symbols.count, s->error);
+    mp_vec_free(&symbols);
+    free(frames);
+    return status;
+}
+
+static enum mp_status save_tables(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    enum mp_status status = save_strings(s);
+    if (!status) status = mp_writer_devices(s->writer, model->devices.at, model->devices.count, s->error);
+    if (!status) status = mp_writer_tracks(s->writer, model->tracks.at, model->tracks.count, s->error);
+    if (!status) status = save_threads(s);
+    if (!status) status = mp_writer_modules(s->writer, model->modules.at, model->modules.count, s->error);
+    if (!status) status = save_frames(s);
+    return status ? status : mp_writer_stacks(s->writer, model->stacks.at, model->stacks.count, s->error);
+}
+
+static enum mp_status save_past(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_past_peak) peaks = {0};
+    bool done = true;
+    if (!model->past.events && !model->past.steps) return MP_OK;
+    for (size_t i = 0; done && model->past.events && i < model->sums.count; i++) {
+        struct mp_past_peak peak = model->sums.at[i].past;
+        peak.track = (uint16_t)i;
+        done = mp_vec_push(&peaks, peak);
+    }
+    enum mp_status status = done ? mp_writer_past(s->writer, &model->past, s->error) : no_memory(s);
+    if (!status) status = mp_writer_past_peaks(s->writer, peaks.at, peaks.count, s->error);
+    if (!status) status = mp_writer_past_sites(s->writer, model->past_sites.at, model->past_sites.count, s->error);
+    mp_vec_free(&peaks);
+    return status;
+}
+
+static enum mp_status save_base(struct saver *s)
+{
+    const struct mp_model_blocks *blocks = &s->model->blocks;
+    MP_VEC(struct mp_base_block) base = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < blocks->count; i++) {
+        if (blocks->alloc_event[i] != MP_NONE) continue;
+        struct mp_base_block block = {.block = s->numbers[i] = s->next_number++,
+                                      .address = blocks->address[i],
+                                      .bytes = blocks->bytes[i],
+                                      .stack = blocks->stack[i],
+                                      .track = blocks->track[i],
+                                      .kind = blocks->kind[i],
+                                      .module = mp_model_module(s->model, (uint32_t)i)};
+        const struct mp_model_label *label = mp_model_label_first(s->model, (uint32_t)i);
+        if (label && label->event == MP_NONE) {
+            block.role = (uint8_t)label->role;
+            block.label = label->name;
+        }
+        const struct mp_request *request = mp_model_request_of(s->model, (uint32_t)i);
+        if (request) block.request = *request;
+        s->live[block.track] += known(block.bytes);
+        done = mp_vec_push(&base, block);
+    }
+    enum mp_status status = !done        ? no_memory(s)
+                            : base.count ? mp_writer_base(s->writer, 0, base.at, base.count, s->error)
+                                         : MP_OK;
+    mp_vec_free(&base);
+    return status;
+}
+
+/* One event, with its effect on what is live. */
+static struct mp_event make_event(struct saver *s, uint32_t at)
+{
+    const struct mp_model *model = s->model;
+    const struct mp_model_events *events = &model->events;
+    uint32_t subject = events->subject[at];
+    struct mp_event event = {.time_ns = events->time_ns[at],
+                             .thread = events->thread[at] == MP_NONE ? s->unknown_thread : events->thread[at],
+                             .track = events->track[at],
+                             .type = events->type[at]};
+    if (event.type != MP_EVENT_ALLOC && event.type != MP_EVENT_FREE && event.type != MP_EVENT_RESIZE) {
+        event.bytes = model->notes.at[subject].bytes;
+        event.stack = model->notes.at[subject].stack;
+        event.name = model->notes.at[subject].name;
+        return event;
+    }
+    uint64_t before = at ? mp_model_bytes_at(model, subject, at - 1) : model->blocks.bytes[subject];
+    event.address = model->blocks.address[subject];
+    event.kind = model->blocks.kind[subject];
+    event.bytes = event.type == MP_EVENT_RESIZE ? mp_model_bytes_at(model, subject, at) : before;
+    if (event.type == MP_EVENT_ALLOC) {
+        event.stack = model->blocks.stack[subject];
+        event.name = mp_model_module(model, subject);
+        s->numbers[subject] = s->next_number++;
+    } else {
+        s->live[event.track] -= known(before);
+    }
+    if (event.type != MP_EVENT_FREE) s->live[event.track] += known(event.bytes);
+    event.block = s->numbers[subject];
+    return event;
+}
+
+static enum mp_status save_events(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    size_t tracks = model->tracks.count;
+    struct mp_event *batch = malloc(MP_CHUNK_EVENTS * sizeof *batch);
+    uint64_t *live = malloc((tracks + 1) * sizeof *live);
+    enum mp_status status = batch && live ? MP_OK : no_memory(s);
+    for (size_t done = 0; !status && done < model->events.count;) {
+        size_t count = 0;
+        memcpy(live, s->live, tracks * sizeof *live);
+        for (; count < MP_CHUNK_EVENTS && done < model->events.count; count++)
+            batch[count] = make_event(s, (uint32_t)done++);
+        status = mp_writer_events(s->writer, batch, count, live, tracks, NULL, 0, s->error);
+    }
+    free(batch);
+    free(live);
+    return status;
+}
+
+/* Those that held from the very start are in the base. */
+static enum mp_status save_labels(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_label) labels = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < model->labels.count; i++) {
+        const struct mp_model_label *from = &model->labels.at[i];
+        if (from->event == MP_NONE) continue;
+        struct mp_label label = {model->events.time_ns[from->event], s->numbers[from->block], (uint8_t)from->role,
+                                 from->name};
+        done = mp_vec_push(&labels, label);
+    }
+    enum mp_status status = done ? mp_writer_labels(s->writer, labels.at, labels.count, s->error) : no_memory(s);
+    mp_vec_free(&labels);
+    return status;
+}
+
+/* Those of base blocks are in the base. */
+static enum mp_status save_requests(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_block_request) requests = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < model->requests.count; i++) {
+        const struct mp_model_request *from = &model->requests.at[i];
+        struct mp_block_request request = {s->numbers[from->block], from->request};
+        if (model->blocks.alloc_event[from->block] != MP_NONE) done = mp_vec_push(&requests, request);
+    }
+    enum mp_status status = done ? mp_writer_requests(s->writer, requests.at, requests.count, s->error) : no_memory(s);
+    mp_vec_free(&requests);
+    return status;
+}
+
+static enum mp_status save_all(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    s->numbers = calloc(model->blocks.count + 1, sizeof *s->numbers);
+    s->live = calloc(model->tracks.count + 1, sizeof *s->live);
+    enum mp_status status = s->numbers && s->live ? save_tables(s) : no_memory(s);
+    if (!status) status = save_past(s);
+    if (!status) status = save_base(s);
+    if (!status) status = save_events(s);
+    if (!status) status = save_labels(s);
+    if (!status) status = save_requests(s);
+    if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);
+    if (!status) status = mp_writer_segments(s->writer, model->segments.at, model->segments.count, s->error);
+    if (!status) status = mp_writer_parts(s->writer, model->parts.at, model->parts.count, s->error);
+    if (!status) status = mp_writer_calls(s->writer, model->calls.at, model->calls.count, s->error);
+    if (mp_damage_any(&model->damage))
+        mp_writer_lost(s->writer, model->damage.lost_chunks + !model->damage.lost_chunks, 0);
+    if (!status) status = mp_writer_coverage(s->writer, &model->coverage, s->error);
+    if (!status) status = mp_writer_exit(s->writer, &model->how, s->error);
+    free(s->numbers);
+    free(s->live);
+    return status;
+}
+
+enum mp_status mp_exchange_save(const struct mp_model *model, int fd, struct mp_error *error)
+{
+    struct saver s = {.model = model, .error = error};
+    struct mp_recording_start start = model->start;
+    start.spool = "";
+    start.spool_id = 0;
+    enum mp_status status = mp_writer_open(fd, &start, &s.writer, error);
+    if (status) return status;
+    status = save_all(&s);
+    if (!status) return mp_writer_finish(s.writer, error);
+    mp_writer_abandon(s.writer);
+    return status;
+}

@@ -1,0 +1,24 @@
+/*
+ * Flame graphs for other programs: folded stacks (flamegraph.pl, inferno, speedscope and others read them) and
+ * speedscope's own JSON. With a side MP_BEFORE the folded form has two numbers a line, as difffolded.pl makes them, and
+ * speedscope gets profiles of what came and what went beside those of both recordings.
+ */
+#ifndef MP_EXCHANGE_FLAME_EXPORT_H
+#define MP_EXCHANGE_FLAME_EXPORT_H
+
+#include <stdio.h>
+
+#include "analysis/sites/flames.h"
+
+struct mp_flame_export {
+    const struct mp_flames *flames;
+    const char *name;  /* of the recording */
+    const char *sense; /* "peak", ... */
+    bool differential;
+    bool compress;
+};
+
+enum mp_status mp_folded_export(const struct mp_flame_export *export, FILE *out, struct mp_error *error);
+enum mp_status mp_speedscope_export(const struct mp_flame_export *export, FILE *out, struct mp_error *error);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * Stacks as a profile of pprof (profile.proto, gzip-compressed): sample types bytes and blocks at the peak, live at the
+ * end, and allocated in all, and, where it was asked for, at a moment; labels track, device, layer, step and region.
+ * Texts become UTF-8.
+ */
+#ifndef MP_EXCHANGE_PPROF_EXPORT_H
+#define MP_EXCHANGE_PPROF_EXPORT_H
+
+#include <stdio.h>
+
+#include "analysis/sites/profile.h"
+
+/* One recording's samples, by place. */
+struct mp_pprof_side {
+    const struct mp_model *model;
+    const struct mp_profile *profile;
+};
+
+struct mp_pprof_export {
+    struct mp_pprof_side of;
+    struct mp_pprof_side before; /* model NULL: none; else its samples are subtracted, as pprof -diff_base does */
+    enum mp_profile_of sense;    /* what pprof shows first; MP_PROFILE_AT adds its two sample types */
+};
+
+enum mp_status mp_pprof_export(const struct mp_pprof_export *export, FILE *out, struct mp_error *error);
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * Data that the stages of reading a Kineto trace hand to one another: kineto_collect.c (memory events, regions, names),
+ * kineto_spans.c (the operators that enclose a memory event), kineto_blocks.c (which alloc a free belongs to),
+ * kineto_notes.c and kineto.c (the model). Private to them.
+ */
+#ifndef MP_EXCHANGE_KINETO_PARTS_H
+#define MP_EXCHANGE_KINETO_PARTS_H
+
+#include "exchange/common/import_tables.h"
+#include "exchange/kineto/kineto_events.h"
+
+struct mp_kineto_memory {
+    int64_t ns;
+    uint64_t address, bytes;      /* bytes: of an alloc, a free, or what was asked for */
+    uint64_t allocated, reserved; /* the allocator's totals after it; MP_BYTES_UNKNOWN: not in the trace */
+    uint64_t block;               /* its number */
+    uint64_t rest;                /* what the rest of the base is from here on; MP_BYTES_UNKNOWN: as before */
+    uint32_t order;               /* in the file, for what has one time */
+    uint32_t thread, stack;
+    uint32_t alloc; /* of a free: the event that made the block; of an alloc: the one whose block it replaces, as that
+                     * one's free is not in the trace; MP_NONE: none */
+    uint16_t device;
+    uint8_t type; /* MP_EVENT_ALLOC, _FREE, _OOM */
+    bool has_address;
+};
+
+/* A step, or a named region of a thread. */
+struct mp_kineto_region {
+    int64_t start_ns, end_ns;
+    uint32_t thread, name, order;
+    bool step;
+};
+
+struct mp_kineto_device {
+    int64_t type, id;
+    /* Live before the trace, and what of it the trace does not free; MP_BYTES_UNKNOWN where there are no totals. */
+    uint64_t base_bytes, rest_bytes;
+    bool has_rest;
+    uint64_t rest_block; /* its number */
+    uint64_t level, now; /* while totals are followed: live bytes, the rest's */
+};
+
+struct mp_kineto_property {
+    int64_t id;
+    uint64_t total_bytes;
+    uint32_t name;
+};
+
+struct mp_kineto_owner {
+    int64_t pid, tid;
+};
+
+struct mp_kineto {
+    struct mp_import_tables tables;
+    struct mp_map thread_ids, device_ids;      /* by (pid, tid), by (type, id) */
+    struct mp_map thread_names, process_names; /* string ids by (pid, tid), by pid */
+    struct mp_map pids;                        /* those that have memory events */
+    MP_VEC(struct mp_kineto_memory) memory;    /* in order of time once collected */
+    MP_VEC(struct mp_kineto_region) regions;
+    MP_VEC(struct mp_kineto_device) devices;
+    MP_VEC(struct mp_kineto_property) properties;
+    MP_VEC(struct mp_kineto_owner) owners; /* per thread of the tables */
+    int64_t base_ns;                       /* what the trace's times count from; 0: 1970, or not known */
+    bool has_base, has_window;
+    int64_t window_ns[2];  /* when the profiler was on, as the trace's times are */
+    uint32_t process_name; /* string id */
+    uint64_t base_blocks;
+    uint64_t spans_left;                 /* enclosing operators left out */
+    uint64_t without_address, ambiguous; /* memory events; frees that several allocs would fit */
+    uint64_t checked, corrections;       /* totals; those that differ from what the events before add up to */
+    bool overlong;                       /* too many devices */
+};
+
+/* The first reading of the trace. */
+enum mp_status mp_kineto_collect(struct mp_kineto *kineto, const char *path, struct mp_error *error);
+/* The second: sets the stacks of allocs and ooms. */
+enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, struct mp_error *error);
+/* Pairs frees with allocs, finds the base of each device, numbers the blocks: the rest of each device's base first,
+ * then blocks of the base that die, then allocs. */
+enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error);
+
+/* Notes about the trace, beside its numbers: sentences, as string ids of the tables. False where memory is
+ * short. start_ns is the recording's start as the trace's times are. */
+struct mp_kineto_notes {
+    MP_VEC(uint32_t) ids;
+};
+bool mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes);
+/* Times that count from 1970 are larger than this; smaller ones without a base say nothing of the day. */
+#define MP_KINETO_UNIX_MIN INT64_C(1000000000000000000)
+
+/* Whether the event is a span that encloses what its thread did: an operator, or a Python function. */
+bool mp_kineto_is_operator(const struct mp_kineto_event *event);
+/* The key of an event's thread in the maps. */
+uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event);
+
+#endif

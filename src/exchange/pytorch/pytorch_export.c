@@ -1,0 +1,408 @@
+#include "exchange/pytorch/pytorch_export.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/allocator/placement.h"
+#include "exchange/pytorch/pytorch_layout.h"
+#include "exchange/pytorch/value_out.h"
+#include "model/spans.h"
+#include "model/track.h"
+
+/* Which tracks of a recording a snapshot of PyTorch shows of a device. For pytorch_export.c. Pure. */
+
+/* The one that tells most: of the uppermost layer with events, that with the highest peak; MP_TRACK_NONE. */
+static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device)
+{
+    uint16_t best = MP_TRACK_NONE;
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        const char *name = mp_model_text(model, model->tracks.at[i].name);
+        if (model->tracks.at[i].device != device || (!sum->events && !sum->peak_bytes)) continue;
+        if (!mp_track_holds_memory(model->tracks.at[i].layer, name)) continue;
+        bool higher = best != MP_TRACK_NONE && model->tracks.at[i].layer == model->tracks.at[best].layer
+                          ? sum->peak_bytes > model->sums.at[best].peak_bytes
+                          : best == MP_TRACK_NONE || model->tracks.at[i].layer > model->tracks.at[best].layer;
+        if (higher) best = (uint16_t)i;
+    }
+    return best;
+}
+
+#define DEVICES_MAX 1024
+#define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
+#define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
+
+struct writer {
+    const struct mp_model *model;
+    struct mp_value_out value;
+    struct mp_layout layouts[DEVICES_MAX];
+    uint16_t tracks[DEVICES_MAX], below[DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
+    size_t device_count;
+    struct mp_stack_out stacks;
+    struct mp_steps steps;
+    struct mp_placements placements;
+    struct mp_pytorch_exported *exported;
+};
+
+/* "cuda:3" is 3; -1 for the CPU. */
+static int ordinal(const char *device)
+{
+    const char *colon = strchr(device, ':');
+    if (!colon || !strncmp(device, "cpu", 3)) return -1;
+    long number = strtol(colon + 1, NULL, 10);
+    return number >= 0 && number < DEVICES_MAX ? (int)number : -1;
+}
+
+static void put_device(struct writer *writer, size_t at, uint16_t track)
+{
+    writer->tracks[at] = track;
+    writer->below[at] = mp_track_below(writer->model, track);
+    if (at >= writer->device_count) writer->device_count = at + 1;
+}
+
+static bool choose_tracks(struct writer *writer)
+{
+    const struct mp_model *model = writer->model;
+    memset(writer->tracks, 0xff, sizeof writer->tracks);
+    for (uint32_t i = 0; i < model->devices.count; i++) {
+        uint16_t track = pytorch_main_track(model, i);
+        int at = ordinal(mp_model_text(model, model->devices.at[i].name));
+        if (track != MP_TRACK_NONE && at >= 0 && writer->tracks[at] == MP_TRACK_NONE)
+            put_device(writer, (size_t)at, track);
+    }
+    if (writer->device_count) return true;
+    uint16_t track = mp_track_default(model);
+    writer->exported->moved = track;
+    if (track != MP_TRACK_NONE) put_device(writer, 0, track);
+    return track != MP_TRACK_NONE;
+}
+
+static void count_left_out(struct writer *writer)
+{
+    const struct mp_model *model = writer->model;
+    for (size_t track = 0; track < model->tracks.count; track++) {
+        bool shown = !model->sums.at[track].events && !model->sums.at[track].peak_bytes;
+        for (size_t i = 0; !shown && i < writer->device_count; i++)
+            shown = writer->tracks[i] == track || (writer->below[i] == track && writer->layouts[i].ranges.all.count);
+        writer->exported->left_out += !shown;
+    }
+}
+
+static bool make_layouts(struct writer *writer)
+{
+    for (size_t i = 0; i < writer->device_count; i++) {
+        struct mp_layout *layout = &writer->layouts[i];
+        if (writer->tracks[i] == MP_TRACK_NONE) continue;
+        if (!mp_layout_make(writer->model, writer->tracks[i], writer->below[i], layout)) return false;
+        writer->exported->unknown_sizes += layout->lives.unknown_sizes;
+        writer->exported->moved_blocks += layout->moved_blocks;
+    }
+    count_left_out(writer);
+    return true;
+}
+
+static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
+{
+    return (model->start.realtime_ns + ns) / 1000;
+}
+
+/* A block's stream or pool; the default one where it is not known. */
+static uint64_t place_of(const uint64_t *places, uint32_t block)
+{
+    uint64_t place = block == MP_NONE ? 0 : mp_placed(places, block);
+    return place == MP_PLACE_UNKNOWN ? 0 : place;
+}
+
+/* Where the block is as it was allocated: what had been asked for, as far as it is known. */
+static uint64_t requested_of(const struct writer *writer, const struct mp_life *life)
+{
+    bool whole = writer->model->blocks.bytes[life->block] == life->bytes;
+    uint64_t requested = mp_placed(writer->placements.requested, life->block);
+    return whole && requested && requested <= life->bytes ? requested : life->bytes;
+}
+
+static void put_entry(struct writer *writer, const char *action, const char *address_key, uint64_t address,
+                      uint64_t bytes, uint32_t stack, uint32_t event, uint32_t block)
+{
+    struct mp_value_out *value = &writer->value;
+    mp_value_dict(value, NULL);
+    mp_value_text(value, "action", action);
+    mp_value_number(value, address_key, address);
+    mp_value_number(value, "size", bytes);
+    mp_value_number(value, "stream", place_of(writer->placements.stream, block));
+    mp_value_number(value, "time_us", unix_us(writer->model, writer->model->events.time_ns[event]));
+    if (stack) mp_stack_out_put(&writer->stacks, stack);
+    mp_value_end_dict(value);
+}
+
+/* Freed at once: the viewer takes the two entries for one where they follow one another. */
+static void put_lives(struct writer *writer, const struct mp_lives *lives, uint32_t ended, uint32_t begun,
+                      uint32_t event)
+{
+    if (ended != MP_NONE) {
+        const struct mp_life *life = &lives->all.at[ended];
+        uint64_t requested = requested_of(writer, life);
+        put_entry(writer, "free_requested", "addr", life->address, requested, life->stack, event, life->block);
+        put_entry(writer, "free_completed", "addr", life->address, requested, life->stack, event, life->block);
+    }
+    if (begun != MP_NONE) {
+        const struct mp_life *life = &lives->all.at[begun];
+        put_entry(writer, "alloc", "addr", life->address, requested_of(writer, life), life->stack, event, life->block);
+    }
+}
+
+static void put_ranges(struct writer *writer, const struct mp_lives *ranges, uint32_t ended, uint32_t begun,
+                       uint32_t event)
+{
+    const struct mp_model *model = writer->model;
+    for (int begins = 0; begins < 2; begins++) {
+        uint32_t index = begins ? begun : ended;
+        if (index == MP_NONE) continue;
+        const struct mp_life *range = &ranges->all.at[index];
+        bool expandable = model->blocks.kind[range->block] == MP_KIND_VMM;
+        const char *const actions[] = {"segment_free", "segment_alloc", "segment_unmap", "segment_map"};
+        put_entry(writer, actions[2 * expandable + begins], "addr", range->address, range->bytes, range->stack, event,
+                  MP_NONE);
+    }
+}
+
+static uint64_t free_of(const struct mp_model *model, uint16_t track, uint64_t reserved)
+{
+    const struct mp_device *device = &model->devices.at[model->tracks.at[track].device];
+    bool known = device->total_bytes != MP_BYTES_UNKNOWN && reserved && device->total_bytes > reserved;
+    return known ? device->total_bytes - reserved : 0;
+}
+
+static void put_trace(struct writer *writer, size_t device)
+{
+    const struct mp_model *model = writer->model;
+    const struct mp_model_events *events = &model->events;
+    struct mp_layout *layout = &writer->layouts[device];
+    uint16_t track = writer->tracks[device], below = writer->below[device];
+    uint64_t reserved = 0;
+    uint32_t ended, begun;
+    for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
+        unsigned type = events->type[event];
+        uint16_t of = events->track[event];
+        bool about_block = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
+        if (about_block && of == track) {
+            mp_lives_follow(&layout->lives, events->subject[event], event, &ended, &begun);
+            put_lives(writer, &layout->lives, ended, begun, event);
+        } else if (about_block && of == below && layout->ranges.all.count) {
+            mp_lives_follow(&layout->ranges, events->subject[event], event, &ended, &begun);
+            put_ranges(writer, &layout->ranges, ended, begun, event);
+        } else if (type == MP_EVENT_RESERVED && of == track) {
+            reserved = model->notes.at[events->subject[event]].bytes;
+        } else if (type == MP_EVENT_OOM && of == track) {
+            const struct mp_model_note *note = &model->notes.at[events->subject[event]];
+            put_entry(writer, "oom", "device_free", free_of(model, track, reserved), note->bytes, note->stack, event,
+                      MP_NONE);
+        }
+    }
+}
+
+static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, uint64_t requested, const char *state,
+                      uint32_t stack)
+{
+    struct mp_value_out *value = &writer->value;
+    mp_value_dict(value, NULL);
+    mp_value_number(value, "address", address);
+    mp_value_number(value, "size", bytes);
+    mp_value_number(value, "requested_size", requested);
+    mp_value_text(value, "state", state);
+    mp_stack_out_put(&writer->stacks, stack);
+    mp_value_end_dict(value);
+}
+
+struct tally {
+    uint64_t allocated, requested;
+};
+
+static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t end)
+{
+    const struct mp_life *life = &layout->lives.all.at[layout->held.at[held]];
+    const struct mp_life *next =
+        held + 1 < layout->held.count ? &layout->lives.all.at[layout->held.at[held + 1]] : NULL;
+    uint64_t room = (life->bytes + ROUNDING - 1) / ROUNDING * ROUNDING;
+    uint64_t most = next && next->address < end ? next->address - life->address : end - life->address;
+    return room < most ? room : most;
+}
+
+/* The blocks from *held on that lie in the segment, and what is between them: together they are the segment. With
+ * `write` false they are only counted. */
+static struct tally put_blocks(struct writer *writer, const struct mp_layout *layout,
+                               const struct mp_layout_segment *segment, size_t *held, bool write)
+{
+    uint64_t at = segment->address, end = segment->address + segment->bytes;
+    struct tally tally = {0};
+    for (; *held < layout->held.count; ++*held) {
+        const struct mp_life *life = &layout->lives.all.at[layout->held.at[*held]];
+        if (life->address >= end) break;
+        uint64_t room = room_of(layout, *held, end);
+        tally.allocated += room;
+        tally.requested += requested_of(writer, life);
+        if (write && life->address > at) put_block(writer, at, life->address - at, 0, "inactive", 0);
+        if (write) put_block(writer, life->address, room, requested_of(writer, life), "active_allocated", life->stack);
+        at = life->address + room;
+    }
+    if (write && at < end) put_block(writer, at, end - at, 0, "inactive", 0);
+    return tally;
+}
+
+/* The recording's own word of a segment; NULL where there is none. Both lists are by address: *next is where to look.
+ */
+static const struct mp_segment *segment_at(const struct writer *writer, size_t device, uint64_t address, size_t *next)
+{
+    const struct mp_model *model = writer->model;
+    for (; *next < model->segments.count; ++*next) {
+        const struct mp_segment *segment = &model->segments.at[*next];
+        if (segment->track != writer->tracks[device]) continue;
+        if (segment->address >= address) return segment->address == address ? segment : NULL;
+    }
+    return NULL;
+}
+
+static void put_segments(struct writer *writer, size_t device)
+{
+    const struct mp_layout *layout = &writer->layouts[device];
+    struct mp_value_out *value = &writer->value;
+    size_t held = 0, next = 0;
+    for (size_t i = 0; i < layout->segments.count; i++) {
+        const struct mp_layout_segment *segment = &layout->segments.at[i];
+        size_t counted = held;
+        const struct mp_segment *known = segment_at(writer, device, segment->address, &next);
+        struct tally tally = put_blocks(writer, layout, segment, &counted, false);
+        mp_value_dict(value, NULL);
+        mp_value_number(value, "device", device);
+        mp_value_number(value, "address", segment->address);
+        mp_value_number(value, "total_size", segment->bytes);
+        mp_value_number(value, "allocated_size", tally.allocated);
+        mp_value_number(value, "active_size", tally.allocated);
+        mp_value_number(value, "requested_size", tally.requested);
+        mp_value_number(value, "stream", known ? known->stream : 0);
+        mp_value_text(value, "segment_type", segment->bytes > SMALL_BYTES ? "large" : "small");
+        mp_value_pair(value, "segment_pool_id", known ? known->pool >> 32 : 0, known ? known->pool & UINT32_MAX : 0);
+        mp_value_bool(value, "is_expandable", segment->expandable);
+        mp_stack_out_put(&writer->stacks, segment->stack);
+        mp_value_list(value, "blocks");
+        put_blocks(writer, layout, segment, &held, true);
+        mp_value_end_list(value);
+        mp_value_end_dict(value);
+    }
+}
+
+static void put_annotation(struct writer *writer, const char *stage, const char *name, uint64_t ns)
+{
+    size_t device = 0;
+    while (writer->tracks[device] == MP_TRACK_NONE)
+        device++;
+    mp_value_dict(&writer->value, NULL);
+    mp_value_text(&writer->value, "stage", stage);
+    mp_value_text(&writer->value, "name", name);
+    mp_value_number(&writer->value, "device", device);
+    mp_value_number(&writer->value, "time_us", unix_us(writer->model, ns));
+    mp_value_end_dict(&writer->value);
+}
+
+/* Steps get the profiler's name, by which others know them. */
+static void put_step(struct writer *writer, const char *stage, size_t index, uint64_t ns)
+{
+    const char *own = mp_model_text(writer->model, writer->steps.at[index].name);
+    char name[40];
+    snprintf(name, sizeof name, "ProfilerStep#%zu", writer->steps.before + index + 1);
+    put_annotation(writer, stage, strncmp(own, "ProfilerStep#", strlen("ProfilerStep#")) ? name : own, ns);
+}
+
+/* Ends and begins steps that do so up to an event, but for those that are regions; `*at` is the next that begins. */
+static void put_steps(struct writer *writer, uint32_t event, size_t *at)
+{
+    const struct mp_steps *steps = &writer->steps;
+    if (steps->count && mp_step_is_region(writer->model, steps->at)) return;
+    for (; *at <= steps->count; ++*at) {
+        bool begins = *at < steps->count;
+        if (!steps->count || (begins ? steps->at[*at].first : steps->at[*at - 1].end) > event) return;
+        if (*at) put_step(writer, "END", *at - 1, steps->at[*at - 1].end_ns);
+        if (begins) put_step(writer, "START", *at, steps->at[*at].start_ns);
+    }
+}
+
+/* An end names what it ends: the program's may not, and close what is open inside. */
+static void put_annotations(struct writer *writer)
+{
+    const struct mp_model *model = writer->model;
+    struct mp_open_regions open = {0}, closed = {0};
+    size_t step = 0;
+    for (size_t i = 0; i < model->noted.count && !writer->value.failed; i++) {
+        uint32_t event = model->noted.at[i];
+        uint64_t ns = model->events.time_ns[event];
+        put_steps(writer, event, &step);
+        closed.count = 0;
+        writer->value.failed |= !mp_regions_follow(model, event, &open, &closed);
+        for (size_t k = closed.count; k--;)
+            put_annotation(writer, "END", mp_model_text(model, closed.at[k].name), ns);
+        if (model->events.type[event] == MP_EVENT_REGION_BEGIN)
+            put_annotation(writer, "START", mp_model_text(model, model->notes.at[model->events.subject[event]].name),
+                           ns);
+    }
+    put_steps(writer, UINT32_MAX, &step);
+    mp_open_regions_free(&open);
+    mp_open_regions_free(&closed);
+}
+
+static void put_snapshot(struct writer *writer)
+{
+    struct mp_value_out *value = &writer->value;
+    mp_value_dict(value, NULL);
+    mp_value_list(value, "segments");
+    for (size_t i = 0; i < writer->device_count; i++)
+        put_segments(writer, i);
+    mp_value_end_list(value);
+    mp_value_list(value, "device_traces");
+    for (size_t i = 0; i < writer->device_count; i++) {
+        mp_value_list(value, NULL);
+        put_trace(writer, i);
+        mp_value_end_list(value);
+    }
+    mp_value_end_list(value);
+    mp_value_list(value, "external_annotations");
+    put_annotations(writer);
+    mp_value_end_list(value);
+    mp_value_end_dict(value);
+}
+
+static void free_writer(struct writer *writer)
+{
+    for (size_t i = 0; i < writer->device_count; i++)
+        mp_layout_free(&writer->layouts[i]);
+    mp_stack_out_free(&writer->stacks);
+    mp_steps_free(&writer->steps);
+    mp_placements_free(&writer->placements);
+    free(writer);
+}
+
+enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FILE *out,
+                                 struct mp_pytorch_exported *exported, struct mp_error *error)
+{
+    *exported = (struct mp_pytorch_exported){.moved = MP_TRACK_NONE};
+    if (model->sample_bytes)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the recording has a sample of its blocks (--sample): a memory snapshot has them all");
+    struct writer *writer = calloc(1, sizeof *writer);
+    if (!writer) return mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
+    writer->model = model;
+    writer->exported = exported;
+    enum mp_status status = MP_OK;
+    if (!choose_tracks(writer))
+        status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
+    else if (!make_layouts(writer) || !mp_stack_out_init(&writer->stacks, model, &writer->value) ||
+             !mp_steps_marked(model, &writer->steps) || !mp_placements_find(model, &writer->placements))
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
+    if (!status) {
+        mp_value_out_start(&writer->value, out, as_json);
+        put_snapshot(writer);
+        status = mp_value_out_finish(&writer->value, error);
+    }
+    free_writer(writer);
+    return status;
+}

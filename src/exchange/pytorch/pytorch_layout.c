@@ -1,0 +1,374 @@
+#include "exchange/pytorch/pytorch_layout.h"
+
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "base/search.h"
+
+#define ADDRESS_MAX (UINT64_C(1) << 60) /* addresses and sizes beyond it are nonsense */
+#define GAP_MAX     (UINT64_C(1) << 20) /* blocks that are nearer than this are in one made-up segment */
+#define ROUNDING    UINT64_C(512)       /* of PyTorch's allocator */
+#define RANGES_MAX  65536               /* live at once; more than any job has, and the search is not made for it */
+
+static uint64_t round_up(uint64_t value, uint64_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+static bool is_about_block(unsigned type)
+{
+    return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
+}
+
+void mp_lives_follow(struct mp_lives *lives, uint32_t block, uint32_t event, uint32_t *ended, uint32_t *begun)
+{
+    *ended = *begun = MP_NONE;
+    uint32_t *next = block < lives->next.count ? &lives->next.at[block] : NULL;
+    if (!next || !*next) return;
+    if (lives->all.at[*next - 1].end == event) {
+        *ended = *next - 1;
+        *next = *next < lives->all.count && lives->all.at[*next].block == block ? *next + 1 : 0;
+    }
+    if (*next && lives->all.at[*next - 1].begin == event) *begun = *next - 1;
+}
+
+void mp_lives_rewind(struct mp_lives *lives)
+{
+    for (size_t i = lives->all.count; i-- > 0;)
+        lives->next.at[lives->all.at[i].block] = (uint32_t)i + 1;
+}
+
+static bool put_life(struct mp_lives *lives, const struct mp_life *life)
+{
+    return !life->bytes || mp_vec_push(&lives->all, *life);
+}
+
+/* `resize` is the first of the block's, if it has any. */
+static bool put_block(const struct mp_model *model, uint32_t block, size_t resize, struct mp_lives *lives)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    struct mp_life life = {.address = blocks->address[block],
+                           .bytes = blocks->bytes[block],
+                           .begin = blocks->alloc_event[block],
+                           .block = block,
+                           .stack = blocks->stack[block]};
+    if (life.bytes == MP_BYTES_UNKNOWN) lives->unknown_sizes++;
+    for (; resize < model->resizes.count && model->resizes.at[resize].block == block; resize++) {
+        life.end = model->resizes.at[resize].event;
+        if (life.bytes != MP_BYTES_UNKNOWN && !put_life(lives, &life)) return false;
+        life.begin = life.end;
+        life.bytes = model->resizes.at[resize].bytes;
+    }
+    life.end = blocks->free_event[block];
+    return life.bytes == MP_BYTES_UNKNOWN || put_life(lives, &life);
+}
+
+static bool find_lives(const struct mp_model *model, uint16_t track, struct mp_lives *lives)
+{
+    size_t resize = 0;
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        while (resize < model->resizes.count && model->resizes.at[resize].block < block)
+            resize++;
+        if (model->blocks.track[block] == track && !put_block(model, block, resize, lives)) return false;
+    }
+    if (lives->all.count >= MP_NONE - 1 || !mp_vec_extend(&lives->next, model->blocks.count)) return false;
+    mp_lives_rewind(lives);
+    return true;
+}
+
+/* Gives a place of their own to blocks whose address is not known or is that of another live one. */
+struct places {
+    struct mp_layout *layout;
+    struct mp_map live;        /* address to life */
+    struct mp_map vacant;      /* bytes to the place left last, + 1 */
+    MP_VEC(uint64_t) address;  /* of a made-up place */
+    MP_VEC(uint32_t) below;    /* per place: the vacant one of the same size left before it, + 1 */
+    MP_VEC(uint32_t) place_of; /* per life: its made-up place + 1 */
+    uint64_t next;             /* address of the next new place */
+};
+
+static bool new_place(struct places *places, uint64_t bytes, uint32_t *place)
+{
+    uint32_t below = 0;
+    *place = (uint32_t)places->address.count;
+    if (!mp_vec_push(&places->address, places->next) || !mp_vec_push(&places->below, below)) return false;
+    places->next += round_up(bytes, ROUNDING);
+    return true;
+}
+
+static bool move(struct places *places, uint32_t index, bool for_good)
+{
+    struct mp_life *life = &places->layout->lives.all.at[index];
+    uint64_t *vacant = for_good ? NULL : mp_map_find(&places->vacant, life->bytes);
+    uint32_t place;
+    if (vacant && *vacant) {
+        place = (uint32_t)*vacant - 1;
+        *vacant = places->below.at[place];
+    } else if (!new_place(places, life->bytes, &place)) {
+        return false;
+    }
+    life->address = places->address.at[place];
+    places->place_of.at[index] = place + 1;
+    places->layout->moved_blocks++;
+    return true;
+}
+
+static bool begin_life(struct places *places, uint32_t index)
+{
+    struct mp_life *life = &places->layout->lives.all.at[index];
+    bool sane = life->address && life->address < ADDRESS_MAX && life->bytes < ADDRESS_MAX;
+    bool added = false;
+    uint64_t *at = sane ? mp_map_insert(&places->live, life->address, &added) : NULL;
+    if (sane && !at) return false;
+    if (!added) return move(places, index, false);
+    *at = index;
+    return true;
+}
+
+static bool end_life(struct places *places, uint32_t index)
+{
+    const struct mp_life *life = &places->layout->lives.all.at[index];
+    uint32_t place = places->place_of.at[index];
+    if (!place) return mp_map_remove(&places->live, life->address, NULL);
+    uint64_t *vacant = mp_map_insert(&places->vacant, life->bytes, NULL);
+    if (!vacant) return false;
+    places->below.at[place - 1] = (uint32_t)*vacant;
+    *vacant = place;
+    return true;
+}
+
+static uint64_t highest_end(const struct mp_lives *lives)
+{
+    uint64_t highest = 0;
+    for (size_t i = 0; i < lives->all.count; i++) {
+        const struct mp_life *life = &lives->all.at[i];
+        bool sane = life->address < ADDRESS_MAX && life->bytes < ADDRESS_MAX;
+        if (sane && life->address + life->bytes > highest) highest = life->address + life->bytes;
+    }
+    return highest;
+}
+
+static bool follow_places(const struct mp_model *model, uint16_t track, struct places *places)
+{
+    struct mp_lives *lives = &places->layout->lives;
+    uint32_t ended, begun;
+    for (uint32_t i = 0; i < lives->all.count; i++)
+        if (lives->all.at[i].begin == MP_NONE && !begin_life(places, i)) return false;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        if (model->events.track[event] != track || !is_about_block(model->events.type[event])) continue;
+        mp_lives_follow(lives, model->events.subject[event], event, &ended, &begun);
+        if ((ended != MP_NONE && !end_life(places, ended)) || (begun != MP_NONE && !begin_life(places, begun)))
+            return false;
+    }
+    mp_lives_rewind(lives);
+    return true;
+}
+
+static int by_address(const void *left, const void *right, void *lives)
+{
+    const struct mp_life *all = lives;
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    if (all[a].address != all[b].address) return all[a].address < all[b].address ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+static void sort_by_address(uint32_t *indices, size_t count, const struct mp_lives *lives)
+{
+    if (count) qsort_r(indices, count, sizeof *indices, by_address, lives->all.at);
+}
+
+/* The lives that last to the end. One that reaches into the next, as no allocator's do, moves. */
+static bool find_held(struct places *places)
+{
+    struct mp_layout *layout = places->layout;
+    uint64_t end = 0;
+    bool any_moved = false;
+    for (uint32_t i = 0; i < layout->lives.all.count; i++)
+        if (layout->lives.all.at[i].end == MP_NONE && !mp_vec_push(&layout->held, i)) return false;
+    sort_by_address(layout->held.at, layout->held.count, &layout->lives);
+    for (size_t i = 0; i < layout->held.count; i++) {
+        const struct mp_life *life = &layout->lives.all.at[layout->held.at[i]];
+        if (life->address >= end) {
+            end = life->address + life->bytes;
+            continue;
+        }
+        if (!move(places, layout->held.at[i], true)) return false;
+        any_moved = true;
+    }
+    if (any_moved) sort_by_address(layout->held.at, layout->held.count, &layout->lives);
+    return true;
+}
+
+static bool place_lives(const struct mp_model *model, uint16_t track, struct mp_layout *layout)
+{
+    struct places places = {.layout = layout};
+    uint64_t lives = highest_end(&layout->lives), ranges = highest_end(&layout->ranges);
+    places.next = round_up((lives > ranges ? lives : ranges) + 2 * GAP_MAX, 2 * GAP_MAX);
+    bool done = mp_vec_extend(&places.place_of, layout->lives.all.count) && follow_places(model, track, &places) &&
+                find_held(&places);
+    mp_map_free(&places.live);
+    mp_map_free(&places.vacant);
+    mp_vec_free(&places.address);
+    mp_vec_free(&places.below);
+    mp_vec_free(&places.place_of);
+    return done;
+}
+
+/* The ranges of the layer below that are live at the moment, by address. */
+struct cover {
+    struct mp_layout *layout;
+    MP_VEC(uint32_t) live;
+    bool fits; /* so far: ranges do not overlap, and every block begins in them */
+};
+
+/* The first live range that ends behind the address. */
+static size_t range_at(const struct cover *cover, uint64_t address)
+{
+    const struct mp_life *ranges = cover->layout->ranges.all.at;
+    return MP_COUNT_BEFORE(cover->live.count, i,
+                           ranges[cover->live.at[i]].address + ranges[cover->live.at[i]].bytes <= address);
+}
+
+static bool begin_range(struct cover *cover, uint32_t index)
+{
+    const struct mp_life *ranges = cover->layout->ranges.all.at, *range = &ranges[index];
+    size_t at = range_at(cover, range->address);
+    bool sane = range->address && range->address < ADDRESS_MAX && range->bytes < ADDRESS_MAX;
+    bool apart = at == cover->live.count || range->address + range->bytes <= ranges[cover->live.at[at]].address;
+    cover->fits &= sane && apart && cover->live.count < RANGES_MAX;
+    if (!cover->fits) return true;
+    if (!mp_vec_push(&cover->live, index)) return false;
+    for (size_t i = cover->live.count - 1; i > at; i--)
+        cover->live.at[i] = cover->live.at[i - 1];
+    cover->live.at[at] = index;
+    return true;
+}
+
+static void end_range(struct cover *cover, uint32_t index)
+{
+    size_t at = range_at(cover, cover->layout->ranges.all.at[index].address);
+    if (at >= cover->live.count || cover->live.at[at] != index) return;
+    for (cover->live.count--; at < cover->live.count; at++)
+        cover->live.at[at] = cover->live.at[at + 1];
+}
+
+/* An expandable segment is mapped piece by piece: a block may lie across them. */
+static void check_life(struct cover *cover, const struct mp_life *life)
+{
+    const struct mp_life *ranges = cover->layout->ranges.all.at;
+    uint64_t covered = life->address;
+    for (size_t i = range_at(cover, life->address); i < cover->live.count && covered < life->address + life->bytes;
+         i++) {
+        const struct mp_life *range = &ranges[cover->live.at[i]];
+        if (range->address > covered) break;
+        covered = range->address + range->bytes;
+    }
+    cover->fits &= covered >= life->address + life->bytes;
+}
+
+static bool begin_cover(struct cover *cover)
+{
+    const struct mp_lives *lives = &cover->layout->lives, *ranges = &cover->layout->ranges;
+    for (uint32_t i = 0; i < ranges->all.count; i++)
+        if (ranges->all.at[i].begin == MP_NONE && !begin_range(cover, i)) return false;
+    for (size_t i = 0; cover->fits && i < lives->all.count; i++)
+        if (lives->all.at[i].begin == MP_NONE) check_life(cover, &lives->all.at[i]);
+    return true;
+}
+
+static bool follow_cover(const struct mp_model *model, uint16_t track, uint16_t below, struct cover *cover)
+{
+    struct mp_layout *layout = cover->layout;
+    uint32_t ended, begun;
+    if (!begin_cover(cover)) return false;
+    for (uint32_t event = 0; cover->fits && event < model->events.count; event++) {
+        uint16_t of = model->events.track[event];
+        if ((of != track && of != below) || !is_about_block(model->events.type[event])) continue;
+        mp_lives_follow(of == track ? &layout->lives : &layout->ranges, model->events.subject[event], event, &ended,
+                        &begun);
+        if (of == track && begun != MP_NONE) check_life(cover, &layout->lives.all.at[begun]);
+        if (of == below && ended != MP_NONE) end_range(cover, ended);
+        if (of == below && begun != MP_NONE && !begin_range(cover, begun)) return false;
+    }
+    mp_lives_rewind(&layout->lives);
+    mp_lives_rewind(&layout->ranges);
+    for (size_t i = 0; cover->fits && i < layout->held.count; i++)
+        check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
+    return true;
+}
+
+/* The segments that the layer below holds at the end. Pieces of an expandable segment that touch are one. */
+static bool take_ranges(const struct mp_model *model, const struct cover *cover)
+{
+    struct mp_layout *layout = cover->layout;
+    for (size_t i = 0; i < cover->live.count; i++) {
+        const struct mp_life *range = &layout->ranges.all.at[cover->live.at[i]];
+        struct mp_layout_segment segment = {.address = range->address,
+                                            .bytes = range->bytes,
+                                            .stack = range->stack,
+                                            .expandable = model->blocks.kind[range->block] == MP_KIND_VMM};
+        struct mp_layout_segment *last =
+            layout->segments.count ? &layout->segments.at[layout->segments.count - 1] : NULL;
+        bool touches = last && last->expandable && segment.expandable && last->address + last->bytes == segment.address;
+        if (touches)
+            last->bytes += segment.bytes;
+        else if (!mp_vec_push(&layout->segments, segment))
+            return false;
+    }
+    return true;
+}
+
+/* Segments around all places in which any block ever lived: nothing else says where they could end. */
+static bool make_segments(struct mp_layout *layout)
+{
+    MP_VEC(uint32_t) order = {0};
+    bool done = mp_vec_extend(&order, layout->lives.all.count);
+    for (uint32_t i = 0; done && i < order.count; i++)
+        order.at[i] = i;
+    if (done) sort_by_address(order.at, order.count, &layout->lives);
+    for (size_t i = 0; done && i < order.count; i++) {
+        const struct mp_life *life = &layout->lives.all.at[order.at[i]];
+        uint64_t end = round_up(life->address + life->bytes, ROUNDING);
+        struct mp_layout_segment *last =
+            layout->segments.count ? &layout->segments.at[layout->segments.count - 1] : NULL;
+        struct mp_layout_segment segment = {.address = life->address, .bytes = end - life->address};
+        if (!last || last->address + last->bytes + GAP_MAX < life->address)
+            done = mp_vec_push(&layout->segments, segment);
+        else if (end > last->address + last->bytes)
+            last->bytes = end - last->address;
+    }
+    mp_vec_free(&order);
+    return done;
+}
+
+static void free_lives(struct mp_lives *lives)
+{
+    mp_vec_free(&lives->all);
+    mp_vec_free(&lives->next);
+}
+
+bool mp_layout_make(const struct mp_model *model, uint16_t track, uint16_t below, struct mp_layout *layout)
+{
+    *layout = (struct mp_layout){0};
+    if (!find_lives(model, track, &layout->lives)) return false;
+    if (below != MP_TRACK_NONE && !find_lives(model, below, &layout->ranges)) return false;
+    if (!place_lives(model, track, layout)) return false;
+    struct cover cover = {.layout = layout, .fits = layout->ranges.all.count && !layout->moved_blocks};
+    bool done = !cover.fits || follow_cover(model, track, below, &cover);
+    if (done && cover.fits) {
+        done = take_ranges(model, &cover);
+    } else if (done) {
+        free_lives(&layout->ranges);
+        done = make_segments(layout);
+    }
+    mp_vec_free(&cover.live);
+    return done;
+}
+
+void mp_layout_free(struct mp_layout *layout)
+{
+    free_lives(&layout->lives);
+    free_lives(&layout->ranges);
+    mp_vec_free(&layout->segments);
+    mp_vec_free(&layout->held);
+}

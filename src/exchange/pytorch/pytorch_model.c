@@ -1,0 +1,585 @@
+#include "exchange/pytorch/pytorch_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/words.h"
+#include "exchange/common/import_tables.h"
+#include "model/builder.h"
+
+#define LANES_MAX 64
+#define OPEN      INT64_MAX
+
+struct span {
+    int64_t start, end;
+    uint32_t name, below; /* the span of that name that was open before it, + 1 */
+};
+
+struct lane {
+    MP_VEC(uint32_t) open; /* spans, outermost first */
+    uint32_t order;
+};
+
+struct layout {
+    MP_VEC(struct span) spans;
+    struct lane lanes[LANES_MAX];
+    struct mp_pytorch_marks *marks;
+};
+
+static int by_time(const void *left, const void *right)
+{
+    const struct mp_pytorch_annotation *a = *(const struct mp_pytorch_annotation *const *)left,
+                                       *b = *(const struct mp_pytorch_annotation *const *)right;
+    if (a->time_us != b->time_us) return a->time_us < b->time_us ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+/* An end closes the span of its name that began last; one without a start is passed over. */
+static bool pair_up(const struct mp_pytorch_annotation *const *sorted, size_t count, int64_t start_us,
+                    struct layout *layout)
+{
+    struct mp_map open = {0}; /* name + 1 to span + 1 */
+    bool done = true;
+    for (size_t i = 0; done && i < count; i++) {
+        uint64_t *last = mp_map_insert(&open, (uint64_t)sorted[i]->name + 1, NULL);
+        if (!last) {
+            done = false;
+        } else if (sorted[i]->begins) {
+            int64_t start = sorted[i]->time_us < start_us ? start_us : sorted[i]->time_us;
+            struct span span = {start, OPEN, sorted[i]->name, (uint32_t)*last};
+            done = mp_vec_push(&layout->spans, span);
+            *last = layout->spans.count;
+        } else if (*last) {
+            struct span *span = &layout->spans.at[*last - 1];
+            span->end = sorted[i]->time_us;
+            *last = span->below;
+        }
+    }
+    mp_map_free(&open);
+    return done;
+}
+
+static int by_start_longest_first(const void *left, const void *right)
+{
+    const struct span *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return a->end > b->end ? -1 : a->end < b->end;
+}
+
+static bool put_mark(struct layout *layout, uint32_t lane, int64_t time_us, uint32_t name, unsigned type)
+{
+    struct mp_pytorch_mark mark = {time_us, name, lane, layout->lanes[lane].order++, (uint8_t)type};
+    return mp_vec_push(layout->marks, mark);
+}
+
+/* Ends what is over at `now`. */
+static bool close_spans(struct layout *layout, uint32_t lane, int64_t now)
+{
+    struct lane *at = &layout->lanes[lane];
+    while (at->open.count) {
+        const struct span *span = &layout->spans.at[at->open.at[at->open.count - 1]];
+        if (span->end > now || span->end == OPEN) break;
+        at->open.count--;
+        if (!put_mark(layout, lane, span->end, span->name, MP_EVENT_REGION_END)) return false;
+    }
+    return true;
+}
+
+static bool lay(struct layout *layout, uint32_t index)
+{
+    const struct span *span = &layout->spans.at[index];
+    for (uint32_t lane = 0; lane < LANES_MAX; lane++) {
+        struct lane *at = &layout->lanes[lane];
+        if (!close_spans(layout, lane, span->start)) return false;
+        bool fits = !at->open.count || layout->spans.at[at->open.at[at->open.count - 1]].end >= span->end;
+        if (!fits && lane + 1 < LANES_MAX) continue;
+        if (lane >= layout->marks->lanes) layout->marks->lanes = lane + 1;
+        return mp_vec_push(&at->open, index) && put_mark(layout, lane, span->start, span->name, MP_EVENT_REGION_BEGIN);
+    }
+    return true;
+}
+
+/* Each step once, though every rank or thread may have said it. */
+static bool lay_all(const struct mp_pytorch_records *records, int64_t start_us, struct layout *layout)
+{
+    static const char step[] = "ProfilerStep#";
+    uint32_t last_step = 0;
+    for (size_t i = 0; i < layout->spans.count; i++) {
+        const struct span *span = &layout->spans.at[i];
+        bool done = true;
+        if (span->end < start_us) continue;
+        if (strncmp(mp_intern_get(&records->values.texts, span->name, NULL), step, sizeof step - 1)) {
+            done = lay(layout, (uint32_t)i);
+        } else if (span->name != last_step) {
+            last_step = span->name;
+            done = put_mark(layout, 0, span->start, span->name, MP_EVENT_STEP);
+        }
+        if (!done) return false;
+    }
+    for (uint32_t lane = 0; lane < LANES_MAX; lane++)
+        if (!close_spans(layout, lane, OPEN)) return false;
+    return true;
+}
+
+static int by_time_lane_order(const void *left, const void *right)
+{
+    const struct mp_pytorch_mark *a = left, *b = right;
+    if (a->time_us != b->time_us) return a->time_us < b->time_us ? -1 : 1;
+    if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+bool mp_pytorch_marks_make(struct mp_pytorch_records *records, int64_t start_us, struct mp_pytorch_marks *marks)
+{
+    *marks = (struct mp_pytorch_marks){.lanes = 1};
+    size_t count = 0;
+    const struct mp_pytorch_annotation **sorted = malloc((records->annotations.count + 1) * sizeof *sorted);
+    struct layout *layout = calloc(1, sizeof *layout);
+    bool done = sorted && layout;
+    for (size_t i = 0; done && i < records->annotations.count; i++)
+        if (records->annotations.at[i].time_us != MP_PYTORCH_NO_TIME) sorted[count++] = &records->annotations.at[i];
+    if (done) {
+        layout->marks = marks;
+        qsort(sorted, count, sizeof *sorted, by_time);
+        done = pair_up(sorted, count, start_us, layout);
+    }
+    if (done && layout->spans.count) {
+        qsort(layout->spans.at, layout->spans.count, sizeof *layout->spans.at, by_start_longest_first);
+        done = lay_all(records, start_us, layout);
+        if (marks->count) qsort(marks->at, marks->count, sizeof *marks->at, by_time_lane_order);
+    }
+    for (size_t i = 0; layout && i < LANES_MAX; i++)
+        mp_vec_free(&layout->lanes[i].open);
+    if (layout) mp_vec_free(&layout->spans);
+    free(layout);
+    free(sorted);
+    return done;
+}
+
+void mp_pytorch_marks_free(struct mp_pytorch_marks *marks)
+{
+    mp_vec_free(marks);
+}
+
+/* How far a device's trace has been told. */
+struct course {
+    size_t next, next_range, next_missed; /* in trace, range_events, missed */
+    int64_t time_us;                      /* of the next entry, never less than the one before */
+    uint64_t first_block;                 /* number of the first block of the base */
+    uint64_t *range_blocks;               /* the number of each range */
+    uint64_t reserved;
+    uint16_t torch, driver; /* tracks */
+};
+
+struct maker {
+    struct mp_pytorch_snapshot *snapshot;
+    struct mp_builder *builder;
+    struct mp_error *error;
+    struct mp_import_events *events;
+    struct course *courses; /* one for each device */
+    uint64_t next_block;
+    int64_t start_us;
+};
+
+static enum mp_status no_memory(struct maker *m)
+{
+    return mp_fail(m->error, MP_NO_MEMORY, "not enough memory for the snapshot");
+}
+
+static uint64_t time_ns(const struct maker *m, int64_t time_us)
+{
+    return time_us > m->start_us ? (uint64_t)(time_us - m->start_us) * 1000 : 0;
+}
+
+static enum mp_status put_reserved(struct maker *m, const struct course *course, uint64_t when)
+{
+    struct mp_event event = {
+        .time_ns = when, .bytes = course->reserved, .track = course->torch, .type = MP_EVENT_RESERVED};
+    return mp_import_event(m->events, &event);
+}
+
+/* The effect of the trace's next entry on the layer below. */
+static enum mp_status tell_ranges(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
+                                  uint64_t when)
+{
+    enum mp_status status = MP_OK;
+    for (; !status && course->next_range < device->range_events.count; course->next_range++) {
+        const struct mp_pytorch_range_event *from = &device->range_events.at[course->next_range];
+        if (from->entry != course->next) break;
+        const struct mp_pytorch_range *range = &device->ranges.at[from->range];
+        if (!from->frees) course->range_blocks[from->range] = m->next_block++;
+        course->reserved += from->frees ? -range->bytes : range->bytes;
+        struct mp_event event = {.time_ns = when,
+                                 .address = range->address,
+                                 .bytes = range->bytes,
+                                 .block = course->range_blocks[from->range],
+                                 .stack = range->stack,
+                                 .track = course->driver,
+                                 .type = from->frees ? MP_EVENT_FREE : MP_EVENT_ALLOC,
+                                 .kind = range->kind};
+        status = mp_import_event(m->events, &event);
+    }
+    return status ? status : put_reserved(m, course, when);
+}
+
+static enum mp_status tell_free(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
+                                uint64_t block, uint64_t when)
+{
+    struct mp_event event = {.time_ns = when,
+                             .address = entry->address,
+                             .bytes = entry->bytes,
+                             .block = block,
+                             .track = course->torch,
+                             .type = MP_EVENT_FREE};
+    return mp_import_event(m->events, &event);
+}
+
+static enum mp_status tell_alloc(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
+                                 struct mp_pytorch_entry *entry, uint64_t when)
+{
+    enum mp_status status = MP_OK;
+    if (course->next_missed + 1 < device->missed.count && device->missed.at[course->next_missed] == course->next) {
+        const struct mp_pytorch_entry *old =
+            &m->snapshot->records.entries.at[device->missed.at[course->next_missed + 1]];
+        course->next_missed += 2;
+        status = tell_free(m, course, old, old->block, when);
+    }
+    entry->block = (uint32_t)m->next_block;
+    struct mp_event event = {.time_ns = when,
+                             .address = entry->address,
+                             .bytes = entry->bytes,
+                             .block = m->next_block++,
+                             .stack = entry->stack,
+                             .track = course->torch,
+                             .type = MP_EVENT_ALLOC,
+                             .kind = device->host ? MP_KIND_PINNED : MP_KIND_DEVICE};
+    return status ? status : mp_import_event(m->events, &event);
+}
+
+static enum mp_status tell_note(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
+                                uint64_t when)
+{
+    bool oom = entry->action == MP_ACTION_OOM;
+    struct mp_event event = {.time_ns = when,
+                             .bytes = oom ? entry->bytes : 0,
+                             .stack = entry->stack,
+                             .name = oom ? 0 : MP_KEYS + MP_ACTION_SNAPSHOT,
+                             .track = course->torch,
+                             .type = oom ? MP_EVENT_OOM : MP_EVENT_MARK};
+    return mp_import_event(m->events, &event);
+}
+
+static enum mp_status tell_entry(struct maker *m, const struct mp_pytorch_device *device, struct course *course)
+{
+    const struct mp_pytorch_records *records = &m->snapshot->records;
+    struct mp_pytorch_entry *entry = &m->snapshot->records.entries.at[device->trace.at[course->next]];
+    uint64_t when = time_ns(m, course->time_us);
+    if (mp_pytorch_is_segment_action(entry->action)) return tell_ranges(m, device, course, when);
+    if (entry->action == MP_ACTION_ALLOC) return tell_alloc(m, device, course, entry, when);
+    if (entry->action == MP_ACTION_FREE || entry->action == device->free_action)
+        return tell_free(m, course, entry,
+                         entry->older ? course->first_block + entry->block : records->entries.at[entry->block].block,
+                         when);
+    if (entry->action == MP_ACTION_OOM || entry->action == MP_ACTION_SNAPSHOT) return tell_note(m, course, entry, when);
+    return MP_OK;
+}
+
+/* Entries without a time, and those that seem to run backwards, keep their place. */
+static void find_time(const struct maker *m, const struct mp_pytorch_device *device, struct course *course)
+{
+    if (course->next >= device->trace.count) return;
+    int64_t time_us = m->snapshot->records.entries.at[device->trace.at[course->next]].time_us;
+    if (time_us > course->time_us) course->time_us = time_us;
+}
+
+static enum mp_status tell_mark(struct maker *m, const struct mp_pytorch_mark *mark)
+{
+    struct mp_event event = {
+        .time_ns = time_ns(m, mark->time_us), .name = mark->name, .thread = mark->lane, .type = mark->type};
+    return mp_import_event(m->events, &event);
+}
+
+/* At one time, what begins comes before the trace's entries and what ends after them. */
+static bool mark_is_next(const struct mp_pytorch_mark *mark, const struct course *course)
+{
+    if (!course || mark->time_us != course->time_us) return !course || mark->time_us < course->time_us;
+    return mark->type != MP_EVENT_REGION_END;
+}
+
+static enum mp_status tell_all(struct maker *m)
+{
+    const struct mp_pytorch_snapshot *s = m->snapshot;
+    enum mp_status status = MP_OK;
+    size_t mark = 0;
+    for (size_t i = 0; i < s->devices.count; i++)
+        find_time(m, &s->devices.at[i], &m->courses[i]);
+    while (!status) {
+        size_t device = s->devices.count;
+        for (size_t i = 0; i < s->devices.count; i++)
+            if (m->courses[i].next < s->devices.at[i].trace.count &&
+                (device == s->devices.count || m->courses[i].time_us < m->courses[device].time_us))
+                device = i;
+        struct course *course = device < s->devices.count ? &m->courses[device] : NULL;
+        if (mark < s->marks.count && mark_is_next(&s->marks.at[mark], course)) {
+            status = tell_mark(m, &s->marks.at[mark++]);
+        } else if (course) {
+            status = tell_entry(m, &s->devices.at[device], course);
+            course->next++;
+            find_time(m, &s->devices.at[device], course);
+        } else {
+            break;
+        }
+    }
+    return status ? status : mp_import_events_flush(m->events);
+}
+
+/* The blocks of the base, whose numbers come first, and what was reserved then. */
+static enum mp_status tell_base(struct maker *m)
+{
+    MP_VEC(struct mp_base_block) base = {0};
+    const struct mp_pytorch_snapshot *s = m->snapshot;
+    bool done = true;
+    for (size_t i = 0; done && i < s->devices.count; i++) {
+        const struct mp_pytorch_device *device = &s->devices.at[i];
+        struct course *course = &m->courses[i];
+        course->first_block = m->next_block;
+        for (size_t k = 0; done && k < device->base.count; k++) {
+            const struct mp_pytorch_block *from = &device->base.at[k];
+            struct mp_base_block block = {.block = m->next_block++,
+                                          .address = from->address,
+                                          .bytes = from->requested,
+                                          .stack = from->stack,
+                                          .track = course->torch,
+                                          .kind = device->host ? MP_KIND_PINNED : MP_KIND_DEVICE};
+            done = mp_vec_push(&base, block);
+        }
+        for (size_t k = 0; done && k < device->base_ranges; k++) {
+            const struct mp_pytorch_range *from = &device->ranges.at[k];
+            struct mp_base_block block = {.block = course->range_blocks[k] = m->next_block++,
+                                          .address = from->address,
+                                          .bytes = from->bytes,
+                                          .stack = from->stack,
+                                          .track = course->driver,
+                                          .kind = from->kind};
+            done = mp_vec_push(&base, block);
+        }
+        course->reserved = device->base_range_bytes;
+    }
+    struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = base.count, .base = base.at, .base_total = base.count};
+    enum mp_status status = !done ? no_memory(m) : base.count ? mp_builder_add(m->builder, &chunk, m->error) : MP_OK;
+    mp_vec_free(&base);
+    for (size_t i = 0; !status && i < s->devices.count; i++)
+        if (s->devices.at[i].ranges.count) status = put_reserved(m, &m->courses[i], 0);
+    return status;
+}
+
+static bool is_python(const char *file)
+{
+    size_t length = strlen(file);
+    return (length > 3 && !strcmp(file + length - 3, ".py")) || (*file == '<' && length > 1);
+}
+
+/* A frame is native where its file is none of Python's: it then has its names as a symbol. */
+static enum mp_status add_frames(struct maker *m)
+{
+    const struct mp_stack_table *table = &m->snapshot->records.stacks;
+    const struct mp_intern *texts = &m->snapshot->records.values.texts;
+    struct mp_frame *frames = calloc(table->frames.count + 1, sizeof *frames);
+    struct mp_symbol *symbols = calloc(table->frames.count + 1, sizeof *symbols);
+    enum mp_status status = frames && symbols ? MP_OK : no_memory(m);
+    size_t native = 0;
+    for (size_t i = 0; !status && i < table->frames.count; i++) {
+        const struct mp_symbol *from = &table->frames.at[i];
+        if (is_python(mp_intern_get(texts, from->file, NULL)))
+            frames[i] = (struct mp_frame){
+                .language = MP_PYTHON, .function = from->function, .file = from->file, .line = from->line};
+        else if (from->function || from->file)
+            symbols[native++] = *from;
+    }
+    struct mp_chunk chunk = {.kind = MP_CHUNK_FRAMES, .count = table->frames.count, .frames = frames};
+    if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
+    chunk = (struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = native, .symbols = symbols};
+    if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
+    free(frames);
+    free(symbols);
+    if (status) return status;
+    chunk = (struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = table->nodes.count, .stacks = table->nodes.at};
+    return mp_builder_add(m->builder, &chunk, m->error);
+}
+
+static enum mp_status add_threads(struct maker *m)
+{
+    uint32_t lanes = m->snapshot->marks.lanes;
+    struct mp_thread_info *threads = calloc(lanes, sizeof *threads);
+    struct mp_chunk chunk = {.kind = MP_CHUNK_THREADS, .count = lanes, .threads = threads};
+    enum mp_status status = threads ? mp_builder_add(m->builder, &chunk, m->error) : no_memory(m);
+    free(threads);
+    return status;
+}
+
+static uint32_t device_name(struct maker *m, const struct mp_pytorch_device *device)
+{
+    char name[MP_ID_TEXT];
+    mp_format_device_id(name, sizeof name, device->host ? MP_DEVICE_CPU : MP_DEVICE_CUDA,
+                        device->host ? -1 : (int)device->index);
+    return mp_intern_text(&m->snapshot->records.values.texts, name);
+}
+
+/* Devices, and for each a track for what its allocator handed out and, where it is known, one for what that took. */
+static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
+{
+    struct mp_pytorch_snapshot *s = m->snapshot;
+    MP_VEC(struct mp_device) devices = {0};
+    MP_VEC(struct mp_track) tracks = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < s->devices.count; i++) {
+        struct mp_device device = {.name = names[i], .total_bytes = MP_BYTES_UNKNOWN};
+        struct mp_track torch = {.device = (uint32_t)i, .layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_REQUESTED};
+        struct mp_track driver = {.device = (uint32_t)i, .layer = MP_LAYER_DRIVER, .size_basis = MP_BASIS_EXACT};
+        m->courses[i].torch = (uint16_t)tracks.count;
+        done = mp_vec_push(&devices, device) && mp_vec_push(&tracks, torch);
+        m->courses[i].driver = (uint16_t)tracks.count;
+        if (s->devices.at[i].ranges.count) done = done && mp_vec_push(&tracks, driver);
+    }
+    struct mp_chunk chunk = {.kind = MP_CHUNK_DEVICES, .count = devices.count, .devices = devices.at};
+    enum mp_status status = done ? mp_builder_add(m->builder, &chunk, m->error) : no_memory(m);
+    chunk = (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = tracks.count, .tracks = tracks.at};
+    if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
+    mp_vec_free(&devices);
+    mp_vec_free(&tracks);
+    return status;
+}
+
+static enum mp_status add_strings(struct maker *m)
+{
+    const struct mp_intern *texts = &m->snapshot->records.values.texts;
+    struct mp_string_entry *strings = malloc(texts->count * sizeof *strings);
+    if (!strings) return no_memory(m);
+    for (uint32_t i = 0; i < texts->count; i++)
+        strings[i].text = mp_intern_get(texts, i, &strings[i].length);
+    struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = texts->count, .strings = strings};
+    enum mp_status status = mp_builder_add(m->builder, &chunk, m->error);
+    free(strings);
+    return status;
+}
+
+static enum mp_status add_rows(struct maker *m)
+{
+    const struct mp_pytorch_snapshot *s = m->snapshot;
+    struct mp_pytorch_rows rows = {0};
+    bool done = true;
+    for (size_t i = 0; done && i < s->devices.count; i++)
+        done = mp_pytorch_allocator_rows(&s->records, &s->devices.at[i], m->courses[i].torch, &rows);
+    const struct mp_chunk chunks[] = {
+        {.kind = MP_CHUNK_SEGMENTS, .count = rows.segments.count, .segments = rows.segments.at},
+        {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows.parts.count, .parts = rows.parts.at},
+        {.kind = MP_CHUNK_CALLS, .count = rows.calls.count, .calls = rows.calls.at}};
+    enum mp_status status = done ? MP_OK : no_memory(m);
+    for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
+        status = mp_builder_add(m->builder, &chunks[i], m->error);
+    mp_vec_free(&rows.segments);
+    mp_vec_free(&rows.parts);
+    mp_vec_free(&rows.calls);
+    return status;
+}
+
+static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sentences *sentences, uint32_t source)
+{
+    struct mp_coverage coverage = {.events = m->events->told,
+                                   .sources = &source,
+                                   .source_count = 1,
+                                   .notes = sentences->notes.at,
+                                   .note_count = (uint32_t)sentences->notes.count,
+                                   .limits = sentences->limits.at,
+                                   .limit_count = (uint32_t)sentences->limits.count};
+    for (size_t i = 0; i < m->snapshot->devices.count; i++)
+        coverage.missed_frees += m->snapshot->devices.at[i].missed.count / 2;
+    struct mp_chunk chunk = {.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = &coverage};
+    return mp_builder_add(m->builder, &chunk, m->error);
+}
+
+/* Everything, once all texts there will be are known. */
+static enum mp_status add_all(struct maker *m, bool has_times)
+{
+    struct mp_pytorch_snapshot *s = m->snapshot;
+    struct mp_pytorch_sentences sentences = {0};
+    uint32_t *names = calloc(s->devices.count + 1, sizeof *names);
+    uint32_t source = mp_intern_text(&s->records.values.texts, "pytorch");
+    bool done = names && source != MP_INTERN_FAILED && mp_pytorch_sentences_make(s, has_times, &sentences);
+    for (size_t i = 0; done && i < s->devices.count; i++) {
+        names[i] = device_name(m, &s->devices.at[i]);
+        m->courses[i].time_us = m->start_us;
+        m->courses[i].range_blocks = calloc(s->devices.at[i].ranges.count + 1, sizeof(uint64_t));
+        done = names[i] != MP_INTERN_FAILED && m->courses[i].range_blocks;
+    }
+    enum mp_status status = done ? add_strings(m) : no_memory(m);
+    if (!status) status = add_tracks(m, names);
+    if (!status) status = add_threads(m);
+    if (!status) status = add_frames(m);
+    if (!status) status = tell_base(m);
+    if (!status) status = tell_all(m);
+    if (!status) status = add_rows(m);
+    if (!status) status = add_coverage(m, &sentences, source);
+    mp_vec_free(&sentences.limits);
+    mp_vec_free(&sentences.notes);
+    free(names);
+    return status;
+}
+
+/* The first entry's time, or the first annotation's. MP_PYTORCH_NO_TIME: there is none. */
+static int64_t find_start(const struct mp_pytorch_snapshot *s)
+{
+    int64_t first = INT64_MAX;
+    for (size_t i = 0; i < s->devices.count; i++)
+        for (size_t k = 0; k < s->devices.at[i].trace.count; k++) {
+            int64_t time_us = s->records.entries.at[s->devices.at[i].trace.at[k]].time_us;
+            if (time_us == MP_PYTORCH_NO_TIME) continue;
+            if (time_us < first) first = time_us;
+            break;
+        }
+    if (first != INT64_MAX) return first;
+    for (size_t i = 0; i < s->records.annotations.count; i++)
+        if (s->records.annotations.at[i].time_us != MP_PYTORCH_NO_TIME && s->records.annotations.at[i].time_us < first)
+            first = s->records.annotations.at[i].time_us;
+    return first == INT64_MAX ? MP_PYTORCH_NO_TIME : first;
+}
+
+static enum mp_status build(struct maker *m, uint64_t file_bytes, struct mp_model **model)
+{
+    static const char *const no_command[] = {NULL};
+    int64_t start = find_start(m->snapshot);
+    bool has_times = start != MP_PYTORCH_NO_TIME;
+    m->start_us = has_times ? start : 0;
+    m->courses = calloc(m->snapshot->devices.count + 1, sizeof *m->courses);
+    m->events = calloc(1, sizeof *m->events);
+    struct mp_recording_start begin = {.realtime_ns = (uint64_t)m->start_us * 1000,
+                                       .host = "",
+                                       .command = no_command,
+                                       .configuration = m->snapshot->settings,
+                                       .spool = ""};
+    enum mp_status status =
+        m->courses && m->events && mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks)
+            ? MP_OK
+            : no_memory(m);
+    if (!status) status = mp_builder_new(&begin, &m->builder, m->error);
+    if (!status) {
+        m->events->builder = m->builder;
+        m->events->error = m->error;
+        status = add_all(m, has_times);
+    }
+    for (size_t i = 0; m->courses && i < m->snapshot->devices.count; i++)
+        free(m->courses[i].range_blocks);
+    free(m->courses);
+    free(m->events);
+    mp_pytorch_marks_free(&m->snapshot->marks);
+    return mp_import_finish(m->builder, status, file_bytes, "pytorch", model, m->error);
+}
+
+enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
+                                struct mp_error *error)
+{
+    struct maker maker = {.snapshot = snapshot, .error = error};
+    return build(&maker, file_bytes, model);
+}

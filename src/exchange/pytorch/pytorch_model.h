@@ -1,0 +1,69 @@
+/* A snapshot that was read and replayed, and how it becomes a model. Private to the snapshot's loader. */
+#ifndef MP_EXCHANGE_PYTORCH_MODEL_H
+#define MP_EXCHANGE_PYTORCH_MODEL_H
+
+#include "exchange/pytorch/pytorch_records.h"
+#include "exchange/pytorch/pytorch_replay.h"
+#include "model/model.h"
+
+/*
+ * A snapshot's annotations as steps and regions. PyTorch keeps one list of starts and ends for all threads and does not
+ * say whose each is; spans that do not nest are laid on different lanes, each of which does. One thread at a time.
+ */
+
+struct mp_pytorch_mark {
+    int64_t time_us;
+    uint32_t name; /* text id */
+    uint32_t lane;
+    uint32_t order; /* on its lane */
+    uint8_t type;   /* enum mp_event_type: step, region begin, region end */
+};
+
+struct mp_pytorch_marks {
+    struct mp_pytorch_mark *at; /* in order of time */
+    size_t count, room;
+    uint32_t lanes; /* at least 1 */
+};
+
+/* Regions that ended before start_us are left out; regions open then begin there. False where memory is short. */
+bool mp_pytorch_marks_make(struct mp_pytorch_records *records, int64_t start_us, struct mp_pytorch_marks *marks);
+void mp_pytorch_marks_free(struct mp_pytorch_marks *marks);
+
+struct mp_pytorch_snapshot {
+    struct mp_pytorch_records records;
+    MP_VEC(struct mp_pytorch_device) devices;
+    struct mp_pytorch_marks marks;
+    char *settings;   /* the allocator's, as key=value,key=value */
+    uint64_t strange; /* items of lists that are not what belongs there */
+    bool any_segments;
+    bool says_overflow, overflowed; /* whether the settings tell of the ring at all; what they say */
+};
+
+/* MP_NO_MEMORY, MP_LIMIT. Uses the records up. */
+enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
+                                struct mp_error *error);
+
+/* What the file says of a device's allocator beside blocks and ranges, as rows of a recording: its segments at the end,
+ * and its trace, where that is without contradictions. Rows are
+ * added to what is there; the caller frees them. False where memory is short. */
+struct mp_pytorch_rows {
+    MP_VEC(struct mp_segment) segments;
+    MP_VEC(struct mp_segment_part) parts;
+    MP_VEC(struct mp_allocator_call) calls;
+};
+bool mp_pytorch_allocator_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
+                               uint16_t track, struct mp_pytorch_rows *rows);
+
+/* Sentences, as text ids of the records' values: what the file leaves out (`limits`) and what else is to be known of it
+ * (`notes`). `has_times`: the trace has. False where memory is short. */
+struct mp_pytorch_sentences {
+    MP_VEC(uint32_t) limits, notes;
+};
+bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
+                               struct mp_pytorch_sentences *sentences);
+
+/* The allocator's settings (a dictionary; another value has none) as key=value,key=value; the caller frees it. NULL
+ * where memory is short. */
+char *mp_pytorch_settings(struct mp_values *values, uint64_t settings);
+
+#endif

@@ -1,0 +1,294 @@
+#include "exchange/pytorch/pytorch_records.h"
+
+#include <string.h>
+
+#include "base/words.h"
+
+static const char *const key_names[MP_KEYS] = {
+    [MP_KEY_ACTION] = "action",
+    [MP_KEY_ADDR] = "addr",
+    [MP_KEY_DEVICE_FREE] = "device_free",
+    [MP_KEY_SIZE] = "size",
+    [MP_KEY_TIME] = "time_us",
+    [MP_KEY_FRAMES] = "frames",
+    [MP_KEY_NAME] = "name",
+    [MP_KEY_FILENAME] = "filename",
+    [MP_KEY_LINE] = "line",
+    [MP_KEY_DEVICE] = "device",
+    [MP_KEY_ADDRESS] = "address",
+    [MP_KEY_TOTAL_SIZE] = "total_size",
+    [MP_KEY_EXPANDABLE] = "is_expandable",
+    [MP_KEY_BLOCKS] = "blocks",
+    [MP_KEY_STATE] = "state",
+    [MP_KEY_REQUESTED_SIZE] = "requested_size",
+    [MP_KEY_HISTORY] = "history",
+    [MP_KEY_REAL_SIZE] = "real_size",
+    [MP_KEY_STAGE] = "stage",
+    [MP_KEY_SEGMENTS] = "segments",
+    [MP_KEY_DEVICE_TRACES] = "device_traces",
+    [MP_KEY_SETTINGS] = "allocator_settings",
+    [MP_KEY_ANNOTATIONS] = "external_annotations",
+    [MP_KEY_HOST_SEGMENTS] = "host_segments",
+    [MP_KEY_HOST_TRACES] = "host_traces",
+    [MP_KEY_OVERFLOWED] = "trace_alloc_overflowed",
+    [MP_KEY_METADATA] = "user_metadata",
+    [MP_KEY_STREAM] = "stream",
+    [MP_KEY_SEGMENT_TYPE] = "segment_type",
+    [MP_KEY_SEGMENT_POOL] = "segment_pool_id",
+    [MP_KEY_POOL] = "pool_id",
+};
+
+/* Their text ids follow those of the keys. */
+static const char *const action_names[MP_ACTION_UNKNOWN] = {
+    [MP_ACTION_ALLOC] = "alloc",
+    [MP_ACTION_FREE] = "free",
+    [MP_ACTION_FREE_REQUESTED] = "free_requested",
+    [MP_ACTION_FREE_COMPLETED] = "free_completed",
+    [MP_ACTION_SEGMENT_ALLOC] = "segment_alloc",
+    [MP_ACTION_SEGMENT_FREE] = "segment_free",
+    [MP_ACTION_SEGMENT_MAP] = "segment_map",
+    [MP_ACTION_SEGMENT_UNMAP] = "segment_unmap",
+    [MP_ACTION_SNAPSHOT] = "snapshot",
+    [MP_ACTION_OOM] = "oom",
+    [MP_ACTION_USER_DEFINED] = "user_defined",
+};
+
+/* A dictionary's values by key; what it has is in `mask`. */
+struct fields {
+    uint64_t mask;
+    uint64_t of[MP_KEYS];
+};
+
+static bool has(const struct fields *fields, unsigned key)
+{
+    return fields->mask >> key & 1;
+}
+
+static void sort_fields(const uint64_t *pairs, size_t count, struct fields *fields)
+{
+    fields->mask = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key = mp_value_payload(pairs[2 * i]);
+        if (mp_value_tag(pairs[2 * i]) != MP_VALUE_TEXT || !key || key >= MP_KEYS) continue;
+        fields->mask |= UINT64_C(1) << key;
+        fields->of[key] = pairs[2 * i + 1];
+    }
+}
+
+/* A number that must not be one beyond 64 bits; one that is no number counts as absent. */
+static bool read_number(struct mp_values *values, const struct fields *fields, unsigned key, uint64_t *number,
+                        bool *there)
+{
+    *there = has(fields, key) && mp_values_unsigned(values, fields->of[key], number);
+    if (!*there && has(fields, key) && mp_value_tag(fields->of[key]) == MP_VALUE_BIG) {
+        values->fault = "ends a record in which an address, a size or a time is a number beyond 64 bits";
+        return false;
+    }
+    return true;
+}
+
+static bool number_or(struct mp_values *values, const struct fields *fields, unsigned key, uint64_t absent,
+                      uint64_t *number)
+{
+    bool there;
+    if (!read_number(values, fields, key, number, &there)) return false;
+    if (!there) *number = absent;
+    return true;
+}
+
+static uint32_t text_of(const struct fields *fields, unsigned key)
+{
+    bool is_text = has(fields, key) && mp_value_tag(fields->of[key]) == MP_VALUE_TEXT;
+    return is_text ? (uint32_t)mp_value_payload(fields->of[key]) : 0;
+}
+
+/* Streams are handles, and where they are numbers below 0 they are the same in 64 bits. */
+static uint64_t stream_of(struct mp_values *values, const struct fields *fields)
+{
+    uint64_t stream = 0;
+    int64_t negative;
+    if (!has(fields, MP_KEY_STREAM) || mp_values_unsigned(values, fields->of[MP_KEY_STREAM], &stream)) return stream;
+    return mp_values_signed(values, fields->of[MP_KEY_STREAM], &negative) ? (uint64_t)negative : 0;
+}
+
+/* A pool's two numbers as one. A list that is shared is looked at once. */
+static uint64_t pool_of(struct mp_values *values, const struct fields *fields)
+{
+    unsigned key = has(fields, MP_KEY_POOL) ? MP_KEY_POOL : MP_KEY_SEGMENT_POOL;
+    uint64_t first, second;
+    size_t count;
+    if (!has(fields, key)) return 0;
+    const uint64_t *items = mp_values_items(values, fields->of[key], MP_OBJECT_LIST, &count);
+    bool pair = items && count == 2 && mp_values_unsigned(values, items[0], &first) &&
+                mp_values_unsigned(values, items[1], &second);
+    return pair ? first << 32 | (second & UINT32_MAX) : 0;
+}
+
+/* The stack that a list of frames is. A list that is shared is looked at once: from then on it is its stack. */
+static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *stack)
+{
+    struct mp_values *values = &r->values;
+    *stack = 0;
+    if (!has(fields, MP_KEY_FRAMES)) return true;
+    uint64_t list = fields->of[MP_KEY_FRAMES], known = mp_values_resolve(values, list);
+    if (mp_value_tag(known) == MP_PYTORCH_STACK) {
+        *stack = (uint32_t)mp_value_payload(known);
+        return true;
+    }
+    size_t count;
+    const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
+    if (!items) return true;
+    if (!mp_vec_reserve(&r->scratch, count)) return false;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t frame = mp_values_resolve(values, items[i]);
+        if (mp_value_tag(frame) == MP_PYTORCH_FRAME)
+            r->scratch.at[r->scratch.count++] = (uint32_t)mp_value_payload(frame);
+    }
+    *stack = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
+    r->scratch.count = 0;
+    if (*stack == MP_STACK_TABLE_FAILED) return false;
+    r->any_frames |= *stack;
+    mp_values_settle(values, list, mp_value_make(MP_PYTORCH_STACK, *stack));
+    return true;
+}
+
+static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+{
+    struct mp_values *values = &r->values;
+    struct mp_pytorch_entry entry = {.time_us = MP_PYTORCH_NO_TIME, .action = MP_ACTION_UNKNOWN};
+    uint32_t action = text_of(fields, MP_KEY_ACTION);
+    if (action >= MP_KEYS && action - MP_KEYS < MP_ACTION_UNKNOWN) entry.action = (uint8_t)(action - MP_KEYS);
+    unsigned place =
+        entry.action == MP_ACTION_OOM && has(fields, MP_KEY_DEVICE_FREE) ? MP_KEY_DEVICE_FREE : MP_KEY_ADDR;
+    uint64_t time;
+    bool has_time;
+    if (!read_number(values, fields, place, &entry.address, &entry.has_address) ||
+        !read_number(values, fields, MP_KEY_SIZE, &entry.bytes, &entry.has_bytes) ||
+        !read_number(values, fields, MP_KEY_TIME, &time, &has_time) || !read_stack(r, fields, &entry.stack))
+        return false;
+    entry.stream = stream_of(values, fields);
+    entry.pool = pool_of(values, fields);
+    if (has_time && time <= INT64_MAX / 1000) entry.time_us = (int64_t)time;
+    if (entry.action == MP_ACTION_UNKNOWN) entry.address = action;
+    if (has(fields, MP_KEY_METADATA) && fields->of[MP_KEY_METADATA] != MP_VALUE_NONE &&
+        fields->of[MP_KEY_METADATA] != MP_VALUE_TEXT)
+        r->with_metadata++;
+    if (r->entries.count >= MP_NONE) return false;
+    *record = mp_value_make(MP_PYTORCH_ENTRY, r->entries.count);
+    return mp_vec_push(&r->entries, entry);
+}
+
+/* "??" and "" are what PyTorch writes where it does not know. */
+static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+{
+    uint64_t line;
+    uint32_t file = text_of(fields, MP_KEY_FILENAME), name = text_of(fields, MP_KEY_NAME);
+    if (!number_or(&r->values, fields, MP_KEY_LINE, 0, &line)) return false;
+    if (file && !strcmp(mp_intern_get(&r->values.texts, file, NULL), "??")) file = 0;
+    if (name && !strcmp(mp_intern_get(&r->values.texts, name, NULL), "??")) name = 0;
+    uint32_t frame = mp_stack_table_frame(&r->stacks, name, file, line < UINT32_MAX ? (uint32_t)line : 0);
+    *record = mp_value_make(MP_PYTORCH_FRAME, frame);
+    return frame != MP_STACK_TABLE_FAILED;
+}
+
+static bool make_segment(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+{
+    struct mp_values *values = &r->values;
+    struct mp_pytorch_segment segment = {.blocks = fields->of[MP_KEY_BLOCKS]};
+    uint64_t device;
+    if (!number_or(values, fields, MP_KEY_ADDRESS, 0, &segment.address) ||
+        !number_or(values, fields, MP_KEY_TOTAL_SIZE, 0, &segment.bytes) ||
+        !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack))
+        return false;
+    segment.device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
+    segment.stream = stream_of(values, fields);
+    segment.pool = pool_of(values, fields);
+    segment.small = !strcmp(mp_intern_get(&values->texts, text_of(fields, MP_KEY_SEGMENT_TYPE), NULL), "small");
+    segment.expandable = has(fields, MP_KEY_EXPANDABLE) && fields->of[MP_KEY_EXPANDABLE] == MP_VALUE_TRUE;
+    *record = mp_value_make(MP_PYTORCH_SEGMENT, r->segments.count);
+    return mp_vec_push(&r->segments, segment);
+}
+
+/* Before PyTorch 2.1 a block had its past in `history`; the first is the latest. */
+static void use_history(struct mp_pytorch_records *r, const struct fields *fields, struct mp_pytorch_block *block)
+{
+    size_t count;
+    const uint64_t *items = has(fields, MP_KEY_HISTORY)
+                                ? mp_values_items(&r->values, fields->of[MP_KEY_HISTORY], MP_OBJECT_LIST, &count)
+                                : NULL;
+    uint64_t latest = items && count ? mp_values_resolve(&r->values, items[0]) : 0;
+    if (mp_value_tag(latest) != MP_PYTORCH_HISTORY) return;
+    const struct mp_pytorch_block *was = &r->blocks.at[mp_value_payload(latest)];
+    if (!block->stack) block->stack = was->stack;
+    if (block->requested == MP_BYTES_UNKNOWN) block->requested = was->requested;
+    if (block->address == MP_BYTES_UNKNOWN) block->address = was->address;
+}
+
+static bool make_block(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+{
+    struct mp_values *values = &r->values;
+    struct mp_pytorch_block block = {0};
+    bool old = has(fields, MP_KEY_REAL_SIZE) && !has(fields, MP_KEY_STATE);
+    if (!number_or(values, fields, old ? MP_KEY_ADDR : MP_KEY_ADDRESS, MP_BYTES_UNKNOWN, &block.address) ||
+        !number_or(values, fields, MP_KEY_SIZE, 0, &block.bytes) ||
+        !number_or(values, fields, old ? MP_KEY_REAL_SIZE : MP_KEY_REQUESTED_SIZE, MP_BYTES_UNKNOWN,
+                   &block.requested) ||
+        !read_stack(r, fields, &block.stack))
+        return false;
+    if (!old) use_history(r, fields, &block);
+    /* active_allocated, active_pending_free, active_awaiting_free: all but "inactive". */
+    const char *state = mp_intern_get(&values->texts, text_of(fields, MP_KEY_STATE), NULL);
+    block.live = !strncmp(state, "active", 6);
+    block.pending = block.live && strcmp(state, "active_allocated");
+    *record = mp_value_make(old ? MP_PYTORCH_HISTORY : MP_PYTORCH_BLOCK, r->blocks.count);
+    return mp_vec_push(&r->blocks, block);
+}
+
+static bool make_annotation(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+{
+    struct mp_pytorch_annotation annotation = {.time_us = MP_PYTORCH_NO_TIME, .name = text_of(fields, MP_KEY_NAME)};
+    uint64_t time;
+    if (!number_or(&r->values, fields, MP_KEY_TIME, UINT64_MAX, &time)) return false;
+    if (time <= INT64_MAX / 1000) annotation.time_us = (int64_t)time;
+    annotation.begins = !strcmp(mp_intern_get(&r->values.texts, text_of(fields, MP_KEY_STAGE), NULL), "START");
+    *record = mp_value_make(MP_PYTORCH_ANNOTATION, r->annotations.count);
+    return mp_vec_push(&r->annotations, annotation);
+}
+
+static bool make_record(void *context, struct mp_values *values, const uint64_t *pairs, size_t count, uint64_t *record)
+{
+    static const struct {
+        unsigned key;
+        bool (*make)(struct mp_pytorch_records *, const struct fields *, uint64_t *);
+    } makers[] = {{MP_KEY_ACTION, make_entry}, {MP_KEY_FILENAME, make_frame},  {MP_KEY_BLOCKS, make_segment},
+                  {MP_KEY_STATE, make_block},  {MP_KEY_REAL_SIZE, make_block}, {MP_KEY_STAGE, make_annotation}};
+    struct fields fields;
+    (void)values; /* the context's own */
+    sort_fields(pairs, count, &fields);
+    for (size_t i = 0; fields.mask && i < sizeof makers / sizeof *makers; i++)
+        if (has(&fields, makers[i].key)) return makers[i].make(context, &fields, record);
+    return true;
+}
+
+bool mp_pytorch_records_init(struct mp_pytorch_records *records)
+{
+    *records = (struct mp_pytorch_records){.values = {.make_record = make_record, .context = records}};
+    struct mp_intern *texts = &records->values.texts;
+    bool done = mp_intern_text(texts, "") == 0;
+    for (uint32_t i = 1; i < MP_KEYS; i++)
+        done = done && mp_intern_text(texts, key_names[i]) == i;
+    for (uint32_t i = 0; i < MP_ACTION_UNKNOWN; i++)
+        done = done && mp_intern_text(texts, action_names[i]) == MP_KEYS + i;
+    return done;
+}
+
+void mp_pytorch_records_free(struct mp_pytorch_records *records)
+{
+    mp_values_free(&records->values);
+    mp_stack_table_free(&records->stacks);
+    mp_vec_free(&records->entries);
+    mp_vec_free(&records->blocks);
+    mp_vec_free(&records->segments);
+    mp_vec_free(&records->annotations);
+    mp_vec_free(&records->scratch);
+}

@@ -1,0 +1,126 @@
+/*
+ * The parts of a PyTorch memory snapshot as records, made while its pickle or JSON is read: entries of the trace,
+ * frames, segments and their blocks, annotations. What the keys mean is in torch/cuda/memory.py and
+ * torch/csrc/cuda/memory_snapshot.cpp of PyTorch. One thread at a time.
+ */
+#ifndef MP_EXCHANGE_PYTORCH_RECORDS_H
+#define MP_EXCHANGE_PYTORCH_RECORDS_H
+
+#include "base/error.h"
+#include "exchange/common/stack_table.h"
+#include "exchange/common/values.h"
+
+enum mp_pytorch_record { /* tags of values */
+                         MP_PYTORCH_FRAME = MP_VALUE_RECORD,
+                         MP_PYTORCH_STACK,
+                         MP_PYTORCH_ENTRY,
+                         MP_PYTORCH_SEGMENT,
+                         MP_PYTORCH_BLOCK,
+                         MP_PYTORCH_HISTORY, /* of a block, before PyTorch 2.1: a record like a block's */
+                         MP_PYTORCH_ANNOTATION,
+};
+
+/* Keys of dictionaries, in the order of their text ids. */
+enum mp_pytorch_key {
+    MP_KEY_NONE,
+    MP_KEY_ACTION,
+    MP_KEY_ADDR,
+    MP_KEY_DEVICE_FREE,
+    MP_KEY_SIZE,
+    MP_KEY_TIME,
+    MP_KEY_FRAMES,
+    MP_KEY_NAME,
+    MP_KEY_FILENAME,
+    MP_KEY_LINE,
+    MP_KEY_DEVICE,
+    MP_KEY_ADDRESS,
+    MP_KEY_TOTAL_SIZE,
+    MP_KEY_EXPANDABLE,
+    MP_KEY_BLOCKS,
+    MP_KEY_STATE,
+    MP_KEY_REQUESTED_SIZE,
+    MP_KEY_HISTORY,
+    MP_KEY_REAL_SIZE,
+    MP_KEY_STAGE,
+    MP_KEY_SEGMENTS,
+    MP_KEY_DEVICE_TRACES,
+    MP_KEY_SETTINGS,
+    MP_KEY_ANNOTATIONS,
+    MP_KEY_HOST_SEGMENTS,
+    MP_KEY_HOST_TRACES,
+    MP_KEY_OVERFLOWED,
+    MP_KEY_METADATA,
+    MP_KEY_STREAM,
+    MP_KEY_SEGMENT_TYPE,
+    MP_KEY_SEGMENT_POOL,
+    MP_KEY_POOL,
+    MP_KEYS
+};
+
+enum mp_pytorch_action {
+    MP_ACTION_ALLOC,
+    MP_ACTION_FREE, /* as other writers say for free_requested and free_completed at once */
+    MP_ACTION_FREE_REQUESTED,
+    MP_ACTION_FREE_COMPLETED,
+    MP_ACTION_SEGMENT_ALLOC,
+    MP_ACTION_SEGMENT_FREE,
+    MP_ACTION_SEGMENT_MAP,
+    MP_ACTION_SEGMENT_UNMAP,
+    MP_ACTION_SNAPSHOT,
+    MP_ACTION_OOM,
+    MP_ACTION_USER_DEFINED,
+    MP_ACTION_UNKNOWN, /* address is the text id of its name */
+    MP_ACTIONS
+};
+
+#define MP_PYTORCH_NO_TIME INT64_MIN
+
+struct mp_pytorch_entry {
+    uint64_t address, bytes; /* oom: address is what the device had free */
+    uint64_t stream, pool;   /* pool: the first of its two numbers in the upper 32 bits */
+    int64_t time_us;         /* MP_PYTORCH_NO_TIME: none */
+    uint32_t stack;
+    uint32_t block; /* for mp_pytorch_replay() */
+    uint8_t action; /* enum mp_pytorch_action */
+    bool has_address, has_bytes;
+    bool older; /* a free of a block from before the trace */
+};
+
+struct mp_pytorch_block {
+    uint64_t address, bytes, requested; /* MP_BYTES_UNKNOWN: not said */
+    uint32_t stack;
+    bool live, pending; /* pending: freed, but streams still use it; it is live, too */
+};
+
+struct mp_pytorch_segment {
+    uint64_t address, bytes;
+    uint64_t blocks; /* value: a list of blocks */
+    uint64_t stream, pool;
+    uint32_t stack;
+    uint32_t device;
+    bool small, expandable;
+};
+
+struct mp_pytorch_annotation {
+    int64_t time_us;
+    uint32_t name; /* text id */
+    bool begins;
+};
+
+struct mp_pytorch_records {
+    struct mp_values values;
+    struct mp_stack_table stacks; /* function and file are text ids of values */
+    MP_VEC(struct mp_pytorch_entry) entries;
+    MP_VEC(struct mp_pytorch_block) blocks;
+    MP_VEC(struct mp_pytorch_segment) segments;
+    MP_VEC(struct mp_pytorch_annotation) annotations;
+    MP_VEC(uint32_t) scratch;
+    uint64_t with_metadata; /* entries that carry user_metadata */
+    bool any_frames;
+};
+
+/* Ready for mp_pickle_read() or the like into records->values; the caller keeps the struct where it is. */
+bool mp_pytorch_records_init(struct mp_pytorch_records *records);
+void mp_pytorch_records_free(struct mp_pytorch_records *records);
+
+#endif

@@ -1,0 +1,331 @@
+#include "exchange/pytorch/pytorch_replay.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/words.h"
+
+struct replay {
+    struct mp_pytorch_records *records;
+    struct mp_pytorch_device *device;
+    struct mp_map live;               /* address + 1 to the entry of the alloc */
+    uint64_t same_stack, other_stack; /* frees with their alloc's stack, with one of their own */
+    void *ranges;                     /* tree of struct live_range: those taken in the trace, disjoint */
+    size_t range_count;
+    MP_VEC(struct mp_pytorch_range) older;        /* ranges of the base, as they come to light */
+    MP_VEC(struct mp_pytorch_range_event) events; /* `range` counts older ones from OLDER up */
+    MP_VEC(struct mp_pytorch_range) taken;
+};
+
+#define OLDER 0x80000000u
+
+struct live_range {
+    uint64_t start, end;
+    uint32_t range;
+    bool seen;
+};
+
+/* Ranges that overlap are equal: so one is found by any part of it. */
+static int by_place(const void *left, const void *right)
+{
+    const struct live_range *a = left, *b = right;
+    return a->end <= b->start ? -1 : b->end <= a->start;
+}
+
+static struct live_range *find_range(const struct replay *r, uint64_t start, uint64_t end)
+{
+    struct live_range key = {.start = start, .end = end};
+    struct live_range **found = tfind(&key, &r->ranges, by_place);
+    return found ? *found : NULL;
+}
+
+static bool put_range_event(struct replay *r, uint32_t entry, uint32_t range, bool frees)
+{
+    struct mp_pytorch_range_event event = {entry, range, frees};
+    return mp_vec_push(&r->events, event);
+}
+
+/* Ranges that nothing live overlaps. */
+static bool take_range(struct replay *r, uint32_t entry, struct mp_pytorch_range range)
+{
+    struct live_range *made = malloc(sizeof *made);
+    if (!made) return false;
+    *made = (struct live_range){range.address, range.address + range.bytes, (uint32_t)r->taken.count, false};
+    if (!mp_vec_push(&r->taken, range) || !tsearch(made, &r->ranges, by_place)) {
+        free(made);
+        return false;
+    }
+    r->range_count++;
+    return put_range_event(r, entry, made->range, false);
+}
+
+/* The remainder of a range that is given back in part is a range of its own. */
+static bool drop_range(struct replay *r, uint32_t entry, struct live_range *live, uint64_t start, uint64_t end)
+{
+    struct live_range was = *live;
+    struct mp_pytorch_range rest = r->taken.at[was.range];
+    tdelete(live, &r->ranges, by_place);
+    free(live);
+    r->range_count--;
+    if (!put_range_event(r, entry, was.range, true)) return false;
+    if (was.start < start) {
+        rest.address = was.start;
+        rest.bytes = start - was.start;
+        if (!take_range(r, entry, rest)) return false;
+    }
+    if (was.end > end) {
+        rest.address = end;
+        rest.bytes = was.end - end;
+        if (!take_range(r, entry, rest)) return false;
+    }
+    return true;
+}
+
+/* Calls for each part of [start, end) that no live range covers, with what covers the others marked `seen`, or, where
+ * `entry` is one, dropped. */
+static bool each_gap(struct replay *r, struct mp_pytorch_range range, uint32_t entry, bool frees_gaps)
+{
+    MP_VEC(uint64_t) todo = {0};
+    uint64_t first = range.address, last = range.address + range.bytes;
+    bool done = mp_vec_push(&todo, first) && mp_vec_push(&todo, last);
+    while (done && todo.count) {
+        uint64_t end = todo.at[--todo.count], start = todo.at[--todo.count];
+        if (start >= end) continue;
+        struct live_range *live = find_range(r, start, end);
+        if (!live) {
+            range.address = start;
+            range.bytes = end - start;
+            done = r->older.count < OLDER && mp_vec_push(&r->older, range) &&
+                   (!frees_gaps || put_range_event(r, entry, OLDER + (uint32_t)r->older.count - 1, true));
+            continue;
+        }
+        uint64_t from = live->start, to = live->end;
+        live->seen = true;
+        if (entry != MP_NONE) done = drop_range(r, entry, live, first, last);
+        done = done && mp_vec_reserve(&todo, 4);
+        if (!done) break;
+        todo.at[todo.count++] = start;
+        todo.at[todo.count++] = from;
+        todo.at[todo.count++] = to;
+        todo.at[todo.count++] = end;
+    }
+    mp_vec_free(&todo);
+    return done;
+}
+
+static bool on_segment(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
+{
+    bool mapped = entry->action == MP_ACTION_SEGMENT_MAP || entry->action == MP_ACTION_SEGMENT_UNMAP;
+    unsigned kind = r->device->host ? MP_KIND_PINNED : mapped ? MP_KIND_VMM : MP_KIND_DEVICE;
+    struct mp_pytorch_range range = {entry->address, entry->bytes, entry->stack, (uint8_t)kind};
+    if (entry->action == MP_ACTION_SEGMENT_FREE || entry->action == MP_ACTION_SEGMENT_UNMAP) {
+        range.stack = 0;
+        return each_gap(r, range, at, true);
+    }
+    /* A block that still seems to live there was freed unseen. */
+    struct live_range *live;
+    while ((live = find_range(r, range.address, range.address + range.bytes)))
+        if (!drop_range(r, at, live, range.address, range.address + range.bytes)) return false;
+    return take_range(r, at, range);
+}
+
+static bool on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp_pytorch_entry *entry)
+{
+    bool added;
+    uint64_t *slot = mp_map_insert(&r->live, entry->address + 1, &added);
+    if (!slot) return false;
+    if (!added && (!mp_vec_push(&r->device->missed, at) || !mp_vec_push(&r->device->missed, (uint32_t)*slot)))
+        return false;
+    *slot = id;
+    r->device->allocs++;
+    return true;
+}
+
+static bool on_free(struct replay *r, struct mp_pytorch_entry *entry)
+{
+    uint64_t alloc;
+    r->device->frees++;
+    if (mp_map_remove(&r->live, entry->address + 1, &alloc)) {
+        entry->block = (uint32_t)alloc;
+        r->same_stack += r->records->entries.at[alloc].stack == entry->stack;
+        r->other_stack += r->records->entries.at[alloc].stack != entry->stack;
+        return true;
+    }
+    struct mp_pytorch_block block = {.address = entry->address, .requested = entry->bytes, .stack = entry->stack};
+    entry->older = true;
+    entry->block = (uint32_t)r->device->base.count;
+    r->device->base_bytes += entry->bytes;
+    return mp_vec_push(&r->device->base, block);
+}
+
+static bool is_sound(const struct mp_pytorch_entry *entry)
+{
+    return entry->has_address && entry->has_bytes && entry->bytes <= INT64_MAX &&
+           entry->address <= INT64_MAX - entry->bytes;
+}
+
+static bool replay_trace(struct replay *r)
+{
+    struct mp_pytorch_device *device = r->device;
+    for (size_t i = 0; i < device->trace.count; i++) {
+        uint32_t id = device->trace.at[i];
+        struct mp_pytorch_entry *entry = &r->records->entries.at[id];
+        bool frees = entry->action == MP_ACTION_FREE || entry->action == device->free_action;
+        bool segment = mp_pytorch_is_segment_action(entry->action);
+        if (!frees && !segment && entry->action != MP_ACTION_ALLOC) continue;
+        if (!is_sound(entry) || (segment && !entry->bytes)) {
+            entry->action = MP_ACTION_UNKNOWN;
+            entry->address = 0;
+            device->bad_entries++;
+            continue;
+        }
+        bool done = segment ? on_segment(r, (uint32_t)i, entry)
+                    : frees ? on_free(r, entry)
+                            : on_alloc(r, (uint32_t)i, id, entry);
+        if (!done) return false;
+    }
+    return true;
+}
+
+/* PyTorch frees a block when free_completed says so: between free_requested and that the memory is still taken, while
+ * other streams use it. A trace that was told to skip that action has only the requests. */
+static uint8_t find_free_action(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device)
+{
+    bool requested = false;
+    for (size_t i = 0; i < device->trace.count; i++) {
+        unsigned action = records->entries.at[device->trace.at[i]].action;
+        if (action == MP_ACTION_FREE_COMPLETED || action == MP_ACTION_FREE) return MP_ACTION_FREE_COMPLETED;
+        requested |= action == MP_ACTION_FREE_REQUESTED;
+    }
+    return requested ? MP_ACTION_FREE_REQUESTED : MP_ACTION_FREE_COMPLETED;
+}
+
+/* A block that lives at the end: the survivor of an alloc of the trace, or one from before it. */
+static bool meet_block(struct replay *r, const struct mp_pytorch_block *block, uint64_t address)
+{
+    struct mp_pytorch_device *device = r->device;
+    struct mp_pytorch_block base = *block;
+    uint64_t alloc;
+    if (base.requested == MP_BYTES_UNKNOWN) base.requested = base.bytes;
+    base.address = block->address == MP_BYTES_UNKNOWN ? address : block->address;
+    device->live_rounded += block->bytes;
+    device->live_requested += base.requested;
+    if (base.address < INT64_MAX && mp_map_remove(&r->live, base.address + 1, &alloc)) {
+        device->other_size += r->records->entries.at[alloc].bytes != base.requested;
+        return true;
+    }
+    device->base_bytes += base.requested;
+    return mp_vec_push(&device->base, base);
+}
+
+static bool keep_part(struct replay *r, uint32_t segment, const struct mp_pytorch_block *block)
+{
+    const struct mp_segment_part part = {.bytes = block->bytes,
+                                         .requested = !block->live                           ? 0
+                                                      : block->requested == MP_BYTES_UNKNOWN ? block->bytes
+                                                                                             : block->requested,
+                                         .segment = segment,
+                                         .state = block->pending ? MP_TORCH_PENDING
+                                                  : block->live  ? MP_TORCH_ALLOCATED
+                                                                 : MP_TORCH_FREE};
+    return mp_vec_push(&r->device->parts, part);
+}
+
+static bool meet_segment(struct replay *r, uint32_t index)
+{
+    struct mp_pytorch_segment *segment = &r->records->segments.at[r->device->segments.at[index]];
+    struct mp_values *values = &r->records->values;
+    size_t count;
+    const uint64_t *items = mp_values_items(values, segment->blocks, MP_OBJECT_LIST, &count);
+    uint64_t address = segment->address;
+    for (size_t i = 0; items && i < count; i++) {
+        uint64_t value = mp_values_resolve(values, items[i]);
+        if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
+        const struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
+        if ((block->live && !meet_block(r, block, address)) || !keep_part(r, index, block)) return false;
+        address += block->bytes;
+    }
+    if (items) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is gone through twice */
+    if (!segment->bytes || segment->bytes > INT64_MAX || segment->address > INT64_MAX - segment->bytes) return true;
+    unsigned kind = r->device->host ? MP_KIND_PINNED : segment->expandable ? MP_KIND_VMM : MP_KIND_DEVICE;
+    struct mp_pytorch_range range = {segment->address, segment->bytes, segment->stack, (uint8_t)kind};
+    return each_gap(r, range, MP_NONE, false);
+}
+
+static void count_unseen(const void *node, VISIT visit, void *count)
+{
+    const struct live_range *live = *(const struct live_range *const *)node;
+    if (visit == postorder || visit == leaf) *(uint64_t *)count += !live->seen;
+}
+
+static bool meet_segments(struct replay *r)
+{
+    struct mp_pytorch_device *device = r->device;
+    for (size_t i = 0; i < device->segments.count; i++)
+        if (!meet_segment(r, (uint32_t)i)) return false;
+    if (!device->lists_segments) return true;
+    twalk_r(r->ranges, count_unseen, &device->ranges_missing);
+    for (size_t i = 0; i < r->live.room; i++) {
+        if (!r->live.slots[i].key) continue;
+        device->not_in_segments++;
+        device->not_in_segments_bytes += r->records->entries.at[r->live.slots[i].value].bytes;
+    }
+    return true;
+}
+
+/* A free's stack is its alloc's where PyTorch was not told to take one at frees; only then it says whose the block of
+ * the base is. */
+static void judge_stacks(struct replay *r)
+{
+    if (!r->other_stack && r->same_stack) return;
+    for (size_t i = 0; i < r->device->base.count; i++)
+        r->device->base.at[i].stack = 0;
+}
+
+/* Ranges of the base first, and the events' numbers to match. */
+static bool join_ranges(struct replay *r)
+{
+    struct mp_pytorch_device *device = r->device;
+    size_t older = r->older.count, taken = r->taken.count;
+    if (older + taken >= OLDER || !mp_vec_reserve(&device->ranges, older + taken)) return false;
+    if (older) memcpy(device->ranges.at, r->older.at, older * sizeof *r->older.at);
+    if (taken) memcpy(device->ranges.at + older, r->taken.at, taken * sizeof *r->taken.at);
+    device->ranges.count = older + taken;
+    device->base_ranges = older;
+    for (size_t i = 0; i < older; i++)
+        device->base_range_bytes += r->older.at[i].bytes;
+    for (size_t i = 0; i < r->events.count; i++) {
+        struct mp_pytorch_range_event event = r->events.at[i];
+        event.range = event.range >= OLDER ? event.range - OLDER : event.range + (uint32_t)older;
+        if (!mp_vec_push(&device->range_events, event)) return false;
+    }
+    return true;
+}
+
+bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_device *device)
+{
+    struct replay r = {.records = records, .device = device};
+    device->free_action = find_free_action(records, device);
+    bool done = replay_trace(&r);
+    if (done) judge_stacks(&r);
+    done = done && meet_segments(&r) && join_ranges(&r);
+    tdestroy(r.ranges, free);
+    mp_map_free(&r.live);
+    mp_vec_free(&r.older);
+    mp_vec_free(&r.events);
+    mp_vec_free(&r.taken);
+    return done;
+}
+
+void mp_pytorch_device_free(struct mp_pytorch_device *device)
+{
+    mp_vec_free(&device->trace);
+    mp_vec_free(&device->segments);
+    mp_vec_free(&device->base);
+    mp_vec_free(&device->ranges);
+    mp_vec_free(&device->range_events);
+    mp_vec_free(&device->missed);
+    mp_vec_free(&device->parts);
+}

@@ -1,0 +1,59 @@
+/*
+ * Joins a device's trace and its segments: which blocks and which segments were live before the trace
+ * began, which alloc each free belongs to, and where the two disagree. One thread at a time.
+ */
+#ifndef MP_EXCHANGE_PYTORCH_REPLAY_H
+#define MP_EXCHANGE_PYTORCH_REPLAY_H
+
+#include "exchange/pytorch/pytorch_records.h"
+#include "format/recording.h"
+
+/* Memory from the layer below: a segment, or a range mapped into an expandable one. */
+struct mp_pytorch_range {
+    uint64_t address, bytes;
+    uint32_t stack;
+    uint8_t kind; /* enum mp_kind */
+};
+
+/* A range taken or given back; one entry of the trace can make several. */
+struct mp_pytorch_range_event {
+    uint32_t entry; /* index in trace */
+    uint32_t range;
+    bool frees;
+};
+
+struct mp_pytorch_device {
+    uint32_t index;
+    bool host;                 /* pinned memory of the host's caching allocator */
+    bool lists_segments;       /* the file has segments: the state at the end is known */
+    MP_VEC(uint32_t) trace;    /* entries, in order */
+    MP_VEC(uint32_t) segments; /* at the end */
+
+    /* Filled by mp_pytorch_replay(). In the entries: `block` of a free is the entry of its alloc, or, where the entry
+     * is `older`, the index of a block of the base. */
+    uint8_t free_action; /* which action frees: free_completed, unless the trace has only free_requested */
+    MP_VEC(struct mp_pytorch_block) base;   /* `requested` bytes */
+    MP_VEC(struct mp_pytorch_range) ranges; /* those of the base first */
+    MP_VEC(struct mp_pytorch_range_event) range_events;
+    MP_VEC(struct mp_segment_part) parts; /* at the end; `segment` is an index in segments */
+    MP_VEC(uint32_t) missed; /* pairs: an alloc's entry in trace, the entry of the alloc that still lived there */
+    size_t base_ranges;
+    uint64_t base_bytes, base_range_bytes;
+    uint64_t allocs, frees;
+    uint64_t live_rounded, live_requested;           /* of the blocks live at the end, by the segments */
+    uint64_t not_in_segments, not_in_segments_bytes; /* live at the end of the trace only */
+    uint64_t other_size;                             /* live in both, with different sizes */
+    uint64_t ranges_missing;                         /* taken in the trace, not in the segments */
+    uint64_t bad_entries;                            /* without an address or a size, or beyond the address space */
+};
+
+/* False where memory is short. */
+bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_device *device);
+void mp_pytorch_device_free(struct mp_pytorch_device *device);
+
+static inline bool mp_pytorch_is_segment_action(unsigned action)
+{
+    return action >= MP_ACTION_SEGMENT_ALLOC && action <= MP_ACTION_SEGMENT_UNMAP;
+}
+
+#endif

@@ -1,0 +1,345 @@
+#include "exchange/pytorch/pytorch_snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_parse.h>
+
+#include "exchange/common/input.h"
+#include "exchange/common/values.h"
+#include "exchange/pytorch/pickle.h"
+#include "exchange/pytorch/pytorch_model.h"
+
+/* Reads a JSON text into values, as pickle.h does a pickle. One thread at a time. */
+
+struct json_reader {
+    struct mp_values *values;
+    yajl_handle parser;
+    uint64_t chunk_offset;
+    uint64_t quiet; /* bytes since a value began or ended */
+};
+
+static int told(struct json_reader *reader, bool done)
+{
+    reader->quiet = 0;
+    return done;
+}
+
+static int on_null(void *context)
+{
+    struct json_reader *reader = context;
+    return told(reader, mp_values_push(reader->values, MP_VALUE_NONE));
+}
+
+static int on_boolean(void *context, int value)
+{
+    struct json_reader *reader = context;
+    return told(reader, mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE));
+}
+
+/* yajl has seen that it is a number by JSON's grammar. */
+static int on_number(void *context, const char *digits, size_t length)
+{
+    struct json_reader *reader = context;
+    reader->quiet = 0;
+    char text[64], *end;
+    uint64_t offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
+    bool whole = !memchr(digits, '.', length) && !memchr(digits, 'e', length) && !memchr(digits, 'E', length);
+    if (length >= sizeof text && whole) return mp_values_push(reader->values, mp_value_make(MP_VALUE_BIG, offset));
+    if (length >= sizeof text) length = sizeof text - 1; /* digits that no double holds */
+    memcpy(text, digits, length);
+    text[length] = '\0';
+    if (!whole) return mp_values_push_float(reader->values, strtod(text, NULL));
+    errno = 0;
+    int64_t with_sign = strtoll(text, &end, 10);
+    if (!errno) return mp_values_push_signed(reader->values, with_sign);
+    errno = 0;
+    uint64_t without = strtoull(text, &end, 10);
+    if (!errno && *text != '-') return mp_values_push_unsigned(reader->values, without);
+    return mp_values_push(reader->values, mp_value_make(MP_VALUE_BIG, offset));
+}
+
+static int on_text(void *context, const unsigned char *text, size_t length)
+{
+    struct json_reader *reader = context;
+    size_t kept = length < MP_INPUT_WINDOW ? length : MP_INPUT_WINDOW;
+    return told(reader, mp_values_push_text(reader->values, (const char *)text, kept));
+}
+
+static int on_start(struct json_reader *reader, enum mp_object_kind kind)
+{
+    return told(reader, mp_values_push_object(reader->values, kind) && mp_values_mark(reader->values));
+}
+
+static int on_start_map(void *context)
+{
+    return on_start(context, MP_OBJECT_DICT);
+}
+
+static int on_start_array(void *context)
+{
+    return on_start(context, MP_OBJECT_LIST);
+}
+
+static int on_end_map(void *context)
+{
+    struct json_reader *reader = context;
+    size_t count;
+    return told(reader, mp_values_unmark(reader->values, &count) && mp_values_set(reader->values, count));
+}
+
+static int on_end_array(void *context)
+{
+    struct json_reader *reader = context;
+    size_t count;
+    return told(reader, mp_values_unmark(reader->values, &count) && mp_values_append(reader->values, count));
+}
+
+static enum mp_status failed(struct json_reader *reader, const struct mp_input *input, yajl_status status,
+                             struct mp_error *error)
+{
+    const char *fault = reader->values->fault;
+    unsigned long long offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
+    if (status == yajl_status_client_canceled && !fault)
+        return mp_fail(error, MP_NO_MEMORY, "not enough memory for %s", input->path);
+    if (status == yajl_status_client_canceled)
+        return mp_fail(error, MP_DAMAGED, "%s makes no sense as a snapshot: at byte %llu it %s", input->path, offset,
+                       fault);
+    unsigned char *text = yajl_get_error(reader->parser, 0, NULL, 0);
+    int length = text ? (int)strcspn((const char *)text, "\n") : 0;
+    enum mp_status result = mp_fail(error, MP_DAMAGED, "%s is no JSON from byte %llu on (%.*s)", input->path, offset,
+                                    length, text ? (const char *)text : "");
+    if (text) yajl_free_error(reader->parser, text);
+    return result;
+}
+
+static enum mp_status parse(struct json_reader *reader, struct mp_input *input, struct mp_error *error)
+{
+    for (;;) {
+        enum mp_status status = mp_input_fill(input, 1, error);
+        if (status) return status;
+        size_t size = (size_t)(input->end - input->at);
+        reader->chunk_offset = mp_input_offset(input);
+        reader->quiet += size;
+        yajl_status parsed = size ? yajl_parse(reader->parser, input->at, size) : yajl_complete_parse(reader->parser);
+        if (parsed != yajl_status_ok) {
+            if (!size)
+                return mp_fail(error, MP_DAMAGED, "%s is cut: the JSON ends at byte %llu, in the middle", input->path,
+                               (unsigned long long)reader->chunk_offset);
+            return failed(reader, input, parsed, error);
+        }
+        if (!size) return MP_OK;
+        input->at = input->end;
+        if (reader->quiet > MP_INPUT_TOKEN)
+            return mp_fail(error, MP_LIMIT, "%s: a text or number of more than 16 MiB before byte %llu", input->path,
+                           (unsigned long long)mp_input_offset(input));
+    }
+}
+
+/* *top is the value that the text stands for. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_NO_MEMORY,
+ * MP_IO; the sentence names file and offset. */
+static enum mp_status values_read_json(struct mp_input *input, struct mp_values *values, uint64_t *top,
+                                       struct mp_error *error)
+{
+    static const yajl_callbacks callbacks = {
+        .yajl_null = on_null,
+        .yajl_boolean = on_boolean,
+        .yajl_number = on_number,
+        .yajl_string = on_text,
+        .yajl_map_key = on_text,
+        .yajl_start_map = on_start_map,
+        .yajl_end_map = on_end_map,
+        .yajl_start_array = on_start_array,
+        .yajl_end_array = on_end_array,
+    };
+    struct json_reader reader = {.values = values};
+    reader.parser = yajl_alloc(&callbacks, NULL, &reader);
+    if (!reader.parser) return mp_fail(error, MP_NO_MEMORY, "not enough memory for %s", input->path);
+    enum mp_status status = parse(&reader, input, error);
+    yajl_free(reader.parser);
+    if (!status) *top = values->stack.at[0];
+    return status;
+}
+
+#define DEVICES_MAX 1024
+
+struct loader {
+    struct mp_input *input;
+    struct mp_error *error;
+    struct mp_pytorch_snapshot snapshot;
+};
+
+static enum mp_status no_memory(struct loader *l)
+{
+    return mp_fail(l->error, MP_NO_MEMORY, "not enough memory for %s", l->input->path);
+}
+
+static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, bool host)
+{
+    struct mp_pytorch_snapshot *s = &l->snapshot;
+    for (size_t i = 0; i < s->devices.count; i++)
+        if (s->devices.at[i].index == index && s->devices.at[i].host == host) return &s->devices.at[i];
+    struct mp_pytorch_device device = {.index = index, .host = host};
+    if (s->devices.count >= DEVICES_MAX || index > INT32_MAX) {
+        mp_fail(l->error, MP_DAMAGED, "%s names more than %d devices", l->input->path, DEVICES_MAX);
+        return NULL;
+    }
+    if (mp_vec_push(&s->devices, device)) return &s->devices.at[s->devices.count - 1];
+    no_memory(l);
+    return NULL;
+}
+
+/* For a while in 2024 annotations were entries of the trace: a frame of its own has stage and name. */
+static bool take_annotation(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry)
+{
+    if (entry->action != MP_ACTION_USER_DEFINED || !entry->stack) return true;
+    const struct mp_symbol *frame = &records->stacks.frames.at[records->stacks.nodes.at[entry->stack].frame];
+    struct mp_pytorch_annotation annotation = {
+        .time_us = entry->time_us,
+        .name = frame->file,
+        .begins = !strcmp(mp_intern_get(&records->values.texts, frame->function, NULL), "START")};
+    return mp_vec_push(&records->annotations, annotation);
+}
+
+/* A trace is gone through once: a file in which two devices share one would cost more than it says. */
+static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index, bool host)
+{
+    struct mp_pytorch_records *records = &l->snapshot.records;
+    size_t count;
+    const uint64_t *items = mp_values_items(&records->values, list, MP_OBJECT_LIST, &count);
+    if (!items || !count) return MP_OK;
+    struct mp_pytorch_device *device = find_device(l, host ? 0 : index, host);
+    if (!device) return l->error->status;
+    if (!mp_vec_reserve(&device->trace, count)) return no_memory(l);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t entry = mp_values_resolve(&records->values, items[i]);
+        if (mp_value_tag(entry) != MP_PYTORCH_ENTRY) {
+            l->snapshot.strange++;
+            continue;
+        }
+        uint32_t id = (uint32_t)mp_value_payload(entry);
+        device->trace.at[device->trace.count++] = id;
+        if (!take_annotation(records, &records->entries.at[id])) return no_memory(l);
+    }
+    mp_values_settle(&records->values, list, MP_VALUE_NONE);
+    return MP_OK;
+}
+
+static enum mp_status take_traces(struct loader *l, uint64_t list, bool host)
+{
+    struct mp_values *values = &l->snapshot.records.values;
+    size_t count;
+    const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
+    for (size_t i = 0; items && i < count; i++) {
+        enum mp_status status = take_trace(l, items[i], (uint32_t)(i < UINT32_MAX ? i : UINT32_MAX), host);
+        if (status) return status;
+    }
+    return MP_OK;
+}
+
+static enum mp_status take_segments(struct loader *l, uint64_t list, bool host)
+{
+    struct mp_pytorch_records *records = &l->snapshot.records;
+    size_t count;
+    const uint64_t *items = mp_values_items(&records->values, list, MP_OBJECT_LIST, &count);
+    for (size_t i = 0; items && i < count; i++) {
+        uint64_t segment = mp_values_resolve(&records->values, items[i]);
+        if (mp_value_tag(segment) != MP_PYTORCH_SEGMENT) {
+            l->snapshot.strange++;
+            continue;
+        }
+        uint32_t id = (uint32_t)mp_value_payload(segment);
+        struct mp_pytorch_device *device = find_device(l, host ? 0 : records->segments.at[id].device, host);
+        if (!device) return l->error->status;
+        if (!mp_vec_push(&device->segments, id)) return no_memory(l);
+        l->snapshot.any_segments = true;
+    }
+    return MP_OK;
+}
+
+static enum mp_status take_settings(struct loader *l, uint64_t dict)
+{
+    struct mp_pytorch_snapshot *s = &l->snapshot;
+    size_t count;
+    const uint64_t *items = mp_values_items(&s->records.values, dict, MP_OBJECT_DICT, &count);
+    for (size_t i = 0; items && i + 1 < count; i += 2) {
+        if (items[i] != mp_value_make(MP_VALUE_TEXT, MP_KEY_OVERFLOWED)) continue;
+        s->says_overflow = true;
+        s->overflowed = items[i + 1] == MP_VALUE_TRUE;
+    }
+    free(s->settings);
+    s->settings = mp_pytorch_settings(&s->records.values, dict);
+    return s->settings ? MP_OK : no_memory(l);
+}
+
+static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, bool *known)
+{
+    *known = true;
+    switch (mp_value_tag(key) == MP_VALUE_TEXT ? mp_value_payload(key) : MP_KEY_NONE) {
+    case MP_KEY_SEGMENTS:
+    case MP_KEY_HOST_SEGMENTS:
+        return take_segments(l, value, mp_value_payload(key) == MP_KEY_HOST_SEGMENTS);
+    case MP_KEY_DEVICE_TRACES:
+    case MP_KEY_HOST_TRACES:
+        return take_traces(l, value, mp_value_payload(key) == MP_KEY_HOST_TRACES);
+    case MP_KEY_SETTINGS:
+        return take_settings(l, value);
+    default:
+        *known = false;
+        return MP_OK;
+    }
+}
+
+static enum mp_status take_parts(struct loader *l, uint64_t top)
+{
+    struct mp_values *values = &l->snapshot.records.values;
+    size_t count = 0;
+    bool any = false, known;
+    enum mp_status status = MP_OK;
+    const uint64_t *items = mp_values_items(values, top, MP_OBJECT_DICT, &count);
+    for (size_t i = 0; items && !status && i + 1 < count; i += 2) {
+        status = take_part(l, items[i], items[i + 1], &known);
+        any |= known;
+    }
+    if (!items) { /* before PyTorch 2.0: nothing but the segments */
+        status = take_segments(l, top, false);
+        any = l->snapshot.any_segments;
+    }
+    if (status || any) return status;
+    return mp_fail(l->error, MP_NOT_A_RECORDING,
+                   "%s is readable, but no memory snapshot of PyTorch: it has neither segments nor device_traces",
+                   l->input->path);
+}
+
+typedef enum mp_status reader(struct mp_input *input, struct mp_values *values, uint64_t *top, struct mp_error *error);
+
+static enum mp_status load(struct mp_input *input, reader *read, struct mp_model **model, struct mp_error *error)
+{
+    struct loader l = {.input = input, .error = error};
+    uint64_t top;
+    enum mp_status status = mp_pytorch_records_init(&l.snapshot.records) ? MP_OK : no_memory(&l);
+    if (!status) status = read(input, &l.snapshot.records.values, &top, error);
+    if (!status) status = take_parts(&l, top);
+    for (size_t i = 0; !status && i < l.snapshot.devices.count; i++) {
+        l.snapshot.devices.at[i].lists_segments = l.snapshot.any_segments;
+        if (!mp_pytorch_replay(&l.snapshot.records, &l.snapshot.devices.at[i])) status = no_memory(&l);
+    }
+    mp_values_keep_texts(&l.snapshot.records.values);
+    if (!status) status = mp_pytorch_model(&l.snapshot, input->file_bytes, model, error);
+    for (size_t i = 0; i < l.snapshot.devices.count; i++)
+        mp_pytorch_device_free(&l.snapshot.devices.at[i]);
+    mp_vec_free(&l.snapshot.devices);
+    free(l.snapshot.settings);
+    mp_pytorch_records_free(&l.snapshot.records);
+    return status;
+}
+
+enum mp_status mp_pytorch_load_pickle(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    return load(input, mp_pickle_read, model, error);
+}
+
+enum mp_status mp_pytorch_load_json(struct mp_input *input, struct mp_model **model, struct mp_error *error)
+{
+    return load(input, values_read_json, model, error);
+}

@@ -1,0 +1,17 @@
+/*
+ * PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot() and its relatives), as a model: for each device the
+ * blocks of the caching allocator on the track .../torch, with the sizes that were asked for, and its segments on
+ * .../driver; annotations as steps and regions. Older forms (a list of segments, blocks with a history, no trace) count
+ * too. What was live before the trace began is the base; what the file leaves out or contradicts is in the coverage.
+ */
+#ifndef MP_EXCHANGE_PYTORCH_SNAPSHOT_H
+#define MP_EXCHANGE_PYTORCH_SNAPSHOT_H
+
+#include "exchange/common/input.h"
+#include "model/model.h"
+
+/* The input stands at the first byte. As mp_exchange_load(). */
+enum mp_status mp_pytorch_load_pickle(struct mp_input *input, struct mp_model **model, struct mp_error *error);
+enum mp_status mp_pytorch_load_json(struct mp_input *input, struct mp_model **model, struct mp_error *error);
+
+#endif

@@ -1,0 +1,311 @@
+#include "exchange/pytorch/value_out.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "exchange/pytorch/pickle_opcodes.h"
+
+#define PLACE_TEXT 4096
+
+bool mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value)
+{
+    *out = (struct mp_stack_out){.model = model, .value = value};
+    out->line_memos = calloc(model->lines.count + 1, sizeof *out->line_memos);
+    out->frame_memos = calloc(model->frames.count + 1, sizeof *out->frame_memos);
+    out->stack_memos = calloc(model->stacks.count + 1, sizeof *out->stack_memos);
+    return out->line_memos && out->frame_memos && out->stack_memos;
+}
+
+void mp_stack_out_free(struct mp_stack_out *out)
+{
+    free(out->line_memos);
+    free(out->frame_memos);
+    free(out->stack_memos);
+}
+
+static void put_frame(struct mp_stack_out *out, uint32_t *memo, const char *name, const char *file, uint32_t line)
+{
+    struct mp_value_out *value = out->value;
+    if (mp_value_again(value, NULL, memo)) return;
+    mp_value_dict(value, NULL);
+    mp_value_text(value, "name", name);
+    mp_value_text(value, "filename", file);
+    mp_value_number(value, "line", line);
+    mp_value_end_dict(value);
+}
+
+/* PyTorch's name for a function that it does not know; a file that it does not know is "". */
+#define NAMELESS "??"
+
+static const char *function_name(const struct mp_model *model, uint32_t text)
+{
+    return text ? mp_model_text(model, text) : NAMELESS;
+}
+
+/* "libc10.so+0x1b1f8", as far as it is known. `to` has PLACE_TEXT bytes. */
+static const char *place_in(const char *module, uint64_t address, char *to)
+{
+    if (!address) return module;
+    snprintf(to, PLACE_TEXT, "%s%s0x%llx", module, *module ? "+" : "", (unsigned long long)address);
+    return to;
+}
+
+static void put_frames_of(struct mp_stack_out *out, uint32_t index)
+{
+    char place[PLACE_TEXT];
+    const struct mp_model *model = out->model;
+    const struct mp_model_frame *frame = &model->frames.at[index];
+    const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
+    for (uint32_t i = 0; i < frame->line_count; i++) {
+        const struct mp_model_line *line = &model->lines.at[frame->first_line + i];
+        put_frame(out, &out->line_memos[frame->first_line + i], function_name(model, line->function),
+                  line->file ? mp_model_text(model, line->file) : module, line->line);
+    }
+    if (frame->line_count) return;
+    put_frame(out, &out->frame_memos[index], NAMELESS, place_in(module, frame->raw.address, place), 0);
+}
+
+/* Innermost first, as stacks go from their id to the root. */
+void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack)
+{
+    const struct mp_model *model = out->model;
+    if (mp_value_again(out->value, "frames", &out->stack_memos[stack])) return;
+    mp_value_list(out->value, "frames");
+    for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT)
+            put_frame(out, &out->cut_memo, "(frames left out)", "", 0);
+        else
+            put_frames_of(out, frame);
+    }
+    mp_value_end_list(out->value);
+}
+
+#define FLUSH_BYTES (1 << 20)
+#define BATCH       1000
+
+static void put_byte(struct mp_value_out *value, unsigned byte)
+{
+    unsigned char at = (unsigned char)byte;
+    mp_buffer_append(&value->text, &at, 1);
+}
+
+/* An opcode and its argument, little-endian. */
+static void put_op(struct mp_value_out *value, enum mp_pickle_opcode opcode, uint64_t argument, unsigned bytes)
+{
+    put_byte(value, opcode);
+    for (unsigned i = 0; i < bytes; i++)
+        put_byte(value, argument >> (8 * i) & 0xff);
+}
+
+static void drain(struct mp_value_out *value)
+{
+    if (value->text.failed) value->failed = true;
+    bool bad = value->failed || value->sys_errno;
+    if (!bad && value->text.size && fwrite(value->text.data, 1, value->text.size, value->out) != value->text.size)
+        value->sys_errno = errno ? errno : EIO;
+    mp_buffer_clear(&value->text);
+}
+
+void mp_value_out_start(struct mp_value_out *value, FILE *out, bool as_json)
+{
+    *value = (struct mp_value_out){.out = out, .as_json = as_json};
+    mp_json_start(&value->json, &value->text);
+    value->json.flat = true;
+    if (!as_json) put_op(value, MP_OP_PROTO, 4, 1);
+}
+
+enum mp_status mp_value_out_finish(struct mp_value_out *value, struct mp_error *error)
+{
+    if (!value->as_json) put_byte(value, MP_OP_STOP);
+    drain(value);
+    mp_buffer_free(&value->text);
+    mp_intern_free(&value->texts);
+    mp_vec_free(&value->text_memos);
+    if (value->failed) return mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
+    errno = value->sys_errno;
+    return value->sys_errno ? mp_fail_errno(error, "cannot write the snapshot") : MP_OK;
+}
+
+static void put_again(struct mp_value_out *value, uint32_t memo)
+{
+    put_op(value, memo < 256 ? MP_OP_BINGET : MP_OP_LONG_BINGET, memo, memo < 256 ? 1 : 4);
+}
+
+static size_t clean_length(const char *text, size_t length)
+{
+    size_t clean = 0;
+    for (size_t at = 0; at < length;) {
+        uint32_t point;
+        size_t taken = mp_utf8_next((const unsigned char *)text + at, length - at, &point);
+        clean += point == MP_UTF8_BAD ? 3 : taken;
+        at += taken;
+    }
+    return clean;
+}
+
+static void put_clean(struct mp_value_out *value, const char *text, size_t length)
+{
+    for (size_t at = 0; at < length;) {
+        uint32_t point;
+        size_t taken = mp_utf8_next((const unsigned char *)text + at, length - at, &point);
+        if (point == MP_UTF8_BAD)
+            mp_buffer_append(&value->text, "\xef\xbf\xbd", 3);
+        else
+            mp_buffer_append(&value->text, text + at, taken);
+        at += taken;
+    }
+}
+
+static void put_text(struct mp_value_out *value, const char *text)
+{
+    uint32_t id = mp_intern_text(&value->texts, text);
+    if (id == MP_INTERN_FAILED || !mp_vec_extend(&value->text_memos, (size_t)id + 1)) {
+        value->failed = true;
+        return;
+    }
+    uint32_t *memo = &value->text_memos.at[id];
+    if (*memo) {
+        put_again(value, *memo - 1);
+        return;
+    }
+    size_t length = strlen(text), clean = clean_length(text, length);
+    put_op(value, clean < 256 ? MP_OP_SHORT_BINUNICODE : MP_OP_BINUNICODE, clean, clean < 256 ? 1 : 4);
+    put_clean(value, text, length);
+    put_byte(value, MP_OP_MEMOIZE);
+    *memo = ++value->memo;
+}
+
+/* Opens the mark before an item of a pickle's list or dictionary: they take their items from the last mark on. */
+static void begin_item(struct mp_value_out *value, const char *key)
+{
+    if (value->text.size >= FLUSH_BYTES) drain(value);
+    if (value->as_json || !value->depth) return;
+    struct mp_value_level *level = &value->levels[value->depth - 1];
+    if (level->count && level->count % BATCH == 0) put_byte(value, level->list ? MP_OP_APPENDS : MP_OP_SETITEMS);
+    if (level->count % BATCH == 0) put_byte(value, MP_OP_MARK);
+    level->count++;
+    if (key) put_text(value, key);
+}
+
+static void begin_container(struct mp_value_out *value, const char *key, bool list)
+{
+    begin_item(value, key);
+    if (value->as_json) {
+        (list ? mp_json_array : mp_json_object)(&value->json, key);
+        return;
+    }
+    put_byte(value, list ? MP_OP_EMPTY_LIST : MP_OP_EMPTY_DICT);
+    if (value->share) {
+        put_byte(value, MP_OP_MEMOIZE);
+        *value->share = ++value->memo;
+        value->share = NULL;
+    }
+    value->levels[value->depth++] = (struct mp_value_level){.list = list};
+}
+
+static void end_container(struct mp_value_out *value, bool list)
+{
+    if (value->as_json) {
+        (list ? mp_json_end_array : mp_json_end_object)(&value->json);
+        return;
+    }
+    if (value->levels[--value->depth].count) put_byte(value, list ? MP_OP_APPENDS : MP_OP_SETITEMS);
+}
+
+void mp_value_dict(struct mp_value_out *value, const char *key)
+{
+    begin_container(value, key, false);
+}
+
+void mp_value_end_dict(struct mp_value_out *value)
+{
+    end_container(value, false);
+}
+
+void mp_value_list(struct mp_value_out *value, const char *key)
+{
+    begin_container(value, key, true);
+}
+
+void mp_value_end_list(struct mp_value_out *value)
+{
+    end_container(value, true);
+}
+
+void mp_value_text(struct mp_value_out *value, const char *key, const char *text)
+{
+    begin_item(value, key);
+    if (value->as_json)
+        mp_json_text(&value->json, key, text);
+    else
+        put_text(value, text);
+}
+
+static void put_number(struct mp_value_out *value, uint64_t number)
+{
+    if (number < 256) {
+        put_op(value, MP_OP_BININT1, number, 1);
+    } else if (number < 65536) {
+        put_op(value, MP_OP_BININT2, number, 2);
+    } else if (number < UINT64_C(1) << 31) {
+        put_op(value, MP_OP_BININT, number, 4);
+    } else {
+        /* Signed: a leading zero bit is needed. */
+        unsigned bytes = 5;
+        while (bytes < 8 && number >> (8 * bytes - 1))
+            bytes++;
+        bool full = bytes == 8 && number >> 63;
+        put_op(value, MP_OP_LONG1, bytes + full, 1);
+        for (unsigned i = 0; i < bytes; i++)
+            put_byte(value, number >> (8 * i) & 0xff);
+        if (full) put_byte(value, 0);
+    }
+}
+
+void mp_value_number(struct mp_value_out *value, const char *key, uint64_t number)
+{
+    begin_item(value, key);
+    if (value->as_json)
+        mp_json_number(&value->json, key, number);
+    else
+        put_number(value, number);
+}
+
+void mp_value_bool(struct mp_value_out *value, const char *key, bool is)
+{
+    begin_item(value, key);
+    if (value->as_json)
+        mp_json_bool(&value->json, key, is);
+    else
+        put_byte(value, is ? MP_OP_NEWTRUE : MP_OP_NEWFALSE);
+}
+
+void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second)
+{
+    if (value->as_json) {
+        mp_value_list(value, key);
+        mp_value_number(value, NULL, first);
+        mp_value_number(value, NULL, second);
+        mp_value_end_list(value);
+        return;
+    }
+    begin_item(value, key);
+    put_number(value, first);
+    put_number(value, second);
+    put_byte(value, MP_OP_TUPLE2);
+}
+
+bool mp_value_again(struct mp_value_out *value, const char *key, uint32_t *memo)
+{
+    if (value->as_json) return false;
+    if (!*memo) {
+        value->share = memo;
+        return false;
+    }
+    begin_item(value, key);
+    put_again(value, *memo - 1);
+    return true;
+}

@@ -1,0 +1,350 @@
+#include "exchange/tables/sqlite_export.h"
+
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "analysis/sites/level.h"
+#include "analysis/sites/peak.h"
+#include "base/map.h"
+#include "model/frame_text.h"
+#include "model/track.h"
+
+enum table {
+    RECORDING,
+    NOTES,
+    TRACKS,
+    THREADS,
+    STACKS,
+    FRAMES,
+    STACK_FRAMES,
+    BLOCKS,
+    LABELS,
+    RESIZES,
+    EVENTS,
+    STEPS,
+    REGIONS,
+    SAMPLES,
+    TABLES
+};
+
+static const struct {
+    const char *name;
+    unsigned columns;
+} tables[TABLES] = {
+    [RECORDING] = {"recording", 13},      [NOTES] = {"notes", 1},     [TRACKS] = {"tracks", 13},
+    [THREADS] = {"threads", 2},           [STACKS] = {"stacks", 6},   [FRAMES] = {"frames", 7},
+    [STACK_FRAMES] = {"stack_frames", 3}, [BLOCKS] = {"blocks", 20},  [LABELS] = {"labels", 4},
+    [RESIZES] = {"resizes", 3},           [EVENTS] = {"events", 11},  [STEPS] = {"steps", 6},
+    [REGIONS] = {"regions", 4},           [SAMPLES] = {"samples", 3},
+};
+
+struct database {
+    const struct mp_rows *rows;
+    const struct mp_model *model;
+    sqlite3 *sqlite;
+    sqlite3_stmt *inserts[TABLES];
+    struct mp_intern
+        frame_keys;      /* function, file, line, module and address of each row of `frames`, which has its id */
+    unsigned char *told; /* by stack */
+    struct mp_stack_lines lines;
+    bool no_memory;
+    int failed; /* the first status of SQLite that was no success */
+};
+
+static void check(struct database *db, int result)
+{
+    if (result != SQLITE_OK && result != SQLITE_DONE && !db->failed) db->failed = result;
+}
+
+/* One row. The form has a letter for each column: t a text or NULL, n a number (uint64_t, UINT64_MAX: NULL), i a number
+ * that may be negative (int64_t). */
+static void insert(struct database *db, enum table table, const char *form, ...)
+{
+    sqlite3_stmt *statement = db->inserts[table];
+    va_list values;
+    if (db->failed) return;
+    va_start(values, form);
+    for (int column = 1; form[column - 1]; column++) {
+        if (form[column - 1] == 't') {
+            const char *text = va_arg(values, const char *);
+            check(db, sqlite3_bind_text(statement, column, text, -1, SQLITE_TRANSIENT));
+        } else if (form[column - 1] == 'i') {
+            check(db, sqlite3_bind_int64(statement, column, va_arg(values, int64_t)));
+        } else {
+            uint64_t number = va_arg(values, uint64_t);
+            check(db, number == UINT64_MAX ? sqlite3_bind_null(statement, column)
+                                           : sqlite3_bind_int64(statement, column, (sqlite3_int64)number));
+        }
+    }
+    va_end(values);
+    check(db, sqlite3_step(statement));
+    sqlite3_reset(statement);
+}
+
+static uint64_t or_null(uint32_t id)
+{
+    return id == MP_NONE || !id ? UINT64_MAX : id;
+}
+
+static uint64_t event_or_null(uint32_t event)
+{
+    return event == MP_NONE ? UINT64_MAX : event;
+}
+
+static void put_recording(struct database *db, const char *filter)
+{
+    const struct mp_model *model = db->model;
+    const struct mp_window *window = db->rows->window;
+    struct mp_buffer command = {0};
+    for (const char *const *word = model->start.command; word && *word; word++)
+        mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
+    mp_buffer_append(&command, "", 1);
+    db->no_memory |= command.failed;
+    bool whole = !mp_model_incomplete(model) && !mp_model_limited(model);
+    insert(db, RECORDING, "tttnnnnnnntnn", "memprof.sqlite/1", command.failed ? "" : (const char *)command.data,
+           *model->start.host ? model->start.host : NULL, (uint64_t)model->start.pid,
+           model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX, model->duration_ns, window->from_ns,
+           window->to_ns, (uint64_t)window->first, (uint64_t)window->last, filter, (uint64_t)whole,
+           model->coverage.dropped);
+    mp_buffer_free(&command);
+    for (uint32_t i = 0; i < model->coverage.note_count; i++)
+        insert(db, NOTES, "t", mp_model_text(model, model->coverage.notes[i]));
+    for (uint32_t i = 0; i < model->coverage.limit_count; i++)
+        insert(db, NOTES, "t", mp_model_text(model, model->coverage.limits[i]));
+}
+
+static void put_track(struct database *db, uint16_t at)
+{
+    const struct mp_model *model = db->model;
+    const struct mp_window *window = db->rows->window;
+    const struct mp_track *track = &model->tracks.at[at];
+    char id[MP_TRACK_ID_MAX];
+    struct mp_peak peak;
+    mp_peak_locate(model, at, window, false, &peak);
+    struct mp_level level = mp_level_start(model, at);
+    for (uint32_t event = 0; event < window->first; event++)
+        mp_level_apply(&level, model, at, event);
+    uint64_t start = level.bytes;
+    for (uint32_t event = window->first; event < window->last; event++)
+        mp_level_apply(&level, model, at, event);
+    uint64_t total = track->device < model->devices.count ? model->devices.at[track->device].total_bytes : UINT64_MAX;
+    insert(db, TRACKS, "ntttttnnninnn", (uint64_t)at, mp_track_id(model, at, id), mp_track_device(model, at),
+           mp_layer_name(track->layer), track->name ? mp_model_text(model, track->name) : NULL,
+           mp_size_basis_name(track->size_basis), start, peak.bytes, peak.ns, (int64_t)peak.moment - 1, level.bytes,
+           model->sums.at[at].reserved_peak_bytes, total);
+}
+
+static uint32_t put_frame(struct database *db, const struct mp_stack_line *line)
+{
+    struct mp_buffer key = {0};
+    mp_buffer_printf(&key, "%s%c%s%c%s%c%u %llx %u", line->function ? line->function : "", 0,
+                     line->file ? line->file : "", 0, line->module ? line->module : "", 0, line->line,
+                     (unsigned long long)(line->function ? 0 : line->address), line->cut);
+    uint32_t before = db->frame_keys.count;
+    uint32_t id = key.failed ? MP_INTERN_FAILED : mp_intern_bytes(&db->frame_keys, (const char *)key.data, key.size);
+    mp_buffer_free(&key);
+    db->no_memory |= id == MP_INTERN_FAILED;
+    if (id < before) return id;
+    insert(db, FRAMES, "nttntnt", (uint64_t)id, line->cut ? "[frames left out]" : line->function, line->file,
+           line->line ? (uint64_t)line->line : UINT64_MAX, line->module,
+           line->function || !line->address ? UINT64_MAX : line->address, mp_language_name(line->language));
+    return id;
+}
+
+static void put_stack(struct database *db, uint32_t stack)
+{
+    if (!stack || db->told[stack] || db->failed) return;
+    db->told[stack] = 1;
+    struct mp_buffer site = {0}, folded = {0};
+    db->no_memory |= !mp_stack_resolve(db->model, stack, &db->lines);
+    mp_frame_headline(&site, &db->lines);
+    mp_frame_fold(&folded, &db->lines);
+    mp_buffer_append(&site, "", 1);
+    mp_buffer_append(&folded, "", 1);
+    const struct mp_stack_line *line = mp_stack_headline(&db->lines);
+    if (site.failed || folded.failed)
+        db->no_memory = true;
+    else
+        insert(db, STACKS, "ntttnt", (uint64_t)stack, site.size > 1 ? (const char *)site.data : NULL,
+               line ? line->function : NULL, line ? line->file : NULL,
+               line && line->line ? (uint64_t)line->line : UINT64_MAX, (const char *)folded.data);
+    for (size_t i = 0; i < db->lines.count; i++)
+        insert(db, STACK_FRAMES, "nnn", (uint64_t)stack, (uint64_t)i, (uint64_t)put_frame(db, &db->lines.at[i]));
+    mp_buffer_free(&site);
+    mp_buffer_free(&folded);
+}
+
+static void put_blocks(struct database *db)
+{
+    const struct mp_model_blocks *blocks = &db->model->blocks;
+    for (struct mp_row row = {0}; mp_rows_next(db->rows, &row) && !db->failed; row.block++) {
+        put_stack(db, row.stack);
+        insert(db, BLOCKS, "nntnnnnnnnnnnttttnnt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
+               blocks->address[row.block], row.bytes, or_null(row.stack), row.thread,
+               event_or_null(blocks->alloc_event[row.block]), row.alloc_ns, row.alloc_step,
+               event_or_null(blocks->free_event[row.block]), row.free_ns, row.free_step, row.region, row.module,
+               row.role, row.label, row.requested, row.stream, *row.torch_pool ? row.torch_pool : NULL);
+    }
+    for (size_t i = 0; i < db->model->resizes.count; i++) {
+        const struct mp_model_resize *resize = &db->model->resizes.at[i];
+        if (mp_rows_pick(db->rows, resize->block))
+            insert(db, RESIZES, "nnn", (uint64_t)resize->block, (uint64_t)resize->event, resize->bytes);
+    }
+}
+
+static void put_labels(struct database *db)
+{
+    for (size_t i = 0; i < db->model->labels.count; i++) {
+        const struct mp_model_label *label = &db->model->labels.at[i];
+        if (mp_rows_pick(db->rows, label->block))
+            insert(db, LABELS, "nntt", (uint64_t)label->block, event_or_null(label->event), mp_role_name(label->role),
+                   label->name ? mp_model_text(db->model, label->name) : NULL);
+    }
+}
+
+static uint64_t tid_of(const struct mp_model *model, uint32_t thread)
+{
+    return thread < model->threads.count ? model->threads.at[thread].tid : UINT64_MAX;
+}
+
+/* The bytes that an event about a block adds to its track's live bytes. */
+static int64_t delta_of(const struct mp_model *model, uint32_t event)
+{
+    struct mp_level level = {0};
+    mp_level_apply(&level, model, model->events.track[event], event);
+    return (int64_t)level.bytes;
+}
+
+static void put_event(struct database *db, uint32_t event)
+{
+    const struct mp_model *model = db->model;
+    const struct mp_model_events *events = &model->events;
+    unsigned type = events->type[event];
+    uint32_t subject = events->subject[event];
+    uint64_t thread = tid_of(model, events->thread[event]), track = events->track[event];
+    uint64_t step = or_null(mp_step_of(&db->rows->steps, event));
+    if (type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE) {
+        if (!mp_rows_pick(db->rows, subject)) return;
+        insert(db, EVENTS, "nnntnnninnt", (uint64_t)event, events->time_ns[event], step, mp_event_type_name(type),
+               track, thread, (uint64_t)subject, delta_of(model, event), UINT64_MAX, UINT64_MAX, NULL);
+        return;
+    }
+    const struct mp_model_note *note = &model->notes.at[subject];
+    bool about_bytes = type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
+    put_stack(db, note->stack);
+    insert(db, EVENTS, "nnntnnnnnnt", (uint64_t)event, events->time_ns[event], step, mp_event_type_name(type),
+           about_bytes ? track : UINT64_MAX, thread, UINT64_MAX, UINT64_MAX, about_bytes ? note->bytes : UINT64_MAX,
+           or_null(note->stack), note->name ? mp_model_text(model, note->name) : NULL);
+}
+
+static void put_closed(struct database *db, struct mp_open_regions *closed, uint64_t end_ns)
+{
+    const struct mp_model *model = db->model;
+    for (size_t i = 0; i < closed->count; i++)
+        insert(db, REGIONS, "tnnn", mp_model_text(model, closed->at[i].name), tid_of(model, closed->at[i].thread),
+               model->events.time_ns[closed->at[i].first], end_ns);
+    closed->count = 0;
+}
+
+static void put_spans(struct database *db)
+{
+    const struct mp_model *model = db->model;
+    struct mp_open_regions open = {0}, closed = {0};
+    for (size_t i = 0; i < db->rows->steps.count; i++) {
+        const struct mp_step *step = &db->rows->steps.at[i];
+        insert(db, STEPS, "ntnnnn", db->rows->steps.before + (uint64_t)i + 1,
+               step->name ? mp_model_text(model, step->name) : NULL, step->start_ns, step->end_ns,
+               (uint64_t)step->first, (uint64_t)step->end);
+    }
+    for (size_t i = 0; i < model->noted.count && !db->no_memory; i++) {
+        db->no_memory |= !mp_regions_follow(model, model->noted.at[i], &open, &closed);
+        put_closed(db, &closed, model->events.time_ns[model->noted.at[i]]);
+    }
+    put_closed(db, &open, model->duration_ns);
+    mp_open_regions_free(&open);
+    mp_open_regions_free(&closed);
+}
+
+static void put_all(struct database *db, const char *filter)
+{
+    const struct mp_model *model = db->model;
+    const struct mp_window *window = db->rows->window;
+    put_recording(db, filter);
+    for (size_t i = 0; i < model->tracks.count; i++)
+        put_track(db, (uint16_t)i);
+    for (size_t i = 0; i < model->threads.count; i++)
+        insert(db, THREADS, "nt", (uint64_t)model->threads.at[i].tid, mp_model_text(model, model->threads.at[i].name));
+    put_blocks(db);
+    put_labels(db);
+    for (uint32_t event = window->first; event < window->last && !db->failed; event++)
+        put_event(db, event);
+    put_spans(db);
+    for (size_t i = 0; i < model->samples.count && !db->failed; i++) {
+        const struct mp_sample *sample = &model->samples.at[i];
+        if (sample->time_ns >= window->from_ns && sample->time_ns <= window->to_ns)
+            insert(db, SAMPLES, "tnn", mp_model_text(model, sample->counter), sample->time_ns, sample->value);
+    }
+}
+
+static void prepare(struct database *db)
+{
+    for (int i = 0; i < TABLES && !db->failed; i++) {
+        char text[160];
+        int length = snprintf(text, sizeof text, "INSERT INTO %s VALUES (?", tables[i].name);
+        for (unsigned column = 1; column < tables[i].columns; column++)
+            length += snprintf(text + length, sizeof text - (size_t)length, ",?");
+        snprintf(text + length, sizeof text - (size_t)length, ")");
+        check(db, sqlite3_prepare_v2(db->sqlite, text, -1, &db->inserts[i], NULL));
+    }
+}
+
+static void execute(struct database *db, const char *statements)
+{
+    if (!db->failed) check(db, sqlite3_exec(db->sqlite, statements, NULL, NULL, NULL));
+}
+
+static void fill(struct database *db, const char *filter)
+{
+    execute(db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; "
+                "PRAGMA temp_store = MEMORY; BEGIN;");
+    execute(db, mp_sqlite_tables);
+    prepare(db);
+    if (!db->failed) put_all(db, filter);
+    execute(db, mp_sqlite_indexes);
+    execute(db, "COMMIT;");
+}
+
+static enum mp_status finish(struct database *db, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    for (int i = 0; i < TABLES; i++)
+        sqlite3_finalize(db->inserts[i]);
+    if (db->no_memory || db->failed == SQLITE_NOMEM)
+        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the database");
+    else if (db->failed)
+        status = mp_fail(error, MP_IO, "cannot write the database: %s", sqlite3_errstr(db->failed));
+    int closed = sqlite3_close(db->sqlite);
+    if (!status && closed) status = mp_fail(error, MP_IO, "cannot write the database: %s", sqlite3_errstr(closed));
+    mp_intern_free(&db->frame_keys);
+    mp_stack_lines_free(&db->lines);
+    free(db->told);
+    return status;
+}
+
+enum mp_status mp_sqlite_export(const struct mp_rows *rows, const char *filter, FILE *out, struct mp_error *error)
+{
+    struct database db = {.rows = rows, .model = rows->model};
+    struct stat facts;
+    char path[64];
+    if (fstat(fileno(out), &facts) || !S_ISREG(facts.st_mode))
+        return mp_fail(error, MP_INVALID, "a database cannot be written into a pipe: name a file with -o");
+    db.told = calloc(rows->model->stacks.count + 1, 1);
+    db.no_memory = !db.told;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(out));
+    check(&db, sqlite3_open_v2(path, &db.sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL));
+    if (!db.failed && !db.no_memory) fill(&db, filter);
+    return finish(&db, error);
+}

@@ -1,0 +1,31 @@
+/* As many events as a chunk has at most, as columns that somebody fills. Pure; one thread at a time. */
+#ifndef MP_FORMAT_EVENT_ROOM_H
+#define MP_FORMAT_EVENT_ROOM_H
+
+#include "format/reader.h"
+
+/* Three mebibytes: not for the stack. */
+struct mp_event_room {
+    size_t count;
+#define MP_EVENT_ARRAY(field, type) type field[MP_CHUNK_EVENTS];
+    MP_EVENT_FIELDS(MP_EVENT_ARRAY, MP_EVENT_ARRAY)
+#undef MP_EVENT_ARRAY
+};
+
+/* There is room for it. */
+static inline void mp_event_room_put(struct mp_event_room *events, const struct mp_event *event)
+{
+    size_t at = events->count++;
+#define MP_EVENT_PUT(field, type) events->field[at] = event->field;
+    MP_EVENT_FIELDS(MP_EVENT_PUT, MP_EVENT_PUT)
+#undef MP_EVENT_PUT
+}
+
+static inline struct mp_event_columns mp_event_room_columns(const struct mp_event_room *events)
+{
+#define MP_EVENT_SHOW(field, type) .field = events->field,
+    return (struct mp_event_columns){.count = events->count, MP_EVENT_FIELDS(MP_EVENT_SHOW, MP_EVENT_SHOW)};
+#undef MP_EVENT_SHOW
+}
+
+#endif

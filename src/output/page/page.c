@@ -1,0 +1,285 @@
+#include "output/page/page.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/leaks/growth.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "base/utf8.h"
+#include "model/model.h"
+#include "model/track.h"
+#include "output/page/html.h"
+#include "output/page/page_data.h"
+#include "output/page/page_template.h"
+#include "output/report/reports.h"
+
+/* The header that the page reads before it unpacks a column: one JSON object inside a <script> element. */
+
+/* The index of the track shown first; 0 where there is none. */
+static unsigned page_first_track(const struct mp_model *model, const struct mp_page_options *options)
+{
+    if (options->track >= 0 && (size_t)options->track < model->tracks.count) return (unsigned)options->track;
+    uint16_t track = mp_track_default(model);
+    return track == MP_TRACK_NONE ? 0 : track;
+}
+
+static void put_track(struct mp_json *json, const struct mp_model *model, const struct mp_page_data *data, size_t index)
+{
+    const struct mp_track *track = &model->tracks.at[index];
+    const struct mp_model_track_sum *sum = &model->sums.at[index];
+    const struct mp_page_track *counts = &data->tracks.at[index];
+    const struct mp_device *device = &model->devices.at[track->device];
+    char id[MP_TRACK_ID_MAX];
+    mp_json_object(json, NULL);
+    mp_json_text(json, "id", mp_track_id(model, (uint16_t)index, id));
+    mp_json_text(json, "device_model", mp_model_text(model, device->model));
+    mp_json_text(json, "size_basis", mp_size_basis_name(track->size_basis));
+    mp_json_known(json, "capacity_bytes", device->total_bytes);
+    mp_json_number(json, "peak_bytes", counts->peak_bytes);
+    mp_json_number(json, "peak_ns", counts->peak_ns);
+    mp_json_number(json, "end_bytes", counts->bytes);
+    mp_json_number(json, "whole_peak_bytes", counts->whole_peak_bytes);
+    mp_json_number(json, "unknown_blocks", counts->unknown_blocks);
+    mp_json_number(json, "left_out", counts->left_out);
+    mp_json_known(json, "reserved_peak_bytes", sum->reserved_peak_bytes);
+    mp_json_number(json, "events", counts->events);
+    mp_json_number(json, "blocks", counts->blocks);
+    mp_json_number(json, "base_blocks", counts->base_blocks);
+    mp_json_number(json, "growth_events", counts->growth_events);
+    mp_json_end_object(json);
+}
+
+static void put_process(struct mp_json *json, const struct mp_model *model)
+{
+    const struct mp_recording_start *start = &model->start;
+    mp_json_array(json, "command");
+    for (size_t i = 0; start->command && start->command[i]; i++)
+        mp_json_text(json, NULL, start->command[i]);
+    mp_json_end_array(json);
+    mp_json_text(json, "host", start->host ? start->host : "");
+    mp_json_number(json, "pid", start->pid);
+    mp_json_number(json, "start_unix_ms", start->realtime_ns / MP_NS_PER_MS);
+    mp_json_number(json, "duration_ns", model->duration_ns);
+    mp_json_text(json, "exit", model->how.known ? mp_model_text(model, model->how.text) : "");
+    mp_json_array(json, "threads");
+    for (size_t i = 0; i < model->threads.count; i++) {
+        mp_json_object(json, NULL);
+        mp_json_number(json, "tid", model->threads.at[i].tid);
+        mp_json_text(json, "name", mp_model_text(model, model->threads.at[i].name));
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+/* How births are told apart where there are no steps, as mp_birth_period() does. */
+static void put_periods(struct mp_json *json, const struct mp_model *model)
+{
+    size_t count = model->events.count;
+    uint64_t first = count ? model->events.time_ns[0] : 0, last = count ? model->events.time_ns[count - 1] : 0;
+    mp_json_object(json, "births");
+    mp_json_number(json, "first_ns", first);
+    mp_json_number(json, "part_ns", (last - first) / MP_TIME_PARTS + 1);
+    mp_json_end_object(json);
+}
+
+/* The part of the recording that the page shows. */
+static void put_cut(struct mp_json *json, const struct mp_page_options *options, const struct mp_page_data *data)
+{
+    mp_json_number(json, "from_ns", data->from_ns);
+    mp_json_number(json, "to_ns", data->to_ns);
+    mp_json_bool(json, "cut", options->cut && !options->cut->window.whole);
+    mp_json_text(json, "filter", options->cut && options->cut->filter_text ? options->cut->filter_text : "");
+}
+
+static void put_leaks(struct mp_json *json, const struct mp_page_data *data)
+{
+    const struct mp_leaks *leaks = &data->leaks;
+    mp_json_object(json, "leaks");
+    mp_json_text(json, "verdict", mp_verdict_name(leaks->verdict));
+    mp_json_text(json, "reason", leaks->reason);
+    mp_json_number(json, "count", leaks->leaks);
+    mp_json_array(json, "findings");
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        mp_json_object(json, NULL);
+        mp_json_number(json, "track", finding->track);
+        mp_json_number(json, "site", data->leak_sites.at[i]);
+        mp_json_text(json, "class", mp_leak_class_name(finding->class));
+        mp_json_text(json, "advice", mp_leak_advice(finding->class));
+        mp_json_bool(json, "leak", mp_leak_is_leak(finding));
+        mp_json_bool(json, "certain", finding->certain);
+        mp_json_number(json, "bytes", finding->bytes);
+        mp_json_number(json, "blocks", finding->blocks);
+        mp_json_number(json, "bytes_per_step", (uint64_t)(finding->bytes_per_step + 0.5));
+        mp_json_number(json, "first_step", finding->first_step);
+        mp_json_known(json, "eta_oom_steps", finding->eta_oom_steps);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_json_end_object(json);
+}
+
+/* PyTorch's numbers of streams, and of pools, which are pairs. */
+static void put_lanes(struct mp_json *json, const struct mp_page_lanes *lanes)
+{
+    mp_json_array(json, "lanes");
+    for (size_t i = 0; i < lanes->count; i++) {
+        uint64_t stream = lanes->at[i].stream, pool = lanes->at[i].pool;
+        char text[48];
+        mp_json_object(json, NULL);
+        snprintf(text, sizeof text, "0x%" PRIx64, stream);
+        mp_json_text(json, "stream", stream ? text : "");
+        snprintf(text, sizeof text, "(%" PRIu32 ", %" PRIu32 ")", (uint32_t)(pool >> 32), (uint32_t)pool);
+        mp_json_text(json, "pool", pool ? text : "");
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+static void put_data(struct mp_json *json, const struct mp_page_data *data)
+{
+    size_t bytes = 0;
+    mp_json_number(json, "time_unit_ns", data->time_unit_ns);
+    mp_json_number(json, "address_shift", data->address_shift);
+    mp_json_array(json, "kinds");
+    for (unsigned i = 0; i < MP_KINDS; i++)
+        mp_json_text(json, NULL, mp_kind_name(i));
+    mp_json_end_array(json);
+    mp_json_array(json, "columns");
+    for (size_t i = 0; i < data->columns.count; i++) {
+        const struct mp_page_column *column = &data->columns.at[i];
+        mp_json_array(json, NULL);
+        mp_json_text(json, NULL, column->name);
+        mp_json_number(json, NULL, column->count);
+        mp_json_number(json, NULL, column->packed.raw_size);
+        mp_json_number(json, NULL, column->packed.size);
+        mp_json_end_array(json);
+        bytes += column->packed.size;
+    }
+    mp_json_end_array(json);
+    mp_json_number(json, "bytes", bytes);
+    mp_json_number(json, "scripts", mp_packed_scripts(bytes));
+}
+
+/* `<`, `>` and `&` stand only inside JSON's strings, but `</script` and `<!--` mean something to HTML. */
+static void append_for_script(struct mp_buffer *to, const struct mp_buffer *json)
+{
+    to->failed |= json->failed;
+    size_t from = 0;
+    for (size_t i = 0; i < json->size; i++) {
+        unsigned char byte = json->data[i];
+        if (byte != '<' && byte != '>' && byte != '&') continue;
+        mp_buffer_append(to, json->data + from, i - from);
+        mp_buffer_printf(to, "\\u%04x", byte);
+        from = i + 1;
+    }
+    if (json->size) mp_buffer_append(to, json->data + from, json->size - from);
+}
+
+/* Appends the object. Whatever the recording's names hold, no byte of it can end the element it stands in. */
+static void page_header(const struct mp_model *model, const struct mp_page_options *options,
+                        const struct mp_page_data *data, struct mp_buffer *to)
+{
+    struct mp_buffer text = {0};
+    struct mp_json json;
+    mp_json_start(&json, &text);
+    json.flat = true;
+    mp_json_object(&json, NULL);
+    mp_json_text(&json, "schema", "memprof.page/1");
+    mp_json_text(&json, "version", PACKAGE_VERSION);
+    mp_json_text(&json, "title", options->title ? options->title : "");
+    mp_json_text(&json, "view", options->view ? options->view : "");
+    mp_json_number(&json, "track", page_first_track(model, options));
+    put_process(&json, model);
+    mp_coverage_json(&json, model);
+    mp_device_uses_json(&json, model);
+    mp_json_array(&json, "tracks");
+    for (size_t i = 0; i < model->tracks.count; i++)
+        put_track(&json, model, data, i);
+    mp_json_end_array(&json);
+    mp_json_text(&json, "step_source", data->step_source);
+    mp_json_number(&json, "steps_before", data->steps_before);
+    put_cut(&json, options, data);
+    put_periods(&json, model);
+    put_leaks(&json, data);
+    put_lanes(&json, &data->lanes);
+    mp_page_categories_json(&json, &data->categories);
+    put_data(&json, data);
+    mp_json_end_object(&json);
+    append_for_script(to, &text);
+    mp_buffer_free(&text);
+}
+
+/* Where the template has the title and the recording. */
+static const char title_mark[] = "<!--memprof:title-->";
+static const char data_mark[] = "<!--memprof:data-->";
+
+/* "run.mp: python3 train.py, cuda:0/torch, peak 61.4 GiB": what a browser's tab and its history show. */
+static void append_title(struct mp_buffer *to, const struct mp_model *model, const struct mp_page_options *options,
+                         const struct mp_page_data *data)
+{
+    mp_html_text(to, options->title ? options->title : "memprof");
+    for (size_t i = 0; model->start.command && model->start.command[i]; i++) {
+        mp_buffer_append_text(to, i ? " " : ": ");
+        mp_html_text(to, model->start.command[i]);
+    }
+    unsigned track = page_first_track(model, options);
+    if (track >= model->tracks.count) return;
+    char id[MP_TRACK_ID_MAX], peak[MP_UNIT_TEXT];
+    mp_buffer_append_text(to, ", ");
+    mp_html_text(to, mp_track_id(model, (uint16_t)track, id));
+    mp_buffer_printf(to, ", peak %s", mp_format_bytes(peak, data->tracks.at[track].peak_bytes));
+}
+
+static enum mp_status write_data(const struct mp_page_data *data, FILE *out, struct mp_error *error)
+{
+    struct mp_packed *packed = calloc(data->columns.count + 1, sizeof *packed);
+    if (!packed) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page");
+    for (size_t i = 0; i < data->columns.count; i++)
+        packed[i] = data->columns.at[i].packed;
+    mp_packed_write(packed, data->columns.count, out);
+    free(packed);
+    return MP_OK;
+}
+
+static enum mp_status write_page(const struct mp_model *model, const struct mp_page_options *options,
+                                 const struct mp_page_data *data, FILE *out, struct mp_error *error)
+{
+    const char *template = (const char *)mp_page_template;
+    const char *title_at = strstr(template, title_mark);
+    const char *data_at = title_at ? strstr(title_at, data_mark) : NULL;
+    if (!data_at) return mp_fail(error, MP_UNSUPPORTED, "this memprof was built without its page");
+    const char *after_title = title_at + sizeof title_mark - 1;
+
+    struct mp_buffer text = {0};
+    mp_buffer_append(&text, template, (size_t)(title_at - template));
+    append_title(&text, model, options, data);
+    mp_buffer_append(&text, after_title, (size_t)(data_at - after_title));
+    mp_buffer_append_text(&text, "<script type=\"application/json\" id=\"header\">");
+    page_header(model, options, data, &text);
+    mp_buffer_append_text(&text, "</script>\n");
+    if (text.failed) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page");
+    fwrite(text.data, 1, text.size, out);
+    mp_buffer_free(&text);
+
+    enum mp_status status = write_data(data, out, error);
+    if (status) return status;
+    fputs(data_at + sizeof data_mark - 1, out);
+    if (fflush(out) || ferror(out)) return mp_fail_errno(error, "cannot write the page");
+    return MP_OK;
+}
+
+enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_options *options, FILE *out,
+                             struct mp_error *error)
+{
+    struct mp_page_data data;
+    enum mp_status status = mp_page_data_make(model, options->cut, options->rules, &data, error);
+    if (status) return status;
+    status = write_page(model, options, &data, out, error);
+    mp_page_data_free(&data);
+    return status;
+}

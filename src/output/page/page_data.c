@@ -1,0 +1,711 @@
+#include "output/page/page_data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/allocator/placement.h"
+#include "base/buffer.h"
+#include "base/map.h"
+#include "base/varint.h"
+#include "base/vec.h"
+#include "model/module_path.h"
+#include "model/steps_infer.h"
+#include "model/track.h"
+#include "output/page/page_stacks.h"
+
+/*
+ * The network's modules as a page has them: paths that its blocks use, numbered from 1 in order of first use.
+ */
+struct page_modules {
+    const struct mp_model *model;
+    uint32_t *number_of_string; /* by string id of the model; NULL where no block has a module */
+    size_t root;                /* bytes of each path that are the same in all: left out */
+    uint64_t count;
+    struct mp_buffer length, text; /* columns: each path's bytes, and the paths one after the other */
+};
+
+/* One track's blocks and their events as columns. */
+struct page_track_columns {
+    struct mp_page_track count;
+    uint64_t frees, resizes, last_resized;
+    uint64_t last_step; /* events when the latest step began */
+    uint64_t last_time; /* in units */
+    uint64_t addresses, last_address;
+    struct mp_map latest; /* shifted address + 1 to its latest block */
+    struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
+    struct mp_page_runs thread, kind, lane, rounding, module, category;
+};
+
+/* Shared by the tracks of one page. */
+struct page_shared {
+    const struct mp_model *model;
+    struct mp_page_stacks *stacks;
+    struct page_modules *modules;
+    uint64_t time_unit_ns, from_ns; /* from_ns: where the page begins */
+    unsigned address_shift;
+    uint32_t *local;             /* by block of the model: its number on its track */
+    const uint32_t *lane;        /* by block of the model, as mp_page_lanes.of_block */
+    const uint16_t *category;    /* by block of the model */
+    struct mp_map sizes;         /* bytes + 1 to its index in the dictionary */
+    struct mp_buffer dictionary; /* sizes, in order of first use */
+    bool failed;                 /* memory was short */
+};
+
+/* After how many events a block is looked at. */
+static uint32_t moment_of(const struct mp_model *model, uint32_t block)
+{
+    uint32_t birth = model->blocks.alloc_event[block], death = model->blocks.free_event[block];
+    uint32_t peak = model->sums.at[model->blocks.track[block]].peak_event;
+    uint32_t moment = peak == MP_NONE ? 0 : peak + 1;
+    bool born = birth == MP_NONE || birth < moment, freed = death != MP_NONE && death < moment;
+    if (born && !freed) return moment;
+    return death == MP_NONE ? (uint32_t)model->events.count : death;
+}
+
+/* `rules`: the user's; NULL: none. MP_NO_MEMORY. The caller frees them, also after a failure. */
+static enum mp_status page_categories_find(const struct mp_model *model, const struct mp_rules *rules,
+                                           struct mp_page_categories *categories, struct mp_error *error)
+{
+    *categories = (struct mp_page_categories){.of_block = calloc(model->blocks.count + 1, sizeof(uint16_t))};
+    if (!categories->of_block) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's categories");
+    enum mp_status status = mp_categories_make(model, rules, &categories->categories, error);
+    if (status) return status;
+    bool any = false;
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
+        categories->of_block[i] = (uint16_t)mp_category_of(categories->categories, i, moment_of(model, i));
+        any |= categories->of_block[i];
+    }
+    if (any) return MP_OK;
+    mp_categories_free(categories->categories);
+    categories->categories = NULL;
+    return MP_OK;
+}
+
+void mp_page_categories_json(struct mp_json *json, const struct mp_page_categories *categories)
+{
+    unsigned count = categories->categories ? mp_categories_count(categories->categories) : 0;
+    mp_json_array(json, "categories");
+    for (unsigned i = 1; i < count; i++)
+        mp_json_text(json, NULL, mp_category_name(categories->categories, i));
+    mp_json_end_array(json);
+}
+
+static void page_categories_free(struct mp_page_categories *categories)
+{
+    if (categories->categories) mp_categories_free(categories->categories);
+    free(categories->of_block);
+}
+
+/* The lane's number from 1, the latest ones looked at first: a program uses few. 0 where memory is short. */
+static uint32_t lane_of(struct mp_page_lanes *lanes, uint64_t stream, uint64_t pool)
+{
+    for (size_t i = lanes->count; i-- > 0;)
+        if (lanes->at[i].stream == stream && lanes->at[i].pool == pool) return (uint32_t)i + 1;
+    const struct mp_page_lane lane = {stream, pool};
+    return mp_vec_push(lanes, lane) ? (uint32_t)lanes->count : 0;
+}
+
+/* False where memory is short. The caller frees them, also then. */
+static bool page_lanes_find(const struct mp_model *model, struct mp_page_lanes *lanes)
+{
+    *lanes = (struct mp_page_lanes){.of_block = calloc(model->blocks.count + 1, sizeof *lanes->of_block)};
+    if (!lanes->of_block) return false;
+    if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
+    struct mp_placements placements;
+    bool done = mp_placements_find(model, &placements);
+    for (size_t i = 0; done && i < model->blocks.count; i++) {
+        if (placements.stream[i] == MP_PLACE_UNKNOWN || placements.pool[i] == MP_PLACE_UNKNOWN) continue;
+        lanes->of_block[i] = lane_of(lanes, placements.stream[i], placements.pool[i]);
+        done = lanes->of_block[i];
+    }
+    mp_placements_free(&placements);
+    return done;
+}
+
+static void page_lanes_free(struct mp_page_lanes *lanes)
+{
+    free(lanes->of_block);
+    mp_vec_free(lanes);
+}
+
+/* False where memory is short. The caller frees them, also then. */
+static bool page_modules_init(struct page_modules *modules, const struct mp_model *model)
+{
+    *modules = (struct page_modules){.model = model};
+    if (!model->blocks.module) return true;
+    modules->root = mp_module_root(model);
+    modules->number_of_string = calloc(model->strings.count + 1, sizeof *modules->number_of_string);
+    return modules->number_of_string;
+}
+
+/* The number of a block's module; 0: none. */
+static uint32_t page_modules_of(struct page_modules *modules, uint32_t block)
+{
+    uint32_t string = mp_model_module(modules->model, block);
+    if (!string) return 0;
+    uint32_t *number = &modules->number_of_string[string];
+    if (*number) return *number;
+    const char *path = mp_module_path(modules->model, modules->root, string);
+    size_t length = strlen(path);
+    mp_varint_append(&modules->length, length);
+    mp_buffer_append(&modules->text, path, length);
+    return *number = (uint32_t)++modules->count;
+}
+
+static void page_modules_free(struct page_modules *modules)
+{
+    free(modules->number_of_string);
+    mp_buffer_free(&modules->length);
+    mp_buffer_free(&modules->text);
+}
+
+#define ADDRESS_LIMIT (UINT64_C(1) << 53) /* what a number in the page can hold */
+
+enum page_op { OP_ALLOC = 0, OP_FREE = 1 };
+
+static uint64_t known(uint64_t bytes)
+{
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
+
+/* Index of a size in the dictionary; 0 stands for a size that is not known. */
+static uint64_t size_index(struct page_shared *shared, uint64_t bytes)
+{
+    if (bytes == MP_BYTES_UNKNOWN) return 0;
+    bool added;
+    uint64_t *index = mp_map_insert(&shared->sizes, bytes + 1, &added);
+    if (!index) {
+        shared->failed = true;
+        return 0;
+    }
+    if (added) {
+        *index = shared->sizes.count;
+        mp_varint_append(&shared->dictionary, bytes);
+    }
+    return *index;
+}
+
+static uint64_t page_address(const struct mp_model *model, size_t block)
+{
+    uint64_t address = model->blocks.address[block];
+    return address < ADDRESS_LIMIT ? address : 0;
+}
+
+/* How many low bits every address of the model has clear. */
+static unsigned page_address_shift(const struct mp_model *model)
+{
+    uint64_t bits = UINT64_C(1) << 16;
+    for (size_t i = 0; i < model->blocks.count; i++)
+        bits |= page_address(model, i);
+    return (unsigned)__builtin_ctzll(bits);
+}
+
+/* Allocators use few addresses again and again: how many blocks ago this one was in use, or 0 and the address. */
+static void add_address(struct page_track_columns *track, struct page_shared *shared, uint64_t address)
+{
+    bool added;
+    uint64_t *latest = mp_map_insert(&track->latest, address + 1, &added);
+    if (!latest) {
+        shared->failed = true;
+        return;
+    }
+    mp_varint_append(&track->reuse, added ? 0 : track->count.blocks - *latest);
+    *latest = track->count.blocks;
+    if (!added) return;
+    mp_varint_append(&track->address, mp_zigzag((int64_t)(address - track->last_address)));
+    track->last_address = address;
+    track->addresses++;
+}
+
+/* A block's bytes go from `before` to `after`. */
+static void change_bytes(struct mp_page_track *track, uint64_t before, uint64_t after, uint64_t time_ns, bool picked)
+{
+    uint64_t change = known(after) - known(before); /* modulo 2^64, as are the sums on their way */
+    track->whole_bytes += change;
+    if (track->whole_bytes > track->whole_peak_bytes) track->whole_peak_bytes = track->whole_bytes;
+    if (!picked) return;
+    track->bytes += change;
+    if (track->bytes <= track->peak_bytes) return;
+    track->peak_bytes = track->bytes;
+    track->peak_ns = time_ns;
+}
+
+/* Bytes that the allocator gave beyond the request, + 1; 0: not known. */
+static uint64_t rounding_of(const struct mp_model *model, uint32_t block, uint64_t bytes)
+{
+    const struct mp_request *told = mp_model_request_of(model, block);
+    bool sane = told && bytes != MP_BYTES_UNKNOWN && told->bytes <= bytes && bytes - told->bytes < UINT32_MAX;
+    return sane ? bytes - told->bytes + 1 : 0;
+}
+
+/* Gives `block` (again, after a resize) a number on its track and writes what is known of it. */
+static void add_block(struct page_track_columns *track, struct page_shared *shared, size_t block, uint64_t bytes,
+                      uint32_t thread)
+{
+    const struct mp_model_blocks *blocks = &shared->model->blocks;
+    mp_varint_append(&track->size, size_index(shared, bytes));
+    mp_varint_append(&track->site, mp_page_stacks_site(shared->stacks, blocks->stack[block]));
+    add_address(track, shared, page_address(shared->model, block) >> shared->address_shift);
+    mp_page_runs_add(&track->thread, thread);
+    mp_page_runs_add(&track->kind, blocks->kind[block]);
+    mp_page_runs_add(&track->lane, shared->lane[block]);
+    mp_page_runs_add(&track->rounding, rounding_of(shared->model, (uint32_t)block, bytes));
+    mp_page_runs_add(&track->module, page_modules_of(shared->modules, (uint32_t)block));
+    mp_page_runs_add(&track->category, shared->category[block]);
+    shared->local[block] = (uint32_t)track->count.blocks++;
+    track->count.live_blocks++;
+    if (bytes == MP_BYTES_UNKNOWN) track->count.unknown_blocks++;
+}
+
+static void add_op(struct page_track_columns *track, const struct page_shared *shared, enum page_op op,
+                   uint64_t time_ns)
+{
+    unsigned char byte = (unsigned char)op;
+    mp_buffer_append(&track->op, &byte, 1);
+    mp_page_add_time(&track->time, &track->last_time, time_ns / shared->time_unit_ns);
+    track->count.events++;
+}
+
+static void add_free(struct page_track_columns *track, const struct page_shared *shared, size_t block, uint64_t time_ns)
+{
+    add_op(track, shared, OP_FREE, time_ns);
+    mp_varint_append(&track->free, track->count.blocks - 1 - shared->local[block]);
+    track->frees++;
+    track->count.live_blocks--;
+}
+
+/* The page draws a block as a band of one height, so each size of a block is a block there; `resized` joins them. */
+static void add_resize(struct page_track_columns *track, struct page_shared *shared, uint32_t event, uint32_t block,
+                       uint64_t bytes)
+{
+    const struct mp_model_events *events = &shared->model->events;
+    uint32_t before = shared->local[block];
+    add_free(track, shared, block, events->time_ns[event]);
+    add_op(track, shared, OP_ALLOC, events->time_ns[event]);
+    add_block(track, shared, block, bytes, events->thread[event]);
+    mp_varint_append(&track->resized, shared->local[block] - track->last_resized);
+    mp_varint_append(&track->resized, shared->local[block] - before);
+    track->last_resized = shared->local[block];
+    track->resizes++;
+}
+
+/* A block that is live when the page begins; before any event. One that is not `picked` is only counted in `whole_`. */
+static void page_track_base(struct page_track_columns *track, struct page_shared *shared, uint32_t block,
+                            uint64_t bytes, bool picked)
+{
+    change_bytes(&track->count, 0, bytes, shared->from_ns, picked);
+    if (!picked) return;
+    add_block(track, shared, block, bytes, 0);
+    track->count.base_blocks++;
+}
+
+/* An alloc, a free or a resize of a block of the track; likewise. */
+static void page_track_event(struct page_track_columns *track, struct page_shared *shared, uint32_t event, bool picked)
+{
+    const struct mp_model *model = shared->model;
+    uint64_t time_ns = model->events.time_ns[event];
+    uint32_t block = model->events.subject[event];
+    uint8_t type = model->events.type[event];
+    uint64_t after = type == MP_EVENT_FREE ? 0 : mp_model_bytes_at(model, block, event);
+    uint64_t before = type == MP_EVENT_ALLOC ? 0 : mp_model_bytes_at(model, block, event ? event - 1 : 0);
+    change_bytes(&track->count, before, after, time_ns, picked);
+    if (!picked) return;
+    if (type == MP_EVENT_FREE) {
+        add_free(track, shared, block, time_ns);
+    } else if (type == MP_EVENT_RESIZE) {
+        add_resize(track, shared, event, block, after);
+    } else {
+        add_op(track, shared, OP_ALLOC, time_ns);
+        add_block(track, shared, block, after, model->events.thread[event]);
+    }
+}
+
+/* A step of the recording begins. */
+static void page_track_step(struct page_track_columns *track)
+{
+    mp_varint_append(&track->step, track->count.events - track->last_step);
+    track->last_step = track->count.events;
+}
+
+static void page_track_rows(struct page_track_columns *track, uint64_t steps,
+                            struct mp_page_row rows[MP_PAGE_TRACK_ROWS])
+{
+    uint64_t events = track->count.events, blocks = track->count.blocks;
+    const struct mp_page_row made[MP_PAGE_TRACK_ROWS] = {
+        {"op", &track->op, events},
+        {"free", &track->free, track->frees},
+        {"time", &track->time, events},
+        {"size", &track->size, blocks},
+        {"site", &track->site, blocks},
+        {"reuse", &track->reuse, blocks},
+        {"address", &track->address, track->addresses},
+        {"thread", &track->thread.to, track->thread.count},
+        {"kind", &track->kind.to, track->kind.count},
+        {"lane", &track->lane.to, track->lane.count},
+        {"rounding", &track->rounding.to, track->rounding.count},
+        {"module", &track->module.to, track->module.count},
+        {"category", &track->category.to, track->category.count},
+        {"resized", &track->resized, track->resizes},
+        {"step", &track->step, steps},
+    };
+    memcpy(rows, made, sizeof made);
+}
+
+static void page_track_free(struct page_track_columns *track)
+{
+    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
+    page_track_rows(track, 0, rows);
+    for (size_t i = 0; i < MP_PAGE_TRACK_ROWS; i++)
+        mp_buffer_free(rows[i].raw);
+    mp_map_free(&track->latest);
+}
+
+/* Recordings with more events than this have their times in microseconds: nanoseconds would be most of the page, and
+ * the order of events stands without them. */
+#define EXACT_TIMES    100000
+#define COARSE_NS      1000
+#define STEP_COLUMNS   2
+#define NOTE_COLUMNS   7
+#define SAMPLE_COLUMNS 3
+#define STACK_COLUMNS  13
+#define MODULE_COLUMNS 2
+
+/* Every event that is not about a block. */
+struct note_columns {
+    uint64_t count, last_time;
+    struct mp_buffer type, time, thread, track, name, bytes, site;
+};
+
+/* Counters that were sampled. */
+struct sample_columns {
+    uint64_t count, last_time;
+    struct mp_buffer time, counter, value;
+};
+
+struct maker {
+    const struct mp_model *model;
+    const struct mp_page_cut *cut;
+    const struct mp_rules *rules;
+    struct mp_page_data *data;
+    struct mp_page_stacks stacks;
+    struct mp_page_stack_columns tree;
+    struct page_modules modules;
+    struct page_track_columns *tracks; /* one per track of the model */
+    struct page_shared shared;
+    struct note_columns notes;
+    struct sample_columns samples;
+    struct mp_steps steps;
+    uint64_t last_step_time;
+    size_t next_step; /* that has not begun at the event that is looked at */
+    struct mp_buffer step_time, step_name;
+};
+
+static enum mp_status no_memory(struct mp_error *error)
+{
+    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's data");
+}
+
+static void add_note(struct maker *make, size_t event)
+{
+    const struct mp_model_events *events = &make->model->events;
+    struct note_columns *to = &make->notes;
+    if (events->subject[event] >= make->model->notes.count) return;
+    const struct mp_model_note *note = &make->model->notes.at[events->subject[event]];
+    uint8_t type = events->type[event];
+    bool has_bytes = type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
+    bool has_stack = type == MP_EVENT_OOM || type == MP_EVENT_MARK;
+    mp_buffer_append(&to->type, &type, 1);
+    mp_page_add_time(&to->time, &to->last_time, events->time_ns[event] / make->shared.time_unit_ns);
+    mp_varint_append(&to->thread, events->thread[event]);
+    mp_varint_append(&to->track, events->track[event]);
+    mp_varint_append(&to->name, mp_page_stacks_string(&make->stacks, note->name));
+    mp_varint_append(&to->bytes, has_bytes && note->bytes != MP_BYTES_UNKNOWN ? note->bytes : 0);
+    mp_varint_append(&to->site, has_stack ? mp_page_stacks_site(&make->stacks, note->stack) + UINT64_C(1) : 0);
+    to->count++;
+}
+
+static void add_samples(struct maker *make)
+{
+    struct sample_columns *to = &make->samples;
+    for (size_t i = 0; i < make->model->samples.count; i++) {
+        const struct mp_sample *sample = &make->model->samples.at[i];
+        if (sample->value == MP_BYTES_UNKNOWN) continue;
+        to->count++;
+        mp_page_add_time(&to->time, &to->last_time, sample->time_ns / make->shared.time_unit_ns);
+        mp_varint_append(&to->counter, mp_page_stacks_string(&make->stacks, sample->counter));
+        mp_varint_append(&to->value, sample->value);
+    }
+}
+
+static void add_event(struct maker *make, uint32_t event)
+{
+    const struct mp_model_events *events = &make->model->events;
+    uint8_t type = events->type[event];
+    uint32_t block = events->subject[event];
+    if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE && type != MP_EVENT_RESIZE)
+        add_note(make, event);
+    else if (event >= make->cut->window.first && event < make->cut->window.last)
+        page_track_event(&make->tracks[make->model->blocks.track[block]], &make->shared, event,
+                         mp_filter_picks(make->cut->filter, block));
+}
+
+/* The step that begins with an event, if one does. */
+static void add_step(struct maker *make, uint32_t event)
+{
+    if (make->next_step == make->steps.count || make->steps.at[make->next_step].first > event) return;
+    const struct mp_step *step = &make->steps.at[make->next_step++];
+    mp_page_add_time(&make->step_time, &make->last_step_time, step->start_ns / make->shared.time_unit_ns);
+    mp_varint_append(&make->step_name, mp_page_stacks_string(&make->stacks, step->name));
+    for (size_t i = 0; i < make->model->tracks.count; i++)
+        page_track_step(&make->tracks[i]);
+}
+
+/* Whether a block is live at some time of the window. */
+static bool in_window(const struct maker *make, uint32_t block)
+{
+    const struct mp_model_blocks *blocks = &make->model->blocks;
+    const struct mp_window *window = &make->cut->window;
+    uint32_t birth = blocks->alloc_event[block], death = blocks->free_event[block];
+    return (birth == MP_NONE || birth < window->last) && (death == MP_NONE || death >= window->first);
+}
+
+static void add_base(struct maker *make)
+{
+    const struct mp_model_blocks *blocks = &make->model->blocks;
+    uint32_t first = make->cut->window.first;
+    for (uint32_t i = 0; i < blocks->count; i++) {
+        struct page_track_columns *track = &make->tracks[blocks->track[i]];
+        bool picked = mp_filter_picks(make->cut->filter, i);
+        if (!picked || !in_window(make, i)) track->count.left_out++;
+        if (!in_window(make, i) || (blocks->alloc_event[i] != MP_NONE && blocks->alloc_event[i] >= first)) continue;
+        page_track_base(track, &make->shared, i,
+                        first ? mp_model_bytes_at(make->model, i, first - 1) : blocks->bytes[i], picked);
+    }
+}
+
+static void note_rows(struct note_columns *notes, struct mp_page_row rows[NOTE_COLUMNS])
+{
+    const struct mp_page_row made[NOTE_COLUMNS] = {
+        {"type", &notes->type, notes->count},     {"time", &notes->time, notes->count},
+        {"thread", &notes->thread, notes->count}, {"track", &notes->track, notes->count},
+        {"name", &notes->name, notes->count},     {"bytes", &notes->bytes, notes->count},
+        {"site", &notes->site, notes->count},
+    };
+    memcpy(rows, made, sizeof made);
+}
+
+static void step_rows(struct maker *make, struct mp_page_row rows[STEP_COLUMNS])
+{
+    rows[0] = (struct mp_page_row){"time", &make->step_time, make->steps.count};
+    rows[1] = (struct mp_page_row){"name", &make->step_name, make->steps.count};
+}
+
+static void sample_rows(struct maker *make, struct mp_page_row rows[SAMPLE_COLUMNS])
+{
+    uint64_t count = make->samples.count;
+    const struct mp_page_row made[SAMPLE_COLUMNS] = {
+        {"time", &make->samples.time, count},
+        {"counter", &make->samples.counter, count},
+        {"value", &make->samples.value, count},
+    };
+    memcpy(rows, made, sizeof made);
+}
+
+static void module_rows(struct maker *make, struct mp_page_row rows[MODULE_COLUMNS])
+{
+    rows[0] = (struct mp_page_row){"length", &make->modules.length, make->modules.count};
+    rows[1] = (struct mp_page_row){"text", &make->modules.text, make->modules.text.size};
+}
+
+static void stack_rows(struct maker *make, struct mp_page_row rows[STACK_COLUMNS])
+{
+    struct mp_page_stack_columns *tree = &make->tree;
+    const struct mp_page_row made[STACK_COLUMNS] = {
+        {"site", &tree->site, make->stacks.sites.count},
+        {"headline", &tree->headline, make->stacks.sites.count},
+        {"library", &tree->library, make->stacks.sites.count},
+        {"parent", &tree->parent, tree->nodes},
+        {"frame", &tree->frame, tree->nodes},
+        {"language", &tree->language, tree->frames},
+        {"module", &tree->module, tree->frames},
+        {"address", &tree->address, tree->frames},
+        {"lines", &tree->lines, tree->frames},
+        {"line", &tree->line, tree->line_count},
+        {"user", &tree->user, tree->line_count},
+        {"length", &tree->length, make->stacks.strings.count},
+        {"text", &tree->text, tree->text.size},
+    };
+    memcpy(rows, made, sizeof made);
+}
+
+static enum mp_status pack_all(struct maker *make, struct mp_error *error)
+{
+    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
+    struct mp_page_columns *columns = &make->data->columns;
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < make->model->tracks.count && !status; i++) {
+        struct page_track_columns *track = &make->tracks[i];
+        char prefix[16];
+        snprintf(prefix, sizeof prefix, "t%u", (unsigned)i);
+        if (!mp_vec_push(&make->data->tracks, track->count)) return no_memory(error);
+        mp_page_runs_end(&track->thread);
+        mp_page_runs_end(&track->kind);
+        mp_page_runs_end(&track->lane);
+        mp_page_runs_end(&track->rounding);
+        mp_page_runs_end(&track->module);
+        mp_page_runs_end(&track->category);
+        page_track_rows(track, make->steps.count, rows);
+        status = mp_page_columns_add(columns, prefix, rows, MP_PAGE_TRACK_ROWS, error);
+    }
+    note_rows(&make->notes, rows);
+    if (!status) status = mp_page_columns_add(columns, "note", rows, NOTE_COLUMNS, error);
+    step_rows(make, rows);
+    if (!status) status = mp_page_columns_add(columns, "step", rows, STEP_COLUMNS, error);
+    sample_rows(make, rows);
+    if (!status) status = mp_page_columns_add(columns, "sample", rows, SAMPLE_COLUMNS, error);
+    module_rows(make, rows);
+    if (!status) status = mp_page_columns_add(columns, "module", rows, MODULE_COLUMNS, error);
+    stack_rows(make, rows);
+    if (!status) status = mp_page_columns_add(columns, "stack", rows, STACK_COLUMNS, error);
+    const struct mp_page_row sizes = {"bytes", &make->shared.dictionary, make->shared.sizes.count};
+    if (!status) status = mp_page_columns_add(columns, "size", &sizes, 1, error);
+    return status;
+}
+
+static void free_rows(const struct mp_page_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        mp_buffer_free(rows[i].raw);
+}
+
+static void maker_free(struct maker *make)
+{
+    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
+    for (size_t i = 0; make->tracks && i < make->model->tracks.count; i++)
+        page_track_free(&make->tracks[i]);
+    note_rows(&make->notes, rows);
+    free_rows(rows, NOTE_COLUMNS);
+    step_rows(make, rows);
+    free_rows(rows, STEP_COLUMNS);
+    sample_rows(make, rows);
+    free_rows(rows, SAMPLE_COLUMNS);
+    stack_rows(make, rows);
+    free_rows(rows, STACK_COLUMNS);
+    mp_buffer_free(&make->shared.dictionary);
+    mp_map_free(&make->shared.sizes);
+    mp_page_stacks_free(&make->stacks);
+    page_modules_free(&make->modules);
+    mp_steps_free(&make->steps);
+    free(make->tracks);
+    free(make->shared.local);
+}
+
+static void note_growth_moment(struct maker *make)
+{
+    for (size_t i = 0; i < make->model->tracks.count; i++)
+        make->tracks[i].count.growth_events = make->tracks[i].count.events;
+}
+
+/* As `memprof leaks` finds them, with the sites that the page knows them by. */
+static enum mp_status find_leaks(struct maker *make, struct mp_error *error)
+{
+    struct mp_leaks_query query = {
+        .track = MP_TRACK_NONE,
+        .window = make->cut->window,
+        .grouping = {.sort = MP_SORT_GROWTH},
+        .filter = make->cut->filter,
+    };
+    enum mp_status status = mp_leaks_find(make->model, &query, &make->data->leaks, error);
+    for (size_t i = 0; !status && i < make->data->leaks.findings.count; i++) {
+        uint32_t site = mp_page_stacks_site(&make->stacks, make->data->leaks.findings.at[i].stack);
+        if (!mp_vec_push(&make->data->leak_sites, site)) status = no_memory(error);
+    }
+    return status;
+}
+
+/* Events first: they say which sites and strings the tables must hold. */
+static enum mp_status make_all(struct maker *make, struct mp_error *error)
+{
+    const struct mp_model *model = make->model;
+    make->tracks = calloc(model->tracks.count + 1, sizeof *make->tracks);
+    make->shared.local = calloc(model->blocks.count + 1, sizeof *make->shared.local);
+    if (!make->tracks || !make->shared.local) return no_memory(error);
+    enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
+    if (!status && !mp_steps_find(model, &make->steps)) status = no_memory(error);
+    if (!status && !page_modules_init(&make->modules, model)) status = no_memory(error);
+    if (!status && !page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
+    make->shared.lane = make->data->lanes.of_block;
+    if (!status) status = page_categories_find(model, make->rules, &make->data->categories, error);
+    make->shared.category = make->data->categories.of_block;
+    if (!status) status = find_leaks(make, error);
+    if (status) return status;
+    make->data->step_source = mp_steps_source(&make->steps);
+    make->data->steps_before = make->steps.before;
+    add_base(make);
+    for (uint32_t i = 0; i < model->events.count; i++) {
+        add_step(make, i);
+        add_event(make, i);
+        if (i + 1 == make->data->leaks.held_moment) note_growth_moment(make);
+    }
+    add_samples(make);
+    if (make->shared.failed) return no_memory(error);
+    status = mp_page_stacks_columns(&make->stacks, &make->tree, error);
+    return status ? status : pack_all(make, error);
+}
+
+static enum mp_status check_size(const struct mp_model *model, const struct mp_page_cut *cut, struct mp_error *error)
+{
+    size_t events = 0;
+    for (uint32_t i = cut->window.first; i < cut->window.last; i++) {
+        uint8_t type = model->events.type[i];
+        bool of_block = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
+        events += of_block && mp_filter_picks(cut->filter, model->events.subject[i]);
+    }
+    if (events <= MP_PAGE_EVENTS_MAX) return MP_OK;
+    return mp_fail(error, MP_LIMIT,
+                   "%zu million events are more than a browser can hold, which is %u million; --from and --to choose a "
+                   "part of the recording, --filter 'size>1MiB' its large blocks",
+                   events / 1000000, MP_PAGE_EVENTS_MAX / 1000000);
+}
+
+enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_page_cut *cut,
+                                 const struct mp_rules *rules, struct mp_page_data *data, struct mp_error *error)
+{
+    const struct mp_page_cut all = {.window = mp_window_all(model)};
+    if (!cut) cut = &all;
+    *data = (struct mp_page_data){
+        .time_unit_ns = cut->window.last - cut->window.first > EXACT_TIMES ? COARSE_NS : 1,
+        .address_shift = page_address_shift(model),
+        .from_ns = cut->window.from_ns,
+        .to_ns = cut->window.to_ns < model->duration_ns ? cut->window.to_ns : model->duration_ns,
+    };
+    enum mp_status status = check_size(model, cut, error);
+    if (status) return status;
+    struct maker make = {
+        .model = model,
+        .cut = cut,
+        .rules = rules,
+        .data = data,
+        .shared = {.model = model,
+                   .time_unit_ns = data->time_unit_ns,
+                   .from_ns = data->from_ns,
+                   .address_shift = data->address_shift},
+    };
+    make.shared.stacks = &make.stacks;
+    make.shared.modules = &make.modules;
+    status = make_all(&make, error);
+    maker_free(&make);
+    if (status) mp_page_data_free(data);
+    return status;
+}
+
+void mp_page_data_free(struct mp_page_data *data)
+{
+    mp_page_columns_free(&data->columns);
+    mp_vec_free(&data->tracks);
+    mp_vec_free(&data->leak_sites);
+    page_lanes_free(&data->lanes);
+    page_categories_free(&data->categories);
+    mp_leaks_free(&data->leaks);
+}

@@ -1,0 +1,309 @@
+#include "output/report/compare.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "model/frame_text.h"
+
+static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
+                                          [MP_PROFILE_OUTSTANDING] = "outstanding",
+                                          [MP_PROFILE_ALLOCATED] = "allocated in all"};
+
+static const struct {
+    const char *name;
+    enum mp_profile_of sense;
+} figures[] = {{"peak", MP_PROFILE_PEAK}, {"outstanding", MP_PROFILE_OUTSTANDING}, {"allocated", MP_PROFILE_ALLOCATED}};
+
+#define FIGURES (sizeof figures / sizeof *figures)
+
+static const struct mp_compare_row *row_at(const struct mp_comparison *comparison, size_t row)
+{
+    return &comparison->compare->rows.at[row];
+}
+
+/* Rows that are shown: in text at most as many as were asked for. */
+static size_t count_rows(const struct mp_comparison *comparison)
+{
+    size_t limit = comparison->view->limit, all = comparison->compare->rows.count;
+    return limit && limit < all ? limit : all;
+}
+
+static bool by_site(const struct mp_comparison *comparison)
+{
+    return comparison->view->grouping.by == MP_GROUP_STACK;
+}
+
+/* "site", "category" */
+static const char *row_word(const struct mp_comparison *comparison)
+{
+    return by_site(comparison) ? "site" : mp_group_name(comparison->view->grouping.by);
+}
+
+/* In which recording a site's stack is to be looked up: after, where it is there at all. */
+static enum mp_flame_side side_of(const struct mp_compare_row *row)
+{
+    return row->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;
+}
+
+static void put_sides(struct mp_json *json, const char *key, const struct mp_compare *compare, enum mp_profile_of sense)
+{
+    mp_json_object(json, key);
+    mp_json_number(json, "before_bytes", compare->sums[MP_BEFORE][sense].bytes);
+    mp_json_number(json, "after_bytes", compare->sums[MP_AFTER][sense].bytes);
+    mp_json_number(json, "before_blocks", compare->sums[MP_BEFORE][sense].blocks);
+    mp_json_number(json, "after_blocks", compare->sums[MP_AFTER][sense].blocks);
+    mp_json_end_object(json);
+}
+
+static void put_files(struct mp_json *json, const struct mp_comparison *comparison)
+{
+    mp_json_array(json, "files");
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct mp_compared *file = &comparison->all[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "path", file->path);
+        mp_json_number(json, "peak_bytes", file->peak_bytes);
+        mp_json_number(json, "outstanding_bytes", file->outstanding_bytes);
+        mp_json_number(json, "allocated_bytes", file->allocated_bytes);
+        mp_json_bytes_of_text(json, "command", (const char *)file->command.data, file->command.size);
+        mp_json_number(json, "events", file->events);
+        mp_json_bool(json, "complete", file->complete);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison)
+{
+    const struct mp_model *after = comparison->models[MP_AFTER];
+    char id[MP_TRACK_ID_MAX];
+    mp_json_object(json, NULL);
+    mp_json_text(json, "schema", "memprof.compare/1");
+    mp_json_text(json, "track", mp_track_id(after, comparison->track, id));
+    put_files(json, comparison);
+    for (size_t i = 0; i < FIGURES; i++)
+        put_sides(json, figures[i].name, comparison->compare, figures[i].sense);
+    mp_json_text(json, "of", figures[comparison->sense].name);
+    mp_json_array(json, "sites");
+    for (size_t i = 0, rows = count_rows(comparison); i < rows; i++) {
+        const struct mp_compare_row *row = row_at(comparison, i);
+        enum mp_flame_side side = side_of(row);
+        mp_json_object(json, NULL);
+        mp_json_number(json, "before_bytes", row->values[MP_BEFORE].bytes);
+        mp_json_number(json, "after_bytes", row->values[MP_AFTER].bytes);
+        mp_json_signed(json, "delta_bytes", mp_compare_delta(row));
+        mp_json_number(json, "before_blocks", row->values[MP_BEFORE].blocks);
+        mp_json_number(json, "after_blocks", row->values[MP_AFTER].blocks);
+        if (by_site(comparison))
+            mp_stack_json(json, comparison->models[side], row->stacks[side]);
+        else
+            mp_group_json(json, &comparison->compare->groups, row->group);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_coverage_json(json, comparison->told);
+    mp_json_end_object(json);
+}
+
+/* " (+12 %)"; nothing where there was nothing before. */
+static const char *percent(char to[MP_UNIT_TEXT], uint64_t before, uint64_t after)
+{
+    *to = '\0';
+    if (before) snprintf(to, MP_UNIT_TEXT, " (%+.1f %%)", 100.0 * ((double)after - (double)before) / (double)before);
+    return to;
+}
+
+struct figure_text {
+    char before[MP_UNIT_TEXT], after[MP_UNIT_TEXT], change[MP_UNIT_TEXT], part[MP_UNIT_TEXT];
+};
+
+static struct figure_text figure_text(uint64_t before, uint64_t after)
+{
+    struct figure_text text;
+    mp_format_bytes(text.before, before);
+    mp_format_bytes(text.after, after);
+    mp_format_signed_bytes(text.change, (int64_t)(after - before));
+    percent(text.part, before, after);
+    return text;
+}
+
+static void put_figures(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    const struct mp_compare *compare = comparison->compare;
+    struct mp_table table;
+    mp_table_start(&table, "lrlrl");
+    for (size_t i = 0; i < FIGURES; i++) {
+        struct figure_text figure = figure_text(compare->sums[MP_BEFORE][figures[i].sense].bytes,
+                                                compare->sums[MP_AFTER][figures[i].sense].bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", figures[i].name);
+        mp_table_cell(&table, MP_PLAIN, "%s", figure.before);
+        mp_table_cell(&table, MP_PLAIN, "→ %s", figure.after);
+        mp_table_cell(&table, MP_BOLD, "%s", figure.change);
+        mp_table_wide(&table, MP_PLAIN, "%s", figure.part);
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void put_all_files(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    struct mp_table table;
+    char number[MP_UNIT_TEXT];
+    mp_table_start(&table, "lrr");
+    mp_table_cell(&table, MP_DIM, "recording");
+    mp_table_cell(&table, MP_DIM, "peak");
+    mp_table_cell(&table, MP_DIM, "outstanding");
+    mp_table_end_row(&table);
+    for (size_t i = 0; i < comparison->count; i++) {
+        mp_table_cell(&table, MP_PLAIN, "%s", comparison->all[i].path);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, comparison->all[i].peak_bytes));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, comparison->all[i].outstanding_bytes));
+        mp_table_end_row(&table);
+    }
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_table_finish(&table, text);
+}
+
+static void put_sites(struct mp_text *text, const struct mp_comparison *comparison, size_t rows)
+{
+    struct mp_table table;
+    char word[16] = "";
+    for (size_t i = 0; i < sizeof word - 1 && row_word(comparison)[i]; i++)
+        word[i] = (char)toupper(row_word(comparison)[i]);
+    mp_text_put(text, MP_BOLD, "\nBY %s, %s\n", word, sense_words[comparison->sense]);
+    mp_table_start(&table, "rrrrll");
+    static const char *const heads[] = {"change", "before", "after", "blocks"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
+    mp_table_wide(&table, MP_DIM, "%s", row_word(comparison));
+    mp_table_end_row(&table);
+    for (size_t i = 0; i < rows; i++) {
+        const struct mp_compare_row *row = row_at(comparison, i);
+        enum mp_flame_side side = side_of(row);
+        const struct mp_site site = {.stack = row->stacks[side]};
+        struct figure_text figure = figure_text(row->values[MP_BEFORE].bytes, row->values[MP_AFTER].bytes);
+        mp_table_cell(&table, MP_BOLD, "%s", figure.change);
+        mp_table_cell(&table, MP_PLAIN, "%s", figure.before);
+        mp_table_cell(&table, MP_PLAIN, "%s", figure.after);
+        mp_table_cell(&table, MP_PLAIN, "%+lld",
+                      (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
+        if (by_site(comparison)) {
+            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, MP_NONE, comparison->view->full_stacks);
+        } else {
+            mp_group_cell(&table, &comparison->compare->groups, row->group, comparison->view->grouping.by);
+            mp_table_end_row(&table);
+        }
+    }
+    mp_table_finish(&table, text);
+}
+
+/* Recordings of one program are what is compared, mostly; of two, its options or the program differ. */
+static bool other_command(const struct mp_comparison *comparison)
+{
+    const struct mp_buffer *before = &comparison->all[0].command,
+                           *after = &comparison->all[comparison->count - 1].command;
+    return before->size && after->size &&
+           (before->size != after->size || memcmp(before->data, after->data, before->size) != 0);
+}
+
+static void put_commands(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    static const char *const heads[] = {"before", "after"};
+    const struct mp_compared *sides[] = {&comparison->all[0], &comparison->all[comparison->count - 1]};
+    if (!other_command(comparison)) return;
+    mp_text_put(text, MP_PLAIN, "\nthe commands differ:\n");
+    for (size_t i = 0; i < MP_SIDES; i++) {
+        mp_text_put(text, MP_PLAIN, "  %-6s  ", heads[i]);
+        mp_text_put(text, MP_PLAIN, "%.*s\n", (int)sides[i]->command.size, (const char *)sides[i]->command.data);
+    }
+}
+
+/* Of every recording that was read. */
+static void put_coverage(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    mp_text_put(text, MP_PLAIN, "\n");
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct mp_compared *file = &comparison->all[i];
+        mp_text_clean(text->out, file->path);
+        mp_text_put(text, MP_PLAIN, ": ");
+        mp_buffer_append(text->out, file->coverage.data, file->coverage.size);
+    }
+}
+
+void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison)
+{
+    char id[MP_TRACK_ID_MAX];
+    size_t rows = count_rows(comparison), differing = comparison->compare->rows.count;
+    mp_text_clean(text->out, comparison->all[0].path);
+    mp_text_put(text, MP_PLAIN, " → ");
+    mp_text_clean(text->out, comparison->all[comparison->count - 1].path);
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_clean(text->out, mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
+    mp_text_put(text, MP_PLAIN, "\n");
+    put_figures(text, comparison);
+    put_commands(text, comparison);
+    if (comparison->count > MP_SIDES) put_all_files(text, comparison);
+    if (rows) put_sites(text, comparison, rows);
+    if (!differing)
+        mp_text_put(text, MP_PLAIN, "\nno %s differs %s\n", row_word(comparison), sense_words[comparison->sense]);
+    if (rows < differing) mp_text_put(text, MP_DIM, "%zu more differ; -n 0 shows all\n", differing - rows);
+    put_coverage(text, comparison);
+}
+
+static void put_group(struct mp_document *document, const struct mp_comparison *comparison,
+                      const struct mp_compare_row *row)
+{
+    struct mp_buffer name = {0};
+    mp_group_text(&name, &comparison->compare->groups, row->group, comparison->view->grouping.by);
+    mp_document_cell(document, "%.*s", (int)name.size, (const char *)name.data);
+    document->out->failed |= name.failed;
+    mp_buffer_free(&name);
+}
+
+void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison)
+{
+    static const char *const figure_heads[] = {"", "before", "after", "change"};
+    const char *const site_heads[] = {"change", "before", "after", "blocks", row_word(comparison)};
+    char id[MP_TRACK_ID_MAX];
+    size_t rows = count_rows(comparison), differing = comparison->compare->rows.count;
+    const char *last = comparison->all[comparison->count - 1].path;
+    mp_document_paragraph(document, "%s → %s, %s", comparison->all[0].path, last,
+                          mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
+    if (other_command(comparison)) {
+        const struct mp_buffer *before = &comparison->all[0].command;
+        const struct mp_buffer *after = &comparison->all[comparison->count - 1].command;
+        mp_document_paragraph(document, "The commands differ: %.*s → %.*s", (int)before->size,
+                              (const char *)before->data, (int)after->size, (const char *)after->data);
+    }
+    mp_document_table(document, "lrrr", figure_heads);
+    for (size_t i = 0; i < FIGURES; i++) {
+        struct figure_text figure = figure_text(comparison->compare->sums[MP_BEFORE][figures[i].sense].bytes,
+                                                comparison->compare->sums[MP_AFTER][figures[i].sense].bytes);
+        mp_document_cell(document, "%s", figures[i].name);
+        mp_document_cell(document, "%s", figure.before);
+        mp_document_cell(document, "%s", figure.after);
+        mp_document_cell(document, "%s%s", figure.change, figure.part);
+    }
+    mp_document_end_table(document);
+    mp_document_heading(document, "By %s, %s", row_word(comparison), sense_words[comparison->sense]);
+    if (!rows) mp_document_paragraph(document, "No %s differs.", row_word(comparison));
+    if (rows) mp_document_table(document, "rrrrl", site_heads);
+    for (size_t i = 0; i < rows; i++) {
+        const struct mp_compare_row *row = row_at(comparison, i);
+        enum mp_flame_side side = side_of(row);
+        struct figure_text figure = figure_text(row->values[MP_BEFORE].bytes, row->values[MP_AFTER].bytes);
+        mp_document_cell(document, "%s", figure.change);
+        mp_document_cell(document, "%s", figure.before);
+        mp_document_cell(document, "%s", figure.after);
+        mp_document_cell(document, "%+lld", (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
+        if (by_site(comparison))
+            mp_document_site(document, comparison->models[side], &(const struct mp_site){.stack = row->stacks[side]});
+        else
+            put_group(document, comparison, row);
+    }
+    if (rows) mp_document_end_table(document);
+    if (rows < differing) mp_document_paragraph(document, "%zu more differ.", differing - rows);
+    mp_document_coverage(document, comparison->told);
+}

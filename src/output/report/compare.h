@@ -1,0 +1,35 @@
+/* The output of `memprof compare`, as text, JSON (memprof.compare/1) and as a document. */
+#ifndef MP_OUTPUT_COMPARE_H
+#define MP_OUTPUT_COMPARE_H
+
+#include "analysis/sites/compare.h"
+#include "output/report/document.h"
+#include "output/report/reports.h"
+
+/* Peak and end of one of the recordings, in the order in which the user named them. */
+struct mp_compared {
+    const char *path;
+    uint64_t peak_bytes, outstanding_bytes, allocated_bytes;
+    uint64_t events;
+    bool complete;
+    struct mp_buffer command;  /* of the program: words with spaces between */
+    struct mp_buffer coverage; /* as text */
+};
+
+struct mp_comparison {
+    const struct mp_compare *compare; /* of the first and the last */
+    const struct mp_model *models[MP_SIDES];
+    const struct mp_model
+        *told;      /* whose coverage stands for all in JSON: the first that lacks something, else the last */
+    uint16_t track; /* of the last */
+    enum mp_profile_of sense;
+    const struct mp_compared *all;
+    size_t count;
+    const struct mp_view *view;
+};
+
+void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison);
+void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison);
+void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison);
+
+#endif

@@ -1,0 +1,163 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "output/report/reports.h"
+
+static void append_fact(struct mp_buffer *out, const char *format, const char *number)
+{
+    if (out->size) mp_buffer_append_text(out, "; ");
+    mp_buffer_printf(out, format, number);
+}
+
+/* To the last event: readings of the process may be later than what events the file has. */
+static uint64_t extent(const struct mp_model *model)
+{
+    size_t count = model->events.count;
+    return count ? model->events.time_ns[count - 1] : 0;
+}
+
+void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
+{
+    const struct mp_damage *damage = &model->damage;
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer facts = {0};
+    if (damage->cut)
+        append_fact(&facts, "the file is cut: it holds the first %s", mp_format_duration(number, extent(model)));
+    if (damage->lost_bytes)
+        append_fact(&facts, "%s of the file cannot be read", mp_format_bytes(number, damage->lost_bytes));
+    if (damage->lost_chunks)
+        append_fact(&facts, damage->lost_chunks == 1 ? "%s chunk of it is lost" : "%s chunks of it are lost",
+                    mp_format_count(number, damage->lost_chunks));
+    if (model->coverage.dropped)
+        append_fact(&facts, model->coverage.dropped == 1 ? "%s event was dropped" : "%s events were dropped",
+                    mp_format_count(number, model->coverage.dropped));
+    if (!facts.failed) mp_buffer_append(out, facts.data, facts.size);
+    mp_buffer_free(&facts);
+}
+
+const char *mp_coverage_hedge(const struct mp_model *model)
+{
+    if (model->damage.lost_chunks || model->coverage.dropped) return "about ";
+    return mp_model_incomplete(model) ? "at least " : "";
+}
+
+/* Notes that the numbers alone do not give: derived notes, then the recorder's own. */
+struct note_sink {
+    struct mp_json *json;
+    struct mp_text *text;
+};
+
+static void put_note(const struct note_sink *sink, const char *note)
+{
+    if (sink->json) {
+        mp_json_text(sink->json, NULL, note);
+        return;
+    }
+    mp_buffer_append_text(sink->text->out, "  note: ");
+    mp_text_clean(sink->text->out, note);
+    mp_buffer_append_text(sink->text->out, "\n");
+}
+
+static void put_counted(const struct note_sink *sink, uint64_t count, const char *format)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer note = {0};
+    if (!count) return;
+    mp_buffer_printf(&note, format, mp_format_count(number, count));
+    mp_buffer_append(&note, "", 1);
+    if (!note.failed) put_note(sink, (const char *)note.data);
+    mp_buffer_free(&note);
+}
+
+static void put_sample(const struct note_sink *sink, const struct mp_model *model)
+{
+    char number[MP_UNIT_TEXT], note[256];
+    if (!model->sample_bytes) return;
+    snprintf(note, sizeof note,
+             "sampled, one in %s: bytes of the layers torch and app are estimates from the blocks in the sample, and "
+             "counts are of these; what was live before the recording began is not in it",
+             mp_format_bytes(number, model->sample_bytes));
+    put_note(sink, note);
+}
+
+static void put_notes(const struct note_sink *sink, const struct mp_model *model)
+{
+    const struct mp_coverage *coverage = &model->coverage;
+    struct mp_buffer missing = {0};
+    mp_coverage_sentence(&missing, model);
+    mp_buffer_append(&missing, "", 1);
+    if (missing.size > 1 && !missing.failed && sink->json) put_note(sink, (const char *)missing.data);
+    mp_buffer_free(&missing);
+    struct mp_buffer planned = {0};
+    bool is_plan = mp_plan_sentence(&planned, model);
+    mp_buffer_append(&planned, "", 1);
+    if (is_plan && !planned.failed) put_note(sink, (const char *)planned.data);
+    mp_buffer_free(&planned);
+    uint64_t unknown = 0;
+    for (size_t i = 0; i < model->sums.count; i++)
+        unknown += model->sums.at[i].unknown_blocks;
+    put_counted(sink, unknown,
+                "blocks of unknown size that were live before the recording began: %s; base and peak are at least what "
+                "they say");
+    put_counted(sink, coverage->missed_frees,
+                "frees that were not seen: %s; they were taken up at the next allocation there");
+    put_counted(sink, coverage->totals_wrong, "times the allocator's own total differed from this recording's: %s");
+    put_counted(sink, coverage->truncated_stacks, "stacks cut at the depth limit: %s");
+    put_counted(sink, coverage->unmatched_stacks, "stacks in which Python and native frames could not be paired: %s");
+    put_counted(
+        sink, model->past.events,
+        "%s older events were left out; live blocks are those of the whole run, and so are the peaks, with their "
+        "sites");
+    put_sample(sink, model);
+    for (uint32_t i = 0; i < coverage->limit_count; i++)
+        put_note(sink, mp_model_text(model, coverage->limits[i]));
+    for (uint32_t i = 0; i < coverage->note_count; i++)
+        put_note(sink, mp_model_text(model, coverage->notes[i]));
+}
+
+void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
+{
+    const struct mp_coverage *coverage = &model->coverage;
+    mp_json_object(json, "coverage");
+    mp_json_bool(json, "complete", !mp_model_incomplete(model) && !mp_model_limited(model));
+    mp_json_number(json, "events", mp_model_event_count(model));
+    mp_json_number(json, "folded_events", model->past.events);
+    mp_json_number(json, "dropped", coverage->dropped);
+    mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
+    mp_json_number(json, "truncated_stacks", coverage->truncated_stacks);
+    mp_json_number(json, "unmatched_stacks", coverage->unmatched_stacks);
+    mp_json_number(json, "totals_checked", coverage->totals_checked);
+    mp_json_number(json, "totals_wrong", coverage->totals_wrong);
+    mp_json_number(json, "unknown_frees", coverage->unknown_frees);
+    mp_json_number(json, "missed_frees", coverage->missed_frees);
+    struct mp_device_uses uses = {0};
+    if (!mp_device_uses_find(model, &uses)) json->out->failed = true;
+    mp_json_known(json, "unattributed_bytes", mp_device_unattributed(&uses));
+    mp_device_uses_free(&uses);
+    mp_json_array(json, "sources");
+    for (uint32_t i = 0; i < coverage->source_count; i++)
+        mp_json_text(json, NULL, mp_model_text(model, coverage->sources[i]));
+    mp_json_end_array(json);
+    mp_json_array(json, "notes");
+    put_notes(&(struct note_sink){.json = json}, model);
+    mp_json_end_array(json);
+    mp_json_end_object(json);
+}
+
+void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
+{
+    char events[MP_UNIT_TEXT];
+    struct mp_buffer missing = {0};
+    mp_coverage_sentence(&missing, model);
+    mp_format_count(events, mp_model_event_count(model));
+    if (missing.size)
+        mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s events)\n", (int)missing.size, (const char *)missing.data,
+                    events);
+    else if (mp_model_limited(model))
+        mp_text_put(text, MP_BOLD, "PARTIAL: %s events, none dropped; the recording had limits\n", events);
+    else
+        mp_text_put(text, MP_DIM, "complete: %s events, none dropped\n", events);
+    mp_buffer_free(&missing);
+    put_notes(&(struct note_sink){.text = text}, model);
+}

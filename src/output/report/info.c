@@ -1,0 +1,323 @@
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "analysis/device/samples.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "model/steps_infer.h"
+#include "output/report/reports.h"
+
+static uint64_t base_bytes(const struct mp_model_track_sum *sum)
+{
+    return sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes;
+}
+
+/* Node 0 is the empty stack. What is counted are stacks of blocks, not the nodes that only lead to them. */
+static uint64_t count_stacks(const struct mp_model *model)
+{
+    unsigned char *used = calloc(model->stacks.count + 1, 1);
+    uint64_t count = 0;
+    for (size_t i = 0; used && i < model->blocks.count; i++) {
+        count += model->blocks.stack[i] && !used[model->blocks.stack[i]];
+        used[model->blocks.stack[i]] = 1;
+    }
+    free(used);
+    return count;
+}
+
+/* How the process ended, in words; NULL: not known. */
+static const char *how_it_ended(const struct mp_model *model)
+{
+    const char *text = mp_model_text(model, model->how.text);
+    return *text ? text : NULL;
+}
+
+static void command_text(struct mp_buffer *out, const struct mp_model *model)
+{
+    for (const char *const *word = model->start.command; word && *word; word++) {
+        if (word != model->start.command) mp_buffer_append_text(out, " ");
+        mp_text_clean(out, *word);
+    }
+}
+
+static const char *device_of(const struct mp_model *model, uint32_t text)
+{
+    return text ? mp_model_text(model, text) : NULL;
+}
+
+/* An imported file does not say of what process it is. */
+static uint64_t known_or_none(uint64_t number)
+{
+    return number ? number : MP_BYTES_UNKNOWN;
+}
+
+static void process_json(struct mp_json *json, const struct mp_model *model)
+{
+    struct mp_buffer command = {0};
+    command_text(&command, model);
+    mp_json_object(json, "process");
+    mp_json_known(json, "pid", known_or_none(model->start.pid));
+    if (command.size)
+        mp_json_bytes_of_text(json, "command", (const char *)command.data, command.size);
+    else
+        mp_json_null(json, "command");
+    mp_json_text(json, "host", *model->start.host ? model->start.host : NULL);
+    mp_json_known(json, "start_unix_ns", known_or_none(model->start.realtime_ns));
+    mp_json_number(json, "duration_ns", model->duration_ns);
+    mp_json_text(json, "exit", how_it_ended(model));
+    mp_json_end_object(json);
+    if (command.failed) json->out->failed = true;
+    mp_buffer_free(&command);
+}
+
+/* Beside the peak, of the blocks that lived then. */
+static void put_requested(struct mp_json *json, const struct mp_model *model, uint16_t track)
+{
+    const struct mp_model_track_sum *sum = &model->sums.at[track];
+    struct mp_rounding rounding = {0};
+    uint32_t moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
+    if (!sum->peak_in_past && !mp_rounding_at(model, track, moment, &rounding)) json->out->failed = true;
+    mp_json_known(json, "requested_peak_bytes", mp_rounding_requested(&rounding));
+}
+
+static void tracks_json(struct mp_json *json, const struct mp_model *model)
+{
+    char id[MP_TRACK_ID_MAX];
+    mp_json_array(json, "tracks");
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "id", mp_track_id(model, (uint16_t)i, id));
+        mp_json_text(json, "size_basis", mp_size_basis_name(model->tracks.at[i].size_basis));
+        mp_json_number(json, "events", sum->events);
+        mp_json_number(json, "allocs", sum->allocs);
+        mp_json_number(json, "frees", sum->frees);
+        mp_json_number(json, "ooms", sum->ooms);
+        mp_json_known(json, "base_bytes", base_bytes(sum));
+        mp_json_number(json, "peak_bytes", sum->peak_bytes);
+        put_requested(json, model, (uint16_t)i);
+        mp_json_number(json, "peak_ns", sum->peak_ns);
+        mp_json_number(json, "end_bytes", sum->end_bytes);
+        mp_json_known(json, "reserved_peak_bytes", sum->reserved_peak_bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+static void samples_json(struct mp_json *json, const struct mp_model *model)
+{
+    struct mp_sampled_list list = {0};
+    if (!mp_samples_sum(model, &list)) json->out->failed = true;
+    mp_json_array(json, "samples");
+    for (size_t i = 0; i < list.count; i++) {
+        mp_json_object(json, NULL);
+        mp_json_text(json, "counter", mp_model_text(model, list.at[i].counter));
+        mp_json_number(json, "peak_bytes", list.at[i].peak_bytes);
+        mp_json_number(json, "peak_ns", list.at[i].peak_ns);
+        mp_json_number(json, "end_bytes", list.at[i].end_bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_samples_free(&list);
+}
+
+void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view)
+{
+    mp_json_object(json, key);
+    mp_json_text(json, "schema", "memprof.info/1");
+    mp_json_object(json, "file");
+    mp_json_text(json, "path", view->path);
+    mp_json_number(json, "bytes", model->file_bytes);
+    mp_json_text(json, "format", model->format);
+    mp_json_end_object(json);
+    process_json(json, model);
+    mp_json_array(json, "devices");
+    for (size_t i = 0; i < model->devices.count; i++) {
+        const struct mp_device *device = &model->devices.at[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "id", mp_model_text(model, device->name));
+        mp_json_text(json, "uuid", device_of(model, device->uuid));
+        mp_json_text(json, "name", device_of(model, device->model));
+        mp_json_known(json, "total_bytes", device->total_bytes);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    tracks_json(json, model);
+    samples_json(json, model);
+    mp_device_uses_json(json, model);
+    struct mp_steps steps = {0};
+    if (!mp_steps_find(model, &steps)) json->out->failed = true;
+    mp_json_number(json, "stacks", count_stacks(model));
+    mp_json_object(json, "steps");
+    mp_json_number(json, "count", steps.count);
+    mp_json_text(json, "source", mp_steps_source(&steps));
+    mp_json_end_object(json);
+    mp_plan_json(json, model);
+    if (view->sizes && !strcmp(model->format, "mp")) mp_sizes_json(json, model);
+    mp_coverage_json(json, model);
+    mp_json_end_object(json);
+    mp_steps_free(&steps);
+}
+
+static void put_row(struct mp_table *table, const char *name, const char *value)
+{
+    mp_table_cell(table, MP_DIM, "%s", name);
+    mp_table_wide(table, MP_PLAIN, "%s", value);
+    mp_table_end_row(table);
+}
+
+static void process_text(struct mp_buffer *out, const struct mp_model *model)
+{
+    char number[MP_UNIT_TEXT], when[32] = "?";
+    time_t seconds = (time_t)(model->start.realtime_ns / MP_NS_PER_SECOND);
+    struct tm moment;
+    if (seconds && gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
+    mp_format_duration(number, model->duration_ns);
+    if (!model->start.pid && !model->start.realtime_ns) {
+        mp_buffer_append_text(out, "one moment: the file has no times");
+        return;
+    }
+    if (!model->start.pid) {
+        mp_buffer_printf(out, "%s from %s", number, when);
+        return;
+    }
+    const char *host = model->start.host;
+    mp_buffer_printf(out, "%u%s%s, started %s, ran %s", model->start.pid, *host ? " on " : "", host, when, number);
+    const char *end = how_it_ended(model);
+    mp_buffer_printf(out, ", %s", end ? end : "end not seen");
+}
+
+static void process_table(struct mp_text *text, const struct mp_model *model)
+{
+    struct mp_table table;
+    struct mp_buffer value = {0};
+    struct mp_steps steps = {0};
+    char number[MP_UNIT_TEXT];
+    mp_table_start(&table, "ll");
+    command_text(&value, model);
+    bool has_command = value.size;
+    mp_buffer_append(&value, "", 1);
+    if (has_command && !value.failed) put_row(&table, "command", (const char *)value.data);
+    mp_buffer_clear(&value);
+    process_text(&value, model);
+    mp_buffer_append(&value, "", 1);
+    if (!value.failed) put_row(&table, model->start.pid ? "process" : "covers", (const char *)value.data);
+    mp_buffer_clear(&value);
+    if (model->past.events) mp_buffer_append_text(&value, "the newest ");
+    mp_buffer_printf(&value, "%s ", mp_format_count(number, model->events.count));
+    if (model->past.events)
+        mp_buffer_printf(&value, "of %s ", mp_format_count(number, model->past.events + model->events.count));
+    mp_buffer_append_text(&value, "events");
+    mp_buffer_printf(&value, ", %s stacks", mp_format_count(number, count_stacks(model)));
+    if (!mp_steps_find(model, &steps)) value.failed = true;
+    mp_buffer_printf(&value, ", %s steps%s", mp_format_count(number, steps.count),
+                     steps.count && !strcmp(mp_steps_source(&steps), "inferred") ? " (inferred)" : "");
+    mp_steps_free(&steps);
+    for (uint32_t i = 0; i < model->coverage.source_count; i++)
+        mp_buffer_printf(&value, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));
+    mp_buffer_append(&value, "", 1);
+    if (!value.failed) put_row(&table, "recorded", (const char *)value.data);
+    mp_buffer_free(&value);
+    mp_table_finish(&table, text);
+}
+
+static void put_size(struct mp_table *table, enum mp_style style, uint64_t bytes)
+{
+    char number[MP_UNIT_TEXT];
+    mp_table_cell(table, style, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
+}
+
+static void put_heads(struct mp_table *table, const char *const *heads, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        mp_table_cell(table, MP_DIM, "%s", heads[i]);
+    mp_table_end_row(table);
+}
+
+static void device_table(struct mp_text *text, const struct mp_model *model)
+{
+    static const char *const heads[] = {"device", "memory", "model", "uuid"};
+    struct mp_table table;
+    mp_table_start(&table, "lrll");
+    put_heads(&table, heads, 4);
+    for (size_t i = 0; i < model->devices.count; i++) {
+        const struct mp_device *device = &model->devices.at[i];
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->name));
+        put_size(&table, MP_PLAIN, device->total_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->model));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->uuid));
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void track_table(struct mp_text *text, const struct mp_model *model)
+{
+    static const char *const heads[] = {"track", "peak", "at", "base", "end", "reserved", "allocs", "frees", "sizes"};
+    struct mp_table table;
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    mp_table_start(&table, "lrrrrrrrl");
+    put_heads(&table, heads, 9);
+    for (size_t i = 0; i < model->tracks.count; i++) {
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_track_id(model, (uint16_t)i, id));
+        put_size(&table, MP_BOLD, sum->peak_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, sum->peak_ns));
+        put_size(&table, MP_PLAIN, base_bytes(sum));
+        put_size(&table, MP_PLAIN, sum->end_bytes);
+        put_size(&table, MP_PLAIN, sum->reserved_peak_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, sum->allocs));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, sum->frees));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_size_basis_name(model->tracks.at[i].size_basis));
+        mp_table_end_row(&table);
+    }
+    mp_table_finish(&table, text);
+}
+
+static void sample_table(struct mp_text *text, const struct mp_model *model)
+{
+    static const char *const heads[] = {"sampled", "highest", "at", "end"};
+    struct mp_sampled_list list = {0};
+    struct mp_table table;
+    char number[MP_UNIT_TEXT];
+    if (!mp_samples_sum(model, &list)) text->out->failed = true;
+    mp_table_start(&table, "lrrr");
+    put_heads(&table, heads, 4);
+    for (size_t i = 0; i < list.count; i++) {
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, list.at[i].counter));
+        put_size(&table, MP_BOLD, list.at[i].peak_bytes);
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, list.at[i].peak_ns));
+        put_size(&table, MP_PLAIN, list.at[i].end_bytes);
+        mp_table_end_row(&table);
+    }
+    mp_samples_free(&list);
+    mp_table_finish(&table, text);
+}
+
+void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer path = {0};
+    mp_text_clean(&path, view->path);
+    mp_text_put(text, MP_BOLD, "%.*s", (int)path.size, (const char *)path.data);
+    mp_buffer_free(&path);
+    mp_text_put(text, MP_PLAIN, "   %s, format %s\n", mp_format_bytes(number, model->file_bytes), model->format);
+    process_table(text, model);
+    static void (*const tables[])(struct mp_text *, const struct mp_model *) = {device_table, track_table,
+                                                                                sample_table};
+    const size_t counts[] = {model->devices.count, model->tracks.count, model->samples.count};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        if (!counts[i]) continue;
+        mp_text_put(text, MP_PLAIN, "\n");
+        tables[i](text, model);
+    }
+    mp_device_uses_text(text, model);
+    mp_plan_text(text, model);
+    mp_text_put(text, MP_PLAIN, "\n");
+    if (view->sizes && !strcmp(model->format, "mp")) {
+        mp_sizes_text(text, model);
+        mp_text_put(text, MP_PLAIN, "\n");
+    }
+    mp_coverage_text(text, model);
+}

@@ -1,0 +1,271 @@
+#include <stdio.h>
+
+#include "base/units.h"
+#include "output/report/reports.h"
+
+static struct mp_site_view site_view(const struct mp_sites *sites, const struct mp_view *view)
+{
+    return (struct mp_site_view){.limit = view->limit,
+                                 .full_stacks = view->full_stacks,
+                                 .by = view->grouping.by,
+                                 .births = true,
+                                 .track = true,
+                                 .whole = sites->bytes};
+}
+
+static void put_sites(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
+                      const struct mp_view *view)
+{
+    struct mp_site_view shown = site_view(sites, view);
+    mp_json_number(json, "bytes", sites->bytes);
+    mp_json_number(json, "blocks", sites->blocks);
+    mp_json_number(json, "site_count", sites->count);
+    mp_sites_json(json, "sites", model, sites, &shown);
+}
+
+static void put_findings(struct mp_json *json, const struct mp_model *model, const struct mp_leaks *leaks,
+                         const struct mp_view *view)
+{
+    char id[MP_TRACK_ID_MAX];
+    mp_json_array(json, "findings");
+    for (size_t i = 0; i < leaks->findings.count && (!view->limit || i < view->limit); i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "track", mp_track_id(model, finding->track, id));
+        mp_json_text(json, "class", mp_leak_class_name(finding->class));
+        mp_json_text(json, "confidence", finding->certain ? "certain" : "probable");
+        mp_json_number(json, "bytes", finding->bytes);
+        mp_json_number(json, "blocks", finding->blocks);
+        mp_json_number(json, "bytes_per_step", (uint64_t)(finding->bytes_per_step + 0.5));
+        mp_json_number(json, "first_step", finding->first_step);
+        mp_json_known(json, "eta_oom_steps", finding->eta_oom_steps);
+        mp_stack_json(json, model, finding->stack);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
+                   const struct mp_view *view)
+{
+    mp_json_object(json, key);
+    mp_json_text(json, "schema", "memprof.leaks/1");
+    mp_json_text(json, "verdict", mp_verdict_name(leaks->verdict));
+    mp_json_text(json, "reason", *leaks->reason ? leaks->reason : NULL);
+    mp_json_object(json, "steps");
+    mp_json_number(json, "count", leaks->step_count);
+    mp_json_text(json, "source", leaks->step_source);
+    mp_json_end_object(json);
+    put_findings(json, model, leaks, view);
+    mp_json_object(json, "outstanding");
+    put_sites(json, model, &leaks->outstanding, view);
+    mp_json_end_object(json);
+    mp_json_object(json, "held");
+    mp_json_number(json, "at_ns", leaks->held_ns);
+    put_sites(json, model, &leaks->held, view);
+    mp_json_end_object(json);
+    mp_json_object(json, "suppressed");
+    mp_json_number(json, "bytes", leaks->suppressed_bytes);
+    mp_json_number(json, "findings", leaks->suppressed_findings);
+    mp_json_end_object(json);
+    mp_coverage_json(json, model);
+    mp_json_end_object(json);
+}
+
+static void put_amount(struct mp_text *text, const struct mp_sites *sites, const char *what, bool grouped)
+{
+    char number[MP_UNIT_TEXT];
+    mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(number, sites->bytes));
+    mp_text_put(text, MP_PLAIN, " %s in ", what);
+    mp_text_count(text, sites->blocks, "block");
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, sites->count, grouped ? "group" : "site");
+}
+
+static void put_outstanding(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_view *view)
+{
+    put_amount(text, &leaks->outstanding,
+               !view->window.whole ? "outstanding at the end of the window"
+               : leaks->running    ? "live now"
+                                   : "outstanding at the end",
+               view->grouping.by != MP_GROUP_STACK);
+}
+
+static void put_held(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_view *view)
+{
+    char moment[MP_UNIT_TEXT], what[128];
+    put_outstanding(text, leaks, view);
+    if (leaks->held_moment == view->window.last) return;
+    mp_text_put(text, MP_PLAIN, "\n");
+    snprintf(what, sizeof what, "held at %s, when blocks of most ages were live,",
+             mp_format_duration(moment, leaks->held_ns));
+    put_amount(text, &leaks->held, what, view->grouping.by != MP_GROUP_STACK);
+}
+
+static void put_legend(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_sites *sites,
+                       const struct mp_view *view)
+{
+    char number[MP_UNIT_TEXT];
+    if (leaks->step_count)
+        mp_text_put(text, MP_DIM, "\nborn in: distinct steps, of %s, in which these blocks were allocated\n",
+                    mp_format_count(number, leaks->step_count));
+    else
+        mp_text_put(
+            text, MP_DIM,
+            "\nborn in: distinct parts, of 64 equal ones, of the recording in which these blocks were allocated "
+            "(it has no steps)\n");
+    if (view->limit && view->limit < sites->count)
+        mp_text_put(text, MP_DIM, "%zu more; -n %zu shows more\n", sites->count - view->limit, view->limit * 2);
+}
+
+static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding)
+{
+    char number[MP_UNIT_TEXT];
+    mp_text_put(text, MP_PLAIN, "%s, %s", mp_leak_class_name(finding->class),
+                finding->certain ? "certain" : "probable");
+    if (finding->regrown)
+        mp_text_put(text, MP_PLAIN, "; made anew, larger, in every step");
+    else if (finding->blocks_per_step > 0)
+        mp_text_put(text, MP_PLAIN, "; %.3g %s%s a step", finding->blocks_per_step,
+                    finding->class == MP_LEAK_HANDLE ? "handle" : "block", finding->blocks_per_step == 1 ? "" : "s");
+    if (finding->eta_oom_steps != UINT64_MAX)
+        mp_text_put(text, MP_PLAIN, "; out of memory in about %s steps",
+                    mp_format_count(number, finding->eta_oom_steps));
+}
+
+static void put_finding(struct mp_table *table, const struct mp_model *model, const struct mp_leak_finding *finding,
+                        bool full_stacks)
+{
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    struct mp_site site = {.stack = finding->stack, .births = 1};
+    struct mp_buffer line = {0};
+    struct mp_text rate = {.out = &line};
+    if (finding->class == MP_LEAK_HANDLE && !finding->bytes)
+        mp_table_cell(table, MP_BOLD, "+%.3g", finding->blocks_per_step);
+    else
+        mp_table_cell(table, MP_BOLD, "+%s", mp_format_bytes(number, (uint64_t)(finding->bytes_per_step + 0.5)));
+    mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, finding->first_step));
+    mp_table_cell(table, MP_PLAIN, "%s", mp_format_bytes(number, finding->bytes));
+    mp_table_cell(table, MP_PLAIN, "%s", finding->blocks ? mp_format_count(number, finding->blocks) : "");
+    mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, finding->track, id));
+    if (finding->stack) {
+        mp_stack_rows(table, 5, model, NULL, &site, MP_NONE, full_stacks);
+    } else {
+        mp_table_wide(table, MP_DIM, "%s",
+                      finding->blocks                    ? "(no stack)"
+                      : finding->class == MP_LEAK_HIDDEN ? "(nothing recorded)"
+                                                         : "(the allocator as a whole)");
+        mp_table_end_row(table);
+    }
+    put_rate(&rate, finding);
+    mp_table_skip(table, 5);
+    mp_table_wide(table, MP_PLAIN, "%.*s", (int)line.size, line.size ? (const char *)line.data : "");
+    mp_table_end_row(table);
+    mp_buffer_free(&line);
+}
+
+static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
+                      size_t end, bool full_stacks)
+{
+    static const char *const heads[] = {"a step", "since step", "by now", "blocks", "track"};
+    struct mp_table table;
+    mp_table_start(&table, "rrrrlll");
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
+    mp_table_wide(&table, MP_DIM, "place");
+    mp_table_end_row(&table);
+    for (size_t i = first; i < end; i++)
+        put_finding(&table, model, &leaks->findings.at[i], full_stacks);
+    mp_table_finish(&table, text);
+}
+
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
+                      bool full_stacks)
+{
+    size_t shown = limit && limit < leaks->leaks ? limit : leaks->leaks;
+    put_table(text, model, leaks, 0, shown, full_stacks);
+    if (shown < leaks->leaks)
+        mp_text_put(text, MP_DIM, "%zu more; -n %zu shows more\n", leaks->leaks - shown, limit * 2);
+}
+
+static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
+{
+    char number[MP_UNIT_TEXT];
+    double rate = 0;
+    mp_text_put(text, MP_BOLD, "%s", mp_verdict_name(leaks->verdict));
+    mp_text_put(text, MP_PLAIN, ": ");
+    if (leaks->verdict == MP_VERDICT_UNKNOWN) {
+        mp_text_put(text, MP_PLAIN, "%s", leaks->reason);
+        mp_text_put(text, MP_PLAIN, "\n");
+        return;
+    }
+    for (size_t i = 0; i < leaks->leaks; i++)
+        rate += leaks->findings.at[i].bytes_per_step;
+    if (leaks->leaks)
+        mp_text_put(text, MP_PLAIN, "%u place%s growing, ", leaks->leaks, leaks->leaks == 1 ? " keeps" : "s keep");
+    if (rate >= 0.5) /* handles have no bytes */
+        mp_text_put(text, MP_PLAIN, "+%s a step in all; ", mp_format_bytes(number, (uint64_t)(rate + 0.5)));
+    mp_text_put(text, MP_PLAIN, "%s steps (%s), ", mp_format_count(number, leaks->step_count), leaks->step_source);
+    mp_text_count(text, leaks->places, "place");
+    mp_text_put(text, MP_PLAIN, leaks->leaks ? " looked at\n" : ", no place keeps growing\n");
+}
+
+/* Advice for each class among the leaks shown, once. */
+static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
+{
+    bool told[MP_LEAK_CLASSES] = {false};
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        enum mp_leak_class class = leaks->findings.at[i].class;
+        if (told[class]) continue;
+        told[class] = true;
+        mp_text_put(text, MP_PLAIN, "%s: %s\n", mp_leak_class_name(class), mp_leak_advice(class));
+    }
+}
+
+static void put_sites_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                            const struct mp_sites *sites, const struct mp_view *view)
+{
+    if (!sites->count) return;
+    struct mp_site_view shown = site_view(sites, view);
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_sites_text(text, model, sites, &shown);
+    put_legend(text, leaks, sites, view);
+}
+
+void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                   const struct mp_view *view)
+{
+    static const char *const orders[] = {[MP_SORT_BYTES] = "most bytes first",
+                                         [MP_SORT_BLOCKS] = "most blocks first",
+                                         [MP_SORT_GROWTH] = "what keeps growing first"};
+    char number[MP_UNIT_TEXT];
+    bool unsure = leaks->verdict == MP_VERDICT_UNKNOWN;
+    put_verdict(text, leaks);
+    if (leaks->leaks) {
+        mp_text_put(text, MP_PLAIN, "\n");
+        mp_findings_text(text, model, leaks, view->limit, view->full_stacks);
+    }
+    if (leaks->leaks < leaks->findings.count) {
+        mp_text_put(text, MP_BOLD, "\nNo leak, but told\n");
+        put_table(text, model, leaks, leaks->leaks, leaks->findings.count, view->full_stacks);
+    }
+    if (leaks->findings.count) {
+        mp_text_put(text, MP_PLAIN, "\n");
+        put_advice(text, leaks);
+        mp_text_put(text, MP_PLAIN, "\n");
+    }
+    if (leaks->suppressed_findings)
+        mp_text_put(text, MP_PLAIN, "suppressed: %llu, %s\n", (unsigned long long)leaks->suppressed_findings,
+                    mp_format_bytes(number, leaks->suppressed_bytes));
+    (unsure && !view->outstanding ? put_held : put_outstanding)(text, leaks, view);
+    if (view->outstanding || unsure)
+        mp_text_put(text, MP_PLAIN, "; %s\n", orders[view->grouping.sort]);
+    else
+        mp_text_put(text, MP_PLAIN, leaks->outstanding.count ? "; --outstanding lists them\n" : "\n");
+    if (view->outstanding)
+        put_sites_table(text, model, leaks, &leaks->outstanding, view);
+    else if (unsure)
+        put_sites_table(text, model, leaks, &leaks->held, view);
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_coverage_text(text, model);
+}

@@ -1,0 +1,113 @@
+#include <math.h>
+#include <stdio.h>
+
+#include "base/units.h"
+#include "output/report/categories.h"
+#include "output/report/reports.h"
+
+static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp_view *view)
+{
+    return (struct mp_site_view){
+        .limit = view->limit, .full_stacks = view->full_stacks, .by = view->grouping.by, .whole = peak->bytes};
+}
+
+const char *mp_peak_error_text(char *to, const struct mp_model *model, const struct mp_peak *peak)
+{
+    char number[MP_UNIT_TEXT];
+    *to = '\0';
+    if (mp_model_sample_of(model, peak->track) && isfinite(peak->standard_error))
+        snprintf(to, MP_PEAK_ERROR_TEXT, " ± %s", mp_format_bytes(number, (uint64_t)(peak->standard_error + 0.5)));
+    return to;
+}
+
+void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
+                  const struct mp_view *view)
+{
+    char id[MP_TRACK_ID_MAX];
+    struct mp_site_view sites = site_view(peak, view);
+    mp_json_object(json, key);
+    mp_json_text(json, "schema", "memprof.peak/1");
+    mp_json_text(json, "track", mp_track_id(model, peak->track, id));
+    mp_json_number(json, "peak_bytes", peak->bytes);
+    if (mp_model_sample_of(model, peak->track)) mp_error_json(json, peak->standard_error);
+    mp_rounding_json(json, &peak->rounding);
+    mp_json_number(json, "peak_ns", peak->ns);
+    mp_json_known(json, "step", peak->step ? peak->step : UINT64_MAX);
+    mp_json_array(json, "regions");
+    for (size_t i = 0; i < peak->regions.count; i++)
+        mp_json_text(json, NULL, mp_model_text(model, peak->regions.at[i].name));
+    mp_json_end_array(json);
+    mp_json_text(json, "phase", peak->phase);
+    mp_json_number(json, "blocks", peak->blocks);
+    mp_json_number(json, "site_count", peak->sites.count);
+    mp_json_number(json, "picked_bytes", peak->sites.bytes);
+    mp_categories_json(json, &peak->categories);
+    mp_sites_json(json, "sites", model, &peak->sites, &sites);
+    mp_coverage_json(json, model);
+    mp_json_end_object(json);
+}
+
+static void put_moment(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
+{
+    char number[MP_UNIT_TEXT];
+    mp_text_put(text, MP_PLAIN, " at %s", mp_format_duration(number, peak->ns));
+    bool tells_phase = peak->phase && !peak->regions.count;
+    if (!peak->step && !peak->regions.count && !tells_phase) return;
+    mp_text_put(text, MP_PLAIN, " (");
+    if (peak->step)
+        mp_text_put(text, MP_PLAIN, "step %u%s", peak->step, peak->regions.count || tells_phase ? ", " : "");
+    if (tells_phase) mp_text_put(text, MP_PLAIN, "in %s", peak->phase);
+    for (size_t i = 0; i < peak->regions.count; i++) {
+        mp_text_put(text, MP_PLAIN, "%s", i ? " > " : "region ");
+        mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
+    }
+    mp_text_put(text, MP_PLAIN, ")");
+}
+
+/* Says what the table left out, and how to see it. */
+static void put_rest(struct mp_text *text, const struct mp_peak *peak, const struct mp_view *view)
+{
+    if (!view->limit || view->limit >= peak->sites.count) return;
+    uint64_t rest = peak->sites.bytes;
+    for (size_t i = 0; i < view->limit; i++)
+        rest -= peak->sites.at[i].bytes;
+    size_t lines = peak->sites.count - view->limit;
+    const char *groups = peak->sites.modules.count               ? "category|module|file"
+                         : mp_categories_tell(&peak->categories) ? "category|function|file"
+                                                                 : "function|file|library";
+    mp_text_put(text, MP_DIM, "\n%zu more line%s %s %.0f %%; -n %zu shows more, --group %s groups them\n", lines,
+                lines == 1 ? "" : "s", lines == 1 ? "holds" : "hold",
+                peak->bytes ? 100.0 * (double)rest / (double)peak->bytes : 0.0, view->limit * 2, groups);
+}
+
+void mp_peak_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
+                  const struct mp_view *view)
+{
+    char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
+    struct mp_site_view sites = site_view(peak, view);
+    mp_text_put(text, MP_BOLD, "%s%s", mp_coverage_hedge(model), mp_format_bytes(number, peak->bytes));
+    mp_text_put(text, MP_PLAIN, "%s", mp_peak_error_text(error, model, peak));
+    mp_text_put(text, MP_PLAIN, " allocated on ");
+    mp_text_clean(text->out, mp_track_id(model, peak->track, id));
+    put_moment(text, model, peak);
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, peak->blocks, "block");
+    mp_text_put(text, MP_PLAIN, ", ");
+    mp_text_count(text, peak->sites.count, sites.by == MP_GROUP_STACK ? "site" : "group");
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_rounding_text(text, &peak->rounding);
+    if (view->filter) {
+        mp_text_put(text, MP_PLAIN, "of which %s in ", mp_format_bytes(number, peak->sites.bytes));
+        mp_text_count(text, peak->sites.blocks, "block");
+        mp_text_put(text, MP_PLAIN, " matching ");
+        mp_text_clean(text->out, view->filter);
+        mp_text_put(text, MP_PLAIN, "\n");
+    }
+    if (peak->sites.count) {
+        mp_text_put(text, MP_PLAIN, "\n");
+        mp_sites_text(text, model, &peak->sites, &sites);
+        put_rest(text, peak, view);
+    }
+    mp_text_put(text, MP_PLAIN, "\n");
+    mp_coverage_text(text, model);
+}

@@ -1,0 +1,158 @@
+#include "output/report/report_document.h"
+
+#include <stdio.h>
+
+#include "base/units.h"
+#include "output/report/categories.h"
+
+static void put_head(struct mp_document *document, const struct mp_model *model, const struct mp_story *story)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer command = {0};
+    for (const char *const *word = model->start.command; word && *word; word++)
+        mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
+    if (command.size) mp_document_paragraph(document, "%.*s", (int)command.size, (const char *)command.data);
+    document->out->failed |= command.failed;
+    mp_buffer_free(&command);
+    mp_document_paragraph(document, "%s%s%s, %llu steps (%s)", model->start.host, *model->start.host ? ", " : "",
+                          mp_format_duration(number, model->duration_ns), (unsigned long long)story->leaks->step_count,
+                          story->leaks->step_source);
+}
+
+static void put_modules(struct mp_document *document, const struct mp_sites *sites, const struct mp_site *site)
+{
+    struct mp_buffer text = {0};
+    mp_site_modules_text(&text, sites, site);
+    mp_document_cell(document, "%.*s", text.failed ? 0 : (int)text.size, text.size ? (const char *)text.data : "");
+    document->out->failed |= text.failed;
+    mp_buffer_free(&text);
+}
+
+static void put_sites(struct mp_document *document, const struct mp_model *model, const struct mp_sites *sites,
+                      uint64_t whole, size_t limit)
+{
+    static const char *const heads[] = {"bytes", "share", "blocks", "site", "module"};
+    char number[MP_UNIT_TEXT];
+    size_t rows = limit && limit < sites->count ? limit : sites->count;
+    if (!rows) return;
+    bool modules = sites->modules.count;
+    mp_document_table(document, modules ? "rrrll" : "rrrl", heads);
+    for (size_t i = 0; i < rows; i++) {
+        const struct mp_site *site = &sites->at[i];
+        mp_document_cell(document, "%s", mp_format_bytes(number, site->bytes));
+        mp_document_cell(document, "%.1f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
+        mp_document_cell(document, "%s", mp_format_count(number, site->blocks));
+        mp_document_site(document, model, site);
+        if (modules) put_modules(document, sites, site);
+    }
+    mp_document_end_table(document);
+    if (rows < sites->count) mp_document_paragraph(document, "%zu more sites.", sites->count - rows);
+}
+
+static void put_peak(struct mp_document *document, const struct mp_model *model, const struct mp_peak *peak,
+                     size_t limit)
+{
+    char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], at[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX], step[32] = "",
+                                                                                                 phase[32] = "";
+    if (peak->step) snprintf(step, sizeof step, ", step %u", peak->step);
+    if (peak->phase) snprintf(phase, sizeof phase, ", in %s", peak->phase);
+    mp_document_heading(document, "Peak: %s%s", mp_format_bytes(number, peak->bytes),
+                        mp_peak_error_text(error, model, peak));
+    mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
+                          mp_format_duration(at, peak->ns), step, phase, (unsigned long long)peak->blocks,
+                          peak->sites.count);
+    if (mp_categories_tell(&peak->categories)) mp_categories_document(document, &peak->categories);
+    put_sites(document, model, &peak->sites, peak->bytes, limit);
+}
+
+static void put_findings(struct mp_document *document, const struct mp_model *model, const struct mp_leaks *leaks)
+{
+    static const char *const heads[] = {"a step", "since step", "by now", "blocks", "class", "place"};
+    char number[MP_UNIT_TEXT];
+    if (!leaks->leaks) return;
+    mp_document_table(document, "rrrrll", heads);
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        if (!mp_leak_is_leak(finding)) continue;
+        mp_document_cell(document, "%s", mp_format_signed_bytes(number, (int64_t)finding->bytes_per_step));
+        mp_document_cell(document, "%u", finding->first_step);
+        mp_document_cell(document, "%s", mp_format_bytes(number, finding->bytes));
+        mp_document_cell(document, "%s", mp_format_count(number, finding->blocks));
+        mp_document_cell(document, "%s, %s", mp_leak_class_name(finding->class),
+                         finding->certain ? "certain" : "probable");
+        mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track});
+    }
+    mp_document_end_table(document);
+}
+
+static void put_leaks(struct mp_document *document, const struct mp_model *model, const struct mp_leaks *leaks,
+                      size_t limit)
+{
+    char number[MP_UNIT_TEXT];
+    mp_document_heading(document, "Leaks: %s", mp_verdict_name(leaks->verdict));
+    if (*leaks->reason) mp_document_paragraph(document, "%s.", leaks->reason);
+    put_findings(document, model, leaks);
+    mp_document_heading(document, "Outstanding at the end: %s", mp_format_bytes(number, leaks->outstanding.bytes));
+    put_sites(document, model, &leaks->outstanding, leaks->outstanding.bytes, limit);
+}
+
+static void put_steps(struct mp_document *document, const struct mp_model *model, const struct mp_step_report *report)
+{
+    static const char *const heads[] = {"region", "times", "highest peak", "allocated each time", "kept each time"};
+    char number[MP_UNIT_TEXT];
+    if (!report->regions.count) return;
+    mp_document_heading(document, "Regions");
+    mp_document_table(document, "lrrrr", heads);
+    for (size_t i = 0; i < report->regions.count; i++) {
+        const struct mp_region_row *row = &report->regions.at[i];
+        mp_document_cell(document, "%s", row->name ? mp_model_text(model, row->name) : "(unnamed)");
+        mp_document_cell(document, "%s", mp_format_count(number, row->count));
+        mp_document_cell(document, "%s", mp_format_bytes(number, row->max_peak_bytes));
+        mp_document_cell(document, "%s", mp_format_bytes(number, row->total_allocated_bytes / row->count));
+        mp_document_cell(document, "%s", mp_format_bytes(number, row->kept_bytes / row->count));
+    }
+    mp_document_end_table(document);
+}
+
+static void put_frag(struct mp_document *document, const struct mp_frag *frag)
+{
+    char reserved[MP_UNIT_TEXT], free_bytes[MP_UNIT_TEXT], hole[MP_UNIT_TEXT];
+    const char *cause = mp_oom_cause_name(frag->oom.cause);
+    if (frag->known) {
+        mp_document_heading(document, "Fragmentation");
+        mp_document_paragraph(document, "%s reserved %s, %.1f %% in use; %s free, the largest hole %s.",
+                              mp_format_bytes(reserved, frag->reserved), mp_frag_when(frag),
+                              frag->reserved ? 100.0 * (double)frag->allocated / (double)frag->reserved : 0.0,
+                              mp_format_bytes(free_bytes, frag->free_bytes), mp_format_bytes(hole, frag->largest_free));
+    }
+    if (frag->oom.event != MP_NONE)
+        mp_document_paragraph(document, "Out of memory: asked for %s, cause: %s.",
+                              mp_format_bytes(reserved, frag->oom.requested), cause ? cause : "not known");
+}
+
+static void put_advice(struct mp_document *document, const struct mp_frag *frag)
+{
+    char number[MP_UNIT_TEXT];
+    struct mp_advice advice;
+    if (!mp_frag_advice(frag, &advice)) return;
+    mp_document_heading(document, "Advice");
+    if (advice.saved == MP_BYTES_UNKNOWN)
+        mp_document_paragraph(document, "%s.", advice.text);
+    else
+        mp_document_paragraph(document, "%s; saves %s.", advice.text, mp_format_bytes(number, advice.saved));
+}
+
+void mp_report_document(struct mp_document *document, const struct mp_model *model, const struct mp_story *story,
+                        const struct mp_view *view)
+{
+    put_head(document, model, story);
+    if (story->peak)
+        put_peak(document, model, story->peak, view->limit);
+    else
+        mp_document_paragraph(document, "No allocation was recorded.");
+    if (story->peak) put_leaks(document, model, story->leaks, view->limit);
+    if (story->steps) put_steps(document, model, story->steps);
+    if (story->frag) put_frag(document, story->frag);
+    if (story->frag) put_advice(document, story->frag);
+    mp_document_coverage(document, model);
+}

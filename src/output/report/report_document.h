@@ -1,0 +1,11 @@
+/* The report as a document: what its text says, in the same order, less what a device was used for and counters. */
+#ifndef MP_OUTPUT_REPORT_DOCUMENT_H
+#define MP_OUTPUT_REPORT_DOCUMENT_H
+
+#include "output/report/document.h"
+#include "output/report/reports.h"
+
+void mp_report_document(struct mp_document *document, const struct mp_model *model, const struct mp_story *story,
+                        const struct mp_view *view);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * Result structs as text and as JSON (the keys are a promise: other programs read them).
+ * A JSON report goes under `key`, or stands alone with key NULL; each names its schema and ends with its coverage. Text
+ * begins with the answer. Nothing here fails: a shortage of memory marks the buffer as failed.
+ */
+#ifndef MP_OUTPUT_REPORTS_H
+#define MP_OUTPUT_REPORTS_H
+
+#include "analysis/allocator/frag.h"
+#include "analysis/device/device_use.h"
+#include "analysis/device/plan.h"
+#include "analysis/leaks/leaks.h"
+#include "analysis/sites/peak.h"
+#include "analysis/sites/step_groups.h"
+#include "analysis/sites/steps.h"
+#include "analysis/sizing/size.h"
+#include "base/json.h"
+#include "model/model.h"
+#include "output/report/sites.h"
+#include "output/report/text.h"
+
+/* How a report is to be shown, whatever it is about. */
+struct mp_view {
+    const char *path; /* the file's name as the user gave it */
+    size_t limit;     /* rows; 0: all */
+    bool full_stacks;
+    const char *filter; /* as the user wrote it; NULL: none */
+    struct mp_grouping grouping;
+    struct mp_window window;
+    bool outstanding; /* leaks: list what was never freed */
+    bool sizes;       /* info: what the file's bytes are spent on */
+};
+
+void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
+/* One line: "complete: 412 816 events, none dropped", or what is missing; then the notes, one line each. */
+void mp_coverage_text(struct mp_text *text, const struct mp_model *model);
+/* The missing part, as a sentence for a message ("the file is cut ..."); empty where the recording is complete. */
+void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
+
+/* The word before a peak: "" where the recording is whole, "at least " where only its end is missing, "about " where
+ * frees may be missing, too. */
+const char *mp_coverage_hedge(const struct mp_model *model);
+
+/* Uses of each CUDA device ("device_use"); text: a part that begins with an empty line, or nothing. */
+void mp_device_uses_json(struct mp_json *json, const struct mp_model *model);
+void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);
+
+/* Of a recording of `memprof plan`, else nothing: the object "plan"; a part of text that begins with an empty line; one
+ * sentence for the notes (false: it is none); one place where values were read back, as a line that ends with NUL. */
+void mp_plan_json(struct mp_json *json, const struct mp_model *model);
+void mp_plan_text(struct mp_text *text, const struct mp_model *model);
+bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
+void mp_plan_places(struct mp_buffer *out, const struct mp_model *model, const struct mp_plan *plan, size_t index);
+
+void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view);
+void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view);
+
+/* Bytes of the file by kind of chunk: under the key "sizes", as a table. For recordings only. */
+void mp_sizes_json(struct mp_json *json, const struct mp_model *model);
+void mp_sizes_text(struct mp_text *text, const struct mp_model *model);
+
+/* The requested part of a level's bytes: a line of text, or nothing; the keys requested_peak_bytes and rounding; the
+ * number alone, UINT64_MAX where it is not known of all. */
+void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding);
+void mp_rounding_json(struct mp_json *json, const struct mp_rounding *rounding);
+uint64_t mp_rounding_requested(const struct mp_rounding *rounding);
+
+void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
+                  const struct mp_view *view);
+/* " ± 1.2 MiB" behind the bytes of a peak that is an estimate, else ""; returns `to`, of MP_PEAK_ERROR_TEXT bytes. */
+#define MP_PEAK_ERROR_TEXT (MP_UNIT_TEXT + 4)
+const char *mp_peak_error_text(char *to, const struct mp_model *model, const struct mp_peak *peak);
+void mp_peak_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
+                  const struct mp_view *view);
+
+void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
+                   const struct mp_view *view);
+void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                   const struct mp_view *view);
+
+/* The leaks alone, as a table: the places that keep growing. */
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
+                      bool full_stacks);
+
+/* `groups`: of the steps, or NULL. */
+void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
+                   const struct mp_step_report *report, const struct mp_step_groups *groups,
+                   const struct mp_view *view);
+void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
+                   const struct mp_step_groups *groups, const struct mp_view *view);
+
+void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
+void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
+                  const struct mp_view *view);
+/* "fragmentation: enough was free, but ..." */
+const char *mp_oom_cause_text(enum mp_oom_cause cause);
+/* When the moment is, for people: "at the end". */
+const char *mp_frag_when(const struct mp_frag *frag);
+
+/* The advice in a sentence, what it saves (MP_BYTES_UNKNOWN: not told) and how that is known. */
+struct mp_advice {
+    char text[200], evidence[200];
+    uint64_t saved;
+};
+/* False where nothing that was replayed would help. */
+bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice);
+
+/* The whole story. `peak`, `steps` and `frag` are NULL where the recording has no track. */
+struct mp_story {
+    const struct mp_peak *peak;
+    const struct mp_leaks *leaks;
+    const struct mp_step_report *steps;
+    const struct mp_frag *frag;
+};
+void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
+                    const struct mp_view *view);
+void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
+                    const struct mp_view *view);
+
+/* `two`: the question had two variables. Of the view only the limit counts. */
+void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_view *view);
+void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two);
+/* The plot over the batch with the text below it, as a page that needs nothing else. */
+void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two);
+
+#endif

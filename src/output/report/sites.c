@@ -1,0 +1,405 @@
+#include "output/report/sites.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "model/frame_text.h"
+#include "output/report/telling.h"
+
+#define LINES_MAX 8 /* of one site, unless all are asked for */
+
+static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    if (line->file && line->line)
+        mp_buffer_printf(out, "%s:%u", mp_path_short(line->file), line->line);
+    else if (line->file)
+        mp_buffer_append_text(out, mp_path_short(line->file));
+    else if (line->module && !line->function)
+        mp_buffer_printf(out, "%s+0x%llx", mp_path_short(line->module), (unsigned long long)line->address);
+    else if (line->module)
+        mp_buffer_append_text(out, mp_path_short(line->module));
+    else if (!line->function && line->language == MP_NATIVE)
+        mp_buffer_printf(out, "0x%llx", (unsigned long long)line->address);
+    mp_buffer_append(out, "", 1);
+}
+
+static const char *function_text(const struct mp_stack_line *line)
+{
+    return line->cut ? "… frames left out" : line->function ? line->function : "?";
+}
+
+void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    struct mp_buffer place = {0};
+    place_text(&place, line);
+    if (!place.failed) mp_text_clean(out, (const char *)place.data);
+    if (line->function) {
+        if (place.size > 1) mp_buffer_append_text(out, " ");
+        mp_text_clean(out, line->function);
+    }
+    mp_buffer_free(&place);
+}
+
+void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    mp_buffer_append_text(out, mp_frame_prefix(line));
+    mp_line_text(out, line);
+}
+
+void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site)
+{
+    struct mp_stack_lines lines = {0};
+    if (!mp_stack_resolve(model, site->stack, &lines)) out->failed = true;
+    const struct mp_stack_line *headline = mp_stack_headline(&lines);
+    if (headline)
+        mp_headline_text(out, headline);
+    else
+        mp_buffer_append_text(out, mp_no_stack_text(site));
+    for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
+        if (!lines.at[i].user || site->module_count) continue;
+        mp_buffer_append_text(out, " ← ");
+        mp_line_text(out, &lines.at[i]);
+        break;
+    }
+    mp_stack_lines_free(&lines);
+}
+
+void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site)
+{
+    if (!sites || !site->module_count) return;
+    mp_text_clean(out, mp_intern_get(&sites->groups, sites->modules.at[site->first_module].pattern, NULL));
+    if (site->module_count > 1) mp_buffer_printf(out, " +%u", site->module_count - 1);
+}
+
+static void modules_cell(struct mp_table *table, const struct mp_sites *sites, const struct mp_site *site)
+{
+    struct mp_buffer out = {0};
+    mp_site_modules_text(&out, sites, site);
+    if (out.size) mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    table->texts.failed |= out.failed;
+    mp_buffer_free(&out);
+}
+
+static void line_cells(struct mp_table *table, enum mp_style style, const char *prefix,
+                       const struct mp_stack_line *line)
+{
+    struct mp_buffer place = {0};
+    place_text(&place, line);
+    bool native = line->language == MP_NATIVE && line->function;
+    const char *function = function_text(line);
+    mp_table_cell(table, style, "%s%.*s", prefix, native ? mp_function_short(function) : (int)strlen(function),
+                  function);
+    mp_table_cell(table, style, "%s", place.failed ? "" : (const char *)place.data);
+    mp_buffer_free(&place);
+}
+
+/* Lines of the short form: the user's own lines, else Python's, else native ones beyond the allocator's. */
+enum shown { SHOW_USER, SHOW_PYTHON, SHOW_NATIVE };
+
+static bool is_shown(const struct mp_stack_line *line, enum shown shown)
+{
+    if (line->cut) return false;
+    if (shown == SHOW_USER) return line->user;
+    if (shown == SHOW_PYTHON) return line->language == MP_PYTHON;
+    return !mp_line_is_start(line) && !mp_stack_is_allocator(line);
+}
+
+static enum shown choose_shown(const struct mp_stack_lines *lines)
+{
+    enum shown shown = SHOW_NATIVE;
+    for (size_t i = 0; i < lines->count; i++) {
+        if (lines->at[i].user) return SHOW_USER;
+        if (lines->at[i].language == MP_PYTHON && !lines->at[i].cut) shown = SHOW_PYTHON;
+    }
+    return shown;
+}
+
+struct folded {
+    const struct mp_stack_line *telling; /* the innermost one; may be NULL */
+    size_t count;
+};
+
+static void fold(struct folded *folded, const struct mp_stack_line *line)
+{
+    bool telling = line->language == MP_PYTHON ? line->function && line->file : mp_line_is_telling(line);
+    folded->count++;
+    if (!folded->telling && telling) folded->telling = line;
+}
+
+static void append_folded(struct mp_buffer *out, const struct folded *folded, const char *what)
+{
+    if (!folded->count) return;
+    const struct mp_stack_line *line = folded->telling;
+    if (out->size) mp_buffer_append_text(out, ", ");
+    if (line && line->language == MP_PYTHON)
+        mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, line->function);
+    else if (line)
+        mp_buffer_printf(out, "%.*s … ", mp_function_short(line->function), line->function);
+    mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
+}
+
+/* One row a line; the first row has its first `columns` cells already, the others get empty ones. */
+static void short_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
+                       const struct mp_sites *sites, const struct mp_site *site, const char *difference)
+{
+    enum shown shown = choose_shown(lines);
+    struct folded package = {0}, native = {0};
+    size_t rows = 0, more = 0;
+    bool backward = false; /* it has been said */
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct mp_stack_line *line = &lines->at[i];
+        if (!is_shown(line, shown)) {
+            if (!line->cut && line->language != MP_BACKWARD)
+                fold(line->language == MP_PYTHON ? &package : &native, line);
+            continue;
+        }
+        if (rows == LINES_MAX) {
+            more++;
+            continue;
+        }
+        if (rows++) mp_table_skip(table, columns);
+        bool said = backward || shown == SHOW_NATIVE; /* by the line between */
+        line_cells(table, rows == 1 ? MP_BOLD : MP_PLAIN, said ? "" : mp_frame_prefix(line), line);
+        backward |= line->backward;
+        if (rows == 1) modules_cell(table, sites, site);
+        mp_table_end_row(table);
+    }
+    struct mp_buffer rest = {0};
+    if (more) mp_buffer_printf(&rest, "%zu more", more);
+    append_folded(&rest, &package, "package");
+    append_folded(&rest, &native, "native");
+    size_t length = strlen(difference);
+    if (length && (!rest.size || !memmem(rest.data, rest.size, difference, length)))
+        mp_buffer_printf(&rest, "%sin %s", rest.size ? ", " : "", difference);
+    if (rest.size && !rest.failed) {
+        if (rows) mp_table_skip(table, columns);
+        mp_table_wide(table, MP_DIM, "(%.*s)", (int)rest.size, (const char *)rest.data);
+        mp_table_end_row(table);
+    } else if (!rows) { /* only frames that are lost, or were cut */
+        mp_table_wide(table, MP_DIM, "(no stack)");
+        mp_table_end_row(table);
+    }
+    mp_buffer_free(&rest);
+}
+
+static void full_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
+                      const struct mp_sites *sites, const struct mp_site *site)
+{
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct mp_stack_line *line = &lines->at[i];
+        if (i) mp_table_skip(table, columns);
+        line_cells(table, line->user ? MP_BOLD : line->language == MP_NATIVE ? MP_DIM : MP_PLAIN, "", line);
+        if (!i) modules_cell(table, sites, site);
+        mp_table_end_row(table);
+    }
+}
+
+const char *mp_no_stack_text(const struct mp_site *site)
+{
+    return site->births ? "(no stack)" : "(no stack: live before the recording began)";
+}
+
+void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site *site, uint32_t twin, bool full)
+{
+    struct mp_buffer difference = {0};
+    struct mp_stack_lines lines = {0};
+    if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
+    if (!lines.count) {
+        mp_table_wide(table, MP_DIM, "%s", mp_no_stack_text(site));
+        mp_table_end_row(table);
+    } else {
+        if (twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, twin);
+        mp_buffer_append(&difference, "", 1);
+        if (full || difference.failed)
+            full_rows(table, columns, &lines, sites, site);
+        else
+            short_rows(table, columns, &lines, sites, site, (const char *)difference.data);
+    }
+    mp_buffer_free(&difference);
+    mp_stack_lines_free(&lines);
+}
+
+static unsigned number_cells(struct mp_table *table, const struct mp_model *model, const struct mp_site *site,
+                             const struct mp_site_view *view)
+{
+    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    unsigned before = table->column;
+    if (view->whole) mp_table_cell(table, MP_PLAIN, "%.1f %%", 100.0 * (double)site->bytes / (double)view->whole);
+    mp_table_cell(table, MP_BOLD, "%s",
+                  mp_site_bytes(site) == MP_BYTES_UNKNOWN ? "?" : mp_format_bytes(number, site->bytes));
+    mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, site->blocks));
+    if (view->births) mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, site->births));
+    if (view->track) mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, site->track, id));
+    return table->column - before;
+}
+
+static void header_cells(struct mp_table *table, const struct mp_site_view *view)
+{
+    if (view->whole) mp_table_cell(table, MP_DIM, "share");
+    mp_table_cell(table, MP_DIM, "bytes");
+    mp_table_cell(table, MP_DIM, "blocks");
+    if (view->births) mp_table_cell(table, MP_DIM, "born in");
+    if (view->track) mp_table_cell(table, MP_DIM, "track");
+    mp_table_wide(table, MP_DIM, "%s", view->by == MP_GROUP_STACK ? "site" : mp_group_name(view->by));
+    mp_table_end_row(table);
+}
+
+static size_t rows_shown(const struct mp_sites *sites, const struct mp_site_view *view)
+{
+    return view->limit && view->limit < sites->count ? view->limit : sites->count;
+}
+
+void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint32_t group, enum mp_group_by by)
+{
+    struct mp_buffer name = {0};
+    mp_group_text(&name, groups, group, by);
+    mp_table_wide(table, MP_PLAIN, "%.*s", (int)name.size, (const char *)name.data);
+    table->texts.failed |= name.failed;
+    mp_buffer_free(&name);
+}
+
+void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by)
+{
+    char number[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
+    const char *name = group == MP_NONE ? "(unknown)" : mp_intern_get(groups, group, NULL);
+    if (by == MP_GROUP_SIZE && group != MP_NONE) {
+        uint64_t bytes = strtoull(name, NULL, 10);
+        mp_buffer_printf(out, "%s (%s)", mp_format_bytes(number, bytes), mp_format_count(count, bytes));
+    } else {
+        mp_buffer_append_text(out, name);
+    }
+}
+
+void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_t group)
+{
+    if (group == MP_NONE)
+        mp_json_null(json, "group");
+    else
+        mp_json_text(json, "group", mp_intern_get(groups, group, NULL));
+}
+
+void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view)
+{
+    struct mp_table table;
+    char columns[12] = "";
+    for (unsigned i = 0; i < 2u + !!view->whole + view->births; i++)
+        strcat(columns, "r");
+    strcat(columns, view->track ? "llll" : "lll");
+    size_t rows = rows_shown(sites, view);
+    uint32_t *twins = view->by == MP_GROUP_STACK && !view->full_stacks ? mp_site_twins(model, sites, rows) : NULL;
+    mp_table_start(&table, columns);
+    header_cells(&table, view);
+    for (size_t i = 0; i < rows; i++) {
+        const struct mp_site *site = &sites->at[i];
+        unsigned used = number_cells(&table, model, site, view);
+        if (view->by == MP_GROUP_STACK) {
+            mp_stack_rows(&table, used, model, sites, site, twins ? twins[i] : MP_NONE, view->full_stacks);
+        } else {
+            mp_group_cell(&table, &sites->groups, site->group, view->by);
+            mp_table_end_row(&table);
+        }
+    }
+    free(twins);
+    mp_table_finish(&table, text);
+}
+
+static void frame_json(struct mp_json *json, const struct mp_stack_line *line)
+{
+    mp_json_object(json, NULL);
+    json->flat = true;
+    mp_json_text(json, "function", line->function);
+    mp_json_text(json, "file", line->file);
+    mp_json_known(json, "line", line->line ? line->line : UINT64_MAX);
+    mp_json_text(json, "module", line->module);
+    mp_json_text(json, "language", line->cut ? NULL : mp_language_name(line->language));
+    if (line->cut) mp_json_bool(json, "cut", true);
+    mp_json_end_object(json);
+    json->flat = false;
+}
+
+void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack)
+{
+    struct mp_stack_lines lines = {0};
+    if (!mp_stack_resolve(model, stack, &lines)) json->out->failed = true;
+    mp_json_array(json, "stack");
+    for (size_t i = 0; i < lines.count; i++)
+        frame_json(json, &lines.at[i]);
+    mp_json_end_array(json);
+    mp_stack_lines_free(&lines);
+}
+
+static void site_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
+                      const struct mp_site *site)
+{
+    if (site->module_count) mp_json_array(json, "modules");
+    for (uint32_t i = 0; i < site->module_count; i++) {
+        const struct mp_site_module *module = &sites->modules.at[site->first_module + i];
+        mp_json_object(json, NULL);
+        json->flat = true;
+        mp_json_text(json, "module", mp_intern_get(&sites->groups, module->pattern, NULL));
+        mp_json_number(json, "bytes", module->bytes);
+        mp_json_end_object(json);
+        json->flat = false;
+    }
+    if (site->module_count) mp_json_end_array(json);
+    mp_stack_json(json, model, site->stack);
+}
+
+void mp_error_json(struct mp_json *json, double standard_error)
+{
+    uint64_t bytes = isfinite(standard_error) ? (uint64_t)(standard_error + 0.5) : UINT64_MAX;
+    mp_json_known(json, "standard_error_bytes", bytes);
+}
+
+void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view)
+{
+    char id[MP_TRACK_ID_MAX];
+    mp_json_array(json, key);
+    for (size_t i = 0; i < rows_shown(sites, view); i++) {
+        const struct mp_site *site = &sites->at[i];
+        mp_json_object(json, NULL);
+        mp_json_known(json, "bytes", mp_site_bytes(site));
+        mp_json_number(json, "blocks", site->blocks);
+        if (mp_model_sample_of(model, site->track)) mp_error_json(json, sqrt(site->variance));
+        mp_json_share(json, "share", site->bytes, view->whole);
+        if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
+        if (view->births) mp_json_number(json, "birth_periods", site->births);
+        if (view->by == MP_GROUP_STACK)
+            site_json(json, model, sites, site);
+        else
+            mp_group_json(json, &sites->groups, site->group);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
+                  const struct mp_site *site, uint32_t twin)
+{
+    struct mp_buffer out = {0}, difference = {0};
+    mp_site_text(&out, model, site);
+    if (twin != MP_NONE) mp_difference_text(&difference, model, site->stack, twin);
+    if (difference.size) mp_buffer_printf(&out, ", in %.*s", (int)difference.size, (const char *)difference.data);
+    mp_buffer_free(&difference);
+    if (site->module_count) {
+        mp_table_cell(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+        modules_cell(table, sites, site);
+    } else {
+        mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
+    }
+    table->texts.failed |= out.failed;
+    mp_buffer_free(&out);
+}
+
+void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack)
+{
+    const struct mp_site site = {.stack = stack, .births = 1};
+    mp_text_put(text, MP_PLAIN, "  ");
+    mp_site_text(text->out, model, &site);
+    mp_text_put(text, MP_PLAIN, "\n");
+}

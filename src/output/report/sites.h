@@ -1,0 +1,54 @@
+/* Tables of sites and stacks, as text and as JSON: shared by every report. */
+#ifndef MP_OUTPUT_SITES_H
+#define MP_OUTPUT_SITES_H
+
+#include "analysis/sites/sites.h"
+#include "base/json.h"
+#include "model/stack.h"
+#include "output/report/text.h"
+
+struct mp_site_view {
+    size_t limit;        /* rows; 0: all */
+    bool full_stacks;    /* every frame instead of the user's lines and a count of the rest */
+    enum mp_group_by by; /* what the rows are */
+    bool births, track;  /* extra columns, extra keys */
+    uint64_t whole;      /* what shares are taken of; 0: no column */
+};
+
+void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view);
+/* "standard_error_bytes" of what is an estimate; null for NAN. */
+void mp_error_json(struct mp_json *json, double standard_error);
+/* An array of sites under `key`. */
+void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view);
+/* The rows of one stack: function and place in two cells each, the first with the modules as a third. The first row has
+ * `columns` cells already. `sites` may be NULL for a site that is none of a table. `twin`: a stack to be told apart
+ * from (mp_site_twins()), or MP_NONE. */
+void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site *site, uint32_t twin, bool full);
+/* A group's name for people, as text and as the last cell of a row; as it is, under "group", where null is not known.
+ */
+void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
+void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
+void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_t group);
+/* Its frames as an array under "stack". */
+void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
+/* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
+ * it. */
+void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
+/* Stands in place of an empty stack. */
+const char *mp_no_stack_text(const struct mp_site *site);
+/* The same of a stack, as a line of its own. */
+void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
+/* The same as the last cell of a row, or, where modules are known, the last but one before them. */
+void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
+                  const struct mp_site *site, uint32_t twin);
+/* The modules of a site: "blocks.*.attn", "head +2"; nothing where none is known. */
+void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site);
+/* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */
+void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
+/* The same for a line that stands for its stack: "backward of model.py:31 forward". */
+void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line);
+
+#endif

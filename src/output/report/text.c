@@ -1,0 +1,176 @@
+#include "output/report/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "base/utf8.h"
+
+static const char *const style_begin[] = {"", "\033[1m", "\033[2m"};
+#define STYLE_END "\033[0m"
+
+static void append_formatted(struct mp_buffer *out, const char *format, va_list arguments)
+{
+    char *made;
+    int length = vasprintf(&made, format, arguments);
+    if (length < 0) {
+        out->failed = true;
+        return;
+    }
+    mp_buffer_append(out, made, (size_t)length);
+    free(made);
+}
+
+void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, ...)
+{
+    struct mp_buffer made = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    append_formatted(&made, format, arguments);
+    va_end(arguments);
+    size_t first = 0, end = made.size;
+    while (first < end && made.data[first] == '\n')
+        first++;
+    while (end > first && made.data[end - 1] == '\n')
+        end--;
+    bool styled = text->color && style != MP_PLAIN && first < end;
+    mp_buffer_append(text->out, made.data, first);
+    if (styled) mp_buffer_append_text(text->out, style_begin[style]);
+    mp_buffer_append(text->out, made.data + first, end - first);
+    if (styled) mp_buffer_append_text(text->out, STYLE_END);
+    mp_buffer_append(text->out, made.data + end, made.size - end);
+    if (made.failed) text->out->failed = true;
+    mp_buffer_free(&made);
+}
+
+void mp_text_count(struct mp_text *text, uint64_t count, const char *what)
+{
+    char number[MP_UNIT_TEXT];
+    mp_text_put(text, MP_PLAIN, "%s %s%s", mp_format_count(number, count), what, count == 1 ? "" : "s");
+}
+
+static void append_clean(struct mp_buffer *out, const unsigned char *at, size_t left)
+{
+    while (left) {
+        uint32_t point;
+        size_t size = mp_utf8_next(at, left, &point);
+        if (point == MP_UTF8_BAD)
+            mp_buffer_append_text(out, "\xef\xbf\xbd");
+        else if (point < 0x20 || (point >= 0x7f && point < 0xa0) || mp_utf8_is_hidden(point))
+            mp_buffer_append_text(out, "?");
+        else
+            mp_buffer_append(out, at, size);
+        at += size;
+        left -= size;
+    }
+}
+
+void mp_text_clean(struct mp_buffer *out, const char *name)
+{
+    append_clean(out, (const unsigned char *)name, strlen(name));
+}
+
+void mp_table_start(struct mp_table *table, const char *columns)
+{
+    *table = (struct mp_table){.columns = columns};
+}
+
+static size_t count_characters(const unsigned char *text, size_t size)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < size; i++)
+        count += text[i] >> 6 != 2;
+    return count;
+}
+
+static void add_cell(struct mp_table *table, enum mp_style style, bool wide, const char *format, va_list arguments)
+{
+    struct mp_buffer raw = {0};
+    append_formatted(&raw, format, arguments);
+    struct mp_table_cell cell = {.start = table->texts.size,
+                                 .column = (unsigned char)table->column,
+                                 .style = (unsigned char)style,
+                                 .wide = wide};
+    if (raw.failed) table->texts.failed = true;
+    append_clean(&table->texts, raw.data, raw.size);
+    mp_buffer_free(&raw);
+    if (table->texts.failed) return;
+    cell.size = table->texts.size - cell.start;
+    cell.width = count_characters(table->texts.data + cell.start, cell.size);
+    if (!mp_vec_push(&table->cells, cell)) table->texts.failed = true;
+    table->column++;
+}
+
+void mp_table_cell(struct mp_table *table, enum mp_style style, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add_cell(table, style, false, format, arguments);
+    va_end(arguments);
+}
+
+void mp_table_wide(struct mp_table *table, enum mp_style style, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add_cell(table, style, true, format, arguments);
+    va_end(arguments);
+}
+
+void mp_table_skip(struct mp_table *table, unsigned columns)
+{
+    while (columns--)
+        mp_table_cell(table, MP_PLAIN, "%s", "");
+}
+
+void mp_table_end_row(struct mp_table *table)
+{
+    table->column = 0;
+}
+
+static void put_blanks(struct mp_buffer *out, size_t count)
+{
+    while (count--)
+        mp_buffer_append_text(out, " ");
+}
+
+/* Trailing blanks are never written: those due are put before the next cell that has text. */
+static void print_cells(const struct mp_table *table, struct mp_text *text, const size_t *widths)
+{
+    size_t due = 0;
+    for (size_t i = 0; i < table->cells.count; i++) {
+        const struct mp_table_cell *cell = &table->cells.at[i];
+        if (!cell->column) {
+            if (i) mp_buffer_append_text(text->out, "\n");
+            due = 0;
+        }
+        due += 2;
+        size_t padding = cell->wide || cell->width > widths[cell->column] ? 0 : widths[cell->column] - cell->width;
+        bool right = table->columns[cell->column] == 'r';
+        if (right) due += padding;
+        if (cell->size) {
+            put_blanks(text->out, due);
+            mp_text_put(text, cell->style, "%.*s", (int)cell->size, (const char *)table->texts.data + cell->start);
+            due = 0;
+        }
+        if (!right) due += padding;
+    }
+    if (table->cells.count) mp_buffer_append_text(text->out, "\n");
+}
+
+void mp_table_finish(struct mp_table *table, struct mp_text *text)
+{
+    size_t widths[256] = {0};
+    for (size_t i = 0; i < table->cells.count; i++) {
+        const struct mp_table_cell *cell = &table->cells.at[i];
+        if (!cell->wide && cell->width > widths[cell->column]) widths[cell->column] = cell->width;
+    }
+    if (table->texts.failed)
+        text->out->failed = true;
+    else
+        print_cells(table, text, widths);
+    mp_buffer_free(&table->texts);
+    mp_vec_free(&table->cells);
+}

@@ -1,0 +1,71 @@
+/* The stand-in of cuBLAS: handles, what is set in them, and products that compute nothing. Its own memory is the
+ * caller's: PyTorch gives each handle and stream a workspace, so each handle is one of its own. */
+#include <stddef.h>
+#include <stdlib.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+#ifndef SOFTBLAS_VERSION
+#    define SOFTBLAS_VERSION 120405
+#endif
+
+typedef int cublasStatus_t;
+enum { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_INITIALIZED = 1, CUBLAS_STATUS_ALLOC_FAILED = 3 };
+
+struct cublasContext {
+    int math_mode, pointer_mode, atomics_mode;
+    void *stream;
+};
+typedef struct cublasContext *cublasHandle_t;
+
+EXPORTED cublasStatus_t cublasCreate_v2(cublasHandle_t *to)
+{
+    *to = calloc(1, sizeof **to);
+    return *to ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+EXPORTED cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
+{
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+EXPORTED cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
+{
+    (void)handle;
+    *version = SOFTBLAS_VERSION;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* libraryPropertyType: major, minor, patch */
+EXPORTED cublasStatus_t cublasGetProperty(int which, int *value)
+{
+    *value = which == 0 ? SOFTBLAS_VERSION / 10000 : which == 1 ? SOFTBLAS_VERSION / 100 % 100 : SOFTBLAS_VERSION % 100;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+EXPORTED size_t cublasGetCudartVersion(void)
+{
+    return SOFTBLAS_VERSION / 10000 * 1000;
+}
+
+/* F(setter, getter, type, member) */
+#define SETTINGS(F)                                                                                                    \
+    F(cublasSetStream_v2, cublasGetStream_v2, void *, stream)                                                          \
+    F(cublasSetMathMode, cublasGetMathMode, int, math_mode)                                                            \
+    F(cublasSetPointerMode_v2, cublasGetPointerMode_v2, int, pointer_mode)                                             \
+    F(cublasSetAtomicsMode, cublasGetAtomicsMode, int, atomics_mode)
+#define SETTING(setter, getter, type, member)                                                                          \
+    EXPORTED cublasStatus_t setter(cublasHandle_t handle, type value)                                                  \
+    {                                                                                                                  \
+        if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;                                                             \
+        handle->member = value;                                                                                        \
+        return CUBLAS_STATUS_SUCCESS;                                                                                  \
+    }                                                                                                                  \
+    EXPORTED cublasStatus_t getter(cublasHandle_t handle, type *value)                                                 \
+    {                                                                                                                  \
+        if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;                                                             \
+        *value = handle->member;                                                                                       \
+        return CUBLAS_STATUS_SUCCESS;                                                                                  \
+    }
+SETTINGS(SETTING)

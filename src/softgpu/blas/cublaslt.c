@@ -1,0 +1,75 @@
+/* The stand-in of cuBLASLt: every product has one way of being done, which needs no workspace beyond the caller's. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+#ifndef SOFTBLAS_VERSION
+#    define SOFTBLAS_VERSION 120405
+#endif
+
+typedef int cublasStatus_t;
+
+typedef struct {
+    uint64_t algorithm[8];
+    size_t workspace_bytes;
+    cublasStatus_t state;
+    float waves;
+    int reserved[4];
+} cublasLtMatmulHeuristicResult_t;
+
+static char anything; /* what descriptors point at */
+
+EXPORTED size_t cublasLtGetVersion(void)
+{
+    return SOFTBLAS_VERSION;
+}
+
+EXPORTED size_t cublasLtGetCudartVersion(void)
+{
+    return SOFTBLAS_VERSION / 10000 * 1000;
+}
+
+EXPORTED cublasStatus_t cublasLtCreate(void **to)
+{
+    *to = &anything;
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatmulDescCreate(void **to, int compute, int scale)
+{
+    (void)compute, (void)scale;
+    *to = &anything;
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatmulPreferenceCreate(void **to)
+{
+    *to = &anything;
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatrixLayoutCreate(void **to, int type, uint64_t rows, uint64_t columns, int64_t stride)
+{
+    (void)type, (void)rows, (void)columns, (void)stride;
+    *to = &anything;
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatrixTransformDescCreate(void **to, int type)
+{
+    (void)type;
+    *to = &anything;
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c,
+                                                       void *d, void *preference, int wanted,
+                                                       cublasLtMatmulHeuristicResult_t *results, int *found)
+{
+    (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    *found = wanted > 0;
+    if (*found) memset(results, 0, sizeof *results);
+    return 0;
+}

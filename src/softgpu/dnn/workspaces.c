@@ -1,0 +1,83 @@
+/*
+ * Convolutions and normalisations by cuDNN's older functions, which PyTorch uses where TORCH_CUDNN_V8_API_DISABLED is
+ * set, as `memprof plan` sets it. Which algorithm cuDNN would choose, and so its workspace, is known to cuDNN alone:
+ * the stand-in's takes none, and the recording says that.
+ */
+#include <memprof.h>
+#include <stddef.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* cudnnConvolutionFwdAlgoPerf_t, and those of backward, which are laid out the same. */
+struct algorithm {
+    int algorithm, status;
+    float time;
+    size_t memory;
+    int determinism, math, reserved[3];
+};
+
+static int nothing(size_t *bytes)
+{
+    static int told;
+    if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) memprof_mark("plan: cudnn");
+    *bytes = 0;
+    return 0;
+}
+
+static int one_way(int wanted, int *found, struct algorithm *results)
+{
+    size_t bytes;
+    nothing(&bytes);
+    *found = wanted > 0;
+    if (*found) *results = (struct algorithm){.algorithm = 1, .memory = bytes, .determinism = 1};
+    return 0;
+}
+
+#define ALGORITHM(name)                                                                                                \
+    EXPORTED int name(void *handle, void *a, void *b, void *convolution, void *c, int wanted, int *found,              \
+                      struct algorithm *results)                                                                       \
+    {                                                                                                                  \
+        return one_way(wanted, found, results);                                                                        \
+    }
+ALGORITHM(cudnnGetConvolutionForwardAlgorithm_v7)
+ALGORITHM(cudnnGetConvolutionBackwardDataAlgorithm_v7)
+ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7)
+
+#define FIND(name)                                                                                                     \
+    EXPORTED int name(void *handle, void *a, void *at_a, void *b, void *at_b, void *convolution, void *c, void *at_c,  \
+                      int wanted, int *found, struct algorithm *results, void *workspace, size_t bytes)                \
+    {                                                                                                                  \
+        return one_way(wanted, found, results);                                                                        \
+    }
+FIND(cudnnFindConvolutionForwardAlgorithmEx)
+FIND(cudnnFindConvolutionBackwardDataAlgorithmEx)
+FIND(cudnnFindConvolutionBackwardFilterAlgorithmEx)
+
+#define CONVOLUTION_BYTES(name)                                                                                        \
+    EXPORTED int name(void *handle, void *a, void *b, void *convolution, void *c, int algorithm, size_t *bytes)        \
+    {                                                                                                                  \
+        return nothing(bytes);                                                                                         \
+    }
+CONVOLUTION_BYTES(cudnnGetConvolutionForwardWorkspaceSize)
+CONVOLUTION_BYTES(cudnnGetConvolutionBackwardDataWorkspaceSize)
+CONVOLUTION_BYTES(cudnnGetConvolutionBackwardFilterWorkspaceSize)
+
+EXPORTED int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void *handle, int mode, int operations, void *x,
+                                                                      void *z, void *y, void *scale, void *activation,
+                                                                      size_t *bytes)
+{
+    return nothing(bytes);
+}
+
+EXPORTED int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void *handle, int mode, int operations,
+                                                                  void *activation, void *x, size_t *bytes)
+{
+    return nothing(bytes);
+}
+
+EXPORTED int cudnnGetBatchNormalizationBackwardExWorkspaceSize(void *handle, int mode, int operations, void *x, void *y,
+                                                               void *dy, void *dz, void *dx, void *scale,
+                                                               void *activation, size_t *bytes)
+{
+    return nothing(bytes);
+}

@@ -1,0 +1,169 @@
+/* A call from its entry to its exit: whether the driver may be used, and what the tools hear. Injection at cuInit(). */
+#include "softgpu/driver/driver.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <memprof.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct soft_tool *tool;
+static uint32_t correlations;
+static pid_t started_in; /* the process that called cuInit(): CUDA does not survive a fork */
+static __thread struct soft_call *innermost;
+static __thread uint64_t read_back; /* bytes that the call that runs gave and nobody computed */
+static __thread bool refusing;      /* the call that runs is to find no memory */
+
+EXPORTED void softgpu_set_tool(const struct soft_tool *to)
+{
+    __atomic_store_n(&tool, to, __ATOMIC_RELEASE);
+}
+
+EXPORTED bool softgpu_context_facts(CUcontext context, uint32_t *uid, int *device)
+{
+    if (!context) return false;
+    *uid = context->uid;
+    *device = context->device;
+    return true;
+}
+
+void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const void *params)
+{
+    CUcontext context = soft_current();
+    *call = (struct soft_call){
+        .cbid = cbid,
+        .name = name,
+        .params = params,
+        .context = context,
+        .context_uid = context ? context->uid : UINT32_MAX,
+        .correlation = __atomic_add_fetch(&correlations, 1, __ATOMIC_RELAXED),
+        .tool = __atomic_load_n(&tool, __ATOMIC_ACQUIRE),
+        .outer = innermost,
+    };
+    innermost = call;
+    if (call->tool && cbid) call->tool->call(call, false);
+}
+
+void soft_read_back(uint64_t bytes)
+{
+    read_back += bytes;
+}
+
+/* A mark in the recording, with the stack that it was made on; the recorder may be absent. */
+static void tell_read_back(void)
+{
+    char text[64];
+    snprintf(text, sizeof text, "plan: read back %" PRIu64, read_back);
+    read_back = 0;
+    memprof_mark(text);
+}
+
+void soft_exit(struct soft_call *call)
+{
+    innermost = call->outer;
+    if (read_back) tell_read_back();
+    if (call->tool && call->cbid && call->tool == __atomic_load_n(&tool, __ATOMIC_ACQUIRE))
+        call->tool->call(call, true);
+}
+
+/* $SOFTGPU_FAIL=SYMBOL:N,... Under the lock. */
+static bool told_to_fail(const char *name)
+{
+    enum { MOST = 32 };
+    static struct {
+        char name[64];
+        unsigned long nth;
+    } wanted[MOST];
+    static size_t count;
+    static bool read;
+    for (const char *at = read ? NULL : getenv("SOFTGPU_FAIL"); at && count < MOST; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (sscanf(at, "%63[^:]:%lu", wanted[count].name, &wanted[count].nth) == 2) count++;
+    }
+    read = true;
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(wanted[i].name, name)) return wanted[i].nth && !--wanted[i].nth;
+    return false;
+}
+
+bool soft_ready(struct soft_call *call)
+{
+    if (!started_in || started_in != getpid()) {
+        call->result = CUDA_ERROR_NOT_INITIALIZED;
+        return false;
+    }
+    refusing = told_to_fail(call->name);
+    return true;
+}
+
+bool soft_refusing(void)
+{
+    return refusing;
+}
+
+/* The child gets the lock free, and none of what the ledger's file has not written yet. */
+static void before_fork(void)
+{
+    softgpu_flush();
+    pthread_mutex_lock(&soft_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&soft_lock);
+}
+
+void soft_inject(void)
+{
+    static bool done;
+    if (__atomic_exchange_n(&done, true, __ATOMIC_ACQ_REL)) return;
+    started_in = getpid();
+    pthread_atfork(before_fork, after_fork, after_fork);
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    if (!path || !*path) return;
+    void *library = dlopen(path, RTLD_NOW);
+    int (*initialize)(void);
+    void *found = library ? dlsym(library, "InitializeInjection") : NULL;
+    if (!found) return; /* a path that does not exist: the program runs on, as with NVIDIA's driver */
+    memcpy(&initialize, &found, sizeof found);
+    initialize();
+}
+
+void soft_tell_memory_event(struct soft_memory_event *event)
+{
+    const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+    if (!to) return;
+    event->correlation = innermost ? innermost->correlation : 0;
+    to->memory(event);
+}
+
+void soft_tell_pool_event(struct soft_pool_event *event)
+{
+    const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+    if (!to) return;
+    event->correlation = innermost ? innermost->correlation : 0;
+    to->pool(event);
+}
+
+void soft_tell_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name)
+{
+    soft_tell_memory_event(&(struct soft_memory_event){
+        .operation = operation,
+        .kind = kind,
+        .address = block->address,
+        .bytes = block->bytes,
+        .device = block->device < 0 ? 0 : (uint32_t)block->device,
+        .context = block->context ? block->context->uid : UINT32_MAX,
+        .stream = stream ? soft_stream_id(stream) : UINT32_MAX,
+        .name = name,
+    });
+}
+
+void soft_tell_context(unsigned cbid, CUcontext context)
+{
+    const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+    if (to) to->context(&(struct soft_context_event){cbid, context, context->uid});
+}

@@ -1,0 +1,193 @@
+/*
+ * Inside the stand-in driver. Every function of the driver API is an ENTRY; what it answers is computed under one lock,
+ * by the functions declared here. Times do not matter, exactness does.
+ */
+#ifndef SOFTGPU_DRIVER_H
+#define SOFTGPU_DRIVER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "softgpu/driver_calls.h"
+#include "softgpu/softgpu.h"
+#include "softgpu/state.h"
+#include "softgpu/tool.h"
+
+#define SOFT_GRANULE ((uint64_t)2 << 20) /* of physical memory and pools */
+#define SOFT_HOST    (-1)
+
+/* ---- the ledger (ledger.c) ---- */
+
+struct soft_block {
+    struct soft_block *next; /* of its bucket */
+    enum soft_class class;
+    int device; /* ordinal; -1: the host's */
+    uint64_t address, bytes;
+    CUcontext context; /* which it dies with; NULL: nobody's */
+    void *more;        /* what its class needs; malloced, freed with the block */
+};
+
+struct soft_block *soft_add(enum soft_class class, int device, uint64_t address, uint64_t bytes, CUcontext context);
+struct soft_block *soft_find(enum soft_class class, uint64_t address);
+/* Any block at that address of the space that `like` lies in. */
+struct soft_block *soft_find_like(enum soft_class like, uint64_t address);
+void soft_remove(struct soft_block *block);
+void soft_refused(enum soft_class class, int device, uint64_t bytes);
+void soft_pool_holds(enum soft_class class, int device, uint64_t address, uint64_t bytes);
+/* Calls `visit` for each block; `visit` may remove that block. */
+void soft_each(void (*visit)(struct soft_block *block, void *context), void *context);
+void soft_open_ledger(void);
+
+/* ---- the machine (device.c) ---- */
+
+struct soft_device {
+    int physical; /* ordinal without CUDA_VISIBLE_DEVICES */
+    uint64_t total, used;
+    CUcontext primary;
+    unsigned retained;
+    CUmemoryPool default_pool, current_pool;
+    uint64_t graph_used, graph_used_high, graph_reserved, graph_reserved_high;
+};
+
+extern pthread_mutex_t soft_lock;
+extern struct soft_device soft_devices[SOFT_DEVICES];
+extern int soft_device_count;
+
+bool soft_has_device(CUdevice device);
+/* Takes physical memory of a device; false: it is full, or the test wants it to be. Books the refusal of what was
+ * asked for. */
+bool soft_take(enum soft_class class, int device, uint64_t bytes, uint64_t asked);
+void soft_give(int device, uint64_t bytes);
+/* Addresses of the device's range; `low`: below 4 GiB, for the calls of CUDA 2. */
+uint64_t soft_new_address(uint64_t bytes);
+uint64_t soft_new_low_address(uint64_t bytes);
+void soft_free_address(uint64_t address, uint64_t bytes);
+bool soft_is_device_address(uint64_t address);
+static inline uint64_t soft_round(uint64_t bytes, uint64_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+/* ---- what the devices are (profile.c) ---- */
+
+void soft_read_profile(void);
+const char *soft_profile_name(void);
+int soft_threads_per_sm(void);
+int soft_attribute(int attribute, int physical);
+
+/* ---- what is in device memory (values.c) ---- */
+
+/* A kernel ran: what the program copied to the device may no longer be what is there. */
+void soft_values_changed(void);
+/* The call that runs gave the program bytes that nobody computed; the recorder hears of it when the lock is free. */
+void soft_read_back(uint64_t bytes);
+
+/* ---- contexts and streams (context.c, stream.c) ---- */
+
+struct CUctx_st {
+    uint32_t uid;
+    int device;
+    bool alive, primary;
+};
+
+/* The thread's context, alive; NULL: none. */
+CUcontext soft_current(void);
+/* What dies with a context or a module, by class; frees memory and removes the block. */
+void soft_destroy(struct soft_block *block);
+bool soft_is_stream(CUstream stream);
+/* The graph that captures what is put into the stream; NULL: it is not capturing. */
+CUgraph soft_capturing(CUstream stream);
+uint32_t soft_stream_id(CUstream stream);
+void soft_pools_idle(void); /* pools give back what is above their thresholds, as at a synchronisation */
+
+/* ---- graphs (graph.c) ---- */
+CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
+CUresult soft_capture_free(CUgraph graph, CUdeviceptr address);
+CUgraph soft_new_graph(void);
+bool soft_is_graph(CUgraph graph);
+/* A launched graph's block that the program frees itself. */
+void soft_free_graph_block(struct soft_block *block);
+
+/* ---- arrays (array.c), physical memory (vmm.c), pools (pool.c), modules (module.c) ---- */
+/* The physical memory that is mapped at an address; NULL: none. */
+struct soft_block *soft_mapping_at(uint64_t address);
+uint64_t soft_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels);
+void soft_free_array(struct soft_block *block);
+void soft_free_pool_block(struct soft_block *block, CUstream stream);
+void soft_free_module(struct soft_block *block);
+void soft_free_external(struct soft_block *block);
+
+/* ---- what the tools hear (call.c) ---- */
+
+void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const void *params);
+void soft_exit(struct soft_call *call);
+/* Whether the driver may be used; else `result` says why not. */
+bool soft_ready(struct soft_call *call);
+/* Whether the test wants the call that runs to find no memory. */
+bool soft_refusing(void);
+void soft_tell_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name);
+void soft_tell_memory_event(struct soft_memory_event *event);
+void soft_tell_pool_event(struct soft_pool_event *event);
+void soft_tell_context(unsigned cbid, CUcontext context);
+enum { SOFT_TOLD_ALLOCATION = 1, SOFT_TOLD_RELEASE = 2 };
+/* CUpti_ActivityMemoryKind */
+enum {
+    SOFT_TOLD_PINNED = 2,
+    SOFT_TOLD_DEVICE = 3,
+    SOFT_TOLD_ARRAY = 4,
+    SOFT_TOLD_MANAGED = 5,
+    SOFT_TOLD_STATIC = 6,
+    SOFT_TOLD_MANAGED_STATIC = 7
+};
+
+void soft_inject(void);
+
+/* ---- entries ---- */
+
+#define EXPORTED __attribute__((visibility("default")))
+
+#define PAIR_TYPE(type, name)                              type name
+#define PAIR_NAME(type, name)                              name
+#define PAIR_FIELD(type, name)                             type name;
+#define MAP_1(m, sep, a)                                   m a
+#define MAP_2(m, sep, a, ...)                              m a sep() MAP_1(m, sep, __VA_ARGS__)
+#define MAP_3(m, sep, a, ...)                              m a sep() MAP_2(m, sep, __VA_ARGS__)
+#define MAP_4(m, sep, a, ...)                              m a sep() MAP_3(m, sep, __VA_ARGS__)
+#define MAP_5(m, sep, a, ...)                              m a sep() MAP_4(m, sep, __VA_ARGS__)
+#define MAP_6(m, sep, a, ...)                              m a sep() MAP_5(m, sep, __VA_ARGS__)
+#define MAP_7(m, sep, a, ...)                              m a sep() MAP_6(m, sep, __VA_ARGS__)
+#define MAP_8(m, sep, a, ...)                              m a sep() MAP_7(m, sep, __VA_ARGS__)
+#define MAP_PICK(_1, _2, _3, _4, _5, _6, _7, _8, map, ...) map
+#define MAP(m, sep, ...)                                                                                               \
+    MAP_PICK(__VA_ARGS__, MAP_8, MAP_7, MAP_6, MAP_5, MAP_4, MAP_3, MAP_2, MAP_1, )(m, sep, __VA_ARGS__)
+#define SEP_COMMA() ,
+#define SEP_NONE()
+
+enum {
+#define NUMBER_OF(name, version, mode, symbol, cbid, signature) SOFT_CBID_##symbol = cbid,
+    DRIVER_CALLS(NUMBER_OF)
+#undef NUMBER_OF
+};
+
+/* ENTRY(symbol, answer, (type, name)...): a function of the driver API. `answer` is evaluated under the lock. */
+#define ENTRY(symbol, answer, ...)                                                                                     \
+    EXPORTED CUresult symbol(MAP(PAIR_TYPE, SEP_COMMA, __VA_ARGS__))                                                   \
+    {                                                                                                                  \
+        struct {                                                                                                       \
+            MAP(PAIR_FIELD, SEP_NONE, __VA_ARGS__)                                                                     \
+        } params = {MAP(PAIR_NAME, SEP_COMMA, __VA_ARGS__)};                                                           \
+        struct soft_call call;                                                                                         \
+        soft_enter(&call, SOFT_CBID_##symbol, #symbol, &params);                                                       \
+        pthread_mutex_lock(&soft_lock);                                                                                \
+        if (soft_ready(&call)) call.result = (answer);                                                                 \
+        pthread_mutex_unlock(&soft_lock);                                                                              \
+        soft_exit(&call);                                                                                              \
+        return call.result;                                                                                            \
+    }
+
+/* Both forms of a function that knows default streams. */
+#define ENTRY_BOTH(symbol, answer, ...)                                                                                \
+    ENTRY(symbol, answer, __VA_ARGS__)                                                                                 \
+    ENTRY(symbol##_ptsz, answer, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,232 @@
+/* Linear, pitched, managed, pinned and registered memory. */
+#include "softgpu/driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PITCH 512
+
+static CUresult hand_out(enum soft_class class, CUdeviceptr *to, uint64_t bytes, uint64_t address)
+{
+    CUcontext context = soft_current();
+    if (!address) { /* no range of addresses is that long */
+        soft_give(context->device, bytes);
+        soft_refused(class, context->device, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *to = address;
+    struct soft_block *block = soft_add(class, context->device, address, bytes, context);
+    soft_tell_memory(block, SOFT_TOLD_ALLOCATION, SOFT_TOLD_DEVICE, NULL, NULL);
+    return CUDA_SUCCESS;
+}
+
+static CUresult alloc(enum soft_class class, CUdeviceptr *to, uint64_t bytes)
+{
+    CUcontext context = soft_current();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!to || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (!soft_take(class, context->device, bytes, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    return hand_out(class, to, bytes, soft_new_address(bytes));
+}
+
+static CUresult alloc_low(enum soft_class class, CUdeviceptr_v1 *to, uint64_t bytes)
+{
+    CUcontext context = soft_current();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!to || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (!soft_take(class, context->device, bytes, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUdeviceptr address;
+    CUresult result = hand_out(class, &address, bytes, soft_new_low_address(bytes));
+    *to = (CUdeviceptr_v1)address;
+    return result;
+}
+
+static CUresult alloc_pitch(CUdeviceptr *to, size_t *pitch, size_t width, size_t height)
+{
+    if (!pitch || !width || !height) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = alloc(SOFT_pitched, to, soft_round(width, PITCH) * height);
+    if (result == CUDA_SUCCESS) *pitch = soft_round(width, PITCH);
+    return result;
+}
+
+static CUresult alloc_pitch_low(CUdeviceptr_v1 *to, unsigned *pitch, unsigned width, unsigned height)
+{
+    if (!pitch || !width || !height) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = alloc_low(SOFT_pitched, to, soft_round(width, PITCH) * height);
+    if (result == CUDA_SUCCESS) *pitch = (unsigned)soft_round(width, PITCH);
+    return result;
+}
+
+static CUresult free_memory(CUdeviceptr address)
+{
+    if (!address) return CUDA_SUCCESS;
+    struct soft_block *block = soft_find_like(SOFT_linear, address);
+    if (!block) return CUDA_ERROR_INVALID_VALUE;
+    switch (block->class) {
+    case SOFT_linear:
+    case SOFT_pitched:
+    case SOFT_managed:
+    case SOFT_external_buffer:
+        soft_destroy(block);
+        return CUDA_SUCCESS;
+    case SOFT_pool:
+    case SOFT_pool_import:
+        soft_free_pool_block(block, NULL);
+        return CUDA_SUCCESS;
+    case SOFT_graph:
+        soft_free_graph_block(block);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* Host memory that the program may touch. Managed memory is such, too, and no device holds it. */
+static CUresult alloc_host(enum soft_class class, unsigned kind, uint64_t *to, size_t bytes)
+{
+    CUcontext context = soft_current();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!to || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    int device = class == SOFT_managed ? context->device : SOFT_HOST;
+    void *memory = NULL;
+    if (soft_refusing() || bytes > (size_t)1 << 40 || posix_memalign(&memory, 512, bytes)) {
+        soft_refused(class, device, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *to = (uint64_t)(uintptr_t)memory;
+    soft_tell_memory(soft_add(class, device, *to, bytes, context), SOFT_TOLD_ALLOCATION, kind, NULL, NULL);
+    return CUDA_SUCCESS;
+}
+
+static CUresult alloc_pinned(void **to, size_t bytes)
+{
+    uint64_t address;
+    CUresult result = alloc_host(SOFT_pinned, SOFT_TOLD_PINNED, to ? &address : NULL, bytes);
+    if (result == CUDA_SUCCESS) *to = (void *)(uintptr_t)address;
+    return result;
+}
+
+static CUresult alloc_managed(CUdeviceptr *to, size_t bytes)
+{
+    uint64_t address;
+    CUresult result = alloc_host(SOFT_managed, SOFT_TOLD_MANAGED, to ? &address : NULL, bytes);
+    if (result == CUDA_SUCCESS) *to = address;
+    return result;
+}
+
+static CUresult free_pinned(void *address)
+{
+    struct soft_block *block = soft_find(SOFT_pinned, (uint64_t)(uintptr_t)address);
+    if (!block) return CUDA_ERROR_INVALID_VALUE;
+    soft_destroy(block);
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_register(void *address, size_t bytes)
+{
+    CUcontext context = soft_current();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!address || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (soft_find(SOFT_registered, (uint64_t)(uintptr_t)address)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    soft_add(SOFT_registered, SOFT_HOST, (uint64_t)(uintptr_t)address, bytes, context);
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_unregister(void *address)
+{
+    struct soft_block *block = soft_find(SOFT_registered, (uint64_t)(uintptr_t)address);
+    if (!block) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    soft_remove(block);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_pointer(CUdeviceptr *to, void *address)
+{
+    *to = (uint64_t)(uintptr_t)address;
+    return CUDA_SUCCESS;
+}
+
+struct inside {
+    uint64_t address;
+    const struct soft_block *found;
+};
+
+static void find_around(struct soft_block *block, void *context)
+{
+    struct inside *inside = context;
+    if (soft_find_like(SOFT_linear, block->address) == block && inside->address >= block->address &&
+        inside->address - block->address < block->bytes)
+        inside->found = block;
+}
+
+static CUresult address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    struct inside inside = {address, soft_find_like(SOFT_linear, address)};
+    if (!inside.found) soft_each(find_around, &inside);
+    if (!inside.found) return CUDA_ERROR_NOT_FOUND;
+    if (base) *base = inside.found->address;
+    if (bytes) *bytes = inside.found->bytes;
+    return CUDA_SUCCESS;
+}
+
+static void find_host(struct soft_block *block, void *context)
+{
+    struct inside *inside = context;
+    bool on_host = block->class == SOFT_pinned || block->class == SOFT_registered || block->class == SOFT_managed;
+    if (on_host && inside->address >= block->address && inside->address - block->address < block->bytes)
+        inside->found = block;
+}
+
+/* One device's address is known without looking; else the block that the address lies in says whose it is. */
+static int device_of(uint64_t address)
+{
+    struct inside inside = {address, NULL};
+    if (soft_device_count > 1) soft_each(find_around, &inside);
+    if (inside.found) return inside.found->device;
+    struct soft_block *mapping = soft_device_count > 1 ? soft_mapping_at(address) : NULL;
+    CUcontext context = soft_current();
+    return mapping ? mapping->device : context ? context->device : 0;
+}
+
+static CUresult pointer_attribute(void *data, int attribute, CUdeviceptr address)
+{
+    bool on_device = soft_is_device_address(address);
+    struct inside inside = {address, NULL};
+    if (!on_device) soft_each(find_host, &inside);
+    if (!on_device && !inside.found) return CUDA_ERROR_INVALID_VALUE;
+    int value;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        value = on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        value = on_device ? device_of(address) : inside.found->context ? inside.found->context->device : 0;
+        break;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    memcpy(data, &value, sizeof value);
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuPointerGetAttribute, pointer_attribute(data, attribute, ptr), (void *, data), (int, attribute),
+      (CUdeviceptr, ptr))
+ENTRY(cuMemGetAddressRange_v2, address_range(pbase, psize, dptr), (CUdeviceptr *, pbase), (size_t *, psize),
+      (CUdeviceptr, dptr))
+ENTRY(cuMemAlloc, alloc_low(SOFT_linear, dptr, bytesize), (CUdeviceptr_v1 *, dptr), (unsigned, bytesize))
+ENTRY(cuMemAlloc_v2, alloc(SOFT_linear, dptr, bytesize), (CUdeviceptr *, dptr), (size_t, bytesize))
+ENTRY(cuMemAllocPitch, alloc_pitch_low(dptr, pPitch, WidthInBytes, Height), (CUdeviceptr_v1 *, dptr),
+      (unsigned *, pPitch), (unsigned, WidthInBytes), (unsigned, Height), (unsigned, ElementSizeBytes))
+ENTRY(cuMemAllocPitch_v2, alloc_pitch(dptr, pPitch, WidthInBytes, Height), (CUdeviceptr *, dptr), (size_t *, pPitch),
+      (size_t, WidthInBytes), (size_t, Height), (unsigned, ElementSizeBytes))
+ENTRY(cuMemFree, free_memory(dptr), (CUdeviceptr_v1, dptr))
+ENTRY(cuMemFree_v2, free_memory(dptr), (CUdeviceptr, dptr))
+ENTRY(cuMemAllocManaged, alloc_managed(dptr, bytesize), (CUdeviceptr *, dptr), (size_t, bytesize), (unsigned, flags))
+ENTRY(cuMemAllocHost, alloc_pinned(pp, bytesize), (void **, pp), (unsigned, bytesize))
+ENTRY(cuMemAllocHost_v2, alloc_pinned(pp, bytesize), (void **, pp), (size_t, bytesize))
+ENTRY(cuMemHostAlloc, alloc_pinned(pp, bytesize), (void **, pp), (size_t, bytesize), (unsigned, Flags))
+ENTRY(cuMemFreeHost, free_pinned(p), (void *, p))
+ENTRY(cuMemHostRegister, host_register(p, bytesize), (void *, p), (size_t, bytesize), (unsigned, Flags))
+ENTRY(cuMemHostRegister_v2, host_register(p, bytesize), (void *, p), (size_t, bytesize), (unsigned, Flags))
+ENTRY(cuMemHostUnregister, host_unregister(p), (void *, p))
+ENTRY(cuMemHostGetDevicePointer_v2, device_pointer(pdptr, p), (CUdeviceptr *, pdptr), (void *, p), (unsigned, Flags))

@@ -1,0 +1,158 @@
+/*
+ * What is in device memory. Kernels do nothing and the memory is address space only, so what a program reads back is a
+ * policy, $SOFTGPU_VALUES:
+ *
+ *     zeros (the default), ones     as bytes, as integers of 8 bytes, as floats of 4 and 2
+ *     host                          what was last copied there from the host, else zeros
+ *
+ * Whatever the policy, what the host copied there and reads back before any kernel ran comes back as it was: that is
+ * how libraries compare shapes between ranks.
+ */
+#include "softgpu/driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum policy { ZEROS, ONES, HOST };
+
+struct kept {
+    struct kept *next; /* older */
+    uint64_t address, bytes, epoch;
+    unsigned char data[];
+};
+
+#define MOST_KEPT_ONCE   ((uint64_t)64 << 10) /* of one copy, until a kernel runs */
+#define MOST_KEPT_HOST   ((uint64_t)16 << 20) /* of one copy, by the policy "host" */
+#define MOST_KEPT_IN_ALL ((uint64_t)512 << 20)
+
+static struct kept *newest;
+static uint64_t kept_bytes, epoch;
+
+static enum policy policy(void)
+{
+    static int known = -1;
+    if (known >= 0) return (enum policy)known;
+    const char *text = getenv("SOFTGPU_VALUES");
+    known = text && !strcmp(text, "ones") ? ONES : text && !strcmp(text, "host") ? HOST : ZEROS;
+    return (enum policy)known;
+}
+
+void soft_values_changed(void)
+{
+    epoch++;
+}
+
+/* Drops what lies in the range, and what a kernel may have changed since, unless the policy keeps it. */
+static void forget(uint64_t address, uint64_t bytes)
+{
+    for (struct kept **at = &newest; *at;) {
+        struct kept *kept = *at;
+        bool stale = policy() != HOST && kept->epoch != epoch;
+        if (!stale && (kept->address >= address + bytes || address >= kept->address + kept->bytes)) {
+            at = &kept->next;
+            continue;
+        }
+        *at = kept->next;
+        kept_bytes -= kept->bytes;
+        free(kept);
+    }
+}
+
+static void keep(uint64_t address, const void *data, uint64_t bytes)
+{
+    forget(address, bytes);
+    if (bytes > (policy() == HOST ? MOST_KEPT_HOST : MOST_KEPT_ONCE) || kept_bytes + bytes > MOST_KEPT_IN_ALL) return;
+    struct kept *kept = malloc(sizeof *kept + bytes);
+    if (!kept) return;
+    *kept = (struct kept){.next = newest, .address = address, .bytes = bytes, .epoch = epoch};
+    memcpy(kept->data, data, bytes);
+    newest = kept;
+    kept_bytes += bytes;
+}
+
+/* What was kept of the whole range; NULL: nothing. */
+static const unsigned char *find_kept(uint64_t address, uint64_t bytes)
+{
+    for (const struct kept *kept = newest; kept; kept = kept->next)
+        if (address >= kept->address && address + bytes <= kept->address + kept->bytes &&
+            (policy() == HOST || kept->epoch == epoch))
+            return kept->data + (address - kept->address);
+    return NULL;
+}
+
+static void fill_ones(unsigned char *to, uint64_t bytes)
+{
+    static const float one = 1;
+    static const uint64_t integer = 1;
+    static const unsigned char brain[2] = {0x80, 0x3f}; /* bfloat16 */
+    if (bytes % 8 == 0)
+        for (uint64_t i = 0; i < bytes; i += 8)
+            memcpy(to + i, &integer, 8);
+    else if (bytes % 4 == 0)
+        for (uint64_t i = 0; i < bytes; i += 4)
+            memcpy(to + i, &one, 4);
+    else if (bytes % 2 == 0)
+        for (uint64_t i = 0; i < bytes; i += 2)
+            memcpy(to + i, brain, 2);
+    else
+        memset(to, 1, bytes);
+}
+
+static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes)
+{
+    if (!bytes) return CUDA_SUCCESS;
+    bool to_device = soft_is_device_address(to), from_device = soft_is_device_address(from);
+    const unsigned char *kept = from_device ? find_kept(from, bytes) : NULL;
+    const void *host = (const void *)(uintptr_t)from;
+    if (to_device && from_device) {
+        if (kept)
+            keep(to, kept, bytes);
+        else
+            forget(to, bytes);
+    } else if (to_device) {
+        keep(to, host, bytes);
+    } else if (!from_device) {
+        memmove((void *)(uintptr_t)to, host, bytes);
+    } else if (kept) {
+        memcpy((void *)(uintptr_t)to, kept, bytes);
+    } else {
+        soft_read_back(bytes);
+        if (policy() == ONES)
+            fill_ones((unsigned char *)(uintptr_t)to, bytes);
+        else
+            memset((void *)(uintptr_t)to, 0, bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult set(uint64_t to, unsigned value, unsigned width, uint64_t count)
+{
+    uint64_t bytes = count * width;
+    if (!soft_is_device_address(to)) {
+        for (uint64_t i = 0; i < bytes; i += width)
+            memcpy((unsigned char *)(uintptr_t)to + i, &value, width);
+        return CUDA_SUCCESS;
+    }
+    forget(to, bytes);
+    return CUDA_SUCCESS;
+}
+
+#define AT(pointer) ((uint64_t)(uintptr_t)(pointer))
+ENTRY(cuMemcpy, copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount))
+ENTRY(cuMemcpyAsync, copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount),
+      (CUstream, hStream))
+ENTRY(cuMemcpyHtoD_v2, copy(dst, AT(src), ByteCount), (CUdeviceptr, dst), (const void *, src), (size_t, ByteCount))
+ENTRY(cuMemcpyHtoDAsync_v2, copy(dst, AT(src), ByteCount), (CUdeviceptr, dst), (const void *, src), (size_t, ByteCount),
+      (CUstream, hStream))
+ENTRY(cuMemcpyDtoH_v2, copy(AT(dst), src, ByteCount), (void *, dst), (CUdeviceptr, src), (size_t, ByteCount))
+ENTRY(cuMemcpyDtoHAsync_v2, copy(AT(dst), src, ByteCount), (void *, dst), (CUdeviceptr, src), (size_t, ByteCount),
+      (CUstream, hStream))
+ENTRY(cuMemcpyDtoD_v2, copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount))
+ENTRY(cuMemcpyDtoDAsync_v2, copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount),
+      (CUstream, hStream))
+ENTRY(cuMemsetD8_v2, set(dst, value, 1, N), (CUdeviceptr, dst), (unsigned char, value), (size_t, N))
+ENTRY(cuMemsetD8Async, set(dst, value, 1, N), (CUdeviceptr, dst), (unsigned char, value), (size_t, N),
+      (CUstream, hStream))
+ENTRY(cuMemsetD32Async, set(dst, value, 4, N), (CUdeviceptr, dst), (unsigned, value), (size_t, N), (CUstream, hStream))
+ENTRY(cuStreamWriteValue32, set(addr, value, 4, 1), (CUstream, stream), (CUdeviceptr, addr), (unsigned, value),
+      (unsigned, flags))

@@ -1,0 +1,14 @@
+# A list of names (a line each) -> stand-ins of them, in C. What is written by hand takes their place: these are weak.
+#
+#   awk -v library=libcublas -v result=0 -v quiet='[Gg]emm|...' -v makes='^cudnnCreate' -f stubs.awk names/cublas
+#
+# `quiet`: names that compute and do nothing else, so that doing nothing is right. `makes`: names whose first argument
+# gets a new handle.
+BEGIN {
+    print "#include \"softgpu/stub.h\""
+    printf "int soft_stub_result(void);\nint soft_stub_result(void)\n{\n    return %d;\n}\n", result
+}
+/^[A-Za-z_]/ {
+    kind = makes != "" && $1 ~ makes ? "MAKING_STUB" : quiet != "" && $1 ~ quiet ? "QUIET_STUB" : "STUB"
+    printf "%s(\"%s\", %s)\n", kind, library, $1
+}

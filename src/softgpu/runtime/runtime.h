@@ -1,0 +1,105 @@
+/*
+ * Inside the stand-in of NVIDIA's runtime (libcudart): its public functions over the driver's public functions, which
+ * it finds as NVIDIA's does. It keeps no memory of its own.
+ */
+#ifndef SOFTGPU_RUNTIME_RUNTIME_H
+#define SOFTGPU_RUNTIME_RUNTIME_H
+
+#include <stdbool.h>
+
+#include "softgpu/driver_calls.h"
+#include "softgpu/runtime/types.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* The version that this library is, 12040 for CUDA 12.4's; set by the build. */
+#ifndef SOFTRT_VERSION
+#    define SOFTRT_VERSION 12040
+#endif
+#define SOFTRT_MAJOR (SOFTRT_VERSION / 1000)
+
+/* What is asked of the driver: F(name, version, symbol). */
+#define RUNTIME_NEEDS(F)                                                                                               \
+    F(cuInit, 2000, cuInit)                                                                                            \
+    F(cuDriverGetVersion, 2020, cuDriverGetVersion)                                                                    \
+    F(cuDeviceGetCount, 2000, cuDeviceGetCount)                                                                        \
+    F(cuDeviceGetName, 2000, cuDeviceGetName)                                                                          \
+    F(cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2)                                                                     \
+    F(cuDeviceGetUuid, 9020, cuDeviceGetUuid)                                                                          \
+    F(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute)                                                                \
+    F(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain)                                                        \
+    F(cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2)                                                      \
+    F(cuCtxSetCurrent, 4000, cuCtxSetCurrent)                                                                          \
+    F(cuCtxGetCurrent, 4000, cuCtxGetCurrent)                                                                          \
+    F(cuCtxSynchronize, 2000, cuCtxSynchronize)                                                                        \
+    F(cuMemGetInfo, 3020, cuMemGetInfo_v2)                                                                             \
+    F(cuMemAlloc, 3020, cuMemAlloc_v2)                                                                                 \
+    F(cuMemAllocPitch, 3020, cuMemAllocPitch_v2)                                                                       \
+    F(cuMemAllocManaged, 6000, cuMemAllocManaged)                                                                      \
+    F(cuMemFree, 3020, cuMemFree_v2)                                                                                   \
+    F(cuMemHostAlloc, 2020, cuMemHostAlloc)                                                                            \
+    F(cuMemFreeHost, 2000, cuMemFreeHost)                                                                              \
+    F(cuMemHostRegister, 6050, cuMemHostRegister_v2)                                                                   \
+    F(cuMemHostUnregister, 4000, cuMemHostUnregister)                                                                  \
+    F(cuMemAllocAsync, 11020, cuMemAllocAsync)                                                                         \
+    F(cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync)                                                         \
+    F(cuMemFreeAsync, 11020, cuMemFreeAsync)                                                                           \
+    F(cuDeviceGetDefaultMemPool, 11020, cuDeviceGetDefaultMemPool)                                                     \
+    F(cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute)                                                             \
+    F(cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute)                                                             \
+    F(cuMemPoolTrimTo, 11020, cuMemPoolTrimTo)                                                                         \
+    F(cuMemcpyAsync, 4000, cuMemcpyAsync)                                                                              \
+    F(cuMemsetD8Async, 3020, cuMemsetD8Async)                                                                          \
+    F(cuPointerGetAttribute, 4000, cuPointerGetAttribute)                                                              \
+    F(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority)                                                    \
+    F(cuStreamDestroy, 4000, cuStreamDestroy_v2)                                                                       \
+    F(cuStreamSynchronize, 2000, cuStreamSynchronize)                                                                  \
+    F(cuStreamQuery, 2000, cuStreamQuery)                                                                              \
+    F(cuStreamWaitEvent, 3020, cuStreamWaitEvent)                                                                      \
+    F(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2)                                                            \
+    F(cuStreamEndCapture, 10000, cuStreamEndCapture)                                                                   \
+    F(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2)                                                        \
+    F(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)                                     \
+    F(cuEventCreate, 2000, cuEventCreate)                                                                              \
+    F(cuEventDestroy, 4000, cuEventDestroy_v2)                                                                         \
+    F(cuEventRecord, 2000, cuEventRecord)                                                                              \
+    F(cuEventQuery, 2000, cuEventQuery)                                                                                \
+    F(cuEventSynchronize, 2000, cuEventSynchronize)                                                                    \
+    F(cuEventElapsedTime, 2000, cuEventElapsedTime)                                                                    \
+    F(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags)                                                 \
+    F(cuGraphLaunch, 10000, cuGraphLaunch)                                                                             \
+    F(cuGraphDestroy, 10000, cuGraphDestroy)                                                                           \
+    F(cuGraphExecDestroy, 10000, cuGraphExecDestroy)                                                                   \
+    F(cuIpcGetMemHandle, 4010, cuIpcGetMemHandle)                                                                      \
+    F(cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2)                                                                \
+    F(cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle)                                                                  \
+    F(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, cuOccupancyMaxActiveBlocksPerMultiprocessor)                  \
+    F(cuLaunchKernel, 4000, cuLaunchKernel)
+
+struct soft_driver {
+#define MEMBER(name, version, symbol) __typeof__(symbol) *symbol;
+    RUNTIME_NEEDS(MEMBER)
+#undef MEMBER
+};
+extern struct soft_driver soft_driver;
+extern __thread int softrt_device; /* the thread's current device */
+
+/* The driver was found and cuInit() succeeded. */
+cudaError_t softrt_initialized(void);
+/* The thread's device is current, its primary context made. */
+cudaError_t softrt_ready(void);
+bool softrt_has_device(int device);
+/* The driver's function for a version, as cuGetProcAddress() answers; NULL: it has none. */
+void *softrt_find(const char *name, int version);
+/* What cudaGetLastError() will say; returns `error`. */
+cudaError_t softrt_keep(cudaError_t error);
+
+/* FUNCTION parameters { the driver's call } in the thread's context. */
+#define FORWARD(function, parameters, call)                                                                            \
+    EXPORTED cudaError_t function parameters                                                                           \
+    {                                                                                                                  \
+        cudaError_t error = softrt_ready();                                                                            \
+        return softrt_keep(error ? error : soft_driver.call);                                                          \
+    }
+
+#endif

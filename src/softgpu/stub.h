@@ -1,0 +1,31 @@
+/* A function of NVIDIA's libraries that nobody imitates: it does nothing, and its name is said once. */
+#ifndef SOFTGPU_STUB_H
+#define SOFTGPU_STUB_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STUB(library, name)                                                                                            \
+    __attribute__((weak, visibility("default"))) int name(void);                                                       \
+    int name(void)                                                                                                     \
+    {                                                                                                                  \
+        static int told;                                                                                               \
+        if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))                                                          \
+            fputs("memprof: the stand-in of " library " has no " #name "(); nothing was done\n", stderr);              \
+        return soft_stub_result();                                                                                     \
+    }
+#define MAKING_STUB(library, name)                                                                                     \
+    __attribute__((weak, visibility("default"))) int name(void **to);                                                  \
+    int name(void **to)                                                                                                \
+    {                                                                                                                  \
+        *to = calloc(1, 16);                                                                                           \
+        return *to ? 0 : soft_stub_result();                                                                           \
+    }
+#define QUIET_STUB(library, name)                                                                                      \
+    __attribute__((weak, visibility("default"))) int name(void);                                                       \
+    int name(void)                                                                                                     \
+    {                                                                                                                  \
+        return 0;                                                                                                      \
+    }
+
+#endif

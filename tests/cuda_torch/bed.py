@@ -1,0 +1,116 @@
+"""PyTorch's real CUDA allocator on the stand-in GPU: running programs there under memprof, and what PyTorch itself says
+of each. The tests run inside of the Debian that tools/cuda-torch makes; where it is not there they are skipped."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parents[1]
+sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
+INSIDE = "MEMPROF_IN_CUDA_TORCH"
+MIB = 1 << 20
+
+if INSIDE not in os.environ:
+    os.environ[INSIDE] = "1"
+    if os.getuid() != 0 or not os.access(SOURCE, os.W_OK) or not (SOURCE / ".git").exists():
+        print("tools/cuda-torch needs root, and a checkout that it may write to")
+        sys.exit(77)
+    os.execv(SOURCE / "tools" / "cuda-torch", ["cuda-torch", "--there", "python3", *sys.argv])
+
+os.environ["MEMPROF_BUILD"] = str(SOURCE / "build-cuda" / "build")
+import harness  # noqa: E402
+
+main = harness.main
+
+
+def settings(**variables):
+    """The environment of a program: only what is named here is set of the allocator and the stand-in."""
+    environment = {name: value for name, value in os.environ.items()
+                   if name == "SOFTGPU_ON" or not name.startswith(("PYTORCH", "SOFTGPU", "CUBLAS", "MEMPROF_CONF"))}
+    environment.update({name: str(value) for name, value in variables.items()})
+    return environment
+
+
+class Run:
+    """A program that was run: `truth` (truth.py), `said` (stderr), `output`, `path` of the recording, `status`."""
+
+    def rows(self):
+        if not hasattr(self, "_rows"):
+            table = self.path.with_suffix(".jsonl")
+            result = harness.memprof("export", self.path, "--force", "--format", "jsonl", "-o", table)
+            assert result.returncode in (0, 4), result.stderr
+            with open(table) as lines:
+                self._rows = [row for row in map(json.loads, lines) if row["type"] != "stack"]
+        return self._rows
+
+    def blocks(self, track="cuda:0/torch"):
+        """In the order of their allocation."""
+        found = [row for row in self.rows() if row["type"] == "block" and row["track"] == track]
+        for row in found:
+            row["address"] = int(row["address"], 16)
+        return sorted(found, key=lambda row: row["block"])
+
+    def tracks(self):
+        return {track["id"]: track for track in self.info()["tracks"]}
+
+    def info(self):
+        if not hasattr(self, "_info"):
+            self._info = harness.answer("info", self.path, status=(0, 4))
+        return self._info
+
+
+class TestCase(harness.TestCase):
+    def execute(self, program, *arguments, options=(), history=False, recorded=True, status=0, **variables):
+        """Runs programs/NAME.py, or a text. `history`: with PyTorch's own on from the start."""
+        run = Run()
+        run.path, truth = self.folder / "run.mp", self.folder / "truth.json"
+        if "\n" in program:
+            path = self.folder / "program.py"
+            path.write_text(program)
+        else:
+            path = HERE / "programs" / f"{program}.py"
+        command = ["python3", HERE / "truth.py", truth, "history" if history else "-", path, *map(str, arguments)]
+        if recorded:
+            command = [harness.MEMPROF, "snapshot", "--force", "-o", run.path, *options, "--", *command]
+        variables.setdefault("SOFTGPU_STATE", self.folder / "state")
+        result = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT,
+                                env=settings(**variables), cwd=self.folder)
+        self.assertEqual(result.returncode, status, result.stderr)
+        run.said, run.output, run.status = result.stderr, result.stdout, result.returncode
+        run.truth = json.loads(truth.read_text())
+        return run
+
+    def assert_totals(self, run):
+        """Counts and totals of every device, by PyTorch's own statistics."""
+        tracks = run.tracks()
+        for number, device in enumerate(run.truth["devices"]):
+            stats = device["stats"]
+            if not stats.get("allocation.all.allocated"):
+                continue
+            track = tracks[f"cuda:{number}/torch"]
+            self.assertEqual(
+                {key: track[key] for key in ("allocs", "peak_bytes", "reserved_peak_bytes", "ooms")},
+                {"allocs": stats["allocation.all.allocated"], "peak_bytes": stats["allocated_bytes.all.peak"],
+                 "reserved_peak_bytes": stats["reserved_bytes.all.peak"], "ooms": stats["num_ooms"]}, f"cuda:{number}")
+
+    def assert_trace(self, run, trace=None, device=0, moved=False):
+        """Allocation by allocation, by PyTorch's own history. `moved`: the trace is another run's, whose addresses
+        differ by a constant, and whose streams have other handles."""
+        trace = run.truth["devices"][device]["trace"] if trace is None else trace
+        allocs = [entry for entry in trace if entry["action"] == "alloc"]
+        blocks = run.blocks(f"cuda:{device}/torch")
+        self.assertEqual(len(blocks), len(allocs))
+        shift = blocks[0]["address"] - allocs[0]["addr"] if moved and blocks else 0
+        streams = {}
+        for number, (block, entry) in enumerate(zip(blocks, allocs)):
+            self.assertEqual(block["address"] - shift, entry["addr"], number)
+            if block["requested_bytes"] is not None:
+                stream = streams.setdefault(entry["stream"], block["stream"]) if moved else entry["stream"]
+                self.assertEqual([block["requested_bytes"], block["stream"]], [entry["size"], stream], number)
+            else:
+                self.assertGreaterEqual(block["bytes"], entry["size"], number)
+        self.assertEqual(len(set(streams.values())), len(streams))
+        return blocks

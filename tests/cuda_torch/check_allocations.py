@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""PyTorch's real CUDA allocator, allocation by allocation: what memprof recorded against PyTorch's own history, statistics
+and segments (bed.py)."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import bed
+
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+# program, its arguments, and variables
+PROGRAMS = {
+    **{what: ("train", (what,), {}) for what in ("mlp", "transformer", "conv", "amp", "checkpoint", "double", "streams",
+                                                  "threads", "emptied")},
+    "graph": ("graph", (), {}),
+    "mempool": ("mempool", (), {}),
+    "expandable": ("train", ("transformer",), EXPANDABLE),
+    "expandable_graph": ("graph", (), EXPANDABLE),
+    "stress": ("stress", (1, 1, 2000), {"SOFTGPU_MEMORY": 1 << 30}),
+    "stress_expandable": ("stress", (2, 1, 1500), {"SOFTGPU_MEMORY": 1 << 30, **EXPANDABLE}),
+    "roundup": ("stress", (3, 1, 800), {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:4"}),
+    "max_split": ("stress", (4, 1, 800), {"SOFTGPU_MEMORY": 1 << 30,
+                                          "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:32"}),
+}
+
+
+class Allocations(bed.TestCase):
+    def compare(self, name):
+        program, arguments, variables = PROGRAMS[name]
+        own = self.execute(program, *arguments, history=True, **variables)
+        self.assert_totals(own)
+        self.assert_trace(own)
+        self.assert_segments(own)
+        trace = own.truth["devices"][0]["trace"]
+        shim = self.execute(program, *arguments, **variables)
+        self.assertEqual(shim.truth["devices"][0]["stats"], own.truth["devices"][0]["stats"])
+        self.assert_totals(shim)
+        blocks = self.assert_trace(shim, trace, moved=True)
+        self.assertGreater(sum(block["requested_bytes"] is not None for block in blocks), 0.99 * len(blocks))
+
+    def assert_segments(self, run):
+        """The driver's blocks are those that PyTorch's trace got and gave back, in that order."""
+        conf = run.truth["devices"][0]
+        if any(segment["is_expandable"] for segment in conf["segments"]):
+            return
+        allocs = [(entry["addr"], entry["size"]) for entry in conf["trace"] if entry["action"] == "segment_alloc"]
+        blocks = run.blocks("cuda:0/driver")
+        self.assertEqual([(block["address"], block["bytes"]) for block in blocks], allocs)
+        self.assertEqual(sum(block["free_ns"] is not None for block in blocks),
+                         sum(entry["action"] == "segment_free" for entry in conf["trace"]))
+
+
+for name_ in PROGRAMS:
+    setattr(Allocations, f"test_{name_}", lambda self, name=name_: self.compare(name))
+
+if __name__ == "__main__":
+    bed.main()

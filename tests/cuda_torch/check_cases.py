@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""What PyTorch's real CUDA allocator showed to be wrong, each a case: out-of-memory and refusals that are survived, caches
+that are emptied, the program's own history and snapshots, pending frees, windows."""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import bed
+import harness
+
+GIB = 1 << 30
+TENSOR = 'def tensor(size):\n    return torch.empty(size, dtype=torch.uint8, device="cuda")\n'
+BEGIN = f"import json, threading, time, torch\nMIB = 1 << 20\n{TENSOR}"
+
+
+class OutOfMemory(bed.TestCase):
+    def test_survived_refusals_are_not_told(self):
+        run = self.execute(BEGIN + """
+for size in (600, 700, 800):  # each is cached, and given back when the next does not fit
+    kept = tensor(size * MIB)
+    del kept
+""", SOFTGPU_MEMORY=GIB)
+        self.assertEqual(run.truth["devices"][0]["stats"]["num_alloc_retries"], 2)
+        self.assertNotIn("OUT OF MEMORY", run.said)
+        self.assertEqual(list(self.folder.glob("*.oom*.mp")), [])
+        self.assert_totals(run)
+
+    def after_refusals(self, first):
+        run = self.execute(BEGIN + first + """
+tensor(400 * MIB)
+""", status=1, SOFTGPU_MEMORY=GIB)
+        self.assertEqual(run.truth["failure"], "OutOfMemoryError")
+        self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 400 MiB", run.said)
+        self.assertIn("cause: capacity", run.said)
+        self.assertEqual(run.said.count("OUT OF MEMORY"), 1)
+        self.assertEqual(len(list(self.folder.glob("run.oom*.mp"))), 1)
+        return run
+
+    def test_the_real_one_is_told(self):
+        run = self.after_refusals("""
+kept = [tensor(100 * MIB) for _ in range(8)]
+for size in (110, 120, 130):
+    more = tensor(size * MIB)
+    del more
+time.sleep(0.06)
+""")
+        frag = harness.answer("frag", run.path)
+        segments = {segment["address"] for segment in run.truth["devices"][0]["segments"]}
+        self.assertEqual({int(segment["address"], 16) for segment in frag["segments"]}, segments)
+        self.assertEqual((frag["oom"]["requested_bytes"], frag["oom"]["cause"]), (400 * bed.MIB, "capacity"))
+
+    def test_the_first_of_all(self):
+        run = self.execute(BEGIN + "\ntensor(4 << 30)\n", status=1, SOFTGPU_MEMORY=GIB)
+        self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 4.00 GiB", run.said)
+
+    def test_expandable(self):
+        run = self.execute(BEGIN + """
+kept = [tensor(300 * MIB) for _ in range(2)]
+tensor(600 * MIB)
+""", status=1, SOFTGPU_MEMORY=GIB, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        self.assertIn("OUT OF MEMORY on cuda:0/torch", run.said)
+        self.assertEqual(run.said.count("OUT OF MEMORY"), 1)
+
+
+class Segments(bed.TestCase):
+    def assert_end(self, run):
+        """The segments at the end, block by block, as PyTorch has them."""
+        found = {int(segment["address"], 16): (segment["bytes"], segment["allocated_bytes"], segment["stream"])
+                 for segment in harness.answer("frag", run.path, "--track", "cuda:0/torch")["segments"]}
+        self.assertEqual(found, {segment["address"]: (segment["total_size"], segment["allocated_size"],
+                                                      segment["stream"])
+                                 for segment in run.truth["devices"][0]["segments"]})
+
+    def test_given_back_after_the_last_free(self):
+        self.assert_end(self.execute(BEGIN + """
+def work():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        inside = torch.empty(1000, device="cuda")
+    outside = torch.empty(1000, device="cuda")
+    del inside, outside
+work()
+kept = tensor(5 * MIB)
+more = tensor(30 * MIB)
+del more
+torch.cuda.empty_cache()
+"""))
+
+    def test_all_given_back(self):
+        run = self.execute(BEGIN + "\nkept = tensor(5 * MIB)\ndel kept\ntorch.cuda.empty_cache()\n")
+        self.assertEqual(run.truth["devices"][0]["segments"], [])
+        frag = harness.answer("frag", run.path, "--track", "cuda:0/torch")
+        self.assertEqual((frag["moment"], frag["reserved_bytes"]), ("peak", 20 * bed.MIB))  # nothing is left to show
+
+    def test_emptied_and_replayed(self):
+        run = self.execute(BEGIN + """
+kept = tensor(500 * MIB)
+del kept
+torch.cuda.empty_cache()
+kept = tensor(600 * MIB)
+""")
+        replay = harness.answer("frag", run.path, "--track", "cuda:0/torch", "--replay", "")["replay"]
+        self.assertEqual(replay["reserved_peak_bytes"],
+                         run.truth["devices"][0]["stats"]["reserved_bytes.all.peak"])
+
+
+class History(bed.TestCase):
+    def test_the_program_s_snapshot_loses_nothing(self):
+        run = self.execute(BEGIN + """
+kept = tensor(40)
+torch.cuda.memory._snapshot()
+for size in range(100):
+    kept = tensor(1000 + 4 * size)
+torch.cuda.memory._snapshot()
+""")
+        asked = [block["requested_bytes"] for block in run.blocks()]
+        self.assertEqual(asked, [40, *range(1000, 1400, 4)])
+
+    @unittest.expectedFailure
+    def test_own_history_on_another_thread(self):
+        """PyTorch up to 2.6 gives annotations only to the thread that was the first to begin a history: ours."""
+        program = BEGIN + """
+from torch.profiler import record_function
+kept = tensor(10)
+def work():
+    torch.cuda.memory._record_memory_history(context=None)
+    with record_function("region"):
+        tensor(1000)
+    print([[entry["name"], entry["stage"]] for entry in torch.cuda.memory._snapshot()["external_annotations"]])
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+        bare = self.execute(program, recorded=False)
+        self.assertIn("region", bare.output)
+        self.assertEqual(self.execute(program).output, bare.output)
+
+    def test_pending_frees(self):
+        run = self.execute(BEGIN + """
+other = torch.cuda.Stream()
+for number in range(40):
+    kept = tensor(MIB + 4096 * number)
+    kept.record_stream(other)
+    del kept
+""", SOFTGPU_EVENT_MS=5000)
+        stats = run.truth["devices"][0]["stats"]
+        self.assert_totals(run)
+        text = harness.memprof("frag", run.path, "--track", "cuda:0/torch").stdout
+        self.assertNotIn("instead of", text)
+        self.assertNotIn("in 0 blocks", text)
+        pending = stats["active_bytes.all.current"] - stats["allocated_bytes.all.current"]
+        self.assertGreater(pending, 30 * bed.MIB)
+        self.assertIn(f"{pending / bed.MIB:.1f} MiB", text)
+
+
+class Collector(bed.TestCase):
+    def assert_no_difference(self, run):
+        """No note says that CUPTI's records and its callbacks were not the same."""
+        self.assertIn("cupti", run.info()["coverage"]["sources"])
+        notes = [note for note in run.info()["coverage"]["notes"] if "of CUPTI" in note or "by CUPTI" in note]
+        self.assertEqual(notes, [])
+
+    def test_addresses_that_come_back(self):
+        run = self.execute(BEGIN + """
+for number in range(40):
+    kept = tensor(11 * MIB + (number << 16))
+    del kept
+    torch.cuda.empty_cache()
+""", options=("--capture", "torch,cupti"))
+        self.assert_no_difference(run)
+
+    def test_addresses_that_come_back_from_a_pool(self):
+        run = self.execute(BEGIN + """
+for number in range(40):
+    kept = tensor(1000 + 512 * number)
+    del kept
+""", options=("--capture", "torch,cupti"), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+        self.assert_no_difference(run)
+
+    def test_context_in_windows(self):
+        program = BEGIN + """
+kept = tensor(30 * MIB)
+time.sleep(0.3)
+with torch.profiler.record_function("now"):
+    for number in range(300):
+        more = tensor(MIB)
+    time.sleep(0.4)
+"""
+        for options in ((), ("--delay", "0.1s"), ("--max-events", "200"),
+                        ("--schedule", "wait=0,active=1,unit=now")):
+            with self.subTest(options=options):
+                use = self.execute(program, options=options, SOFTGPU_CONTEXT=100 * bed.MIB).info()["device_use"][0]
+                self.assertEqual(use["unattributed_bytes"], 0, use)
+
+    def test_snapshot_of_a_running_program(self):
+        run = self.execute(BEGIN + """
+import libmemprof
+kept = tensor(10 * MIB)
+time.sleep(0.3)
+libmemprof.snapshot("now.mp")
+time.sleep(0.1)
+""", options=("--capture", "torch,cupti"))
+        notes = " ".join(harness.answer("info", self.folder / "now.mp", status=(0, 4))["coverage"]["notes"])
+        self.assertNotIn("flush", notes)
+
+
+if __name__ == "__main__":
+    bed.main()

@@ -1,0 +1,50 @@
+"""Runs a program and writes what PyTorch itself says of its CUDA allocators: truth.py OUT HISTORY PROGRAM [ARGUMENT...]
+
+OUT gets, as JSON: of every device the statistics, the segments, and, where HISTORY is "history", the whole trace of
+PyTorch's own memory history. The program's module lives until that is written; an exception that ends it is told.
+"""
+import atexit
+import ctypes
+import json
+import runpy
+import sys
+import traceback
+
+
+def leave():
+    """After all that is registered later, and before Python lets go of the program's tensors."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).exit(1 if failure else 0)
+
+
+failure = None
+atexit.register(leave)
+
+import torch  # noqa: E402
+
+out, history, program = sys.argv[1:4]
+if history == "history":
+    torch.cuda.memory._record_memory_history(context=None, max_entries=10_000_000)
+sys.argv = sys.argv[3:]
+module = None
+try:
+    module = runpy.run_path(program, run_name="__main__")
+except Exception as exception:  # the program's frames hold its tensors until the end
+    failure = exception
+    traceback.print_exc()
+native = torch.cuda.get_allocator_backend() == "native"
+snapshot = torch._C._cuda_memorySnapshot() if native and torch.cuda.is_initialized() else {}
+truth = {"failure": type(failure).__name__ if failure else None, "devices": []}
+for device in range(torch.cuda.device_count() if native and torch.cuda.is_initialized() else 0):
+    segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
+    for segment in segments:
+        segment.pop("frames", None)
+        for block in segment["blocks"]:
+            block.pop("frames", None)
+    trace = snapshot["device_traces"][device] if device < len(snapshot["device_traces"]) else []
+    truth["devices"].append({"stats": dict(torch.cuda.memory_stats(device)), "segments": segments,
+                             "trace": [{key: value for key, value in entry.items() if key != "frames"}
+                                       for entry in trace]})
+with open(out, "w") as file:
+    json.dump(truth, file)

@@ -1,0 +1,66 @@
+/*
+ * Parts that hostile programs share: paths of their own, alarms, and threads that no alarm reaches. Whoever includes it
+ * has an event() of its own, at which a path ends.
+ */
+#ifndef TESTS_FAULTS_HOSTILE_H
+#define TESTS_FAULTS_HOSTILE_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/time.h>
+
+#define NOINLINE __attribute__((noinline))
+
+static void event(void);
+
+/* A path of the program's that no other number has. */
+NOINLINE static int path(unsigned bits, int depth)
+{
+    volatile int x = depth;
+    if (!depth) {
+        event();
+        return 0;
+    }
+    switch (bits & 3) {
+    case 0:
+        return path(bits >> 2, depth - 1) + x;
+    case 1:
+        return path(bits >> 2, depth - 1) + x + 1;
+    case 2:
+        return path(bits >> 2, depth - 1) * 2 + x;
+    default:
+        return path(bits >> 2, depth - 1) - x;
+    }
+}
+
+static void handle(int signal, void (*handler)(int), int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigaction(signal, &action, NULL);
+}
+
+static void alarms(long us)
+{
+    struct itimerval every = {{0, us}, {0, us}};
+    setitimer(ITIMER_REAL, &every, NULL);
+}
+
+static void mask_alarms(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* A thread that no alarm reaches, from its first instruction. */
+static bool start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    mask_alarms(SIG_BLOCK);
+    bool started = !pthread_create(thread, NULL, run, argument);
+    mask_alarms(SIG_UNBLOCK);
+    return started;
+}
+
+#endif

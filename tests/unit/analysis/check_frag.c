@@ -1,0 +1,199 @@
+/* What an allocator held, of random lists of its segments, against plain sums over their parts. */
+#include "analysis/allocator/frag.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/builder.h"
+#include "unit/suite.h"
+
+enum { SEGMENTS = 6, PARTS = 8 };
+
+static uint64_t state = 77;
+
+static uint64_t chance(uint64_t below)
+{
+    state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (state >> 33) % below;
+}
+
+struct layout {
+    struct mp_segment segments[SEGMENTS];
+    struct mp_segment_part parts[SEGMENTS * PARTS];
+    size_t segment_count, part_count;
+    uint64_t largest; /* block ever */
+    uint64_t oom;     /* bytes asked for in vain at the end; 0: none */
+};
+
+static void feed(struct mp_builder *builder, const struct mp_chunk *chunk)
+{
+    struct mp_error error;
+    enum mp_status status = mp_builder_add(builder, chunk, &error);
+    ck_assert_msg(status == MP_OK, "%s", status ? error.text : "");
+}
+
+static void feed_event(struct mp_builder *builder, struct mp_event event)
+{
+    static uint64_t time;
+    event.time_ns = ++time;
+    struct mp_event_columns one = {
+        1,           &event.time_ns, &event.address, &event.bytes, &event.block, &event.stack,
+        &event.name, &event.thread,  &event.track,   &event.type,  &event.kind};
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .events = one});
+}
+
+static struct mp_builder *begin(void)
+{
+    static const struct mp_string_entry strings[] = {{"", 0}, {"cuda:0", 6}};
+    static const struct mp_device device = {.name = 1, .total_bytes = UINT64_C(1) << 40};
+    static const struct mp_track track = {.layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_BLOCK};
+    static const struct mp_thread_info thread = {.tid = 1};
+    static const struct mp_stack_node stack = {0};
+    struct mp_recording_start start = {.host = "", .configuration = "", .spool = ""};
+    struct mp_builder *builder;
+    ck_assert(!mp_builder_new(&start, &builder, NULL));
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .strings = strings});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = &device});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = 1, .tracks = &track});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .threads = &thread});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = 1, .stacks = &stack});
+    return builder;
+}
+
+/* Few sizes, so that many are the same. */
+static struct mp_model *make(struct layout *layout)
+{
+    struct mp_builder *builder = begin();
+    struct mp_damage damage = {0};
+    struct mp_model *model;
+    uint64_t block = 0;
+    *layout = (struct layout){.segment_count = 1 + chance(SEGMENTS)};
+    for (size_t i = 0; i < layout->segment_count; i++) {
+        struct mp_segment *segment = &layout->segments[i];
+        *segment = (struct mp_segment){.address = (i + 1) << 32, .stream = chance(3), .pool = chance(2) << 32};
+        segment->small = (uint8_t)chance(2);
+        unsigned kinds = 1 + (unsigned)chance(3);
+        for (size_t k = 1 + chance(PARTS); k--;) {
+            struct mp_segment_part part = {.bytes = 512 * (1 + chance(6)), .segment = (uint32_t)i};
+            part.state = (uint8_t)chance(kinds);
+            if (part.state != MP_TORCH_FREE) part.requested = part.bytes - chance(500);
+            if (part.state == MP_TORCH_ALLOCATED) {
+                feed_event(builder, (struct mp_event){.type = MP_EVENT_ALLOC,
+                                                      .address = segment->address + segment->bytes,
+                                                      .bytes = part.bytes,
+                                                      .block = block++});
+                if (part.bytes > layout->largest) layout->largest = part.bytes;
+            }
+            segment->bytes += part.bytes;
+            layout->parts[layout->part_count++] = part;
+        }
+    }
+    if (chance(2)) { /* one that came and went */
+        uint64_t bytes = 512 * (1 + chance(8));
+        if (bytes > layout->largest) layout->largest = bytes;
+        feed_event(builder, (struct mp_event){.type = MP_EVENT_ALLOC, .address = 8, .bytes = bytes, .block = block});
+        feed_event(builder, (struct mp_event){.type = MP_EVENT_FREE, .address = 8, .bytes = bytes, .block = block});
+    }
+    feed_event(builder, (struct mp_event){.type = MP_EVENT_MARK});
+    layout->oom = chance(2) ? 512 * (1 + chance(6)) : 0;
+    if (layout->oom) feed_event(builder, (struct mp_event){.type = MP_EVENT_OOM, .bytes = layout->oom});
+    feed(builder,
+         &(struct mp_chunk){.kind = MP_CHUNK_SEGMENTS, .count = layout->segment_count, .segments = layout->segments});
+    feed(builder,
+         &(struct mp_chunk){.kind = MP_CHUNK_SEGMENT_PARTS, .count = layout->part_count, .parts = layout->parts});
+    ck_assert(!mp_builder_finish(builder, &damage, 0, &model, NULL));
+    return model;
+}
+
+static void check_segment(const struct layout *layout, size_t index, const struct mp_frag_segment *segment,
+                          const struct mp_frag *frag)
+{
+    const struct mp_segment *from = &layout->segments[index];
+    uint64_t allocated = 0, held = 0, largest = 0;
+    for (size_t i = 0; i < layout->part_count; i++) {
+        const struct mp_segment_part *part = &layout->parts[i];
+        if (part->segment != index) continue;
+        if (part->state == MP_TORCH_ALLOCATED) allocated += part->bytes;
+        if (part->state != MP_TORCH_FREE) held += part->bytes;
+        if (part->state == MP_TORCH_FREE && part->bytes > largest) largest = part->bytes;
+    }
+    ck_assert_uint_eq(segment->address, from->address);
+    ck_assert_uint_eq(segment->bytes, from->bytes);
+    ck_assert_uint_eq(segment->stream, from->stream);
+    ck_assert_uint_eq(segment->small, from->small);
+    ck_assert_uint_eq(segment->expandable, 0);
+    ck_assert_uint_eq(segment->allocated, allocated);
+    ck_assert_uint_eq(segment->held, held);
+    ck_assert_uint_eq(segment->largest_free, largest);
+    bool pinned = held && 2 * held < from->bytes, found = false;
+    for (size_t i = 0; i < frag->pins.count; i++) {
+        const struct mp_frag_pin *pin = &frag->pins.at[i];
+        if (pin->address != from->address) continue;
+        found = true;
+        ck_assert_uint_eq(pin->segment_bytes, from->bytes);
+        ck_assert_uint_eq(pin->held_bytes, held);
+        ck_assert_uint_eq(pin->sites.bytes, allocated);
+    }
+    ck_assert_int_eq(found, pinned);
+}
+
+/* A hole that is exactly as large as what was wanted can be used. */
+static void check_sums(const struct layout *layout, const struct mp_frag *frag)
+{
+    uint64_t allocated = 0, requested = 0, reserved = 0, free_bytes = 0, holes = 0, largest = 0, unusable = 0;
+    uint64_t wanted = layout->oom ? layout->oom : layout->largest, whole_free = 0;
+    for (size_t i = 0; i < layout->part_count; i++) {
+        const struct mp_segment_part *part = &layout->parts[i];
+        bool is_free = part->state == MP_TORCH_FREE;
+        reserved += part->bytes;
+        if (part->state == MP_TORCH_ALLOCATED) allocated += part->bytes;
+        if (!is_free) requested += part->requested;
+        if (is_free) free_bytes += part->bytes, holes++;
+        if (is_free && part->bytes > largest) largest = part->bytes;
+        if (is_free && part->bytes < wanted) unusable += part->bytes;
+    }
+    for (size_t i = 0; i < layout->segment_count; i++) {
+        bool is_free = true;
+        for (size_t k = 0; k < layout->part_count; k++)
+            is_free &= layout->parts[k].segment != i || layout->parts[k].state == MP_TORCH_FREE;
+        if (is_free) whole_free += layout->segments[i].bytes;
+    }
+    ck_assert(frag->known);
+    ck_assert_int_eq(frag->moment, layout->oom ? MP_FRAG_OOM : MP_FRAG_END);
+    ck_assert_uint_eq(frag->wanted, wanted);
+    ck_assert_uint_eq(frag->allocated, allocated);
+    ck_assert_uint_eq(frag->requested, requested);
+    ck_assert_uint_eq(frag->reserved, reserved);
+    ck_assert_uint_eq(frag->free_bytes, free_bytes);
+    ck_assert_uint_eq(frag->holes, holes);
+    ck_assert_uint_eq(frag->largest_free, largest);
+    ck_assert_uint_eq(frag->unusable, unusable);
+    ck_assert_uint_eq(frag->whole_free, whole_free);
+    ck_assert_uint_eq(frag->segments.count, layout->segment_count);
+    if (layout->oom) /* nothing leaks, nobody else is there */
+        ck_assert_int_eq(frag->oom.cause, free_bytes >= layout->oom ? MP_OOM_FRAGMENTATION : MP_OOM_CAPACITY);
+}
+
+START_TEST(holes_and_pins_are_counted)
+{
+    for (int round = 0; round < 2000; round++) {
+        struct layout layout;
+        struct mp_frag frag;
+        struct mp_error error;
+        struct mp_model *model = make(&layout);
+        struct mp_frag_query query = {.track = 0, .window = mp_window_all(model)};
+        enum mp_status status = mp_frag_find(model, &query, &frag, &error);
+        ck_assert_msg(!status, "%s", status ? error.text : "");
+        check_sums(&layout, &frag);
+        for (size_t i = 0; i < layout.segment_count; i++)
+            check_segment(&layout, i, &frag.segments.at[i], &frag);
+        for (size_t i = 1; i < frag.pins.count; i++)
+            ck_assert_uint_ge(frag.pins.at[i - 1].segment_bytes - frag.pins.at[i - 1].held_bytes,
+                              frag.pins.at[i].segment_bytes - frag.pins.at[i].held_bytes);
+        mp_frag_free(&frag);
+        mp_model_free(model);
+    }
+}
+END_TEST
+
+MP_SUITE("frag", holes_and_pins_are_counted)

@@ -1,0 +1,361 @@
+/*
+ * The rule of leaks against its words, read once more and counted out in the plainest way: every boundary, every pair,
+ * every block. Random lives of many shapes, so that each threshold is met from both sides, and some that lie on one.
+ */
+#include "analysis/leaks/leak_rule.h"
+#include "analysis/leaks/trend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/suite.h"
+
+enum { MANY = 400, LAST_MAX = 150 };
+
+struct lives {
+    struct mp_leak_life at[MANY];
+    size_t count;
+    uint32_t last;
+};
+
+static uint64_t state = 1;
+
+static uint32_t chance(uint32_t below)
+{
+    state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (uint32_t)((state >> 33) % below);
+}
+
+/* ---- the rule's words -------------------------------------------------------------------------------------------- */
+
+static bool lives_at(const struct mp_leak_life *life, uint32_t k)
+{
+    return k > life->birth && k <= life->death;
+}
+
+/* Distinct births of the blocks that live at k. */
+static uint32_t births_at(const struct lives *lives, uint32_t k)
+{
+    bool seen[LAST_MAX + 2] = {false};
+    uint32_t births = 0;
+    for (size_t i = 0; i < lives->count; i++) {
+        if (!lives_at(&lives->at[i], k) || seen[lives->at[i].birth]) continue;
+        seen[lives->at[i].birth] = true;
+        births++;
+    }
+    return births;
+}
+
+static double live_at(const struct lives *lives, uint32_t k)
+{
+    double live = 0;
+    for (size_t i = 0; i < lives->count; i++)
+        live += lives_at(&lives->at[i], k);
+    return live;
+}
+
+/* Of ten blocks that were freed, nine were no older. Fewer than eight freed ones say nothing. */
+static uint32_t usual_age(const struct lives *lives)
+{
+    size_t freed = 0;
+    for (size_t i = 0; i < lives->count; i++)
+        freed += lives->at[i].death < lives->last;
+    for (uint32_t age = 0; freed >= 8 && age < lives->last; age++) {
+        size_t no_older = 0;
+        for (size_t i = 0; i < lives->count; i++)
+            no_older += lives->at[i].death < lives->last && lives->at[i].death - lives->at[i].birth <= age;
+        if (10 * no_older >= 9 * freed) return age;
+    }
+    return freed >= 8 ? lives->last : 0;
+}
+
+/* Mann and Kendall's z and Theil and Sen's slope of the live blocks at boundaries first to last. */
+static void find_trend(const struct lives *lives, uint32_t first, double *z, double *slope)
+{
+    uint32_t n = lives->last - first + 1;
+    double s = 0, values[LAST_MAX + 1], slopes[(LAST_MAX + 1) * LAST_MAX / 2];
+    size_t pairs = 0;
+    for (uint32_t i = 0; i < n; i++)
+        values[i] = live_at(lives, first + i);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = i + 1; k < n; k++) {
+            s += values[k] > values[i] ? 1 : values[k] < values[i] ? -1 : 0;
+            slopes[pairs++] = (values[k] - values[i]) / (k - i);
+        }
+    double ties = 0;
+    for (uint32_t i = 0; i < n; i++) { /* each value counts its group once */
+        double same = 0;
+        bool is_first = true;
+        for (uint32_t k = 0; k < n; k++) {
+            same += values[k] == values[i];
+            if (k < i && values[k] == values[i]) is_first = false;
+        }
+        if (is_first) ties += same * (same - 1) * (2 * same + 5);
+    }
+    double spread = ((double)n * (n - 1) * (2 * n + 5) - ties) / 18;
+    *z = *slope = 0;
+    if (n < 2) return;
+    if (spread > 0) *z = (s > 0 ? s - 1 : s < 0 ? s + 1 : 0) / sqrt(spread);
+    for (size_t i = 0; i < pairs; i++) { /* the upper median: as many below it as it has in sorted order */
+        size_t below = 0, same = 0;
+        for (size_t k = 0; k < pairs; k++) {
+            below += slopes[k] < slopes[i];
+            same += slopes[k] == slopes[i];
+        }
+        if (below > pairs / 2 || below + same <= pairs / 2) continue;
+        *slope = slopes[i];
+        return;
+    }
+}
+
+static bool is_bounded(const struct lives *lives, const uint32_t *births, size_t count, size_t first, uint32_t end)
+{
+    uint32_t last = lives->last, now = births_at(lives, last), highest = 0, widest = 0;
+    for (uint32_t k = 0; k <= last; k++)
+        if (births_at(lives, k) > highest) highest = births_at(lives, k);
+    if (now * 10 < highest * 9) return true; /* it was more */
+    for (size_t i = first + 1; i < count; i++)
+        if (births[i] - births[i - 1] > widest) widest = births[i] - births[i - 1];
+    double pause = (double)end - births[count - 1];
+    double usual = ((double)births[count - 1] - births[first]) / (double)(count - 1 - first);
+    if (pause > 3.0 * widest + 1 || pause > 6 * usual + 1) return true; /* it has stopped */
+    uint32_t middle = births[first] + (last - births[first]) / 2;
+    double earlier = (double)births_at(lives, middle) - births_at(lives, births[first]);
+    double later = (double)now - births_at(lives, middle);
+    if (later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier) return true; /* it slows down */
+    uint32_t window = last / 10 > 8 ? last / 10 : 8, came = 0;
+    for (size_t i = 0; i < count; i++)
+        came += window < last && births[i] >= last - window;
+    if (came < 4) return false;
+    double grew = (double)now - births_at(lives, last - window);
+    return 2 * grew < came; /* as many went as came */
+}
+
+static bool only_refills(const struct lives *lives, bool *sawtooth)
+{
+    uint32_t highest = 0, before = 0;
+    *sawtooth = false;
+    for (uint32_t k = 0; k <= lives->last; k++) {
+        uint32_t births = births_at(lives, k);
+        if (births > highest) highest = births;
+        if (highest < 4 || births > highest / 2.0) continue;
+        before = highest;
+        *sawtooth = true;
+    }
+    return *sawtooth && births_at(lives, lives->last) < before + before / 2 + 4;
+}
+
+static struct mp_leak_evidence judge(const struct lives *lives)
+{
+    struct mp_leak_evidence told = {0};
+    uint32_t births[LAST_MAX + 1], last = lives->last, age = usual_age(lives), end = age < last ? last - age : 0;
+    size_t count = 0, first = 0;
+    for (uint32_t birth = 0; birth < end; birth++)
+        for (size_t i = 0; i < lives->count; i++)
+            if (lives->at[i].birth == birth && lives_at(&lives->at[i], last)) {
+                births[count++] = birth;
+                break;
+            }
+    if (!count) return told;
+    for (size_t i = 0; i < 2 && count > i + 4; i++) /* the warm-up's */
+        if (births[i + 1] - births[i] > 5.0 * (births[count - 1] - births[i + 1]) / (double)(count - i - 2))
+            first = i + 1;
+    told.births = (uint32_t)(count - first);
+    told.first = births[first];
+    told.last = births[count - 1];
+    double bytes = 0, blocks = 0;
+    for (size_t i = 0; i < lives->count; i++) {
+        const struct mp_leak_life *life = &lives->at[i];
+        if (!lives_at(life, last)) continue;
+        told.bytes += life->bytes;
+        told.blocks++;
+        if (life->birth >= told.first && life->birth < told.last) bytes += (double)life->bytes, blocks++;
+    }
+    if (told.last > told.first) {
+        told.bytes_per_step = bytes / (told.last - told.first);
+        told.blocks_per_step = blocks / (told.last - told.first);
+    }
+    if (count == 1 && told.first >= 3 && last - told.first > 8) told.growth = MP_GROWTH_ONCE;
+    if (told.births < 4) return told;
+    double slope;
+    find_trend(lives, told.first, &told.z, &slope);
+    told.none_freed = true;
+    for (size_t i = 0; i < lives->count; i++)
+        if (lives->at[i].death < last && lives->at[i].death - lives->at[i].birth >= 8) told.none_freed = false;
+    bool refills = only_refills(lives, &told.sawtooth);
+    if (refills || is_bounded(lives, births, count, first, end)) return told;
+    if (told.births >= 8 && slope > 0 && told.z > 3.09) told.growth = MP_GROWTH_LEAK;
+    if (told.births < 8 && slope > 0 && 2 * (last - told.first) >= last) told.growth = MP_GROWTH_FEW;
+    return told;
+}
+
+/* ---- held against it --------------------------------------------------------------------------------------------- */
+
+static int by_birth(const void *left, const void *right)
+{
+    const struct mp_leak_life *a = left, *b = right;
+    return a->birth < b->birth ? -1 : a->birth > b->birth;
+}
+
+static void add(struct lives *lives, uint32_t birth, uint32_t death)
+{
+    if (lives->count == MANY || birth >= lives->last || death <= birth) return;
+    lives->at[lives->count++] = (struct mp_leak_life){birth, death, 1 + chance(5000)};
+}
+
+static unsigned told_of[MP_GROWTH_LEAK + 1];
+
+static void check(struct lives *lives)
+{
+    struct mp_leak_evidence told;
+    qsort(lives->at, lives->count, sizeof *lives->at, by_birth);
+    ck_assert(mp_leak_judge(lives->at, lives->count, lives->last, &told));
+    struct mp_leak_evidence wanted = judge(lives);
+    ck_assert_int_eq(told.growth, wanted.growth);
+    ck_assert_uint_eq(told.births, wanted.births);
+    ck_assert_uint_eq(told.first, wanted.first);
+    ck_assert_uint_eq(told.last, wanted.last);
+    ck_assert_uint_eq(told.bytes, wanted.bytes);
+    ck_assert_uint_eq(told.blocks, wanted.blocks);
+    ck_assert_double_eq_tol(told.bytes_per_step, wanted.bytes_per_step, 1e-6);
+    ck_assert_double_eq_tol(told.blocks_per_step, wanted.blocks_per_step, 1e-9);
+    ck_assert_double_eq_tol(told.z, wanted.z, 1e-9);
+    ck_assert_int_eq(told.sawtooth, wanted.sawtooth);
+    ck_assert_int_eq(told.none_freed, wanted.none_freed);
+    ck_assert(!told.regrown); /* another file's */
+    told_of[told.growth]++;
+}
+
+/* One place of a program, of a random shape. */
+static void make(struct lives *lives)
+{
+    *lives = (struct lives){.last = 4 + chance(45)};
+    uint32_t last = lives->last, forever = last + chance(3), every = 1 + chance(6), hold = 1 + chance(12);
+    uint32_t from = chance(4) ? chance(6) : chance(last), until = chance(3) ? last : chance(last + 1);
+    uint32_t shape = chance(8), empty_at = 1 + chance(last);
+    for (uint32_t step = from; step < until; step += 1 + (chance(5) ? every - 1 : chance(2 * every))) {
+        uint32_t blocks = 1 + (chance(4) ? 0 : chance(3));
+        while (blocks--)
+            switch (shape) {
+            case 0: /* kept */
+                add(lives, step, forever);
+                break;
+            case 1: /* a ring */
+                add(lives, step, step + hold < last ? step + hold : forever);
+                break;
+            case 2: /* emptied now and then */
+                add(lives, step, (step / empty_at + 1) * empty_at < last ? (step / empty_at + 1) * empty_at : forever);
+                break;
+            case 3: /* most are freed, some are kept */
+                add(lives, step, chance(5) ? step + 1 + chance(hold) : forever);
+                break;
+            case 4: /* more and more seldom */
+                add(lives, step, forever);
+                every += chance(2);
+                break;
+            case 5: /* of late only */
+                add(lives, step, step > last / 2 ? forever : step + 1);
+                break;
+            case 6: /* emptied once */
+                add(lives, step, step < empty_at && empty_at < last ? empty_at : forever);
+                break;
+            default:
+                add(lives, chance(last), chance(2) ? forever : chance(last));
+            }
+    }
+    for (uint32_t i = chance(4); i--;) /* made in the warm-up */
+        add(lives, chance(2), forever);
+    for (uint32_t i = chance(3) ? 0 : chance(30); i--;) { /* and what comes and goes */
+        uint32_t birth = chance(last);
+        add(lives, birth, birth + 1 + chance(1 + hold / 2));
+    }
+}
+
+START_TEST(it_is_what_its_words_say)
+{
+    static struct lives lives;
+    for (int round = 0; round < 6000; round++) {
+        make(&lives);
+        check(&lives);
+    }
+    for (unsigned growth = 0; growth <= MP_GROWTH_LEAK; growth++)
+        ck_assert_uint_gt(told_of[growth], 40); /* else it was not tested */
+}
+END_TEST
+
+/* Nine of ten that were freed were two steps old: what is older stays. With eight, or of nineteen with seventeen, those
+ * that were twelve steps old are usual, too. */
+START_TEST(nine_in_ten_is_nine)
+{
+    static const struct {
+        uint32_t young, old, births;
+    } cases[] = {{9, 1, 28}, {8, 2, 18}, {10, 1, 28}, {18, 2, 28}, {17, 2, 18}, {8, 1, 18}, {7, 0, 30}, {8, 0, 28}};
+    static struct lives lives;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lives = (struct lives){.last = 30};
+        for (uint32_t k = 0; k < 30; k++)
+            add(&lives, k, 40);
+        for (uint32_t k = 0; k < cases[i].young; k++)
+            add(&lives, k, k + 2);
+        for (uint32_t k = 0; k < cases[i].old; k++)
+            add(&lives, k, k + 12);
+        check(&lives);
+        struct mp_leak_evidence told;
+        ck_assert(mp_leak_judge(lives.at, lives.count, lives.last, &told));
+        ck_assert_uint_eq(told.births, cases[i].births);
+    }
+}
+END_TEST
+
+/* Eight births are proof, seven are not; a lasting thing is made after the third step, and is nine steps old. */
+START_TEST(the_least_that_counts)
+{
+    static struct lives lives;
+    for (uint32_t births = 1; births <= 10; births++)
+        for (uint32_t last = 9; last < 60; last++) {
+            lives = (struct lives){.last = last};
+            for (uint32_t k = 0; k < births; k++)
+                add(&lives, 3 + k * (last - 4) / births, last);
+            check(&lives);
+        }
+    for (uint32_t first = 0; first < 6; first++)
+        for (uint32_t last = first + 5; last < first + 14; last++) {
+            lives = (struct lives){.last = last};
+            add(&lives, first, last);
+            check(&lives);
+        }
+}
+END_TEST
+
+/* Of many points two hundred are looked at, the first and the last among them. */
+START_TEST(long_trends_are_looked_at_from_end_to_end)
+{
+    enum { POINTS = 200, LONG = 1991 };
+    static uint32_t at[LONG];
+    struct mp_trend trend;
+    double spread = POINTS * (POINTS - 1.0) * (2 * POINTS + 5) / 18, most = POINTS * (POINTS - 1) / 2.0 - 1;
+    for (uint32_t i = 0; i < LONG; i++)
+        at[i] = 3 * i;
+    ck_assert(mp_trend_find(at, LONG, &trend));
+    ck_assert_double_eq_tol(trend.slope, 3, 1e-9);
+    ck_assert_double_eq_tol(trend.z, most / sqrt(spread), 1e-9);
+    for (uint32_t i = 0; i < LONG; i++)
+        at[i] = 5000 - i;
+    ck_assert(mp_trend_find(at, LONG, &trend));
+    ck_assert_double_eq_tol(trend.slope, -1, 1e-9);
+    ck_assert_double_eq_tol(trend.z, -most / sqrt(spread), 1e-9);
+    for (unsigned end = 0; end < 2; end++) { /* one point that differs, at an end */
+        for (uint32_t i = 0; i < LONG; i++)
+            at[i] = 7 + (i == (end ? LONG - 1 : 0));
+        ck_assert(mp_trend_find(at, LONG, &trend));
+        double n = POINTS, ties = (n - 1) * (n - 2) * (2 * (n - 1) + 5);
+        double z = (n - 2) / sqrt((n * (n - 1) * (2 * n + 5) - ties) / 18);
+        ck_assert_double_eq_tol(trend.z, end ? z : -z, 1e-9);
+        ck_assert_double_eq_tol(trend.slope, 0, 1e-12);
+    }
+}
+END_TEST
+
+MP_SUITE("leak_rule", it_is_what_its_words_say, nine_in_ten_is_nine, the_least_that_counts,
+         long_trends_are_looked_at_from_end_to_end)

@@ -1,0 +1,85 @@
+/*
+ * A program that never ran: random records as a recorder would leave them in a spool, and all that is true of them kept
+ * in the plainest form. The collector's code is fed with them; what it makes is held against the truth.
+ *
+ * Tracks: 0 the driver's, 1 PyTorch's on the same device, whose blocks begin where the driver's do, 2 an application's
+ * pool with a name that hurts, 3 PyTorch's on the CPU, which tells its totals.
+ */
+#ifndef MP_TESTS_COLLECT_TRAFFIC_H
+#define MP_TESTS_COLLECT_TRAFFIC_H
+
+#include "base/intern.h"
+#include "base/vec.h"
+#include "collect/recording/recording.h"
+
+#define TRAFFIC_TRACKS   4
+#define TRAFFIC_RINGS    3
+#define TRAFFIC_STACKS   20
+#define TRAFFIC_START_NS UINT64_C(5000000000000) /* of the recording, on the monotonic clock */
+
+#define TRAFFIC_STEP_FUNCTION "train_step"
+
+enum traffic_with {
+    TRAFFIC_WINDOWS = 1, /* the program starts and stops the recording */
+    TRAFFIC_HISTORY = 2, /* PyTorch tells its history */
+    TRAFFIC_STEPS = 4,
+    TRAFFIC_STEP_AT = 8, /* calls of TRAFFIC_STEP_FUNCTION are steps */
+};
+
+struct traffic_record {
+    struct mp_record record;
+    uint32_t ring;
+};
+
+struct traffic {
+    uint64_t random, now;
+    unsigned with;
+    MP_VEC(struct traffic_record) records;
+    /* What is true after all of them. String ids are those of `texts`. */
+    struct mp_intern texts;
+    MP_VEC(struct mp_event) events; /* as a file has them that keeps all */
+    MP_VEC(struct mp_label) labels;
+    MP_VEC(struct mp_block_request) requests;
+    MP_VEC(struct mp_base_block) live;
+    MP_VEC(struct mp_thread_info) threads;
+    uint32_t ring_thread[TRAFFIC_RINGS + 3]; /* and of two lanes, from 1; number + 1 */
+    uint64_t next_block, unknown_frees, missed_frees, steps, total;
+    uint64_t totals_checked, steps_at;
+    bool inside[TRAFFIC_RINGS + 3]; /* by thread: its last allocation was in that function */
+    uint64_t reserved[TRAFFIC_TRACKS];
+    MP_VEC(struct mp_event) untold; /* allocations on track 1 since the last reading */
+    bool open;
+};
+
+/* The same for the same seed; fewer records are the beginning of more. */
+void traffic_make(struct traffic *traffic, uint64_t seed, size_t records, unsigned with);
+void traffic_free(struct traffic *traffic);
+
+/* That of the spools of this run: their files lie where others' do. */
+extern uint64_t traffic_spool_id;
+
+/* A spool whose tables are as the recorder left them, and a recording of it into `path`. `configuration` may be NULL:
+ * what is usual. */
+struct mp_recording *traffic_record(const struct traffic *traffic, const char *path,
+                                    const struct mp_record_config *configuration, const char *spool_folder);
+/* Puts records [from, to) into the rings. */
+void traffic_put(const struct traffic *traffic, struct mp_spool_header *spool, size_t from, size_t to);
+/* Likewise, with rounds of the collector now and then; takes all. */
+void traffic_play(const struct traffic *traffic, struct mp_recording *recording, size_t from, size_t to);
+
+/* A model of the truth, made by the builder; one that a recording that keeps all should be. */
+struct mp_model *traffic_model(const struct traffic *traffic);
+/* A file that has the tables of truth and nothing else yet. */
+struct mp_writer *traffic_write(const struct traffic *traffic, int fd);
+/* What lives at the end of the model is what lives in truth, in every field, births only where the model has them. */
+void traffic_check_live(const struct traffic *traffic, const struct mp_model *model);
+
+/* The text of a truth's id. */
+const char *traffic_text(const struct traffic *traffic, uint32_t id);
+/* "cuda:0/torch" */
+extern const char *const traffic_track_ids[TRAFFIC_TRACKS];
+
+/* The monotonic clock, which the program's records and the collector share; 0: the machine's own. */
+extern uint64_t traffic_now_ns;
+
+#endif

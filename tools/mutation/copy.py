@@ -1,0 +1,135 @@
+"""The private copy of the tree, its two builds, and running a test in one of them."""
+
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+# What looks at the tree as a whole, or at itself, says nothing of a small change.
+NEVER = ("tests/tools/", "tests/bench/")
+CFLAGS = "-g0 -O1 -Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration"
+
+
+def used_by_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def end_session(leader):
+    """Ends whatever a test left behind, which would take the next one's time. Check gives each test's process a process
+    group of its own, so only the session tells what belongs together."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            session = int(stat.read_text().rpartition(")")[2].split()[3])
+            if session == leader:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+        except (OSError, IndexError):
+            pass  # it ended meanwhile
+
+
+class Copy:
+    def __init__(self, source, folder):
+        self.source, self.folder = source, folder
+        self.tree, self.build, self.covered = folder / "tree", folder / "build", folder / "coverage"
+        self.log = folder / "log"
+
+    def call(self, *command, cwd=None, **options):
+        """Whether a command worked; what it said is appended to the log."""
+        with open(self.log, "ab") as log:
+            return subprocess.run(list(map(str, command)), cwd=cwd, stdout=log, stderr=log, check=False, **options).returncode == 0
+
+    def follow(self):
+        """Makes the copy what the working tree is now; files that are the same keep their time."""
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=self.source,
+                                capture_output=True, check=True).stdout.decode().split("\0")
+        wanted = {name for name in listed if name and (self.source / name).is_file()}
+        known = self.folder / "files"
+        for name in set(known.read_text().split("\n") if known.exists() else []) - wanted:
+            (self.tree / name).unlink(missing_ok=True)
+        build_changed = not (self.tree / "configure").exists()
+        for name in wanted:
+            old, new = self.tree / name, self.source / name
+            if not old.exists() or old.read_bytes() != new.read_bytes():
+                old.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(new, old)
+                shutil.copymode(new, old)
+                build_changed |= name.endswith((".am", ".ac", ".m4", "Makefile.inc"))
+        known.write_text("\n".join(sorted(wanted)))
+        if build_changed and not self.call("autoreconf", "-fi", cwd=self.tree):
+            raise SystemExit(f"mutate: autoreconf failed: {self.log}")
+
+    def configure(self, build, *options):
+        build.mkdir(parents=True, exist_ok=True)
+        made = build / "config.status"
+        if not made.exists() or made.stat().st_mtime < (self.tree / "configure").stat().st_mtime:
+            quick = next((name for name in ("lld", "gold") if shutil.which(f"ld.{name}")), None)
+            linker = [f"LDFLAGS=-fuse-ld={quick}"] if quick else []
+            if not self.call(self.tree / "configure", f"CFLAGS={CFLAGS}", *linker, *options, cwd=build):
+                raise SystemExit(f"mutate: configure failed: {self.log}")
+
+    def make(self, build, *targets, timeout=600, jobs=1):
+        try:
+            return self.call("make", "-s", f"-j{jobs}", *targets, cwd=build, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return False
+
+    def make_all(self, build, *settings):
+        """Everything, with the programs that tests need."""
+        if not self.make(build, *settings, "check", "TESTS=", timeout=3600, jobs=os.cpu_count()):
+            raise SystemExit(f"mutate: the copy does not build: {self.log}")
+
+    def variable(self, name):
+        """A variable of the Makefile, as words."""
+        rule = f"include Makefile\nmutate-show:;@echo $({name})\n"
+        said = subprocess.run(["make", "-s", "-f", "-", "mutate-show"], input=rule, cwd=self.build, capture_output=True,
+                              text=True, check=True)
+        return said.stdout.split()
+
+    def tests(self):
+        return [t for t in self.variable("TESTS") if not t.startswith(NEVER)]
+
+    def needs(self, test):
+        """What must be made before a test runs. A script is taken to run what it, or a module beside it, names."""
+        if not hasattr(self, "programs"):
+            self.programs = self.variable("check_PROGRAMS") + [p for p in self.variable("check_DATA") if p.startswith("tests/fuzz/")]
+            self.all_tests = set(self.variable("TESTS"))
+        if test in self.programs:
+            return [test]
+        words = set()
+        for path in [self.tree / test, *(self.tree / test).parent.glob("[a-z]*.py")]:
+            if path.exists() and (path == self.tree / test or not path.name.startswith(("check_", "test_"))):
+                words |= set(re.findall(r"\w+", path.read_text()))
+        if "replay_" in words:
+            words |= {pathlib.PurePath(p).name for p in self.programs if "/replay_" in p}
+        named = [p for p in self.programs if pathlib.PurePath(p).name in words and p not in self.all_tests]
+        return ["all", *named]
+
+    def run(self, build, test, timeout, **more):
+        """"passed", "failed", "skipped" or "hung"; seconds by the clock; seconds of processors."""
+        where = build / test
+        command = [str(where if where.exists() else self.tree / test)]
+        environment = {**os.environ, "PYTHON3": self.variable_once("PYTHON3"), "CC": self.variable_once("CC"),
+                       "srcdir": os.path.relpath(self.tree, build), "PYTHONDONTWRITEBYTECODE": "1", **more}
+        began, used = time.monotonic(), used_by_children()
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen(command, cwd=build, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                                       start_new_session=True)
+            try:
+                status = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                status = None
+            end_session(process.pid)
+            process.wait()
+        word = "hung" if status is None else {0: "passed", 77: "skipped"}.get(status, "failed")
+        return word, time.monotonic() - began, used_by_children() - used
+
+    def variable_once(self, name):
+        if not hasattr(self, "variables"):
+            self.variables = {}
+        if name not in self.variables:
+            self.variables[name] = " ".join(self.variable(name))
+        return self.variables[name]
