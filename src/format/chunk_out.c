@@ -3,7 +3,7 @@
 #include <msgpack.h>
 #include <zlib.h>
 
-/* Level 1 of zstd costs a third of level 3 and loses a few per cent on these columns; see FORMAT.md. */
+/* Level 1 of zstd costs a third of level 3 and loses a few per cent on these columns; see docs/FORMAT.md. */
 #define LEVEL       1
 #define BREAK_BYTES 2048
 

@@ -1,6 +1,6 @@
 /*
  * Events as columns of one chunk, both ways. Nothing outside the chunk is needed to decode it. Which columns there are
- * and how they fit together is in FORMAT.md. One thread at a time.
+ * and how they fit together is in docs/FORMAT.md. One thread at a time.
  */
 #ifndef MP_FORMAT_EVENTS_H
 #define MP_FORMAT_EVENTS_H

@@ -1,6 +1,6 @@
 /*
  * The agreement between writer and reader of a snapshot file, beside the columns themselves: constants, bounds, and the
- * facts in a chunk's meta map. FORMAT.md describes the same for others.
+ * facts in a chunk's meta map. docs/FORMAT.md describes the same for others.
  */
 #ifndef MP_FORMAT_LAYOUT_H
 #define MP_FORMAT_LAYOUT_H
@@ -55,7 +55,7 @@ enum { MP_END_AT_INDEX = 11, MP_END_AT_COUNT = 20, MP_END_AT_CHECKSUM = 25 };
 #define MP_COLUMNS       32          /* of one chunk */
 #define MP_TEXT_BYTES    (1u << 30)  /* of all strings */
 
-/* The meta map. Which keys a kind has is in FORMAT.md; absent ones are 0. */
+/* The meta map. Which keys a kind has is in docs/FORMAT.md; absent ones are 0. */
 struct mp_chunk_meta {
     size_t count;
     uint64_t tables[MP_CHUNK_STACKS]; /* entries of strings, devices, ... stacks before this chunk */

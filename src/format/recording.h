@@ -1,6 +1,6 @@
 /*
  * The contents of a snapshot file, as C structures: the contract between whoever writes recordings (collector,
- * importers, tests) and whoever reads them (model). How they become bytes is FORMAT.md's business and that of
+ * importers, tests) and whoever reads them (model). How they become bytes is docs/FORMAT.md's business and that of
  * writer.c/reader.c.
  *
  * Ids are indices into the tables of the same name, given in order of appearance, starting at 0:

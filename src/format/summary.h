@@ -1,6 +1,6 @@
 /*
  * Notes that a writer takes of the events that pass, so that a reader finds the peak and the steps without reading them
- * all (FORMAT.md, "Finding without reading"): the most live bytes of each chunk and track, the events that may begin
+ * all (docs/FORMAT.md, "Finding without reading"): the most live bytes of each chunk and track, the events that may begin
  * steps, the regions open at a base. One thread at a time.
  *
  * It promises what a full reading would say, or nothing: where a recording holds what only a full reading can settle

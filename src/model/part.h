@@ -1,6 +1,6 @@
 /*
  * As much of a recording as one question needs: its tables, and of its events those from the last base before the peak
- * of a track, or before a window, to its end (FORMAT.md, "Finding without reading"). The model is as a full one where
+ * of a track, or before a window, to its end (docs/FORMAT.md, "Finding without reading"). The model is as a full one where
  * that question looks: the blocks live then with their births, the steps, the regions open then, the highest level of
  * each track, what coverage says. What lies outside was not looked at, damage there neither.
  *

@@ -19,7 +19,7 @@ KILLS = int(os.environ.get("MEMPROF_KILLS", "5"))
 
 
 def read_by_the_book(path):
-    """By track: (peak bytes, its time, live bytes at the end), by FORMAT.md alone. Blocks known only by their frees
+    """By track: (peak bytes, its time, live bytes at the end), by docs/FORMAT.md alone. Blocks known only by their frees
     are left out: the programs here have none."""
     _, chunks, _ = read_mp.walk(read_mp.load_zstd(), path.read_bytes())
     live, peaks = {}, {}

@@ -56,7 +56,7 @@ class Cycles(harness.TestCase):
         return {tuple((frame["function"], frame["line"]) for frame in site["stack"]): site["bytes"] for site in sites}
 
     def check_cycle(self, path, steps):
-        """By what the program does, and by a reader that is made from FORMAT.md alone."""
+        """By what the program does, and by a reader that is made from docs/FORMAT.md alone."""
         self.assertEqual([step["step"] for step in self.steps(path)], list(steps))
         track, last = self.track(path, "cpu/torch"), steps[-1]
         self.assertEqual(track["base_bytes"], 4 * (1000 + 256 * (steps[0] - 1)))

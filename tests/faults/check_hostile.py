@@ -159,8 +159,8 @@ class Hostile(harness.TestCase):
                 self.assertEqual(harness.answer("info", self.folder / "x.mp")["coverage"]["events"], 2)
 
     def listed(self, heading):
-        """The names in the paragraph of HOOKS.md that follows a mark."""
-        text = (harness.SOURCE / "HOOKS.md").read_text()
+        """The names in the paragraph of docs/HOOKS.md that follows a mark."""
+        text = (harness.SOURCE / "docs/HOOKS.md").read_text()
         paragraph = text.split(f"<!-- {heading} -->\n")[1].split("\n\n")[0]
         return re.findall(r"`(\w+)`", paragraph)
 

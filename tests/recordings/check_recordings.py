@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recordings of every form that the format has had stay readable, and say what they said. formats/NAME.json is what the
 memprof of its time told of formats/NAME.mp; the same figures are also worked out by the reader that is made from
-FORMAT.md alone (tests/unit/format/read_mp.py), event by event.
+docs/FORMAT.md alone (tests/unit/format/read_mp.py), event by event.
 
     check_recordings.py --tell FILE.mp...     writes FILE.json anew: what $MEMPROF says
 """

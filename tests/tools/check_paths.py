@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Every path of this tree that the documents name is there."""
+"""Every path of this tree that the documents name is there, and what their links lead to."""
 
 import pathlib
 import re
 import sys
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "MEASURED.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "FORMAT.md", "HOOKS.md", "NEWS", "examples/README.md",
-             "viz/FORMAT.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "NEWS", "examples/README.md", "viz/FORMAT.md",
+             *sorted(str(path.relative_to(TREE)) for path in (TREE / "docs").rglob("*.md"))]
 # Not what lies in another folder, as build/tests/...: a path begins at one of ours.
-NAMED = re.compile(r"(?<![\w/.-])(?:(?:src|tests|tools|examples|python|include|viz|m4|\.ci)/[\w*./-]*[\w*]"
+NAMED = re.compile(r"(?<![\w/.-])(?:(?:src|tests|tools|examples|python|include|viz|docs|m4|\.ci)/[\w*./-]*[\w*]"
                    r"|Makefile\.am|configure\.ac|[A-Z]+\.md)")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PLACEHOLDER = re.compile(r"NAME|FOLDER")
 
 
@@ -19,17 +20,22 @@ def is_there(path):
     return any(TREE.glob(path)) or (TREE / f"{path}.c").is_file()
 
 
-def missing(text):
-    return [path for path in NAMED.findall(text) if not PLACEHOLDER.search(path) and not is_there(path)]
+def missing(text, folder=TREE):
+    """What TEXT names or links to, and is neither in the tree nor, by a path from the document's FOLDER."""
+    text, links = LINK.sub("]", text), LINK.findall(text)
+    return [path for path in NAMED.findall(text)
+            if not PLACEHOLDER.search(path) and not is_there(path) and not (folder / path).exists()
+            ] + [link for link in links if "://" not in link and not (folder / link).exists()]
 
 
 def main():
     assert missing("see `src/base/no_such.c`, tools/nothing and `NONE.md`") == [
         "src/base/no_such.c", "tools/nothing", "NONE.md"]
+    assert missing("[a](../NEWS) [b](NEWS#c) [d](https://e.f/g) [h](#i)", TREE / "docs") == ["NEWS"]
     assert missing("`src/base/vec.h`, src/*/Makefile.inc, build/tests/what, src/NAME.c, tests/fuzz/fuzz_reader.") == []
     wrong = 0
     for name in DOCUMENTS:
-        for path in missing((TREE / name).read_text(encoding="utf-8")):
+        for path in missing((TREE / name).read_text(encoding="utf-8"), (TREE / name).parent):
             print(f"{name}: there is no {path}")
             wrong += 1
     sys.exit(1 if wrong else 0)

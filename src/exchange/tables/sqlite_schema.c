@@ -35,7 +35,7 @@ const char mp_sqlite_tables[] =
     "  function TEXT, file TEXT, line INTEGER,\n"
     "  module TEXT,           -- path of the shared object\n"
     "  address INTEGER,       -- in the module\n"
-    "  language TEXT);        -- native, python, backward (no call: see FORMAT.md)\n"
+    "  language TEXT);        -- native, python, backward (no call: see docs/FORMAT.md)\n"
     "CREATE TABLE stack_frames (stack_id INTEGER, position INTEGER, -- 0: innermost\n"
     "  frame_id INTEGER, PRIMARY KEY (stack_id, position)) WITHOUT ROWID;\n"
     "CREATE TABLE blocks (     -- one row an allocation's life\n"

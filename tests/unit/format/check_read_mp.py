@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds what read_mp.py finds in a recording against what write_mp put into it: FORMAT.md says enough, and the truth."""
+"""Holds what read_mp.py finds in a recording against what write_mp put into it: docs/FORMAT.md says enough, and the truth."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a snapshot file by FORMAT.md alone, with Python's standard library and libzstd, and prints what it holds as JSON.
+"""Reads a snapshot file by docs/FORMAT.md alone, with Python's standard library and libzstd, and prints what it holds as JSON.
 
     read_mp.py FILE [--events]
 
