@@ -62,6 +62,16 @@ class Faults(stand_in.TestCase):
         track = harness.answer("info", result.recording, status=(0, 4))["tracks"]
         self.assertEqual([entry["allocs"] for entry in track if entry["id"] == "cuda:0/driver"], [10])
 
+    def test_first_calls_under_the_loaders_lock(self):
+        """A plug-in's constructor waits for a thread that uses the driver; and dlerror() is the program's."""
+        for how in ("linked", "dlopen", "lookup", "lookup_v1"):
+            with self.subTest(how=how):
+                result = self.run_program(stand_in.program("under_lock"), how,
+                                          harness.BUILD / "tests" / "faults" / "plugin.so",
+                                          options=("--capture", "hooks"))
+                self.assertEqual(result.stdout, "done\n")
+                self.assert_same_ledger(result)
+
     def test_end_of_no_capture(self):
         self.check("stray_end")
 

@@ -1,7 +1,8 @@
 /*
  * libmemprof-hooks.so: the driver's calls, seen without CUPTI. A library of its own, preloaded only where there is a
  * libcuda: it wraps the driver's exported functions, dlsym(), and cuGetProcAddress(), by which all others find them
- * (NVIDIA's runtime, linked either way, looks up nothing else). Wrappers hand over to libmemprof.so, which books.
+ * (NVIDIA's runtime, linked either way, looks up nothing else); and dlclose(), before which the driver is kept.
+ * Wrappers hand over to libmemprof.so, which books.
  *
  * Never allocates, prints or ends the program. Asks the driver, outside of any hook and on the program's own thread,
  * only what a wrapper's caller could ask there as well.
@@ -18,12 +19,16 @@ __attribute__((visibility("hidden"))) void *mp_hooks_look_up(void *handle, const
 
 /* lookup.c: the wrapper of a symbol that the handle's libraries have; NULL where it is none of ours, or not there. */
 void *mp_hooks_wrap_symbol(void *handle, const char *name);
+/* For the constructor. */
+void mp_hooks_find_linked(void);
 /* What a wrapper calls; NULL: there is no driver. */
 void *mp_hooks_real(enum mp_cuda_call_id id);
 /* Another function of the driver that the wrappers' calls go to. */
 void *mp_hooks_function_of_driver(const char *name);
 
-/* wrappers.c: by row. */
+/* wrappers.c: whether the constructor has run. */
+bool mp_hooks_started(void);
+/* By row. */
 extern void *const mp_hooks_wrappers[MP_CUDA_CALL_COUNT];
 
 /* ask.c: what libmemprof.so is to be told of a call that has returned. */

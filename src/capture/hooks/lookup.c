@@ -1,9 +1,15 @@
-/* From names to wrappers: by symbol, and by cuGetProcAddress() in both its forms. */
+/*
+ * From names to wrappers: by symbol, and by cuGetProcAddress() in both its forms. A call of the driver's may come from
+ * a thread that somebody waits for under the loader's lock, and between a failed dlopen() and its dlerror(): so nothing
+ * here asks the loader but in the constructor, in the program's own dlsym() and in its dlclose().
+ */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "capture/hooks/hooks.h"
+#include "capture/native/loaded.h"
+#include "capture/native/module.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -30,18 +36,41 @@ static void *wrapper_of_lookup(bool second)
     return wrapper;
 }
 
-static const void *object_of(const void *function)
+static _Atomic bool has_new; /* something became known that is not kept loaded yet */
+
+static bool same_library(const void *one, const void *other)
 {
-    Dl_info info;
-    return function && dladdr(function, &info) ? info.dli_fbase : NULL;
+    struct mp_module_facts of_one, of_other;
+    return mp_module_of((uintptr_t)one, &of_one) && mp_module_of((uintptr_t)other, &of_other) &&
+           of_one.start == of_other.start;
 }
 
-/* A wrapper calls what it knows for as long as the process lives, also after a dlclose() by whoever looked it up. */
 static void keep_loaded(const void *function)
 {
     Dl_info info;
-    if (dladdr(function, &info) && !dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE))
-        dlerror(); /* the program may be about to ask for its own */
+    if (function && dladdr(function, &info)) dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
+}
+
+/* A wrapper calls what it knows for as long as the process lives, also after a dlclose() by whoever looked it up. */
+static void keep_all_loaded(void)
+{
+    if (!atomic_exchange(&has_new, false)) return;
+    keep_loaded(atomic_load(&real_lookup));
+    keep_loaded(atomic_load(&real_lookup_v2));
+    for (unsigned id = 0; id < MP_CUDA_CALL_COUNT; id++)
+        keep_loaded(atomic_load(&real[id]));
+}
+
+EXPORTED int dlclose(void *handle);
+int dlclose(void *handle)
+{
+    static _Atomic(void *) next;
+    int (*real_dlclose)(void *);
+    void *known = atomic_load(&next);
+    if (!known) atomic_store(&next, known = mp_hooks_dlsym(RTLD_NEXT, "dlclose"));
+    memcpy(&real_dlclose, &known, sizeof real_dlclose);
+    keep_all_loaded();
+    return real_dlclose(handle);
 }
 
 /* The wrapper, where it may stand for `function`: the real one, or another entry of the same library to the same. */
@@ -50,11 +79,11 @@ static void *stand_in(_Atomic(void *) *known, void *function, void *wrapper)
     void *none = NULL;
     if (function == wrapper) return wrapper;
     if (atomic_compare_exchange_strong(known, &none, function)) {
-        keep_loaded(function);
+        atomic_store(&has_new, true);
         return wrapper;
     }
     if (none == function) return wrapper;
-    return object_of(none) == object_of(function) ? wrapper : NULL;
+    return same_library(none, function) ? wrapper : NULL;
 }
 
 void *mp_hooks_wrap_symbol(void *handle, const char *name)
@@ -74,32 +103,41 @@ void *mp_hooks_wrap_symbol(void *handle, const char *name)
 
 /* ---- the driver itself ------------------------------------------------------------------------------------------- */
 
-/* A function of the driver's library: of the one that is linked or preloaded after us, else of the one that is mapped.
- */
-static void *driver_symbol(const char *name)
+/* What was there when the process began: the libraries that are linked or preloaded after us, in the loader's order. */
+void mp_hooks_find_linked(void)
 {
-    void *found = mp_hooks_dlsym(RTLD_NEXT, name);
-    if (found) return found;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
-    return driver ? mp_hooks_dlsym(driver, name) : NULL;
+    mp_module_start();
+    atomic_store(&real_lookup, mp_hooks_dlsym(RTLD_NEXT, "cuGetProcAddress"));
+    atomic_store(&real_lookup_v2, mp_hooks_dlsym(RTLD_NEXT, "cuGetProcAddress_v2"));
+    bool linked = atomic_load(&real_lookup) || mp_hooks_dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+    for (unsigned id = 0; linked && id < MP_CUDA_CALL_COUNT; id++)
+        atomic_store(&real[id], mp_hooks_dlsym(RTLD_NEXT, mp_cuda_calls[id].symbol));
+    dlerror(); /* the text of a failure is not the program's business */
+}
+
+/* Else of the driver that has been mapped since, or before the constructor had its turn. */
+static void *find_mapped(_Atomic(void *) *where, const char *name)
+{
+    struct mp_loaded driver;
+    void *found = mp_loaded_with(name, "libcuda.so.1", &driver) ? mp_loaded_symbol(&driver, name) : NULL;
+    if (!found || !mp_hooks_started()) return found;
+    atomic_store(where, found);
+    atomic_store(&has_new, true);
+    return found;
 }
 
 void *mp_hooks_real(enum mp_cuda_call_id id)
 {
     void *known = atomic_load_explicit(&real[id], memory_order_acquire);
-    if (__builtin_expect(known != NULL, 1)) return known;
-    known = driver_symbol(mp_cuda_calls[id].symbol);
-    if (known) atomic_store(&real[id], known);
-    return known;
+    return __builtin_expect(known != NULL, 1) ? known : find_mapped(&real[id], mp_cuda_calls[id].symbol);
 }
 
 void *mp_hooks_function_of_driver(const char *name)
 {
-    Dl_info info;
+    struct mp_loaded driver;
     for (unsigned id = 0; id < MP_CUDA_CALL_COUNT; id++) {
-        void *known = atomic_load(&real[id]);
-        void *driver = known && dladdr(known, &info) ? dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY) : NULL;
-        if (driver) return mp_hooks_dlsym(driver, name);
+        const void *known = atomic_load(&real[id]);
+        if (known && mp_loaded_at(known, &driver)) return mp_loaded_symbol(&driver, name);
     }
     return NULL;
 }
@@ -134,13 +172,12 @@ static unsigned call_by_version(const char *name, int version, unsigned long lon
 /* By what the driver exports: its answer mostly is an exported function, and then there is no doubt which. */
 static unsigned call_by_function(const char *name, void *function)
 {
-    Dl_info info;
-    void *driver = dladdr(function, &info) ? dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY) : NULL;
-    if (!driver) return MP_CUDA_CALL_COUNT;
+    struct mp_loaded driver;
+    if (!mp_loaded_at(function, &driver)) return MP_CUDA_CALL_COUNT;
     size_t length = strlen(name);
     for (unsigned id = 0; id < MP_CUDA_CALL_COUNT; id++)
         if (!strncmp(mp_cuda_calls[id].symbol, name, length) &&
-            mp_hooks_dlsym(driver, mp_cuda_calls[id].symbol) == function)
+            mp_loaded_symbol(&driver, mp_cuda_calls[id].symbol) == function)
             return id;
     return MP_CUDA_CALL_COUNT;
 }
@@ -167,7 +204,7 @@ int cuGetProcAddress(const char *symbol, void **function, int version, unsigned 
 {
     mp_cu_get_proc_address *next;
     void *known = atomic_load(&real_lookup);
-    if (!known && !(known = driver_symbol("cuGetProcAddress"))) return MP_CU_NOT_INITIALIZED;
+    if (!known && !(known = find_mapped(&real_lookup, "cuGetProcAddress"))) return MP_CU_NOT_INITIALIZED;
     memcpy(&next, &known, sizeof next);
     int result = next(symbol, function, version, flags);
     if (result == MP_CU_SUCCESS && function) *function = replace(symbol, *function, version, flags);
@@ -178,7 +215,7 @@ int cuGetProcAddress_v2(const char *symbol, void **function, int version, unsign
 {
     mp_cu_get_proc_address_v2 *next;
     void *known = atomic_load(&real_lookup_v2);
-    if (!known && !(known = driver_symbol("cuGetProcAddress_v2"))) return MP_CU_NOT_INITIALIZED;
+    if (!known && !(known = find_mapped(&real_lookup_v2, "cuGetProcAddress_v2"))) return MP_CU_NOT_INITIALIZED;
     memcpy(&next, &known, sizeof next);
     int result = next(symbol, function, version, flags, status);
     if (result == MP_CU_SUCCESS && function) *function = replace(symbol, *function, version, flags);

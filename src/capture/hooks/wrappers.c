@@ -1,5 +1,4 @@
 /* One wrapper for each row of driver_calls.h, exported under the driver's own name. */
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -16,8 +15,17 @@ static __thread bool inside __attribute__((tls_model("initial-exec")));
 static _Atomic bool started;
 __attribute__((constructor)) static void start(void)
 {
+    mp_hooks_find_linked();
     atomic_store(&started, true);
 }
+
+bool mp_hooks_started(void)
+{
+    return atomic_load_explicit(&started, memory_order_relaxed);
+}
+
+/* The loader has found it before anything runs, in the library beside this one. */
+__attribute__((weak)) const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
 static const struct mp_cuda_hooks *recorder(void)
 {
@@ -26,10 +34,7 @@ static const struct mp_cuda_hooks *recorder(void)
     const struct mp_cuda_hooks *hooks = atomic_load_explicit(&known, memory_order_acquire);
     if (__builtin_expect(hooks != NULL, 1)) return hooks;
     if (atomic_load_explicit(&none, memory_order_relaxed)) return NULL;
-    const struct mp_cuda_hooks *(*get)(void);
-    void *found = mp_hooks_dlsym(RTLD_DEFAULT, "memprof_cuda_v1");
-    memcpy(&get, &found, sizeof get);
-    hooks = found ? get() : NULL;
+    hooks = memprof_cuda_v1 ? memprof_cuda_v1() : NULL;
     bool same_build = hooks && hooks->size == sizeof *hooks && hooks->version == MP_CUDA_HOOKS_VERSION &&
                       hooks->call_bytes == sizeof(struct mp_hook_call) && hooks->calls == MP_CUDA_CALL_COUNT;
     if (same_build)
