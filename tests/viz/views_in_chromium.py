@@ -264,7 +264,10 @@ class TrainingTest(ViewTest):
         regions = self.js("""const { timeline: t, recording: r } = window.memprof.page;
             return r.notes.lanes[0].regions.filter((one) => t.x(one.end) - t.x(one.start) > 6)
                 .map((one) => [one.name, t.x((one.start + one.end) / 2)])""")
-        self.assertEqual({name for name, _ in regions} - {"forward", "backward", "optimizer"}, set())
+        # Which of them are wide enough depends on how long each took.
+        self.assertLessEqual({name for name, _ in regions}, {"forward", "backward", "optimizer",
+                                                             "Optimizer.zero_grad#Adam.zero_grad",
+                                                             "Optimizer.step#Adam.step"})
         self.assertGreater(len(regions), 5)
         for name, x in regions[:4]:
             self.pointer(left + x, top + 30)
