@@ -45,6 +45,13 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
     return status;
 }
 
+/* `memprof FILE` is `memprof report FILE`. A name with a dot or a slash is a file's, since no command has such a name, so
+ * that a mistyped file is called missing. */
+static bool names_file(const char *name)
+{
+    return strpbrk(name, "./") || !access(name, F_OK);
+}
+
 int main(int argc, char **argv)
 {
     guard_standard_files();
@@ -56,5 +63,6 @@ int main(int argc, char **argv)
         return MP_EXIT_USAGE;
     }
     const struct mp_command *command = mp_command_find(argv[1]);
-    return command ? run_command(command, argc - 1, argv + 1) : mp_command_unknown(argv[1]);
+    if (command) return run_command(command, argc - 1, argv + 1);
+    return names_file(argv[1]) ? run_command(mp_command_find("report"), argc, argv) : mp_command_unknown(argv[1]);
 }

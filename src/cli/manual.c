@@ -103,7 +103,8 @@ void mp_manual_write(struct mp_buffer *out)
     mp_buffer_append_text(out, ".\\\" Made by `memprof help --man`; do not edit.\n"
                                ".TH MEMPROF 1 \"\" \"memprof\" \"User Commands\"\n"
                                ".SH NAME\nmemprof \\- record where GPU memory goes and find what keeps it\n"
-                               ".SH SYNOPSIS\n\\fBmemprof\\fR \\fICOMMAND\\fR [options] \\fIFILE\\fR\n"
+                               ".SH SYNOPSIS\n\\fBmemprof\\fR \\fICOMMAND\\fR [options] \\fIFILE\\fR\n.br\n"
+                               "\\fBmemprof\\fR \\fIFILE\\fR, which is \\fBmemprof report\\fR \\fIFILE\\fR\n"
                                ".SH COMMANDS\n");
     for (size_t i = 0; mp_commands[i]; i++)
         if (!mp_commands[i]->hidden) command_section(out, mp_commands[i]);

@@ -189,6 +189,15 @@ class Commands(unittest.TestCase):
                     self.assertLessEqual(set(keys), set(item), (command, path))
             self.assertLessEqual(set(COVERAGE), set(value["coverage"]))
 
+    def test_a_file_alone_is_reported(self):
+        self.assertEqual(self.run_in("train.mp").stdout, self.run_in("report train.mp").stdout)
+        report = self.json_of("report train.mp --json")
+        self.assertEqual(self.json_of("train.mp --json"), report)
+        shutil.copy(self.folder / "train.mp", self.folder / "plain")
+        self.addCleanup((self.folder / "plain").unlink)
+        self.assertEqual(self.json_of("plain --json")["peak"], report["peak"])
+        self.check_fails("nosuch.mp", 1, "nosuch.mp", "No such file")
+
     def test_report_holds_the_others(self):
         report = self.json_of("report train.mp --json")
         for part in ("info", "peak", "leaks", "steps", "frag"):
