@@ -58,8 +58,9 @@ int mp_help_of_all(void)
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, &text);
-    mp_buffer_append_text(&out, "\nmemprof FILE is memprof report FILE. memprof COMMAND --help shows a command's options\n"
-                                "and an example.\n");
+    mp_buffer_append_text(&out,
+                          "\nmemprof FILE is memprof report FILE. memprof COMMAND --help shows a command's options\n"
+                          "and an example.\n");
     return print(&out);
 }
 

@@ -45,8 +45,8 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
     return status;
 }
 
-/* `memprof FILE` is `memprof report FILE`. A name with a dot or a slash is a file's, since no command has such a name, so
- * that a mistyped file is called missing. */
+/* `memprof FILE` is `memprof report FILE`. A name with a dot or a slash is a file's, since no command has such a name,
+ * so that a mistyped file is called missing. */
 static bool names_file(const char *name)
 {
     return strpbrk(name, "./") || !access(name, F_OK);
