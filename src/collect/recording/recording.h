@@ -42,7 +42,6 @@ struct mp_refusal {
     uint32_t thread;
     uint64_t time_ns;
     bool to_allocator; /* PyTorch's may have been who asked */
-    bool waited;       /* a round went by */
 };
 
 struct mp_recording {

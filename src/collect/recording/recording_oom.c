@@ -9,6 +9,8 @@
 
 #define OOMS_LOOKED_AT 3
 #define OOM_APART_NS   (10 * MP_NS_PER_SECOND)
+/* PyTorch asks the driver and NVML how much there is before it reports: milliseconds, more on a busy machine. */
+#define ANSWER_WITHIN_NS MP_NS_PER_SECOND
 
 /* A program that searches for a batch that fits runs out of memory often: a few times are worth a file. */
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
@@ -92,11 +94,11 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
 enum mp_status mp_recording_look_at_ooms(struct mp_recording *recording, bool process_ended, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
+    uint64_t now = mp_clock_monotonic_ns();
     for (size_t i = recording->refusals.count; i-- > 0 && !status;) {
         struct mp_refusal refusal = recording->refusals.at[i];
-        /* The first that an allocator ever asks for has nothing before it that tells of the allocator. */
-        bool wait = !process_ended && (refusal.to_allocator || !refusal.waited);
-        recording->refusals.at[i].waited = true;
+        /* The first that an allocator ever asks for has nothing before it that shows the allocator. */
+        bool wait = !process_ended && (refusal.to_allocator || now < refusal.time_ns + ANSWER_WITHIN_NS);
         if (wait) continue;
         forget(recording, &recording->refusals.at[i]);
         status = look_at(recording, refusal.time_ns, error);
