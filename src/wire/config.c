@@ -55,7 +55,7 @@ static bool put_text(const char *key, const char *value, char *text, size_t *use
     for (; *value; value++) {
         unsigned char c = (unsigned char)*value;
         bool plain = c > ' ' && c != ';' && c != '%' && c != 0x7f;
-        if (*used + 4 > room) return false;
+        if (room - *used <= (plain ? 1 : 3)) return false;
         *used += (size_t)snprintf(text + *used, room - *used, plain ? "%c" : "%%%02x", c);
     }
     return true;

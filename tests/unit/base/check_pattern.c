@@ -69,4 +69,47 @@ START_TEST(what_would_take_all_memory_is_refused)
 }
 END_TEST
 
-MP_SUITE("pattern", patterns_are_those_of_the_c_library, what_would_take_all_memory_is_refused)
+/* A pattern may cost 10 000; what a piece costs is said at the head of src/base/pattern.c. */
+START_TEST(what_a_piece_costs_decides_how_many_there_may_be)
+{
+    static const struct {
+        const char *piece;
+        unsigned cost;
+    } pieces[] = {{"a", 1},  {"\\.", 1}, {"[a]", 1}, {"[^]a+]", 1}, {"[[:alpha:]]x", 2}, {"[[=]=]]+", 4},
+                  {"a+", 4}, {"a*", 2},  {"a?", 2},  {"a{3}", 8},   {"a{2,5}", 10},      {"[a[]+", 4}};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        unsigned count = 10000 / pieces[i].cost + 1;
+        size_t length = strlen(pieces[i].piece);
+        char *text = malloc(count * length + 1);
+        for (unsigned j = 0; j < count; j++)
+            memcpy(text + j * length, pieces[i].piece, length + 1);
+        regex_t pattern;
+        struct mp_error error;
+        ck_assert_msg(mp_pattern_compile(text, &pattern, &error) == MP_INVALID, "%u times %s", count, pieces[i].piece);
+        text[(count - 1) * length] = '\0';
+        ck_assert_msg(!mp_pattern_compile(text, &pattern, &error), "%u times %s: %s", count - 1, pieces[i].piece,
+                      error.text);
+        regfree(&pattern);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(groups_may_be_a_hundred_deep)
+{
+    regex_t pattern;
+    struct mp_error error;
+    char text[2 * 101 + 2] = "";
+    for (int depth = 100; depth <= 101; depth++) {
+        memset(text, '(', (size_t)depth);
+        text[depth] = 'a';
+        memset(text + depth + 1, ')', (size_t)depth);
+        text[2 * depth + 1] = '\0';
+        ck_assert_int_eq(mp_pattern_compile(text, &pattern, &error), depth > 100 ? MP_INVALID : MP_OK);
+        if (depth == 100) regfree(&pattern);
+    }
+}
+END_TEST
+
+MP_SUITE("pattern", what_a_piece_costs_decides_how_many_there_may_be, groups_may_be_a_hundred_deep,
+         patterns_are_those_of_the_c_library, what_would_take_all_memory_is_refused)

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -72,6 +73,50 @@ START_TEST(json_strings_are_always_utf8)
 }
 END_TEST
 
+static size_t put_utf8(uint32_t point, char *at)
+{
+    if (point < 0x80) return (size_t)sprintf(at, "%c", (char)point);
+    if (point < 0x800) return (size_t)sprintf(at, "%c%c", (char)(0xc0 | point >> 6), (char)(0x80 | (point & 63)));
+    if (point < 0x10000)
+        return (size_t)sprintf(at, "%c%c%c", (char)(0xe0 | point >> 12), (char)(0x80 | (point >> 6 & 63)),
+                               (char)(0x80 | (point & 63)));
+    return (size_t)sprintf(at, "%c%c%c%c", (char)(0xf0 | point >> 18), (char)(0x80 | (point >> 12 & 63)),
+                           (char)(0x80 | (point >> 6 & 63)), (char)(0x80 | (point & 63)));
+}
+
+/* Every character there is: itself, or its number in JSON's way, as it must be where it would command a terminal. */
+START_TEST(json_names_each_character)
+{
+    static const struct {
+        uint32_t first, last;
+    } told[] = {{0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x200b, 0x200f},   {0x2028, 0x202e},
+                {0x2066, 0x2069}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}};
+    struct mp_buffer out = {0};
+    for (uint32_t point = 0x7f; point <= 0x10ffff; point++) {
+        char text[8], plain[16], by_number[16];
+        if (point >= 0xd800 && point <= 0xdfff) continue;
+        size_t length = put_utf8(point, text);
+        snprintf(plain, sizeof plain, "\"%s\"", text);
+        if (point < 0x10000)
+            snprintf(by_number, sizeof by_number, "\"\\u%04x\"", (unsigned)point);
+        else
+            snprintf(by_number, sizeof by_number, "\"\\u%04x\\u%04x\"", 0xd800 | (unsigned)(point - 0x10000) >> 10,
+                     0xdc00 | ((unsigned)point & 0x3ff));
+        bool must = false;
+        for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+            must |= point >= told[i].first && point <= told[i].last;
+        out.size = 0;
+        mp_json_quote(&out, text, length);
+        mp_buffer_append(&out, "", 1);
+        const char *said = (const char *)out.data;
+        if (strcmp(said, by_number) != 0 && (must || strcmp(said, plain) != 0))
+            ck_abort_msg("U+%04X is %s", (unsigned)point, said);
+    }
+    mp_buffer_free(&out);
+    check_quoted("\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xaf", 9, "\"\xe2\x80\xa7\\u2028\xe2\x80\xaf\"");
+}
+END_TEST
+
 START_TEST(tables_align_by_characters)
 {
     struct mp_buffer out = {0};
@@ -118,5 +163,5 @@ START_TEST(names_cannot_command_a_terminal)
 }
 END_TEST
 
-MP_SUITE("output", json_is_nested_and_exact, json_strings_are_always_utf8, tables_align_by_characters,
-         styles_only_where_asked_for, names_cannot_command_a_terminal)
+MP_SUITE("output", json_is_nested_and_exact, json_strings_are_always_utf8, json_names_each_character,
+         tables_align_by_characters, styles_only_where_asked_for, names_cannot_command_a_terminal)
