@@ -4,9 +4,11 @@ golden/NAME.txt, and compared whole. Of long answers the beginning is kept, and 
 
     make golden      in the build folder: writes golden/NAME.txt anew. Read the diff before you commit it: it is the test.
 """
+import base64
 import difflib
 import gzip
 import hashlib
+import json
 import os
 import pathlib
 import pickle
@@ -19,11 +21,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / folder) for folder in ("e2e", "unit/analysis", "unit/exchange")]
 sys.dont_write_bytecode = True
 import harness  # noqa: E402
+import made_inputs  # noqa: E402
 import naive_allocator  # noqa: E402
 import snapshots  # noqa: E402
 from check_torch_replay import snapshot_of  # noqa: E402
@@ -39,7 +43,9 @@ WINDOWS = (("--from", "50%"), ("--to", "50%"), ("--from", "20%", "--to", "70%"),
 
 # Of these all is asked, of others, which are much like them, what is usual.
 RICH = ("1-allocator-calls.mp", "1-modules.mp", "1-segments.mp", "2-folded.mp", "leaking.mp", "network.mp", "made.pickle",
-        "oom.pickle")
+        "oom.pickle", "profiled.pt.trace.json", "systems.sqlite")
+RULES = "mine = linear|forward\n# a remark\nothers = ^at::\n"
+SUPPRESSIONS = "leak:remember\nleak:*empty*\n"
 MIB = 1 << 20
 
 
@@ -63,6 +69,7 @@ def questions(name):
         for sort in ("bytes", "blocks", "peak", "growth"):
             yield command, "--sort", sort, "-n", "4", name
         yield command, "--full-stacks", name
+        yield command, "--group", "category", "--rules", "rules", name
         for window in WINDOWS:
             yield command, "--json", "-n", "3", *window, name
         for expression in FILTERS:
@@ -75,6 +82,16 @@ def questions(name):
     yield "frag", "--replay", "recorded", name
     yield "frag", "--replay", "expandable_segments:True", name
     yield "info", "--sizes", name
+    yield "leaks", "--fail", "--suppressions", "suppressions", name
+    yield "report", "--from", "20%", "--to", "step:4", "--filter", "size>4KiB", name
+    for form in ("markdown", "html"):
+        yield "report", "--format", form, name
+    for page in ("trace_plot", "segment_plot"):
+        yield page, "-o", "out.html", name
+    yield "flamegraph", "-o", "out.html", name
+    yield "chrome_trace", "--merge", "profiled.pt.trace.json", "-o", "out.json", name
+    yield "export", "--format", "jsonl", "--from", "step:2", "--to", "80%", "--filter", "fn~a", "-o", "-", name
+    yield "export", "--format", "pytorch", "-o", "out.pickle", name
     for of in ("peak", "outstanding", "allocated", "at:50%"):
         yield "flamegraph", "--format", "folded", "--of", of, "-o", "-", name
     yield "flamegraph", "--format", "speedscope", "-o", "-", name
@@ -94,6 +111,37 @@ def pairs(names):
         yield "size", "--json", "--predict", "64", "--capacity", "1MiB", f"8={before}", f"8={before}", f"16={after}"
         yield "compare", "--of", "outstanding", "--group", "function", before, after
         yield "flamegraph", "--format", "folded", "-o", "-", before, after
+    for before, after in (("network.mp", "leaking.mp"), ("leaking.mp", "network.mp"), ("1-first.mp", "1-borders.mp")):
+        for form in ("text", "markdown", "html"):
+            yield "compare", "--format", form, "--fail", before, after
+        for group in GROUPS:
+            yield "compare", "-n", "4", "--group", group, before, after
+        for sort in ("bytes", "blocks", "growth"):
+            yield "compare", "-n", "4", "--sort", sort, "--of", "allocated", before, after
+        yield "compare", "--fail", "--max-growth", "1000GiB", "--to", "60%", before, after
+        yield "flamegraph", "-o", "out.html", before, after
+    three = ("1-first.mp", "network.mp", "leaking.mp")
+    yield "compare", *three
+    yield "compare", "--json", *three
+    yield "compare", "--format", "markdown", *three
+    yield "size", "8=network.mp", "16=leaking.mp", "--capacity", "2GiB", "--margin", "10%"
+
+
+def page_text(page):
+    """What a page was given to show: the page's own code, which is always the same, says nothing of the recording."""
+    flames = re.search(r'<script id="data"[^>]*>(.*?)</script>', page, re.S)
+    if flames:
+        return json.dumps(json.loads(flames[1]), indent=1)
+    lines = re.findall(r"<title>(.*?)</title>", page, re.S)
+    header = json.loads(re.search(r'id="header">(.*?)</script>', page, re.S)[1])
+    data = base64.b64decode("".join(re.findall(r'<script type="text/plain" id="d\d+">(.*?)</script>', page, re.S)))
+    at, columns = 0, header.pop("columns")
+    header.pop("bytes")
+    for name, count, _, packed in columns:
+        values = zlib.decompress(data[at:at + packed], -zlib.MAX_WBITS)
+        at += packed
+        lines.append(f"{name} {count} {values[:24].hex()} {hashlib.sha256(values).hexdigest()[:16]}")
+    return "\n".join([*lines, json.dumps(header, indent=1)])
 
 
 def text_of(path):
@@ -105,6 +153,10 @@ def text_of(path):
         said = harness.memprof("info", "--json", path.name, cwd=path.parent, errors="backslashreplace").stdout
         return re.sub('("path": "out.mp",\n *"bytes"): [0-9]+', r"\1: ...", said)  # how well it packs is no answer
     data = path.read_bytes()
+    if path.suffix == ".html":
+        return page_text(data.decode())
+    if path.suffix == ".pickle":
+        return json.dumps(pickle.loads(data), indent=1)
     return repr(gzip.decompress(data)) if path.suffix == ".gz" else data.decode(errors="backslashreplace")
 
 
@@ -149,6 +201,9 @@ def make_recordings(folder):
         subprocess.run([harness.BUILD / "tests/unit/cli/make_recording", folder / f"{kind}.mp", kind], check=True)
     for name, snapshot in (("made", snapshots.Made(3, devices=2, host=True).snapshot), ("oom", out_of_memory())):
         (folder / f"{name}.pickle").write_bytes(pickle.dumps(snapshot, 4))
+    made_inputs.make(folder)
+    (folder / "rules").write_text(RULES)
+    (folder / "suppressions").write_text(SUPPRESSIONS)
     return sorted(path.name for path in folder.glob("*.*"))
 
 
