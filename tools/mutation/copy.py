@@ -11,7 +11,9 @@ import time
 
 # What looks at the tree as a whole, or at itself, says nothing of a small change.
 NEVER = ("tests/tools/", "tests/bench/")
-CFLAGS = "-g0 -O1 -Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration"
+# What is changed is compiled quickly, and stops where it does what C leaves undefined.
+CFLAGS = ("-g0 -O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error "
+          "-Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration")
 
 
 def used_by_children():
@@ -34,7 +36,8 @@ def end_session(leader):
 class Copy:
     def __init__(self, source, folder):
         self.source, self.folder = source, folder
-        self.tree, self.build, self.covered = folder / "tree", folder / "build", folder / "coverage"
+        # In the tree, as `tools/build` has it: so ccache knows the objects of the working tree's own build.
+        self.tree, self.build, self.covered = folder / "tree", folder / "tree/build", folder / "tree/build-coverage"
         self.log = folder / "log"
 
     def call(self, *command, cwd=None, **options):
@@ -68,7 +71,7 @@ class Copy:
         if not made.exists() or made.stat().st_mtime < (self.tree / "configure").stat().st_mtime:
             quick = next((name for name in ("lld", "gold") if shutil.which(f"ld.{name}")), None)
             linker = [f"LDFLAGS=-fuse-ld={quick}"] if quick else []
-            if not self.call(self.tree / "configure", f"CFLAGS={CFLAGS}", *linker, *options, cwd=build):
+            if not self.call("../configure", *linker, *options, cwd=build):
                 raise SystemExit(f"mutate: configure failed: {self.log}")
 
     def make(self, build, *targets, timeout=600, jobs=1):
@@ -112,6 +115,8 @@ class Copy:
         """"passed", "failed", "skipped" or "hung"; seconds by the clock; seconds of processors."""
         where = build / test
         command = [str(where if where.exists() else self.tree / test)]
+        if test.endswith(".py") and "unittest" in (self.tree / test).read_text():
+            command.append("--failfast")
         environment = {**os.environ, "PYTHON3": self.variable_once("PYTHON3"), "CC": self.variable_once("CC"),
                        "srcdir": os.path.relpath(self.tree, build), "PYTHONDONTWRITEBYTECODE": "1", **more}
         began, used = time.monotonic(), used_by_children()

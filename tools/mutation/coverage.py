@@ -79,7 +79,7 @@ class Coverage:
         if not stale:
             return
         copy = self.copy
-        copy.configure(copy.covered, "--enable-coverage")
+        copy.configure(copy.covered, "--enable-coverage", "CFLAGS=-g0 -O0")
         recorder = "-std=gnu11 -fPIC -fvisibility=hidden -ftls-model=initial-exec --coverage -O0"
         copy.make_all(copy.covered, f"libmemprof_so_CFLAGS={recorder}", f"libmemprof_hooks_so_CFLAGS={recorder}")
         self.plain = {str(p.relative_to(copy.tree)): p.read_text() for p in (copy.tree / "python").rglob("*.py")}
