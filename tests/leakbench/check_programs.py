@@ -49,6 +49,20 @@ class Programs(harness.TestCase):
                              if (frame["file"] or "").endswith(program)}
                     self.assertTrue(guilty & lines, (guilty, lines))
 
+    def test_the_rate_is_what_the_program_kept(self):
+        for steps in ("12", "60"):
+            for what, kept, leaks in self.leaks("rates.py", "--steps", steps):
+                with self.subTest(what=what, steps=steps):
+                    self.assertEqual(leaks["verdict"], "leak", leaks["steps"])
+                    rate = sum(finding["bytes_per_step"] for finding in leaks["findings"])
+                    self.assertLess(abs(rate - int(kept)), int(kept) / 100, (rate, kept))
+
+    def test_what_fills_up_is_no_leak(self):
+        for fill in ("80", "97"):
+            for what, _, leaks in self.leaks("buffers.py", "--fill", fill, "--steps", "400"):
+                with self.subTest(what=what, fill=fill):
+                    self.assertEqual((leaks["verdict"], leaks["findings"]), ("clean", []))
+
     def test_mended_twins_are_clean(self):
         for program in ("classic.py", "reports.py"):
             for what, _, leaks in self.leaks(program, "--mended"):

@@ -105,6 +105,84 @@ static void ring(struct world *world, struct state *state, const struct pattern 
     }
 }
 
+/* What stays until it holds enough, as a replay buffer does: full after this part of the run, in hundredths. Then what
+ * comes takes the place of the oldest or of any, or nothing comes. */
+static uint32_t full_at(struct world *world, struct state *state)
+{
+    if (!state->size) state->size = 50 + world_random(world, 46);
+    uint32_t full = (uint32_t)(world->steps * state->size / 100), latest = world->steps - 12;
+    return full < latest ? full : latest; /* else nobody can see that it is full */
+}
+
+static void put(struct world *world, struct state *state, uint32_t full, size_t at, uint64_t bytes)
+{
+    if (state->count < full && state->count < 4000)
+        at = state->count++;
+    else
+        world_release(world, state->held[at]);
+    state->held[at] = world_alloc(world, state->site[0], bytes);
+}
+
+static void fill_in_turn(struct world *world, struct state *state, const struct pattern *pattern,
+                         const struct variant *variant)
+{
+    put(world, state, full_at(world, state), state->count ? state->more++ % state->count : 0, variant->bytes);
+    if (state->count < full_at(world, state)) state->more = 0;
+    (void)pattern;
+}
+
+/* One a step, or several, of which each takes the place of any. */
+static void fill_at_random(struct world *world, struct state *state, const struct pattern *pattern,
+                           const struct variant *variant)
+{
+    uint32_t full = full_at(world, state) * pattern->blocks;
+    if (full > 4000) full = 4000 / pattern->blocks * pattern->blocks;
+    for (uint32_t i = 0; i < pattern->blocks; i++)
+        put(world, state, full, state->count ? world_random(world, (uint32_t)state->count) : 0, variant->bytes);
+}
+
+static void fill_and_stop(struct world *world, struct state *state, const struct pattern *pattern,
+                          const struct variant *variant)
+{
+    if (world->step % pattern->every || world->step > full_at(world, state)) return;
+    world_alloc(world, state->site[0], variant->bytes);
+}
+
+/* One thing, joined to what was there before. */
+static void fill_one(struct world *world, struct state *state, const struct pattern *pattern,
+                     const struct variant *variant)
+{
+    if (world->step > full_at(world, state)) return;
+    state->more += variant->bytes;
+    uint32_t larger = world_alloc(world, state->site[0], state->more);
+    if (state->count) world_release(world, state->held[0]);
+    state->held[0] = larger;
+    state->count = 1;
+    (void)pattern;
+}
+
+/* A leak at a line that also makes what is needed once: in its first step, and something in a later one. */
+static void leak_beside_more(struct world *world, struct state *state, const struct pattern *pattern,
+                             const struct variant *variant)
+{
+    uint32_t other = pattern->sites > 1 ? state->site[1] : state->site[0];
+    for (uint32_t i = 0; world->step == 1 && i < 11; i++)
+        world_alloc(world, i % 2 ? other : state->site[0], variant->bytes << i % 3);
+    if (world->step == world->steps / 2) world_alloc(world, other, 100 * variant->bytes + 4096);
+    if (pattern->every && world->step % pattern->every) return;
+    world_leaks(world, world_alloc(world, state->site[0], variant->bytes));
+}
+
+/* A leak of as many bytes as a batch happens to have. */
+static void leak_of_any_size(struct world *world, struct state *state, const struct pattern *pattern,
+                             const struct variant *variant)
+{
+    for (uint32_t i = 0; world->step == 1 && i < 4; i++)
+        world_alloc(world, state->site[1], variant->bytes << 6);
+    world_leaks(world, world_alloc(world, state->site[0], variant->bytes + 512ull * world_random(world, 200)));
+    (void)pattern;
+}
+
 /* A cache of so many (0: a fifth of the run's steps) different things, asked for at random; the least used goes. */
 static void bounded_cache(struct world *world, struct state *state, const struct pattern *pattern,
                           const struct variant *variant)
@@ -272,6 +350,10 @@ const struct pattern patterns[] = {
     TOLD("P32", MP_LEAK_FRAGMENTATION, ratchet, .sites = 1, .blocks = 1),
     LEAK("P34", MP_LEAK_NATIVE, leak, W_DRIVER, MP_KIND_DEVICE, true, .sites = 1, .blocks = 1, .every = 2),
     LEAK("P35", MP_LEAK_NATIVE, leak_among_others, W_DRIVER, MP_KIND_DEVICE, true, .sites = 1, .blocks = 1),
+    LEAK("P36", MP_LEAK_RETENTION, leak_beside_more, .sites = 2, .blocks = 1, .every = 1),
+    LEAK("P37", MP_LEAK_RETENTION, leak_beside_more, .sites = 1, .blocks = 1, .every = 1),
+    LEAK("P38", MP_LEAK_RETENTION, leak_beside_more, .sites = 2, .blocks = 1, .every = 5),
+    LEAK("P39", MP_LEAK_RETENTION, leak_of_any_size, .sites = 2, .blocks = 1, .every = 1),
     SAFE("N01", at_first, W_DRIVER, MP_KIND_DEVICE, true, .sites = 1, .blocks = 2),
     SAFE("N02", at_first, .sites = 1, .blocks = 3),
     SAFE("N03", ring, .sites = 1, .blocks = 3),
@@ -292,5 +374,11 @@ const struct pattern patterns[] = {
     SAFE("N18", epochs, .sites = 1, .blocks = 4),
     SAFE("N19", ring, .sites = 1, .blocks = 15),
     SAFE("N20", pool_growth, W_DRIVER, MP_KIND_PINNED, true, .sites = 1, .blocks = 1),
+    SAFE("N21", fill_in_turn, .sites = 1, .blocks = 1),
+    SAFE("N22", fill_at_random, .sites = 1, .blocks = 1),
+    SAFE("N23", fill_at_random, .sites = 1, .blocks = 4),
+    SAFE("N24", fill_and_stop, .sites = 1, .blocks = 1, .every = 1),
+    SAFE("N25", fill_and_stop, .sites = 1, .blocks = 1, .every = 3),
+    SAFE("N26", fill_one, .sites = 1, .blocks = 1),
 };
 const size_t pattern_count = sizeof patterns / sizeof *patterns;

@@ -73,7 +73,9 @@ static bool find_place(struct search *search, uint32_t block, uint32_t *place)
 static bool add_entry(struct search *search, uint32_t block, uint32_t birth, uint32_t death)
 {
     uint64_t bytes = search->model->blocks.bytes[block];
-    struct entry entry = {.block = block, .life = {birth, death, bytes == MP_BYTES_UNKNOWN ? 0 : bytes}};
+    struct entry entry = {
+        .block = block,
+        .life = {birth, death, bytes == MP_BYTES_UNKNOWN ? 0 : bytes, search->model->blocks.stack[block]}};
     return find_place(search, block, &entry.place) && mp_vec_push(&search->entries, entry);
 }
 

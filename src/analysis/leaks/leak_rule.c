@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "analysis/leaks/trend.h"
+#include "base/memory.h"
 #include "base/vec.h"
 
 #define SUSPECT_BIRTHS 4    /* fewer are what any program holds */
@@ -31,29 +32,24 @@ static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
     return life->birth < boundary && life->death >= boundary;
 }
 
-/* The age, in steps, that nine in ten blocks of it that outlived a step and were freed did not exceed; 0 where too few
- * were freed to say. */
-static bool usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t *age)
+uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
 {
-    uint32_t *ages = calloc((size_t)last + 2, sizeof *ages);
-    if (!ages) return false;
     size_t freed = 0, seen = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (lives[i].death >= last) continue;
-        ages[lives[i].death - lives[i].birth]++;
-        freed++;
-    }
-    *age = 0;
-    while (freed >= OLD && *age < last && (seen += ages[*age]) * 10 < freed * 9)
-        *age += 1;
+    for (size_t i = 0; i < count; i++)
+        freed += lives[i].death < last;
+    if (freed < OLD) return else_age;
+    uint32_t *ages = mp_alloc_zeroed((size_t)last + 2, sizeof *ages), age = 0;
+    for (size_t i = 0; i < count; i++)
+        if (lives[i].death < last) ages[lives[i].death - lives[i].birth]++;
+    while (age < last && (seen += ages[age]) * 10 < freed * 9)
+        age++;
     free(ages);
-    return true;
+    return age;
 }
 
 static bool find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
 {
-    uint32_t age;
-    if (!usual_age(lives, count, last, &age)) return false;
+    uint32_t age = mp_leak_usual_age(lives, count, last, 0);
     stay->end = age < last ? last - age : 0;
     for (size_t i = 0; i < count && lives[i].birth < stay->end; i++) {
         if (!lives_at(&lives[i], last)) continue;
@@ -115,7 +111,7 @@ static bool only_refills(const struct series *series, bool *sawtooth)
     return *sawtooth && series->births[series->last] < before + before / 2 + SUSPECT_BIRTHS;
 }
 
-/* The time since the last birth is out of line with the time between births. */
+/* The time since the last birth is out of line with the time between births; where that is uneven, far out of line. */
 static bool has_stopped(const struct stay *stay)
 {
     const uint32_t *at = stay->births.at;
@@ -125,7 +121,7 @@ static bool has_stopped(const struct stay *stay)
         if (at[i] - at[i - 1] > widest) widest = at[i] - at[i - 1];
     double usual = (double)(at[count - 1] - at[stay->first]) / (double)(count - 1 - stay->first);
     double pause = stay->end - at[count - 1];
-    return pause > 3.0 * widest + 1 || pause > 6 * usual + 1;
+    return widest <= 2 * usual + 1 ? pause > 3.0 * widest + 1 : pause > 10 * usual + 1;
 }
 
 /* The later half brought less than half of what the earlier one did, by more than chance gives. */
@@ -155,24 +151,19 @@ static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32
     return false;
 }
 
-/* From the first birth to the last: what the last one brought would need the time after it. */
-static void measure(const struct mp_leak_life *lives, size_t count, uint32_t last, const struct stay *stay,
-                    struct mp_leak_evidence *evidence)
+/* How long ago the place held more blocks than ever before, and the longest time between two such moments. Whatever
+ * fills up, and then drops one for each that comes, holds no more than before from then on. */
+static uint32_t since_highest(const struct series *series, uint32_t first, uint32_t *widest)
 {
-    double bytes = 0, blocks = 0;
-    evidence->first = stay->births.at[stay->first];
-    evidence->last = stay->births.at[stay->births.count - 1];
-    for (size_t i = 0; i < count; i++) {
-        if (!lives_at(&lives[i], last)) continue;
-        evidence->bytes += lives[i].bytes;
-        evidence->blocks++;
-        if (lives[i].birth < evidence->first || lives[i].birth >= evidence->last) continue;
-        bytes += (double)lives[i].bytes;
-        blocks++;
+    uint32_t highest = series->live[first], when = first, times = 0;
+    *widest = 0;
+    for (uint32_t k = first + 1; k <= series->last; k++) {
+        if (series->live[k] <= highest) continue;
+        if (times++ && k - when > *widest) *widest = k - when;
+        highest = series->live[k];
+        when = k;
     }
-    if (evidence->last == evidence->first) return;
-    evidence->bytes_per_step = bytes / (evidence->last - evidence->first);
-    evidence->blocks_per_step = blocks / (evidence->last - evidence->first);
+    return times < SUSPECT_BIRTHS ? 0 : series->last - when;
 }
 
 static bool is_bounded(const struct series *series, const struct stay *stay)
@@ -182,6 +173,14 @@ static bool is_bounded(const struct series *series, const struct stay *stay)
         if (series->births[k] > highest) highest = series->births[k];
     return series->births[series->last] * 10ull < highest * 9ull || has_stopped(stay) || slows_down(series, stay) ||
            is_balanced(series, stay);
+}
+
+/* A place that was full before the recording ended is bounded. MP_GROWTH_PAUSED where that is too short to tell. */
+static enum mp_leak_growth unless_full(const struct series *series, uint32_t first)
+{
+    uint32_t widest, pause = since_highest(series, first, &widest);
+    if (pause > 3 * widest + 1) return MP_GROWTH_NONE;
+    return pause > 2 * widest ? MP_GROWTH_PAUSED : MP_GROWTH_LEAK;
 }
 
 static bool judge_growth(const struct mp_leak_life *lives, size_t count, const struct series *series,
@@ -196,11 +195,25 @@ static bool judge_growth(const struct mp_leak_life *lives, size_t count, const s
     bool rises = trend.slope > 0 && trend.z > SIGNIFICANT;
     size_t births = stay->births.count - stay->first;
     if (refills || is_bounded(series, stay)) return true;
+    enum mp_leak_growth growth = unless_full(series, first);
+    if (growth == MP_GROWTH_NONE) return true;
     if (births >= MP_LEAK_BIRTHS && rises)
-        evidence->growth = MP_GROWTH_LEAK;
+        evidence->growth = growth;
     else if (births < MP_LEAK_BIRTHS && trend.slope > 0 && (series->last - first) * 2 >= series->last)
         evidence->growth = MP_GROWTH_FEW;
     return true;
+}
+
+/* Whether what stays is all that lives, or nearly: of what is replaced now and then little is old. */
+static bool is_all(const struct mp_leak_life *lives, size_t count, uint32_t last)
+{
+    uint32_t births = 0, birth = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!lives_at(&lives[i], last)) continue;
+        births += !births || lives[i].birth != birth;
+        birth = lives[i].birth;
+    }
+    return births < SUSPECT_BIRTHS;
 }
 
 bool mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence)
@@ -212,8 +225,10 @@ bool mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
     if (done && stay.births.count) {
         leave_warm_up_out(&stay);
         evidence->births = (uint32_t)stay.births.count - stay.first;
-        measure(lives, count, last, &stay, evidence);
-        if (stay.births.count == 1 && evidence->first >= WARM_UP && last - evidence->first > OLD)
+        evidence->first = stay.births.at[stay.first];
+        evidence->last = stay.births.at[stay.births.count - 1];
+        if (stay.births.count == 1 && evidence->first >= WARM_UP && last - evidence->first > OLD &&
+            is_all(lives, count, last))
             evidence->growth = MP_GROWTH_ONCE;
     }
     if (done && stay.births.count - stay.first >= SUSPECT_BIRTHS)

@@ -7,6 +7,7 @@
 #include "analysis/leaks/growth.h"
 #include "analysis/leaks/leak_hidden.h"
 #include "analysis/leaks/leak_places.h"
+#include "analysis/leaks/leak_slope.h"
 #include "analysis/sites/level.h"
 #include "base/map.h"
 #include "model/stack.h"
@@ -195,15 +196,19 @@ static bool make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
  * came of late is no less than what came at first. */
 static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t last)
 {
-    uint32_t steps = last - first, anew = 0, larger = 0, middle = first + steps / 2;
+    uint32_t steps = last - first, anew = 0, larger = 0, middle = first + steps / 2, when = first, widest = 0;
     for (uint32_t k = first + 1; k <= last; k++) {
         if (levels->blocks[k] != levels->blocks[last]) return false;
         if (levels->bytes[k] < levels->bytes[k - 1]) return false;
-        larger += levels->bytes[k] > levels->bytes[k - 1];
+        if (levels->bytes[k] > levels->bytes[k - 1]) {
+            if (larger++ && k - when > widest) widest = k - when;
+            when = k;
+        }
         anew += levels->births[k] > 0;
     }
     double earlier = (double)(levels->bytes[middle] - levels->bytes[first]) / (middle - first);
     double later = (double)(levels->bytes[last] - levels->bytes[middle]) / (last - middle);
+    if (last - when > 2 * widest) return false; /* it is full */
     return larger * 10 >= steps * 9 && anew >= larger && later * 2 >= earlier;
 }
 
@@ -219,9 +224,16 @@ static bool are_replaced(const struct mp_model *model, const struct mp_leak_plac
     return replaced * 10 >= (place->count - at_once) * 9;
 }
 
-/* Fills *evidence where *regrows. False where memory is short. */
+/* How a place grows: what the rule says of it, and how much. */
+struct growth {
+    struct mp_leak_evidence evidence;
+    struct mp_leak_slope slope;
+    bool regrown; /* it is one thing, made anew and larger each time */
+};
+
+/* Fills *growth where *regrows. False where memory is short. */
 static bool leak_regrows(const struct mp_model *model, const struct mp_leak_places *places,
-                         const struct mp_leak_place *place, struct mp_leak_evidence *evidence, bool *regrows)
+                         const struct mp_leak_place *place, struct growth *growth, bool *regrows)
 {
     struct levels levels = {0};
     uint32_t last = places->last, first = last;
@@ -234,14 +246,14 @@ static bool leak_regrows(const struct mp_model *model, const struct mp_leak_plac
     if (steps >= STEPS_MIN && steps * 2 >= last && at_once && at_once <= THINGS_MAX &&
         is_regrown(&levels, first, last) && are_replaced(model, places, place, at_once)) {
         *regrows = true;
-        *evidence = (struct mp_leak_evidence){
-            .growth = MP_GROWTH_LEAK,
-            .births = steps,
-            .first = first,
-            .last = last,
-            .bytes = levels.bytes[last],
-            .blocks = at_once,
-            .bytes_per_step = (double)(levels.bytes[last] - levels.bytes[first]) / steps,
+        *growth = (struct growth){
+            .evidence = {.growth = MP_GROWTH_LEAK, .births = steps, .first = first, .last = last},
+            .slope = {.births = steps,
+                      .first = first,
+                      .last = last,
+                      .bytes = levels.bytes[last],
+                      .blocks = at_once,
+                      .bytes_per_step = (double)(levels.bytes[last] - levels.bytes[first]) / steps},
             .regrown = true,
         };
     }
@@ -303,7 +315,8 @@ struct judge {
     struct mp_leak_places places;
     uint32_t teardown; /* the event from which on the program only ends */
     bool growth_known, growth_is_general;
-    size_t suspects;  /* places that grew too few times */
+    size_t few;       /* places that grew too few times */
+    size_t paused;    /* places that grew, but not of late */
     size_t histories; /* places that an optimizer's history is filled at */
     struct mp_leaks *leaks;
 };
@@ -423,19 +436,20 @@ static uint64_t steps_to_full(const struct mp_model *model, uint16_t track, doub
     return highest >= total ? 0 : (uint64_t)((double)(total - highest) / bytes_per_step);
 }
 
-static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
-                         const struct mp_leak_evidence *evidence)
+static bool take_finding(struct judge *judge, const struct mp_leak_place *place, const struct growth *growth)
 {
+    const struct mp_leak_evidence *evidence = &growth->evidence;
+    const struct mp_leak_slope *slope = &growth->slope;
     struct mp_leak_finding finding = {
         .track = place->track,
         .stack = place->stack,
-        .bytes = evidence->bytes,
-        .blocks = evidence->blocks,
-        .births = evidence->births,
-        .first_step = judge->places.first_step + evidence->first + 1,
-        .bytes_per_step = evidence->bytes_per_step,
-        .blocks_per_step = evidence->blocks_per_step,
-        .regrown = evidence->regrown,
+        .bytes = slope->bytes,
+        .blocks = slope->blocks,
+        .births = slope->births,
+        .first_step = judge->places.first_step + slope->first + 1,
+        .bytes_per_step = slope->bytes_per_step,
+        .blocks_per_step = slope->blocks_per_step,
+        .regrown = growth->regrown,
         .eta_oom_steps = UINT64_MAX,
         .certain = evidence->births >= CERTAIN_BIRTHS && evidence->z > CERTAIN_Z && evidence->none_freed,
         .class = MP_LEAK_RETAINED_ONCE,
@@ -466,31 +480,83 @@ static bool everything_grows(struct judge *judge, bool *yes)
     return true;
 }
 
-static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct mp_leak_evidence *evidence)
+static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct growth *growth)
 {
     bool yes, general;
-    if (!leak_regrows(judge->model, &judge->places, place, evidence, &yes)) return false;
+    if (!leak_regrows(judge->model, &judge->places, place, growth, &yes)) return false;
     if (!yes) return true;
     if (!everything_grows(judge, &general)) return false;
-    if (general) evidence->growth = MP_GROWTH_NONE;
+    if (general) growth->evidence.growth = MP_GROWTH_NONE;
     return true;
+}
+
+static int by_birth(const void *left, const void *right)
+{
+    const struct mp_leak_life *a = left, *b = right;
+    return a->birth < b->birth ? -1 : a->birth > b->birth;
+}
+
+/* How many more blocks a place has at the last boundary than at an earlier one. */
+static int64_t grown_since(const struct judge *judge, const struct mp_leak_place *place, uint32_t first)
+{
+    int64_t grown = 0;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        const struct mp_leak_life *life = &judge->places.lives[i];
+        grown += life->death >= judge->places.last;
+        grown -= life->birth < first && life->death >= first;
+    }
+    return grown;
+}
+
+/* Blocks that take the place of those that another line made (once a buffer is full, its new things come from the line
+ * that replaces) are judged together with them: of the places that shrink meanwhile, by half as much at least. */
+static bool judge_with_replaced(const struct judge *judge, const struct mp_leak_place *place,
+                                struct mp_leak_evidence *evidence)
+{
+    const struct mp_leak_places *places = &judge->places;
+    MP_VEC(struct mp_leak_life) lives = {0};
+    int64_t grown = grown_since(judge, place, evidence->first);
+    for (size_t i = 0; i < places->at.count; i++) {
+        const struct mp_leak_place *other = &places->at.at[i];
+        if (other->track != place->track || other->kind != place->kind || other == place) continue;
+        if (-grown_since(judge, other, evidence->first) * 2 < grown) continue;
+        mp_vec_add_all(&lives, places->lives + other->first, other->count);
+    }
+    bool done = true;
+    if (lives.count) {
+        struct mp_leak_evidence together;
+        mp_vec_add_all(&lives, places->lives + place->first, place->count);
+        qsort(lives.at, lives.count, sizeof *lives.at, by_birth);
+        done = mp_leak_judge(lives.at, lives.count, places->last, &together);
+        evidence->growth = together.growth == MP_GROWTH_ONCE ? MP_GROWTH_NONE : together.growth;
+    }
+    mp_vec_free(&lives);
+    return done;
 }
 
 static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
 {
-    struct mp_leak_evidence evidence;
-    if (!mp_leak_judge(judge->places.lives + place->first, place->count, judge->places.last, &evidence)) return false;
-    if (evidence.growth != MP_GROWTH_LEAK && !judge_regrown(judge, place, &evidence)) return false;
-    if (evidence.growth == MP_GROWTH_NONE || (!evidence.regrown && was_cleared(judge, place, evidence.births)))
+    struct growth growth = {.regrown = false};
+    const struct mp_leak_evidence *evidence = &growth.evidence;
+    const struct mp_leak_life *lives = judge->places.lives + place->first;
+    if (!mp_leak_judge(lives, place->count, judge->places.last, &growth.evidence)) return false;
+    if (evidence->growth == MP_GROWTH_LEAK && !judge_with_replaced(judge, place, &growth.evidence)) return false;
+    if (evidence->growth != MP_GROWTH_NONE) mp_leak_slope_find(lives, place->count, judge->places.last, &growth.slope);
+    if (evidence->growth == MP_GROWTH_LEAK && growth.slope.births < MP_LEAK_BIRTHS)
+        growth.evidence.growth = MP_GROWTH_FEW; /* the others came at once */
+    if (evidence->growth != MP_GROWTH_LEAK && !judge_regrown(judge, place, &growth)) return false;
+    if (evidence->growth == MP_GROWTH_NONE || (!growth.regrown && was_cleared(judge, place, evidence->births)))
         return true;
-    if (evidence.growth == MP_GROWTH_ONCE && evidence.bytes < TOLD_BYTES) return true;
+    if (evidence->growth == MP_GROWTH_ONCE && growth.slope.bytes < TOLD_BYTES) return true;
     bool history = false;
-    if (evidence.growth == MP_GROWTH_LEAK && evidence.births <= MP_LEAK_HISTORY &&
+    if (evidence->growth == MP_GROWTH_LEAK && evidence->births <= MP_LEAK_HISTORY &&
         !leak_is_history(judge->model, place->stack, &history))
         return false;
-    judge->suspects += evidence.growth == MP_GROWTH_FEW;
+    judge->few += evidence->growth == MP_GROWTH_FEW;
+    judge->paused += evidence->growth == MP_GROWTH_PAUSED;
     judge->histories += history;
-    return evidence.growth == MP_GROWTH_FEW || history || take_finding(judge, place, &evidence);
+    if (evidence->growth == MP_GROWTH_FEW || evidence->growth == MP_GROWTH_PAUSED || history) return true;
+    return take_finding(judge, place, &growth);
 }
 
 static int by_rate(const void *left, const void *right)
@@ -542,10 +608,14 @@ static void give_verdict(const struct judge *judge)
     else if (steps < needed)
         snprintf(leaks->reason, sizeof leaks->reason, "too few steps to tell: %u%s, and at least %u must be seen",
                  steps, judge->steps->guessed ? ", guessed from a rhythm" : "", needed);
-    else if (judge->suspects)
+    else if (judge->few)
         snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu place%s grew, but fewer than %d times; a longer recording tells", judge->suspects,
-                 judge->suspects == 1 ? "" : "s", MP_LEAK_BIRTHS);
+                 "%zu place%s grew, but fewer than %d times; a longer recording tells", judge->few,
+                 judge->few == 1 ? "" : "s", MP_LEAK_BIRTHS);
+    else if (judge->paused)
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "%zu place%s grew until shortly before the end and may be full; a longer recording tells",
+                 judge->paused, judge->paused == 1 ? "" : "s");
     else if (judge->histories)
         snprintf(
             leaks->reason, sizeof leaks->reason,

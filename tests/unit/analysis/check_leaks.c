@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "analysis/leaks/leak_rule.h"
+#include "analysis/leaks/leak_slope.h"
 #include "analysis/leaks/suppress.h"
 #include "analysis/leaks/trend.h"
 #include "base/vec.h"
@@ -18,8 +19,21 @@ struct lives {
 
 static void live(struct lives *lives, uint32_t birth, uint32_t death)
 {
-    struct mp_leak_life life = {birth, death, 1000};
+    struct mp_leak_life life = {birth, death, 1000, 1};
     ck_assert(mp_vec_push(lives, life));
+}
+
+static void live_of(struct lives *lives, uint32_t site, uint64_t bytes, uint32_t birth, uint32_t death)
+{
+    struct mp_leak_life life = {birth, death, bytes, site};
+    ck_assert(mp_vec_push(lives, life));
+}
+
+static struct mp_leak_slope slope_of(const struct lives *lives, uint32_t last)
+{
+    struct mp_leak_slope slope;
+    mp_leak_slope_find(lives->at, lives->count, last, &slope);
+    return slope;
 }
 
 static struct mp_leak_evidence judge(struct lives *lives, uint32_t last)
@@ -36,12 +50,14 @@ START_TEST(one_block_a_step_leaks)
         struct lives lives = {0};
         for (uint32_t step = 0; step < births; step++)
             live(&lives, 10 + step, FOR_EVER);
+        struct mp_leak_slope slope = slope_of(&lives, 10 + births);
         struct mp_leak_evidence evidence = judge(&lives, 10 + births);
         ck_assert_int_eq(evidence.growth == MP_GROWTH_LEAK, births >= MP_LEAK_BIRTHS);
         ck_assert_uint_eq(evidence.births, births);
         ck_assert_uint_eq(evidence.first, 10);
-        ck_assert_uint_eq(evidence.blocks, births);
-        if (births > 1) ck_assert_double_eq(evidence.bytes_per_step, 1000);
+        ck_assert_uint_eq(slope.blocks, births);
+        ck_assert_uint_eq(slope.bytes, births * 1000);
+        if (births > 1) ck_assert_double_eq(slope.bytes_per_step, 1000);
     }
 }
 END_TEST
@@ -55,10 +71,88 @@ START_TEST(rate_of_a_rarer_leak_among_others)
         live(&lives, step, step + 1);
         live(&lives, step, step + 2);
     }
+    ck_assert_double_eq_tol(slope_of(&lives, 140).bytes_per_step, 1000.0 / 7, 1e-9);
     struct mp_leak_evidence evidence = judge(&lives, 140);
     ck_assert_int_eq(evidence.growth, MP_GROWTH_LEAK);
-    ck_assert_double_eq_tol(evidence.bytes_per_step, 1000.0 / 7, 1e-9);
     ck_assert_uint_eq(evidence.births, 20);
+}
+END_TEST
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return *state;
+}
+
+/* Whatever else the line made once, of other sizes, of the same one, by the same stack or by another one, and whatever
+ * it holds for some steps: the rate is what the program kept a step, and what it holds by now is that. */
+START_TEST(rate_is_the_slope)
+{
+    static const uint32_t runs[] = {12, 16, 17, 60, 61, 200, 600, 1000};
+    uint64_t random = 77;
+    for (unsigned round = 0; round < 400; round++) {
+        struct lives lives = {0};
+        uint32_t last = runs[round % 8] - 1, every = last < 40 || round % 3 ? 1 : 1 + round % 4;
+        uint32_t others = round % 2 ? 2 : 1, births = 0, final = 0;
+        uint64_t bytes = 512u << next_random(&random) % 12, kept = 0, before = 0;
+        bool any_size = round % 5 == 4;
+        for (uint32_t step = 0; step < last; step++) {
+            for (uint32_t i = 0; !step && i < 24; i++) /* the first step's */
+                live_of(&lives, others, next_random(&random) % 2 ? bytes : bytes * (i + 2), 0, FOR_EVER);
+            if (step == last / 2 && last > 16) live_of(&lives, others, 300 * bytes, step, FOR_EVER);
+            if (round % 7 == 0) live_of(&lives, 1, 48, step, step + 2);
+            if (step % every) continue;
+            uint64_t now = any_size ? bytes + next_random(&random) % bytes * 2 : bytes;
+            live_of(&lives, 1, now, step, FOR_EVER);
+            before = kept; /* less what the last one brought, which needs the time after it */
+            kept += now;
+            final = step;
+            births++;
+        }
+        struct mp_leak_slope slope = slope_of(&lives, last);
+        ck_assert_uint_ge(slope.last + (any_size ? 9 : 0), final); /* those of the last may go yet */
+        ck_assert_uint_ge(slope.births + 10, births);
+        if (any_size)
+            ck_assert_double_eq_tol(slope.bytes_per_step, (double)before / final, 0.25 * (double)before / final);
+        else
+            ck_assert_double_eq_tol(slope.bytes_per_step, (double)bytes / every, 1e-6 * (double)bytes);
+        ck_assert_uint_le(slope.bytes, kept);
+        ck_assert_uint_ge(slope.bytes + (any_size ? kept / 3 : bytes), kept);
+        mp_vec_free(&lives);
+    }
+}
+END_TEST
+
+/* What fills up is no leak, however late it is full: in turn, at random, several at a time or by stopping. Until it is
+ * full nothing tells it from a leak; just after that nobody can know. */
+START_TEST(plateaus_do_not_leak)
+{
+    uint64_t random = 4711;
+    for (uint32_t steps = 40; steps <= 1000; steps = steps * 5 / 2)
+        for (uint32_t full = steps / 2; full <= steps; full += 1 + full / 50)
+            for (unsigned kind = 0; kind < 4; kind++) {
+                struct lives lives = {0};
+                uint32_t each = kind == 2 ? 3 : 1, holds[3000], count = 0;
+                for (uint32_t step = 0; step < steps; step++)
+                    for (uint32_t i = 0; i < each; i++) {
+                        if (count == full * each && kind == 3) continue;
+                        uint32_t at = kind ? (uint32_t)(next_random(&random) % (full * each)) : (step * each) % full;
+                        if (count < full * each)
+                            at = count++;
+                        else
+                            lives.at[holds[at]].death = step;
+                        holds[at] = (uint32_t)lives.count;
+                        live(&lives, step, FOR_EVER);
+                    }
+                size_t kept = 0; /* those that outlived a step */
+                for (size_t i = 0; i < lives.count; i++)
+                    if (lives.at[i].death > lives.at[i].birth) lives.at[kept++] = lives.at[i];
+                lives.count = kept;
+                enum mp_leak_growth growth = judge(&lives, steps).growth;
+                if (full + 5 <= steps) ck_assert_int_eq(growth, MP_GROWTH_NONE);
+                if (full + 3 <= steps) ck_assert_int_ne(growth, MP_GROWTH_LEAK);
+                if (full == steps) ck_assert_int_eq(growth, MP_GROWTH_LEAK);
+            }
 }
 END_TEST
 
@@ -97,12 +191,6 @@ START_TEST(a_sawtooth_that_climbs_leaks)
     ck_assert(evidence.sawtooth);
 }
 END_TEST
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-    return *state;
-}
 
 static int ascending(const void *left, const void *right)
 {
@@ -182,6 +270,6 @@ START_TEST(marks_come_before_inference)
 }
 END_TEST
 
-MP_SUITE("leaks", one_block_a_step_leaks, rate_of_a_rarer_leak_among_others, bounded_things_do_not_leak,
-         a_sawtooth_that_climbs_leaks, trend_equals_its_definition, suppressions_match_as_lsan_does,
-         marks_come_before_inference)
+MP_SUITE("leaks", one_block_a_step_leaks, rate_of_a_rarer_leak_among_others, rate_is_the_slope, plateaus_do_not_leak,
+         bounded_things_do_not_leak, a_sawtooth_that_climbs_leaks, trend_equals_its_definition,
+         suppressions_match_as_lsan_does, marks_come_before_inference)

@@ -1,0 +1,200 @@
+#include "analysis/leaks/leak_slope.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define FEW_STEPS   3 /* what came in no more of them is no growth */
+#define LATE_MIN    2 /* nor is what came in fewer of the later half */
+#define OUT_OF_LINE 8
+
+struct amount {
+    uint64_t bytes, blocks;
+};
+
+/* By the step of birth: what comes regularly of each size, and what came besides. */
+struct births {
+    struct amount *regular, *odd;
+    uint32_t steps, middle; /* the later half begins after it */
+};
+
+/* A step in which blocks came that stay. */
+struct stay {
+    uint32_t blocks, birth;
+};
+
+static struct births make_births(uint32_t steps, uint32_t middle)
+{
+    return (struct births){mp_alloc_zeroed(steps, sizeof(struct amount)), mp_alloc_zeroed(steps, sizeof(struct amount)),
+                           steps, middle};
+}
+
+static void free_births(struct births *births)
+{
+    free(births->regular);
+    free(births->odd);
+}
+
+static int by_site_and_size(const void *left, const void *right)
+{
+    const struct mp_leak_life *a = left, *b = right;
+    if (a->site != b->site) return a->site < b->site ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+    return a->birth < b->birth ? -1 : a->birth > b->birth;
+}
+
+static int by_blocks(const void *left, const void *right)
+{
+    const struct stay *a = left, *b = right;
+    return a->blocks < b->blocks ? -1 : a->blocks > b->blocks;
+}
+
+static void add(struct amount *amount, const struct amount *more)
+{
+    amount->blocks += more->blocks;
+    amount->bytes += more->bytes;
+}
+
+/* Blocks of one site and size, in order of birth; those born before `end` count. `stays` has room for the steps. */
+static void add_size(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t end, struct stay *stays,
+                     struct births *births)
+{
+    uint32_t steps = 0, late = 0;
+    for (size_t i = 0; i < count && lives[i].birth < end; i++) {
+        if (lives[i].death < last) continue;
+        if (!steps || stays[steps - 1].birth != lives[i].birth) stays[steps++] = (struct stay){0, lives[i].birth};
+        stays[steps - 1].blocks++;
+    }
+    for (uint32_t i = 0; i < steps; i++)
+        late += stays[i].birth > births->middle;
+    if (steps) qsort(stays, steps, sizeof *stays, by_blocks);
+    uint32_t median = steps > FEW_STEPS && late >= LATE_MIN ? stays[steps / 2].blocks : 0;
+    for (uint32_t i = 0; i < steps; i++) {
+        uint32_t blocks = stays[i].blocks, usual = blocks < median ? blocks : median;
+        add(&births->regular[stays[i].birth], &(struct amount){usual * lives[0].bytes, usual});
+        add(&births->odd[stays[i].birth], &(struct amount){(blocks - usual) * lives[0].bytes, blocks - usual});
+    }
+}
+
+static uint32_t count_steps(const struct amount *amounts, uint32_t from, uint32_t steps)
+{
+    uint32_t count = 0;
+    for (uint32_t k = from; k < steps; k++)
+        count += amounts[k].blocks > 0;
+    return count;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct amount *a = left, *b = right;
+    return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
+}
+
+/* More than this is out of line with what comes of odd sizes: many times the median, in a step or two alone. */
+static uint64_t most_usual(const struct births *births, uint32_t count)
+{
+    struct amount *sorted = mp_alloc(births->steps * sizeof *sorted);
+    memcpy(sorted, births->odd, births->steps * sizeof *sorted);
+    qsort(sorted, births->steps, sizeof *sorted, by_bytes);
+    uint64_t most = OUT_OF_LINE * sorted[births->steps - (count + 1) / 2].bytes;
+    if (sorted[births->steps - FEW_STEPS - 1].bytes > most) most = UINT64_MAX;
+    free(sorted);
+    return most;
+}
+
+/* What goes on coming, however odd its sizes, is growth; but not what is out of line. */
+static void take_odd_growth(struct births *births)
+{
+    uint32_t count = count_steps(births->odd, 0, births->steps);
+    if (count <= FEW_STEPS || count_steps(births->odd, births->middle + 1, births->steps) <= LATE_MIN) return;
+    uint64_t most = most_usual(births, count);
+    for (uint32_t k = 0; k < births->steps; k++) {
+        if (births->odd[k].bytes > most) continue;
+        add(&births->regular[k], &births->odd[k]);
+        births->odd[k] = (struct amount){0};
+    }
+}
+
+/* One site's, by size and birth. Sites that grow give the place's regular amounts and what came besides; `once` gets
+ * all of the others. */
+static void add_site(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t usual_age,
+                     struct births *place, struct amount *once)
+{
+    struct births births = make_births(place->steps, place->middle);
+    struct stay *stays = mp_alloc((size_t)place->steps * sizeof *stays);
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i; end < count && lives[end].bytes == lives[i].bytes;)
+            end++;
+        uint32_t age = mp_leak_usual_age(lives + i, end - i, last, end - i < MP_LEAK_BIRTHS ? usual_age : 0);
+        add_size(lives + i, end - i, last, age < last ? last - age : 0, stays, &births);
+    }
+    take_odd_growth(&births);
+    bool grows = count_steps(births.regular, 0, births.steps);
+    for (uint32_t k = 0; k < births.steps; k++) {
+        add(&place->regular[k], &births.regular[k]);
+        add(grows ? &place->odd[k] : &once[k], &births.odd[k]);
+    }
+    free(stays);
+    free_births(&births);
+}
+
+/* The growth may begin after the step that brought something else, too: some of what that brought may look like it. */
+static void leave_beginning_out(struct births *births)
+{
+    uint32_t first = 0;
+    while (first < births->steps && !births->regular[first].blocks)
+        first++;
+    if (first == births->steps || !births->odd[first].blocks) return;
+    if (count_steps(births->regular, first, births->steps) <= MP_LEAK_BIRTHS) return;
+    births->regular[first] = (struct amount){0};
+}
+
+/* The last step's would need the time after it. */
+static void sum_up(const struct births *births, struct mp_leak_slope *slope)
+{
+    double bytes = 0, blocks = 0;
+    for (uint32_t k = 0; k < births->steps; k++) {
+        const struct amount *amount = &births->regular[k];
+        if (!amount->blocks) continue;
+        if (!slope->births++) slope->first = k;
+        slope->last = k;
+        slope->bytes += amount->bytes;
+        slope->blocks += amount->blocks;
+    }
+    if (slope->last == slope->first) return;
+    for (uint32_t k = slope->first; k < slope->last; k++) {
+        bytes += (double)births->regular[k].bytes;
+        blocks += (double)births->regular[k].blocks;
+    }
+    slope->bytes_per_step = bytes / (slope->last - slope->first);
+    slope->blocks_per_step = blocks / (slope->last - slope->first);
+}
+
+void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_slope *slope)
+{
+    *slope = (struct mp_leak_slope){0};
+    size_t first = 0;
+    while (first < count && lives[first].death < last)
+        first++;
+    if (first == count) return;
+    struct births births = make_births(last + 1, lives[first].birth + (last - lives[first].birth) / 2);
+    struct amount *once = mp_alloc_zeroed((size_t)last + 1, sizeof *once);
+    struct mp_leak_life *sorted = mp_alloc(count * sizeof *sorted);
+    memcpy(sorted, lives, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_site_and_size);
+    uint32_t usual_age = mp_leak_usual_age(lives, count, last, 0);
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i; end < count && sorted[end].site == sorted[i].site;)
+            end++;
+        add_site(sorted + i, end - i, last, usual_age, &births, once);
+    }
+    leave_beginning_out(&births);
+    bool grows = count_steps(births.regular, 0, births.steps);
+    for (uint32_t k = 0; !grows && k <= last; k++) /* then all that came is told */
+        births.regular[k] = once[k];
+    sum_up(&births, slope);
+    free(sorted);
+    free(once);
+    free_births(&births);
+}
