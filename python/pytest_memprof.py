@@ -8,7 +8,7 @@
 
 Without `track` the limit is on the one that reports show. Each test is a region of the recording, so `memprof steps
 tests.mp` lists what it took. Where nothing is recorded, tests run and limits are not checked; a line at the top says
-so.
+so where a test has one.
 """
 
 import gc
@@ -68,7 +68,10 @@ def pytest_configure(config):
         config.addinivalue_line("markers", line)
 
 
-def pytest_report_header(config):
+def pytest_report_collectionfinish(items):
+    """Nothing where no test has a limit: an installed plugin is in every run of pytest."""
+    if not any(item.get_closest_marker(name) for item in items for name in _MARKS):
+        return None
     if not libmemprof.active():
         return "memprof: nothing is recorded, limits of memory are not checked; run under memprof snapshot --"
     return "memprof: limits of memory are checked"
