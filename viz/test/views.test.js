@@ -156,6 +156,7 @@ test("modules are one in a line where they differ in numbers only", () => {
   assert.equal(pattern("blocks.3.attn.0", "blocks.4.attn.0"), "blocks.*.attn.0");
   assert.equal(pattern("head", "blocks.4.attn", "blocks.1.attn", "norm"), "blocks.*.attn +2");
   assert.equal(pattern("a.1", "b.1", "b.2", "b.3"), "b.* +1");
+  assert.equal(pattern("", "head", "", "norm"), "head +1");
   assert.deepEqual(moduleSteps("blocks.3.attn"), ["blocks", "blocks.3", "attn"]);
 });
 

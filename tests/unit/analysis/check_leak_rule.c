@@ -366,5 +366,55 @@ START_TEST(long_trends_are_looked_at_from_end_to_end)
 }
 END_TEST
 
-MP_SUITE("leak_rule", it_is_what_its_words_say, nine_in_ten_is_nine, the_least_that_counts,
-         long_trends_are_looked_at_from_end_to_end)
+/* Every series of up to five small numbers, those that rise as often as they fall among them. */
+START_TEST(short_trends_are_counted_out)
+{
+    enum { MOST_POINTS = 5, VALUES = 4 };
+    for (unsigned count = 0; count <= MOST_POINTS; count++)
+        for (unsigned code = 0; code < 1u << 2 * count; code++) {
+            uint32_t at[MOST_POINTS], below = 0;
+            double rises = 0, ties = 0, n = count;
+            for (unsigned i = 0; i < count; i++)
+                at[i] = code >> 2 * i & (VALUES - 1);
+            for (unsigned i = 0; i < count; i++)
+                for (unsigned k = i + 1; k < count; k++)
+                    rises += (at[k] > at[i]) - (at[k] < at[i]);
+            for (unsigned value = 0; value < VALUES; value++) {
+                double same = 0;
+                for (unsigned i = 0; i < count; i++)
+                    same += at[i] == value;
+                ties += same * (same - 1) * (2 * same + 5);
+            }
+            double spread = (n * (n - 1) * (2 * n + 5) - ties) / 18;
+            double nearer = rises > 0 ? rises - 1 : rises < 0 ? rises + 1 : 0; /* the correction for continuity */
+            struct mp_trend trend;
+            ck_assert(mp_trend_find(at, count, &trend));
+            ck_assert_double_eq_tol(trend.z, spread > 0 ? nearer / sqrt(spread) : 0, 1e-12);
+            for (unsigned i = 0; i < count; i++)
+                for (unsigned k = i + 1; k < count; k++)
+                    below += ((double)at[k] - at[i]) / (k - i) < trend.slope - 1e-12;
+            ck_assert_uint_le(below, count * (count - (count > 0)) / 4); /* the median: no more than half lie below */
+        }
+}
+END_TEST
+
+/* One kept at each step; of late `came` are new and `went` of the old ones went: around every number that counts. */
+START_TEST(a_queue_loses_as_many_as_it_gets)
+{
+    static struct lives lives;
+    for (uint32_t last = 20; last <= 120; last += 10)
+        for (uint32_t came = 1; came <= 6; came++)
+            for (uint32_t went = 0; went <= came + 1; went++) {
+                uint32_t window = last / 10 > 8 ? last / 10 : 8;
+                lives = (struct lives){.last = last};
+                for (uint32_t k = 0; k < last - window; k++)
+                    add(&lives, k, k >= 5 && k < 5 + went ? last - 1 : last);
+                for (uint32_t k = 0; k < came; k++)
+                    add(&lives, last - window + k, last);
+                check(&lives);
+            }
+}
+END_TEST
+
+MP_SUITE("leak_rule", it_is_what_its_words_say, short_trends_are_counted_out, a_queue_loses_as_many_as_it_gets,
+         nine_in_ten_is_nine, the_least_that_counts, long_trends_are_looked_at_from_end_to_end)

@@ -102,6 +102,35 @@ START_TEST(bytes_too_few_or_too_many_are_refused)
 }
 END_TEST
 
+/* Runs are as long as what they fill: neither longer, nor shorter, nor of no length, wherever a block of them ends. */
+START_TEST(runs_fill_their_column)
+{
+    static uint64_t values[1024], out[1025];
+    struct mp_buffer bytes = {0};
+    for (size_t length = 2; length < 700; length += length < 9 ? 1 : 61)
+        for (size_t i = 0; i < 1024; i++) {
+            values[i] = i / length;
+            if (i + 1 < 1024) continue;
+            struct mp_column column = encoded(&bytes, values, 1024, MP_ENCODING_RUN);
+            ck_assert_int_eq(column.encoding, MP_ENCODING_RUN);
+            for (column.count = 0; column.count < 1026; column.count++)
+                if (column.count < 1024 || column.count > 1024)
+                    ck_assert_msg(!column.count || !mp_column_decode(&column, out, 64), "%zu of runs of %zu",
+                                  column.count, length);
+        }
+    static const unsigned char empty_run[] = {7, 0, 7, 4}, two[] = {7, 2, 7, 2};
+    struct mp_column column = {.count = 4, .encoding = MP_ENCODING_RUN, .data = two, .bytes = sizeof two};
+    bool is_value_first = mp_column_decode(&column, out, 64);
+    static const unsigned char other_two[] = {2, 7, 2, 7}, other_empty[] = {0, 7, 4, 7};
+    column.data = is_value_first ? two : other_two;
+    ck_assert(mp_column_decode(&column, out, 64));
+    ck_assert(out[0] == 7 && out[3] == 7);
+    column.data = is_value_first ? empty_run : other_empty;
+    ck_assert(!mp_column_decode(&column, out, 64));
+    mp_buffer_free(&bytes);
+}
+END_TEST
+
 START_TEST(what_repeats_is_written_once)
 {
     uint64_t values[MOST];
@@ -154,4 +183,5 @@ START_TEST(recent_agrees_with_a_plain_list)
 END_TEST
 
 MP_SUITE("column", values_come_back_at_every_width, values_too_wide_are_refused, bytes_too_few_or_too_many_are_refused,
-         what_repeats_is_written_once, names_and_encodings_agree, recent_agrees_with_a_plain_list)
+         runs_fill_their_column, what_repeats_is_written_once, names_and_encodings_agree,
+         recent_agrees_with_a_plain_list)
