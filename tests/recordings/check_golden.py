@@ -88,6 +88,11 @@ def questions(name):
         yield "report", "--format", form, name
     for page in ("trace_plot", "segment_plot"):
         yield page, "-o", "out.html", name
+    for window in WINDOWS:
+        yield "trace_plot", "-o", "out.html", *window, name
+        yield "chrome_trace", "-o", "-", *window, name
+        yield "flamegraph", "-o", "out.pb.gz", *window, name
+        yield "frag", *window, name
     yield "flamegraph", "-o", "out.html", name
     yield "chrome_trace", "--merge", "profiled.pt.trace.json", "-o", "out.json", name
     yield "export", "--format", "jsonl", "--from", "step:2", "--to", "80%", "--filter", "fn~a", "-o", "-", name

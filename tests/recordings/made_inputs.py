@@ -41,6 +41,8 @@ def kineto(path):
                 what, address, size = next(streams[device])
                 totals[device] += size if what == "alloc" else -size
                 now += draw.randrange(1, 9)
+                if draw.random() < 0.05:
+                    continue  # on a thread that the profiler does not follow
                 events.append(memory(now, size if what == "alloc" else -size, address, totals[device],
                                      totals[device] + (4 << 20), device, tid))
             now += 5
