@@ -16,21 +16,26 @@ static int print(struct mp_buffer *out)
     return status;
 }
 
-/* Text in lines of at most WIDTH characters, each after `indent` blanks. */
-static void wrap(struct mp_buffer *out, const char *text, int indent)
+/* Text in lines of at most WIDTH characters, each after `indent` blanks; the first line goes on after `written`
+ * characters. */
+static void wrap(struct mp_buffer *out, const char *text, int indent, int written)
 {
-    int at = 0;
+    int at = written;
+    bool first = true;
     while (*text) {
         int word = (int)strcspn(text, " \n");
-        if (at && at + 1 + word > WIDTH) {
+        if (!first && at + 1 + word > WIDTH) {
             mp_buffer_append_text(out, "\n");
             at = 0;
+            first = true;
         }
-        mp_buffer_printf(out, "%*s%.*s", at ? 1 : indent, "", word, text);
-        at += word + (at ? 1 : indent);
+        int before = first ? at ? 0 : indent : 1;
+        mp_buffer_printf(out, "%*s%.*s", before, "", word, text);
+        at += before + word;
+        first = false;
         text += word;
         text += strspn(text, " ");
-        for (; *text == '\n'; text++, at = 0)
+        for (; *text == '\n'; text++, at = 0, first = true)
             mp_buffer_append_text(out, "\n");
     }
     mp_buffer_append_text(out, "\n");
@@ -64,32 +69,54 @@ int mp_help_of_all(void)
     return print(&out);
 }
 
-static void option_rows(struct mp_text *text, const struct mp_command *command)
+/* "-o, --output FILE": what stands left of what the option does. */
+static void option_name(char *name, size_t room, const struct mp_option_row *row)
 {
-    struct mp_table table;
-    mp_table_start(&table, "ll");
+    char letter[5] = {'-', row->letter, ',', ' '};
+    snprintf(name, room, "  %s--%s%s%s", row->letter ? letter : "    ", row->name, row->argument ? " " : "",
+             row->argument ? row->argument : "");
+}
+
+#define NAME_ROOM 26 /* with two blanks after it; a longer one has a line to itself */
+
+static void option_rows(struct mp_buffer *out, const struct mp_command *command, enum mp_option_group group)
+{
+    char name[64];
     for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++) {
         const struct mp_option_row *row = &mp_option_rows[i];
-        if (!mp_command_takes(command, i)) continue;
-        char letter[5] = {'-', row->letter, ',', ' '};
-        mp_table_cell(&table, MP_PLAIN, "%s--%s%s%s", row->letter ? letter : "    ", row->name,
-                      row->argument ? " " : "", row->argument ? row->argument : "");
-        mp_table_cell(&table, MP_PLAIN, "%s", row->help);
-        mp_table_end_row(&table);
+        if (!mp_command_takes(command, i) || row->group != group) continue;
+        option_name(name, sizeof name, row);
+        bool fits = strlen(name) + 2 <= NAME_ROOM;
+        mp_buffer_printf(out, "%-*s%s", fits ? NAME_ROOM : 0, name, fits ? "" : "\n");
+        wrap(out, row->help, NAME_ROOM, fits ? NAME_ROOM : 0);
     }
-    mp_table_finish(&table, text);
+}
+
+static void option_groups(struct mp_buffer *out, const struct mp_command *command)
+{
+    static const char *const headings[MP_OPTION_GROUPS] = {[MP_OPTS_COMMON] = NULL,
+                                                           [MP_OPTS_RECORDED] = "What is recorded",
+                                                           [MP_OPTS_STEPS] = "Steps",
+                                                           [MP_OPTS_LONG_RUNS] = "Long runs, and programs that run",
+                                                           [MP_OPTS_RARE] = "Rarely needed"};
+    for (int group = 0; group < MP_OPTION_GROUPS; group++) {
+        struct mp_buffer rows = {0};
+        option_rows(&rows, command, group);
+        if (rows.size && headings[group]) mp_buffer_printf(out, "\n%s:\n", headings[group]);
+        mp_buffer_append(out, rows.data, rows.size);
+        mp_buffer_free(&rows);
+    }
 }
 
 int mp_help_of_command(const struct mp_command *command)
 {
     struct mp_buffer out = {0};
-    struct mp_text text = {.out = &out};
     mp_buffer_printf(&out, "memprof %s: %s\n\nusage: memprof %s [options] %s\n\n", command->name, command->summary,
                      command->name, command->usage);
-    option_rows(&text, command);
+    option_groups(&out, command);
     if (command->about) {
         mp_buffer_append_text(&out, "\n");
-        wrap(&out, command->about, 0);
+        wrap(&out, command->about, 0, 0);
     }
     mp_buffer_printf(&out, "\nexample: %s\n", command->example);
     return print(&out);

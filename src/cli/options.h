@@ -77,11 +77,22 @@ enum mp_option {
     MP_OPTIONS
 };
 
+/* Headings of a long help, in its order. */
+enum mp_option_group {
+    MP_OPTS_COMMON,
+    MP_OPTS_RECORDED, /* what of the program is recorded */
+    MP_OPTS_STEPS,
+    MP_OPTS_LONG_RUNS,
+    MP_OPTS_RARE,
+    MP_OPTION_GROUPS
+};
+
 struct mp_option_row {
     const char *name;     /* long, without dashes */
     char letter;          /* '\0': none */
     const char *argument; /* NULL: a switch */
     const char *help;     /* one line, no capital, no full stop */
+    enum mp_option_group group;
 };
 
 extern const struct mp_option_row mp_option_rows[MP_OPTIONS];

@@ -76,6 +76,7 @@ FRAME = ["function", "file", "line", "module", "language"]
 TEXTS = {
     "help": "help",
     "help-peak": "help peak",
+    "help-snapshot": "help snapshot",
     "help-flamegraph": "help flamegraph",
     "info": "info train.mp",
     "info-cut": "info cut.mp",
