@@ -2,11 +2,15 @@
 """Plans against recordings from real GPUs, by others: peaks, sequences, segments.
 
     tests/plan/compare.py [CASE...]
+    tests/plan/compare.py [--device NAME] [--settings TEXT] --recording THEIRS.pickle --dumps OURS.pickle -- COMMAND...
 
-Runs recorded_lm.py's cases under `memprof plan`, in the Debian of tools/cuda-torch, and holds PyTorch's own history of each
-against the recording of the same name in $MEMPROF_TEST_DATA, both replayed the same way. Prints a line a case. Exit status:
-1 where a peak of requested bytes differs, or reserved by more than 0.6 %; 77 where Debian's root or the data are not here.
+Runs the cases of the programs beside this one under `memprof plan`, in the Debian of tools/cuda-torch, and holds PyTorch's
+own history of each against the recording of the same name in $MEMPROF_TEST_DATA, both replayed the same way. The other form
+does so with any recording and the program it is of, which dumps its history to OURS.pickle itself. Prints a line a case,
+and what came of all. Exit status: 1 where a peak of requested bytes differs, or reserved by more than 0.6 %; 77 where
+Debian's root or the data are not here.
 """
+import argparse
 import json
 import os
 import pathlib
@@ -18,16 +22,18 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
-# The recording, a device that has its capability (the size of cuBLAS's workspace tells it), and the allocator's settings.
+# Of each recording: a device that has its capability (the size of cuBLAS's workspace tells it), the program, and the
+# allocator's settings.
 CASES = {
-    "ctx128_inference": ("a100-80gb", ""),
-    "ctx256_inference": ("a100-80gb", ""),
-    "ctx512_inference": ("a100-80gb", ""),
-    "ctx1024_inference": ("a100-80gb", ""),
-    "bolong_cl128": ("a100-80gb", "expandable_segments:True"),
-    "sidsoc_train": ("h100-80gb", ""),  # its workspace of 32 MiB is that of capability 9.0
-    "silmont_small": ("rtx4090", ""),
-    "silmont_fwd_bf16": ("rtx4090", ""),
+    "ctx128_inference": ("a100-80gb", "recorded_lm.py", ""),
+    "ctx256_inference": ("a100-80gb", "recorded_lm.py", ""),
+    "ctx512_inference": ("a100-80gb", "recorded_lm.py", ""),
+    "ctx1024_inference": ("a100-80gb", "recorded_lm.py", ""),
+    "bolong_cl128": ("a100-80gb", "recorded_lm.py", "expandable_segments:True"),
+    "sidsoc_train": ("h100-80gb", "recorded_lm.py", ""),  # its workspace of 32 MiB is that of capability 9.0
+    "silmont_small": ("rtx4090", "recorded_lm.py", ""),
+    "silmont_fwd_bf16": ("rtx4090", "recorded_lm.py", ""),
+    "niu_fb_200_mixed": ("rtx4090", "recorded_small_lm.py", ""),
 }
 RESERVED_WITHIN = 0.006
 
@@ -67,52 +73,92 @@ def replay(snapshot):
             "calls": calls, "segments": sorted(segment["total_size"] for segment in snapshot["segments"])}
 
 
-def plan(case, device, settings, folder):
-    output = folder / f"{case}.pickle"
+def runner():
+    """Of this machine, or none where it is the Debian itself."""
+    return [] if os.environ.get("MEMPROF_IN_CUDA_TORCH") else [SOURCE / "tools" / "cuda-torch", "--there"]
+
+
+def plan(command, output, device, settings, folder):
+    """PyTorch's history of the command, which it writes to `output`, and how long it took."""
     environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=settings)
-    runner = os.environ.get("MEMPROF_PLAN_RUNNER")
-    command = [*([runner] if runner else [SOURCE / "tools" / "cuda-torch", "--there"]), "memprof", "plan", "--force",
-               "--device", device, "--on-oom", "none", "--stacks", "none", "--quiet", "-o", folder / f"{case}.mp", "--",
-               "python3", HERE / "recorded_lm.py", case, output]
+    whole = [*runner(), "memprof", "plan", "--force", "--device", device, "--on-oom", "none", "--stacks", "none", "--quiet",
+             "-o", folder / "plan.mp", "--", *command]
     began = time.monotonic()
-    result = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+    result = subprocess.run(list(map(str, whole)), env=environment, capture_output=True, text=True)
     if result.returncode == 77:
         print(result.stderr, end="", file=sys.stderr)
         sys.exit(77)
     if not output.exists():
-        sys.exit(f"{case}: {result.stderr[-2000:]}")
+        sys.exit(f"{' '.join(map(str, command))}: {result.stderr[-2000:]}")
     return pickle.loads(output.read_bytes()), time.monotonic() - began
+
+
+def plan_case(case, folder):
+    device, program, settings = CASES[case]
+    output = folder / f"{case}.pickle"
+    return plan(["python3", HERE / program, case, output], output, device, settings, folder)
 
 
 def first_difference(mine, theirs):
     return next((i for i, pair in enumerate(zip(mine, theirs)) if pair[0] != pair[1]), min(len(mine), len(theirs)))
 
 
+def difference(case, snapshot, recorded):
+    """What differs between a plan and a recording of the same program."""
+    mine, theirs = replay(snapshot), replay(recorded)
+    result = {"case": case}
+    for key in ("requested", "reserved"):
+        result[key] = mine[key]
+        result[f"{key}_difference"] = mine[key] - theirs[key]
+    result["reserved_part"] = round(result["reserved_difference"] / theirs["reserved"], 6)
+    result["allocations"], result["of"] = len(mine["allocs"]), len(theirs["allocs"])
+    result["first_different"] = first_difference(mine["allocs"], theirs["allocs"])
+    for key in ("allocs", "calls", "segments"):
+        result[f"{key}_equal"] = mine[key] == theirs[key]
+    result["holds"] = not result["requested_difference"] and abs(result["reserved_part"]) <= RESERVED_WITHIN
+    return result
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recording", type=pathlib.Path)
+    parser.add_argument("--dumps", type=pathlib.Path)
+    parser.add_argument("--device", default="a100-80gb")
+    parser.add_argument("--settings", default="")
+    parser.add_argument("words", nargs="*", metavar="CASE")
+    arguments = parser.parse_args()
+    if bool(arguments.recording) != bool(arguments.dumps) or (not arguments.recording and set(arguments.words) - set(CASES)):
+        parser.error(f"a recording with what the command dumps, or cases: {', '.join(CASES)}")
+    return arguments
+
+
+def plans(arguments, data, folder):
+    """(name, planned, recorded, seconds) of each."""
+    if arguments.recording:
+        arguments.dumps.unlink(missing_ok=True)
+        yield arguments.recording.stem, *plan(arguments.words, arguments.dumps, arguments.device, arguments.settings,
+                                              folder), arguments.recording
+        return
+    for case in arguments.words or CASES:
+        yield case, *plan_case(case, folder), data / f"{case}.pickle"
+
+
 def main():
+    arguments = read_arguments()
     data = pathlib.Path(os.environ.get("MEMPROF_TEST_DATA", ""))
-    wanted = sys.argv[1:] or list(CASES)
-    if not any((data / f"{case}.pickle").exists() for case in wanted):
-        print("compare.py: $MEMPROF_TEST_DATA has none of these recordings", file=sys.stderr)
+    wanted = [] if arguments.recording else [case for case in arguments.words or CASES if not (data / f"{case}.pickle").exists()]
+    if wanted:
+        print(f"compare.py: $MEMPROF_TEST_DATA has no {', '.join(wanted)}", file=sys.stderr)
         return 77
-    worst = 0
+    results = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
-        for case in wanted:
-            device, settings = CASES[case]
-            snapshot, seconds = plan(case, device, settings, pathlib.Path(folder))
-            mine, theirs = replay(snapshot), replay(pickle.loads((data / f"{case}.pickle").read_bytes()))
-            reserved = (mine["reserved"] - theirs["reserved"]) / theirs["reserved"]
-            exact = mine["requested"] == theirs["requested"]
-            print(json.dumps({
-                "case": case, "device": device, "requested": mine["requested"],
-                "requested_difference": mine["requested"] - theirs["requested"], "reserved": mine["reserved"],
-                "reserved_difference": mine["reserved"] - theirs["reserved"], "reserved_part": round(reserved, 6),
-                "allocations": len(mine["allocs"]), "of": len(theirs["allocs"]),
-                "allocations_equal": mine["allocs"] == theirs["allocs"],
-                "first_different": first_difference(mine["allocs"], theirs["allocs"]),
-                "calls_equal": mine["calls"] == theirs["calls"], "segments_equal": mine["segments"] == theirs["segments"],
-                "seconds": round(seconds, 1)}), flush=True)
-            worst |= not exact or abs(reserved) > RESERVED_WITHIN
-    return worst
+        for case, planned, seconds, recorded in plans(arguments, data, pathlib.Path(folder)):
+            results.append(difference(case, planned, pickle.loads(recorded.read_bytes())))
+            print(json.dumps({**results[-1], "seconds": round(seconds, 1)}), flush=True)
+    exact = sum(not result["requested_difference"] for result in results)
+    print(f"{exact} of {len(results)} equal in requested bytes; reserved within "
+          f"{100 * max(abs(result['reserved_part']) for result in results):.3f} %")
+    return int(not all(result["holds"] for result in results))
 
 
 if __name__ == "__main__":
