@@ -114,6 +114,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_VALUES] = {"values", '\0', "WHAT",
                        "what is read back from the device: zeros, ones, or host (what was copied there last); with "
                        ",random big random tensors of the CPU are made, too (zeros)"},
+    [MP_OPT_SELECTED] = {"selected", '\0', "SHARE",
+                         "of the elements that a condition selects from (nonzero, a mask, unique), how many it does: 0 "
+                         "to 1 (0.5)"},
     [MP_OPT_SIZE] = {"size", '\0', "NAME=N",
                      "find the largest number that fits in place of {NAME} in the command, or of N, starting at N"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},

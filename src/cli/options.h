@@ -69,6 +69,7 @@ enum mp_option {
     MP_OPT_DEVICE,
     MP_OPT_DEVICES,
     MP_OPT_VALUES,
+    MP_OPT_SELECTED,
     MP_OPT_SIZE,
     MP_OPT_WORLD_SIZE,
     MP_OPT_RANK,

@@ -11,10 +11,11 @@
 #include "analysis/sites/peak.h"
 #include "base/units.h"
 #include "cli/messages.h"
+#include "model/stack.h"
 #include "model/track.h"
 #include "output/report/reports.h"
 
-#define PLACES_TOLD 3
+#define PLACES_TOLD 4
 
 static const char *shown_path(const char *path)
 {
@@ -33,7 +34,8 @@ static uint16_t find_track(const struct mp_model *model)
 {
     uint16_t found = MP_TRACK_NONE;
     for (size_t i = 0; i < model->tracks.count; i++) {
-        if (!on_device(model, (uint16_t)i) || !model->sums.at[i].peak_bytes) continue;
+        const struct mp_model_track_sum *sum = &model->sums.at[i];
+        if (!on_device(model, (uint16_t)i) || (!sum->peak_bytes && !sum->ooms)) continue;
         if (found == MP_TRACK_NONE) found = (uint16_t)i;
         bool torch = model->tracks.at[i].layer == MP_LAYER_TORCH, had = model->tracks.at[found].layer == MP_LAYER_TORCH;
         if (torch > had || (torch == had && model->sums.at[i].peak_bytes > model->sums.at[found].peak_bytes))
@@ -47,9 +49,10 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
 {
     uint16_t track = find_track(model);
     *outcome = (struct mp_plan_outcome){.has_device = track != MP_TRACK_NONE, .estimated = plan->estimated_bytes};
-    for (size_t i = 0; i < model->tracks.count; i++)
-        if (on_device(model, (uint16_t)i)) outcome->ooms += model->sums.at[i].ooms;
     if (track == MP_TRACK_NONE) return;
+    for (size_t i = 0; i < model->tracks.count; i++) /* PyTorch's refusal follows on the driver's */
+        if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)
+            outcome->ooms += model->sums.at[i].ooms;
     const struct mp_model_track_sum *sum = &model->sums.at[track];
     outcome->allocated = sum->peak_bytes;
     outcome->reserved = sum->reserved_peak_bytes == MP_BYTES_UNKNOWN || sum->reserved_peak_bytes < sum->peak_bytes
@@ -103,28 +106,62 @@ static void tell_peak(const struct mp_model *model, uint16_t track)
     mp_categories_free(categories);
 }
 
-static void tell_read_backs(const struct mp_model *model, const struct mp_plan *plan)
+/* What stands there, cut to what fits; "": the file cannot be read. */
+static const char *source_line(const struct mp_stack_line *line, char *room, size_t bytes)
 {
-    char count[MP_UNIT_TEXT];
-    if (!plan->read_backs.count) {
-        mp_message("depends on no value read from the device");
-        return;
-    }
-    mp_message("depends on %zu %s read from the device (%s in all), which were %s:", plan->read_backs.count,
-               plan->read_backs.count == 1 ? "value" : "values", mp_format_count(count, plan->read_back_count),
-               plan->values);
-    for (size_t i = 0; i < plan->read_backs.count && i < PLACES_TOLD; i++) {
-        struct mp_buffer place = {0};
-        mp_plan_places(&place, model, plan, i);
-        if (!place.failed) mp_message("  %s", (const char *)place.data);
-        mp_buffer_free(&place);
-    }
-    if (plan->read_backs.count > PLACES_TOLD)
-        mp_message("  and %zu more: memprof info lists them", plan->read_backs.count - PLACES_TOLD);
+    FILE *file = line->language == MP_PYTHON && line->file && line->line ? fopen(line->file, "re") : NULL;
+    size_t length = 0;
+    *room = '\0';
+    for (uint32_t i = 0; file && i < line->line; i++)
+        if (!fgets(room, (int)bytes, file)) {
+            *room = '\0';
+            break;
+        } else if (!strchr(room, '\n')) {
+            for (int c = fgetc(file); c != '\n' && c != EOF; c = fgetc(file))
+                ;
+        }
+    if (file) fclose(file);
+    room += strspn(room, " \t");
+    length = strcspn(room, "\r\n");
+    room[length] = '\0';
+    return room;
 }
 
+static void tell_place(const struct mp_model *model, const struct mp_plan_read_back *one)
+{
+    struct mp_stack_lines lines = {0};
+    char count[MP_UNIT_TEXT], source[96];
+    const struct mp_stack_line *line = mp_stack_resolve(model, one->stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    if (line && line->file)
+        mp_message("  %s:%u  %s %s, %s  %s", mp_path_short(line->file), line->line, mp_format_count(count, one->count),
+                   one->count == 1 ? "time" : "times", mp_plan_use_text(one->use),
+                   source_line(line, source, sizeof source));
+    else
+        mp_message("  (no Python)  %s %s, %s", mp_format_count(count, one->count), one->count == 1 ? "time" : "times",
+                   mp_plan_use_text(one->use));
+    mp_stack_lines_free(&lines);
+}
+
+static void tell_read_backs(const struct mp_model *model, const struct mp_plan *plan)
+{
+    size_t count = plan->read_backs.count, sizes = 0;
+    for (size_t i = 0; i < count; i++)
+        sizes += plan->read_backs.at[i].use == MP_PLAN_SIZE;
+    char chosen[64] = "";
+    if (sizes) snprintf(chosen, sizeof chosen, "; conditions selected %g %% (--selected)", 100 * plan->selected);
+    if (!count)
+        mp_message("depends on no value read from the device");
+    else
+        mp_message("depends on %zu %s read from the device, which %s %s%s:", count, count == 1 ? "value" : "values",
+                   count == 1 ? "was" : "were", plan->values, chosen);
+    for (size_t i = 0; i < count && i < PLACES_TOLD; i++)
+        tell_place(model, &plan->read_backs.at[i]);
+    if (count > PLACES_TOLD) mp_message("  and %zu more: memprof info lists them", count - PLACES_TOLD);
+}
+
+/* `failed`: the command did, so what it would have taken later is not known. */
 static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
-                     const struct mp_plan *plan)
+                     const struct mp_plan *plan, bool failed)
 {
     bool unknown = false;
     for (size_t i = 0; i < plan->estimated.count; i++)
@@ -134,12 +171,16 @@ static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan
     mp_format_bytes(reserved, outcome->reserved);
     mp_format_bytes(allocated, outcome->allocated);
     mp_format_bytes(beside, outcome->estimated);
-    if (outcome->fits)
+    if (outcome->fits && failed)
+        mp_message("whether it fits is not known: until it failed it reserved %s and allocated %s at the peak",
+                   reserved, allocated);
+    else if (outcome->fits)
         mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak",
                    mp_format_bytes(room, device->total - needed), reserved, allocated);
     else if (outcome->ooms)
-        mp_message("does not fit: memory ran out %lu %s, with %s reserved and %s allocated at the peak", outcome->ooms,
-                   outcome->ooms == 1 ? "time" : "times", reserved, allocated);
+        mp_message("does not fit: memory ran out %lu %s%s, with %s reserved and %s allocated at the peak",
+                   outcome->ooms, outcome->ooms == 1 ? "time" : "times", failed ? "" : " (the command went on)",
+                   reserved, allocated);
     else
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak",
                    mp_format_bytes(room, needed - device->total), reserved, allocated);
@@ -160,7 +201,7 @@ static bool tell_nothing(const struct mp_plan *plan)
     return false;
 }
 
-static bool tell_one(const char *path, const struct mp_plan_device *device)
+static bool tell_one(const char *path, const struct mp_plan_device *device, bool failed)
 {
     struct mp_model *model;
     struct mp_plan plan;
@@ -176,7 +217,7 @@ static bool tell_one(const char *path, const struct mp_plan_device *device)
     if (outcome.has_device) {
         mp_message("planned on %s (%s for the program; PyTorch %s, nothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context), *plan.torch ? plan.torch : "unknown");
-        tell_fit(&outcome, device, &plan);
+        tell_fit(&outcome, device, &plan, failed);
         tell_peak(model, find_track(model));
         tell_read_backs(model, &plan);
         if (plan.world > 1)
@@ -205,7 +246,7 @@ bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan
     if (!count) return tell_nothing(&(struct mp_plan){0});
     if (quiet) return whole;
     if (result->exit_status)
-        mp_message("the command ended with status %d: the plan is of what it did until then", result->exit_status);
+        mp_message("the command failed, with status %d: the plan is of what it did until then", result->exit_status);
     for (size_t i = 0; i < count; i++) {
         char peak[MP_UNIT_TEXT];
         const struct mp_recording_summary *summary = &result->recordings.at[i];
@@ -214,5 +255,5 @@ bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
     const char *path = result->recordings.at[biggest].path;
-    return path && tell_one(path, device) && whole;
+    return path && tell_one(path, device, result->exit_status) && whole;
 }

@@ -18,6 +18,7 @@
  *     SOFTGPU_MEMORY=BYTES          of each (8 GiB)
  *     SOFTGPU_PROFILE=...           what they are: name, cc, sms, ... (driver/profile.c)
  *     SOFTGPU_VALUES=POLICY         what a program reads back: zeros, ones, host (driver/values.c)
+ *     SOFTGPU_SELECTED=SHARE        what a condition selects, of all elements (0.5; runtime/answers.c)
  *     SOFTGPU_EVENT_MS=N            events complete so long after they were recorded (0)
  *     SOFTGPU_CONTEXT=BYTES         that a context takes of it (64 MiB)
  *     SOFTGPU_VERSION=N             what cuDriverGetVersion() says (13000)
@@ -91,5 +92,8 @@ void softgpu_live(struct softgpu_digest *of);
 /* Writes what is buffered of the ledger's file. */
 void softgpu_flush(void);
 const char *softgpu_class_name(enum soft_class class);
+/* The calling thread's next read-back of one of so many bytes gets this value, unless it launches a kernel before;
+ * `widths`: a sum of 1, 4, 8. The values' policy "ones" goes before. */
+void softgpu_expect(unsigned widths, uint64_t value);
 
 #endif

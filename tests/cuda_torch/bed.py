@@ -63,8 +63,9 @@ class Run:
 
 
 class TestCase(harness.TestCase):
-    def execute(self, program, *arguments, options=(), history=False, recorded=True, status=0, **variables):
-        """Runs programs/NAME.py, or a text. `history`: with PyTorch's own on from the start."""
+    def execute(self, program, *arguments, options=(), history=False, recorded=True, status=0, how="snapshot",
+                **variables):
+        """Runs programs/NAME.py, or a text. `history`: with PyTorch's own on from the start; `how`: "plan", too."""
         run = Run()
         run.path, truth = self.folder / "run.mp", self.folder / "truth.json"
         if "\n" in program:
@@ -74,7 +75,7 @@ class TestCase(harness.TestCase):
             path = HERE / "programs" / f"{program}.py"
         command = ["python3", HERE / "truth.py", truth, "history" if history else "-", path, *map(str, arguments)]
         if recorded:
-            command = [harness.MEMPROF, "snapshot", "--force", "-o", run.path, *options, "--", *command]
+            command = [harness.MEMPROF, how, "--force", "-o", run.path, *options, "--", *command]
         variables.setdefault("SOFTGPU_STATE", self.folder / "state")
         result = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT,
                                 env=settings(**variables), cwd=self.folder)

@@ -9,9 +9,11 @@
 #include "model/stack.h"
 
 #define READ_BACK "plan: read back "
-#define TORCH     "plan: torch "
-#define NCCL      "plan: communicator"
-#define CUDNN     "plan: cudnn"
+/* Of plans that were written before it was told. */
+#define SELECTED_BEFORE 0.0
+#define TORCH           "plan: torch "
+#define NCCL            "plan: communicator"
+#define CUDNN           "plan: cudnn"
 /* NVIDIA/nccl#964: 544 MB where there are two ranks, 688 MB where there are more, for each communicator. */
 #define NCCL_OF_TWO  (UINT64_C(544) << 20)
 #define NCCL_OF_MORE (UINT64_C(688) << 20)
@@ -22,17 +24,29 @@ const char *mp_plan_use_name(enum mp_plan_use use)
     return names[use];
 }
 
+const char *mp_plan_use_text(enum mp_plan_use use)
+{
+    static const char *const texts[] = {"a value", "decides a condition", "decides how much there is"};
+    return texts[use];
+}
+
 /* The use that PyTorch's functions make of what they read. The innermost of them counts. */
 static const struct {
     const char *part;
     enum mp_plan_use use;
 } uses[] = {
-    {"nonzero", MP_PLAN_SIZE},           {"unique", MP_PLAN_SIZE},
-    {"masked_select", MP_PLAN_SIZE},     {"index_put_with_mask", MP_PLAN_SIZE},
-    {"repeat_interleave", MP_PLAN_SIZE}, {"bincount", MP_PLAN_SIZE},
-    {"is_nonzero", MP_PLAN_WAY},         {"equal", MP_PLAN_WAY},
-    {"allclose", MP_PLAN_WAY},           {"THPVariable_bool", MP_PLAN_WAY},
+    {"is_nonzero", MP_PLAN_WAY},     {"nonzero", MP_PLAN_SIZE},           {"unique", MP_PLAN_SIZE},
+    {"masked_select", MP_PLAN_SIZE}, {"masked_fill", MP_PLAN_SIZE},       {"index_put_with_mask", MP_PLAN_SIZE},
+    {"bincount", MP_PLAN_SIZE},      {"repeat_interleave", MP_PLAN_SIZE}, {"equal", MP_PLAN_WAY},
+    {"allclose", MP_PLAN_WAY},       {"THPVariable_bool", MP_PLAN_WAY},
 };
+
+static enum mp_plan_use use_by_name(const char *function)
+{
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+        if (strstr(function, uses[i].part)) return uses[i].use;
+    return MP_PLAN_VALUE;
+}
 
 static enum mp_plan_use use_of(const struct mp_model *model, uint32_t stack)
 {
@@ -43,22 +57,26 @@ static enum mp_plan_use use_of(const struct mp_model *model, uint32_t stack)
         const struct mp_model_frame *of = &model->frames.at[frame];
         if (of->raw.language != MP_NATIVE) continue;
         for (uint32_t i = 0; i < of->line_count; i++) {
-            const char *name = mp_model_text(model, model->lines.at[of->first_line + i].function);
-            for (size_t k = 0; k < sizeof uses / sizeof *uses; k++)
-                if (strstr(name, uses[k].part) && uses[k].use > found) found = uses[k].use;
+            enum mp_plan_use use = use_by_name(mp_model_text(model, model->lines.at[of->first_line + i].function));
+            if (use > found) found = use;
         }
     }
     return found;
 }
 
-/* Stacks that differ only in native frames are one place of the program's. */
+/* The innermost line of the user's own Python, else of any: stacks that share it are one place of the program's. */
 static uint32_t place_of(const struct mp_model *model, uint32_t stack)
 {
+    uint32_t any = MP_NONE;
     for (uint32_t at = stack; at; at = model->stacks.at[at].parent) {
         uint32_t frame = model->stacks.at[at].frame;
-        if (frame < model->frames.count && model->frames.at[frame].raw.language == MP_PYTHON) return at;
+        if (frame >= model->frames.count || model->frames.at[frame].raw.language != MP_PYTHON) continue;
+        const struct mp_model_frame *of = &model->frames.at[frame];
+        if (any == MP_NONE) any = frame;
+        if (of->line_count && mp_stack_is_user_file(mp_model_text(model, model->lines.at[of->first_line].file)))
+            return frame;
     }
-    return stack;
+    return any;
 }
 
 static bool add_read_back(struct mp_plan *plan, const struct mp_model *model, uint32_t stack, uint64_t bytes)
@@ -67,14 +85,14 @@ static bool add_read_back(struct mp_plan *plan, const struct mp_model *model, ui
     plan->read_back_count++;
     for (size_t i = 0; i < plan->read_backs.count; i++) {
         struct mp_plan_read_back *one = &plan->read_backs.at[i];
-        if (place_of(model, one->stack) != place) continue;
+        if (one->place != place || (place == MP_NONE && one->stack != stack)) continue;
         one->count++;
         one->bytes += bytes;
         enum mp_plan_use use = stack == one->stack ? one->use : use_of(model, stack);
         if (use > one->use) one->use = use;
         return true;
     }
-    struct mp_plan_read_back one = {stack, 1, bytes, use_of(model, stack)};
+    struct mp_plan_read_back one = {stack, place, 1, bytes, use_of(model, stack)};
     return mp_vec_push(&plan->read_backs, one);
 }
 
@@ -90,8 +108,9 @@ static bool read_settings(struct mp_plan *plan, const struct mp_model *model)
     char text[256];
     uint64_t context = 0;
     mp_step_setting(text, sizeof text, model->start.configuration, "plan");
-    plan->planned = sscanf(text, "%63[^|]|%" SCNu64 "|%" SCNu64 "|%15[^|]|%u|%u|%u", plan->device, &plan->total_bytes,
-                           &context, plan->values, &plan->devices, &plan->rank, &plan->world) == 7;
+    plan->planned =
+        sscanf(text, "%63[^|]|%" SCNu64 "|%" SCNu64 "|%15[^|]|%u|%u|%u|%lf", plan->device, &plan->total_bytes, &context,
+               plan->values, &plan->devices, &plan->rank, &plan->world, &plan->selected) >= 7;
     struct mp_plan_estimate one = {"CUDA context and kernels", "the device's profile: see memprof plan --help",
                                    context};
     return !plan->planned || !context || mp_vec_push(&plan->estimated, one);
@@ -106,7 +125,7 @@ static bool add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of
 
 bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
 {
-    *plan = (struct mp_plan){0};
+    *plan = (struct mp_plan){.selected = SELECTED_BEFORE};
     bool done = read_settings(plan, model);
     unsigned of_two = 0, of_more = 0, ranks;
     for (size_t i = 0; done && plan->planned && i < model->noted.count; i++) {

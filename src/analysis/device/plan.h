@@ -17,7 +17,8 @@ enum mp_plan_use {
 };
 
 struct mp_plan_read_back {
-    uint32_t stack;
+    uint32_t stack; /* of the first time; others that come through the same line of the user's code are counted too */
+    uint32_t place; /* that line's frame; MP_NONE: no Python */
     uint64_t count, bytes;
     enum mp_plan_use use;
 };
@@ -30,6 +31,7 @@ struct mp_plan_estimate {
 struct mp_plan {
     bool planned; /* else nothing below holds */
     char device[64], values[16], torch[128];
+    double selected;      /* the share of the elements that a condition selects */
     uint64_t total_bytes; /* of each device */
     unsigned devices, rank, world;
     MP_VEC(struct mp_plan_read_back) read_backs; /* those that decide sizes first, then by count */
@@ -42,5 +44,7 @@ bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);
+/* What such a value does, for people: "decides how much there is" */
+const char *mp_plan_use_text(enum mp_plan_use use);
 
 #endif

@@ -14,14 +14,16 @@
 #include "cli/plan_size.h"
 #include "cli/snapshot_record.h"
 
-#define DEVICE_DEFAULT "h100-80gb"
-#define DEVICES_MAX    8
-#define WORLD_MAX      65536
+#define DEVICE_DEFAULT   "h100-80gb"
+#define DEVICES_MAX      8
+#define SELECTED_DEFAULT 0.5
+#define WORLD_MAX        65536
 
 struct planning {
     struct mp_plan_device device;
     unsigned devices, rank, world;
     char values[16];
+    double selected;
     bool random; /* values of the CPU's tensors are made */
     char folder[PATH_MAX];
     char state[PATH_MAX]; /* what the processes hold of the devices, while they run; "": none */
@@ -58,6 +60,17 @@ static bool read_values(struct planning *planning, const char *text)
     }
     mp_message("--values %s: zeros, ones or host is wanted, and after it ,random where random values of the CPU matter",
                text);
+    return false;
+}
+
+static bool read_selected(struct planning *planning, const char *text)
+{
+    char *end;
+    planning->selected = SELECTED_DEFAULT;
+    if (!text) return true;
+    planning->selected = strtod(text, &end);
+    if (*text && !*end && planning->selected >= 0 && planning->selected <= 1) return true;
+    mp_message("--selected %s: a share from 0 to 1 is wanted, as 0.25", text);
     return false;
 }
 
@@ -160,6 +173,7 @@ static bool set_up(struct planning *planning)
         set("SOFTGPU_MEMORY", "%llu", (unsigned long long)device->total) &&
         set("SOFTGPU_CONTEXT", "%llu", (unsigned long long)device->context) &&
         set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
+        set("SOFTGPU_SELECTED", "%g", planning->selected) &&
         set("SOFTGPU_PROFILE", "name=%s;cc=%u;sms=%u;l2=%u", device->name, device->cc, device->sms, device->l2) &&
         set("TORCH_CUDNN_V8_API_DISABLED", "1") && /* cuDNN's stand-in has the older functions only */
         set("MEMPROF_PLAN", "random=%s;rank=%u;world=%u", planning->random ? "made" : "left", planning->rank,
@@ -178,9 +192,9 @@ static void prepare(void *context, struct mp_record_config *config)
     config->cupti = false;
     config->hooks = config->torch = true;
     config->cpu_tensors = config->cpu_throughout = false;
-    snprintf(config->plan, sizeof config->plan, "%.63s|%llu|%llu|%s|%u|%u|%u", planning->device.key,
+    snprintf(config->plan, sizeof config->plan, "%.63s|%llu|%llu|%s|%u|%u|%u|%g", planning->device.key,
              (unsigned long long)planning->device.total, (unsigned long long)planning->device.context, planning->values,
-             planning->devices, planning->rank, planning->world);
+             planning->devices, planning->rank, planning->world, planning->selected);
 }
 
 static bool tell(void *context, const struct mp_collector_result *result, bool quiet)
@@ -200,7 +214,8 @@ static int run(const struct mp_invocation *invocation)
     if (!read_count(invocation, MP_OPT_DEVICES, 1, DEVICES_MAX, &planning.devices) ||
         !read_count(invocation, MP_OPT_WORLD_SIZE, 1, WORLD_MAX, &planning.world) ||
         !read_count(invocation, MP_OPT_RANK, 0, WORLD_MAX - 1, &planning.rank) ||
-        !read_values(&planning, invocation->value[MP_OPT_VALUES]))
+        !read_values(&planning, invocation->value[MP_OPT_VALUES]) ||
+        !read_selected(&planning, invocation->value[MP_OPT_SELECTED]))
         return MP_EXIT_USAGE;
     if (planning.rank >= planning.world) {
         mp_message("--rank %u: there are %u ranks, from 0 (--world-size)", planning.rank, planning.world);
@@ -231,17 +246,18 @@ const struct mp_command mp_command_plan = {
         "result is a recording like any other. What the CUDA context and NVIDIA's libraries take beside PyTorch is "
         "estimated and told apart.\n\n"
         "Nothing is computed, so what the program reads back from the device is not known: --values says what it gets, "
-        "and the places where it did are listed at the end. Values that decide sizes (nonzero, unique, masks) make the "
-        "plan depend on them.\n\n"
+        "and the places where it did are listed at the end. Numbers are finite, a test of all elements holds, one of "
+        "any does not. Where values decide how much there is (nonzero, unique, masks, an expert's rows), --selected "
+        "says which share: with 1, no plan is too small.\n\n"
         "--size batch=8 plans the command with other numbers in place of {batch}, or of 8 in the command, until it has "
         "the largest that fits; it writes no recording. Many ranks run as they always do (torchrun with --devices); "
         "with --world-size the command is one rank of many, and the others need not be there.\n\n"
         "Exits with the command's own status.",
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
-    .options = {MP_OPT_DEVICE, MP_OPT_DEVICES, MP_OPT_SIZE, MP_OPT_VALUES, MP_OPT_WORLD_SIZE, MP_OPT_RANK,
-                MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
-                MP_OPT_ON_OOM, MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,
-                MP_OPT_STRICT},
+    .options = {MP_OPT_DEVICE,     MP_OPT_DEVICES,     MP_OPT_SIZE,       MP_OPT_VALUES, MP_OPT_SELECTED,
+                MP_OPT_WORLD_SIZE, MP_OPT_RANK,        MP_OPT_OUTPUT,     MP_OPT_FORCE,  MP_OPT_JSON,
+                MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,      MP_OPT_ON_OOM, MP_OPT_STEP_RANGE,
+                MP_OPT_STEP_AT,    MP_OPT_NO_SYMBOLS,  MP_OPT_NO_COMMAND, MP_OPT_QUIET,  MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

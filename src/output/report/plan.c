@@ -19,6 +19,7 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model)
         mp_json_number(json, "devices", plan.devices);
         mp_json_text(json, "torch", *plan.torch ? plan.torch : NULL);
         mp_json_text(json, "values", plan.values);
+        mp_json_share(json, "selected", (uint64_t)(1e6 * plan.selected + 0.5), 1000000);
         if (plan.world > 1) {
             mp_json_number(json, "rank", plan.rank);
             mp_json_number(json, "world_size", plan.world);
@@ -64,9 +65,10 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
             mp_buffer_printf(out, "; beside what is recorded, context and libraries take %s (estimated)",
                              mp_format_bytes(bytes, plan.estimated_bytes));
         if (plan.read_back_count)
-            mp_buffer_printf(out, "; %s values were read back from the device at %zu %s and were %s",
-                             mp_format_count(count, plan.read_back_count), plan.read_backs.count,
-                             plan.read_backs.count == 1 ? "place" : "places", plan.values);
+            mp_buffer_printf(out, "; values were read from the device at %zu %s, %s %s in all, and were %s",
+                             plan.read_backs.count, plan.read_backs.count == 1 ? "place" : "places",
+                             mp_format_count(count, plan.read_back_count), plan.read_back_count == 1 ? "time" : "times",
+                             plan.values);
     }
     mp_plan_free(&plan);
     return planned;
@@ -81,14 +83,9 @@ static void put_place(struct mp_buffer *out, const struct mp_model *model, const
         mp_headline_text(out, line);
     else
         mp_buffer_append_text(out, "(no stack)");
-    mp_buffer_printf(out, "  %s of a %s", mp_format_count(count, one->count), mp_plan_use_name(one->use));
+    mp_buffer_printf(out, "  %s %s: %s", mp_format_count(count, one->count), one->count == 1 ? "time" : "times",
+                     mp_plan_use_text(one->use));
     mp_stack_lines_free(&lines);
-}
-
-void mp_plan_places(struct mp_buffer *out, const struct mp_model *model, const struct mp_plan *plan, size_t index)
-{
-    put_place(out, model, &plan->read_backs.at[index]);
-    mp_buffer_append(out, "", 1);
 }
 
 void mp_plan_text(struct mp_text *text, const struct mp_model *model)

@@ -46,11 +46,10 @@ void mp_device_uses_json(struct mp_json *json, const struct mp_model *model);
 void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);
 
 /* Of a recording of `memprof plan`, else nothing: the object "plan"; a part of text that begins with an empty line; one
- * sentence for the notes (false: it is none); one place where values were read back, as a line that ends with NUL. */
+ * sentence for the notes (false: it is none). */
 void mp_plan_json(struct mp_json *json, const struct mp_model *model);
 void mp_plan_text(struct mp_text *text, const struct mp_model *model);
 bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
-void mp_plan_places(struct mp_buffer *out, const struct mp_model *model, const struct mp_plan *plan, size_t index);
 
 void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view);
 void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view);

@@ -52,8 +52,9 @@ EXPORTED void __cudaUnregisterFatBinary(void **handle)
 EXPORTED void __cudaRegisterFunction(void **handle, const char *function, char *device_function, const char *name,
                                      int limit, void *thread, void *block, void *block_dim, void *grid_dim, int *warp)
 {
-    (void)handle, (void)function, (void)device_function, (void)name, (void)limit, (void)thread, (void)block;
+    (void)handle, (void)name, (void)limit, (void)thread, (void)block;
     (void)block_dim, (void)grid_dim, (void)warp;
+    softrt_register_kernel(function, device_function);
 }
 
 EXPORTED void __cudaRegisterVar(void **handle, char *variable, char *address, const char *name, int external,
@@ -76,6 +77,7 @@ EXPORTED cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 bloc
     if (!error)
         error = soft_driver.cuLaunchKernel((CUfunction)(uintptr_t)function, grid.x, grid.y, grid.z, block.x, block.y,
                                            block.z, (unsigned)shared, stream, arguments, NULL);
+    if (!error) softrt_expect_answer(function, arguments);
     return softrt_keep(error == CUDA_ERROR_INVALID_VALUE ? cudaErrorInvalidConfiguration : error);
 }
 

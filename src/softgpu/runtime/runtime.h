@@ -94,6 +94,12 @@ void *softrt_find(const char *name, int version);
 /* What cudaGetLastError() will say; returns `error`. */
 cudaError_t softrt_keep(cudaError_t error);
 
+/* ---- what comes back of kernels that compute nothing (answers.c) ---- */
+
+void softrt_register_kernel(const void *function, const char *name);
+/* The thread launched it. */
+void softrt_expect_answer(const void *function, void *const *arguments);
+
 /* FUNCTION parameters { the driver's call } in the thread's context. */
 #define FORWARD(function, parameters, call)                                                                            \
     EXPORTED cudaError_t function parameters                                                                           \

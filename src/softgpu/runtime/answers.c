@@ -1,0 +1,165 @@
+/*
+ * What the program will read of what a kernel made, as far as the kernel's name tells: a test of all holds, a test of
+ * any does not, numbers are finite, and of the elements that a condition selects from there is a share
+ * ($SOFTGPU_SELECTED). The driver is told after each launch, and gives it to the same thread's next read-back
+ * (driver/values.c). Names are those of the device functions, which compiled code registers; all of it is PyTorch's and
+ * CUB's naming.
+ */
+#include "softgpu/runtime/runtime.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/softgpu.h"
+
+/* What a kernel's name tells of what it makes. */
+enum answer {
+    UNKNOWN,  /* not looked at yet */
+    OTHER,    /* a comparison, too: it does not hold */
+    COMPARES, /* with a number: that nothing is negative holds, and nothing else */
+    HOLDS,
+    FAILS,
+    NEGATES,      /* what the thread's last kernel made */
+    KEEPS,        /* the same */
+    SELECTS,      /* a count of some of the elements, how many there are is an argument */
+    ADDS_SELECTED /* CUB's second pass */
+};
+
+/* All parts are in the name. Isfinite ends with a product of truths; NonZeroOp counts for nonzero and masks. */
+static const struct {
+    const char *parts[2];
+    enum answer answer;
+    int elements; /* the argument's position */
+} known[] = {
+    {{"reduce_kernel", "15and_kernel_cuda"}, HOLDS, 0},
+    {{"reduce_kernel", "14or_kernel_cuda"}, FAILS, 0},
+    {{"Functor", "MulFunctorIbE"}, HOLDS, 0},
+    {{"vectorized_elementwise_kernel", "compare_scalar_kernelI"}, COMPARES, 0},
+    {{"bitwise_not_kernel", ""}, NEGATES, 0},
+    {{"logical_not_kernel", ""}, NEGATES, 0},
+    {{"BitwiseAndFunctorIbE", ""}, KEEPS, 0},
+    {{"BitwiseOrFunctorIbE", ""}, KEEPS, 0},
+    {{"logical_and_kernel", ""}, KEEPS, 0},
+    {{"logical_or_kernel", ""}, KEEPS, 0},
+    {{"direct_copy_kernel", ""}, KEEPS, 0},
+    {{"DeviceReduce", "NonZeroOp"}, SELECTS, 2},
+    {{"DeviceReduceByKeyKernel", "run_length_encode"}, SELECTS, 9},
+    {{"DeviceReduceSingleTileKernel", ""}, ADDS_SELECTED, 0},
+    {{"DeviceSelectSweepKernel", ""}, SELECTS, 7},
+    {{"__unique11UniqueAgent", ""}, SELECTS, 4},
+};
+
+struct kernel {
+    const void *function;
+    const char *name;
+    enum answer answer;
+    int elements;
+};
+
+static struct {
+    struct kernel *at;
+    size_t count, room;
+    bool sorted;
+} kernels;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static __typeof__(softgpu_expect) *expect;
+static double share = 0.5;
+/* What the thread's last kernel made. */
+static __thread bool truth;
+static __thread uint64_t selected;
+
+void softrt_register_kernel(const void *function, const char *name)
+{
+    pthread_mutex_lock(&lock);
+    if (kernels.count == kernels.room) {
+        size_t room = kernels.room ? 2 * kernels.room : 1024;
+        struct kernel *more = realloc(kernels.at, room * sizeof *more);
+        if (more) {
+            kernels.at = more;
+            kernels.room = room;
+        }
+    }
+    if (kernels.count < kernels.room) kernels.at[kernels.count++] = (struct kernel){.function = function, .name = name};
+    kernels.sorted = false;
+    pthread_mutex_unlock(&lock);
+}
+
+static int by_function(const void *a, const void *b)
+{
+    const struct kernel *x = a, *y = b;
+    return x->function < y->function ? -1 : x->function > y->function;
+}
+
+static void look_at_name(struct kernel *kernel)
+{
+    kernel->answer = OTHER;
+    for (size_t i = 0; i < sizeof known / sizeof *known && kernel->answer == OTHER; i++) {
+        if (!strstr(kernel->name, known[i].parts[0]) || !strstr(kernel->name, known[i].parts[1])) continue;
+        kernel->answer = known[i].answer;
+        kernel->elements = known[i].elements;
+    }
+}
+
+static struct kernel find(const void *function)
+{
+    struct kernel wanted = {.function = function, .answer = OTHER};
+    pthread_mutex_lock(&lock);
+    if (!kernels.sorted && kernels.count) qsort(kernels.at, kernels.count, sizeof *kernels.at, by_function);
+    kernels.sorted = true;
+    struct kernel *found =
+        kernels.count ? bsearch(&wanted, kernels.at, kernels.count, sizeof wanted, by_function) : NULL;
+    if (found && found->answer == UNKNOWN) look_at_name(found);
+    if (found) wanted = *found;
+    pthread_mutex_unlock(&lock);
+    return wanted;
+}
+
+static void find_driver(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *found = library ? dlsym(library, "softgpu_expect") : NULL;
+    memcpy(&expect, &found, sizeof found);
+    const char *text = getenv("SOFTGPU_SELECTED");
+    if (text) share = strtod(text, NULL);
+}
+
+/* At least one of some, unless there is to be none. */
+static uint64_t share_of(const void *argument)
+{
+    int32_t elements;
+    memcpy(&elements, argument, sizeof elements);
+    if (elements <= 0 || share <= 0) return 0;
+    uint64_t some = (uint64_t)(elements * (share < 1 ? share : 1));
+    return some ? some : 1;
+}
+
+/* Of PyTorch's compare_scalar_kernel: its argument is an operation (0: greater or equal), then the number. */
+static bool is_not_negative(const char *name, void *const *arguments)
+{
+    static const char kernel[] = "compare_scalar_kernelI", zero[8];
+    const char *type = strstr(name, kernel) + sizeof kernel - 1, *closure = arguments[1];
+    size_t width = *type == 'd' || *type == 'l' ? 8 : *type == 'f' || *type == 'i' ? 4 : 2;
+    int operation;
+    memcpy(&operation, closure, sizeof operation);
+    return !operation && !memcmp(closure + (width == 8 ? 8 : 4), zero, width);
+}
+
+void softrt_expect_answer(const void *function, void *const *arguments)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_driver);
+    if (!expect) return;
+    const struct kernel kernel = find(function);
+    if (kernel.answer == SELECTS && arguments) selected = share_of(arguments[kernel.elements]);
+    if (kernel.answer == SELECTS || (kernel.answer == ADDS_SELECTED && selected)) {
+        expect(4 | 8, selected);
+        return;
+    }
+    selected = 0;
+    if (kernel.answer != KEEPS)
+        truth = kernel.answer == HOLDS || (kernel.answer == NEGATES && !truth) ||
+                (kernel.answer == COMPARES && arguments && is_not_negative(kernel.name, arguments));
+    expect(1, truth);
+}

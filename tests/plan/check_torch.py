@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""`memprof plan` of real CUDA PyTorch: equal to a run on the stand-in to the byte, equal to recordings from real GPUs (two
+of those of compare.py), and what it says of programs that read values back. In the Debian of tools/cuda-torch."""
+import os
+import pathlib
+import pickle
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "cuda_torch")]
+sys.dont_write_bytecode = True
+import bed  # noqa: E402  (first: it goes into the Debian)
+import compare  # noqa: E402
+import harness  # noqa: E402
+
+PROGRAMS = [["graph"], ["mempool"], ["stress", "1", "1", "800"], ["train", "transformer"], ["train", "amp"],
+            ["train", "conv"], ["train", "streams"], ["train", "checkpoint"], ["train", "double"]]
+# One process runs them all: each would begin with PyTorch's start.
+ALL = """
+import gc, runpy, sys, torch
+for name, *words in PROGRAMS:
+    sys.argv = [name, *words]
+    runpy.run_path(f"FOLDER/{name}.py")
+    gc.collect()
+    torch.cuda.empty_cache()
+""".replace("PROGRAMS", repr(PROGRAMS)).replace("FOLDER", str(bed.HERE / "programs"))
+# What the stand-in is without a profile.
+DEVICE = "[as the stand-in]\ntotal = 8GiB\ncontext = 64MiB\ncc = 86\nsms = 80\nl2 = 6291456\n"
+
+
+class Equal(bed.TestCase):
+    def test_plan_equals_a_run(self):
+        (self.folder / "device").write_text(DEVICE)
+        run = self.execute(ALL, history=True)
+        self.assert_totals(run)
+        rows, tracks = [self.shape_of(row) for row in run.blocks()], run.tracks()
+        plan = self.execute(ALL, how="plan", history=True, options=["--device", self.folder / "device"])
+        self.assert_totals(plan)
+        self.assertGreater(len(rows), 2000)
+        self.assertEqual([self.shape_of(row) for row in plan.blocks()], rows)
+        for track in ("cuda:0/torch", "cuda:0/driver"):
+            for key in ("allocs", "peak_bytes", "reserved_peak_bytes", "end_bytes", "ooms"):
+                self.assertEqual(plan.tracks()[track][key], tracks[track][key], (track, key))
+        of_run, of_plan = (each.truth["devices"][0] for each in (run, plan))
+        self.assertEqual(self.unaddressed(of_plan["segments"]), self.unaddressed(of_run["segments"]))
+        self.assertEqual(self.totals(of_plan), self.totals(of_run))
+        calls = [[(entry["action"], entry["size"]) for entry in of["trace"] if not entry["action"].startswith("free")]
+                 for of in (of_plan, of_run)]
+        self.assertEqual(*calls)
+
+    @staticmethod
+    def shape_of(row):
+        return row["bytes"], row["free_ns"] is None
+
+    @staticmethod
+    def totals(device):
+        """Autocast empties its cache in an order that differs from run to run, and with it how free blocks are split."""
+        return {key: value for key, value in device["stats"].items() if "inactive_split" not in key}
+
+    @staticmethod
+    def unaddressed(value):
+        """Without what differs between two runs of the same program: addresses and handles."""
+        if isinstance(value, list):
+            return [Equal.unaddressed(one) for one in value]
+        if isinstance(value, dict):
+            return {key: Equal.unaddressed(one) for key, one in value.items() 
+                    if key not in ("address", "stream", "addr", "time_us")}
+        return value
+
+
+class Recorded(bed.TestCase):
+    """compare.py's, in short."""
+
+    def test_recordings_from_real_gpus(self):
+        data = pathlib.Path(os.environ.get("MEMPROF_TEST_DATA", "/nowhere"))
+        for case in ("silmont_small", "niu_fb_200_mixed"):
+            if not (data / f"{case}.pickle").exists():
+                self.skipTest("$MEMPROF_TEST_DATA has no recordings from real GPUs")
+            planned, _ = compare.plan_case(case, self.folder)
+            result = compare.difference(case, planned, pickle.loads((data / f"{case}.pickle").read_bytes()))
+            self.assertEqual({key: result[key] for key in ("requested_difference", "reserved_difference", "allocs_equal",
+                                                           "segments_equal")},
+                             {"requested_difference": 0, "reserved_difference": 0, "allocs_equal": True,
+                              "segments_equal": True}, result)
+
+
+READS = """
+import math, torch
+from torch import nn
+
+def early_stop():
+    model = nn.Linear(64, 1).cuda()
+    for step in range(3):
+        loss = model(torch.randn(32, 64, device="cuda")).square().mean()
+        if torch.isnan(loss) or torch.isinf(loss).any():  # line: nan
+            return "stopped"
+        if not torch.isfinite(loss):  # line: finite
+            return "stopped"
+        if not math.isfinite(loss.item()):  # line: item
+            return "stopped"
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)  # line: clip
+    return step
+
+def scaled():
+    model = nn.Linear(64, 64).cuda()
+    optimizer, scaler = torch.optim.AdamW(model.parameters()), torch.amp.GradScaler("cuda")
+    for _ in range(3):
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(torch.randn(32, 64, device="cuda")).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)  # line: scaler
+        scaler.update()
+    return len(optimizer.state)
+
+def sampled():
+    head, ids = nn.Linear(64, 100).cuda(), torch.zeros(1, 4, dtype=torch.long, device="cuda")
+    embedding = nn.Embedding(100, 64).cuda()
+    with torch.no_grad():
+        for _ in range(12):
+            token = torch.multinomial(head(embedding(ids))[:, -1].softmax(-1), 1)
+            ids = torch.cat([ids, token], 1)
+            if token.item() == 2:  # line: token
+                break
+    return ids.shape[1]
+
+def experts():
+    parts, gate = nn.ModuleList(nn.Linear(64, 64) for _ in range(4)).cuda(), nn.Linear(64, 4).cuda()
+    x, rows_of = torch.randn(256, 64, device="cuda"), []
+    weights, chosen = torch.topk(gate(x).softmax(-1), 2)
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(parts):
+        rows, which = torch.where(chosen == number)  # line: expert
+        rows_of.append(len(rows))
+        if len(rows):
+            out.index_add_(0, rows, expert(x[rows]) * weights[rows, which, None])
+    out.sum().backward()
+    return rows_of
+
+def sizes():
+    x = torch.randn(1000, device="cuda")
+    big = torch.empty(1 << 22, device="cuda")
+    found = [x.nonzero().shape[0], big.nonzero().shape[0]]  # line: nonzero
+    found += [torch.unique(x).numel(), torch.unique(x, return_inverse=True, return_counts=True)[2].numel()]  # line: unique
+    found += [torch.unique(x.view(100, 10), dim=0).shape[0], torch.unique_consecutive(x).numel()]
+    return found + [x[x > 0].numel(), torch.masked_select(x, x < 0).numel(), torch.argwhere(x).shape[0]]  # line: mask
+
+def checked():
+    normal = torch.distributions.Normal(torch.zeros(3, device="cuda"), torch.ones(3, device="cuda"))
+    action = torch.distributions.Categorical(logits=torch.zeros(5, 4, device="cuda")).sample()
+    spread = torch.repeat_interleave(torch.ones(9, dtype=torch.long, device="cuda"), output_size=9)
+    assert (spread >= 0).all() and not (spread < 0).any() and spread.min() >= 0
+    return [normal.log_prob(normal.sample()).numel(), action.numel()]
+
+print(early_stop(), scaled(), sampled(), experts(), sizes(), checked(), sep="\\n")
+"""
+
+
+class Values(bed.TestCase):
+    def places(self, run):
+        """use and count of each line that is marked in the program."""
+        marked = {number: line.partition("# line: ")[2] for number, line in enumerate(READS.split("\n"), 1)}
+        found = {}
+        for one in run.info()["plan"]["read_backs"]:
+            line = next(frame["line"] for frame in one["stack"] if str(frame["file"]).endswith("program.py"))
+            if marked[line]:
+                found[marked[line]] = (one["use"], one["count"])
+        return found
+
+    def test_programs_end_and_say_what_they_read(self):
+        run = self.execute(READS, how="plan")
+        self.assertEqual(run.output.split("\n")[:-1],
+                         ["2", "2", "16", "[256, 256, 256, 256]", f"[500, {1 << 21}, 500, 500, 50, 500, 500, 500, 500]",
+                          "[3, 5]"])
+        self.assertEqual(self.places(run), {
+            "nan": ("way", 6), "finite": ("way", 3), "item": ("value", 3), "clip": ("way", 3), "scaler": ("value", 3),
+            "token": ("value", 12), "expert": ("size", 4), "nonzero": ("size", 2), "unique": ("size", 2),
+            "mask": ("size", 3)})
+        self.assertIn("values read from the device, which were zeros; conditions selected 50 % (--selected):", run.said)
+        line = 1 + [line.endswith("# line: expert") for line in READS.split("\n")].index(True)
+        self.assertIn(f"program.py:{line}  4 times, decides how much there is  rows, which = torch.where(", run.said)
+
+    def test_what_a_condition_selects(self):
+        for share, rows in (("0", 0), ("0.25", 128), ("1", 512)):
+            run = self.execute(READS.replace("print(early", "print(experts()[0]) or exit()\nprint(early"), how="plan",
+                               options=["--selected", share], status=1 if share == "0" else 0)
+            if share == "0":  # no expert has rows, and nothing has a gradient
+                self.assertIn("the command failed, with status 1: the plan is of what it did until then", run.said)
+                self.assertIn("whether it fits is not known: until it failed it reserved ", run.said)
+                self.assertNotIn(" fits, ", run.said)
+            else:
+                self.assertEqual(run.output, f"{rows}\n")
+
+
+class OutOfMemory(bed.TestCase):
+    def test_the_first_of_all(self):
+        run = self.execute("import torch\ntry:\n    torch.empty(9 << 30, dtype=torch.uint8, device='cuda')\n"
+                           "except torch.OutOfMemoryError:\n    pass\n", how="plan", options=["--device", "8GiB"])
+        self.assertIn("does not fit: memory ran out 1 time (the command went on), with 0 B reserved", run.said)
+
+    def test_where_it_would(self):
+        run = self.execute("import torch\nkept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range(9)]\n",
+                           how="plan", options=["--device", "8GiB"], status=1)
+        self.assertEqual(run.truth["failure"], "OutOfMemoryError")
+        self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 1.00 GiB", run.said)
+        self.assertIn("does not fit: memory ran out 1 time, with 7.00 GiB reserved and 7.00 GiB allocated", run.said)
+
+
+if __name__ == "__main__":
+    bed.main()
