@@ -86,14 +86,11 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
     size_t count = track->entries.count, pairs = 0;
     const struct mp_history_entry *entries = track->entries.at;
     if (!count) return true;
-    uint64_t begin = entries[0].time_ns, end = begin;
-    for (size_t i = 1; i < count; i++) {
+    uint64_t begin = entries[0].time_ns;
+    for (size_t i = 1; i < count; i++)
         if (entries[i].time_ns < begin) begin = entries[i].time_ns;
-        if (entries[i].time_ns > end) end = entries[i].time_ns;
-    }
     size_t first = first_from(track, begin > MP_HISTORY_EARLY_NS ? begin - MP_HISTORY_EARLY_NS : 0);
-    bool sane = end < UINT64_MAX - MP_HISTORY_LATE_NS; /* a damaged spool's moments may be anything */
-    size_t last = sane ? first_from(track, end + MP_HISTORY_LATE_NS + 1) : first;
+    size_t last = track->allocs.count;
     const struct mp_history_alloc *allocs = track->allocs.at + first;
     uint32_t *alloc_of = malloc(count * sizeof *alloc_of);
     bool done = alloc_of && (first == last || mp_history_join(allocs, last - first, entries, count, alloc_of, &pairs));

@@ -59,22 +59,35 @@ static uint64_t distance(const struct mp_history_alloc *alloc, const struct mp_h
     return alloc->time_ns > entry->time_ns ? alloc->time_ns - entry->time_ns : entry->time_ns - alloc->time_ns;
 }
 
-/* The allocation at that place, where it is near enough and at the entry's address; else NULL. */
-static const struct mp_history_alloc *near(const struct joiner *j, size_t place, const struct mp_history_entry *entry)
+/* The allocation at that place, where it is as near as is allowed and at the entry's address; else NULL. */
+static const struct mp_history_alloc *near(const struct joiner *j, size_t place, const struct mp_history_entry *entry,
+                                           uint64_t allowed)
 {
     if (place >= j->alloc_count || j->places[place].address != entry->address) return NULL;
     const struct mp_history_alloc *alloc = &j->allocs[j->places[place].alloc];
-    uint64_t allowed = alloc->time_ns < entry->time_ns ? MP_HISTORY_EARLY_NS : MP_HISTORY_LATE_NS;
     return distance(alloc, entry) <= allowed ? alloc : NULL;
 }
 
-/* The candidates of one entry: outwards from its time, those nearest first; then the latest first. */
+/* The first allocation from that place on that the entry may be, at any distance; the place after it, or the same. */
+static size_t after_first_later(const struct joiner *j, size_t place, const struct mp_history_entry *entry)
+{
+    const struct mp_history_alloc *alloc;
+    for (size_t i = place; i < place + LOOKS && (alloc = near(j, i, entry, UINT64_MAX)); i++)
+        if (entry->bytes <= alloc->bytes) return i + 1;
+    return place;
+}
+
+/* The candidates of one entry: the first later one; then outwards from its time, those nearest first. The latest comes
+ * first. */
 static size_t find_candidates(const struct joiner *j, const struct mp_history_entry *entry, uint32_t *found)
 {
-    size_t after = place_from(j, entry->address, entry->time_ns), before = after, count = 0;
-    for (int looks = 0; looks < LOOKS && count < CANDIDATES && entry->bytes; looks++) {
-        const struct mp_history_alloc *left = before ? near(j, before - 1, entry) : NULL;
-        const struct mp_history_alloc *right = near(j, after, entry);
+    if (!entry->bytes) return 0;
+    size_t before = place_from(j, entry->address, entry->time_ns), after = after_first_later(j, before, entry);
+    size_t count = 0;
+    if (after > before) found[count++] = j->places[after - 1].alloc;
+    for (int looks = 0; looks < LOOKS && count < CANDIDATES; looks++) {
+        const struct mp_history_alloc *left = before ? near(j, before - 1, entry, MP_HISTORY_EARLY_NS) : NULL;
+        const struct mp_history_alloc *right = near(j, after, entry, MP_HISTORY_LATE_NS);
         if (!left && !right) break;
         bool goes_left = left && (!right || distance(left, entry) < distance(right, entry));
         uint32_t alloc = j->places[goes_left ? before - 1 : after].alloc;

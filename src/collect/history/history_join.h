@@ -34,8 +34,9 @@ struct mp_history_entry {
     uint64_t time_ns, address, bytes, stream, pool;
 };
 
-/* The history's clock is read a moment before ours, to a microsecond, and its readings go through two conversions; our
- * thread may lose its processor in between. */
+/* The history's clock is read a moment before ours, to a microsecond, and its readings go through two conversions. Our
+ * thread may lose its processor in between, for however long, and keeps the lock meanwhile: the first allocation after
+ * an entry may be it at any distance, later ones no further off than this. */
 #define MP_HISTORY_EARLY_NS UINT64_C(2000000)
 #define MP_HISTORY_LATE_NS  UINT64_C(50000000)
 
