@@ -32,12 +32,9 @@ class Allocations(bed.TestCase):
         self.assert_totals(own)
         self.assert_trace(own)
         self.assert_segments(own)
-        trace = own.truth["devices"][0]["trace"]
         shim = self.execute(program, *arguments, **variables)
-        self.assertEqual(shim.truth["devices"][0]["stats"], own.truth["devices"][0]["stats"])
         self.assert_totals(shim)
-        blocks = self.assert_trace(shim, trace, moved=True)
-        self.assertGreater(sum(block["requested_bytes"] is not None for block in blocks), 0.99 * len(blocks))
+        self.assert_requests(shim)
 
     def assert_segments(self, run):
         """The driver's blocks are those that PyTorch's trace got and gave back, in that order."""
