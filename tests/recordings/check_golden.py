@@ -56,6 +56,8 @@ def usual(name):
     yield "leaks", "--outstanding", "--json", name
     for kind in ("csv", "jsonl"):
         yield "export", "--format", kind, "-o", "-", name
+    if not name.endswith(".mp"):
+        yield "import", "-o", "out.mp", name
 
 
 def questions(name):
@@ -155,7 +157,9 @@ def text_of(path):
         with sqlite3.connect(path) as database:
             return "\n".join(database.iterdump())
     if path.suffix == ".mp":
-        said = harness.memprof("info", "--json", path.name, cwd=path.parent, errors="backslashreplace").stdout
+        said = "".join(harness.memprof(*asked, path.name, cwd=path.parent, errors="backslashreplace").stdout
+                       for asked in (("info", "--json"), ("frag", "--json", "--replay", "recorded"), ("leaks", "--json"),
+                                     ("export", "--format", "jsonl", "-o", "-")))
         return re.sub('("path": "out.mp",\n *"bytes"): [0-9]+', r"\1: ...", said)  # how well it packs is no answer
     data = path.read_bytes()
     if path.suffix == ".html":

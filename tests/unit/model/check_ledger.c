@@ -239,6 +239,61 @@ START_TEST(restored_it_goes_on_as_before)
 }
 END_TEST
 
+/* Where nothing was lost a base says what is known: nothing ends for it, and nothing begins anew. */
+START_TEST(a_base_of_what_is_known_changes_nothing)
+{
+    enum { LIVE = 30 };
+    struct mp_state followed = {.events = 0};
+    struct mp_error error;
+    mp_state_open(&followed, "", NULL, NULL);
+    for (uint64_t now = 1; now <= 2000; now++) {
+        uint32_t index = chance(LIVE);
+        struct mp_event event = {.time_ns = now,
+                                 .address = address_of(index),
+                                 .track = (uint16_t)chance(TRACKS),
+                                 .bytes = 1 + chance(1000),
+                                 .stack = chance(9)};
+        event.type = mp_ledger_at(&followed.ledger, event.track, event.address) ? MP_EVENT_FREE : MP_EVENT_ALLOC;
+        ck_assert(!mp_state_take(&followed, &event, NULL, NULL, &error));
+        followed.ledger.step_now += chance(20) == 0;
+        if (now % 37) continue;
+        struct mp_ledger_track before[TRACKS];
+        uint32_t births[LIVE * TRACKS];
+        struct mp_base_block *blocks;
+        size_t count;
+        ck_assert(!mp_ledger_copy(&followed.ledger, &blocks, &count, &error));
+        for (uint16_t track = 0; track < TRACKS; track++)
+            before[track] = *mp_ledger_track(&followed.ledger, track);
+        for (size_t i = 0; i < count; i++)
+            births[i] =
+                followed.ledger.births
+                    .at[mp_ledger_at(&followed.ledger, blocks[i].track, blocks[i].address) - followed.ledger.blocks.at];
+        bool whole = false;
+        uint64_t next = followed.ledger.next_block, missed = followed.ledger.missed_frees;
+        struct mp_chunk chunk = {.kind = MP_CHUNK_BASE,
+                                 .count = count,
+                                 .base_total = count,
+                                 .base = blocks,
+                                 .time_ns = now,
+                                 .next_block = next};
+        ck_assert(!mp_state_chunk(&followed, &chunk, &whole, &error));
+        ck_assert(whole);
+        for (uint16_t track = 0; track < TRACKS; track++)
+            ck_assert_mem_eq(mp_ledger_track(&followed.ledger, track), &before[track], sizeof *before);
+        for (size_t i = 0; i < count; i++) {
+            const struct mp_base_block *block = mp_ledger_at(&followed.ledger, blocks[i].track, blocks[i].address);
+            ck_assert_ptr_nonnull(block);
+            ck_whole_eq(mp_base_block, block, &blocks[i]);
+            ck_assert_uint_eq(followed.ledger.births.at[block - followed.ledger.blocks.at], births[i]);
+        }
+        ck_assert_uint_eq(followed.ledger.next_block, next);
+        ck_assert_uint_eq(followed.ledger.missed_frees, missed);
+        free(blocks);
+    }
+    mp_state_close(&followed);
+}
+END_TEST
+
 /* While nothing is kept no number of the file is used up, and nothing numbered ends unseen. */
 START_TEST(a_pause_leaves_no_holes)
 {
@@ -341,5 +396,6 @@ START_TEST(track_numbers_have_an_end)
 }
 END_TEST
 
-MP_SUITE("ledger", it_agrees_with_the_definition, restored_it_goes_on_as_before, a_pause_leaves_no_holes,
-         totals_are_checked_but_order_is_forgiven, track_numbers_have_an_end)
+MP_SUITE("ledger", it_agrees_with_the_definition, restored_it_goes_on_as_before,
+         a_base_of_what_is_known_changes_nothing, a_pause_leaves_no_holes, totals_are_checked_but_order_is_forgiven,
+         track_numbers_have_an_end)
