@@ -657,7 +657,8 @@ START_TEST(snapshots_are_of_their_moment)
         unlink(in_folder("now.mp"));
         ask(recording, round, "now.mp");
         mp_snapshots_serve(&snapshots, recording);
-        ck_assert(mp_snapshots_reap(&snapshots, true, &id, &number, &written));
+        ck_assert_msg(mp_snapshots_reap(&snapshots, true, &id, &number, &written), "%u: %s", round,
+                      last_told.error.text);
         ck_assert_uint_eq(number, round);
         ck_assert_uint_eq(id, recording->id);
         ck_assert(written);
@@ -764,6 +765,25 @@ static uint64_t live_bytes(const struct traffic *traffic, uint16_t track, uint32
     return bytes;
 }
 
+/* As the format wants it: no line twice with the same labels, and each behind the type of its name. */
+static void check_exposition(const char *text)
+{
+    struct mp_intern lines = {0};
+    char name[128] = "";
+    mp_intern_bytes(&lines, "", 0);
+    for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        if (sscanf(line, "# TYPE %127s", name) == 1 || *line == '#') continue;
+        size_t length = strlen(name), labels = 0;
+        ck_assert_msg(length && !strncmp(line, name, length), "%.*s", (int)(end - line), line);
+        for (size_t i = 0; line + i < end; i++)
+            if (line[i] == ' ') labels = i;
+        uint32_t count = lines.count;
+        mp_intern_bytes(&lines, line, labels);
+        ck_assert_msg(lines.count == count + 1, "twice: %.*s", (int)(end - line), line);
+    }
+    mp_intern_free(&lines);
+}
+
 /* Ten modules are told, those that hold most: the sum of what is told of a track cannot be more than it holds, and what
  * is told of one is right. */
 START_TEST(metrics_say_what_is_true)
@@ -805,6 +825,7 @@ START_TEST(metrics_say_what_is_true)
         ck_assert_uint_eq(metric(text, "memprof_dropped_events_total", NULL, NULL, NULL), 5 + 6 + 7);
         ck_assert_uint_eq(metric(text, "memprof_steps_total", NULL, NULL, NULL), traffic.steps);
         ck_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
+        check_exposition(text);
         mp_model_free(truth);
         mp_buffer_free(&out);
         struct mp_recording_summary summary = end(recording);
