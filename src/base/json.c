@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -142,6 +143,15 @@ void mp_json_share(struct mp_json *json, const char *key, uint64_t part, uint64_
     }
     begin_value(json, key);
     mp_buffer_printf(json->out, "%.6f", (double)part / (double)whole);
+}
+
+void mp_json_real(struct mp_json *json, const char *key, double number)
+{
+    char text[40];
+    begin_value(json, key);
+    snprintf(text, sizeof text, "%.17g", number);
+    mp_buffer_append_text(json->out, text);
+    if (!strpbrk(text, ".e")) mp_buffer_append_text(json->out, ".0");
 }
 
 void mp_json_bool(struct mp_json *json, const char *key, bool value)

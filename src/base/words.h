@@ -69,7 +69,35 @@ enum mp_torch_action {
     MP_TORCH_SEGMENT_MAP = 5, /* pages of an expandable segment */
     MP_TORCH_SEGMENT_UNMAP = 6,
     MP_TORCH_OUT_OF_MEMORY = 7,
+    MP_TORCH_SNAPSHOT = 8,
+    MP_TORCH_OTHER = 9, /* says something; nothing happened to memory */
     MP_TORCH_ACTIONS
+};
+
+/* Which keys a row of another program's file had. */
+enum mp_told {
+    MP_TOLD_ROW = 1 << 0, /* of all of them */
+    MP_TOLD_ADDRESS = 1 << 1,
+    MP_TOLD_SIZE = 1 << 2,
+    MP_TOLD_STREAM = 1 << 3,
+    MP_TOLD_TIME = 1 << 4,
+    MP_TOLD_FRAMES = 1 << 5,
+    MP_TOLD_POOL = 1 << 6,
+    MP_TOLD_REQUESTED = 1 << 7,
+    MP_TOLD_TYPE = 1 << 8,
+    MP_TOLD_EXPANDABLE = 1 << 9,
+    MP_TOLD_DEVICE = 1 << 10,
+    MP_TOLD_ALLOCATED = 1 << 11, /* of a segment: how much of it is so */
+    MP_TOLD_ACTIVE = 1 << 12,
+    MP_TOLD_HISTORY = 1 << 13, /* of a block, before PyTorch 2.1: what was asked for, and its stack, were told there */
+};
+
+/* What is told aside of a recording's events. */
+enum mp_aside_kind {
+    MP_ASIDE_MEMBERS = 0,    /* of the file's outermost object */
+    MP_ASIDE_ANNOTATION = 1, /* a row of external_annotations */
+    MP_ASIDE_LISTS = 2,      /* how many traces there are, by key: always there where a PyTorch snapshot was read */
+    MP_ASIDE_KINDS
 };
 
 /* The state of a part of a segment. */

@@ -37,6 +37,8 @@ enum mp_chunk_kind {
     MP_CHUNK_PAST_PEAKS = 23,
     MP_CHUNK_PAST_SITES = 24,
     MP_CHUNK_REQUESTS = 25,
+    MP_CHUNK_TRACE = 26,
+    MP_CHUNK_ASIDES = 27,
     MP_CHUNK_KINDS
 };
 
@@ -82,7 +84,8 @@ struct mp_chunk {
         const struct mp_base_block *base;
         const struct mp_segment *segments;
         const struct mp_segment_part *parts;
-        const struct mp_allocator_call *calls;
+        const struct mp_allocator_call *calls; /* of both kinds, calls and trace */
+        const struct mp_aside *asides;
         const struct mp_label *labels;
         const struct mp_block_request *requests;
         const struct mp_chunk_peak *peaks;

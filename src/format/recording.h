@@ -64,6 +64,7 @@ struct mp_frame {
     uint64_t address;
     uint32_t function, file; /* string 0: unknown */
     uint32_t line;           /* 0: unknown */
+    uint32_t more;           /* string id, as in struct mp_allocator_call */
 };
 
 /* A stack is a path from a node to the root: node 0 is the empty stack, each other node adds one frame *inside*
@@ -170,6 +171,9 @@ struct mp_segment {
     uint16_t track;  /* the allocator's */
     uint8_t small;   /* for small blocks */
     uint8_t expandable;
+    uint16_t keys;  /* bits of enum mp_told: 0 where no file told of it so */
+    uint32_t stack; /* that allocated it, and string id, as in struct mp_allocator_call */
+    uint32_t more;
 };
 
 /* A part of a segment, in order of segments and addresses; without gaps. */
@@ -177,16 +181,31 @@ struct mp_segment_part {
     uint64_t bytes, requested; /* what the block takes; what was asked for */
     uint32_t segment;
     uint8_t state; /* enum mp_torch_state */
+    uint16_t keys; /* as of a segment */
+    uint32_t stack, more;
 };
 
-/* One entry of a caching allocator's own trace. Those that allocate, complete a free or run out of memory belong, in
- * this order, to the alloc, free and oom events of the track, which know address, bytes and block. */
+/* One entry of a caching allocator's own trace, as a file told it. Those that allocate, complete a free or run out of
+ * memory belong, in this order, to the alloc, free and oom events of the track, unless the trace contradicts itself.
+ * Where `keys` is 0, as in older recordings, times, stacks and the address and bytes of what belongs to an event are
+ * not known. */
 struct mp_allocator_call {
-    uint64_t address; /* segments and requests to free; out of memory: what the device had free, MP_BYTES_UNKNOWN */
-    uint64_t bytes;   /* segments */
+    uint64_t time_ns; /* two's complement: may lie before the start */
+    uint64_t address; /* out of memory: what the device had free, MP_BYTES_UNKNOWN */
+    uint64_t bytes;
     uint64_t stream, pool;
+    uint32_t stack;
+    uint32_t more; /* string id of a JSON object: what the entry said besides, or said in another way than memprof does */
     uint16_t track;
+    uint16_t keys;  /* bits of enum mp_told */
     uint8_t action; /* enum mp_torch_action */
+};
+
+/* What a file of another program says that a recording has no word for, and all that it says of its settings and
+ * annotations: to be written again. In order. */
+struct mp_aside {
+    uint32_t text; /* string id of a JSON object */
+    uint8_t kind;  /* enum mp_aside_kind */
 };
 
 /* The time before the file's first event, which is not in it: of a bounded recording all but the newest events, of a

@@ -52,8 +52,10 @@ enum mp_status mp_writer_segments(struct mp_writer *writer, const struct mp_segm
                                   struct mp_error *error);
 enum mp_status mp_writer_parts(struct mp_writer *writer, const struct mp_segment_part *parts, size_t count,
                                struct mp_error *error);
-enum mp_status mp_writer_calls(struct mp_writer *writer, const struct mp_allocator_call *calls, size_t count,
+enum mp_status mp_writer_trace(struct mp_writer *writer, const struct mp_allocator_call *calls, size_t count,
                                struct mp_error *error);
+enum mp_status mp_writer_asides(struct mp_writer *writer, const struct mp_aside *asides, size_t count,
+                                struct mp_error *error);
 
 /* Labels of blocks. They may be written before the events of those blocks. */
 enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label *labels, size_t count,

@@ -161,6 +161,7 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
         struct mp_model_frame frame = {.raw = chunk->frames[i]};
         frame.raw.function = mp_builder_string(b, frame.raw.function);
         frame.raw.file = mp_builder_string(b, frame.raw.file);
+        frame.raw.more = mp_builder_string(b, frame.raw.more);
         if (frame.raw.language != MP_NATIVE) {
             struct mp_model_line line = {frame.raw.function, frame.raw.file, frame.raw.line};
             frame.first_line = (uint32_t)model->lines.count;
@@ -216,17 +217,39 @@ static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static bool add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    return mp_vec_append(&b->model->segments, chunk->segments, chunk->count);
+    size_t first = b->model->segments.count;
+    if (!mp_vec_append(&b->model->segments, chunk->segments, chunk->count)) return false;
+    for (size_t i = first; i < b->model->segments.count; i++)
+        b->model->segments.at[i].more = mp_builder_string(b, b->model->segments.at[i].more);
+    return true;
 }
 
 static bool add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    return mp_vec_append(&b->model->parts, chunk->parts, chunk->count);
+    size_t first = b->model->parts.count;
+    if (!mp_vec_append(&b->model->parts, chunk->parts, chunk->count)) return false;
+    for (size_t i = first; i < b->model->parts.count; i++)
+        b->model->parts.at[i].more = mp_builder_string(b, b->model->parts.at[i].more);
+    return true;
 }
 
 static bool add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    return mp_vec_append(&b->model->calls, chunk->calls, chunk->count);
+    size_t first = b->model->calls.count;
+    if (!mp_vec_append(&b->model->calls, chunk->calls, chunk->count)) return false;
+    for (size_t i = first; i < b->model->calls.count; i++)
+        b->model->calls.at[i].more = mp_builder_string(b, b->model->calls.at[i].more);
+    return true;
+}
+
+static bool add_asides(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_aside aside = chunk->asides[i];
+        aside.text = mp_builder_string(b, aside.text);
+        if (!mp_vec_push(&b->model->asides, aside)) return false;
+    }
+    return true;
 }
 
 static bool copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *from, size_t count)
@@ -268,6 +291,12 @@ static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *what, 
                    (unsigned long long)chunk->offset);
 }
 
+/* The empty stack is known even where no table came. */
+static bool known_stack(const struct mp_model *model, uint32_t stack)
+{
+    return stack < model->stacks.count || !stack;
+}
+
 /* The ids that later code follows without looking. */
 static enum mp_status check_table(const struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
 {
@@ -281,11 +310,14 @@ static enum mp_status check_table(const struct mp_builder *b, const struct mp_ch
             return bad_entry(chunk, "a frame", error);
         if (chunk->kind == MP_CHUNK_SYMBOLS && chunk->symbols[i].frame >= model->frames.count)
             return bad_entry(chunk, "a symbol", error);
-        if (chunk->kind == MP_CHUNK_SEGMENTS && chunk->segments[i].track >= model->tracks.count)
+        if (chunk->kind == MP_CHUNK_SEGMENTS &&
+            (chunk->segments[i].track >= model->tracks.count || !known_stack(model, chunk->segments[i].stack)))
             return bad_entry(chunk, "a segment", error);
-        if (chunk->kind == MP_CHUNK_SEGMENT_PARTS && chunk->parts[i].segment >= model->segments.count)
+        if (chunk->kind == MP_CHUNK_SEGMENT_PARTS &&
+            (chunk->parts[i].segment >= model->segments.count || !known_stack(model, chunk->parts[i].stack)))
             return bad_entry(chunk, "a part of a segment", error);
-        if (chunk->kind == MP_CHUNK_CALLS && chunk->calls[i].track >= model->tracks.count)
+        if ((chunk->kind == MP_CHUNK_CALLS || chunk->kind == MP_CHUNK_TRACE) &&
+            (chunk->calls[i].track >= model->tracks.count || !known_stack(model, chunk->calls[i].stack)))
             return bad_entry(chunk, "a call of the allocator", error);
         if (chunk->kind == MP_CHUNK_PAST_PEAKS && chunk->past_peaks[i].track >= model->tracks.count)
             return bad_entry(chunk, "a peak", error);
@@ -325,6 +357,8 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
         [MP_CHUNK_SEGMENTS] = add_segments,
         [MP_CHUNK_SEGMENT_PARTS] = add_parts,
         [MP_CHUNK_CALLS] = add_calls,
+        [MP_CHUNK_TRACE] = add_calls,
+        [MP_CHUNK_ASIDES] = add_asides,
         [MP_CHUNK_LABELS] = mp_builder_add_labels,
         [MP_CHUNK_REQUESTS] = mp_builder_add_requests,
         [MP_CHUNK_PAST] = mp_builder_add_past,

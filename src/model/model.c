@@ -29,6 +29,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->segments);
     mp_vec_free(&model->parts);
     mp_vec_free(&model->calls);
+    mp_vec_free(&model->asides);
     mp_vec_free(&model->sums);
     mp_vec_free(&model->past_sites);
     free(model->events.time_ns);

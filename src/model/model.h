@@ -116,6 +116,7 @@ struct mp_model {
     MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */
     MP_VEC(struct mp_segment_part) parts;
     MP_VEC(struct mp_allocator_call) calls; /* of one that has an allocator's own trace */
+    MP_VEC(struct mp_aside) asides;         /* of another program's file */
     struct mp_model_events events;
     struct mp_model_blocks blocks;
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */

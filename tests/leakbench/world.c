@@ -68,9 +68,9 @@ uint32_t world_site(struct world *world, const char *function, bool python, enum
     uint32_t line = 10 + 7 * stack.place;
     MUST(mp_vec_push(&world->places, place));
     if (python) {
-        stack.node = add_node(world, 0, (struct mp_frame){MP_PYTHON, 0, 0, STRING_MAIN, STRING_FILE, 1000 + line});
+        stack.node = add_node(world, 0, (struct mp_frame){MP_PYTHON, 0, 0, STRING_MAIN, STRING_FILE, 1000 + line, 0});
         stack.node = add_node(world, stack.node,
-                              (struct mp_frame){MP_PYTHON, 0, 0, add_text(world, function), STRING_FILE, line});
+                              (struct mp_frame){MP_PYTHON, 0, 0, add_text(world, function), STRING_FILE, line, 0});
         stack.node = add_native(world, stack.node, "at::native::empty");
     } else {
         stack.node = add_native(world, add_native(world, 0, "run_loop"), function);
@@ -85,7 +85,7 @@ static struct mp_frame frame_of(struct world *world, const char *text)
     uint32_t line;
     if (*text == '|') return (struct mp_frame){.language = MP_BACKWARD, .function = add_text(world, "backward of")};
     MUST(sscanf(text, "%127[^:]:%63[^:]:%u", file, function, &line) == 3);
-    return (struct mp_frame){MP_PYTHON, 0, 0, add_text(world, function), add_text(world, file), line};
+    return (struct mp_frame){MP_PYTHON, 0, 0, add_text(world, function), add_text(world, file), line, 0};
 }
 
 uint32_t world_path(struct world *world, const char *path, enum world_track track)

@@ -12,7 +12,7 @@
 #define FIELDS_mp_track(V, T, N)       V(device) V(layer) V(size_basis) T(name)
 #define FIELDS_mp_thread_info(V, T, N) V(tid) T(name)
 #define FIELDS_mp_module(V, T, N)      T(path) V(start) V(end) V(bias) N(file)
-#define FIELDS_mp_frame(V, T, N)       V(language) V(module) V(address) T(function) T(file) V(line)
+#define FIELDS_mp_frame(V, T, N)       V(language) V(module) V(address) T(function) T(file) V(line) T(more)
 #define FIELDS_mp_stack_node(V, T, N)  V(parent) V(frame)
 #define FIELDS_mp_symbol(V, T, N)      V(frame) T(function) T(file) V(line)
 #define FIELDS_mp_event(V, T, N)       MP_EVENT_FIELDS(V, T)
@@ -22,9 +22,11 @@
 #define FIELDS_mp_block_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_label(V, T, N)          V(time_ns) V(block) V(role) T(name)
 #define FIELDS_mp_sample(V, T, N)         V(time_ns) T(counter) V(value)
-#define FIELDS_mp_segment(V, T, N)        V(address) V(bytes) V(stream) V(pool) V(track) V(small) V(expandable)
-#define FIELDS_mp_segment_part(V, T, N)   V(bytes) V(requested) V(segment) V(state)
-#define FIELDS_mp_allocator_call(V, T, N) V(address) V(bytes) V(stream) V(pool) V(track) V(action)
+#define FIELDS_mp_segment(V, T, N)        V(address) V(bytes) V(stream) V(pool) V(track) V(small) V(expandable) V(keys) V(stack) T(more)
+#define FIELDS_mp_segment_part(V, T, N)   V(bytes) V(requested) V(segment) V(state) V(keys) V(stack) T(more)
+#define FIELDS_mp_allocator_call(V, T, N)                                                                              \
+    V(time_ns) V(address) V(bytes) V(stream) V(pool) V(stack) T(more) V(track) V(keys) V(action)
+#define FIELDS_mp_aside(V, T, N)          T(text) V(kind)
 #define FIELDS_mp_past(V, T, N)           V(events) V(steps) V(time_ns)
 #define FIELDS_mp_past_peak(V, T, N)      V(bytes) V(blocks) V(time_ns) V(step) V(reserved_bytes) V(track)
 #define FIELDS_mp_past_site(V, T, N)      V(bytes) V(blocks) V(stack) T(module) V(track) V(kind)
@@ -52,7 +54,7 @@
 #define TYPES(X)                                                                                                       \
     X(mp_device) X(mp_track) X(mp_thread_info) X(mp_module) X(mp_frame) X(mp_stack_node) X(mp_symbol) X(mp_event)      \
     X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
-    X(mp_allocator_call) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) X(mp_chunk_peak) X(mp_boundary)    \
+    X(mp_allocator_call) X(mp_aside) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) X(mp_chunk_peak) X(mp_boundary)    \
     X(mp_open_span) X(mp_index_entry) X(mp_file_id) X(mp_model_label) X(mp_model_request) X(mp_model_resize)           \
     X(mp_model_note) X(mp_model_line) X(mp_model_track_sum)
 /* clang-format on */
@@ -151,7 +153,10 @@ const struct whole_type *whole_of_chunk(enum mp_chunk_kind kind)
     case MP_CHUNK_SEGMENT_PARTS:
         return whole_mp_segment_part();
     case MP_CHUNK_CALLS:
+    case MP_CHUNK_TRACE:
         return whole_mp_allocator_call();
+    case MP_CHUNK_ASIDES:
+        return whole_mp_aside();
     case MP_CHUNK_LABELS:
         return whole_mp_label();
     case MP_CHUNK_PEAKS:

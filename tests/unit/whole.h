@@ -40,6 +40,7 @@ const struct whole_type *whole_mp_sample(void);
 const struct whole_type *whole_mp_segment(void);
 const struct whole_type *whole_mp_segment_part(void);
 const struct whole_type *whole_mp_allocator_call(void);
+const struct whole_type *whole_mp_aside(void);
 const struct whole_type *whole_mp_past(void);
 const struct whole_type *whole_mp_past_peak(void);
 const struct whole_type *whole_mp_past_site(void);

@@ -16,7 +16,7 @@
     V(file_bytes)                                                                                                      \
     N(chunks)                                                                                                          \
     V(format) N(strings) N(devices) N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted)     \
-        N(resizes) N(labels) N(requests) N(samples) N(segments) N(parts) N(calls) N(events) N(blocks) N(sums) N(past)  \
+        N(resizes) N(labels) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past)  \
             N(past_sites) V(sample_bytes) N(coverage) N(how) N(damage) V(steps) V(part_of) V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N)                                                                                   \
@@ -235,6 +235,7 @@ const char *whole_model_difference(const struct mp_model *got, const struct mp_m
     bool differs =
         differ_tables(pair) || differ_events(pair) || differ_blocks(pair, but) || ROWS(mp_sample, samples) ||
         ROWS(mp_segment, segments) || ROWS(mp_segment_part, parts) || ROWS(mp_allocator_call, calls) ||
+        ROWS(mp_aside, asides) ||
         ROWS(mp_model_track_sum, sums) || differ_rows(pair, "past", whole_mp_past(), &got->past, 1, &wanted->past, 1) ||
         ROWS(mp_past_site, past_sites) || differ(pair, "sample_bytes", got->sample_bytes, wanted->sample_bytes) ||
         differ(pair, "part_of", got->part_of, wanted->part_of) ||

@@ -401,6 +401,14 @@ static bool follow_events(const struct mp_model *model, struct mp_torch_history 
     return done;
 }
 
+/* A request to free that its completion follows at once. */
+static bool is_told_by_next(const struct mp_model *model, size_t at)
+{
+    const struct mp_allocator_call *call = &model->calls.at[at], *next = call + 1;
+    return call->action == MP_TORCH_FREE_REQUESTED && at + 1 < model->calls.count && next->track == call->track &&
+           next->action == MP_TORCH_FREE_COMPLETED && next->address == call->address;
+}
+
 /* From the allocator's trace and the events that belong to it. *fit: they do. */
 static bool follow_calls(const struct mp_model *model, struct mp_torch_history *history, bool *fit)
 {
@@ -408,7 +416,8 @@ static bool follow_calls(const struct mp_model *model, struct mp_torch_history *
     *fit = true;
     for (size_t i = 0; i < model->calls.count && *fit; i++) {
         const struct mp_allocator_call *call = &model->calls.at[i];
-        if (call->track != history->track) continue;
+        if (call->track != history->track || call->action >= MP_TORCH_SNAPSHOT) continue;
+        if (is_told_by_next(model, i)) continue;
         struct mp_torch_step step = {.address = call->address,
                                      .bytes = call->bytes,
                                      .stream = call->stream,
@@ -456,10 +465,12 @@ static bool resolve_requests(const struct mp_model *model, struct mp_torch_histo
     return done;
 }
 
+/* Those of pinned memory are another allocator's, with other rules. */
 static bool has_calls(const struct mp_model *model, uint16_t track)
 {
+    if (!strncmp(mp_model_text(model, model->devices.at[model->tracks.at[track].device].name), "cpu", 3)) return false;
     for (size_t i = 0; i < model->calls.count; i++)
-        if (model->calls.at[i].track == track) return true;
+        if (model->calls.at[i].track == track && model->calls.at[i].action < MP_TORCH_SNAPSHOT) return true;
     return false;
 }
 

@@ -56,8 +56,8 @@ static bool take_list(struct placer *p)
         }
         if (!done) break;
         struct mp_torch_segment *segment = &p->to->listing.segments.at[p->to->listing.segments.count - 1];
-        const struct mp_torch_block block = {segment->address + segment->bytes, part->bytes, part->requested, 0,
-                                             part->state};
+        const struct mp_torch_block block = {segment->address + segment->bytes, part->bytes,
+                                             part->state == MP_TORCH_FREE ? 0 : part->requested, 0, part->state};
         const uint64_t *owner =
             part->state == MP_TORCH_FREE ? NULL : mp_map_find(&owners, segment->address + segment->bytes + 1);
         segment->bytes += part->bytes;

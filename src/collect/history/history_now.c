@@ -46,7 +46,10 @@ struct maker {
 
 static bool put(struct maker *m, uint64_t bytes, uint64_t requested, enum mp_torch_state state)
 {
-    const struct mp_segment_part part = {bytes, requested, (uint32_t)m->to->segments.count - 1, (uint8_t)state};
+    const struct mp_segment_part part = {.bytes = bytes,
+                                         .requested = requested,
+                                         .segment = (uint32_t)m->to->segments.count - 1,
+                                         .state = (uint8_t)state};
     return !bytes || mp_vec_push(&m->to->parts, part);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -223,6 +224,7 @@ static void rename_stacks(struct renaming *renaming)
         uint32_t function = rename_function(renaming, &frame->raw, frame->raw.function, frame->raw.file);
         frame->raw.file = new_name(renaming, ROLE_FILE, frame->raw.file);
         frame->raw.function = function;
+        frame->raw.more = 0;
     }
     for (size_t i = 1; i < model->modules.count; i++) {
         struct mp_module *module = &model->modules.at[i];
@@ -252,6 +254,44 @@ static void rename_tables(struct renaming *renaming)
     }
     for (size_t i = 0; i < model->samples.count; i++)
         model->samples.at[i].counter = new_name(renaming, ROLE_COUNTER, model->samples.at[i].counter);
+}
+
+/* The lists that a file had: their names, which are PyTorch's, and lengths. */
+static uint32_t rename_lists(struct renaming *renaming, const char *lists)
+{
+    static const char *const names[] = {"segments", "device_traces", "host_segments", "host_traces",
+                                        "external_annotations"};
+    char text[256] = "{", quoted[32];
+    size_t length = 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(quoted, sizeof quoted, "\"%s\":", names[i]);
+        const char *at = strstr(lists, quoted);
+        if (at)
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s%u", length > 1 ? "," : "", quoted,
+                                       (unsigned)strtoul(at + strlen(quoted), NULL, 10));
+    }
+    snprintf(text + length, sizeof text - length, "}");
+    return intern(renaming, text);
+}
+
+/* What another program's file said in words of its own may hold any name: all of it goes. */
+static void drop_words_of_others(struct renaming *renaming)
+{
+    struct mp_model *model = renaming->model;
+    for (size_t i = 0; i < model->segments.count; i++)
+        model->segments.at[i].more = 0;
+    for (size_t i = 0; i < model->parts.count; i++)
+        model->parts.at[i].more = 0;
+    for (size_t i = 0; i < model->calls.count; i++)
+        model->calls.at[i].more = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < model->asides.count; i++) {
+        struct mp_aside aside = model->asides.at[i];
+        if (aside.kind != MP_ASIDE_LISTS) continue;
+        aside.text = rename_lists(renaming, mp_model_text(model, aside.text));
+        model->asides.at[kept++] = aside;
+    }
+    model->asides.count = kept;
 }
 
 static void rename_blocks(struct renaming *renaming)
@@ -317,6 +357,7 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     rename_stacks(&renaming);
     rename_tables(&renaming);
     rename_blocks(&renaming);
+    drop_words_of_others(&renaming);
     struct mp_coverage *coverage = &model->coverage;
     rename_ids(&renaming, ROLE_WORDS, coverage->sources, coverage->source_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->notes, coverage->note_count);

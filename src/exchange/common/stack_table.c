@@ -8,17 +8,23 @@ static uint64_t *number_of(struct mp_map *map, uint32_t left, uint32_t right, bo
     return mp_map_insert(map, ((uint64_t)left << 32 | right) + 1, added);
 }
 
-uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line)
+uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line,
+                              uint32_t more)
 {
     bool added;
     uint64_t *pair = number_of(&table->files, function, file, &added);
     if (!pair) return MP_STACK_TABLE_FAILED;
     if (added) *pair = table->files.count - 1;
-    uint64_t *frame = number_of(&table->lines, (uint32_t)*pair, line, &added);
+    uint64_t *place = number_of(&table->lines, (uint32_t)*pair, line, &added);
+    if (!place) return MP_STACK_TABLE_FAILED;
+    if (added) *place = table->lines.count - 1;
+    uint64_t *frame = number_of(&table->others, (uint32_t)*place, more, &added);
     if (!frame) return MP_STACK_TABLE_FAILED;
     if (added) {
         struct mp_symbol symbol = {(uint32_t)table->frames.count, function, file, line};
-        if (table->frames.count >= MP_FRAME_CUT || !mp_vec_push(&table->frames, symbol)) return MP_STACK_TABLE_FAILED;
+        if (table->frames.count >= MP_FRAME_CUT || !mp_vec_push(&table->frames, symbol) ||
+            !mp_vec_push(&table->more, more))
+            return MP_STACK_TABLE_FAILED;
         *frame = symbol.frame;
     }
     return (uint32_t)*frame;
@@ -71,9 +77,11 @@ uint32_t mp_stack_table_stack(struct mp_stack_table *table, const uint32_t *fram
 void mp_stack_table_free(struct mp_stack_table *table)
 {
     mp_vec_free(&table->frames);
+    mp_vec_free(&table->more);
     mp_vec_free(&table->nodes);
     mp_map_free(&table->files);
     mp_map_free(&table->lines);
+    mp_map_free(&table->others);
     mp_map_free(&table->children);
     mp_map_free(&table->whole);
 }

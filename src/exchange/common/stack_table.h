@@ -12,14 +12,17 @@
 /* Function and file are string ids of whoever fills the table. */
 struct mp_stack_table {
     MP_VEC(struct mp_symbol) frames; /* one for each frame; `frame` is its id */
+    MP_VEC(uint32_t) more;           /* of each */
     MP_VEC(struct mp_stack_node) nodes;
-    struct mp_map files, lines, children, whole;
+    struct mp_map files, lines, others, children, whole;
 };
 
 #define MP_STACK_TABLE_FAILED UINT32_MAX
 
-/* The id of a frame, or MP_STACK_TABLE_FAILED. */
-uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line);
+/* The id of a frame, or MP_STACK_TABLE_FAILED. `more` is another text about it: frames that differ in it alone are two.
+ */
+uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line,
+                              uint32_t more);
 /* The id of a stack of `count` frames, innermost first; 0 for none. MP_STACK_TABLE_FAILED where memory is short. */
 uint32_t mp_stack_table_stack(struct mp_stack_table *table, const uint32_t *frames, size_t count);
 void mp_stack_table_free(struct mp_stack_table *table);

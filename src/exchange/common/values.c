@@ -1,6 +1,11 @@
 #include "exchange/common/values.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/json.h"
 
 #define INT_MAX_56 (INT64_C(1) << 55)
 
@@ -220,4 +225,99 @@ bool mp_values_unsigned(const struct mp_values *values, uint64_t value, uint64_t
     if (!mp_values_signed(values, value, &with_sign) || with_sign < 0) return false;
     *number = (uint64_t)with_sign;
     return true;
+}
+
+struct json_put {
+    struct mp_values *values;
+    mp_put_record *put_known;
+    size_t most;
+    struct mp_buffer *out;
+};
+
+static void put_float(struct mp_buffer *out, uint64_t bits)
+{
+    double real;
+    memcpy(&real, &bits, sizeof real);
+    if (!isfinite(real)) {
+        mp_buffer_append_text(out, "null");
+        return;
+    }
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", real);
+    mp_buffer_append_text(out, text);
+    if (!strpbrk(text, ".e")) mp_buffer_append_text(out, ".0"); /* so that it stays one */
+}
+
+static void put_text(const struct json_put *put, uint64_t value)
+{
+    size_t length;
+    const char *text = mp_intern_get(&put->values->texts, (uint32_t)mp_value_payload(value), &length);
+    mp_json_quote(put->out, text, length);
+}
+
+static bool put_value(const struct json_put *put, uint64_t value, unsigned depth);
+
+static bool put_items(const struct json_put *put, uint64_t value, bool dict, unsigned depth)
+{
+    size_t count = 0;
+    const uint64_t *items = mp_values_items(put->values, value, dict ? MP_OBJECT_DICT : MP_OBJECT_LIST, &count);
+    bool follows = false;
+    mp_buffer_append_text(put->out, dict ? "{" : "[");
+    for (size_t i = 0; i < count; i++) {
+        bool is_key = dict && i % 2 == 0;
+        if (is_key && mp_value_tag(items[i]) != MP_VALUE_TEXT) {
+            i++;
+            continue;
+        }
+        if (follows) mp_buffer_append_text(put->out, dict && !is_key ? ":" : ",");
+        follows = true;
+        if (!put_value(put, items[i], depth + 1)) return false;
+    }
+    mp_buffer_append_text(put->out, dict ? "}" : "]");
+    return true;
+}
+
+static bool put_value(const struct json_put *put, uint64_t value, unsigned depth)
+{
+    int64_t number;
+    uint64_t wider;
+    if (depth > MP_VALUES_JSON_DEPTH || put->out->size > put->most) return false;
+    value = mp_values_resolve(put->values, value);
+    switch (mp_value_tag(value)) {
+    case MP_VALUE_FALSE:
+    case MP_VALUE_TRUE:
+        mp_buffer_append_text(put->out, mp_value_tag(value) == MP_VALUE_TRUE ? "true" : "false");
+        return true;
+    case MP_VALUE_FLOAT:
+        put_float(put->out, put->values->wide.at[mp_value_payload(value)]);
+        return true;
+    case MP_VALUE_TEXT:
+        put_text(put, value);
+        return true;
+    case MP_VALUE_OBJECT:
+        return put_items(put, value, put->values->objects.at[mp_value_payload(value)].kind == MP_OBJECT_DICT, depth);
+    case MP_VALUE_NONE:
+        break;
+    case MP_VALUE_BIG:
+        return false;
+    default:
+        if (mp_value_tag(value) >= MP_VALUE_RECORD) {
+            if (put->put_known(put->values->context, value, put->out)) return put->out->size <= put->most;
+        } else if (mp_values_signed(put->values, value, &number)) {
+            mp_buffer_printf(put->out, "%" PRId64, number);
+            return true;
+        } else if (mp_values_unsigned(put->values, value, &wider)) {
+            mp_buffer_printf(put->out, "%" PRIu64, wider);
+            return true;
+        }
+    }
+    mp_buffer_append_text(put->out, "null");
+    return true;
+}
+
+bool mp_values_json(struct mp_values *values, uint64_t value, mp_put_record *put_known, size_t most,
+                    struct mp_buffer *out)
+{
+    const struct json_put put = {values, put_known, most, out};
+    return put_value(&put, value, 0) && out->size <= most;
 }

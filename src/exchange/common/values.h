@@ -10,6 +10,7 @@
 #ifndef MP_EXCHANGE_VALUES_H
 #define MP_EXCHANGE_VALUES_H
 
+#include "base/buffer.h"
 #include "base/intern.h"
 #include "base/vec.h"
 
@@ -124,5 +125,15 @@ void mp_values_settle(struct mp_values *values, uint64_t object, uint64_t record
 /* An integer that is not negative (a number with a fraction is cut); false for all else. */
 bool mp_values_unsigned(const struct mp_values *values, uint64_t value, uint64_t *number);
 bool mp_values_signed(const struct mp_values *values, uint64_t value, int64_t *number);
+
+/* Appends a record as JSON; false where it has no such form. */
+typedef bool mp_put_record(void *context, uint64_t record, struct mp_buffer *out);
+
+/* Appends a value as JSON: tuples become lists, and records without a form null; keys that are no texts are left
+ * out. False where it is deeper than MP_VALUES_JSON_DEPTH, holds a number beyond 64 bits or makes *out grow beyond
+ * `most` bytes: then *out is not whole. Objects in it can no longer change. */
+#define MP_VALUES_JSON_DEPTH 12
+bool mp_values_json(struct mp_values *values, uint64_t value, mp_put_record *put_known, size_t most,
+                    struct mp_buffer *out);
 
 #endif

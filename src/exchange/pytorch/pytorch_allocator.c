@@ -1,34 +1,64 @@
 /* The allocator's state in a snapshot, as rows of a recording: for a replay of it. */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "exchange/pytorch/pytorch_model.h"
 
-static bool add_segments(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
-                         uint16_t track, struct mp_pytorch_rows *rows)
+/* Those of the device from *part on. */
+static bool add_parts(const struct mp_pytorch_device *device, size_t segment, size_t *part,
+                      struct mp_pytorch_rows *rows)
 {
-    size_t first = rows->segments.count;
-    for (size_t i = 0; i < device->segments.count; i++) {
-        const struct mp_pytorch_segment *from = &records->segments.at[device->segments.at[i]];
-        const struct mp_segment segment = {.address = from->address,
-                                           .bytes = from->bytes,
-                                           .stream = from->stream,
-                                           .pool = from->pool,
-                                           .track = track,
-                                           .small = from->small,
-                                           .expandable = from->expandable};
-        if (!mp_vec_push(&rows->segments, segment)) return false;
-    }
-    if (first + device->segments.count > UINT32_MAX) return false;
-    for (size_t i = 0; i < device->parts.count; i++) {
-        struct mp_segment_part part = device->parts.at[i];
-        part.segment += (uint32_t)first;
-        if (!mp_vec_push(&rows->parts, part)) return false;
+    for (; *part < device->parts.count && device->parts.at[*part].segment == segment; ++*part) {
+        struct mp_segment_part row = device->parts.at[*part];
+        row.segment = (uint32_t)rows->segments.count - 1;
+        if (!mp_vec_push(&rows->parts, row)) return false;
     }
     return true;
 }
 
-/* The action of a recording's call, or -1. */
-static int action_of(const struct mp_pytorch_device *device, const struct mp_pytorch_entry *entry)
+static bool add_segment(const struct mp_pytorch_segment *from, uint16_t track, struct mp_pytorch_rows *rows)
 {
-    static const int8_t actions[MP_ACTIONS] = {
+    const struct mp_segment segment = {.address = from->address,
+                                       .bytes = from->bytes,
+                                       .stream = from->stream,
+                                       .pool = from->pool,
+                                       .track = track,
+                                       .small = from->small,
+                                       .expandable = from->expandable,
+                                       .keys = from->keys,
+                                       .stack = from->stack,
+                                       .more = from->more};
+    return rows->segments.count < UINT32_MAX - 1 && mp_vec_push(&rows->segments, segment);
+}
+
+bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
+                             const uint16_t *tracks, size_t count, struct mp_pytorch_rows *rows)
+{
+    struct {
+        size_t segment, part;
+    } *next = calloc(count + 1, sizeof *next);
+    bool done = next;
+    while (done) {
+        size_t device = count;
+        for (size_t i = 0; i < count; i++)
+            if (next[i].segment < devices[i].segments.count &&
+                (device == count ||
+                 devices[i].segments.at[next[i].segment] < devices[device].segments.at[next[device].segment]))
+                device = i;
+        if (device == count) break;
+        done = add_segment(&records->segments.at[devices[device].segments.at[next[device].segment]], tracks[device],
+                           rows) &&
+               add_parts(&devices[device], next[device].segment, &next[device].part, rows);
+        next[device].segment++;
+    }
+    free(next);
+    return done;
+}
+
+/* The action of a recording's call. */
+static enum mp_torch_action action_of(const struct mp_pytorch_device *device, const struct mp_pytorch_entry *entry)
+{
+    static const uint8_t actions[MP_ACTIONS] = {
         [MP_ACTION_ALLOC] = MP_TORCH_ALLOC,
         [MP_ACTION_FREE] = MP_TORCH_FREE_COMPLETED,
         [MP_ACTION_FREE_REQUESTED] = MP_TORCH_FREE_REQUESTED,
@@ -37,48 +67,49 @@ static int action_of(const struct mp_pytorch_device *device, const struct mp_pyt
         [MP_ACTION_SEGMENT_FREE] = MP_TORCH_SEGMENT_FREE,
         [MP_ACTION_SEGMENT_MAP] = MP_TORCH_SEGMENT_MAP,
         [MP_ACTION_SEGMENT_UNMAP] = MP_TORCH_SEGMENT_UNMAP,
-        [MP_ACTION_SNAPSHOT] = -1,
+        [MP_ACTION_SNAPSHOT] = MP_TORCH_SNAPSHOT,
         [MP_ACTION_OOM] = MP_TORCH_OUT_OF_MEMORY,
-        [MP_ACTION_USER_DEFINED] = -1,
-        [MP_ACTION_UNKNOWN] = -1,
+        [MP_ACTION_USER_DEFINED] = MP_TORCH_OTHER,
+        [MP_ACTION_ANNOTATE] = MP_TORCH_OTHER,
+        [MP_ACTION_UNKNOWN] = MP_TORCH_OTHER,
     };
     return entry->action == device->free_action ? MP_TORCH_FREE_COMPLETED : actions[entry->action];
 }
 
-/* A request that its completion follows at once needs no telling. */
-static bool is_told_by_next(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device, size_t at)
+/* What an entry was called, where a call does not say so: a request that frees, one that makes no sense. */
+static bool name_action(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry,
+                        struct mp_allocator_call *call)
 {
-    if (at + 1 >= device->trace.count) return false;
-    const struct mp_pytorch_entry *entry = &records->entries.at[device->trace.at[at]];
-    const struct mp_pytorch_entry *next = &records->entries.at[device->trace.at[at + 1]];
-    return next->action == MP_ACTION_FREE_COMPLETED && next->address == entry->address;
+    bool requested = entry->action == MP_ACTION_FREE_REQUESTED && call->action == MP_TORCH_FREE_COMPLETED;
+    bool known = entry->name >= MP_KEYS && entry->name - MP_KEYS < MP_ACTION_UNKNOWN;
+    bool spoilt = entry->action == MP_ACTION_UNKNOWN && known && entry->name - MP_KEYS != MP_ACTION_FREE;
+    if (!requested && !spoilt) return true;
+    char name[40];
+    snprintf(name, sizeof name, "\"%s\"", mp_intern_get(&records->values.texts, entry->name, NULL));
+    return mp_pytorch_more_text(records, &call->more, mp_pytorch_key_name(MP_KEY_ACTION), name);
 }
 
-static bool add_calls(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device, uint16_t track,
-                      struct mp_pytorch_rows *rows)
+bool mp_pytorch_trace_rows(struct mp_pytorch_records *records, const struct mp_pytorch_device *device, uint16_t track,
+                           int64_t start_us, struct mp_pytorch_rows *rows)
 {
+    if (!mp_vec_reserve(&rows->calls, device->trace.count)) return false;
     for (size_t i = 0; i < device->trace.count; i++) {
         const struct mp_pytorch_entry *entry = &records->entries.at[device->trace.at[i]];
-        int action = action_of(device, entry);
-        if (action < 0 || (action == MP_TORCH_FREE_REQUESTED && is_told_by_next(records, device, i))) continue;
-        struct mp_allocator_call call = {
-            .stream = entry->stream, .pool = entry->pool, .track = track, .action = (uint8_t)action};
-        if (mp_pytorch_is_segment_action(entry->action) || action == MP_TORCH_FREE_REQUESTED) {
-            call.address = entry->address;
-            call.bytes = entry->bytes;
-        } else if (action == MP_TORCH_OUT_OF_MEMORY) {
-            call.address = entry->has_address ? entry->address : MP_BYTES_UNKNOWN;
-        }
-        if (!mp_vec_push(&rows->calls, call)) return false;
+        struct mp_allocator_call call = {.time_ns = entry->time_us == MP_PYTORCH_NO_TIME
+                                                        ? 0
+                                                        : ((uint64_t)entry->time_us - (uint64_t)start_us) * 1000,
+                                         .address = entry->address,
+                                         .bytes = entry->bytes,
+                                         .stream = entry->stream,
+                                         .pool = entry->pool,
+                                         .stack = entry->stack,
+                                         .more = entry->more,
+                                         .track = track,
+                                         .keys = entry->keys,
+                                         .action = (uint8_t)action_of(device, entry)};
+        if (call.action == MP_TORCH_OUT_OF_MEMORY && !entry->has_address) call.address = MP_BYTES_UNKNOWN;
+        if (!name_action(records, entry, &call)) return false;
+        rows->calls.at[rows->calls.count++] = call;
     }
     return true;
-}
-
-bool mp_pytorch_allocator_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
-                               uint16_t track, struct mp_pytorch_rows *rows)
-{
-    if (device->host) return true; /* another allocator, with other rules */
-    if (!add_segments(records, device, track, rows)) return false;
-    bool sound = !device->missed.count && !device->bad_entries;
-    return !sound || add_calls(records, device, track, rows);
 }

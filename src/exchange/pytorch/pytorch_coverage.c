@@ -117,8 +117,9 @@ static void tell_unknown(struct teller *t)
     for (size_t i = 0; i < s->devices.count; i++)
         for (size_t k = 0; k < s->devices.at[i].trace.count; k++) {
             const struct mp_pytorch_entry *entry = &s->records.entries.at[s->devices.at[i].trace.at[k]];
-            if (entry->action != MP_ACTION_UNKNOWN || !entry->address) continue;
-            if (!unknown++) name = (uint32_t)entry->address;
+            bool known = entry->name >= MP_KEYS && entry->name - MP_KEYS < MP_ACTION_UNKNOWN;
+            if (entry->action != MP_ACTION_UNKNOWN || !entry->name || known) continue;
+            if (!unknown++) name = entry->name;
         }
     if (unknown)
         tell(t, false,
@@ -127,9 +128,11 @@ static void tell_unknown(struct teller *t)
     if (s->strange)
         tell(t, false, "items of the file's lists that are no entries or segments, which were passed over: %s",
              mp_format_count(count, s->strange));
-    if (s->records.with_metadata)
-        tell(t, false, "entries with user_metadata, which memprof does not keep: %s",
-             mp_format_count(count, s->records.with_metadata));
+    if (s->records.too_long)
+        tell(t, false,
+             "values that memprof does not keep, as they are more than 60 000 bytes, deeper than 12 levels or numbers "
+             "beyond 64 bits: %s",
+             mp_format_count(count, s->records.too_long));
 }
 
 bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,

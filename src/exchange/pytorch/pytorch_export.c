@@ -6,6 +6,7 @@
 
 #include "analysis/allocator/placement.h"
 #include "exchange/pytorch/pytorch_layout.h"
+#include "exchange/pytorch/pytorch_told.h"
 #include "exchange/pytorch/value_out.h"
 #include "model/spans.h"
 #include "model/track.h"
@@ -381,6 +382,17 @@ static void free_writer(struct writer *writer)
     free(writer);
 }
 
+/* A file of PyTorch's own is written as it was. */
+static bool put_all(struct writer *writer)
+{
+    if (mp_pytorch_was_told(writer->model)) return mp_pytorch_put_told(writer->model, &writer->value, &writer->stacks);
+    if (!make_layouts(writer) || !mp_steps_marked(writer->model, &writer->steps) ||
+        !mp_placements_find(writer->model, &writer->placements))
+        return false;
+    put_snapshot(writer);
+    return true;
+}
+
 enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FILE *out,
                                  struct mp_pytorch_exported *exported, struct mp_error *error)
 {
@@ -393,14 +405,12 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     writer->model = model;
     writer->exported = exported;
     enum mp_status status = MP_OK;
-    if (!choose_tracks(writer))
+    if (!mp_pytorch_was_told(model) && !choose_tracks(writer)) {
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
-    else if (!make_layouts(writer) || !mp_stack_out_init(&writer->stacks, model, &writer->value) ||
-             !mp_steps_marked(model, &writer->steps) || !mp_placements_find(model, &writer->placements))
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
-    if (!status) {
+    } else {
         mp_value_out_start(&writer->value, out, as_json);
-        put_snapshot(writer);
+        bool done = mp_stack_out_init(&writer->stacks, model, &writer->value) && put_all(writer);
+        writer->value.failed |= !done;
         status = mp_value_out_finish(&writer->value, error);
     }
     free_writer(writer);

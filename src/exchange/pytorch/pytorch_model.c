@@ -181,6 +181,7 @@ struct maker {
     struct course *courses; /* one for each device */
     uint64_t next_block;
     int64_t start_us;
+    struct mp_pytorch_rows rows;
 };
 
 static enum mp_status no_memory(struct maker *m)
@@ -231,6 +232,7 @@ static enum mp_status tell_free(struct maker *m, const struct course *course, co
                              .address = entry->address,
                              .bytes = entry->bytes,
                              .block = block,
+                             .stack = entry->stack,
                              .track = course->torch,
                              .type = MP_EVENT_FREE};
     return mp_import_event(m->events, &event);
@@ -397,6 +399,7 @@ static enum mp_status add_frames(struct maker *m)
                 .language = MP_PYTHON, .function = from->function, .file = from->file, .line = from->line};
         else if (from->function || from->file)
             symbols[native++] = *from;
+        frames[i].more = table->more.at[i];
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_FRAMES, .count = table->frames.count, .frames = frames};
     if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
@@ -438,9 +441,7 @@ static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
         struct mp_device device = {.name = names[i], .total_bytes = MP_BYTES_UNKNOWN};
         struct mp_track torch = {.device = (uint32_t)i, .layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_REQUESTED};
         struct mp_track driver = {.device = (uint32_t)i, .layer = MP_LAYER_DRIVER, .size_basis = MP_BASIS_EXACT};
-        m->courses[i].torch = (uint16_t)tracks.count;
         done = mp_vec_push(&devices, device) && mp_vec_push(&tracks, torch);
-        m->courses[i].driver = (uint16_t)tracks.count;
         if (s->devices.at[i].ranges.count) done = done && mp_vec_push(&tracks, driver);
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_DEVICES, .count = devices.count, .devices = devices.at};
@@ -465,24 +466,45 @@ static enum mp_status add_strings(struct maker *m)
     return status;
 }
 
+/* Before the strings are told: rows bring some of their own. */
+static bool make_rows(struct maker *m)
+{
+    struct mp_pytorch_snapshot *s = m->snapshot;
+    struct mp_pytorch_rows *rows = &m->rows;
+    uint16_t *tracks = calloc(s->devices.count + 1, sizeof *tracks);
+    bool done = tracks;
+    for (size_t i = 0; done && i < s->devices.count; i++) {
+        tracks[i] = m->courses[i].torch;
+        done = mp_pytorch_trace_rows(&s->records, &s->devices.at[i], tracks[i], m->start_us, rows);
+    }
+    done = done && mp_pytorch_segment_rows(&s->records, s->devices.at, tracks, s->devices.count, rows);
+    free(tracks);
+    for (size_t i = 0; done && i < s->records.annotations.count; i++) {
+        const struct mp_aside aside = {s->records.annotations.at[i].more, MP_ASIDE_ANNOTATION};
+        done = !aside.text || mp_vec_push(&s->asides, aside);
+    }
+    return done;
+}
+
 static enum mp_status add_rows(struct maker *m)
 {
-    const struct mp_pytorch_snapshot *s = m->snapshot;
-    struct mp_pytorch_rows rows = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < s->devices.count; i++)
-        done = mp_pytorch_allocator_rows(&s->records, &s->devices.at[i], m->courses[i].torch, &rows);
+    const struct mp_pytorch_rows *rows = &m->rows;
     const struct mp_chunk chunks[] = {
-        {.kind = MP_CHUNK_SEGMENTS, .count = rows.segments.count, .segments = rows.segments.at},
-        {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows.parts.count, .parts = rows.parts.at},
-        {.kind = MP_CHUNK_CALLS, .count = rows.calls.count, .calls = rows.calls.at}};
-    enum mp_status status = done ? MP_OK : no_memory(m);
+        {.kind = MP_CHUNK_SEGMENTS, .count = rows->segments.count, .segments = rows->segments.at},
+        {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows->parts.count, .parts = rows->parts.at},
+        {.kind = MP_CHUNK_TRACE, .count = rows->calls.count, .calls = rows->calls.at},
+        {.kind = MP_CHUNK_ASIDES, .count = m->snapshot->asides.count, .asides = m->snapshot->asides.at}};
+    enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
         status = mp_builder_add(m->builder, &chunks[i], m->error);
-    mp_vec_free(&rows.segments);
-    mp_vec_free(&rows.parts);
-    mp_vec_free(&rows.calls);
     return status;
+}
+
+static void free_rows(struct maker *m)
+{
+    mp_vec_free(&m->rows.segments);
+    mp_vec_free(&m->rows.parts);
+    mp_vec_free(&m->rows.calls);
 }
 
 static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sentences *sentences, uint32_t source)
@@ -507,13 +529,18 @@ static enum mp_status add_all(struct maker *m, bool has_times)
     struct mp_pytorch_sentences sentences = {0};
     uint32_t *names = calloc(s->devices.count + 1, sizeof *names);
     uint32_t source = mp_intern_text(&s->records.values.texts, "pytorch");
+    uint16_t track = 0;
     bool done = names && source != MP_INTERN_FAILED && mp_pytorch_sentences_make(s, has_times, &sentences);
     for (size_t i = 0; done && i < s->devices.count; i++) {
         names[i] = device_name(m, &s->devices.at[i]);
         m->courses[i].time_us = m->start_us;
+        m->courses[i].torch = track++;
+        m->courses[i].driver = track;
+        track += s->devices.at[i].ranges.count > 0;
         m->courses[i].range_blocks = calloc(s->devices.at[i].ranges.count + 1, sizeof(uint64_t));
         done = names[i] != MP_INTERN_FAILED && m->courses[i].range_blocks;
     }
+    done = done && make_rows(m);
     enum mp_status status = done ? add_strings(m) : no_memory(m);
     if (!status) status = add_tracks(m, names);
     if (!status) status = add_threads(m);
@@ -522,6 +549,7 @@ static enum mp_status add_all(struct maker *m, bool has_times)
     if (!status) status = tell_all(m);
     if (!status) status = add_rows(m);
     if (!status) status = add_coverage(m, &sentences, source);
+    free_rows(m);
     mp_vec_free(&sentences.limits);
     mp_vec_free(&sentences.notes);
     free(names);

@@ -33,8 +33,9 @@ struct mp_pytorch_snapshot {
     struct mp_pytorch_records records;
     MP_VEC(struct mp_pytorch_device) devices;
     struct mp_pytorch_marks marks;
-    char *settings;   /* the allocator's, as key=value,key=value */
-    uint64_t strange; /* items of lists that are not what belongs there */
+    MP_VEC(struct mp_aside) asides; /* texts are those of the records */
+    char *settings;                 /* the allocator's, as key=value,key=value */
+    uint64_t strange;               /* items of lists that are not what belongs there */
     bool any_segments;
     bool says_overflow, overflowed; /* whether the settings tell of the ring at all; what they say */
 };
@@ -43,16 +44,17 @@ struct mp_pytorch_snapshot {
 enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
                                 struct mp_error *error);
 
-/* What the file says of a device's allocator beside blocks and ranges, as rows of a recording: its segments at the end,
- * and its trace, where that is without contradictions. Rows are
- * added to what is there; the caller frees them. False where memory is short. */
+/* What the file says of allocators, as rows of a recording: their segments at the end, in the order of the file, and
+ * their traces. Rows are added to what is there; the caller frees them. False where memory is short. */
 struct mp_pytorch_rows {
     MP_VEC(struct mp_segment) segments;
     MP_VEC(struct mp_segment_part) parts;
     MP_VEC(struct mp_allocator_call) calls;
 };
-bool mp_pytorch_allocator_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
-                               uint16_t track, struct mp_pytorch_rows *rows);
+bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
+                             const uint16_t *tracks, size_t count, struct mp_pytorch_rows *rows);
+bool mp_pytorch_trace_rows(struct mp_pytorch_records *records, const struct mp_pytorch_device *device, uint16_t track,
+                           int64_t start_us, struct mp_pytorch_rows *rows);
 
 /* Sentences, as text ids of the records' values: what the file leaves out (`limits`) and what else is to be known of it
  * (`notes`). `has_times`: the trace has. False where memory is short. */

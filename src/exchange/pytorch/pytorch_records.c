@@ -36,6 +36,10 @@ static const char *const key_names[MP_KEYS] = {
     [MP_KEY_SEGMENT_TYPE] = "segment_type",
     [MP_KEY_SEGMENT_POOL] = "segment_pool_id",
     [MP_KEY_POOL] = "pool_id",
+    [MP_KEY_ALLOCATED_SIZE] = "allocated_size",
+    [MP_KEY_ACTIVE_SIZE] = "active_size",
+    [MP_KEY_FX_TRACE] = "fx_original_trace",
+    [MP_KEY_FORWARD_FRAMES] = "forward_frames",
 };
 
 /* Their text ids follow those of the keys. */
@@ -51,22 +55,40 @@ static const char *const action_names[MP_ACTION_UNKNOWN] = {
     [MP_ACTION_SNAPSHOT] = "snapshot",
     [MP_ACTION_OOM] = "oom",
     [MP_ACTION_USER_DEFINED] = "user_defined",
+    [MP_ACTION_ANNOTATE] = "annotate",
 };
 
-/* A dictionary's values by key; what it has is in `mask`. */
+const char *mp_pytorch_key_name(enum mp_pytorch_key key)
+{
+    return key_names[key];
+}
+
+/* A dictionary's values by key; what it has is in `mask`, and what of that its record keeps in `kept`. */
 struct fields {
-    uint64_t mask;
+    uint64_t mask, kept;
     uint64_t of[MP_KEYS];
+    const uint64_t *pairs;
+    size_t count;
 };
+
+#define KEY(name) (UINT64_C(1) << MP_KEY_##name)
 
 static bool has(const struct fields *fields, unsigned key)
 {
     return fields->mask >> key & 1;
 }
 
+static bool keep_if(struct fields *fields, unsigned key, bool kept)
+{
+    if (kept) fields->kept |= UINT64_C(1) << key;
+    return kept;
+}
+
 static void sort_fields(const uint64_t *pairs, size_t count, struct fields *fields)
 {
-    fields->mask = 0;
+    fields->mask = fields->kept = 0;
+    fields->pairs = pairs;
+    fields->count = count;
     for (size_t i = 0; i < count; i++) {
         uint64_t key = mp_value_payload(pairs[2 * i]);
         if (mp_value_tag(pairs[2 * i]) != MP_VALUE_TEXT || !key || key >= MP_KEYS) continue;
@@ -75,11 +97,47 @@ static void sort_fields(const uint64_t *pairs, size_t count, struct fields *fiel
     }
 }
 
+static bool keep_more(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *more)
+{
+    return mp_pytorch_more(r, fields->pairs, fields->count, fields->kept, more);
+}
+
+/* The bits of those keys that were kept. */
+static uint16_t told(const struct fields *fields)
+{
+    static const struct {
+        uint64_t keys;
+        uint16_t bit;
+    } bits[] = {{KEY(ADDR) | KEY(DEVICE_FREE) | KEY(ADDRESS), MP_TOLD_ADDRESS},
+                {KEY(SIZE) | KEY(TOTAL_SIZE), MP_TOLD_SIZE},
+                {KEY(STREAM), MP_TOLD_STREAM},
+                {KEY(TIME), MP_TOLD_TIME},
+                {KEY(FRAMES), MP_TOLD_FRAMES},
+                {KEY(POOL) | KEY(SEGMENT_POOL), MP_TOLD_POOL},
+                {KEY(REQUESTED_SIZE), MP_TOLD_REQUESTED},
+                {KEY(SEGMENT_TYPE) | KEY(STATE), MP_TOLD_TYPE},
+                {KEY(EXPANDABLE), MP_TOLD_EXPANDABLE},
+                {KEY(DEVICE), MP_TOLD_DEVICE},
+                {KEY(ALLOCATED_SIZE), MP_TOLD_ALLOCATED},
+                {KEY(ACTIVE_SIZE), MP_TOLD_ACTIVE},
+                {KEY(HISTORY), MP_TOLD_HISTORY}};
+    uint16_t all = MP_TOLD_ROW;
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+        if (fields->kept & bits[i].keys) all |= bits[i].bit;
+    return all;
+}
+
+static bool is_whole(uint64_t value)
+{
+    unsigned tag = mp_value_tag(value);
+    return tag == MP_VALUE_INT || tag == MP_VALUE_WIDE || tag == MP_VALUE_WIDER;
+}
+
 /* A number that must not be one beyond 64 bits; one that is no number counts as absent. */
-static bool read_number(struct mp_values *values, const struct fields *fields, unsigned key, uint64_t *number,
-                        bool *there)
+static bool read_number(struct mp_values *values, struct fields *fields, unsigned key, uint64_t *number, bool *there)
 {
     *there = has(fields, key) && mp_values_unsigned(values, fields->of[key], number);
+    keep_if(fields, key, *there && is_whole(fields->of[key]));
     if (!*there && has(fields, key) && mp_value_tag(fields->of[key]) == MP_VALUE_BIG) {
         values->fault = "ends a record in which an address, a size or a time is a number beyond 64 bits";
         return false;
@@ -87,8 +145,7 @@ static bool read_number(struct mp_values *values, const struct fields *fields, u
     return true;
 }
 
-static bool number_or(struct mp_values *values, const struct fields *fields, unsigned key, uint64_t absent,
-                      uint64_t *number)
+static bool number_or(struct mp_values *values, struct fields *fields, unsigned key, uint64_t absent, uint64_t *number)
 {
     bool there;
     if (!read_number(values, fields, key, number, &there)) return false;
@@ -103,16 +160,20 @@ static uint32_t text_of(const struct fields *fields, unsigned key)
 }
 
 /* Streams are handles, and where they are numbers below 0 they are the same in 64 bits. */
-static uint64_t stream_of(struct mp_values *values, const struct fields *fields)
+static uint64_t stream_of(struct mp_values *values, struct fields *fields)
 {
     uint64_t stream = 0;
-    int64_t negative;
-    if (!has(fields, MP_KEY_STREAM) || mp_values_unsigned(values, fields->of[MP_KEY_STREAM], &stream)) return stream;
-    return mp_values_signed(values, fields->of[MP_KEY_STREAM], &negative) ? (uint64_t)negative : 0;
+    int64_t negative = 0;
+    if (!has(fields, MP_KEY_STREAM)) return 0;
+    bool is_signed = mp_values_signed(values, fields->of[MP_KEY_STREAM], &negative);
+    if (!keep_if(fields, MP_KEY_STREAM, is_signed && is_whole(fields->of[MP_KEY_STREAM])) &&
+        mp_values_unsigned(values, fields->of[MP_KEY_STREAM], &stream))
+        return stream;
+    return is_signed ? (uint64_t)negative : 0;
 }
 
 /* A pool's two numbers as one. A list that is shared is looked at once. */
-static uint64_t pool_of(struct mp_values *values, const struct fields *fields)
+static uint64_t pool_of(struct mp_values *values, struct fields *fields, unsigned written_as)
 {
     unsigned key = has(fields, MP_KEY_POOL) ? MP_KEY_POOL : MP_KEY_SEGMENT_POOL;
     uint64_t first, second;
@@ -121,11 +182,14 @@ static uint64_t pool_of(struct mp_values *values, const struct fields *fields)
     const uint64_t *items = mp_values_items(values, fields->of[key], MP_OBJECT_LIST, &count);
     bool pair = items && count == 2 && mp_values_unsigned(values, items[0], &first) &&
                 mp_values_unsigned(values, items[1], &second);
+    keep_if(fields, key,
+            pair && key == written_as && first <= UINT32_MAX && second <= UINT32_MAX && is_whole(items[0]) &&
+                is_whole(items[1]));
     return pair ? first << 32 | (second & UINT32_MAX) : 0;
 }
 
 /* The stack that a list of frames is. A list that is shared is looked at once: from then on it is its stack. */
-static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *stack)
+static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint32_t *stack)
 {
     struct mp_values *values = &r->values;
     *stack = 0;
@@ -133,7 +197,7 @@ static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields
     uint64_t list = fields->of[MP_KEY_FRAMES], known = mp_values_resolve(values, list);
     if (mp_value_tag(known) == MP_PYTORCH_STACK) {
         *stack = (uint32_t)mp_value_payload(known);
-        return true;
+        return keep_if(fields, MP_KEY_FRAMES, true);
     }
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
@@ -144,73 +208,144 @@ static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields
         if (mp_value_tag(frame) == MP_PYTORCH_FRAME)
             r->scratch.at[r->scratch.count++] = (uint32_t)mp_value_payload(frame);
     }
+    bool all = r->scratch.count == count;
     *stack = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
     r->scratch.count = 0;
     if (*stack == MP_STACK_TABLE_FAILED) return false;
     r->any_frames |= *stack;
+    if (!keep_if(fields, MP_KEY_FRAMES, all)) return true;
     mp_values_settle(values, list, mp_value_make(MP_PYTORCH_STACK, *stack));
     return true;
 }
 
-static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+/* Of actions whose calls are told under their name. */
+static bool has_a_name_of_its_own(unsigned action)
+{
+    return action != MP_ACTION_FREE && action != MP_ACTION_USER_DEFINED && action != MP_ACTION_ANNOTATE &&
+           action != MP_ACTION_UNKNOWN;
+}
+
+static bool make_entry(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
 {
     struct mp_values *values = &r->values;
     struct mp_pytorch_entry entry = {.time_us = MP_PYTORCH_NO_TIME, .action = MP_ACTION_UNKNOWN};
-    uint32_t action = text_of(fields, MP_KEY_ACTION);
-    if (action >= MP_KEYS && action - MP_KEYS < MP_ACTION_UNKNOWN) entry.action = (uint8_t)(action - MP_KEYS);
-    unsigned place =
-        entry.action == MP_ACTION_OOM && has(fields, MP_KEY_DEVICE_FREE) ? MP_KEY_DEVICE_FREE : MP_KEY_ADDR;
+    entry.name = text_of(fields, MP_KEY_ACTION);
+    if (entry.name >= MP_KEYS && entry.name - MP_KEYS < MP_ACTION_UNKNOWN)
+        entry.action = (uint8_t)(entry.name - MP_KEYS);
+    keep_if(fields, MP_KEY_ACTION, has_a_name_of_its_own(entry.action));
+    bool oom = entry.action == MP_ACTION_OOM;
+    unsigned place = oom && has(fields, MP_KEY_DEVICE_FREE) ? MP_KEY_DEVICE_FREE : MP_KEY_ADDR;
     uint64_t time;
     bool has_time;
     if (!read_number(values, fields, place, &entry.address, &entry.has_address) ||
         !read_number(values, fields, MP_KEY_SIZE, &entry.bytes, &entry.has_bytes) ||
         !read_number(values, fields, MP_KEY_TIME, &time, &has_time) || !read_stack(r, fields, &entry.stack))
         return false;
+    if (oom) fields->kept &= ~KEY(ADDR);
     entry.stream = stream_of(values, fields);
-    entry.pool = pool_of(values, fields);
-    if (has_time && time <= INT64_MAX / 1000) entry.time_us = (int64_t)time;
-    if (entry.action == MP_ACTION_UNKNOWN) entry.address = action;
-    if (has(fields, MP_KEY_METADATA) && fields->of[MP_KEY_METADATA] != MP_VALUE_NONE &&
-        fields->of[MP_KEY_METADATA] != MP_VALUE_TEXT)
-        r->with_metadata++;
-    if (r->entries.count >= MP_NONE) return false;
+    entry.pool = pool_of(values, fields, MP_KEY_POOL);
+    if (has_time && time <= INT64_MAX / 1000)
+        entry.time_us = (int64_t)time;
+    else
+        fields->kept &= ~KEY(TIME);
+    entry.keys = told(fields);
+    if (!keep_more(r, fields, &entry.more) || r->entries.count >= MP_NONE) return false;
     *record = mp_value_make(MP_PYTORCH_ENTRY, r->entries.count);
     return mp_vec_push(&r->entries, entry);
 }
 
-/* "??" and "" are what PyTorch writes where it does not know. */
-static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+/* What PyTorch writes where it does not know. */
+static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
+{
+    return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");
+}
+
+static bool make_frame(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
 {
     uint64_t line;
-    uint32_t file = text_of(fields, MP_KEY_FILENAME), name = text_of(fields, MP_KEY_NAME);
+    uint32_t file = text_of(fields, MP_KEY_FILENAME), name = text_of(fields, MP_KEY_NAME), more;
     if (!number_or(&r->values, fields, MP_KEY_LINE, 0, &line)) return false;
-    if (file && !strcmp(mp_intern_get(&r->values.texts, file, NULL), "??")) file = 0;
-    if (name && !strcmp(mp_intern_get(&r->values.texts, name, NULL), "??")) name = 0;
-    uint32_t frame = mp_stack_table_frame(&r->stacks, name, file, line < UINT32_MAX ? (uint32_t)line : 0);
+    keep_if(fields, MP_KEY_FILENAME, file);
+    keep_if(fields, MP_KEY_NAME, name);
+    if (line > UINT32_MAX) {
+        line = 0;
+        fields->kept &= ~KEY(LINE);
+    }
+    if (is_unknown(r, file)) file = 0;
+    if (is_unknown(r, name)) name = 0;
+    if (!keep_more(r, fields, &more)) return false;
+    uint32_t frame = mp_stack_table_frame(&r->stacks, name, file, (uint32_t)line, more);
     *record = mp_value_make(MP_PYTORCH_FRAME, frame);
     return frame != MP_STACK_TABLE_FAILED;
 }
 
-static bool make_segment(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes, uint64_t requested)
+{
+    if (state == MP_TORCH_ALLOCATED) sums->allocated += bytes;
+    if (state == MP_TORCH_FREE || state == MP_TORCH_UNMAPPED) return;
+    sums->active += bytes;
+    sums->requested += requested;
+}
+
+/* The sums are made anew where they are written. */
+static bool keep_sums(struct mp_pytorch_records *r, struct fields *fields)
+{
+    struct mp_pytorch_sums sums = {0};
+    size_t count;
+    const uint64_t *items = mp_values_items(&r->values, fields->of[MP_KEY_BLOCKS], MP_OBJECT_LIST, &count);
+    for (size_t i = 0; items && i < count; i++) {
+        uint64_t value = mp_values_resolve(&r->values, items[i]);
+        if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
+        const struct mp_pytorch_block *block = &r->blocks.at[mp_value_payload(value)];
+        mp_pytorch_sum(&sums,
+                       block->pending ? MP_TORCH_PENDING
+                       : block->live  ? MP_TORCH_ALLOCATED
+                                      : MP_TORCH_FREE,
+                       block->bytes, block->requested == MP_BYTES_UNKNOWN ? block->bytes : block->requested);
+    }
+    const struct {
+        unsigned key;
+        uint64_t is;
+    } all[] = {{MP_KEY_ALLOCATED_SIZE, sums.allocated},
+               {MP_KEY_ACTIVE_SIZE, sums.active},
+               {MP_KEY_REQUESTED_SIZE, sums.requested}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        uint64_t said;
+        bool there;
+        if (!read_number(&r->values, fields, all[i].key, &said, &there)) return false;
+        if (there && said != all[i].is) fields->kept &= ~(UINT64_C(1) << all[i].key);
+    }
+    fields->kept |= KEY(BLOCKS);
+    return true;
+}
+
+static bool make_segment(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
 {
     struct mp_values *values = &r->values;
     struct mp_pytorch_segment segment = {.blocks = fields->of[MP_KEY_BLOCKS]};
     uint64_t device;
     if (!number_or(values, fields, MP_KEY_ADDRESS, 0, &segment.address) ||
         !number_or(values, fields, MP_KEY_TOTAL_SIZE, 0, &segment.bytes) ||
-        !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack))
+        !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack) ||
+        !keep_sums(r, fields))
         return false;
     segment.device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
     segment.stream = stream_of(values, fields);
-    segment.pool = pool_of(values, fields);
-    segment.small = !strcmp(mp_intern_get(&values->texts, text_of(fields, MP_KEY_SEGMENT_TYPE), NULL), "small");
+    segment.pool = pool_of(values, fields, MP_KEY_SEGMENT_POOL);
+    const char *type = mp_intern_get(&values->texts, text_of(fields, MP_KEY_SEGMENT_TYPE), NULL);
+    segment.small = !strcmp(type, "small");
     segment.expandable = has(fields, MP_KEY_EXPANDABLE) && fields->of[MP_KEY_EXPANDABLE] == MP_VALUE_TRUE;
+    keep_if(fields, MP_KEY_SEGMENT_TYPE, segment.small || !strcmp(type, "large"));
+    keep_if(fields, MP_KEY_EXPANDABLE,
+            segment.expandable || (has(fields, MP_KEY_EXPANDABLE) && fields->of[MP_KEY_EXPANDABLE] == MP_VALUE_FALSE));
+    segment.keys = told(fields);
+    if (!keep_more(r, fields, &segment.more)) return false;
     *record = mp_value_make(MP_PYTORCH_SEGMENT, r->segments.count);
     return mp_vec_push(&r->segments, segment);
 }
 
 /* Before PyTorch 2.1 a block had its past in `history`; the first is the latest. */
-static void use_history(struct mp_pytorch_records *r, const struct fields *fields, struct mp_pytorch_block *block)
+static void use_history(struct mp_pytorch_records *r, struct fields *fields, struct mp_pytorch_block *block)
 {
     size_t count;
     const uint64_t *items = has(fields, MP_KEY_HISTORY)
@@ -219,12 +354,14 @@ static void use_history(struct mp_pytorch_records *r, const struct fields *field
     uint64_t latest = items && count ? mp_values_resolve(&r->values, items[0]) : 0;
     if (mp_value_tag(latest) != MP_PYTORCH_HISTORY) return;
     const struct mp_pytorch_block *was = &r->blocks.at[mp_value_payload(latest)];
+    bool alone = !block->stack && block->requested == MP_BYTES_UNKNOWN && block->address == MP_BYTES_UNKNOWN;
+    keep_if(fields, MP_KEY_HISTORY, count == 1 && was->plain && alone);
     if (!block->stack) block->stack = was->stack;
     if (block->requested == MP_BYTES_UNKNOWN) block->requested = was->requested;
     if (block->address == MP_BYTES_UNKNOWN) block->address = was->address;
 }
 
-static bool make_block(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+static bool make_block(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
 {
     struct mp_values *values = &r->values;
     struct mp_pytorch_block block = {0};
@@ -240,17 +377,24 @@ static bool make_block(struct mp_pytorch_records *r, const struct fields *fields
     const char *state = mp_intern_get(&values->texts, text_of(fields, MP_KEY_STATE), NULL);
     block.live = !strncmp(state, "active", 6);
     block.pending = block.live && strcmp(state, "active_allocated");
+    keep_if(fields, MP_KEY_STATE,
+            block.pending ? !strcmp(state, "active_pending_free") : block.live || !strcmp(state, "inactive"));
+    block.keys = told(fields);
+    if (!keep_more(r, fields, &block.more)) return false;
+    block.plain = !block.more;
     *record = mp_value_make(old ? MP_PYTORCH_HISTORY : MP_PYTORCH_BLOCK, r->blocks.count);
     return mp_vec_push(&r->blocks, block);
 }
 
-static bool make_annotation(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
+static bool make_annotation(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
 {
     struct mp_pytorch_annotation annotation = {.time_us = MP_PYTORCH_NO_TIME, .name = text_of(fields, MP_KEY_NAME)};
     uint64_t time;
     if (!number_or(&r->values, fields, MP_KEY_TIME, UINT64_MAX, &time)) return false;
     if (time <= INT64_MAX / 1000) annotation.time_us = (int64_t)time;
     annotation.begins = !strcmp(mp_intern_get(&r->values.texts, text_of(fields, MP_KEY_STAGE), NULL), "START");
+    fields->kept = 0;
+    if (!keep_more(r, fields, &annotation.more)) return false;
     *record = mp_value_make(MP_PYTORCH_ANNOTATION, r->annotations.count);
     return mp_vec_push(&r->annotations, annotation);
 }
@@ -259,14 +403,20 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
 {
     static const struct {
         unsigned key;
-        bool (*make)(struct mp_pytorch_records *, const struct fields *, uint64_t *);
-    } makers[] = {{MP_KEY_ACTION, make_entry}, {MP_KEY_FILENAME, make_frame},  {MP_KEY_BLOCKS, make_segment},
-                  {MP_KEY_STATE, make_block},  {MP_KEY_REAL_SIZE, make_block}, {MP_KEY_STAGE, make_annotation}};
+        uint64_t also; /* one of them: a program's own dictionary may have the key too */
+        bool (*make)(struct mp_pytorch_records *, struct fields *, uint64_t *);
+    } makers[] = {{MP_KEY_ACTION, KEY(ADDR) | KEY(DEVICE_FREE) | KEY(SIZE) | KEY(TIME), make_entry},
+                  {MP_KEY_FILENAME, KEY(LINE) | KEY(NAME), make_frame},
+                  {MP_KEY_BLOCKS, KEY(ADDRESS) | KEY(TOTAL_SIZE) | KEY(DEVICE), make_segment},
+                  {MP_KEY_STATE, KEY(SIZE) | KEY(ADDRESS), make_block},
+                  {MP_KEY_REAL_SIZE, KEY(ADDR) | KEY(FRAMES), make_block},
+                  {MP_KEY_STAGE, KEY(NAME) | KEY(TIME), make_annotation}};
     struct fields fields;
     (void)values; /* the context's own */
     sort_fields(pairs, count, &fields);
     for (size_t i = 0; fields.mask && i < sizeof makers / sizeof *makers; i++)
-        if (has(&fields, makers[i].key)) return makers[i].make(context, &fields, record);
+        if (has(&fields, makers[i].key) && (fields.mask & makers[i].also))
+            return makers[i].make(context, &fields, record);
     return true;
 }
 
@@ -291,4 +441,5 @@ void mp_pytorch_records_free(struct mp_pytorch_records *records)
     mp_vec_free(&records->segments);
     mp_vec_free(&records->annotations);
     mp_vec_free(&records->scratch);
+    mp_buffer_free(&records->text);
 }

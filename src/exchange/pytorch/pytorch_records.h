@@ -54,6 +54,10 @@ enum mp_pytorch_key {
     MP_KEY_SEGMENT_TYPE,
     MP_KEY_SEGMENT_POOL,
     MP_KEY_POOL,
+    MP_KEY_ALLOCATED_SIZE,
+    MP_KEY_ACTIVE_SIZE,
+    MP_KEY_FX_TRACE,
+    MP_KEY_FORWARD_FRAMES,
     MP_KEYS
 };
 
@@ -69,7 +73,8 @@ enum mp_pytorch_action {
     MP_ACTION_SNAPSHOT,
     MP_ACTION_OOM,
     MP_ACTION_USER_DEFINED,
-    MP_ACTION_UNKNOWN, /* address is the text id of its name */
+    MP_ACTION_ANNOTATE,
+    MP_ACTION_UNKNOWN, /* or one that makes no sense */
     MP_ACTIONS
 };
 
@@ -81,6 +86,9 @@ struct mp_pytorch_entry {
     int64_t time_us;         /* MP_PYTORCH_NO_TIME: none */
     uint32_t stack;
     uint32_t block; /* for mp_pytorch_replay() */
+    uint32_t more;  /* text id: what else it says, as JSON; 0: nothing */
+    uint32_t name;  /* text id of the action */
+    uint16_t keys;  /* bits of enum mp_told */
     uint8_t action; /* enum mp_pytorch_action */
     bool has_address, has_bytes;
     bool older; /* a free of a block from before the trace */
@@ -88,7 +96,9 @@ struct mp_pytorch_entry {
 
 struct mp_pytorch_block {
     uint64_t address, bytes, requested; /* MP_BYTES_UNKNOWN: not said */
-    uint32_t stack;
+    uint32_t stack, more;
+    uint16_t keys;
+    bool plain;         /* all that it says is here */
     bool live, pending; /* pending: freed, but streams still use it; it is live, too */
 };
 
@@ -96,14 +106,16 @@ struct mp_pytorch_segment {
     uint64_t address, bytes;
     uint64_t blocks; /* value: a list of blocks */
     uint64_t stream, pool;
-    uint32_t stack;
+    uint32_t stack, more;
     uint32_t device;
+    uint16_t keys;
     bool small, expandable;
 };
 
 struct mp_pytorch_annotation {
     int64_t time_us;
     uint32_t name; /* text id */
+    uint32_t more; /* all of it; 0: it was an entry of the trace */
     bool begins;
 };
 
@@ -115,12 +127,32 @@ struct mp_pytorch_records {
     MP_VEC(struct mp_pytorch_segment) segments;
     MP_VEC(struct mp_pytorch_annotation) annotations;
     MP_VEC(uint32_t) scratch;
-    uint64_t with_metadata; /* entries that carry user_metadata */
+    struct mp_buffer text; /* of what is made just now */
+    uint64_t more_bytes;   /* made so far */
+    uint64_t too_long;     /* values that are not kept */
     bool any_frames;
 };
 
 /* Ready for mp_pickle_read() or the like into records->values; the caller keeps the struct where it is. */
 bool mp_pytorch_records_init(struct mp_pytorch_records *records);
 void mp_pytorch_records_free(struct mp_pytorch_records *records);
+
+const char *mp_pytorch_key_name(enum mp_pytorch_key key);
+
+/* Sums of a segment's blocks, as PyTorch tells them. */
+struct mp_pytorch_sums {
+    uint64_t allocated, active, requested;
+};
+void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes, uint64_t requested);
+
+/* What of a dictionary's `count` pairs is not among the keys `kept` (bits 1 << enum mp_pytorch_key), as the text id of
+ * a JSON object; 0 where nothing is. False where memory is short. Values that are too long or too deep are left out and
+ * counted. */
+bool mp_pytorch_more(struct mp_pytorch_records *records, const uint64_t *pairs, size_t count, uint64_t kept,
+                     uint32_t *more);
+/* One member alone. */
+bool mp_pytorch_more_member(struct mp_pytorch_records *records, uint64_t key, uint64_t value, uint32_t *more);
+/* Adds a member that is JSON already. */
+bool mp_pytorch_more_text(struct mp_pytorch_records *records, uint32_t *more, const char *key, const char *json);
 
 #endif

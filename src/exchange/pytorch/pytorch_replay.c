@@ -1,6 +1,8 @@
 #include "exchange/pytorch/pytorch_replay.h"
 
+#include <inttypes.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,7 +179,6 @@ static bool replay_trace(struct replay *r)
         if (!frees && !segment && entry->action != MP_ACTION_ALLOC) continue;
         if (!is_sound(entry) || (segment && !entry->bytes)) {
             entry->action = MP_ACTION_UNKNOWN;
-            entry->address = 0;
             device->bad_entries++;
             continue;
         }
@@ -220,17 +221,25 @@ static bool meet_block(struct replay *r, const struct mp_pytorch_block *block, u
     return mp_vec_push(&device->base, base);
 }
 
-static bool keep_part(struct replay *r, uint32_t segment, const struct mp_pytorch_block *block)
+/* The parts follow one another: one that is said to lie elsewhere says so besides. */
+static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_block *block, uint64_t address)
 {
+    uint64_t absent = block->live ? block->bytes : 0;
     const struct mp_segment_part part = {.bytes = block->bytes,
-                                         .requested = !block->live                           ? 0
-                                                      : block->requested == MP_BYTES_UNKNOWN ? block->bytes
-                                                                                             : block->requested,
+                                         .requested = block->requested == MP_BYTES_UNKNOWN ? absent : block->requested,
                                          .segment = segment,
                                          .state = block->pending ? MP_TORCH_PENDING
                                                   : block->live  ? MP_TORCH_ALLOCATED
-                                                                 : MP_TORCH_FREE};
-    return mp_vec_push(&r->device->parts, part);
+                                                                 : MP_TORCH_FREE,
+                                         .keys = block->keys,
+                                         .stack = block->stack,
+                                         .more = block->more};
+    if (!mp_vec_push(&r->device->parts, part)) return false;
+    if (!(block->keys & MP_TOLD_ADDRESS) || block->address == address) return true;
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, block->address);
+    return mp_pytorch_more_text(r->records, &r->device->parts.at[r->device->parts.count - 1].more,
+                                mp_pytorch_key_name(MP_KEY_ADDRESS), text);
 }
 
 static bool meet_segment(struct replay *r, uint32_t index)
@@ -243,8 +252,8 @@ static bool meet_segment(struct replay *r, uint32_t index)
     for (size_t i = 0; items && i < count; i++) {
         uint64_t value = mp_values_resolve(values, items[i]);
         if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
-        const struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
-        if ((block->live && !meet_block(r, block, address)) || !keep_part(r, index, block)) return false;
+        struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
+        if ((block->live && !meet_block(r, block, address)) || !keep_part(r, index, block, address)) return false;
         address += block->bytes;
     }
     if (items) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is gone through twice */

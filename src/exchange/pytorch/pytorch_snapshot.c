@@ -1,6 +1,7 @@
 #include "exchange/pytorch/pytorch_snapshot.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>
@@ -272,8 +273,44 @@ static enum mp_status take_settings(struct loader *l, uint64_t dict)
     return s->settings ? MP_OK : no_memory(l);
 }
 
+/* Kept as it is, to be written again. */
+static enum mp_status put_aside(struct loader *l, uint64_t key, uint64_t value)
+{
+    struct mp_aside aside = {.kind = MP_ASIDE_MEMBERS};
+    if (mp_value_tag(key) != MP_VALUE_TEXT) return MP_OK;
+    if (!mp_pytorch_more_member(&l->snapshot.records, key, value, &aside.text)) return no_memory(l);
+    return !aside.text || mp_vec_push(&l->snapshot.asides, aside) ? MP_OK : no_memory(l);
+}
+
+/* The lists that the file has, and how long those of traces are: a device may have an empty one. `items` is NULL where
+ * it has nothing but segments. */
+static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t count)
+{
+    static const enum mp_pytorch_key keys[] = {MP_KEY_SEGMENTS, MP_KEY_DEVICE_TRACES, MP_KEY_ANNOTATIONS,
+                                               MP_KEY_HOST_SEGMENTS, MP_KEY_HOST_TRACES};
+    struct mp_pytorch_records *records = &l->snapshot.records;
+    struct mp_aside aside = {.kind = MP_ASIDE_LISTS};
+    aside.text = mp_intern_text(&records->values.texts, "{}");
+    bool done = aside.text != MP_INTERN_FAILED;
+    for (size_t i = 0; done && i < sizeof keys / sizeof *keys; i++) {
+        bool there = !items && i < 2, is_trace = keys[i] == MP_KEY_DEVICE_TRACES || keys[i] == MP_KEY_HOST_TRACES;
+        size_t length = 0, room = 0;
+        for (size_t k = 0; k + 1 < count; k += 2) {
+            if (items[k] != mp_value_make(MP_VALUE_TEXT, keys[i])) continue;
+            there = true;
+            bool is_list = mp_values_items(&records->values, items[k + 1], MP_OBJECT_LIST, &room);
+            length = is_trace && is_list && room < DEVICES_MAX ? room : 0;
+        }
+        char text[24];
+        snprintf(text, sizeof text, "%zu", length);
+        if (there) done = mp_pytorch_more_text(records, &aside.text, mp_pytorch_key_name(keys[i]), text);
+    }
+    return done && mp_vec_push(&l->snapshot.asides, aside) ? MP_OK : no_memory(l);
+}
+
 static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, bool *known)
 {
+    enum mp_status status;
     *known = true;
     switch (mp_value_tag(key) == MP_VALUE_TEXT ? mp_value_payload(key) : MP_KEY_NONE) {
     case MP_KEY_SEGMENTS:
@@ -283,10 +320,14 @@ static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, 
     case MP_KEY_HOST_TRACES:
         return take_traces(l, value, mp_value_payload(key) == MP_KEY_HOST_TRACES);
     case MP_KEY_SETTINGS:
-        return take_settings(l, value);
-    default:
+        status = take_settings(l, value);
+        return status ? status : put_aside(l, key, value);
+    case MP_KEY_ANNOTATIONS:
         *known = false;
         return MP_OK;
+    default:
+        *known = false;
+        return put_aside(l, key, value);
     }
 }
 
@@ -297,11 +338,12 @@ static enum mp_status take_parts(struct loader *l, uint64_t top)
     bool any = false, known;
     enum mp_status status = MP_OK;
     const uint64_t *items = mp_values_items(values, top, MP_OBJECT_DICT, &count);
+    status = put_lists(l, items, items ? count : 0);
     for (size_t i = 0; items && !status && i + 1 < count; i += 2) {
         status = take_part(l, items[i], items[i + 1], &known);
         any |= known;
     }
-    if (!items) { /* before PyTorch 2.0: nothing but the segments */
+    if (!items && !status) { /* before PyTorch 2.0: nothing but the segments */
         status = take_segments(l, top, false);
         any = l->snapshot.any_segments;
     }
@@ -329,6 +371,7 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
     for (size_t i = 0; i < l.snapshot.devices.count; i++)
         mp_pytorch_device_free(&l.snapshot.devices.at[i]);
     mp_vec_free(&l.snapshot.devices);
+    mp_vec_free(&l.snapshot.asides);
     free(l.snapshot.settings);
     mp_pytorch_records_free(&l.snapshot.records);
     return status;

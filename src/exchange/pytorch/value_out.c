@@ -25,18 +25,33 @@ void mp_stack_out_free(struct mp_stack_out *out)
     free(out->stack_memos);
 }
 
-static void put_frame(struct mp_stack_out *out, uint32_t *memo, const char *name, const char *file, uint32_t line)
+/* Which of a frame's own keys a text has in their place. */
+static void note_own(void *context, const char *name, size_t length)
+{
+    static const char *const keys[] = {"name", "filename", "line"};
+    for (unsigned i = 0; i < 3; i++)
+        if (strlen(keys[i]) == length && !memcmp(keys[i], name, length)) *(unsigned *)context |= 1u << i;
+}
+
+/* `more` is what the frame says besides, or in place of that; "" where it does not. */
+static void put_frame(struct mp_stack_out *out, uint32_t *memo, const char *name, const char *file, uint32_t line,
+                      const char *more)
 {
     struct mp_value_out *value = out->value;
+    unsigned own = 0;
     if (mp_value_again(value, NULL, memo)) return;
     mp_value_dict(value, NULL);
-    mp_value_text(value, "name", name);
-    mp_value_text(value, "filename", file);
-    mp_value_number(value, "line", line);
+    if (*more && mp_value_each_member(more, note_own, &own))
+        mp_value_members(value, more);
+    else
+        own = 0;
+    if (!(own & 1)) mp_value_text(value, "name", name);
+    if (!(own & 2)) mp_value_text(value, "filename", file);
+    if (!(own & 4)) mp_value_number(value, "line", line);
     mp_value_end_dict(value);
 }
 
-/* PyTorch's name for a function that it does not know; a file that it does not know is "". */
+/* PyTorch's name for a function or file that it does not know. */
 #define NAMELESS "??"
 
 static const char *function_name(const struct mp_model *model, uint32_t text)
@@ -47,7 +62,6 @@ static const char *function_name(const struct mp_model *model, uint32_t text)
 /* "libc10.so+0x1b1f8", as far as it is known. `to` has PLACE_TEXT bytes. */
 static const char *place_in(const char *module, uint64_t address, char *to)
 {
-    if (!address) return module;
     snprintf(to, PLACE_TEXT, "%s%s0x%llx", module, *module ? "+" : "", (unsigned long long)address);
     return to;
 }
@@ -58,13 +72,15 @@ static void put_frames_of(struct mp_stack_out *out, uint32_t index)
     const struct mp_model *model = out->model;
     const struct mp_model_frame *frame = &model->frames.at[index];
     const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
+    const char *more = mp_model_text(model, frame->raw.more), *nowhere = *module ? module : NAMELESS;
     for (uint32_t i = 0; i < frame->line_count; i++) {
         const struct mp_model_line *line = &model->lines.at[frame->first_line + i];
         put_frame(out, &out->line_memos[frame->first_line + i], function_name(model, line->function),
-                  line->file ? mp_model_text(model, line->file) : module, line->line);
+                  line->file ? mp_model_text(model, line->file) : nowhere, line->line, more);
     }
     if (frame->line_count) return;
-    put_frame(out, &out->frame_memos[index], NAMELESS, place_in(module, frame->raw.address, place), 0);
+    const char *at = frame->raw.address ? place_in(module, frame->raw.address, place) : nowhere;
+    put_frame(out, &out->frame_memos[index], NAMELESS, at, 0, more);
 }
 
 /* Innermost first, as stacks go from their id to the root. */
@@ -76,7 +92,7 @@ void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack)
     for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
         uint32_t frame = model->stacks.at[stack].frame;
         if (frame == MP_FRAME_CUT)
-            put_frame(out, &out->cut_memo, "(frames left out)", "", 0);
+            put_frame(out, &out->cut_memo, "(frames left out)", "", 0, "");
         else
             put_frames_of(out, frame);
     }
@@ -272,6 +288,49 @@ void mp_value_number(struct mp_value_out *value, const char *key, uint64_t numbe
         mp_json_number(&value->json, key, number);
     else
         put_number(value, number);
+}
+
+static void put_negative(struct mp_value_out *value, int64_t number)
+{
+    if (number >= INT32_MIN) {
+        put_op(value, MP_OP_BININT, (uint32_t)number, 4);
+    } else {
+        put_op(value, MP_OP_LONG1, 8, 1);
+        for (unsigned i = 0; i < 8; i++)
+            put_byte(value, (uint64_t)number >> (8 * i) & 0xff);
+    }
+}
+
+void mp_value_signed(struct mp_value_out *value, const char *key, int64_t number)
+{
+    begin_item(value, key);
+    if (value->as_json)
+        mp_json_signed(&value->json, key, number);
+    else if (number < 0)
+        put_negative(value, number);
+    else
+        put_number(value, (uint64_t)number);
+}
+
+/* Big-endian in a pickle, alone among numbers. */
+void mp_value_float(struct mp_value_out *value, const char *key, double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    begin_item(value, key);
+    if (value->as_json)
+        mp_json_real(&value->json, key, number);
+    else
+        put_op(value, MP_OP_BINFLOAT, __builtin_bswap64(bits), 8);
+}
+
+void mp_value_none(struct mp_value_out *value, const char *key)
+{
+    begin_item(value, key);
+    if (value->as_json)
+        mp_json_null(&value->json, key);
+    else
+        put_byte(value, MP_OP_NONE);
 }
 
 void mp_value_bool(struct mp_value_out *value, const char *key, bool is)

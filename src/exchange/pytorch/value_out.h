@@ -34,7 +34,7 @@ bool mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, s
 void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack);
 void mp_stack_out_free(struct mp_stack_out *out);
 
-#define MP_VALUE_DEPTH 16
+#define MP_VALUE_DEPTH 24
 
 struct mp_value_out {
     FILE *out;
@@ -66,6 +66,9 @@ void mp_value_list(struct mp_value_out *value, const char *key);
 void mp_value_end_list(struct mp_value_out *value);
 void mp_value_text(struct mp_value_out *value, const char *key, const char *text);
 void mp_value_number(struct mp_value_out *value, const char *key, uint64_t number);
+void mp_value_signed(struct mp_value_out *value, const char *key, int64_t number);
+void mp_value_float(struct mp_value_out *value, const char *key, double number);
+void mp_value_none(struct mp_value_out *value, const char *key);
 void mp_value_bool(struct mp_value_out *value, const char *key, bool is);
 /* A tuple of two numbers; in JSON a list. */
 void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second);
@@ -73,5 +76,12 @@ void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, 
 /* True where the object whose number is in *memo (0: none yet) was written again by its number. Otherwise the caller
  * writes it, a dictionary or list, which puts its number there. */
 bool mp_value_again(struct mp_value_out *value, const char *key, uint32_t *memo);
+
+/* Goes through the names of a JSON object's members. False for a text that is no such object, or is deeper than what is
+ * ever written: it has none, or not all of them were named. */
+typedef void mp_member_name(void *context, const char *name, size_t length);
+bool mp_value_each_member(const char *json, mp_member_name *name, void *context);
+/* Writes the members of such an object into the dictionary that is open; nothing where it is none. */
+void mp_value_members(struct mp_value_out *value, const char *json);
 
 #endif

@@ -50,7 +50,7 @@ static struct mp_builder *begin(void)
     static const struct mp_thread_info thread = {1, 0};
     static const struct mp_module modules[] = {{.path = 0}, {.path = 11}, {.path = 12}, {.path = 13}};
     static const struct mp_frame frames[] = {
-        {MP_NATIVE, 3, 1, 0, 0, 0}, {MP_NATIVE, 1, 1, 0, 0, 0}, {MP_NATIVE, 2, 1, 0, 0, 0}};
+        {MP_NATIVE, 3, 1, 0, 0, 0, 0}, {MP_NATIVE, 1, 1, 0, 0, 0, 0}, {MP_NATIVE, 2, 1, 0, 0, 0, 0}};
     /* The driver's own frame lies inside the one of whoever asked. */
     static const struct mp_stack_node stacks[STACKS + 1] = {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {3, 0}, {0, 0}};
     static const struct mp_recording_start start = {.host = "", .configuration = "", .spool = ""};

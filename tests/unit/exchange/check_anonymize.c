@@ -73,9 +73,29 @@ static const char *const forms[] = {
 
 /* The strings of tables: one that is new fails here until anonymize knows what to do with it. */
 static const char *const known_fields[] = {
-    "device.name",    "device.uuid", "device.model",    "track.name",       "thread.name",       "module.path",
-    "frame.function", "frame.file",  "symbol.function", "symbol.file",      "base block.module", "base block.label",
-    "sample.counter", "label.name",  "boundary.name",   "open region.name", "past site.module",  "exit.text",
+    "device.name",
+    "device.uuid",
+    "device.model",
+    "track.name",
+    "thread.name",
+    "module.path",
+    "frame.function",
+    "frame.file",
+    "symbol.function",
+    "symbol.file",
+    "base block.module",
+    "base block.label",
+    "sample.counter",
+    "label.name",
+    "boundary.name",
+    "open region.name",
+    "past site.module",
+    "exit.text",
+    "frame.more",
+    "segment.more",
+    "part of a segment.more",
+    "entry of an allocator's trace.more",
+    "aside.text",
 };
 #define KNOWN_FIELDS (sizeof known_fields / sizeof *known_fields)
 
@@ -120,8 +140,11 @@ static void plant_frames(struct planting *p)
     struct mp_frame frames[6];
     struct mp_stack_node nodes[7] = {{0, 0}};
     for (uint32_t i = 0; i < 6; i++) {
-        frames[i] = (struct mp_frame){
-            .language = (uint8_t)(i % MP_LANGUAGES), .module = 1, .function = plant(p), .file = plant(p)};
+        frames[i] = (struct mp_frame){.language = (uint8_t)(i % MP_LANGUAGES),
+                                      .module = 1,
+                                      .function = plant(p),
+                                      .file = plant(p),
+                                      .more = plant(p)};
         nodes[i + 1] = (struct mp_stack_node){i, i};
     }
     /* Public code with a function of somebody's. */
@@ -203,6 +226,13 @@ static int make(const char *form, const char *configuration, bool has_past)
     must(&p, mp_writer_base(p.writer, 60, &base, 1, &p.error));
     plant_events(&p);
     plant_row(&p, MP_CHUNK_LABELS);
+    plant_row(&p, MP_CHUNK_SEGMENTS);
+    plant_row(&p, MP_CHUNK_SEGMENT_PARTS);
+    plant_row(&p, MP_CHUNK_TRACE);
+    for (unsigned kind = 0; kind < MP_ASIDE_KINDS; kind++) {
+        const struct mp_aside aside = {plant(&p), (uint8_t)kind};
+        must(&p, mp_writer_asides(p.writer, &aside, 1, &p.error));
+    }
     plant_coverage(&p);
     must(&p, mp_writer_finish(p.writer, &p.error));
     return fd;

@@ -169,7 +169,7 @@ class Snapshots(Case):
         self.assertEqual((track["allocs"], track["end_bytes"], track["ooms"], track["reserved_peak_bytes"]),
                          (2, 513, 1, None))
         notes = "\n".join(info["coverage"]["notes"])
-        for words in ("teleport", "without a usable address", "3.00 MiB free", "no segments", "user_metadata",
+        for words in ("teleport", "without a usable address", "3.00 MiB free", "no segments", "numbers beyond 64 bits",
                       "no entries or segments"):
             self.assertIn(words, notes)
         self.assertFalse(info["coverage"]["complete"])

@@ -14,7 +14,7 @@ MEMBERS = {
     "tracks": ["device", "layer", "size_basis", "name"],
     "threads": ["tid", "name"],
     "modules": ["path", "start", "end", "bias", "size", "inode", "mtime", "build_id_size", "build_id"],
-    "frames": ["language", "module", "address", "function", "file", "line"],
+    "frames": ["language", "module", "address", "function", "file", "line", "more"],
     "stacks": ["parent", "frame"],
     "symbols": ["frame", "function", "file", "line"],
     "base": ["block", "address", "bytes", "birth", "stack", "track", "kind", "module", "role", "label",
@@ -22,9 +22,10 @@ MEMBERS = {
     "samples": ["time", "counter", "value"],
     "coverage": ["events", "dropped", "truncated_stacks", "unmatched_stacks", "totals_checked", "totals_wrong",
                  "unknown_frees", "missed_frees"],
-    "segments": ["address", "bytes", "stream", "pool", "track", "small", "expandable"],
-    "segment parts": ["bytes", "requested", "segment", "state"],
-    "calls": ["address", "bytes", "stream", "pool", "track", "action"],
+    "segments": ["address", "bytes", "stream", "pool", "track", "small", "expandable", "keys", "stack", "more"],
+    "segment parts": ["bytes", "requested", "segment", "state", "keys", "stack", "more"],
+    "trace": ["time", "address", "bytes", "stream", "pool", "track", "action", "keys", "stack", "more"],
+    "asides": ["text", "kind"],
     "labels": ["time", "block", "role", "name"],
     "requests": ["block", "requested", "stream", "pool"],
     "past": ["events", "steps", "time"],
@@ -32,7 +33,9 @@ MEMBERS = {
     "past sites": ["bytes", "blocks", "stack", "module", "track", "kind"],
     "exit": ["known", "by_signal", "status", "time", "text"],
 }
-OPTIONAL = ("module", "role", "label", "requested", "stream", "pool")  # of base: left out where all values are 0
+TOLD = ("keys", "stack", "more")
+OPTIONAL = {"base": ("module", "role", "label", "requested", "stream", "pool"), "frames": ("more",), "segments": TOLD,
+            "segment parts": TOLD, "trace": TOLD}  # left out where all values are 0
 EVENT = ["time", "address", "bytes", "block", "stack", "name", "thread", "track", "type", "kind"]
 
 
@@ -53,7 +56,7 @@ def rows_of(kind, meta, columns):
     else:
         for i in range(count):
             yield " ".join("x" + columns[member][32 * i:32 * i + 32].hex() if member == "build_id"
-                           else "0" if kind == "base" and member in OPTIONAL and member not in columns
+                           else "0" if member in OPTIONAL.get(kind, ()) and member not in columns
                            else str(columns[member][i]) for member in MEMBERS[kind])
 
 

@@ -152,6 +152,7 @@ static void put_frames(struct maker *maker)
             frames[i].file = (uint32_t)below(maker, maker->strings);
             frames[i].line = (uint32_t)below(maker, 3000);
         }
+        frames[i].more = (uint32_t)below(maker, maker->strings);
     }
     PUT(mp_writer_frames, MP_CHUNK_FRAMES, frames, 20);
     maker->frames += 20;
@@ -198,9 +199,11 @@ static void put_segments(struct maker *maker)
     struct mp_segment segments[4];
     struct mp_segment_part parts[9];
     struct mp_allocator_call calls[11];
+    struct mp_aside asides[11];
     memset(segments, 0, sizeof segments);
     memset(parts, 0, sizeof parts);
     memset(calls, 0, sizeof calls);
+    memset(asides, 0, sizeof asides);
     for (size_t i = 0; i < 4; i++) {
         segments[i].address = wild(maker);
         segments[i].bytes = wild(maker);
@@ -209,12 +212,18 @@ static void put_segments(struct maker *maker)
         segments[i].track = (uint16_t)below(maker, maker->tracks);
         segments[i].small = (uint8_t)below(maker, 2);
         segments[i].expandable = (uint8_t)below(maker, 2);
+        segments[i].keys = (uint16_t)wild(maker);
+        segments[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
+        segments[i].more = (uint32_t)below(maker, maker->strings);
     }
     for (size_t i = 0; i < 9; i++) {
         parts[i].bytes = wild(maker);
         parts[i].requested = wild(maker);
         parts[i].segment = (uint32_t)i / 3;
         parts[i].state = (uint8_t)below(maker, MP_TORCH_STATES);
+        parts[i].keys = (uint16_t)wild(maker);
+        parts[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
+        parts[i].more = (uint32_t)below(maker, maker->strings);
     }
     for (size_t i = 0; i < 11; i++) {
         calls[i].address = wild(maker);
@@ -223,10 +232,17 @@ static void put_segments(struct maker *maker)
         calls[i].pool = wild(maker);
         calls[i].track = (uint16_t)below(maker, maker->tracks);
         calls[i].action = (uint8_t)below(maker, MP_TORCH_ACTIONS);
+        calls[i].time_ns = wild(maker);
+        calls[i].keys = (uint16_t)wild(maker);
+        calls[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
+        calls[i].more = (uint32_t)below(maker, maker->strings);
+        asides[i].text = (uint32_t)below(maker, maker->strings);
+        asides[i].kind = (uint8_t)below(maker, MP_ASIDE_KINDS);
     }
     PUT(mp_writer_segments, MP_CHUNK_SEGMENTS, segments, 4);
     PUT(mp_writer_parts, MP_CHUNK_SEGMENT_PARTS, parts, 9);
-    PUT(mp_writer_calls, MP_CHUNK_CALLS, calls, 11);
+    PUT(mp_writer_trace, MP_CHUNK_TRACE, calls, 11);
+    PUT(mp_writer_asides, MP_CHUNK_ASIDES, asides, 11);
 }
 
 static void put_base(struct maker *maker, size_t count)
@@ -237,7 +253,7 @@ static void put_base(struct maker *maker, size_t count)
         blocks[i].address = made_random(maker) >> 16;
         blocks[i].bytes = below(maker, 9) ? wild(maker) : MP_BYTES_UNKNOWN;
         blocks[i].birth_ns = below(maker, maker->now + 1);
-        blocks[i].stack = (uint32_t)below(maker, maker->stacks);
+        blocks[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
         blocks[i].track = (uint16_t)below(maker, maker->tracks);
         blocks[i].kind = (uint8_t)below(maker, MP_KINDS);
         if (maker->paths) {
@@ -421,7 +437,7 @@ static void put_past(struct maker *maker)
     for (size_t i = 0; i < 6; i++) {
         sites[i].bytes = wild(maker);
         sites[i].blocks = wild(maker);
-        sites[i].stack = (uint32_t)below(maker, maker->stacks);
+        sites[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
         sites[i].module = (uint32_t)below(maker, maker->strings);
         sites[i].track = (uint16_t)below(maker, maker->tracks);
         sites[i].kind = (uint8_t)below(maker, MP_KINDS);

@@ -71,7 +71,7 @@ static void print_row(const struct made_chunk *made, size_t i)
         print_module(row);
     } else if (made->kind == MP_CHUNK_FRAMES) {
         ROW(mp_frame);
-        NUMBERS(row->language, row->module, row->address, row->function, row->file, row->line);
+        NUMBERS(row->language, row->module, row->address, row->function, row->file, row->line, row->more);
     } else if (made->kind == MP_CHUNK_STACKS) {
         ROW(mp_stack_node);
         NUMBERS(row->parent, row->frame);
@@ -91,13 +91,18 @@ static void print_row(const struct made_chunk *made, size_t i)
         NUMBERS(row->time_ns, row->counter, row->value);
     } else if (made->kind == MP_CHUNK_SEGMENTS) {
         ROW(mp_segment);
-        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->small, row->expandable);
+        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->small, row->expandable,
+                row->keys, row->stack, row->more);
     } else if (made->kind == MP_CHUNK_SEGMENT_PARTS) {
         ROW(mp_segment_part);
-        NUMBERS(row->bytes, row->requested, row->segment, row->state);
-    } else if (made->kind == MP_CHUNK_CALLS) {
+        NUMBERS(row->bytes, row->requested, row->segment, row->state, row->keys, row->stack, row->more);
+    } else if (made->kind == MP_CHUNK_TRACE) {
         ROW(mp_allocator_call);
-        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->action);
+        NUMBERS(row->time_ns, row->address, row->bytes, row->stream, row->pool, row->track, row->action, row->keys,
+                row->stack, row->more);
+    } else if (made->kind == MP_CHUNK_ASIDES) {
+        ROW(mp_aside);
+        NUMBERS(row->text, row->kind);
     } else if (made->kind == MP_CHUNK_LABELS) {
         ROW(mp_label);
         NUMBERS(row->time_ns, row->block, row->role, row->name);

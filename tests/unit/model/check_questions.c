@@ -252,7 +252,7 @@ START_TEST(user_code_is_told_from_packages)
         struct mp_model *model;
         struct mp_stack_lines lines = {0};
         struct mp_string_entry strings[] = {{"", 0}, {files[i].file, strlen(files[i].file)}};
-        struct mp_frame frame = {MP_PYTHON, 0, 0, 0, 1, 7};
+        struct mp_frame frame = {MP_PYTHON, 0, 0, 0, 1, 7, 0};
         struct mp_stack_node nodes[] = {{0, 0}, {0, 0}};
         ck_assert(!mp_builder_new(&start, &builder, NULL));
         ck_assert(!mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .strings = strings},

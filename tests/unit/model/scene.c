@@ -211,7 +211,7 @@ static void feed_tables(struct mp_builder *builder, struct scene *scene)
     struct mp_frame frames[SCENE_STACKS];
     struct mp_stack_node stacks[SCENE_STACKS];
     for (uint32_t i = 0; i < SCENE_STACKS; i++) {
-        frames[i] = (struct mp_frame){MP_PYTHON, 0, 0, i % 3 ? 7 : 2, 1, i};
+        frames[i] = (struct mp_frame){MP_PYTHON, 0, 0, i % 3 ? 7 : 2, 1, i, 0};
         stacks[i] = (struct mp_stack_node){i ? (uint32_t)scene_random(scene, i) : 0, i};
     }
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 8, .strings = strings});

@@ -1,0 +1,14 @@
+/*
+ * A recording that was made from a PyTorch snapshot, written as one again: every key that the file had, with what it
+ * had there. For pytorch_export.c. One thread at a time.
+ */
+#ifndef MP_EXCHANGE_PYTORCH_TOLD_H
+#define MP_EXCHANGE_PYTORCH_TOLD_H
+
+#include "exchange/pytorch/value_out.h"
+
+bool mp_pytorch_was_told(const struct mp_model *model);
+/* Writes all of it, which was told. False where memory is short. */
+bool mp_pytorch_put_told(const struct mp_model *model, struct mp_value_out *value, struct mp_stack_out *stacks);
+
+#endif
