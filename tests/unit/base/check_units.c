@@ -1,3 +1,7 @@
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
 #include "base/units.h"
 #include "unit/suite.h"
 
@@ -48,4 +52,36 @@ START_TEST(sizes_and_times_are_parsed)
 }
 END_TEST
 
-MP_SUITE("units", bytes_read_well, durations_and_counts_read_well, sizes_and_times_are_parsed)
+/* However long the sentence: it is cut, the system's reason with it, and nothing behind its room is touched. */
+START_TEST(errors_keep_to_their_room)
+{
+    enum { BEHIND = 512 };
+    struct {
+        struct mp_error error;
+        char behind[BEHIND];
+    } place;
+    const char *reason = ": No such file or directory";
+    char words[sizeof place.error.text + 100], whole[sizeof words + 100];
+    for (size_t length = 0; length < sizeof words; length++) {
+        memset(words, 'w', length);
+        words[length] = '\0';
+        memset(&place, '#', sizeof place);
+        errno = ENOENT;
+        ck_assert_int_eq(mp_fail_errno(&place.error, "%s", words), MP_IO);
+        ck_assert_int_eq(errno, ENOENT);
+        snprintf(whole, sizeof whole, "%s%s", words, reason);
+        whole[sizeof place.error.text - 1] = '\0';
+        ck_assert_str_eq(place.error.text, whole);
+        ck_assert_int_eq(place.error.sys_errno, ENOENT);
+        ck_assert_int_eq(mp_fail(&place.error, MP_LIMIT, "%s", words), MP_LIMIT);
+        words[sizeof place.error.text - 1 < length ? sizeof place.error.text - 1 : length] = '\0';
+        ck_assert_str_eq(place.error.text, words);
+        ck_assert(place.error.status == MP_LIMIT && !place.error.sys_errno);
+        for (size_t i = 0; i < BEHIND; i++)
+            ck_assert_int_eq(place.behind[i], '#');
+    }
+}
+END_TEST
+
+MP_SUITE("units", errors_keep_to_their_room, bytes_read_well, durations_and_counts_read_well,
+         sizes_and_times_are_parsed)

@@ -162,6 +162,19 @@ START_TEST(every_spool_tells_that_its_collector_was_killed)
 }
 END_TEST
 
+/* By each of the facts alone: somebody holds it, who has not died, and has not said that it left. */
+START_TEST(a_spool_is_attended_while_its_collector_lives)
+{
+    static struct mp_spool_header header;
+    for (unsigned facts = 0; facts < 8; facts++) {
+        uint32_t word = (facts & 1 ? 4711 : 0) | (facts & 2 ? UINT32_C(0x40000000) : 0) | UINT32_C(0x80000000);
+        memcpy(&header.collector, &word, sizeof word);
+        atomic_store(&header.collector_left, facts & 4 ? 1 : 0);
+        ck_assert_int_eq(mp_spool_attended(&header), facts == 1);
+    }
+}
+END_TEST
+
 static enum mp_status reopen(const char *path)
 {
     struct mp_spool_file spool;
@@ -227,4 +240,4 @@ static void remove_folder(void)
 
 MP_SUITE("spool_file", a_spool_is_ready_and_private, it_grows_ahead_of_its_use,
          many_are_held_and_given_back_in_any_order, every_spool_tells_that_its_collector_was_killed,
-         what_is_no_whole_spool_is_refused)
+         a_spool_is_attended_while_its_collector_lives, what_is_no_whole_spool_is_refused)

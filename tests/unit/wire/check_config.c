@@ -136,6 +136,25 @@ START_TEST(a_step_expression_survives_the_way)
 }
 END_TEST
 
+/* Every byte that a setting can have comes back, and none that could end the text is in it as it is. */
+START_TEST(every_character_survives_the_way)
+{
+    for (unsigned first = 1; first < 256; first += 31) {
+        struct mp_record_config config;
+        char text[1024], back[MP_STEP_AT_ROOM];
+        mp_record_config_defaults(&config);
+        for (unsigned i = 0; i < 31; i++)
+            config.step_at[i] = (char)(first + i < 256 ? first + i : 'x');
+        config.step_at[31] = '\0';
+        ck_assert(mp_record_config_format(&config, text, sizeof text));
+        for (const char *at = text; *at; at++)
+            ck_assert((unsigned char)*at > ' ' && *at != 0x7f);
+        mp_step_setting(back, sizeof back, text, "step_at");
+        ck_assert_str_eq(back, config.step_at);
+    }
+}
+END_TEST
+
 /* The first name decides what the others are like. */
 START_TEST(work_inside_a_step_is_no_step)
 {
@@ -151,4 +170,5 @@ START_TEST(work_inside_a_step_is_no_step)
 END_TEST
 
 MP_SUITE("config", every_configuration_survives_the_way, what_is_not_told_stays, depth_keeps_its_bounds,
-         too_little_room_is_said, a_step_expression_survives_the_way, work_inside_a_step_is_no_step)
+         too_little_room_is_said, a_step_expression_survives_the_way, every_character_survives_the_way,
+         work_inside_a_step_is_no_step)
