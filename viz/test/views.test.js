@@ -32,8 +32,7 @@ function stacksOf(lists) {
   return { stack: (site) => lists[site].map(frame), head: (site) => frame(lists[site][0]), library: () => "" };
 }
 
-test("a scope holds the blocks of its moment or window", () => {
-  const life = makeLife(randomFrom(3), { events: 900 });
+function holdsScopes(life) {
   const track = trackOf(life);
   const duration = life.events.at(-1).time + 1;
   const states = Array.from({ length: life.events.length + 1 }, (_, i) => i - 1);
@@ -58,6 +57,11 @@ test("a scope holds the blocks of its moment or window", () => {
     assert.deepEqual(of({ of: "freed", window }),
       life.blocks.flatMap(({ death }, id) => death > first && death <= last ? [id] : []));
   }
+}
+
+test("a scope holds the blocks of its moment or window", () => {
+  holdsScopes(makeLife(randomFrom(3), { events: 900 }));
+  holdsScopes(makeLife(randomFrom(4), { events: 400, base: 0 })); // the first block is allocated like any other
   assert.equal(scopeName({ ...NO_CHOICE, of: "window" }), "peak");
 });
 
