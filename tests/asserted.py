@@ -1,5 +1,5 @@
 """unittest for the tests here: a test that passes without having asserted anything fails, and where all were skipped the
-exit status says so."""
+exit status says so. Tests that are plain scripts assert with held(), and end as script() ends them."""
 
 import functools
 import sys
@@ -25,6 +25,26 @@ class Result(unittest.TextTestResult):
         else:
             nothing = AssertionError("this test has asserted nothing")
             self.addFailure(test, (AssertionError, nothing, None))
+
+
+held_so_far = 0
+
+
+def held(condition, said="this does not hold"):
+    """What a plain script asserts."""
+    global held_so_far
+    held_so_far += 1
+    if not condition:
+        raise AssertionError(said)
+
+
+def script(run):
+    """Runs a plain script; one that would pass without having held anything fails."""
+    try:
+        status = run()
+    except SystemExit as ended:
+        status = ended.code
+    sys.exit(status or (0 if held_so_far else "this test has asserted nothing"))
 
 
 def main(verbosity=1):

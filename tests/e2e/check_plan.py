@@ -169,4 +169,4 @@ class Plan(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

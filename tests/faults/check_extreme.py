@@ -82,8 +82,8 @@ def main():
             other = path.with_suffix("").with_suffix(".other")
             wrong += run(path.name, ["size", "--capacity", "80GiB", f"4={other}", f"8={path}", f"12={other}"], folder / "out")
     print(f"{len(chosen)} kinds: {len(wrong)} wrong")
-    sys.exit(bool(wrong))
+    harness.asserted.held(chosen and not wrong, "see above")
 
 
 if __name__ == "__main__":
-    main()
+    harness.asserted.script(main)

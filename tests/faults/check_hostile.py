@@ -187,4 +187,4 @@ class Hostile(harness.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

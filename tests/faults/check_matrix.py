@@ -407,8 +407,8 @@ def main():
         print(said)
     print(f"{len(cases)} kills in {time.monotonic() - begin:.0f} s, {sum(case.counted for case in cases)} events handed "
           f"over, {len(wrong)} cases went wrong")
-    sys.exit(bool(wrong))
+    harness.asserted.held(cases and not wrong, "see above")
 
 
 if __name__ == "__main__":
-    main()
+    harness.asserted.script(main)

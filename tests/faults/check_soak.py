@@ -66,8 +66,8 @@ def main():
             if (seed - options.first + 1) % 500 == 0:
                 print(f"soak: {seed - options.first + 1} done, {failed} differ", flush=True)
     print(f"soak: {failed} of {options.runs} differ")
-    return failed != 0
+    harness.asserted.held(options.runs and not failed, "see above")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.asserted.script(main)

@@ -14,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import asserted
+
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = "1000" if os.environ.get("MEMPROF_FAULTS") == "all" else "20"
@@ -78,8 +81,8 @@ def main():
         make_seeds(folder)
         run = (lambda target: fuzz(folder, target, given.seconds)) if given.seconds else lambda target: replay(folder, target)
         right = [run(target) for target in given.names]
-    sys.exit(not all(right))
+    asserted.held(right and all(right), "see above")
 
 
 if __name__ == "__main__":
-    main()
+    asserted.script(main)

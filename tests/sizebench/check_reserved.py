@@ -16,7 +16,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve()
-sys.path.insert(0, str(HERE.parents[1] / "unit" / "analysis"))
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "unit" / "analysis")]
+import asserted
 import naive_allocator
 from check_torch_replay import snapshot_of
 
@@ -147,9 +148,9 @@ def main():
           f"{100 * sum(covered) / len(covered):.1f} %")
     print(f"largest batch: {asked} capacities, {wrong} of them wrong, {min(ratios):.3f} of the truth at least; "
           f"{sum(row['unsure'] for row in answered)} unsure")
-    if wrong or len(answered) < len(rows) or max(errors) > 0.015 or sum(covered) < 0.95 * len(covered):
-        sys.exit(1)
+    asserted.held(not wrong and len(answered) == len(rows) and max(errors) <= 0.015 and
+                  sum(covered) >= 0.95 * len(covered), "see above")
 
 
 if __name__ == "__main__":
-    main()
+    asserted.script(main)

@@ -5,6 +5,9 @@ import pathlib
 import re
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import asserted
+
 TREE = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "NEWS", "examples/README.md", "viz/FORMAT.md",
              *sorted(str(path.relative_to(TREE)) for path in (TREE / "docs").rglob("*.md"))]
@@ -29,10 +32,11 @@ def missing(text, folder=TREE):
 
 
 def main():
-    assert missing("see `src/base/no_such.c`, tools/nothing and `NONE.md`") == [
-        "src/base/no_such.c", "tools/nothing", "NONE.md"]
-    assert missing("[a](../NEWS) [b](NEWS#c) [d](https://e.f/g) [h](#i)", TREE / "docs") == ["NEWS"]
-    assert missing("`src/base/vec.h`, src/*/Makefile.inc, build/tests/what, src/NAME.c, tests/fuzz/fuzz_reader.") == []
+    asserted.held(missing("see `src/base/no_such.c`, tools/nothing and `NONE.md`") == [
+        "src/base/no_such.c", "tools/nothing", "NONE.md"])
+    asserted.held(missing("[a](../NEWS) [b](NEWS#c) [d](https://e.f/g) [h](#i)", TREE / "docs") == ["NEWS"])
+    asserted.held(missing("`src/base/vec.h`, src/*/Makefile.inc, build/tests/what, src/NAME.c, tests/fuzz/fuzz_reader.")
+                  == [])
     wrong = 0
     for name in DOCUMENTS:
         for path in missing((TREE / name).read_text(encoding="utf-8"), (TREE / name).parent):
@@ -41,4 +45,4 @@ def main():
     sys.exit(1 if wrong else 0)
 
 
-main()
+asserted.script(main)

@@ -1,6 +1,4 @@
-import assert from "node:assert/strict";
-import test from "node:test";
-
+import { assert, test } from "./asserted.js";
 import { alongOf } from "../src/draw/along.js";
 import { byteTicks, timeTicks } from "../src/draw/axis.js";
 import { chooseColumns } from "../src/draw/columns.js";

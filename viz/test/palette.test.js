@@ -1,7 +1,6 @@
-import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import test from "node:test";
 
+import { assert, test } from "./asserted.js";
 import { luminance, PALETTE, scaleColours, textOn } from "../src/draw/palette.js";
 
 // Machado, Oliveira, Fernandes: "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009, on

@@ -1,6 +1,4 @@
-import assert from "node:assert/strict";
-import test from "node:test";
-
+import { assert, test } from "./asserted.js";
 import { DEFAULTS, readAddress, usualFor, writeAddress } from "../src/address.js";
 import { framesShown } from "../src/data/flame.js";
 import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";

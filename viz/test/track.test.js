@@ -1,6 +1,4 @@
-import assert from "node:assert/strict";
-import test from "node:test";
-
+import { assert, test } from "./asserted.js";
 import { sitesAt, siteTotals } from "../src/data/sites.js";
 import { lowerBound, upperBound } from "../src/data/track.js";
 import { readNumbers, readUint32s, unzigzag } from "../src/data/varint.js";

@@ -1,6 +1,4 @@
-import assert from "node:assert/strict";
-import test from "node:test";
-
+import { assert, test } from "./asserted.js";
 import { paintRects, Ranges } from "../src/data/address_time.js";
 import { COLOURS } from "../src/draw/colour_by.js";
 import { apart } from "../src/data/sites.js";

@@ -8,6 +8,8 @@ import random
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+import asserted
 import naive_allocator
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -59,7 +61,7 @@ class Model:
                 answer = []
             else:
                 answer.append(line.split())
-        assert len(answers) == len(self.lines), (len(answers), len(self.lines))
+        asserted.held(len(answers) == len(self.lines), (len(answers), len(self.lines)))
         return answers
 
 
@@ -145,7 +147,7 @@ def check_cases(program):
             print(f"{case['name']}: {difference}   ({case['why']})")
             failed += 1
     print(f"{len(cases)} cases, {failed} differences")
-    assert len(cases) == 85
+    asserted.held(len(cases) == 85, "cases are missing")
     return failed == 0
 
 
@@ -291,7 +293,7 @@ def check_random(program, runs, calls):
             print(f"seed {seed}, {run.settings}: {difference[:1000]}")
             failed += 1
     print(f"{runs} random runs, {failed} differences; {dict(seen)}")
-    assert all(seen[action] > 20 for action in ("segment_free", "segment_map", "segment_unmap", "oom"))
+    asserted.held(all(seen[action] > 20 for action in ("segment_free", "segment_map", "segment_unmap", "oom")), seen)
     return failed == 0
 
 
@@ -303,4 +305,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    asserted.script(main)

@@ -7,6 +7,8 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+import asserted
 import read_mp
 
 MEMBERS = {
@@ -68,8 +70,8 @@ def main():
         with open(path, "rb") as file:
             start, chunks, end = read_mp.walk(zstd, file.read())
     read_mp.check_index(chunks, end)
-    assert start["command"] == ["python3", "train.py", "--epochs", "3", ""] and start["pid"] == 4242, start
-    assert start["spool_id"] == 0xfedcba9876543210 and start["monotonic"] == 987654321012345, start
+    asserted.held(start["command"] == ["python3", "train.py", "--epochs", "3", ""] and start["pid"] == 4242, start)
+    asserted.held(start["spool_id"] == 0xfedcba9876543210 and start["monotonic"] == 987654321012345, start)
     found = []
     numbers = {kind: number for number, kind in read_mp.KINDS.items()}
     for _, _, kind, meta, columns in chunks:
@@ -80,10 +82,10 @@ def main():
         found.extend(rows_of(kind, meta, columns))
     expected = [line.strip() for line in printed.stdout.splitlines()]
     for i, (left, right) in enumerate(zip(found, expected)):
-        assert left == right, f"line {i}: {left!r} is not {right!r}"
-    assert len(found) == len(expected)
+        asserted.held(left == right, f"line {i}: {left!r} is not {right!r}")
+    asserted.held(len(found) == len(expected), "lines are missing")
     print(f"{len(chunks)} chunks, {len(found)} lines agree")
 
 
 if __name__ == "__main__":
-    main()
+    asserted.script(main)
