@@ -24,12 +24,13 @@ import unittest
 import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / folder) for folder in ("e2e", "unit/analysis", "unit/exchange")]
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("e2e", "sizebench", "unit/analysis", "unit/exchange")]
 sys.dont_write_bytecode = True
 import harness  # noqa: E402
 import made_inputs  # noqa: E402
 import naive_allocator  # noqa: E402
 import snapshots  # noqa: E402
+from check_reserved import Training  # noqa: E402
 from check_torch_replay import snapshot_of  # noqa: E402
 
 KEPT_LINES, LINE_MAX = 30, 300
@@ -44,6 +45,7 @@ WINDOWS = (("--from", "50%"), ("--to", "50%"), ("--from", "20%", "--to", "70%"),
 # Of these all is asked, of others, which are much like them, what is usual.
 RICH = ("1-allocator-calls.mp", "1-modules.mp", "1-segments.mp", "2-folded.mp", "leaking.mp", "network.mp", "made.pickle",
         "oom.pickle", "profiled.pt.trace.json", "systems.sqlite")
+BATCHES = (4, 8, 12)
 RULES = "mine = linear|forward\n# a remark\nothers = ^at::\n"
 SUPPRESSIONS = "leak:remember\nleak:*empty*\n"
 MIB = 1 << 20
@@ -132,6 +134,11 @@ def pairs(names):
     yield "compare", "--json", *three
     yield "compare", "--format", "markdown", *three
     yield "size", "8=network.mp", "16=leaking.mp", "--capacity", "2GiB", "--margin", "10%"
+    probes = [f"{batch}=batches/{batch}" for batch in BATCHES]
+    yield "size", *probes
+    for capacity in ("300MiB", "3GiB", "30GiB"):
+        yield "size", "--json", "--capacity", capacity, "--predict", "1,6,13,64", *probes
+        yield "size", "--capacity", capacity, "--margin", "0", "--predict", "6,200", *probes[:2]
 
 
 def page_text(page):
@@ -211,6 +218,9 @@ def make_recordings(folder):
     for name, snapshot in (("made", snapshots.Made(3, devices=2, host=True).snapshot), ("oom", out_of_memory())):
         (folder / f"{name}.pickle").write_bytes(pickle.dumps(snapshot, 4))
     made_inputs.make(folder)
+    (folder / "batches").mkdir()
+    for batch in BATCHES:
+        (folder / f"batches/{batch}").write_bytes(pickle.dumps(Training(3).snapshot(batch), 4))
     (folder / "rules").write_text(RULES)
     (folder / "suppressions").write_text(SUPPRESSIONS)
     return sorted(path.name for path in folder.glob("*.*"))
