@@ -92,8 +92,8 @@ void softgpu_live(struct softgpu_digest *of);
 /* Writes what is buffered of the ledger's file. */
 void softgpu_flush(void);
 const char *softgpu_class_name(enum soft_class class);
-/* The calling thread's next read-back of one of so many bytes gets this value, unless it launches a kernel before;
+/* What the calling thread reads of the address (0: any), of one of so many bytes, before its next kernel, is this value;
  * `widths`: a sum of 1, 4, 8. The values' policy "ones" goes before. */
-void softgpu_expect(unsigned widths, uint64_t value);
+void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
 
 #endif

@@ -149,6 +149,8 @@ def sizes():
 def checked():
     normal = torch.distributions.Normal(torch.zeros(3, device="cuda"), torch.ones(3, device="cuda"))
     action = torch.distributions.Categorical(logits=torch.zeros(5, 4, device="cuda")).sample()
+    start = torch.randint(9, (2,), device="cuda")
+    assert len(range(1000)[start[1] : start[1] + 7]) == 7
     spread = torch.repeat_interleave(torch.ones(9, dtype=torch.long, device="cuda"), output_size=9)
     assert (spread >= 0).all() and not (spread < 0).any() and spread.min() >= 0
     return [normal.log_prob(normal.sample()).numel(), action.numel()]

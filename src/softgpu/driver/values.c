@@ -47,12 +47,14 @@ void soft_values_changed(void)
 
 static __thread struct {
     uint64_t launch; /* the kernel whose answer it is */
+    uint64_t address;
     unsigned widths;
     uint64_t value;
 } expected;
 
-EXPORTED void softgpu_expect(unsigned widths, uint64_t value)
+EXPORTED void softgpu_expect(uint64_t address, unsigned widths, uint64_t value)
 {
+    expected.address = address;
     expected.launch = launches;
     expected.widths = widths;
     expected.value = value;
@@ -114,9 +116,10 @@ static void fill_ones(unsigned char *to, uint64_t bytes)
         memset(to, 1, bytes);
 }
 
-static void make_up(unsigned char *to, uint64_t bytes)
+static void make_up(unsigned char *to, uint64_t from, uint64_t bytes)
 {
-    bool known = expected.launch == launches && bytes <= 8 && (expected.widths & bytes);
+    bool known = expected.launch == launches && bytes <= 8 && (expected.widths & bytes) &&
+                 (!expected.address || expected.address == from);
     if (policy() == ONES)
         fill_ones(to, bytes);
     else
@@ -143,7 +146,7 @@ static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes)
         memcpy((void *)(uintptr_t)to, kept, bytes);
     } else {
         soft_read_back(bytes);
-        make_up((unsigned char *)(uintptr_t)to, bytes);
+        make_up((unsigned char *)(uintptr_t)to, from, bytes);
     }
     return CUDA_SUCCESS;
 }

@@ -21,13 +21,15 @@ enum answer {
     COMPARES, /* with a number: that nothing is negative holds, and nothing else */
     HOLDS,
     FAILS,
+    ADDS,         /* a number to what is there, which is zero */
     NEGATES,      /* what the thread's last kernel made */
     KEEPS,        /* the same */
     SELECTS,      /* a count of some of the elements, how many there are is an argument */
     ADDS_SELECTED /* CUB's second pass */
 };
 
-/* All parts are in the name. Isfinite ends with a product of truths; NonZeroOp counts for nonzero and masks. */
+/* All parts are in the name. Vectorized and unrolled elementwise kernels take the same arguments. Isfinite ends with a
+ * product of truths; NonZeroOp counts for nonzero and masks. */
 static const struct {
     const char *parts[2];
     enum answer answer;
@@ -36,7 +38,8 @@ static const struct {
     {{"reduce_kernel", "15and_kernel_cuda"}, HOLDS, 0},
     {{"reduce_kernel", "14or_kernel_cuda"}, FAILS, 0},
     {{"Functor", "MulFunctorIbE"}, HOLDS, 0},
-    {{"vectorized_elementwise_kernel", "compare_scalar_kernelI"}, COMPARES, 0},
+    {{"ed_elementwise_kernel", "compare_scalar_kernelI"}, COMPARES, 0},
+    {{"ed_elementwise_kernel", "CUDAFunctorOnSelf_addI"}, ADDS, 0},
     {{"bitwise_not_kernel", ""}, NEGATES, 0},
     {{"logical_not_kernel", ""}, NEGATES, 0},
     {{"BitwiseAndFunctorIbE", ""}, KEEPS, 0},
@@ -146,6 +149,26 @@ static bool is_not_negative(const char *name, void *const *arguments)
     return !operation && !memcmp(closure + (width == 8 ? 8 : 4), zero, width);
 }
 
+/* Of one element: PyTorch's functor holds the number and a factor; the kernel's last argument begins with the result's
+ * address. Sums of integers decide where slices end. */
+static void expect_sum(const char *name, void *const *arguments)
+{
+    static const char functor[] = "CUDAFunctorOnSelf_addI";
+    const char type = strstr(name, functor)[sizeof functor - 1];
+    int32_t elements, narrow[2];
+    int64_t wide[2];
+    uint64_t result;
+    memcpy(&elements, arguments[0], sizeof elements);
+    if (elements != 1 || (type != 'l' && type != 'i')) return;
+    memcpy(wide, arguments[1], sizeof wide);
+    memcpy(narrow, arguments[1], sizeof narrow);
+    memcpy(&result, arguments[2], sizeof result);
+    if (type == 'l')
+        expect(result, 8, (uint64_t)wide[0] * (uint64_t)wide[1]);
+    else
+        expect(result, 4, (uint32_t)narrow[0] * (uint32_t)narrow[1]);
+}
+
 void softrt_expect_answer(const void *function, void *const *arguments)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -154,12 +177,15 @@ void softrt_expect_answer(const void *function, void *const *arguments)
     const struct kernel kernel = find(function);
     if (kernel.answer == SELECTS && arguments) selected = share_of(arguments[kernel.elements]);
     if (kernel.answer == SELECTS || (kernel.answer == ADDS_SELECTED && selected)) {
-        expect(4 | 8, selected);
+        expect(0, 4 | 8, selected);
         return;
     }
     selected = 0;
     if (kernel.answer != KEEPS)
         truth = kernel.answer == HOLDS || (kernel.answer == NEGATES && !truth) ||
                 (kernel.answer == COMPARES && arguments && is_not_negative(kernel.name, arguments));
-    expect(1, truth);
+    if (kernel.answer == ADDS && arguments)
+        expect_sum(kernel.name, arguments);
+    else
+        expect(0, 1, truth);
 }
