@@ -18,6 +18,7 @@ def start(torch, after_import):
         _leave_out_random_values(torch)
     if torch.distributed.is_available():
         from libmemprof_plan import ranks
+        ranks.do_without_libuv(torch.distributed)
         ranks.answer_objects(torch.distributed)
         if int(settings.get("world", "0")) > 1:
             ranks.be_alone(torch.distributed, int(settings["rank"]), int(settings["world"]))

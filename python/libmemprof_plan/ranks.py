@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import sys
 
 
 def be_alone(distributed, rank, world):
@@ -21,11 +22,32 @@ def be_alone(distributed, rank, world):
         named.setdefault("timeout", datetime.timedelta(seconds=60))
         if arguments:
             arguments = arguments[1:]
-        begin("cpu:fake,cuda:nccl" if "nccl" in str(backend or "nccl") else "fake", store=Store(distributed, rank),
+        # With NCCL alone, as the program wants it, what has no device (barrier) is on the GPU.
+        backend = str(backend or "cpu:gloo,cuda:nccl")
+        backend = backend if backend == "nccl" else "cpu:fake,cuda:nccl" if "nccl" in backend else "fake"
+        begin(backend, store=Store(distributed, rank),
               rank=rank, world_size=world, **named)
 
     distributed.init_process_group = init_process_group
     distributed.distributed_c10d.init_process_group = init_process_group
+
+
+def do_without_libuv(distributed):
+    """Debian's PyTorch is built without libuv, but its torchrun asks for a store that wants it."""
+    real = distributed.TCPStore
+
+    class TCPStore(real):
+        def __init__(self, *arguments, **named):
+            try:
+                super().__init__(*arguments, **named)
+            except RuntimeError as error:
+                if "libuv" not in str(error):
+                    raise
+                super().__init__(*arguments, **dict(named, use_libuv=False))
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.distributed") and vars(module).get("TCPStore") is real:
+            module.TCPStore = TCPStore
 
 
 _stores = []

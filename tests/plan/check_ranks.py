@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""`memprof plan` of many ranks without their GPUs: torchrun with all of them, and one rank of many alone, which takes what
+it takes among the others. In the Debian of tools/cuda-torch."""
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cuda_torch"))
+sys.dont_write_bytecode = True
+import bed  # noqa: E402  (first: it goes into the Debian)
+import harness  # noqa: E402
+
+PROGRAM = HERE / "programs" / "ranks.py"
+
+
+class Ranks(bed.TestCase):
+    def plan(self, *words, status=0):
+        result = subprocess.run([harness.MEMPROF, "plan", *map(str, words)], capture_output=True, text=True, cwd=self.folder,
+                                env=bed.settings(TMPDIR=self.folder), timeout=harness.TIMEOUT)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result
+
+    def peaks(self, result):
+        return {words[0]: tuple(map(int, words[2:])) for words in map(str.split, result.stdout.splitlines())}
+
+    def test_alone_and_among_others(self):
+        together = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, PROGRAM)
+        peaks = self.peaks(together)
+        self.assertEqual(list(peaks), ["fsdp", "zero", "tensor_parallel"])
+        self.assertIn("fits, with", together.stderr)
+        alone = self.plan("--world-size", 2, "--rank", 0, "--", sys.executable, PROGRAM)
+        self.assertEqual(self.peaks(alone), peaks)
+        self.assertIn("rank 0 of 2, alone", alone.stderr)
+
+    def test_one_of_sixty_four(self):
+        result = self.plan("--world-size", 64, "--rank", 0, "-o", "plan.mp", "--", sys.executable, PROGRAM)
+        peaks = self.peaks(result)
+        parameters = 6 * 4 * (1024 * 1024 + 1024)
+        # Whole, parameters, gradients and two states are four times that, without what cuBLAS takes.
+        self.assertLess(peaks["fsdp"][0], 4 * parameters)
+        self.assertLess(peaks["fsdp"][0], peaks["zero"][0])
+        plan = harness.answer("info", self.folder / "plan.mp")["plan"]
+        self.assertEqual((plan["rank"], plan["world_size"]), (0, 64))
+        self.assertIn("NCCL", [one["name"] for one in plan["estimated"]])
+
+
+if __name__ == "__main__":
+    bed.main()
