@@ -11,6 +11,7 @@
 #include "analysis/sites/peak.h"
 #include "base/units.h"
 #include "cli/messages.h"
+#include "cli/plan_torch.h"
 #include "model/stack.h"
 #include "model/track.h"
 #include "output/report/reports.h"
@@ -201,7 +202,7 @@ static bool tell_nothing(const struct mp_plan *plan)
     return false;
 }
 
-static bool tell_one(const char *path, const struct mp_plan_device *device, bool failed)
+static bool tell_one(const char *path, const struct mp_plan_device *device, const char *torch, bool failed)
 {
     struct mp_model *model;
     struct mp_plan plan;
@@ -220,6 +221,7 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, bool
         tell_fit(&outcome, device, &plan, failed);
         tell_peak(model, find_track(model));
         tell_read_backs(model, &plan);
+        if (torch) mp_plan_tell_torch(plan.torch, torch);
         if (plan.world > 1)
             mp_message("rank %u of %u, alone: what the others would have sent was left as it was", plan.rank,
                        plan.world);
@@ -231,7 +233,8 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, bool
     return told;
 }
 
-bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet)
+bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
+                  bool quiet)
 {
     size_t biggest = 0, count = result->recordings.count;
     bool whole = count > 0;
@@ -255,5 +258,5 @@ bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
     const char *path = result->recordings.at[biggest].path;
-    return path && tell_one(path, device, result->exit_status) && whole;
+    return path && tell_one(path, device, torch, result->exit_status) && whole;
 }

@@ -15,7 +15,8 @@ struct mp_plan_outcome {
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
                              struct mp_error *error);
 
-/* False where something was lost, or nothing was planned. */
-bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);
+/* False where something was lost, or nothing was planned. `torch`: the version that is wanted; NULL. */
+bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
+                  bool quiet);
 
 #endif

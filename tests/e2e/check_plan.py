@@ -50,6 +50,9 @@ if "major" in sys.argv:
     print(value.value)
     cuda.cudaGetDeviceCount(ctypes.byref(value))
     print(value.value)
+if "environment" in sys.argv:
+    import os
+    print("LD_PRELOAD=" + os.environ["LD_PRELOAD"])
 sys.exit(bool(failed) and "strict" in sys.argv)
 """
 
@@ -163,9 +166,78 @@ class Plan(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("this PyTorch (2.7.1+cpu) is built without CUDA", result.stderr)
 
+    def test_another_pytorch_is_wanted(self):
+        (self.folder / "torch").mkdir()
+        (self.folder / "torch" / "__init__.py").write_text(
+            "__version__ = '2.6.0+debian'\nclass version:\n    cuda = '12.4'\nclass distributed:\n    def is_available():"
+            " return False\nclass nn:\n    class init: pass\nclass Tensor: pass\n")
+        program = self.folder / "program.py"
+        program.write_text("import torch\n" + program.read_text())
+        changes = {"2.6": [], "2.9.1": ["156495"], "2.10": ["156495", "165068"], "2.11": ["156495", "165068", "168175"],
+                   "2.4": ["nothing that memprof knows of"]}
+        for wanted, known in changes.items():
+            said = self.plan("--torch", wanted, arguments=["1"]).stderr
+            self.assertEqual([text for text in ("156495", "165068", "168175", "nothing that memprof knows of")
+                              if text in said], known, said)
+            self.assertEqual("where " + wanted + " will run" in said, wanted != "2.6")
+        self.assertIn("--torch new: a version is wanted", self.plan("--torch", "new", arguments=["1"], status=2).stderr)
+
+    def test_the_command_cannot_run_or_fails(self):
+        result = harness.memprof("plan", "-o", self.path, "--", "/nowhere/python3")
+        self.assertEqual((result.returncode, result.stderr.count("\n")), (127, 1), result.stderr)
+        said = self.plan(arguments=["nonsense"], status=1).stderr
+        self.assertIn("memprof: the command failed, with status 1: the plan is of what it did until then", said)
+        self.assertIn("memprof: nothing was planned", said)
+        (self.folder / "program.py").write_text(PROGRAM.replace("sys.exit(", "sys.exit(3 or "))
+        said = self.plan(arguments=["1"], status=3).stderr
+        self.assertIn("whether it fits is not known: until it failed it reserved 1.00 GiB", said)
+        self.assertNotIn(": fits", said)
+
+
+class Safety(unittest.TestCase):
+    setUp, plan = Plan.setUp, Plan.plan
+
+    def stand_ins(self):
+        """The variables by which plan makes a program find them."""
+        shown = self.plan("--device", "4GiB", arguments=["0", "environment"]).stdout
+        return dict(line.split("=", 1) for line in shown.splitlines()[1:] if "=" in line)
+
     def test_nobody_else_finds_it(self):
         result = harness.memprof("snapshot", "-o", self.path, "--", sys.executable, self.folder / "program.py", "1")
         self.assertNotEqual(result.returncode, 0, "a libcudart.so.12 was found outside plan")
+        folder = pathlib.Path(self.stand_ins()["LD_PRELOAD"].split(":")[0]).parent
+        searched = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+        self.assertNotIn(str(folder), searched + os.environ.get("LD_LIBRARY_PATH", ""))
+
+    def test_beside_a_real_gpu(self):
+        """The kernel's module of NVIDIA is there: whoever found the stand-in by mistake is told, plan goes on."""
+        as_with_gpu = ["unshare", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs none /proc/driver && "
+                       "mkdir /proc/driver/nvidia && : > /proc/driver/nvidia/version && exec \"$@\"", "sh"]
+        if subprocess.run([*as_with_gpu, "true"], capture_output=True).returncode:
+            self.skipTest("no namespace of mounts may be made here")
+        command = [sys.executable, self.folder / "program.py", "1"]
+        preload = self.stand_ins()["LD_PRELOAD"]
+        result = subprocess.run([*as_with_gpu, *command], capture_output=True, text=True,
+                                env=dict(os.environ, LD_PRELOAD=preload))
+        self.assertIn("this machine has a GPU, and the stand-in's libcuda was found in place of NVIDIA's", result.stderr)
+        self.assertNotEqual(result.returncode, 0)
+        result = subprocess.run([*as_with_gpu, harness.MEMPROF, "plan", "-o", self.path, "--force", "--device", "4GiB", "--",
+                                 *command], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(": fits, with", result.stderr)
+
+    def test_over_a_real_driver(self):
+        """A libcuda.so.1 that is not the stand-in's: the runtime's stand-in does not work over it."""
+        compiler = os.environ.get("CC", "cc").split()
+        (self.folder / "libcuda.c").write_text("int cuInit(unsigned flags) { return 0; }")
+        subprocess.run([*compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", self.folder / "libcuda.so.1",
+                        self.folder / "libcuda.c"], check=True)
+        runtime = next(path for path in self.stand_ins()["LD_PRELOAD"].split(":") if path.endswith("libcudart.so.12"))
+        script = f"import ctypes; print(ctypes.CDLL('{runtime}').cudaGetDeviceCount(ctypes.byref(ctypes.c_int())))"
+        result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                                env=dict(os.environ, LD_LIBRARY_PATH=str(self.folder)))
+        self.assertEqual(result.stdout, "35\n")  # cudaErrorInsufficientDriver
+        self.assertIn("found NVIDIA's driver and will not use it", result.stderr)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 #include "cli/plan_devices.h"
 #include "cli/plan_messages.h"
 #include "cli/plan_size.h"
+#include "cli/plan_torch.h"
 #include "cli/snapshot_record.h"
 
 #define DEVICE_DEFAULT   "h100-80gb"
@@ -24,7 +25,8 @@ struct planning {
     unsigned devices, rank, world;
     char values[16];
     double selected;
-    bool random; /* values of the CPU's tensors are made */
+    const char *torch; /* the version that is wanted; NULL */
+    bool random;       /* values of the CPU's tensors are made */
     char folder[PATH_MAX];
     char state[PATH_MAX]; /* what the processes hold of the devices, while they run; "": none */
 };
@@ -200,7 +202,7 @@ static void prepare(void *context, struct mp_record_config *config)
 static bool tell(void *context, const struct mp_collector_result *result, bool quiet)
 {
     const struct planning *planning = context;
-    return mp_plan_tell(result, &planning->device, quiet);
+    return mp_plan_tell(result, &planning->device, planning->torch, quiet);
 }
 
 static int run(const struct mp_invocation *invocation)
@@ -217,6 +219,12 @@ static int run(const struct mp_invocation *invocation)
         !read_values(&planning, invocation->value[MP_OPT_VALUES]) ||
         !read_selected(&planning, invocation->value[MP_OPT_SELECTED]))
         return MP_EXIT_USAGE;
+    unsigned version[2];
+    planning.torch = invocation->value[MP_OPT_TORCH_VERSION];
+    if (planning.torch && !mp_plan_read_torch(planning.torch, version)) {
+        mp_message("--torch %s: a version is wanted, as 2.9", planning.torch);
+        return MP_EXIT_USAGE;
+    }
     if (planning.rank >= planning.world) {
         mp_message("--rank %u: there are %u ranks, from 0 (--world-size)", planning.rank, planning.world);
         return MP_EXIT_USAGE;
@@ -254,10 +262,11 @@ const struct mp_command mp_command_plan = {
         "with --world-size the command is one rank of many, and the others need not be there.\n\n"
         "Exits with the command's own status.",
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
-    .options = {MP_OPT_DEVICE,     MP_OPT_DEVICES,     MP_OPT_SIZE,       MP_OPT_VALUES, MP_OPT_SELECTED,
-                MP_OPT_WORLD_SIZE, MP_OPT_RANK,        MP_OPT_OUTPUT,     MP_OPT_FORCE,  MP_OPT_JSON,
-                MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,      MP_OPT_ON_OOM, MP_OPT_STEP_RANGE,
-                MP_OPT_STEP_AT,    MP_OPT_NO_SYMBOLS,  MP_OPT_NO_COMMAND, MP_OPT_QUIET,  MP_OPT_STRICT},
+    .options = {MP_OPT_DEVICE,        MP_OPT_DEVICES,    MP_OPT_SIZE,        MP_OPT_VALUES,     MP_OPT_SELECTED,
+                MP_OPT_TORCH_VERSION, MP_OPT_WORLD_SIZE, MP_OPT_RANK,        MP_OPT_OUTPUT,     MP_OPT_FORCE,
+                MP_OPT_JSON,          MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,      MP_OPT_ON_OOM,
+                MP_OPT_STEP_RANGE,    MP_OPT_STEP_AT,    MP_OPT_NO_SYMBOLS,  MP_OPT_NO_COMMAND, MP_OPT_QUIET,
+                MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,
