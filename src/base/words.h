@@ -89,6 +89,7 @@ enum mp_told {
     MP_TOLD_DEVICE = 1 << 10,
     MP_TOLD_ALLOCATED = 1 << 11, /* of a segment: how much of it is so */
     MP_TOLD_ACTIVE = 1 << 12,
+    MP_TOLD_OVERLAPS = 1 << 14, /* a segment that an earlier one overlaps: it is not believed */
     MP_TOLD_HISTORY = 1 << 13, /* of a block, before PyTorch 2.1: what was asked for, and its stack, were told there */
 };
 

@@ -64,15 +64,15 @@ static const struct mp_torch_segment *segment_at(const struct mp_torch_segment *
 static void find_owner(const struct finder *f, struct mp_torch_segment *segment)
 {
     const struct mp_torch_segment *found = last_below(f->ends.at, f->ends.count, segment->address + segment->bytes - 1);
-    bool overlaps = found && found->address + found->bytes > segment->address;
-    if (!overlaps || (!segment->expandable && found->address != segment->address))
-        found = segment_at(f->given_back.at, f->given_back.count, segment->address);
+    bool is_held = found && found->address + found->bytes > segment->address &&
+                   (segment->expandable || found->address == segment->address);
+    if (!is_held) found = segment_at(f->given_back.at, f->given_back.count, segment->address);
     segment->small = segment->expandable ? segment->bytes % f->history->settings.large_segment != 0
                                          : segment->bytes <= MP_TORCH_PAGE;
     if (!found) return;
     segment->stream = found->stream;
     segment->pool = found->pool;
-    if (overlaps) segment->small = found->small;
+    if (is_held) segment->small = found->small;
 }
 
 static bool same_owner(const struct mp_torch_segment *a, const struct mp_torch_segment *b)
@@ -137,7 +137,8 @@ static bool gather(struct finder *f)
             offset += model->parts.at[i - 1].bytes;
         else
             offset = 0;
-        if (segment->track != f->history->track || part->state == MP_TORCH_FREE) continue;
+        if (segment->track != f->history->track || (segment->keys & MP_TOLD_OVERLAPS)) continue;
+        if (part->state == MP_TORCH_FREE) continue;
         uint64_t *slot = mp_map_insert(&f->held, segment->address + offset + 1, NULL);
         if (!slot) return false;
         *slot = i;
@@ -161,7 +162,8 @@ static bool gather_owners(struct finder *f)
                                                  .pool = mp_torch_pool_index(f->history, from->pool),
                                                  .small = from->small,
                                                  .expandable = from->expandable};
-        if (from->track == f->history->track && !mp_vec_push(&f->ends, segment)) return false;
+        if (from->track != f->history->track || (from->keys & MP_TOLD_OVERLAPS)) continue;
+        if (!mp_vec_push(&f->ends, segment)) return false;
     }
     for (size_t i = 0; i < f->history->steps.count; i++) {
         const struct mp_torch_step *step = &f->history->steps.at[i];

@@ -209,7 +209,9 @@ static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_l
     MP_VEC(struct place) order = {0};
     for (uint32_t i = 0; i < model->segments.count; i++) {
         const struct place place = {model->segments.at[i].address, i};
-        if (model->segments.at[i].track == p->history->track && !mp_vec_push(&order, place)) p->failed = true;
+        if (model->segments.at[i].track != p->history->track || (model->segments.at[i].keys & MP_TOLD_OVERLAPS))
+            continue;
+        if (!mp_vec_push(&order, place)) p->failed = true;
     }
     size_t *first = calloc(model->segments.count + 1, sizeof *first); /* part of each segment */
     if (!first) p->failed = true;

@@ -75,6 +75,11 @@ static void tell_differences(struct teller *t, const struct mp_pytorch_device *d
     if (device->ranges_missing)
         tell(t, false, "segments of %s that the trace took and the list of segments lacks: %s", name,
              mp_format_count(count, device->ranges_missing));
+    if (device->overlapping)
+        tell(t, true,
+             "segments of %s that overlap one listed before them: %s; no memory is in two, so they are left out, with "
+             "what the file says lives in them (%s)",
+             name, mp_format_count(count, device->overlapping), mp_format_bytes(bytes, device->overlapping_bytes));
     if (device->other_size)
         tell(t, false, "blocks of %s to which trace and segments give different sizes: %s; the trace's are told", name,
              mp_format_count(count, device->other_size));

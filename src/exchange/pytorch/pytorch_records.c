@@ -1,5 +1,6 @@
 #include "exchange/pytorch/pytorch_records.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/words.h"
@@ -260,6 +261,32 @@ static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
     return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");
 }
 
+/* Of generated code PyTorch knows the line of the model that it came from (Python's traceback, the innermost last):
+ * that is where the program is. *file stays where it says nothing of the kind. */
+static bool use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
+                         uint64_t *line)
+{
+    static const char begin[] = "File \"", middle[] = "\", line ", end[] = ", in ";
+    const char *at = mp_intern_get(&r->values.texts, text_of(fields, MP_KEY_FX_TRACE), NULL), *last = NULL;
+    while ((at = strstr(at, begin)))
+        last = at += sizeof begin - 1;
+    const char *number = last ? strstr(last, middle) : NULL;
+    const char *function = number ? strstr(number, end) : NULL;
+    size_t length = function ? strcspn(function + sizeof end - 1, "\n") : 0;
+    if (!length || !number || number == last) return true;
+    char path[4096];
+    size_t path_length = (size_t)(number - last);
+    if (path_length >= sizeof path || length >= sizeof path) return true;
+    *line = strtoul(number + sizeof middle - 1, NULL, 10) & UINT32_MAX;
+    char called[sizeof path];
+    memcpy(called, function + sizeof end - 1, length);
+    memcpy(path, last, path_length); /* the texts may move when one is added */
+    *file = mp_intern_bytes(&r->values.texts, path, path_length);
+    *name = mp_intern_bytes(&r->values.texts, called, length);
+    fields->kept &= ~(KEY(FILENAME) | KEY(NAME) | KEY(LINE));
+    return *file != MP_INTERN_FAILED && *name != MP_INTERN_FAILED;
+}
+
 static bool make_frame(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
 {
     uint64_t line;
@@ -271,6 +298,7 @@ static bool make_frame(struct mp_pytorch_records *r, struct fields *fields, uint
         line = 0;
         fields->kept &= ~KEY(LINE);
     }
+    if (!use_fx_trace(r, fields, &file, &name, &line)) return false;
     if (is_unknown(r, file)) file = 0;
     if (is_unknown(r, name)) name = 0;
     if (!keep_more(r, fields, &more)) return false;

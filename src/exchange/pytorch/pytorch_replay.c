@@ -15,6 +15,7 @@ struct replay {
     struct mp_map live;               /* address + 1 to the entry of the alloc */
     uint64_t same_stack, other_stack; /* frees with their alloc's stack, with one of their own */
     void *ranges;                     /* tree of struct live_range: those taken in the trace, disjoint */
+    void *listed;                     /* likewise: the segments of the end that are believed */
     size_t range_count;
     MP_VEC(struct mp_pytorch_range) older;        /* ranges of the base, as they come to light */
     MP_VEC(struct mp_pytorch_range_event) events; /* `range` counts older ones from OLDER up */
@@ -242,6 +243,38 @@ static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_bloc
                                 mp_pytorch_key_name(MP_KEY_ADDRESS), text);
 }
 
+/* No memory is in two segments: of those that overlap the one that is listed first is believed. */
+static bool is_believed(struct replay *r, struct mp_pytorch_segment *segment, bool *believed)
+{
+    *believed = true;
+    if (!segment->bytes || segment->bytes > INT64_MAX || segment->address > INT64_MAX - segment->bytes) return true;
+    struct live_range *listed = malloc(sizeof *listed);
+    if (!listed) return false;
+    *listed = (struct live_range){.start = segment->address, .end = segment->address + segment->bytes};
+    struct live_range **found = tsearch(listed, &r->listed, by_place);
+    *believed = found && *found == listed;
+    if (!*believed) free(listed);
+    return found;
+}
+
+/* Its blocks are kept as they were told, and counted nowhere. */
+static bool pass_over(struct replay *r, struct mp_pytorch_segment *segment, uint32_t index, const uint64_t *items,
+                      size_t count)
+{
+    uint64_t address = segment->address;
+    segment->keys |= MP_TOLD_OVERLAPS;
+    r->device->overlapping++;
+    for (size_t i = 0; items && i < count; i++) {
+        uint64_t value = mp_values_resolve(&r->records->values, items[i]);
+        if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
+        struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
+        r->device->overlapping_bytes += block->live ? block->bytes : 0;
+        if (!keep_part(r, index, block, address)) return false;
+        address += block->bytes;
+    }
+    return true;
+}
+
 static bool meet_segment(struct replay *r, uint32_t index)
 {
     struct mp_pytorch_segment *segment = &r->records->segments.at[r->device->segments.at[index]];
@@ -249,6 +282,9 @@ static bool meet_segment(struct replay *r, uint32_t index)
     size_t count;
     const uint64_t *items = mp_values_items(values, segment->blocks, MP_OBJECT_LIST, &count);
     uint64_t address = segment->address;
+    bool believed;
+    if (!is_believed(r, segment, &believed)) return false;
+    if (!believed) return pass_over(r, segment, index, items, count);
     for (size_t i = 0; items && i < count; i++) {
         uint64_t value = mp_values_resolve(values, items[i]);
         if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
@@ -321,6 +357,7 @@ bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_dev
     if (done) judge_stacks(&r);
     done = done && meet_segments(&r) && join_ranges(&r);
     tdestroy(r.ranges, free);
+    tdestroy(r.listed, free);
     mp_map_free(&r.live);
     mp_vec_free(&r.older);
     mp_vec_free(&r.events);

@@ -214,6 +214,63 @@ class Snapshots(Case):
             made.snapshot["allocator_settings"] = {key: says}
             self.assertEqual(self.answer("info", self.dump(made.snapshot))["coverage"]["complete"], complete, key)
 
+    def test_segments_that_overlap(self):
+        """The first one listed is believed: nothing is counted twice, it is said, and the file is written as it was."""
+        made = Made(7)
+        truth = self.answer("info", self.dump(made.snapshot))["tracks"]
+        first = made.snapshot["segments"][0]
+        for shift, size in ((0, first["total_size"]), (4096 * 3, 4096 * 8), (-4096, 8192)):
+            address = first["address"] + shift
+            block = {"address": address, "size": size, "requested_size": size, "state": "active_allocated", "frames": []}
+            twice = {**first, "address": address, "total_size": size, "blocks": [block]}
+            path = self.dump({**made.snapshot, "segments": [*made.snapshot["segments"], twice]})
+            info = self.answer("info", path)
+            self.assertEqual(info["tracks"], truth)
+            self.assertTrue([note for note in info["coverage"]["notes"] if "overlap" in note], shift)
+            self.assertFalse(info["coverage"]["complete"])
+            frag = self.answer("frag", path)
+            again = self.folder / "again.pickle"
+            self.memprof("export", path, "-o", again, "--force", "--format", "pytorch")
+            self.assertEqual(len(pickle.loads(again.read_bytes())["segments"]), len(made.snapshot["segments"]) + 1)
+            self.assertEqual(self.answer("info", again)["tracks"], truth)
+            told = self.answer("frag", self.dump(made.snapshot))
+            del frag["coverage"], told["coverage"]
+            self.assertEqual(without_file(frag), without_file(told))
+
+    def test_generated_code_is_shown_as_the_model(self):
+        """The innermost line of fx_original_trace; what the frame itself was is written again."""
+        trace = ('  File "/src/train.py", line 9, in <module>\n    loss = model(x)\n'
+                 '  File "/src/model.py", line 42, in forward\n    a = self.net1(x)\n')
+        generated = {"name": "forward", "filename": "<eval_with_key>.5", "line": 6, "fx_node_op": "call_module",
+                     "fx_node_name": "net1", "fx_original_trace": trace}
+        plain = {**generated, "fx_original_trace": "nothing of the kind"}
+        for frame, want in ((generated, ("forward", "/src/model.py", 42)), (plain, ("forward", "<eval_with_key>.5", 6))):
+            snapshot = {"segments": [], "device_traces": [[{"action": "alloc", "addr": 4096, "size": 512, "stream": 0,
+                                                            "time_us": START, "frames": [frame]}]]}
+            path = self.dump(snapshot)
+            (site,) = self.answer("peak", path)["sites"]
+            shown = site["stack"][0]
+            self.assertEqual((shown["function"], shown["file"], shown["line"]), want)
+            again = self.folder / "again.pickle"
+            self.memprof("export", path, "-o", again, "--force", "--format", "pytorch")
+            self.assertEqual(pickle.loads(again.read_bytes())["device_traces"], snapshot["device_traces"])
+
+    def test_a_segment_that_another_takes_the_place_of(self):
+        """A small segment of the base goes back to the driver, and a large one comes where it was, from below: whose the
+        small one was is not told by what lies there at the end."""
+        small, large = 1 << 40, (1 << 40) - MIB
+        after = [("alloc", small, 512), ("free_requested", small, 512), ("free_completed", small, 512),
+                 ("segment_free", small, 2 * MIB), ("segment_alloc", large, 20 * MIB), ("alloc", large, 2 * MIB)]
+        trace = [{"action": action, "addr": at, "size": size, "stream": 0, "time_us": START + i}
+                 for i, (action, at, size) in enumerate(after)]
+        blocks = [{"address": large, "size": 2 * MIB, "requested_size": 2 * MIB, "state": "active_allocated"},
+                  {"address": large + 2 * MIB, "size": 18 * MIB, "requested_size": 0, "state": "inactive"}]
+        segment = {"device": 0, "address": large, "total_size": 20 * MIB, "stream": 0, "segment_type": "large",
+                   "segment_pool_id": (0, 0), "is_expandable": False, "blocks": blocks}
+        path = self.dump({"segments": [segment], "device_traces": [trace], "allocator_settings": {}})
+        run = self.memprof("frag", path, "--replay", "recorded")
+        self.assertIn("exact", run.stdout)
+
     def test_disagreement_is_said(self):
         made = Made(6)
         for segment in made.snapshot["segments"]:

@@ -6,6 +6,7 @@ import itertools
 import json
 import pathlib
 import pickle
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
@@ -122,6 +123,28 @@ class Told(Case):
         for word in ("fx_original_trace", "forward_frames", "internal_metadata", "tomorrow", "active_awaiting_free"):
             self.assertIn(word, planted)
         self.check(snapshot)
+
+    def test_the_manual_names_every_key(self):
+        page = (pathlib.Path(__file__).resolve().parents[3] / "src/cli/memprof-formats.7").read_text()
+        table = page[page.index(".TS"):page.index(".TE")]
+        named, whole = set(re.findall(r"[a-z_]+", table)), {"allocator_settings", "external_annotations",
+                                                            "internal_metadata", "fx_node_info", "categories"}
+        inside = {"segments", "device_traces"}  # the table says "traces"
+        keys = set()
+
+        def gather(value):
+            for key, item in value.items() if isinstance(value, dict) else ():
+                if key in whole or re.match(r"(frame|entry|block|segment|snapshot)_(of|list|dict|number|share|whole|wide)",
+                                            key):
+                    continue  # kept whole; of tomorrow
+                keys.add(key)
+                gather(item)
+            for item in value if isinstance(value, (list, tuple)) else ():
+                gather(item)
+
+        gather(Values().snapshot())
+        self.assertGreater(len(keys), 30)
+        self.assertEqual(keys - named - inside, set())
 
     def test_keys_that_are_not_there(self):
         """Each row without each of its keys, but for what makes it that row."""
