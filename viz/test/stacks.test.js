@@ -3,7 +3,7 @@ import { DEFAULTS, readAddress, usualFor, writeAddress } from "../src/address.js
 import { framesShown } from "../src/data/flame.js";
 import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";
 import { readSamples } from "../src/data/samples.js";
-import { shortName, STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
+import { hashName, shortName, STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
 import { formatBytes, formatCount, formatDuration, formatShare } from "../src/format.js";
 import { varints } from "./make.js";
 
@@ -145,4 +145,17 @@ test("numbers as people read them", () => {
   assert.equal(formatDuration(38.2e9), "38.2 s");
   assert.equal(formatCount(1234567), "1\u202f234\u202f567");
   assert.equal(formatShare(1, 3), "33 %");
+});
+
+test("names have numbers of 32 bits, each its own", () => {
+  const names = Array.from({ length: 3000 }, (_, i) => `layer.${i}`);
+  const numbers = names.map(hashName);
+  assert.ok(numbers.every((number) => Number.isInteger(number) && number >= 0 && number < 2 ** 32));
+  assert.equal(new Set(numbers).size, names.length);
+  assert.deepEqual(names.map(hashName), numbers);
+  // What colours are taken by: the lower digits tell as many names apart as chance would.
+  for (const colours of [8, 12, 16]) {
+    const counts = Array.from({ length: colours }, (_, colour) => numbers.filter((n) => n % colours === colour).length);
+    assert.ok(Math.min(...counts) > names.length / colours / 2, `${counts}`);
+  }
 });
