@@ -183,6 +183,15 @@ class OfPyTorch(harness.TestCase):
         self.assertNotIn("OUT OF MEMORY", said)
         self.assertFalse((self.folder / "run.oom.mp").exists())
 
+    def test_memory_runs_out_again(self):
+        """The last time is told too where the program ends by it, however soon after one that it survived."""
+        said = self.record(OUT_OF_MEMORY.format("more = torch.zeros(3000)\ntorch.zeros(1 << 48)"), status=1)
+        self.assertEqual(said.count("OUT OF MEMORY"), 2, said)
+        self.assertIn("asked for 1.00 PiB at script.py:12", said)
+        self.assertEqual(self.live("run.oom.mp"), (50 * 4000, 50))
+        self.assertTrue((self.folder / "run.oom.2.mp").exists())
+        self.assertFalse((self.folder / "run.oom.3.mp").exists())
+
     def test_outside_of_a_schedule_what_is_live_is_there(self):
         self.record(OUTSIDE, options=("--schedule", "active=1,repeat=1"))
         self.assertEqual(self.live("run.now.mp")[0], 5000 * 4)

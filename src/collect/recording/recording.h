@@ -68,7 +68,9 @@ struct mp_recording {
     MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */
     MP_VEC(struct mp_refusal) refusals; /* by the driver, of which it is not known whether they are survived */
     unsigned ooms_looked_at;
-    uint64_t last_oom_ns; /* of those */
+    uint64_t last_oom_ns;        /* of those */
+    bool oom_passed_over;        /* the last of all was none of those, */
+    uint64_t oom_passed_over_ns; /* and was then */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(uint32_t) notes; /* of the file, as string ids */
     uint64_t notes_read;

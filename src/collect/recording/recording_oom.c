@@ -12,15 +12,24 @@
 /* PyTorch asks the driver and NVML how much there is before it reports: milliseconds, more on a busy machine. */
 #define ANSWER_WITHIN_NS MP_NS_PER_SECOND
 
-/* A program that searches for a batch that fits runs out of memory often: a few times are worth a file. */
+static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
+{
+    struct mp_snapshot_request request = {.at_oom = true, .oom_ns = time_ns};
+    recording->oom_passed_over = false;
+    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+/* A program that searches for a batch that fits runs out of memory often: a few times are worth a file, and the last
+ * one where the program did not end well. */
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
     bool soon = recording->ooms_looked_at && time_ns - recording->last_oom_ns < OOM_APART_NS;
-    if (soon || recording->ooms_looked_at == OOMS_LOOKED_AT) return MP_OK;
+    recording->oom_passed_over_ns = time_ns;
+    recording->oom_passed_over = soon || recording->ooms_looked_at == OOMS_LOOKED_AT;
+    if (recording->oom_passed_over) return MP_OK;
     recording->ooms_looked_at++;
     recording->last_oom_ns = time_ns;
-    struct mp_snapshot_request request = {.at_oom = true, .oom_ns = time_ns};
-    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+    return ask_for_look(recording, time_ns, error);
 }
 
 /* NULL for what is no track. */
@@ -103,5 +112,8 @@ enum mp_status mp_recording_look_at_ooms(struct mp_recording *recording, bool pr
         forget(recording, &recording->refusals.at[i]);
         status = look_at(recording, refusal.time_ns, error);
     }
+    bool ended_well = recording->how.known && !recording->how.by_signal && !recording->how.status;
+    if (!status && process_ended && recording->oom_passed_over && !ended_well)
+        status = ask_for_look(recording, recording->oom_passed_over_ns, error);
     return status;
 }
