@@ -21,6 +21,7 @@ READ_NS = 20_000_000  # what one reading should take: PyTorch keeps the GIL mean
 ENTRIES_FIRST, ENTRIES_LEAST, ENTRIES_MOST = 8192, 1024, 32768  # in PyTorch's ring
 WITHOUT = ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"]
 ALLOC, SEGMENT, PART, END = 1, 2, 3, 4  # enum mp_torch_told (src/wire/record.h)
+KEEP_BACK, LET_BE, ADD = 1, 2, 3  # enum mp_torch_annotations (src/capture/torch/torch_history.h)
 SMALL, EXPANDABLE, WHOLE = 1, 2, 1
 STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
 NUMBERS = 6  # in a row
@@ -69,8 +70,8 @@ class History:
         if "context" not in parameters or not hasattr(self._C, IS_ON):
             raise RuntimeError(f"torch {self._torch.__version__} records none without stacks")
         self._named = {"context": None, "stacks": "python"}
-        # What PyTorch calls at each record_function while it records is the own of the thread that turned it on, and no
-        # other can take it away; where it is for all threads, any can.
+        # What PyTorch calls at each record_function while it records is the own of the thread that turned it on first,
+        # and no other can take it away: it is kept back for the program. Where it is for all threads, any can.
         more = {"skip_actions": WITHOUT, "clear_history": True, "global_record_annotations": True}
         self._named.update((name, value) for name, value in more.items() if name in parameters)
         self._hide()
@@ -113,9 +114,11 @@ class History:
 
     def _call_record(self, *arguments, **named):
         self._own = threading.get_ident()
+        self._tell(None, KEEP_BACK)
         try:
             self._record(*arguments, **named)
         finally:
+            self._tell(None, LET_BE)
             self._own = 0
 
     def _guarded(self, function):
@@ -157,6 +160,7 @@ class History:
                 return record(*arguments, **named)
             with self._lock:
                 self._guarded(self._turn_off)
+                self._tell(None, ADD)
                 answer = record(*arguments, **named)
                 self._theirs = bool(arguments[0] if arguments else named.get("enabled"))
                 return answer

@@ -12,6 +12,7 @@
 #include "capture/python/python_stack.h"
 #include "capture/torch/autograd_thread.h"
 #include "capture/torch/torch.h"
+#include "capture/torch/torch_history.h"
 
 /* Several variables of the environment may bring several copies of this library into one process: the first takes the
  * word, the others stay inert. */
@@ -44,6 +45,7 @@ __attribute__((constructor)) static void enter_program(void)
     find_real_dlclose();
     mp_torch_start();
     mp_autograd_start();
+    mp_torch_annotations_start();
     mp_session_start();
     if (!mp_session.page) return;
     if (mp_stack_start() && mp_thread_start() && mp_fork_start() && mp_cuda_start())

@@ -1,0 +1,58 @@
+/*
+ * PyTorch up to 2.6 notes regions in its memory history only for the thread that was the first of all to begin one: it
+ * then adds a callback of that thread's, once for the process (_initRecordAnnotations). The shim's own history needs no
+ * regions, and must not be that first one. So what is added while it begins is kept back, and added where the program
+ * begins its own.
+ *
+ * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI hands over on the stack.
+ */
+#include "capture/torch/torch_history.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "capture/core/next.h"
+
+#define ADD_CALLBACK "_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE"
+
+static struct mp_next add_callback = {ADD_CALLBACK, "libtorch_cpu.so", NULL};
+
+/* With room for more members; beyond the callback lies the caller's own frame. */
+struct callback {
+    uint64_t words[8];
+};
+
+static __thread bool keeping;
+static struct callback kept;
+static _Atomic(void *) adds_kept; /* NULL: nothing is kept */
+
+void mp_torch_annotations_start(void)
+{
+    mp_next_start(&add_callback, 1);
+}
+
+/* uint64_t at::addThreadLocalCallback(at::RecordFunctionCallback): answers with a number to remove it by. */
+uint64_t add_thread_local_callback(struct callback callback) MP_PRELOADED(ADD_CALLBACK);
+uint64_t add_thread_local_callback(struct callback callback)
+{
+    uint64_t (*next)(struct callback);
+    MP_NEXT(next, &add_callback);
+    if (!next) return 0;
+    if (!keeping) return next(callback);
+    void *at;
+    memcpy(&at, &next, sizeof at);
+    kept = callback;
+    atomic_store(&adds_kept, at);
+    return 0;
+}
+
+void mp_torch_annotations(enum mp_torch_annotations what)
+{
+    keeping = what == MP_ANNOTATIONS_KEEP_BACK;
+    if (what != MP_ANNOTATIONS_ADD) return;
+    void *at = atomic_exchange(&adds_kept, NULL);
+    uint64_t (*add)(struct callback);
+    memcpy(&add, &at, sizeof add);
+    if (add) add(kept);
+}
