@@ -114,3 +114,15 @@ class TestCase(harness.TestCase):
         self.assertEqual(len(blocks), len(entries))
         self.assertEqual([(block["address"], block["requested_bytes"], block["stream"]) for block in blocks],
                          [(entry["addr"], entry["size"], entry["stream"]) for entry in entries])
+
+    def assert_end(self, run, device=0):
+        """The segments at the end as PyTorch has them, block by block."""
+        path = self.folder / "exported.json"
+        harness.memprof("export", run.path, "--force", "--format", "pytorch", "-o", path)
+        def end(segments):
+            return {segment["address"]: (segment["total_size"], segment["allocated_size"], segment["stream"],
+                                         [(block["address"], block["size"], block["requested_size"])
+                                          for block in segment["blocks"] if block["state"] == "active_allocated"])
+                    for segment in segments if segment["device"] == device}
+        found = end(json.loads(path.read_text())["segments"])
+        self.assertEqual(found, end(run.truth["devices"][device]["segments"]))

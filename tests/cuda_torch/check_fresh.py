@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Programs written without a look at memprof (programs/fresh.py), on PyTorch's real CUDA allocator: every allocation with
+what was asked for and on which stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import bed
+
+GIB = 1 << 30
+CONF = "PYTORCH_CUDA_ALLOC_CONF"
+PROGRAMS = {
+    "retries": {"SOFTGPU_MEMORY": GIB, CONF: "garbage_collection_threshold:0.6"},
+    "bisect": {"SOFTGPU_MEMORY": 2 * GIB, CONF: "max_split_size_mb:64"},
+    "two_devices": {"SOFTGPU_DEVICES": 2},
+    "data_parallel": {"SOFTGPU_DEVICES": 2},
+    "graphs_of_sizes": {},
+    "captured_training": {CONF: "expandable_segments:True"},
+    "pools_and_streams": {"SOFTGPU_EVENT_MS": 20},
+    "producers": {"SOFTGPU_MEMORY": GIB // 8},
+    "generation": {CONF: "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"},
+    "loader": {},
+    "accumulation": {CONF: "expandable_segments:True,roundup_power2_divisions:2"},
+    "odd_sizes": {CONF: "max_split_size_mb:21"},
+}
+
+
+class Fresh(bed.TestCase):
+    def compare(self, name):
+        run = self.execute("fresh", name, **PROGRAMS[name])
+        self.assertIsNone(run.truth["failure"])
+        self.assert_totals(run)
+        for device in range(len(run.truth["devices"])):
+            self.assert_requests(run, device)
+            self.assert_end(run, device)
+
+
+for name_ in PROGRAMS:
+    setattr(Fresh, f"test_{name_}", lambda self, name=name_: self.compare(name))
+
+if __name__ == "__main__":
+    bed.main()
