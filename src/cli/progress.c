@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/worker.h"
 #include "cli/messages.h"
 
 #define FIRST_MS 1000
@@ -81,7 +82,7 @@ void mp_progress_start(const struct mp_invocation *invocation, const char *path)
     if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
     watched = path;
     atomic_store(&is_over, false);
-    is_watching = !pthread_create(&watcher, NULL, watch, NULL);
+    is_watching = mp_worker_start(&watcher, watch, NULL);
 }
 
 void mp_progress_end(void)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/words.h"
+#include "base/worker.h"
 
 #define FIRST_WAIT_NS  (2 * MP_NS_PER_SECOND)
 #define EVERY_NS       (100 * MP_NS_PER_MS)
@@ -104,7 +105,7 @@ struct mp_device_watch *mp_device_watch_open(void)
     pthread_mutex_init(&watch->lock, NULL);
     pthread_cond_init(&watch->changed, &clock);
     pthread_condattr_destroy(&clock);
-    watch->started = !pthread_create(&watch->thread, NULL, run, watch);
+    watch->started = mp_worker_start(&watch->thread, run, watch);
     uint64_t when = mp_clock_monotonic_ns() + FIRST_WAIT_NS;
     struct timespec moment = {(time_t)(when / MP_NS_PER_SECOND), (long)(when % MP_NS_PER_SECOND)};
     pthread_mutex_lock(&watch->lock);

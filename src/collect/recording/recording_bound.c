@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/worker.h"
 #include "collect/fold/fold.h"
 #include "collect/recording/recording_parts.h"
 #include "format/new_file.h"
@@ -76,7 +77,7 @@ static enum mp_status begin(struct mp_recording *recording, bool here, struct mp
         free_job(recording);
         return status;
     }
-    job->has_thread = !here && !pthread_create(&job->thread, NULL, work, job);
+    job->has_thread = !here && mp_worker_start(&job->thread, work, job);
     if (!job->has_thread) work(job);
     return MP_OK;
 }

@@ -102,9 +102,11 @@ static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, 
     return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
 }
 
-static void send_answer(int connection, const struct mp_collector *collector, const struct mp_recording *recording)
+static void send_answer(int connection, const struct mp_collector *collector, const struct mp_recording *recording,
+                        int64_t shift_ns)
 {
-    struct mp_greeting_answer answer = {.magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION};
+    struct mp_greeting_answer answer = {
+        .magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION, .clock_shift_ns = shift_ns};
     union {
         char bytes[CMSG_SPACE(2 * sizeof(int))];
         struct cmsghdr align;
@@ -139,13 +141,41 @@ static bool is_ours(int connection, struct ucred *who)
            (who->uid == geteuid() || !who->uid);
 }
 
-static bool is_greeting(const struct mp_collector *collector, const struct ucred *who, const void *message, size_t size)
+static bool is_greeting(const struct mp_collector *collector, const struct ucred *who, const void *message, size_t size,
+                        struct mp_greeting *greeting)
 {
-    struct mp_greeting greeting;
-    if (size != sizeof greeting || who->uid != geteuid()) return false;
-    memcpy(&greeting, message, sizeof greeting);
-    return greeting.magic == MP_GREETING_MAGIC && greeting.version == MP_SPOOL_VERSION &&
+    if (size != sizeof *greeting || who->uid != geteuid()) return false;
+    memcpy(greeting, message, sizeof *greeting);
+    return greeting->magic == MP_GREETING_MAGIC && greeting->version == MP_SPOOL_VERSION &&
            (collector->options->record.follow || who->pid == collector->command);
+}
+
+/* What the clock of a process's time namespace runs ahead of the first one's (man 7 time_namespaces). */
+static int64_t clock_offset(const char *process)
+{
+    char path[64], line[128];
+    long long seconds, ns;
+    int64_t offset = 0;
+    snprintf(path, sizeof path, "/proc/%s/timens_offsets", process);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "monotonic %lld %lld", &seconds, &ns) == 2) offset = seconds * (int64_t)MP_NS_PER_SECOND + ns;
+    if (file) fclose(file);
+    return offset;
+}
+
+/* What is to be added to a process's clock. The kernel tells it, though also of a namespace that only children will be
+ * in: a greeting is mostly read soon after it was sent, and never before. */
+static int64_t clock_shift(pid_t pid, uint64_t sent)
+{
+    const int64_t soon = 3 * (int64_t)MP_NS_PER_SECOND;
+    char process[24];
+    int64_t apart = (int64_t)(mp_clock_monotonic_ns() - sent);
+    snprintf(process, sizeof process, "%d", (int)pid);
+    int64_t told = clock_offset("self") - clock_offset(process), late = apart - told;
+    if (late >= 0 && late < soon) return told;
+    if (apart >= 0 && apart < soon) return 0;
+    return late >= 0 ? told : apart;
 }
 
 static const struct mp_recording *greet(struct mp_collector *collector, const struct ucred *who)
@@ -213,13 +243,16 @@ bool mp_collector_accept(struct mp_collector *collector)
     setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     struct ucred who;
     struct mp_control_question question;
+    struct mp_greeting greeting;
     char message[256];
     int file = -1;
     size_t size = is_ours(connection, &who) ? mp_control_receive(connection, message, sizeof message, &file) : 0;
     if (mp_control_is_question(message, size, &question))
         answer_question(collector, connection, &question, file);
+    else if (is_greeting(collector, &who, message, size, &greeting))
+        send_answer(connection, collector, greet(collector, &who), clock_shift(who.pid, greeting.monotonic_ns));
     else
-        send_answer(connection, collector, is_greeting(collector, &who, message, size) ? greet(collector, &who) : NULL);
+        send_answer(connection, collector, NULL, 0);
     if (file >= 0) close(file);
     close(connection);
     return true;

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/worker.h"
 #include "wire/config.h"
 
 static void *listen_for_rings(void *context)
@@ -35,8 +36,7 @@ enum mp_status mp_doorbell_open(struct mp_doorbell *doorbell, struct mp_error *e
         status = mp_fail_errno(error, "cannot make shared memory");
     } else {
         doorbell->page = page;
-        errno = pthread_create(&doorbell->listener, NULL, listen_for_rings, doorbell);
-        if (!errno) return MP_OK;
+        if (mp_worker_start(&doorbell->listener, listen_for_rings, doorbell)) return MP_OK;
         status = mp_fail_errno(error, "cannot start a thread");
         munmap(page, MP_DOORBELL_BYTES);
     }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/worker.h"
+
 static void *work(void *context)
 {
     struct mp_finisher *finisher = context;
@@ -39,7 +41,7 @@ static bool start_worker(struct mp_finisher *finisher)
 {
     if (finisher->running) return true;
     join_worker(finisher);
-    finisher->running = finisher->started = pthread_create(&finisher->worker, NULL, work, finisher) == 0;
+    finisher->running = finisher->started = mp_worker_start(&finisher->worker, work, finisher);
     return finisher->started;
 }
 

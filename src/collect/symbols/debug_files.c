@@ -35,7 +35,7 @@ size_t mp_read_build_id(int fd, unsigned char *build_id, size_t room)
 
 static bool has_crc(int fd, GElf_Word wanted)
 {
-    unsigned char data[65536];
+    unsigned char data[8192]; /* a limit on stacks may be low where jobs run */
     uLong crc = crc32(0, Z_NULL, 0);
     off_t at = 0;
     ssize_t got;
