@@ -242,7 +242,9 @@ static void tell_nothing(const struct mp_collector_result *result, const struct 
         mp_message(
             "nothing was recorded and no file written: the command made no allocation that memprof can see (calls of "
             "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h), or where it did, memprof could "
-            "not be reached (a process of another user, a sandbox)");
+            "not be reached (a process of another user or in another root, a sandbox, an environment without "
+            "LD_PRELOAD, "
+            "a static program)");
 }
 
 /* How steps were to be seen, where none was in any process. */

@@ -268,8 +268,8 @@ struct mp_coverage {
     uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address still live */
     uint32_t *sources, source_count;             /* string ids: "torch", "c-api", ... */
     uint32_t *notes, note_count;                 /* string ids: sentences */
-    uint32_t *limits, limit_count; /* string ids: sentences: what is missing because of a limit that was set (a ring, a
-                                    * schedule). Such a recording is not complete, and not damaged either */
+    uint32_t *limits, limit_count; /* string ids: sentences: what is missing because of a limit (a ring, a schedule, a full
+                                    * table). Such a recording is not complete, and not damaged either */
 };
 
 /* How the process ended. */

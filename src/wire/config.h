@@ -62,10 +62,12 @@ void mp_record_config_parse(const char *text, struct mp_record_config *config);
 #define MP_GREETING_MAGIC UINT32_C(0x6d706869)
 struct mp_greeting {
     uint32_t magic, version;
+    uint64_t monotonic_ns; /* the sender's clock */
 };
 struct mp_greeting_answer {
     uint32_t magic, version;
     uint64_t file_bytes;
+    int64_t clock_shift_ns; /* to be added to the process's clock, which runs apart in a time namespace */
 };
 
 /* A process that cannot be recorded leaves a folder of the socket's name, this and the number of its errno: that needs

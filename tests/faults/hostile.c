@@ -471,6 +471,21 @@ static int small_alternate_stack(void)
     return 0;
 }
 
+/* NUMBER regions, each with a long name that no other has. */
+static int many_names(void)
+{
+    char name[256];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    for (long i = 0; i < numbers[0]; i++) {
+        name[snprintf(name, sizeof name, "%ld", i)] = 'y';
+        memprof_region_push(name);
+        event();
+        memprof_region_pop();
+    }
+    return 0;
+}
+
 /* ---- limits --------------------------------------------------------------------------------------------------- */
 
 /* Prints what the kernel counts of this process, in KiB. */
@@ -628,6 +643,7 @@ static const struct {
     {"ends-threads", ends_threads, false},
     {"overflows-stack", overflows_stack, false},
     {"memory", memory, true},
+    {"many-names", many_names, false},
     {"many-threads", many_threads, false},
     {"sandbox", sandbox, false},
     {"sandbox-before", sandbox, true},

@@ -71,7 +71,7 @@ static void count_dropped(struct mp_thread *thread)
 
 static uint64_t stamp(struct mp_thread *thread)
 {
-    uint64_t now = mp_clock_monotonic_ns();
+    uint64_t now = mp_session_clock_ns();
     thread->last_time_ns = now;
     atomic_store_explicit(&thread->ring->open_since, now, memory_order_relaxed);
     return now;

@@ -63,21 +63,21 @@ static void leave_refusal(int reason)
 }
 
 /* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded. */
-static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], uint64_t *file_bytes)
+static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], struct mp_greeting_answer *answer)
 {
-    struct mp_greeting greeting = {.magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION};
+    struct mp_greeting greeting = {
+        .magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION, .monotonic_ns = mp_clock_monotonic_ns()};
     ssize_t moved;
     do
         moved = send(connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
     while (moved < 0 && again(give_up));
     if (moved != sizeof greeting) return false;
 
-    struct mp_greeting_answer answer;
     union {
         char bytes[CMSG_SPACE(2 * sizeof(int))];
         struct cmsghdr align;
     } control;
-    struct iovec part = {.iov_base = &answer, .iov_len = sizeof answer};
+    struct iovec part = {.iov_base = answer, .iov_len = sizeof *answer};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
     do
@@ -86,8 +86,7 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     if (moved >= 0 && message.msg_flags & MSG_CTRUNC) errno = EMFILE; /* there was no room for the descriptors */
     if (moved < 0 || message.msg_flags & MSG_CTRUNC) leave_refusal(errno);
     if (moved < 0 || !take_descriptors(&message, descriptors)) return false;
-    *file_bytes = answer.file_bytes;
-    return moved == sizeof answer && answer.magic == MP_GREETING_MAGIC && answer.version == MP_SPOOL_VERSION;
+    return moved == sizeof *answer && answer->magic == MP_GREETING_MAGIC && answer->version == MP_SPOOL_VERSION;
 }
 
 static int connect_to_collector(uint64_t give_up)
@@ -130,8 +129,9 @@ static bool attach(void)
     int connection = connect_to_collector(give_up);
     if (connection < 0) return false;
     int descriptors[2] = {-1, -1};
-    uint64_t file_bytes = 0;
-    bool answered = exchange_greeting(connection, give_up, descriptors, &file_bytes);
+    struct mp_greeting_answer answer = {0};
+    bool answered = exchange_greeting(connection, give_up, descriptors, &answer);
+    const uint64_t file_bytes = answer.file_bytes;
     close(connection);
     if (descriptors[0] < 0) return false;
     struct mp_spool_header *header = answered ? map_private_in_children(descriptors[0], file_bytes) : NULL;
@@ -146,6 +146,7 @@ static bool attach(void)
     }
     mp_session.header = header;
     mp_session.file_bytes = file_bytes;
+    mp_session.clock_shift_ns = (uint64_t)answer.clock_shift_ns;
     memset(mp_session.opened, 0, sizeof mp_session.opened);
     mp_session.doorbell = doorbell;
     mp_record_config_defaults(&mp_session.config);

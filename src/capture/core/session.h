@@ -31,12 +31,19 @@ struct mp_session {
     struct mp_spool_header *header; /* also the base of the mapping; NULL until attached */
     _Atomic uint32_t *doorbell;
     uint64_t file_bytes;        /* of the mapping */
+    uint64_t clock_shift_ns;    /* modulo 2^64 */
     uint64_t opened[MP_TABLES]; /* bytes of each table that may be touched here; under the table lock */
     struct mp_record_config config;
     _Atomic bool pending; /* an attach is worth trying */
 };
 
 extern struct mp_session mp_session;
+
+/* What the collector's clock says: the time of every record. */
+static inline uint64_t mp_session_clock_ns(void)
+{
+    return mp_clock_monotonic_ns() + mp_session.clock_shift_ns;
+}
 
 /* True where this process records now; attaches first where that is pending. The fast path is one load. */
 bool mp_session_attach(void);

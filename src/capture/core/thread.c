@@ -115,7 +115,7 @@ static void claim_ring(struct mp_thread *thread)
     prctl(PR_GET_NAME, ring->name);
     thread->full = false;
     thread->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
-    thread->last_time_ns = mp_clock_monotonic_ns();
+    thread->last_time_ns = mp_session_clock_ns();
 }
 
 /* A handler's frame lies below what it interrupts, by the registers that the kernel saved between: on the stack that it

@@ -75,7 +75,7 @@ void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t byt
     struct mp_cu_location location = {.type = MP_CU_LOCATION_DEVICE, .id = event->told->device};
     learn_pool(event, (mp_cu_handle)(uintptr_t)pool, MP_CU_ALLOCATION_PINNED, location);
     if (mp_live_find(MP_LIVE_POOL, pool, &known))
-        mp_book_pool_holds(event->thread, known.other, bytes, mp_clock_monotonic_ns());
+        mp_book_pool_holds(event->thread, known.other, bytes, mp_session_clock_ns());
 }
 
 /* `pool`: its number and origin. */

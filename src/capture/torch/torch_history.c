@@ -30,7 +30,7 @@ static void tell(struct mp_thread *thread, const uint64_t *row)
                                .track = what == MP_TOLD_END ? MP_TRACK_NONE : mp_torch_track((int)device),
                                .type = MP_RECORD_TORCH,
                                .kind = (uint8_t)what,
-                               .moment_ns = row[MOMENT]};
+                               .moment_ns = row[MOMENT] ? row[MOMENT] + mp_session.clock_shift_ns : 0};
     mp_record_told(thread, &record);
 }
 

@@ -211,10 +211,6 @@ static void note_cupti(struct mp_recording *recording)
 static void note_losses(struct mp_recording *recording)
 {
     const struct mp_spool_header *spool = recording->spool.header;
-    if (atomic_load(&spool->lost_stacks))
-        mp_recording_note(recording, "the tables of stacks were full: some events have no stack");
-    if (atomic_load(&spool->lost_strings))
-        mp_recording_note(recording, "the table of names was full: some functions, regions and modules have no name");
     if (atomic_load(&spool->rings_used) == MP_SPOOL_RINGS_MAX) {
         char text[96];
         snprintf(text, sizeof text, "events were dropped because more than %d threads allocated at once",
@@ -256,6 +252,28 @@ static void note_shim(struct mp_recording *recording)
                           "without the PYTHONPATH that memprof sets");
 }
 
+/* Why it is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
+#define LIMITS_MAX 3
+static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
+                                    struct mp_error *error)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    const struct {
+        bool met;
+        const char *text;
+    } known[LIMITS_MAX] = {
+        {recording->schedule != NULL, "outside of what was scheduled only live blocks were followed"},
+        {atomic_load(&spool->lost_stacks), "the tables of stacks were full: some events have no stack"},
+        {atomic_load(&spool->lost_strings),
+         "the table of names was full: some functions, regions and modules have no name"},
+    };
+    enum mp_status status = MP_OK;
+    *count = 0;
+    for (int i = 0; i < LIMITS_MAX && !status; i++)
+        if (known[i].met) status = mp_tables_text(&recording->tables, known[i].text, &limits[(*count)++], error);
+    return status;
+}
+
 static enum mp_status write_coverage(struct mp_recording *recording, struct mp_error *error)
 {
     static const struct {
@@ -277,11 +295,8 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     }
     if (!*recording->spool.path)
         mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
-    uint32_t limit = 0;
-    enum mp_status status = MP_OK;
-    if (recording->schedule)
-        status = mp_tables_text(&recording->tables, "outside of what was scheduled only live blocks were followed",
-                                &limit, error);
+    uint32_t limits[LIMITS_MAX], limit_count;
+    enum mp_status status = gather_limits(recording, limits, &limit_count, error);
     uint32_t sources[sizeof names / sizeof *names], source_count = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
         if (atomic_load(&spool->sources) & names[i].bit)
@@ -301,8 +316,8 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         .source_count = source_count,
         .notes = recording->notes.at,
         .note_count = (uint32_t)recording->notes.count,
-        .limits = &limit,
-        .limit_count = recording->schedule != NULL,
+        .limits = limits,
+        .limit_count = limit_count,
     };
     return status ? status : mp_writer_coverage(recording->writer, &coverage, error);
 }

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Programs in surroundings that a profiler does not expect: other clocks, namespaces, limits, allocators, sanitizers and
+runtimes. They end and print as they do alone, and what is recorded is right, or it is said that there is nothing."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+HOSTILE = str(harness.BUILD / "tests" / "faults" / "hostile")
+INCLUDE = f"-I{harness.SOURCE / 'include'}"
+WATCHDOG = 60
+LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+ALLOCATE = """#include <memprof.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static void *work(void *pool)
+{
+    void *block = malloc(10);
+    memprof_alloc(*(unsigned *)pool, block, 10);
+    memprof_free(*(unsigned *)pool, block);
+    free(block);
+    return 0;
+}
+int main(void)
+{
+    unsigned pool = memprof_pool("p", -1);
+    pthread_t thread;
+    work(&pool);
+    if (!pthread_create(&thread, 0, work, &pool)) pthread_join(thread, 0);
+    return puts("fine") < 0;
+}
+"""
+
+
+def works(*command):
+    return shutil.which(command[0]) and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def library(pattern):
+    found = [path for folder in LIBRARIES for path in sorted(pathlib.Path(folder).glob(pattern))]
+    return str(found[0]) if found else None
+
+
+class Recorded(harness.TestCase):
+    def record(self, *command, env=None, options=(), same=True):
+        """Like alone, to the letter; what memprof said."""
+        env = os.environ | (env or {})
+        alone = subprocess.run(command, capture_output=True, text=True, env=env, timeout=WATCHDOG)
+        result = harness.memprof("snapshot", "--force", *options, "-o", self.folder / "x.mp", "--", *command, env=env,
+                                 timeout=2 * WATCHDOG)
+        self.assertEqual(result.returncode, alone.returncode, result.stderr)
+        if same:
+            self.assertEqual(result.stdout, alone.stdout)
+        return result
+
+    def info(self):
+        return harness.answer("info", self.folder / "x.mp", status=(0, 4))
+
+    def events(self):
+        coverage = self.info()["coverage"]
+        self.assertEqual(coverage["dropped"], 0)
+        return coverage["events"]
+
+    def compile(self, name, text, *flags, compiler="gcc"):
+        """False: this compiler, or its library, is not here."""
+        source = self.folder / f"{name}.c"
+        source.write_text(text)
+        built = subprocess.run([compiler, *flags, INCLUDE, "-o", self.folder / name, source, "-ldl", "-lpthread"],
+                               capture_output=True) if shutil.which(compiler) else None
+        return bool(built) and not built.returncode
+
+
+class Surroundings(Recorded):
+    def test_a_clock_of_another_namespace(self):
+        if not works("unshare", "--time", "--monotonic", "5", "true"):
+            self.skipTest("no time namespace can be made here")
+        for seconds in (10_000_000, 1, -20):
+            self.record("unshare", "--time", "--monotonic", str(seconds), HOSTILE, "asks-for-errors")
+            info = self.info()
+            self.assertEqual((info["coverage"]["events"], info["coverage"]["dropped"]), (9000, 0))
+            self.assertLess(info["process"]["duration_ns"], 900e9)
+            self.assertLess(info["tracks"][0]["peak_ns"], 900e9)
+
+    def test_a_faked_clock(self):
+        if not shutil.which("faketime"):
+            self.skipTest("there is no faketime")
+        for how in (("2040-01-01 00:00:00",), ("-f", "-10y x100")):
+            self.record("faketime", *how, HOSTILE, "asks-for-errors")
+            info = self.info()
+            self.assertEqual((info["coverage"]["events"], info["coverage"]["dropped"]), (9000, 0))
+            self.assertLess(info["process"]["duration_ns"], 900e9)
+
+    def test_where_nothing_can_be_reached(self):
+        """Other users, environments and files: nothing is recorded, and it is not said that there was nothing."""
+        ways = [("env", "-i"), ("env", "-u", "LD_PRELOAD")]
+        if not os.geteuid() and shutil.which("setpriv"):
+            ways += [("setpriv", "--reuid", "65534", "--clear-groups"), ("setpriv", "--reuid", "65534", "--no-new-privs",
+                                                                         "--clear-groups", "--inh-caps", "-all")]
+        commands = [(*way, HOSTILE, "asks-for-errors") for way in ways]
+        commands += [(str(self.folder / "static"),)] if self.compile("static", ALLOCATE, "-static") else []
+        for command in commands:
+            said = self.record(*command).stderr
+            self.assertIn("could not be reached", said)
+            self.assertFalse((self.folder / "x.mp").exists())
+
+    def test_sanitizers_of_other_kinds(self):
+        kinds = [("gcc", "-fsanitize=address", "-static-libasan"), ("gcc", "-fsanitize=thread", "-static-libtsan"),
+                 ("clang", "-fsanitize=address"), ("clang", "-fsanitize=memory"), ("clang", "-fsanitize=thread")]
+        for compiler, *flags in kinds:
+            if not self.compile("fine", ALLOCATE, *flags, compiler=compiler) or not works(self.folder / "fine"):
+                continue
+            with self.subTest(flags=flags, compiler=compiler):
+                for command in ((self.folder / "fine",), ("sh", "-c", f"true && exec {self.folder / 'fine'}")):
+                    self.record(*command)
+                    self.assertEqual(self.events(), 4)
+
+    def test_other_allocators(self):
+        for pattern in ("libjemalloc.so.2", "libmimalloc.so*", "libtcmalloc.so*"):
+            path = library(pattern)
+            for mode in ("asks-for-errors", "stacks-that-shrink") if path else ():
+                self.record(HOSTILE, mode, env={"LD_PRELOAD": path})
+                self.assertGreater(self.events(), 0)
+
+    def test_an_auditor_of_the_loader(self):
+        text = ("#define _GNU_SOURCE\n#include <link.h>\nunsigned la_version(unsigned version) { return version; }\n"
+                "unsigned la_objopen(struct link_map *map, Lmid_t id, uintptr_t *cookie)\n"
+                "{ (void)map, (void)id, (void)cookie; return LA_FLG_BINDTO | LA_FLG_BINDFROM; }\n")
+        if not self.compile("audit.so", text, "-shared", "-fPIC"):
+            self.skipTest("no compiler")
+        audit = {"LD_AUDIT": str(self.folder / "audit.so")}
+        plugin = str(harness.BUILD / "tests" / "faults" / "plugin.so")
+        for mode in (("asks-for-errors",), ("loads-plugin", "1", plugin)):
+            self.record("env", *(f"{name}={value}" for name, value in audit.items()), HOSTILE, *mode)
+            self.assertGreater(self.events(), 0)
+
+    def test_low_limits(self):
+        for limit in ("-s 64", "-n 12", "-v 700000", "-l 0", "-c 0"):
+            result = subprocess.run(["sh", "-c", f"ulimit {limit} && exec \"$@\"", "sh", harness.MEMPROF, "snapshot",
+                                     "--force", "-o", self.folder / "x.mp", "--", HOSTILE, "asks-for-errors"],
+                                    capture_output=True, text=True, timeout=WATCHDOG)
+            self.assertEqual((result.returncode, result.stdout), (0, "calls 9000 begun 9000\n"), result.stderr)
+            self.assertEqual(self.events(), 9000)
+
+    def test_more_names_than_fit(self):
+        result = self.record(HOSTILE, "many-names", "150000")
+        self.assertIn("some have no stack or no name", result.stderr)
+        coverage = self.info()["coverage"]
+        self.assertEqual((coverage["events"], coverage["dropped"], coverage["complete"]), (600_000, 0, False))
+        self.assertIn("table of names was full", " ".join(coverage["notes"]))
+        self.assertNotIn("stacks", " ".join(coverage["notes"]))
+
+
+GO = """package main
+
+/*
+#cgo LDFLAGS: -ldl
+#include <memprof.h>
+static uint32_t begin(void) { return memprof_pool("go", -1); }
+static void event(uint32_t pool, uintptr_t at) { memprof_alloc(pool, (void *)at, 64); memprof_free(pool, (void *)at); }
+*/
+import "C"
+import ("fmt"; "runtime"; "sync")
+
+func deep(n int, pool C.uint32_t, at uintptr) int {
+	var pad [128]int
+	if n == 0 { C.event(pool, C.uintptr_t(at)); return 1 }
+	pad[n%128] = n
+	return deep(n-1, pool, at) + pad[n%128] - n
+}
+
+func main() {
+	pool := C.begin()
+	var group sync.WaitGroup
+	var lock sync.Mutex
+	total := 0
+	for g := 0; g < 200; g++ {
+		group.Add(1)
+		go func(g int) {
+			defer group.Done()
+			if g%10 == 0 { runtime.LockOSThread() }
+			sum := 0
+			for i := 0; i < 50; i++ { sum += deep(i, pool, uintptr(4096+g*4096+i*64)); runtime.Gosched() }
+			lock.Lock(); total += sum; lock.Unlock()
+			func() { defer func() { recover() }(); var none *int; *none = 1 }() // a SIGSEGV that Go recovers from
+		}(g)
+	}
+	group.Wait()
+	runtime.GC()
+	fmt.Println(total)
+}
+"""
+RUST = """use std::thread;
+extern "C" { fn begin() -> u32; fn event(pool: u32, at: usize); }
+fn deep(n: u32, pool: u32, at: usize) -> u32 {
+    if n == 0 { unsafe { event(pool, at) }; 1 } else { deep(n - 1, pool, at) }
+}
+fn main() {
+    let pool = unsafe { begin() };
+    let threads: Vec<_> = (0..40).map(|g| thread::spawn(move || {
+        let sum: u32 = (0..100u32).map(|i| deep(i % 60, pool, 4096 + g * 65536 + i as usize * 64)).sum();
+        assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
+        sum
+    })).collect();
+    println!("{}", threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>());
+}
+"""
+RUST_EVENTS = """#include <memprof.h>
+uint32_t begin(void) { return memprof_pool("rust", -1); }
+void event(uint32_t pool, uintptr_t at) { memprof_alloc(pool, (void *)at, 64); memprof_free(pool, (void *)at); }
+"""
+GREENLETS = """import gevent.monkey
+gevent.monkey.patch_all()
+import gevent, torch
+kept = []
+def inner(n):
+    kept.append(torch.zeros(100 + n))
+def work(n):
+    for _ in range(20):
+        inner(n)
+        gevent.sleep(0)
+    return n
+jobs = [gevent.spawn(work, n) for n in range(30)]
+gevent.joinall(jobs)
+print(sum(job.value for job in jobs), len(kept))
+"""
+
+
+class Runtimes(Recorded):
+    """Stacks, threads and signals that are not the C library's."""
+
+    def test_go(self):
+        if not shutil.which("go"):
+            self.skipTest("there is no Go")
+        (self.folder / "main.go").write_text(GO)
+        env = os.environ | {"GOCACHE": str(self.folder / "cache"), "GOPATH": str(self.folder), "CGO_CFLAGS": INCLUDE,
+                            "CGO_ENABLED": "1", "GOFLAGS": "", "GO111MODULE": "off"}
+        subprocess.run(["go", "build", "-o", "program", "main.go"], cwd=self.folder, env=env, check=True)
+        self.record(self.folder / "program")
+        self.assertEqual(self.events(), 20000)
+
+    def test_rust(self):
+        if not shutil.which("rustc"):
+            self.skipTest("there is no Rust")
+        (self.folder / "program.rs").write_text(RUST)
+        (self.folder / "events.c").write_text(RUST_EVENTS)
+        for command in (("gcc", "-O1", INCLUDE, "-c", "events.c"), ("ar", "rcs", "libevents.a", "events.o"),
+                        ("rustc", "-L", ".", "-l", "static=events", "program.rs")):
+            subprocess.run(command, cwd=self.folder, check=True, capture_output=True)
+        self.record(self.folder / "program")
+        self.assertEqual(self.events(), 8000)
+
+    def test_greenlets(self):
+        python = harness.python_with_torch()
+        if not python or not works(python, "-c", "import gevent"):
+            self.skipTest("there is no PyTorch with gevent")
+        program = self.folder / "program.py"
+        program.write_text(GREENLETS)
+        self.record(python, program)
+        self.assertEqual(self.events(), 1200)
+        sites = harness.answer("peak", self.folder / "x.mp")["sites"]
+        for site in sites:
+            names = [frame["function"] for frame in site["stack"] if frame["file"] and frame["file"].endswith("program.py")]
+            self.assertEqual(names, ["inner", "work"])
+
+
+if __name__ == "__main__":
+    unittest.main()
