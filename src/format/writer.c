@@ -296,7 +296,7 @@ enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const 
         if (status) return status;
         meta.part_first = done;
         meta.count = count - done < MP_CHUNK_ENTRIES ? count - done : MP_CHUNK_ENTRIES;
-        status = put_base_part(writer, blocks + done, &meta, error);
+        status = put_base_part(writer, done ? blocks + done : blocks, &meta, error); /* of none: NULL */
         done += meta.count;
     } while (done < count);
     if (status) return status;

@@ -253,7 +253,7 @@ static void note_shim(struct mp_recording *recording)
 }
 
 /* Why it is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
-#define LIMITS_MAX 3
+#define LIMITS_MAX 4
 static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
                                     struct mp_error *error)
 {
@@ -266,6 +266,7 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
         {atomic_load(&spool->lost_stacks), "the tables of stacks were full: some events have no stack"},
         {atomic_load(&spool->lost_strings),
          "the table of names was full: some functions, regions and modules have no name"},
+        {recording->tables.mended, "memory shared with the program was damaged: some stacks are cut, or not right"},
     };
     enum mp_status status = MP_OK;
     *count = 0;

@@ -198,6 +198,15 @@ static enum mp_status write_strings(struct mp_tables *tables, struct mp_writer *
         tables->done[table_id] += count_;                                                                              \
     } while (0)
 
+/* A program that writes where it should not may reach the spool: what names something that there is not names nothing.
+ */
+static uint32_t known_or(struct mp_tables *tables, uint32_t id, uint64_t count, uint32_t none)
+{
+    if (id < count) return id;
+    tables->mended++;
+    return none;
+}
+
 static enum mp_status write_modules_and_frames(struct mp_tables *tables, struct mp_spool_header *spool,
                                                struct mp_writer *writer, struct mp_error *error)
 {
@@ -210,15 +219,17 @@ static enum mp_status write_modules_and_frames(struct mp_tables *tables, struct 
     });
     WRITE_NEW(MP_TABLE_FRAMES, struct mp_wire_frame, struct mp_frame, mp_writer_frames, {
         to->language = wire->language < MP_LANGUAGES ? (uint8_t)wire->language : MP_NATIVE;
-        to->module = wire->module;
+        to->module = wire->module ? known_or(tables, wire->module, tables->done[MP_TABLE_MODULES], 0) : 0;
         to->address = wire->address;
         to->function = mp_tables_spool_string(tables, wire->function);
         to->file = mp_tables_spool_string(tables, wire->file);
         to->line = wire->line;
     });
     WRITE_NEW(MP_TABLE_NODES, struct mp_wire_node, struct mp_stack_node, mp_writer_stacks, {
-        to->parent = wire->parent;
-        to->frame = wire->frame == MP_WIRE_FRAME_CUT ? MP_FRAME_CUT : wire->frame;
+        uint64_t own = from_ + i_;
+        to->parent = wire->parent ? known_or(tables, wire->parent, own, 0) : 0;
+        bool no_frame = wire->frame == MP_WIRE_FRAME_CUT || !own; /* node 0: the empty stack */
+        to->frame = no_frame ? wire->frame : known_or(tables, wire->frame, tables->done[MP_TABLE_FRAMES], MP_FRAME_CUT);
     });
     return MP_OK;
 }

@@ -20,6 +20,7 @@ struct mp_tables {
     struct mp_map spool_strings; /* spool id + 1 to file id */
     uint64_t seen[MP_TABLES];    /* per spool table: entries (bytes of strings) there were at the last reading */
     uint64_t done[MP_TABLES];    /* per spool table: entries in the file; of strings, bytes read */
+    uint64_t mended;             /* entries of a damaged spool that named what there is not */
     MP_VEC(struct mp_device) devices;
     MP_VEC(uint16_t) device_keys; /* type << 8 | index + 1, per device */
     size_t devices_written;

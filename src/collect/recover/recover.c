@@ -121,5 +121,6 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
         if (!status) status = recover_alone(&recovering, name, name_context, error);
     }
     mp_reader_close(recovering.reader);
+    if (status == MP_INVALID) status = error->status = MP_DAMAGED; /* what was left says so, and not the caller */
     return status;
 }

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Recovery from what a kill left and something else then harmed: a real program's spool and file, with bits turned, pages
+gone, parts exchanged, ends cut. `memprof recover` ends, with a recording that can be read, or with a sentence; and where
+events are missing, that is said. `check_mutated_spool.py [ROUNDS [SEED]]`; $MEMPROF_FAULTS=all: 600 rounds."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+HOSTILE = harness.BUILD / "tests" / "faults" / "hostile"
+WATCHDOG = 60  # far beyond what it takes: what it ends was stuck
+PAGE = 4096
+
+
+def leave(folder):
+    """A program and its collector, killed in the middle: what is left in `folder`, and how many events there are."""
+    file, env = folder / "x.mp", os.environ | {"XDG_RUNTIME_DIR": str(folder)}
+    recording = subprocess.Popen([harness.MEMPROF, "snapshot", "--quiet", "--force", "-o", file, "--", HOSTILE,
+                                  "jumps-out", "3"], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    while not file.exists() or file.stat().st_size < 20000:
+        time.sleep(0.01)
+    os.killpg(recording.pid, signal.SIGSTOP)
+    os.killpg(recording.pid, signal.SIGKILL)
+    recording.wait()
+    return file, env
+
+
+def parts_of(path):
+    """What is in a file with holes: [(at, bytes)]."""
+    parts, at, end = [], 0, path.stat().st_size
+    with open(path, "rb") as file:
+        while at < end:
+            try:
+                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:
+                break
+            hole = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+            parts.append((at, os.pread(file.fileno(), hole - at, at)))
+            at = hole
+    return parts, end
+
+
+def put(path, parts, end, mode):
+    with open(path, "wb") as file:
+        file.truncate(end)
+        for at, data in parts:
+            file.seek(at)
+            file.write(data)
+    path.chmod(mode)
+
+
+def harm(dice, path):
+    """One way in which memory and files go bad; what was done."""
+    parts, end = parts_of(path)
+    if not parts:
+        return "nothing"
+    at, data = dice.choice(parts + [parts[0]] * 3)  # the header is at the beginning
+    within = dice.randrange(len(data))
+    with open(path, "r+b") as file:
+        how = dice.randrange(8)
+        if how == 0:
+            for _ in range(dice.choice((1, 10, 1000))):
+                place = dice.randrange(len(data))
+                file.seek(at + place)
+                file.write(bytes([data[place] ^ 1 << dice.randrange(8)]))
+        elif how == 1:
+            file.seek(at + within // PAGE * PAGE)
+            file.write(bytes(PAGE * dice.choice((1, 16))))
+        elif how == 2:
+            file.truncate(dice.choice((0, 1, at, at + within, end - 1, end + PAGE)))
+        elif how == 3:
+            file.seek(at + within // 8 * 8)
+            file.write(dice.choice((b"\xff" * 8, b"\0" * 8, (1 << 63).to_bytes(8, "little"),
+                                    dice.randrange(1 << 32).to_bytes(8, "little"))))
+        elif how == 4:
+            other_at, other = dice.choice(parts)
+            length = min(len(other), PAGE)
+            file.seek(at + within // PAGE * PAGE)
+            file.write(other[:length])
+            file.seek(other_at)
+            file.write(data[within // PAGE * PAGE:][:length])
+        elif how == 5:
+            file.seek(at + within // 64 * 64)
+            file.write(dice.randbytes(64))
+        elif how == 6:
+            file.seek(at + dice.randrange(min(len(data), 16 * PAGE)) // 4 * 4)
+            file.write(dice.randrange(1 << 32).to_bytes(4, "little"))
+        else:
+            file.seek(at)
+            file.write(dice.randbytes(len(data)))
+    return f"{path.name}: way {how} at {at + within}"
+
+
+def recovered(file, whole, env):
+    """What came of it, or a sentence that says what is wrong with that."""
+    whole.unlink(missing_ok=True)
+    try:
+        result = subprocess.run([harness.MEMPROF, "recover", file, "-o", whole], capture_output=True, text=True, env=env,
+                                timeout=WATCHDOG)
+    except subprocess.TimeoutExpired:
+        return None, "it was stuck"
+    if result.returncode not in (0, 1, 4) or not result.stderr.startswith("memprof: "):
+        return None, f"it ended with {result.returncode}: {result.stderr}"
+    if not whole.exists():
+        return None, None if result.returncode == 1 else f"no file, and {result.returncode}: {result.stderr}"
+    info = subprocess.run([harness.MEMPROF, "info", whole, "--json"], capture_output=True, text=True, timeout=WATCHDOG)
+    if info.returncode not in (0, 4):
+        return None, f"what it made cannot be read: {info.stderr}"
+    return (result, json.loads(info.stdout)["coverage"]), None
+
+
+def round_of(seed, left, folder, most):
+    dice, whole = random.Random(seed), folder / "whole.mp"
+    for path, parts, end, mode in left["files"]:
+        put(path, parts, end, mode)
+    done = [harm(dice, dice.choice(left["files"])[0]) for _ in range(dice.choice((1, 1, 1, 3)))]
+    made, wrong = recovered(left["file"], whole, left["env"])
+    if made:
+        result, coverage = made
+        said = result.returncode == 4 or coverage["notes"] or not coverage["complete"]
+        if coverage["events"] < most and not said:
+            wrong = f"{coverage['events']} of {most} events, and nothing is said: {result.stderr}"
+    return wrong and f"seed {seed}: {done}: {wrong}"
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 600 if os.environ.get("MEMPROF_FAULTS") == "all" else 40
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 30)
+    print(f"mutated spools: {rounds} from seed {first}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="memprof-mutated-") as name:
+        folder = pathlib.Path(name)
+        file, env = leave(folder)
+        files = [(path, *parts_of(path), path.stat().st_mode & 0o777) for path in sorted(folder.rglob("*")) if path.is_file()]
+        assert len(files) >= 2, files
+        left = {"file": file, "env": env, "files": files}
+        made, wrong = recovered(file, folder / "whole.mp", env)
+        assert made and not wrong, wrong
+        most = made[1]["events"]
+        assert most > 1000
+        found = [wrong for wrong in (round_of(first + i, left, folder, most) for i in range(rounds)) if wrong]
+    for wrong in found:
+        print(wrong)
+    print(f"mutated spools: {len(found)} of {rounds} went wrong, from {most} events")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
