@@ -30,8 +30,8 @@ static inline void mp_fork_pass(struct mp_thread *thread)
 static inline bool mp_fork_guard(struct mp_thread *thread)
 {
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    if (__builtin_expect(thread->inside != 0, 0) && !mp_thread_was_left(thread, frame)) return false;
-    thread->inside = frame;
+    while (__builtin_expect(!mp_thread_claim(thread, frame), 0))
+        if (!mp_thread_was_left(thread, frame)) return false;
     thread->hook++;
     atomic_signal_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed) == thread->generation) return true;

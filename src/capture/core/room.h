@@ -23,6 +23,15 @@ static inline void *mp_room_map(size_t bytes)
     return at;
 }
 
+/* Gives the memory back, and keeps the place: whoever still looks there finds zeros. */
+static inline void mp_room_empty_after_first_page(void *at, size_t bytes)
+{
+    enum { FIRST = 1 << 16 }; /* on any machine */
+    if (bytes <= FIRST) return;
+    munlock((char *)at + FIRST, bytes - FIRST);
+    madvise((char *)at + FIRST, bytes - FIRST, MADV_DONTNEED);
+}
+
 static inline void mp_room_unmap(void *at, size_t bytes)
 {
     if (at) munmap(at, bytes);

@@ -11,17 +11,22 @@
 
 /* Open addressing from content to id + 1; the content itself lies in the spool. It begins small and doubles when it is
  * half full. What the smaller one holds moves a few places at each entry, so that no hook does it all; until then both
- * are asked. Whoever leaves the lock in the middle leaves a content that is not found again, and is entered twice. */
+ * are asked. Whoever leaves the lock in the middle leaves a content that is not found again, and is entered twice.
+ *
+ * He may also come back when the lock is another's: a thread that was stopped, a handler that lasted, a coroutine. So
+ * slots are one block with their number, which stays mapped until the session ends, and nothing is written beyond what
+ * is open. */
 #define FIRST_SLOTS (UINT64_C(1) << 12)
 #define MOVED_EACH  16
 struct slots {
-    uint32_t *at;
     uint64_t mask;
+    struct slots *before; /* the smaller one, emptied once all of it has moved */
+    uint32_t at[];
 };
 static struct lookup {
-    uint64_t most; /* slots that it may ever have */
-    struct slots now, old;
-    uint64_t used, moved; /* `moved`: slots of the old one that were looked at; its `at` is NULL when there is none */
+    uint64_t most;           /* slots that it may ever have */
+    struct slots *now, *old; /* `old`: NULL when all has moved */
+    uint64_t used, moved;    /* `moved`: slots of the old one that were looked at */
 } lookups[MP_TABLES] = {
     [MP_TABLE_NODES] = {.most = UINT64_C(1) << 24},
     [MP_TABLE_FRAMES] = {.most = UINT64_C(1) << 21},
@@ -30,24 +35,32 @@ static struct lookup {
 
 static size_t bytes_of(uint64_t slots)
 {
-    return slots * sizeof(uint32_t);
+    return sizeof(struct slots) + slots * sizeof(uint32_t);
+}
+
+static struct slots *map_slots(uint64_t count, struct slots *before)
+{
+    struct slots *slots = mp_room_map(bytes_of(count));
+    if (slots) *slots = (struct slots){.mask = count - 1, .before = before};
+    return slots;
 }
 
 static void drop_old(struct lookup *lookup)
 {
-    struct slots old = lookup->old;
-    lookup->old.at = NULL; /* first: nobody may find it unmapped */
-    atomic_signal_fence(memory_order_seq_cst);
-    if (old.at != lookup->now.at) mp_room_unmap(old.at, bytes_of(old.mask + 1));
+    struct slots *old = lookup->old;
+    lookup->old = NULL;
+    if (old && old != lookup->now) mp_room_empty_after_first_page(old, bytes_of(old->mask + 1));
 }
 
 void mp_tables_end(void)
 {
     for (int i = 0; i < MP_TABLES; i++) {
-        struct slots before = lookups[i].now;
-        drop_old(&lookups[i]);
+        struct slots *slots = lookups[i].now, *before;
         lookups[i] = (struct lookup){.most = lookups[i].most};
-        mp_room_unmap(before.at, bytes_of(before.mask + 1));
+        for (; slots; slots = before) {
+            before = slots->before;
+            mp_room_unmap(slots, bytes_of(slots->mask + 1));
+        }
     }
 }
 
@@ -57,9 +70,8 @@ bool mp_tables_reset(void)
     for (int i = 0; i < MP_TABLES; i++) {
         struct lookup *lookup = &lookups[i];
         if (!lookup->most) continue;
-        lookup->now.at = mp_room_map(bytes_of(FIRST_SLOTS));
-        if (!lookup->now.at) return false;
-        lookup->now.mask = FIRST_SLOTS - 1;
+        lookup->now = map_slots(FIRST_SLOTS, NULL);
+        if (!lookup->now) return false;
     }
     return true;
 }
@@ -136,16 +148,31 @@ static bool still_ours(void)
     return mp_lock_is_own(&mp_session.page->table_lock);
 }
 
+/* The collector has read up to the count, which never goes back. */
 static void publish(enum mp_spool_table_id id, uint64_t count)
 {
-    atomic_store_explicit(&table_of(id)->count, count, memory_order_release);
+    _Atomic uint64_t *published = &table_of(id)->count;
+    uint64_t seen = atomic_load_explicit(published, memory_order_relaxed);
+    while (seen < count && !atomic_compare_exchange_weak_explicit(published, &seen, count, memory_order_release,
+                                                                  memory_order_relaxed)) {
+    }
+}
+
+/* Whether entries (bytes of strings) up to `end` may be written still. */
+static bool is_open(enum mp_spool_table_id id, uint64_t end)
+{
+    return end * mp_spool_entry_bytes(id) <= mp_session.opened[id];
 }
 
 static const char *text_of(uint32_t id, uint32_t *length)
 {
     const char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
-    memcpy(length, strings + (size_t)id * 4, sizeof *length);
-    return strings + (size_t)id * 4 + sizeof *length;
+    uint64_t at = (uint64_t)id * 4, open = mp_session.opened[MP_TABLE_STRINGS];
+    *length = 0;
+    if (at + sizeof *length > open) return strings;
+    memcpy(length, strings + at, sizeof *length);
+    if (*length > open - at - sizeof *length) *length = 0;
+    return strings + at + sizeof *length;
 }
 
 static uint64_t hash_of_entry(enum mp_spool_table_id table, uint32_t id)
@@ -168,7 +195,7 @@ static bool is_entry(enum mp_spool_table_id table, uint32_t id, const void *cont
 }
 
 /* The slot of the entry that equals the content, or the empty one where it belongs. NULL: neither. */
-static uint32_t *find_slot(enum mp_spool_table_id table, const struct slots *slots, uint64_t hash, const void *content,
+static uint32_t *find_slot(enum mp_spool_table_id table, struct slots *slots, uint64_t hash, const void *content,
                            size_t bytes)
 {
     for (uint64_t tries = 0; tries <= slots->mask; tries++) {
@@ -180,31 +207,30 @@ static uint32_t *find_slot(enum mp_spool_table_id table, const struct slots *slo
 
 static void move_some(enum mp_spool_table_id table, struct lookup *lookup)
 {
-    const struct slots *old = &lookup->old;
-    for (int i = 0; i < MOVED_EACH && lookup->moved <= old->mask; i++) {
-        uint32_t entry = old->at[lookup->moved++];
+    const struct slots *old = lookup->old;
+    struct slots *now = lookup->now;
+    for (int i = 0; i < MOVED_EACH; i++) {
+        uint64_t from = lookup->moved;
+        if (from > old->mask) break;
+        lookup->moved = from + 1;
+        uint32_t entry = old->at[from];
         if (!entry) continue;
         uint64_t at = hash_of_entry(table, entry - 1), tries = 0;
-        while (lookup->now.at[at & lookup->now.mask] && tries++ < lookup->now.mask)
+        while (now->at[at & now->mask] && tries++ < now->mask)
             at++;
-        if (!lookup->now.at[at & lookup->now.mask]) lookup->now.at[at & lookup->now.mask] = entry;
+        if (!now->at[at & now->mask]) now->at[at & now->mask] = entry;
     }
     if (lookup->moved > old->mask) drop_old(lookup);
 }
 
 static void begin_growth(struct lookup *lookup)
 {
-    struct slots larger = {.mask = 2 * lookup->now.mask + 1};
-    larger.at = mp_room_map(bytes_of(larger.mask + 1));
-    if (!larger.at) return;
+    struct slots *now = lookup->now, *larger = map_slots(2 * (now->mask + 1), now);
+    if (!larger) return;
     lookup->moved = 0;
-    lookup->old.mask = lookup->now.mask;
+    lookup->old = now;
     atomic_signal_fence(memory_order_seq_cst);
-    lookup->old.at = lookup->now.at;
-    atomic_signal_fence(memory_order_seq_cst);
-    lookup->now.at = larger.at; /* before its mask is */
-    atomic_signal_fence(memory_order_seq_cst);
-    lookup->now.mask = larger.mask;
+    lookup->now = larger;
 }
 
 static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
@@ -212,10 +238,10 @@ static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
     struct lookup *lookup = &lookups[table];
     *slot = id + 1;
     lookup->used++;
-    if (lookup->old.at == lookup->now.at) lookup->old.at = NULL; /* a growth that was left before it began */
-    if (lookup->old.at)
+    if (lookup->old == lookup->now) lookup->old = NULL; /* a growth that was left before it began */
+    if (lookup->old)
         move_some(table, lookup);
-    else if (2 * lookup->used > lookup->now.mask && lookup->now.mask + 1 < lookup->most)
+    else if (2 * lookup->used > lookup->now->mask && lookup->now->mask + 1 < lookup->most)
         begin_growth(lookup);
 }
 
@@ -224,9 +250,11 @@ static uint32_t look_up(enum mp_spool_table_id table, const void *content, size_
 {
     struct lookup *lookup = &lookups[table];
     uint64_t hash = mp_hash_bytes(content, bytes);
-    *empty = find_slot(table, &lookup->now, hash, content, bytes);
-    if (*empty && **empty) return **empty;
-    const uint32_t *slot = lookup->old.at ? find_slot(table, &lookup->old, hash, content, bytes) : NULL;
+    *empty = find_slot(table, lookup->now, hash, content, bytes);
+    uint32_t entry = *empty ? **empty : 0;
+    if (entry) return entry;
+    struct slots *old = lookup->old;
+    const uint32_t *slot = old ? find_slot(table, old, hash, content, bytes) : NULL;
     return slot ? *slot : 0;
 }
 
@@ -238,6 +266,7 @@ static uint32_t find_or_add(enum mp_spool_table_id id, const void *entry, uint32
     if (known) return known - 1;
     if (!slot || !have_space(id, 1) || !still_ours()) return none;
     uint64_t count = atomic_load_explicit(&table_of(id)->count, memory_order_relaxed);
+    if (!is_open(id, count + 1)) return none;
     memcpy((char *)mp_spool_entries(mp_session.header, id) + count * bytes, entry, bytes);
     if (!still_ours()) return none;
     publish(id, count + 1);
@@ -262,7 +291,7 @@ uint32_t mp_table_module_locked(const struct mp_wire_module *module)
     uint64_t count = atomic_load_explicit(&table_of(MP_TABLE_MODULES)->count, memory_order_relaxed);
     for (uint64_t i = count; i-- > 1;)
         if (!memcmp(&modules[i], module, sizeof *module)) return (uint32_t)i;
-    if (!have_space(MP_TABLE_MODULES, 1) || !still_ours()) return 0;
+    if (!have_space(MP_TABLE_MODULES, 1) || !still_ours() || !is_open(MP_TABLE_MODULES, count + 1)) return 0;
     memcpy((char *)mp_spool_entries(mp_session.header, MP_TABLE_MODULES) + count * sizeof *module, module,
            sizeof *module);
     publish(MP_TABLE_MODULES, count + 1);
@@ -279,6 +308,7 @@ uint32_t mp_table_string_locked(const char *text, size_t length)
     if (!slot) atomic_fetch_add(&mp_session.header->lost_strings, 1);
     if (!slot || !have_space(MP_TABLE_STRINGS, bytes) || !still_ours()) return 0;
     uint64_t end = atomic_load_explicit(&table_of(MP_TABLE_STRINGS)->count, memory_order_relaxed);
+    if (!is_open(MP_TABLE_STRINGS, end + bytes)) return 0;
     uint32_t stored = (uint32_t)length;
     memcpy(strings + end, &stored, sizeof stored);
     memcpy(strings + end + sizeof stored, text, length);
@@ -305,7 +335,7 @@ uint16_t mp_table_track(const struct mp_wire_track *track)
     while (i < count && memcmp(&tracks[i], track, sizeof *track))
         i++;
     if (i == count) {
-        if (have_space(MP_TABLE_TRACKS, 1) && still_ours()) {
+        if (have_space(MP_TABLE_TRACKS, 1) && still_ours() && is_open(MP_TABLE_TRACKS, count + 1)) {
             tracks[i] = *track;
             publish(MP_TABLE_TRACKS, count + 1);
         } else {

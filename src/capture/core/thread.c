@@ -118,35 +118,42 @@ static void claim_ring(struct mp_thread *thread)
     thread->last_time_ns = mp_session_clock_ns();
 }
 
-/* A handler's frame lies below what it interrupts, by the registers that the kernel saved between: on the stack that it
- * interrupts, or else on the thread's alternate one. */
+/* A handler's frame lies below what it interrupts on the same stack, by the registers that the kernel saved between. */
 #define SAVED_REGISTERS 700
 
-static bool is_on_other_stack(uintptr_t hook)
+/* Surely left is a hook whose frames lie further in than the thread is now on the same stack, or on the alternate stack
+ * when the thread is not on that. Otherwise a handler may have interrupted it, which comes back to it: on its stack, on
+ * the alternate one, or on a coroutine's to which it has switched. */
+static bool is_surely_left(const struct mp_thread *thread, uintptr_t frame)
 {
     stack_t own;
-    if (syscall(SYS_sigaltstack, NULL, &own) || !(own.ss_flags & SS_ONSTACK)) return false;
-    return hook - (uintptr_t)own.ss_sp >= own.ss_size;
+    uintptr_t hook = thread->inside, inner = frame < hook ? frame : hook;
+    bool further_out = frame + SAVED_REGISTERS >= hook;
+    bool has_alternate = !syscall(SYS_sigaltstack, NULL, &own) && !(own.ss_flags & SS_DISABLE);
+    bool hook_on_alternate = has_alternate && hook - (uintptr_t)own.ss_sp < own.ss_size;
+    if (has_alternate && own.ss_flags & SS_ONSTACK) return hook_on_alternate && further_out;
+    return hook_on_alternate ||
+           (further_out && mp_native_same_stack(&thread->stack.known, inner, frame + hook - inner));
 }
 
-/* Further in than the hook was: mostly a handler. But no hook lasts as long as that, and a handler that does takes no
- * harm if it is recorded. */
+/* Mostly it will be gone on with. But no hook lasts as long as that, and what comes back to one that does takes no
+ * harm: its event is not recorded. */
 static bool has_lasted(struct mp_thread *thread)
 {
     enum { CALLS = 32 };
+    const uint64_t lasts_ns = 5 * MP_NS_PER_SECOND;
     uint64_t now = mp_clock_monotonic_ns();
     if (thread->refused_in != thread->hook || !thread->refused) {
         thread->refused_in = thread->hook;
         thread->refused = 0;
         thread->refused_ns = now;
     }
-    return ++thread->refused > CALLS && now - thread->refused_ns > MP_NS_PER_SECOND;
+    return ++thread->refused > CALLS && now - thread->refused_ns > lasts_ns;
 }
 
 static bool forget_if_left(struct mp_thread *thread, uintptr_t frame)
 {
-    bool handler = frame + SAVED_REGISTERS < thread->inside || is_on_other_stack(thread->inside);
-    if (handler && !has_lasted(thread)) return false;
+    if (!is_surely_left(thread, frame) && !has_lasted(thread)) return false;
     thread->refused = 0;
     thread->inside = 0;
     leave_behind();
@@ -185,10 +192,10 @@ static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread
         self = thread;
     }
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    if (thread->inside && !mp_thread_was_left(thread, frame)) return NULL;
+    while (!mp_thread_claim(thread, frame)) /* the spool is touched: as in a hook */
+        if (!mp_thread_was_left(thread, frame)) return NULL;
     if (thread->generation != generation) thread->waited_for_ring = false;
     thread->generation = generation;
-    thread->inside = frame; /* the spool is touched: as in a hook */
     claim_ring(thread);
     thread->inside = 0;
     return thread;

@@ -40,6 +40,23 @@ struct mp_thread {
  * the session recording. */
 struct mp_thread *mp_thread_self(void);
 
+/* Puts up the recursion guard; false: it is up. In one instruction: a handler, or a coroutine that a handler switches to,
+ * may come in before and after, and not in the middle. No other thread does, so nothing is locked. */
+static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
+{
+    uintptr_t none = 0;
+#if defined(__x86_64__)
+    bool claimed;
+    __asm__ volatile("cmpxchg %[frame], %[inside]"
+                     : "=@ccz"(claimed), "+a"(none), [inside] "+m"(thread->inside)
+                     : [frame] "r"(frame)
+                     : "memory");
+    return claimed;
+#else
+    return __atomic_compare_exchange_n(&thread->inside, &none, frame, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+#endif
+}
+
 /* Of a thread that seems to be inside a hook and begins another, at `frame`: whether it left the first by a jump out of
  * a signal handler, an exception, or another stack. Then the locks that it held are free. Else the call is counted as
  * one that is not recorded. */

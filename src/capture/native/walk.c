@@ -83,11 +83,14 @@ static inline uint16_t *place_of(struct mp_known_frames *known, uintptr_t addres
 static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address)
 {
     if (!address) return 0;
-    if (known->count == MP_KNOWN_FRAMES - 1) forget_all(known);
+    if (known->count >= MP_KNOWN_FRAMES - 1) forget_all(known);
     uint64_t probe = 0;
     for (; *place_of(known, address, probe); probe++)
         if (known->frames[*place_of(known, address, probe)].address == address) return *place_of(known, address, probe);
-    uint16_t found = *place_of(known, address, probe) = (uint16_t)++known->count;
+    uint32_t next = known->count + 1; /* another coroutine of the thread may have filled it meanwhile */
+    if (next >= MP_KNOWN_FRAMES) next = 1;
+    known->count = next;
+    uint16_t found = *place_of(known, address, probe) = (uint16_t)next;
     remember(&known->frames[found], address);
     return found;
 }
@@ -175,6 +178,22 @@ bool mp_native_has_stack(size_t bytes)
     for (size_t below = PAGE; below < bytes + PAGE; below += PAGE)
         if (!is_readable(here - below)) return false;
     return true;
+}
+
+/* All up to the end is there: below a stack lies a page that is not. */
+bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
+{
+    enum { STACK_MAX = 16 << 20 };
+    const uintptr_t ends[] = {known->own_to, (uintptr_t)__builtin_thread_pointer(), (uintptr_t)__libc_stack_end};
+    for (size_t i = 0; inner <= outer && i < sizeof ends / sizeof *ends; i++) {
+        uintptr_t at = inner & ~(uintptr_t)(PAGE - 1), end = ends[i];
+        if (outer >= end || end - at > STACK_MAX) continue;
+        if (i == 0 && outer >= known->own_from) end = known->own_from; /* the rest is known */
+        while (at < end && is_readable(at))
+            at += PAGE;
+        if (at >= end) return true;
+    }
+    return false;
 }
 
 /* A walk that began in pages which were not known led to `outermost`, without leaving the stack that it began on. */

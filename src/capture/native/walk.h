@@ -44,6 +44,9 @@ void mp_native_walk_start(void);
 /* Whether so many bytes more of the calling thread's stack may be used. */
 bool mp_native_has_stack(size_t bytes);
 
+/* Whether both places lie on the thread's own stack, the second one further out; false where that is not known. */
+bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer);
+
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
  * the stack) up to the frame that `end` lies in, which is left out (UINTPTR_MAX: all), and writes at most `room` return
  * addresses, innermost first, and a hash of them. `generation` changes whenever code may have been unloaded. Returns
