@@ -113,3 +113,8 @@ bool mp_model_has_source(const struct mp_model *model, const char *source)
         if (!strcmp(mp_model_text(model, model->coverage.sources[i]), source)) return true;
     return false;
 }
+
+bool mp_model_was_recorded(const struct mp_model *model)
+{
+    return model->format && !strcmp(model->format, "mp") && model->start.pid;
+}

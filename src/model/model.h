@@ -170,6 +170,8 @@ uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool 
 
 /* Whether something was recorded by it: "torch", "api", "nvtx", ... */
 bool mp_model_has_source(const struct mp_model *model, const char *source);
+/* Whether memprof watched the program; else another tool did, whatever the file's format is by now. */
+bool mp_model_was_recorded(const struct mp_model *model);
 
 /* The mean of the sample that a track's blocks are, whose bytes are what they stand for; 0: they are all there. */
 static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t track)

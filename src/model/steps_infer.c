@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/steps_loop.h"
+#include "model/steps_period.h"
 
 #define STEPS_MIN    8  /* fewer rounds show no rhythm */
 #define PARTS_MAX    16 /* of a site's span: some occurrence must lie in most of them */
@@ -271,7 +272,9 @@ static bool find(const struct mp_model *model, struct mp_steps *steps)
     if (steps->count || !model->tracks.count) return true;
     steps->source = "inferred";
     if (!mp_loop_find(model, steps, &loop)) return false;
-    if (loop.rounds || loop.told) return true;
+    if (loop.rounds) return true;
+    mp_period_find(model, steps);
+    if (steps->count || loop.told) return true;
     steps->guessed = true;
     return infer(model, steps);
 }

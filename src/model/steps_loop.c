@@ -70,25 +70,37 @@ struct search {
     struct mp_steps *steps;
 };
 
-enum role { ROLE_UNKNOWN, ROLE_ANY, ROLE_INNER, ROLE_OPTIMIZER };
+/* ROLE_AROUND: what decorators put around a function of the program: torch.no_grad(), torch.inference_mode() */
+enum role { ROLE_UNKNOWN, ROLE_ANY, ROLE_INNER, ROLE_OPTIMIZER, ROLE_AROUND };
 
 /* Functions that networks, optimizers and loaders of data call: they lie inside a step. */
-static uint8_t role_of(struct search *search, const struct mp_model_line *line)
+static uint8_t role_of_file(const char *path)
 {
     static const char *const inner[] = {"torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/_dynamo/",
                                         "torch/utils/"};
-    uint8_t *role = &search->roles.at[line->file];
-    const char *function = mp_model_text(search->model, line->function), *method = strrchr(function, '.');
-    if (!strcmp(method ? method + 1 : function, "forward")) return ROLE_INNER;
-    if (*role != ROLE_UNKNOWN) return *role;
-    const char *path = mp_model_text(search->model, line->file);
-    *role = strstr(path, "torch/optim/") ? ROLE_OPTIMIZER : ROLE_ANY;
+    static const char *const around[] = {"torch/autograd/grad_mode.py", "torch/utils/_contextlib.py"};
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++)
+        if (strstr(path, around[i])) return ROLE_AROUND;
     for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
-        if (strstr(path, inner[i])) *role = ROLE_INNER;
+        if (strstr(path, inner[i])) return ROLE_INNER;
+    return strstr(path, "torch/optim/") ? ROLE_OPTIMIZER : ROLE_ANY;
+}
+
+bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line)
+{
+    const char *function = mp_model_text(model, line->function), *method = strrchr(function, '.');
+    return !strcmp(method ? method + 1 : function, "forward");
+}
+
+static uint8_t role_of(struct search *search, const struct mp_model_line *line)
+{
+    if (mp_loop_is_forward(search->model, line)) return ROLE_INNER;
+    uint8_t *role = &search->roles.at[line->file];
+    if (*role == ROLE_UNKNOWN) *role = role_of_file(mp_model_text(search->model, line->file));
     return *role;
 }
 
-static const struct mp_model_line *python_line(const struct mp_model *model, uint32_t node)
+const struct mp_model_line *mp_loop_python_line(const struct mp_model *model, uint32_t node)
 {
     uint32_t frame = model->stacks.at[node].frame;
     if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) return NULL;
@@ -137,9 +149,9 @@ static bool know_site(struct search *search, uint32_t stack)
     struct site *site = &search->sites.at[stack];
     uint32_t depth = 0;
     for (uint32_t node = stack; node; node = search->model->stacks.at[node].parent) {
-        const struct mp_model_line *line = python_line(search->model, node);
+        const struct mp_model_line *line = mp_loop_python_line(search->model, node);
         backward |= is_border(search->model, node);
-        if (!line) continue;
+        if (!line || role_of(search, line) == ROLE_AROUND) continue;
         path[depth % DEPTH_MAX].line = line;
         path[depth++ % DEPTH_MAX].backward = backward;
         site->optimizer |= role_of(search, line) == ROLE_OPTIMIZER;
@@ -405,4 +417,10 @@ bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct m
 {
     bool again;
     return find(model, false, steps, loop, &again) && (!again || find(model, true, steps, loop, &again));
+}
+
+bool mp_loop_is_outside(const struct mp_model *model, const struct mp_model_line *line)
+{
+    uint8_t role = role_of_file(mp_model_text(model, line->file));
+    return role == ROLE_ANY || role == ROLE_AROUND;
 }

@@ -41,4 +41,10 @@ struct mp_loop {
  * `steps` (may be NULL) gets those of the loop. */
 bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop);
 
+/* The line of a call (a node of the stacks) of Python code; NULL where it is none. */
+const struct mp_model_line *mp_loop_python_line(const struct mp_model *model, uint32_t node);
+/* Whether a line is of a network's forward(); whether it is in no file of networks, optimizers, loaders. */
+bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line);
+bool mp_loop_is_outside(const struct mp_model *model, const struct mp_model_line *line);
+
 #endif

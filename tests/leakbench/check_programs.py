@@ -74,14 +74,25 @@ class Programs(harness.TestCase):
             with self.subTest(what=what):
                 self.assertEqual(leaks["verdict"], "clean", leaks["findings"])
 
+    def test_modules_tell_layers_from_rounds(self):
+        _, pid, made = self.record("loops.py", "one_line").split()
+        leaks = harness.answer("leaks", self.folder / f"{pid}.mp")
+        self.assertEqual((leaks["steps"], leaks["verdict"]), ({"count": int(made), "source": "inferred"}, "clean"))
+
     def test_steps_are_inferred(self):
         # PyTorch's shim would tell where steps of optimizers end.
         for what, made, leaks in self.leaks("loops.py", options=["--no-shim"]):
             with self.subTest(what=what):
+                if what == "one_line":  # without modules' names its layers could be rounds as well
+                    self.assertEqual((leaks["verdict"], leaks["steps"]["count"]), ("unknown", 0))
+                    continue
                 self.assertEqual((leaks["steps"]["count"], leaks["steps"]["source"]), (int(made), "inferred"))
                 if what == "lbfgs":  # its history of changes grows for longer than it runs here
                     self.assertEqual((leaks["verdict"], leaks["findings"]), ("unknown", []))
                     self.assertIn("history_size", leaks["reason"])
+                    continue
+                if what == "one_request":  # its cache grows, as it should; another request would tell
+                    self.assertNotEqual(leaks["verdict"], "leak", leaks["findings"])
                     continue
                 self.assertEqual(leaks["verdict"], "clean", leaks["findings"])
 

@@ -5,6 +5,7 @@ layers of a network for steps."""
 import json
 import os
 import pathlib
+import pickle
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -17,8 +18,74 @@ STEPS = {"niu_fb_200_mixed": 3, "sidsoc_train": 0, "silmont_fwd_bf16": 0, "bolon
          "hta_df_index_resolver": 5, "kineto_resnet50_w0": 6, "sidnb13_transformer": 3}
 
 
+class Told(harness.TestCase):
+    def assert_nothing_is_told_to_grow(self, path):
+        """Nor is advice given that helps no one who has only the file."""
+        for command in ("report", "leaks", "steps"):
+            text = harness.memprof(command, path).stdout
+            for word in ("GROWING", " keeps growing;", " keep growing", "libmemprof", "--step-at"):
+                self.assertNotIn(word, text, command)
+
+
+class Made(Told):
+    """PyTorch's snapshots of programs that do not grow over several steps."""
+
+    def snapshot(self, name, moves):
+        """Of (number, bytes or None for its free, calls from the innermost on as "file:line function")."""
+        trace = []
+        sizes = {number: size for number, size, _ in moves if size}
+        for i, (number, size, calls) in enumerate(moves):
+            frames = [{"name": name, "filename": "/home/ada/" + place.split(":")[0], "line": int(place.split(":")[1])}
+                      for place, name in map(str.split, calls)]
+            entry = {"addr": 0x7f0000000000 + (number << 24), "stream": 0, "frames": frames, "time_us": 1000 + 7 * i}
+            for action in ["alloc"] if size else ["free_requested", "free_completed"]:
+                trace.append(entry | {"action": action, "size": sizes[number]})
+        path = self.folder / f"{name}.pickle"
+        path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
+        return path
+
+    def test_a_forward_keeps_what_backward_needs(self):
+        path = self.snapshot("forward", [(i, 4 << 20, ["linear.py:9 forward", f"net.py:{30 + i % 4} forward",
+                                                        "net.py:5 forward", "use.py:8 main"]) for i in range(192)])
+        self.assert_nothing_is_told_to_grow(path)
+        self.assertEqual(harness.answer("leaks", path)["steps"]["count"], 0)  # 48 layers of one step
+
+    def test_a_cache_of_one_request(self):
+        moves = []
+        for token in range(150):
+            moves.append((token, (token + 1) << 12, ["use.py:44 work"]))
+            if token:
+                moves.append((token - 1, None, []))
+        self.assert_nothing_is_told_to_grow(self.snapshot("cache", moves))
+
+    def test_a_window_that_slides(self):
+        moves = []
+        for step in range(300):
+            moves.append((step, 1 << 20, ["use.py:50 work"]))
+            if step >= 40:
+                moves.append((step - 40, None, []))
+            moves += [(1000 + step, 1 << 22, ["use.py:51 work"]), (1000 + step, None, [])]
+        self.assert_nothing_is_told_to_grow(self.snapshot("window", moves))
+
+    def test_rounds_of_one_line(self):
+        """Ten, of forty layers and a head, that are all under one line of the script."""
+        moves, number = [], 0
+        for _ in range(10):
+            number += 1000
+            under = ["net.py:12 forward", "use.py:70 <module>"]
+            moves.append((number, 4096, ["embed.py:3 forward", "net.py:11 forward", "use.py:70 <module>"]))
+            for layer in range(1, 41):
+                for part in range(4):
+                    at = number + 4 * layer + part
+                    moves.append((at, 1 << 16, [f"layer.py:{20 + part} forward"] + under))
+                    moves.append((at, None, []))
+            moves += [(number + 999, 512, ["head.py:4 forward"] + under), (number + 999, None, []), (number, None, [])]
+        self.assertEqual(harness.answer("leaks", self.snapshot("rounds", moves))["steps"],
+                         {"count": 10, "source": "inferred"})
+
+
 @harness.unittest.skipUnless(DATA and pathlib.Path(DATA).is_dir(), "$MEMPROF_TEST_DATA names no folder")
-class Recordings(harness.TestCase):
+class Recordings(Told):
     def test_none_leaks(self):
         read = set()
         for path in sorted(pathlib.Path(DATA).glob("*")):
@@ -32,6 +99,7 @@ class Recordings(harness.TestCase):
                 self.assertTrue(leaks["reason"])
                 if name in STEPS:
                     self.assertEqual(leaks["steps"]["count"], STEPS[name])
+                self.assert_nothing_is_told_to_grow(path)
             read.add(name)
         self.assertLessEqual(STEPS.keys(), read)
 

@@ -10,6 +10,7 @@
 #include "analysis/leaks/leak_slope.h"
 #include "analysis/sites/level.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "model/stack.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
@@ -317,6 +318,7 @@ struct judge {
     bool growth_known, growth_is_general;
     size_t few;       /* places that grew too few times */
     size_t paused;    /* places that grew, but not of late */
+    size_t caches;    /* things made anew, larger, in a loop that may be one request */
     size_t histories; /* places that an optimizer's history is filled at */
     struct mp_leaks *leaks;
 };
@@ -480,6 +482,24 @@ static bool everything_grows(struct judge *judge, bool *yes)
     return true;
 }
 
+static bool steps_are_told(const struct mp_steps *steps)
+{
+    return steps->source && strcmp(steps->source, "inferred") != 0;
+}
+
+/* Whether backward or an optimizer ran. Without them a loop that nobody marked may be one request of many rounds, in
+ * which a cache of keys and values grows as it should. */
+static bool trains(const struct mp_model *model)
+{
+    for (size_t i = 0; i < model->frames.count; i++)
+        if (model->frames.at[i].raw.language == MP_BACKWARD) return true;
+    for (size_t i = 0; i < model->lines.count; i++) {
+        const char *file = mp_model_text(model, model->lines.at[i].file);
+        if (strstr(file, "torch/optim/") || strstr(file, "torch/autograd/__init__.py")) return true;
+    }
+    return false;
+}
+
 static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct growth *growth)
 {
     bool yes, general;
@@ -487,6 +507,10 @@ static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place
     if (!yes) return true;
     if (!everything_grows(judge, &general)) return false;
     if (general) growth->evidence.growth = MP_GROWTH_NONE;
+    if (!general && !steps_are_told(judge->steps) && !trains(judge->model)) {
+        growth->evidence.growth = MP_GROWTH_NONE;
+        judge->caches++;
+    }
     return true;
 }
 
@@ -592,6 +616,34 @@ static uint32_t steps_needed(const struct judge *judge)
     return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
 }
 
+/* Whether the least that lives between steps of the last third is more than between those of the first, that of the
+ * first few steps left out, in which things are made. Only of steps that are no guess. */
+static bool level_grows(const struct judge *judge)
+{
+    const struct mp_step *steps = judge->steps->at + judge->places.first_step;
+    uint32_t last = judge->places.last, third = last / 3, k = 0;
+    uint64_t level = 0, first = UINT64_MAX, end = UINT64_MAX;
+    if (!judge->places.enough || judge->steps->guessed || third < 2) return false;
+    struct mp_level *levels = mp_alloc_zeroed(judge->model->tracks.count, sizeof *levels);
+    for (uint16_t track = 0; track < judge->model->tracks.count; track++)
+        levels[track] = mp_level_start(judge->model, track);
+    for (uint32_t event = 0; k <= last; event++) {
+        if (event == steps[k].first) {
+            level = 0;
+            for (uint16_t track = 0; track < judge->model->tracks.count; track++)
+                if (judge->query->track == MP_TRACK_NONE || judge->query->track == track) level += levels[track].bytes;
+            if (k > 1 && k <= third && level < first) first = level;
+            if (k > last - third && level < end) end = level;
+            k++;
+        }
+        if (judge->model->events.type[event] <= MP_EVENT_RESIZE)
+            mp_level_apply(&levels[judge->model->events.track[event]], judge->model, judge->model->events.track[event],
+                           event);
+    }
+    free(levels);
+    return end > first;
+}
+
 static void give_verdict(const struct judge *judge)
 {
     struct mp_leaks *leaks = judge->leaks;
@@ -601,10 +653,11 @@ static void give_verdict(const struct judge *judge)
     leaks->verdict = leaks->leaks ? MP_VERDICT_LEAK : MP_VERDICT_UNKNOWN;
     if (leaks->leaks) return;
     if (!judge->steps->count)
-        snprintf(
-            leaks->reason, sizeof leaks->reason,
-            "no steps are marked and no rhythm shows in what is allocated; libmemprof.step() in the loop marks them, "
-            "--step-at FUNCTION finds them");
+        snprintf(leaks->reason, sizeof leaks->reason, "%s",
+                 mp_model_was_recorded(judge->model)
+                     ? "no steps are marked and no rhythm shows in what is allocated; libmemprof.step() in the loop "
+                       "marks them, --step-at FUNCTION finds them"
+                     : "the file shows no steps that come again and again, and growth is told from one to the next");
     else if (steps < needed)
         snprintf(leaks->reason, sizeof leaks->reason, "too few steps to tell: %u%s, and at least %u must be seen",
                  steps, judge->steps->guessed ? ", guessed from a rhythm" : "", needed);
@@ -616,6 +669,11 @@ static void give_verdict(const struct judge *judge)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu place%s grew until shortly before the end and may be full; a longer recording tells",
                  judge->paused, judge->paused == 1 ? "" : "s");
+    else if (judge->caches)
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "%zu place%s a thing anew, larger, in every round, as a cache does within one request; a recording of "
+                 "several requests tells",
+                 judge->caches, judge->caches == 1 ? " makes" : "s make");
     else if (judge->histories)
         snprintf(
             leaks->reason, sizeof leaks->reason,
@@ -650,6 +708,7 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
         if (judge->leaks->findings.count)
             qsort(judge->leaks->findings.at, judge->leaks->findings.count, sizeof *judge->leaks->findings.at, by_rate);
         give_verdict(judge);
+        judge->leaks->grows = level_grows(judge);
     }
     mp_leak_places_free(&judge->places);
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for leaks");

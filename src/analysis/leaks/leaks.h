@@ -70,6 +70,7 @@ struct mp_leaks {
     size_t places; /* that were looked at */
     uint32_t step_count;
     const char *step_source;
+    bool grows;   /* over the steps that were seen what lives between them became more */
     bool running;                /* of a program that still runs: outstanding is what is live */
     struct mp_sites outstanding; /* live at the end of the window */
     uint32_t held_moment;        /* events that had happened */

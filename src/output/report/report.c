@@ -193,13 +193,13 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
     mp_text_count(text, leaks->outstanding.count, "site");
     mp_text_put(text, MP_PLAIN, "\n");
     put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, view, false);
-    if (leaks->verdict == MP_VERDICT_UNKNOWN && leaks->held_lasting && leaks->held.at[0].births >= GROWING_BIRTHS) {
+    if (leaks->verdict == MP_VERDICT_UNKNOWN && leaks->grows && leaks->held_lasting &&
+        leaks->held.at[0].births >= GROWING_BIRTHS) {
         struct mp_sites lasting = leaks->held;
         lasting.count = leaks->held_lasting;
         mp_text_put(text, MP_BOLD, "\nGROWING?");
-        mp_text_put(text, MP_PLAIN, "  live at %s and born in many distinct %s; see memprof leaks ",
-                    mp_format_duration(number, leaks->held_ns),
-                    leaks->step_count ? "steps" : "parts of the recording (of 64)");
+        mp_text_put(text, MP_PLAIN, "  live at %s and born in many distinct steps; see memprof leaks ",
+                    mp_format_duration(number, leaks->held_ns));
         mp_text_clean(text->out, view->path);
         mp_text_put(text, MP_PLAIN, "\n");
         put_top_sites(text, model, &lasting, lasting.bytes, view, true);

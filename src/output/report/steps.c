@@ -164,9 +164,11 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
     mp_text_clean(text->out, mp_track_id(model, report->track, id));
     mp_text_put(text, MP_PLAIN, "\n");
     if (!report->steps.count && !report->regions.count)
-        mp_text_put(text, MP_PLAIN,
-                    "the program marked none: libmemprof.step() and region() in Python, memprof_step() and "
-                    "memprof_region_push() in C do\n");
+        mp_text_put(text, MP_PLAIN, "%s\n",
+                    mp_model_was_recorded(model)
+                        ? "the program marked none: libmemprof.step() and region() in Python, memprof_step() and "
+                          "memprof_region_push() in C do"
+                        : "the file marks none");
     if (report->steps.count) {
         mp_text_put(text, MP_PLAIN, "\n");
         step_table(text, report, view);

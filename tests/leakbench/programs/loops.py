@@ -528,10 +528,75 @@ def warm_up_and_rest():
     return 36
 
 
+class Attention(nn.Module):
+    """Of one token to all before it, whose keys are joined to a cache."""
+
+    def __init__(self):
+        super().__init__()
+        self.key, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, cache):
+        cache = self.key(x) if cache is None else torch.cat([cache, self.key(x)])
+        return self.out(torch.softmax(x @ cache.T, -1) @ cache), cache
+
+
+class Generator(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(30, WIDTH), nn.Linear(WIDTH, 30)
+        self.layers = nn.ModuleList(Attention() for _ in range(layers))
+
+    def forward(self, token, caches):
+        x = self.embed(token)
+        for i, layer in enumerate(self.layers):
+            x, caches[i] = layer(x, caches[i])
+        return self.head(x)
+
+    @torch.no_grad()
+    def generate(self, tokens):
+        token, caches = torch.zeros(1, dtype=torch.long), [None] * len(self.layers)
+        for _ in range(tokens):
+            output = self(token, caches)
+            token = output.argmax(-1)
+        return token
+
+
+def one_request():
+    Generator(2).eval().generate(120)
+    return 120
+
+
+def requests():
+    generator = Generator(6).eval()
+    for _ in range(5):
+        generator.generate(30)
+    return 150
+
+
+def one_line():
+    model, x = mlp(4, outputs=WIDTH).eval(), torch.randn(4, WIDTH)
+    with torch.no_grad():
+        for _ in range(50):
+            x = model(x)
+    return 50
+
+
+def one_line_that_trains():
+    model = mlp(3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def closure():
+        optimizer.zero_grad(); loss = model(torch.randn(8, WIDTH)).pow(2).mean(); loss.backward(); return loss
+
+    for _ in range(40): optimizer.step(closure)
+    return 40
+
+
 WHAT = {f.__name__: f for f in (
     adam, adam_foreach, sgd, momentum, accumulation, accumulation_nested, accumulation_sgd, evaluation, epochs,
     short_epochs, epochs_inline, variable, gan, several_optimizers, delayed_actor, moving_average, by_hand, inference,
-    generation, rows, recurrence, framework, lbfgs, reinforcement, checkpointed, images, warm_up_and_rest)}
+    generation, rows, recurrence, framework, lbfgs, reinforcement, checkpointed, images, warm_up_and_rest, one_request,
+    requests, one_line, one_line_that_trains)}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ export class StepsView {
   static id = "steps";
   static title = "Steps";
   static about = "The peak of each step, and what it kept";
-  static absent = "This recording has no steps: libmemprof.step() marks them";
+  static absent = "This recording has no steps";
   static fits = ({ notes }) => notes.steps.length > 0;
   needs = ["start", "end", "colour"];
 

@@ -1,0 +1,273 @@
+#include "model/steps_period.h"
+
+#include <string.h>
+
+#include "base/map.h"
+#include "base/memory.h"
+#include "model/steps_loop.h"
+
+#define ROUNDS_MIN  3
+#define ALIKE_MIN   0.90 /* of the allocations, at the period */
+#define AS_GOOD     0.02 /* a shorter period may be so much worse than the best one */
+#define SITES_MAX   16   /* whose distances are tried, the rarest ones */
+#define AGAIN_MAX   48   /* times that one of them may come in a round */
+#define PERIODS_MAX 256
+#define COMPARISONS 20000000
+#define LINES_MAX   64 /* frames of the program's, from the outermost */
+
+/* Allocations of one thread, in order. Sites are numbered: a stack and the module that ran. */
+struct calls {
+    MP_VEC(uint32_t) events, sites, live;
+    MP_VEC(uint32_t) counts; /* by site */
+    bool modules;            /* are known */
+};
+
+struct periods {
+    uint32_t at[PERIODS_MAX];
+    size_t count;
+};
+
+static uint32_t busiest_thread(const struct mp_model *model)
+{
+    MP_VEC(uint64_t) allocs = {0};
+    uint32_t best = 0;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        uint32_t thread = model->events.thread[event];
+        if (model->events.type[event] != MP_EVENT_ALLOC || thread == MP_NONE) continue;
+        mp_vec_grow_to(&allocs, (size_t)thread + 1);
+        if (++allocs.at[thread] > allocs.at[best]) best = thread;
+    }
+    mp_vec_free(&allocs);
+    return best;
+}
+
+static uint32_t site_of(const struct mp_model *model, struct mp_map *numbers, uint32_t block, struct calls *calls)
+{
+    uint32_t module = model->blocks.module ? model->blocks.module[block] : 0;
+    bool fresh;
+    uint64_t *number = mp_map_at(numbers, ((uint64_t)model->blocks.stack[block] << 32 | module) + 1, &fresh);
+    calls->modules |= module != 0;
+    if (fresh) {
+        *number = calls->counts.count;
+        mp_vec_add(&calls->counts, 0);
+    }
+    calls->counts.at[*number]++;
+    return (uint32_t)*number;
+}
+
+static void collect(const struct mp_model *model, struct calls *calls)
+{
+    uint32_t thread = busiest_thread(model), live = 0;
+    struct mp_map numbers = {0};
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        live -= model->events.type[event] == MP_EVENT_FREE; /* less those of the beginning */
+        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        if (model->events.thread[event] == thread) {
+            mp_vec_add(&calls->events, event);
+            mp_vec_add(&calls->sites, site_of(model, &numbers, model->events.subject[event], calls));
+            mp_vec_add(&calls->live, live);
+        }
+        live++;
+    }
+    mp_map_free(&numbers);
+}
+
+static void add_period(struct periods *periods, uint32_t period)
+{
+    size_t at = 0;
+    while (at < periods->count && periods->at[at] < period)
+        at++;
+    if (periods->count == PERIODS_MAX || (at < periods->count && periods->at[at] == period)) return;
+    memmove(periods->at + at + 1, periods->at + at, (periods->count - at) * sizeof *periods->at);
+    periods->at[at] = period;
+    periods->count++;
+}
+
+/* The distances from where a site comes to where it comes the first, second, ... time again, if most are the same. */
+static void add_periods_of(const struct calls *calls, uint32_t site, struct periods *periods)
+{
+    MP_VEC(uint32_t) at = {0};
+    for (uint32_t i = 0; i < calls->sites.count; i++)
+        if (calls->sites.at[i] == site) mp_vec_add(&at, i);
+    for (uint32_t again = 1; again <= AGAIN_MAX && again + ROUNDS_MIN <= at.count + 1; again++) {
+        uint32_t distance = 0, same = 0;
+        for (size_t i = 0; i + again < at.count; i++) {
+            if (!same) distance = at.at[i + again] - at.at[i];
+            same += at.at[i + again] - at.at[i] == distance ? 1 : -1; /* the one that most are remains */
+        }
+        if (same && (uint64_t)distance * ROUNDS_MIN <= calls->sites.count) add_period(periods, distance);
+    }
+    mp_vec_free(&at);
+}
+
+/* Those of the rarest sites that come in several rounds. */
+static void find_periods(const struct calls *calls, struct periods *periods)
+{
+    uint32_t rare[SITES_MAX], count = 0;
+    for (uint32_t site = 0; site < calls->counts.count; site++) {
+        if (calls->counts.at[site] < ROUNDS_MIN) continue;
+        uint32_t at = count;
+        while (at && calls->counts.at[rare[at - 1]] > calls->counts.at[site])
+            at--;
+        if (at == SITES_MAX) continue;
+        count += count < SITES_MAX;
+        memmove(rare + at + 1, rare + at, (count - 1 - at) * sizeof *rare);
+        rare[at] = site;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        add_periods_of(calls, rare[i], periods);
+}
+
+/* The part of the allocations that have their like at a distance; of many, of some. */
+static double alike(const struct calls *calls, uint32_t distance, size_t tries)
+{
+    size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;
+    for (size_t i = 0; i < pairs; i += every, all++)
+        same += calls->sites.at[i] == calls->sites.at[i + distance];
+    return all ? (double)same / (double)all : 0;
+}
+
+static uint32_t find_period(const struct calls *calls)
+{
+    struct periods periods = {.count = 0};
+    double found[PERIODS_MAX], best = 0;
+    find_periods(calls, &periods);
+    for (size_t i = 0; i < periods.count; i++) {
+        found[i] = alike(calls, periods.at[i], periods.count);
+        if (found[i] > best) best = found[i];
+    }
+    for (size_t i = 0; i < periods.count; i++)
+        if (best >= ALIKE_MIN && found[i] >= best - AS_GOOD) return periods.at[i];
+    return 0;
+}
+
+static uint32_t first_like(const struct calls *calls, uint32_t at)
+{
+    uint32_t first = 0;
+    while (calls->sites.at[first] != calls->sites.at[at])
+        first++;
+    return first;
+}
+
+/* Where in a round it begins: where least is live; of several such, at what came first in the program. */
+static uint32_t find_beginning(const struct calls *calls, uint32_t period)
+{
+    uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = first, came = first_like(calls, first);
+    for (uint32_t i = first; i < first + period; i++) {
+        int32_t more = (int32_t)(calls->live.at[i] - calls->live.at[best]);
+        if (more > 0) continue;
+        uint32_t like = first_like(calls, i);
+        if (!more && like >= came) continue;
+        best = i;
+        came = like;
+    }
+    return best;
+}
+
+/* Whether the calls from there on are those from `like` on, as far as a look says. */
+static bool begins_at(const struct calls *calls, size_t at, uint32_t like, uint32_t period)
+{
+    uint32_t look = period < 16 ? period : 16;
+    for (uint32_t k = 0; k < look; k++) {
+        if (at + k >= calls->sites.count || like + k >= calls->sites.count) return k > 0;
+        if (calls->sites.at[at + k] != calls->sites.at[like + k]) return false;
+    }
+    return true;
+}
+
+/* The lines of a stack, the outermost first. */
+static size_t lines_of(const struct mp_model *model, uint32_t stack, const struct mp_model_line **lines)
+{
+    const struct mp_model_line *inner[LINES_MAX]; /* the outermost, as a ring */
+    size_t count = 0, kept;
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        const struct mp_model_line *line = mp_loop_python_line(model, stack);
+        if (line) inner[count++ % LINES_MAX] = line;
+    }
+    kept = count < LINES_MAX ? count : LINES_MAX;
+    for (size_t i = 0; i < kept; i++)
+        lines[i] = inner[(count - 1 - i) % LINES_MAX];
+    return kept;
+}
+
+static bool same_line(const struct mp_model_line *a, const struct mp_model_line *b)
+{
+    return a->line == b->line && a->function == b->function && a->file == b->file;
+}
+
+/* Whether the lines that a round's allocations have in common are in no network. Where it is known which module ran,
+ * layers are told apart. */
+static bool is_outside(const struct mp_model *model, const struct calls *calls, uint32_t first, uint32_t period)
+{
+    const struct mp_model_line *lines[LINES_MAX], *others[LINES_MAX];
+    uint32_t last = first + period < calls->sites.count ? first + period : (uint32_t)calls->sites.count;
+    uint32_t block = model->events.subject[calls->events.at[first + (last - first) / 2]];
+    size_t count = lines_of(model, model->blocks.stack[block], lines), shared = 0;
+    if (!count || !mp_loop_is_outside(model, lines[0])) return false;
+    for (; shared < count; shared++) {
+        uint32_t with = 0;
+        for (uint32_t i = first; i < last; i++) {
+            block = model->events.subject[calls->events.at[i]];
+            size_t lines_there = lines_of(model, model->blocks.stack[block], others);
+            bool same = lines_there > shared;
+            for (size_t k = 0; same && k <= shared; k++)
+                same = same_line(lines[k], others[k]);
+            with += same;
+        }
+        if (with < last - first) break;
+        if (!calls->modules && mp_loop_is_forward(model, lines[shared])) return false;
+    }
+    return shared > 0;
+}
+
+static bool has_python(const struct mp_model *model)
+{
+    for (size_t i = 0; i < model->frames.count; i++)
+        if (model->frames.at[i].raw.language == MP_PYTHON) return true;
+    return false;
+}
+
+/* What is made for the first time takes other ways: where the first round begins of which half is like the next one. */
+static size_t find_first(const struct calls *calls, size_t next, uint32_t period)
+{
+    size_t alike = 0, first = next;
+    for (size_t back = 1; back <= period && back <= next; back++) {
+        if (calls->sites.at[next - back] != calls->sites.at[next - back + period]) continue;
+        first = next - back;
+        alike++;
+    }
+    return alike * 2 >= period ? first : next;
+}
+
+static void begin_steps(const struct mp_model *model, const struct calls *calls, uint32_t beginning, uint32_t period,
+                        struct mp_steps *steps)
+{
+    bool done = true;
+    for (size_t i = 0; i < calls->sites.count && done;) {
+        if (!begins_at(calls, i, beginning, period)) {
+            i++;
+            continue;
+        }
+        size_t first = steps->count ? i : find_first(calls, i, period);
+        if (first < i) done = mp_steps_begin(model, calls->events.at[first], 0, steps);
+        done = done && mp_steps_begin(model, calls->events.at[i], 0, steps);
+        i += begins_at(calls, i + period, beginning, period) ? period : 1;
+    }
+    if (!done) mp_memory_lacks(0);
+}
+
+void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
+{
+    struct calls calls = {0};
+    if (!has_python(model)) return;
+    collect(model, &calls);
+    uint32_t period = calls.sites.count ? find_period(&calls) : 0;
+    if (period) {
+        uint32_t beginning = find_beginning(&calls, period);
+        if (is_outside(model, &calls, beginning, period)) begin_steps(model, &calls, beginning, period, steps);
+    }
+    mp_vec_free(&calls.events);
+    mp_vec_free(&calls.sites);
+    mp_vec_free(&calls.live);
+    mp_vec_free(&calls.counts);
+}
