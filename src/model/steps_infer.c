@@ -273,9 +273,9 @@ static bool find(const struct mp_model *model, struct mp_steps *steps)
     steps->source = "inferred";
     if (!mp_loop_find(model, steps, &loop)) return false;
     if (loop.rounds) return true;
+    steps->guessed = true;
     mp_period_find(model, steps);
     if (steps->count || loop.told) return true;
-    steps->guessed = true;
     return infer(model, steps);
 }
 

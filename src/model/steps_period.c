@@ -6,14 +6,15 @@
 #include "base/memory.h"
 #include "model/steps_loop.h"
 
-#define ROUNDS_MIN  3
-#define ALIKE_MIN   0.90 /* of the allocations, at the period */
-#define AS_GOOD     0.02 /* a shorter period may be so much worse than the best one */
-#define SITES_MAX   16   /* whose distances are tried, the rarest ones */
-#define AGAIN_MAX   48   /* times that one of them may come in a round */
-#define PERIODS_MAX 256
-#define COMPARISONS 20000000
-#define LINES_MAX   64 /* frames of the program's, from the outermost */
+#define ROUNDS_MIN   3
+#define ALIKE_MIN    0.90 /* of the allocations, at the period */
+#define AS_GOOD      0.02 /* a shorter period may be so much worse than the best one */
+#define SITES_MAX    16   /* whose distances are tried, the rarest ones */
+#define AGAIN_MAX    48   /* times that one of them may come in a round */
+#define PERIODS_MAX  256
+#define COMPARISONS  20000000
+#define COMPARED_MAX 1000
+#define LINES_MAX    64 /* frames of the program's, from the outermost */
 
 /* Allocations of one thread, in order. Sites are numbered: a stack and the module that ran. */
 struct calls {
@@ -195,8 +196,17 @@ static bool same_line(const struct mp_model_line *a, const struct mp_model_line 
     return a->line == b->line && a->function == b->function && a->file == b->file;
 }
 
-/* Whether the lines that a round's allocations have in common are in no network. Where it is known which module ran,
- * layers are told apart. */
+/* Whether a site comes more than once in a round: then the round is more than a layer. */
+static bool has_parts(const struct calls *calls, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i < last; i++)
+        for (uint32_t k = i + 1; k < last && k < i + COMPARED_MAX; k++)
+            if (calls->sites.at[i] == calls->sites.at[k]) return true;
+    return false;
+}
+
+/* Whether a round's allocations lie under lines that are in no network. Where it is known which module ran, layers are
+ * told apart; else the round must have parts, and no line of a forward() may be common to all of it. */
 static bool is_outside(const struct mp_model *model, const struct calls *calls, uint32_t first, uint32_t period)
 {
     const struct mp_model_line *lines[LINES_MAX], *others[LINES_MAX];
@@ -204,6 +214,7 @@ static bool is_outside(const struct mp_model *model, const struct calls *calls, 
     uint32_t block = model->events.subject[calls->events.at[first + (last - first) / 2]];
     size_t count = lines_of(model, model->blocks.stack[block], lines), shared = 0;
     if (!count || !mp_loop_is_outside(model, lines[0])) return false;
+    bool in_network = false, apart = calls->modules || has_parts(calls, first, last);
     for (; shared < count; shared++) {
         uint32_t with = 0;
         for (uint32_t i = first; i < last; i++) {
@@ -215,9 +226,10 @@ static bool is_outside(const struct mp_model *model, const struct calls *calls, 
             with += same;
         }
         if (with < last - first) break;
+        in_network |= !mp_loop_is_outside(model, lines[shared]);
         if (!calls->modules && mp_loop_is_forward(model, lines[shared])) return false;
     }
-    return shared > 0;
+    return shared > 0 && (apart || !in_network);
 }
 
 static bool has_python(const struct mp_model *model)
