@@ -8,8 +8,8 @@
 #include "analysis/sites/level.h"
 #include "model/track.h"
 
-#define PARTS          32          /* of the steps */
-#define WARM_UP        8           /* parts: the first quarter */
+#define PARTS          32          /* of the steps, or fewer where there are few readings: */
+#define PARTS_LEAST    8           /* of which all must rise */
 #define SAMPLES_A_PART 3           /* fewer readings are chance */
 #define GROWN_MIN      (16u << 20) /* bytes: less is what heaps and interpreters do */
 #define SHARE_MIN      0.05        /* of what it was at first */
@@ -22,6 +22,12 @@ enum part_of { NOTHING, LIVE, RESERVED };
 struct part {
     uint64_t sample, known; /* at their lowest; UINT64_MAX: none */
     uint32_t samples;
+};
+
+/* The steps in equal parts; the first quarter of them is the warm-up. */
+struct parts {
+    struct part at[PARTS];
+    uint32_t count, warm_up;
 };
 
 struct sweep {
@@ -85,18 +91,18 @@ static void note(struct part *part, const uint64_t *sample, uint64_t known)
 
 /* The lowest of both in each part. A counter is sampled where it changes: between samples the last one holds. */
 static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_t last, uint32_t counter,
-                       struct part *parts)
+                       struct parts *parts)
 {
     const struct mp_model *model = sweep->model;
     size_t next = 0;
     uint64_t value = UINT64_MAX;
-    for (uint32_t i = 0; i < PARTS; i++)
-        parts[i] = (struct part){UINT64_MAX, UINT64_MAX, 0};
+    for (uint32_t i = 0; i < parts->count; i++)
+        parts->at[i] = (struct part){UINT64_MAX, UINT64_MAX, 0};
     for (uint32_t event = 0, step = 0; event < steps[last].first; event++) {
         while (step < last && steps[step + 1].first <= event)
             step++;
         bool inside = event >= steps[0].first;
-        struct part *part = &parts[(uint64_t)step * PARTS / last];
+        struct part *part = &parts->at[(uint64_t)step * parts->count / last];
         for (; next < model->samples.count && model->samples.at[next].time_ns <= model->events.time_ns[event]; next++) {
             if (model->samples.at[next].counter != counter) continue;
             value = model->samples.at[next].value;
@@ -105,22 +111,38 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
         apply(sweep, event);
         if (inside) note(part, NULL, sweep->known);
     }
-    for (uint32_t i = 1; i < PARTS; i++)
-        if (!parts[i].samples && parts[i - 1].sample != UINT64_MAX) parts[i].sample = parts[i - 1].sample;
+    for (uint32_t i = 1; i < parts->count; i++)
+        if (!parts->at[i].samples && parts->at[i - 1].sample != UINT64_MAX)
+            parts->at[i].sample = parts->at[i - 1].sample;
 }
 
-static bool judge(const struct part *parts, uint32_t last, struct mp_leak_finding *finding, bool *grows)
+/* As many parts as there are readings for; 0: too few to tell. */
+static uint32_t count_parts(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t counter)
+{
+    uint32_t readings = 0, parts = PARTS;
+    for (size_t i = 0; i < model->samples.count; i++) {
+        const struct mp_sample *sample = &model->samples.at[i];
+        readings += sample->counter == counter && sample->time_ns >= steps[0].start_ns &&
+                    sample->time_ns < steps[last].start_ns;
+    }
+    if (readings / SAMPLES_A_PART < parts) parts = readings / SAMPLES_A_PART;
+    if (last < parts) parts = last;
+    return parts < PARTS_LEAST ? 0 : parts;
+}
+
+static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *grows)
 {
     uint32_t series[PARTS], count = 0, samples = 0, rises = 0;
     uint64_t rest[PARTS];
     struct mp_trend trend;
     *grows = false;
-    for (uint32_t i = WARM_UP; i < PARTS; i++) {
-        if (parts[i].sample == UINT64_MAX || parts[i].known == UINT64_MAX) return true;
-        rest[count] = parts[i].sample > parts[i].known ? parts[i].sample - parts[i].known : 0;
+    for (uint32_t i = parts->warm_up; i < parts->count; i++) {
+        const struct part *part = &parts->at[i];
+        if (part->sample == UINT64_MAX || part->known == UINT64_MAX) return true;
+        rest[count] = part->sample > part->known ? part->sample - part->known : 0;
         rises += count && rest[count] > rest[count - 1];
         series[count] = (uint32_t)(rest[count] >> 12);
-        samples += parts[i].samples;
+        samples += part->samples;
         count++;
     }
     uint64_t first = rest[0], middle = rest[count / 2], end = rest[count - 1];
@@ -129,11 +151,13 @@ static bool judge(const struct part *parts, uint32_t last, struct mp_leak_findin
         return true;
     if (!mp_trend_find(series, count, &trend)) return false;
     bool goes_on = end > middle && (end - middle) * 2 >= (middle > first ? middle - first : 0);
-    *grows = trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3 && goes_on;
+    bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* of late it rose no more */
+    bool rising = parts->count == PARTS ? trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3 : rises == count - 1;
+    *grows = rising && goes_on && !full;
     finding->bytes = end - first;
     finding->births = rises;
-    finding->first_step = last * WARM_UP / PARTS + 1;
-    finding->bytes_per_step = (double)(end - first) / ((double)last * (count - 1) / PARTS);
+    finding->first_step = last * parts->warm_up / parts->count + 1;
+    finding->bytes_per_step = (double)(end - first) / ((double)last * (count - 1) / parts->count);
     return true;
 }
 
@@ -162,7 +186,9 @@ static uint16_t track_of(const struct mp_model *model, uint32_t device)
 static bool look_at(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t device,
                     uint32_t counter, bool is_host, struct mp_leaks *leaks)
 {
-    struct part parts[PARTS];
+    struct parts parts = {.count = count_parts(model, steps, last, counter)};
+    parts.warm_up = parts.count / 4;
+    if (!parts.count) return true;
     bool grows = false, by_driver = has_driver_blocks(model, device);
     struct mp_leak_finding finding = {
         .class = MP_LEAK_HIDDEN, .track = track_of(model, device), .eta_oom_steps = UINT64_MAX};
@@ -180,8 +206,8 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
         if (sweep.role[i] == LIVE) sweep.known += sweep.levels[i].bytes;
     }
     if (done) {
-        fill_parts(&sweep, steps, last, counter, parts);
-        done = judge(parts, last, &finding, &grows);
+        fill_parts(&sweep, steps, last, counter, &parts);
+        done = judge(&parts, last, &finding, &grows);
     }
     if (done && grows && !is_explained(leaks, finding.bytes_per_step)) done = mp_vec_push(&leaks->findings, finding);
     free(sweep.role);
@@ -203,7 +229,7 @@ static uint32_t find_counter(const struct mp_model *model, uint32_t device, bool
 bool mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
                          const struct mp_leak_places *places, struct mp_leaks *leaks)
 {
-    if (!places->enough || places->last < PARTS) return true;
+    if (!places->enough || places->last < PARTS_LEAST) return true;
     for (uint32_t device = 0; device < model->devices.count; device++) {
         bool is_host = !strcmp(mp_model_text(model, model->devices.at[device].name), "cpu");
         uint32_t counter = find_counter(model, device, is_host);

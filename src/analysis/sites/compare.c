@@ -27,8 +27,9 @@ static bool differs(const struct mp_compare_row *row)
 static enum mp_status add_flames(const struct mp_compare_query *query, const struct mp_profile *profiles,
                                  struct mp_compare *compare, struct mp_error *error)
 {
-    struct mp_flames flames = {0};
+    struct mp_flames flames = {.moved = &compare->moved};
     enum mp_status status = MP_OK;
+    mp_moved_find(query->models[MP_BEFORE], query->models[MP_AFTER], &compare->moved);
     for (int side = MP_BEFORE; !status && side < MP_SIDES; side++)
         status = mp_flames_add(&flames, side, query->models[side], &profiles[side], query->sense, error);
     for (size_t i = 0; !status && i < flames.flames.count; i++) {
@@ -186,6 +187,7 @@ void mp_compare_free(struct mp_compare *compare)
 {
     mp_vec_free(&compare->rows);
     mp_intern_free(&compare->groups);
+    mp_moved_free(&compare->moved);
 }
 
 bool mp_compare_grew(uint64_t before, uint64_t after, uint64_t bytes, double percent)

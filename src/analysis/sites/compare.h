@@ -8,6 +8,7 @@
 
 #include "analysis/sites/flames.h"
 #include "analysis/sites/groups.h"
+#include "analysis/sites/moved.h"
 
 struct mp_compare_query {
     const struct mp_model *models[MP_SIDES];
@@ -29,6 +30,7 @@ struct mp_compare {
     struct mp_profile_value sums[MP_SIDES][MP_PROFILE_SENSES];
     MP_VEC(struct mp_compare_row) rows; /* those that differ, in the order that was asked for */
     struct mp_intern groups;
+    struct mp_moved moved; /* of sites: code that is at other lines, and compared as the same */
 };
 
 enum mp_status mp_compare_make(const struct mp_compare_query *query, struct mp_compare *compare,

@@ -1,5 +1,6 @@
 #include "analysis/sites/flames.h"
 
+#include "analysis/sites/moved.h"
 #include "base/buffer.h"
 #include "model/frame_text.h"
 
@@ -68,7 +69,10 @@ enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, 
         const struct mp_profile_sample *sample = &profile->samples.at[i];
         uint32_t flame;
         if (!sample->values[sense].blocks) continue;
-        done = mp_stack_resolve(model, sample->stack, &lines) && mp_flames_find(flames, &lines, sample->base, &flame);
+        done = mp_stack_resolve(model, sample->stack, &lines);
+        for (size_t k = 0; done && side == MP_BEFORE && flames->moved && k < lines.count; k++)
+            lines.at[k].line = mp_moved_line(flames->moved, &lines.at[k]);
+        done = done && mp_flames_find(flames, &lines, sample->base, &flame);
         if (done) add_values(flames, side, flame, sample, sense);
     }
     mp_stack_lines_free(&lines);

@@ -22,7 +22,10 @@ struct mp_flame {
     uint32_t stacks[MP_SIDES]; /* in the side's recording, one of those that are summed up here; MP_NONE: none */
 };
 
+struct mp_moved;
+
 struct mp_flames {
+    const struct mp_moved *moved; /* lines of MP_BEFORE that are others of MP_AFTER (moved.h); NULL: none */
     struct mp_intern texts;
     struct mp_intern labels;              /* mp_frame_label(): frame N + 1 */
     MP_VEC(struct mp_flame_frame) frames; /* with places as in the first stack that has it */

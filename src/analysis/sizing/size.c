@@ -348,21 +348,6 @@ static enum mp_status order_probes(struct sizing *sizing, struct mp_error *error
     return size_probes_check(sizing->probes, question, sizing->sources, error);
 }
 
-static enum mp_status refuse(const struct sizing *sizing, enum mp_size_fit_result result, double common,
-                             struct mp_error *error)
-{
-    size_t last = sizing->question->count - 1;
-    if (result == MP_SIZE_OTHER_PROGRAM)
-        return mp_fail(error, MP_UNSUPPORTED,
-                       "%s and %s do not come from one program doing the same: %.0f %% of the allocations are made at "
-                       "places that all recordings have",
-                       sizing->probes[0]->name, sizing->probes[last]->name, 100 * common);
-    return mp_fail(error, MP_UNSUPPORTED,
-                   "%s took another way than the smaller ones (an algorithm chosen by size?): what still larger "
-                   "sizes need cannot be told from these; record one or two more beyond it",
-                   sizing->probes[last]->name);
-}
-
 static enum mp_status fit_probes(struct sizing *sizing, struct mp_error *error)
 {
     struct mp_size_points points = {.count = sizing->question->count, .two = sizing->question->two};
@@ -371,8 +356,11 @@ static enum mp_status fit_probes(struct sizing *sizing, struct mp_error *error)
         points.at[i] = sizing->probes[i]->at;
         mp_size_monomials(points.at[i], points.monomials[i]);
     }
-    enum mp_size_fit_result result = mp_size_fit_make(&points, sizing->sources, sizing->used, &common, &sizing->fit);
-    if (result != MP_SIZE_FITTED) return refuse(sizing, result, common, error);
+    if (!mp_size_fit_make(&points, sizing->sources, sizing->used, &common, &sizing->fit))
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "%s and %s do not come from one program doing the same: %.0f %% of the allocations are made at "
+                       "places that all recordings have",
+                       sizing->probes[0]->name, sizing->probes[points.count - 1]->name, 100 * common);
     sizing->answer->model = sizing->fit.plan.source->model;
     sizing->answer->track = sizing->fit.plan.source->track;
     for (size_t i = 0; i < points.count; i++)
@@ -403,8 +391,9 @@ static void add_notes(struct sizing *sizing)
         if (!answer->probes.at[i].used)
             note(answer,
                  "%s took another way than the others (other places allocate: an algorithm chosen by "
-                 "size?) and is left out; sizes near it may take that way too",
-                 answer->probes.at[i].name);
+                 "size?) and is left out; sizes near it may take that way too%s",
+                 answer->probes.at[i].name,
+                 i + 1 == answer->probes.count ? ", and larger ones: the bounds reach to what it needed" : "");
     if (sizing->needing.reserves && answer->outside_most == MP_BYTES_UNKNOWN)
         note(answer, "what the device needs beside what PyTorch reserves (context, libraries) is not in the "
                      "recordings: it comes on top; leave room for it with --margin");
@@ -413,14 +402,17 @@ static void add_notes(struct sizing *sizing)
     if (mp_size_reserves(&sizing->fit.plan) && !sizing->needing.reserves)
         note(answer, "the recordings do not say what PyTorch reserved, so only allocated memory is predicted: it "
                      "needs more");
-    if (sizing->fit.points.count == 2 && sizing->fit.plan.unchecked_blocks)
-        note(answer, "two probes leave nothing to check the answer with; a third one would");
+    if (sizing->fit.points.count == 2)
+        note(answer,
+             "two probes leave nothing to check the answer with: a size that grows with the square is taken for "
+             "one that grows evenly where it begins small; a third one would tell");
 }
 
 static enum mp_status answer_all(struct sizing *sizing, struct mp_error *error)
 {
     struct mp_size_answer *answer = sizing->answer;
     answer->binds = mp_size_binds(&sizing->needing);
+    answer->checked = sizing->fit.points.count > 2;
     answer->outside_least = sizing->needing.outside_least;
     answer->outside_most = sizing->needing.outside_most;
     find_all_largest(sizing);

@@ -75,7 +75,7 @@ struct mp_size_answer {
     MP_VEC(struct mp_size_site) sites;      /* the largest first */
     uint64_t opaque;                        /* bytes at the peak of the largest that did not solve */
     size_t opaque_sites;
-    double error;         /* how far, at most, the method is from what was recorded at the probes themselves */
+    bool checked;         /* there were more probes than it takes to solve a line */
     MP_VEC(char *) notes; /* sentences, owned */
 };
 

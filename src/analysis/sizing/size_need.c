@@ -76,24 +76,24 @@ static size_t find_odd(const struct mp_size_points *points, const struct mp_size
     return points->count;
 }
 
-enum mp_size_fit_result mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources,
-                                         bool *used, double *common, struct mp_size_fit *fit)
+bool mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources, bool *used,
+                      double *common, struct mp_size_fit *fit)
 {
     size_t odd = points->count;
     for (size_t i = 0; i < points->count; i++)
         used[i] = true;
     make_plan(points, sources, used, fit);
     *common = fit->sites.common;
-    if (*common < SAME_LEAST) return MP_SIZE_OTHER_PROGRAM;
+    if (*common < SAME_LEAST) return false;
     if (points->count > 2 && unsolved(fit) > UNSOLVED) odd = find_odd(points, sources);
-    if (odd == points->count - 1 && is_unlike(fit)) return MP_SIZE_OTHER_WAY;
-    if (odd < points->count - 1) {
+    if (odd == points->count - 1 && !is_unlike(fit)) odd = points->count;
+    if (odd < points->count) {
         mp_size_fit_free(fit);
         used[odd] = false;
         make_plan(points, sources, used, fit);
     }
     mp_size_curve_make(&fit->plan, &fit->curve);
-    return MP_SIZE_FITTED;
+    return true;
 }
 
 void mp_size_fit_free(struct mp_size_fit *fit)
@@ -115,29 +115,36 @@ static uint64_t whole_bytes(double bytes)
 
 /* ---- how far the method is from the record ---------------------------------------------------------------------- */
 
-/* A probe that took another way counts where it needed more than is said of the way of the others. */
-static double miss(const struct mp_size_probed *probed, double said, double recorded)
+/* A probe that took another way counts where it needed more than is said of the way of the others; one beyond the
+ * others also where it needed less, since still larger ones may do as it did. */
+static void add_miss(const struct mp_size_needing *needing, const struct mp_size_probed *probed, double said,
+                     double recorded, struct mp_size_error *error)
 {
-    if (said <= 0 || (!probed->used && recorded < said)) return 0;
-    return fabs(said - recorded) / said;
+    const struct mp_size_points *points = &needing->fit->points;
+    struct mp_size_point last = points->at[points->count - 1];
+    if (said <= 0) return;
+    double differ = fabs(said - recorded) / said;
+    bool beyond = probed->at.first > last.first || probed->at.second > last.second; /* of those used */
+    if (probed->used || recorded > said) error->above = fmax(error->above, differ);
+    if (probed->used || (recorded < said && beyond)) error->below = fmax(error->below, differ);
 }
 
 static void check_allocated(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         double said = mp_size_curve_at(&needing->fit->curve, probed[i].at).likely;
-        needing->error = fmax(needing->error, miss(&probed[i], said, (double)probed[i].allocated));
+        add_miss(needing, &probed[i], said, (double)probed[i].allocated, &needing->error);
     }
 }
 
-static double check_reserved(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count,
-                             const struct mp_torch_settings *settings)
+static struct mp_size_error check_reserved(struct mp_size_needing *needing, const struct mp_size_probed *probed,
+                                           size_t count, const struct mp_torch_settings *settings)
 {
-    double error = 0;
+    struct mp_size_error error = {0};
     for (size_t i = 0; i < count; i++) {
         struct mp_size_held said = {0};
         mp_size_reserved_at(&needing->reserving, probed[i].at, MP_SIZE_LIKELY, settings, &said);
-        error = fmax(error, miss(&probed[i], (double)said.reserved, (double)probed[i].reserved));
+        add_miss(needing, &probed[i], (double)said.reserved, (double)probed[i].reserved, &error);
     }
     return error;
 }
@@ -149,9 +156,9 @@ static void choose_settings(struct mp_size_needing *needing, const struct mp_siz
     struct mp_torch_settings expandable = needing->settings;
     expandable.expandable = !expandable.expandable;
     needing->reserved_error = check_reserved(needing, probed, count, &needing->settings);
-    if (!(needing->reserved_error > 0)) return;
-    double error = check_reserved(needing, probed, count, &expandable);
-    if (error >= needing->reserved_error) return;
+    if (!(needing->reserved_error.above > 0)) return;
+    struct mp_size_error error = check_reserved(needing, probed, count, &expandable);
+    if (error.above >= needing->reserved_error.above) return;
     needing->reserved_error = error;
     needing->settings = expandable;
 }
@@ -197,6 +204,13 @@ static struct mp_size_held held_at(struct mp_size_needing *needing, struct mp_si
     return held;
 }
 
+static bool is_beyond(const struct mp_size_needing *needing, struct mp_size_point at)
+{
+    const struct mp_size_points *points = &needing->fit->points;
+    struct mp_size_point last = points->at[points->count - 1];
+    return at.first > last.first || at.second > last.second;
+}
+
 /* Reserved memory and the memory beside it, over the bounds of allocated bytes. */
 static void add_reserved(struct mp_size_needing *needing, bool exact, struct mp_size_need *need)
 {
@@ -210,10 +224,11 @@ static void add_reserved(struct mp_size_needing *needing, bool exact, struct mp_
         if (least < low) low = least;
         if (most > high) high = most;
     }
-    low = whole_bytes((double)low * (1 - needing->reserved_error));
-    high = whole_bytes(ceil((double)high * (1 + needing->reserved_error)));
-    /* It holds at least what it hands out. */
-    need->low = low > need->low ? low : need->low;
+    low = whole_bytes((double)low * (1 - needing->reserved_error.below));
+    high = whole_bytes(ceil((double)high * (1 + needing->reserved_error.above)));
+    /* It holds at least what it hands out. Beyond the probes that is all that is sure: which cached segment serves a
+     * request of another size, only that run decides. */
+    if (low > need->low && !is_beyond(needing, need->at)) need->low = low;
     need->high = high > need->high ? high : need->high;
     if (needing->outside_most == MP_BYTES_UNKNOWN) return;
     need->device = need->reserved + needing->outside_most;
@@ -234,8 +249,8 @@ static struct mp_size_need allocated_at(const struct mp_size_needing *needing, s
                                 .allocated = whole_bytes(height.likely + 0.5),
                                 .reserved = MP_BYTES_UNKNOWN,
                                 .device = MP_BYTES_UNKNOWN,
-                                .low = whole_bytes(height.low * (1 - needing->error) + 0.01),
-                                .high = whole_bytes(ceil(height.high * (1 + needing->error) - 0.01))};
+                                .low = whole_bytes(height.low * (1 - needing->error.below) + 0.01),
+                                .high = whole_bytes(ceil(height.high * (1 + needing->error.above) - 0.01))};
     *exact = height.high - height.low < 0.5;
     judge(needing, &need);
     return need;

@@ -22,27 +22,27 @@ struct mp_size_fit {
     struct mp_size_curve curve;
 };
 
-enum mp_size_fit_result {
-    MP_SIZE_FITTED,
-    MP_SIZE_OTHER_PROGRAM, /* the recordings have too few places in common */
-    MP_SIZE_OTHER_WAY,     /* the largest takes another way (an algorithm chosen by size) than the others */
-};
-
 /* `points` and `sources` in rising order. used[i] becomes false for one that took another way than the others: without
- * it the rest agrees. *common: the share of the allocations at places that all recordings have. */
-enum mp_size_fit_result mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources,
-                                         bool *used, double *common, struct mp_size_fit *fit);
+ * it the rest agrees. False where the recordings have too few places in common to be of one program; *common: the share
+ * of the allocations at places that all recordings have. */
+bool mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources, bool *used,
+                      double *common, struct mp_size_fit *fit);
 void mp_size_fit_free(struct mp_size_fit *fit);
+
+/* By how much, at most, what was recorded was below and above what is said of it, as parts of that. */
+struct mp_size_error {
+    double below, above;
+};
 
 struct mp_size_needing {
     const struct mp_size_fit *fit;
     uint64_t limit;
-    double error; /* the most by which allocated bytes were missed, as a part */
+    struct mp_size_error error; /* of allocated bytes */
     /* The caching allocator, where the track is one and the probes say what it held. */
     bool reserves, blocks; /* blocks: what was recorded as allocated is what was handed out */
     struct mp_size_reserving reserving;
     struct mp_torch_settings settings; /* with which the model misses the probes the least */
-    double reserved_error;
+    struct mp_size_error reserved_error;
     /* Of the device beside what the allocator holds, at the probes; MP_BYTES_UNKNOWN. */
     uint64_t outside_least, outside_most;
 };

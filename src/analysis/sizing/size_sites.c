@@ -41,8 +41,9 @@ static uint64_t frame_key(const struct mp_model *model, const struct mp_model_fr
 }
 
 /* Keys of a place, the most specific first: the whole stack; its Python frames, as kernels may be chosen by
- * size; the names of all functions, as lines move when a program is edited. */
-enum { BY_WHOLE, BY_PYTHON, BY_NAMES, WAYS };
+ * size; the names of all functions, as lines move when a program is edited; those of its Python functions, as both
+ * may be so. */
+enum { BY_WHOLE, BY_PYTHON, BY_NAMES, BY_PYTHON_NAMES, WAYS };
 
 /* Per stack, a key for each way. */
 struct keys {
@@ -67,6 +68,7 @@ static void make_keys(const struct mp_model *model, struct keys *keys)
         for (size_t way = 0; way < WAYS; way++)
             keys->by[way][i] = keys->by[way][parent];
         if (!cut) keys->by[BY_NAMES][i] = mp_hash_step(keys->by[BY_NAMES][parent], names[node->frame]);
+        if (python) keys->by[BY_PYTHON_NAMES][i] = mp_hash_step(keys->by[BY_PYTHON_NAMES][parent], names[node->frame]);
         if (python) keys->by[BY_PYTHON][i] = mp_hash_step(keys->by[BY_PYTHON][parent], frames[node->frame]);
         keys->by[BY_WHOLE][i] = mp_hash_step(keys->by[BY_WHOLE][parent], cut ? 1 : frames[node->frame]);
     }

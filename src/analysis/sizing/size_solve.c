@@ -187,6 +187,25 @@ static bool solve_bounded(const struct mp_size_points *points, const struct form
     return found;
 }
 
+/* Two probes of one variable leave open whether a size grows evenly or with the square: the likely sum stays, the
+ * bounds are those that agree with both probes and are the lowest and the highest far out. */
+static void leave_open(const struct mp_size_points *points, const struct mp_size_seen *seen,
+                       struct mp_size_solution *solution)
+{
+    static const struct form open[] = {{2, {ONE, X}}, {2, {X, XX}}, {2, {ONE, XX}}};
+    double monomials[MP_SIZE_TERMS];
+    size_t which[3] = {0, 1, 2};
+    mp_size_monomials((struct mp_size_point){points->at[points->count - 1].first * FAR, 1}, monomials);
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+        long double factors[3];
+        if (!through(points, &open[i], which, seen->low, factors) || factors[0] < 0 || factors[1] < 0) continue;
+        struct mp_size_sum sum = to_sum(&open[i], factors);
+        double out = mp_size_sum_at(&sum, monomials);
+        if (out < mp_size_sum_at(&solution->low, monomials)) solution->low = sum;
+        if (out > mp_size_sum_at(&solution->high, monomials)) solution->high = sum;
+    }
+}
+
 void mp_size_solve(const struct mp_size_points *points, const struct mp_size_seen *seen,
                    struct mp_size_solution *solution)
 {
@@ -198,6 +217,8 @@ void mp_size_solve(const struct mp_size_points *points, const struct mp_size_see
         if (form->terms > 2 && (!exact || form->terms == points->count)) continue; /* nearly anything agrees */
         if (!(exact ? solve_exact : solve_bounded)(points, form, seen, solution)) continue;
         solution->kind = form->terms < points->count ? MP_SIZE_SOLVED : MP_SIZE_UNCHECKED;
+        if (exact && solution->kind == MP_SIZE_UNCHECKED && points->count == 2 && !points->two)
+            leave_open(points, seen, solution);
         return;
     }
     solution->kind = MP_SIZE_OPAQUE;

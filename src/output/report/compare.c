@@ -86,6 +86,7 @@ void mp_compare_json(struct mp_json *json, const struct mp_comparison *compariso
     for (size_t i = 0; i < FIGURES; i++)
         put_sides(json, figures[i].name, comparison->compare, figures[i].sense);
     mp_json_text(json, "of", figures[comparison->sense].name);
+    mp_json_number(json, "moved_functions", comparison->compare->moved.functions.count);
     mp_json_array(json, "sites");
     for (size_t i = 0, rows = count_rows(comparison); i < rows; i++) {
         const struct mp_compare_row *row = row_at(comparison, i);
@@ -164,6 +165,22 @@ static void put_all_files(struct mp_text *text, const struct mp_comparison *comp
     }
     mp_text_put(text, MP_PLAIN, "\n");
     mp_table_finish(&table, text);
+}
+
+/* One line, however much code moved. */
+static void put_moved(struct mp_text *text, const struct mp_moved *moved)
+{
+    if (!moved->functions.count) return;
+    const struct mp_moved_function *first = &moved->functions.at[0];
+    mp_text_put(text, MP_PLAIN, "\nmoved: ");
+    mp_text_clean(text->out, mp_intern_get(&moved->names, first->function, NULL));
+    mp_text_put(text, MP_PLAIN, " (");
+    mp_text_clean(text->out, mp_intern_get(&moved->names, first->file, NULL));
+    mp_text_put(text, MP_PLAIN, ":%u → %u)", first->before, first->after);
+    if (moved->functions.count > 1)
+        mp_text_put(text, MP_PLAIN, " and %zu more function%s", moved->functions.count - 1,
+                    moved->functions.count == 2 ? "" : "s");
+    mp_text_put(text, MP_PLAIN, "; lines below are those of the second recording\n");
 }
 
 static void put_sites(struct mp_text *text, const struct mp_comparison *comparison, size_t rows)
@@ -245,6 +262,7 @@ void mp_compare_text(struct mp_text *text, const struct mp_comparison *compariso
     put_figures(text, comparison);
     put_commands(text, comparison);
     if (comparison->count > MP_SIDES) put_all_files(text, comparison);
+    if (by_site(comparison)) put_moved(text, &comparison->compare->moved);
     if (rows) put_sites(text, comparison, rows);
     if (!differing)
         mp_text_put(text, MP_PLAIN, "\nno %s differs %s\n", row_word(comparison), sense_words[comparison->sense]);

@@ -264,8 +264,10 @@ static void put_method(struct mp_text *text, const struct mp_size_answer *answer
     double width = widest && widest->high ? 50.0 * (double)(widest->high - widest->low) / (double)widest->high : 0;
     if (width > 0)
         mp_text_put(text, MP_PLAIN, "± %.2g %%", width);
-    else
+    else if (answer->checked)
         mp_text_put(text, MP_PLAIN, "exact, if nothing changes its way beyond the probes");
+    else
+        mp_text_put(text, MP_PLAIN, "as the two probes have it, with no third to check it");
     mp_text_put(text, MP_PLAIN, "; %s memory of ", answer->binds);
     mp_text_clean(text->out, mp_track_id(answer->model, answer->track, id));
     mp_text_put(text, MP_PLAIN, " is held against the limit, %s\n", mp_format_bytes(number, answer->limit));

@@ -7,6 +7,7 @@ import html.parser
 import json
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -27,10 +28,21 @@ def short(path):
     return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") and len(parts) > 1 else parts[-1]
 
 
-def key(stack):
-    """What a person would call the same site."""
-    return tuple((frame["function"], (short(frame["file"]), frame["line"]) if frame["file"] and
+def key(stack, lines=True):
+    """What a person would call the same site; of code that moved, but for its lines."""
+    return tuple((frame["function"], (short(frame["file"]), lines and frame["line"]) if frame["file"] and
                   frame["language"] == "python" else None) for frame in stack)
+
+
+def snapshot(path, calls):
+    """One of PyTorch's, of blocks that stay: (bytes, lines as "FILE:LINE FUNCTION" from the innermost on)."""
+    trace = []
+    for i, (size, *lines) in enumerate(calls):
+        frames = [{"filename": f"/src/{line.split(':')[0]}", "line": int(line.split(":")[1].split()[0]),
+                   "name": line.split()[1]} for line in lines]
+        trace.append({"action": "alloc", "addr": 0x7f0000000000 + (i << 24), "size": size, "stream": 0,
+                      "time_us": 1000 + i, "frames": frames})
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
 
 
 class Page(html.parser.HTMLParser):
@@ -71,10 +83,10 @@ class Compare(unittest.TestCase):
         self.assertIn(done.returncode, (0, 3), done.stderr)
         return json.loads(done.stdout)
 
-    def by_site(self, path):
+    def by_site(self, path, lines):
         sizes = collections.Counter()
         for site in self.json("peak", path)["sites"]:
-            sizes[key(site["stack"])] += site["bytes"] or 0
+            sizes[key(site["stack"], lines)] += site["bytes"] or 0
         return sizes
 
     def test_sites_are_the_difference(self):
@@ -91,16 +103,65 @@ class Compare(unittest.TestCase):
                 ends = [track["end_bytes"] for path in (before, after) for track in self.json("info", path)["tracks"]
                         if track["id"] == answer["track"]]
                 self.assertEqual([answer["outstanding"][name] for name in ("before_bytes", "after_bytes")], ends)
-                old, new = self.by_site(before), self.by_site(after)
+                lines = not answer["moved_functions"]
+                old, new = self.by_site(before, lines), self.by_site(after, lines)
                 expected = {site: new[site] - old[site] for site in {*old, *new} if site and new[site] != old[site]}
                 told = collections.Counter()
                 for site in answer["sites"]:
                     self.assertEqual(site["delta_bytes"], site["after_bytes"] - site["before_bytes"])
                     if site["stack"]:
-                        told[key(site["stack"])] += site["delta_bytes"]
+                        told[key(site["stack"], lines)] += site["delta_bytes"]
                 self.assertEqual({site: delta for site, delta in told.items() if delta}, expected)
                 self.assertEqual(sum(site["delta_bytes"] for site in answer["sites"]),
                                  answer["peak"]["after_bytes"] - answer["peak"]["before_bytes"])
+
+    def moved(self, calls, edit):
+        """What compare says of a program and of the same, edited: a function from (file, line) to the line after."""
+        for name, move in (("before", lambda file, line: line), ("after", edit)):
+            told = []
+            for size, *lines in calls:
+                places = [(line.split(":")[0], int(line.split(":")[1].split()[0]), line.split()[1]) for line in lines]
+                told.append((size, *(f"{file}:{move(file, line)} {function}" for file, line, function in places)))
+            snapshot(self.folder / f"{name}.pickle", told)
+        return self.json("compare", "before.pickle", "after.pickle")
+
+    def test_code_that_moved_is_the_same(self):
+        layers = [(1 << 20, f"net.py:{30 + i} forward", "net.py:60 forward", "use.py:12 step", "use.py:90 <module>")
+                  for i in range(20)]
+        parts = [(4096 * (i + 1), f"data.py:{7 + 3 * i} load_{i % 3}", f"use.py:{20 + i} main", "use.py:90 <module>")
+                 for i in range(12)]
+        recursive = [(512 * (i + 1), *(f"tree.py:{5 + 2 * (k % 2)} grow" for k in range(i + 1)), "use.py:4 <module>")
+                     for i in range(6)]
+        edits = {"a remark on top": lambda file, line: line + 1,
+                 "in one file": lambda file, line: line + 40 * (file == "net.py"),
+                 "in the middle": lambda file, line: line + 3 * (line > 35),
+                 "lines taken out": lambda file, line: line - 4 * (line > 58)}
+        for calls in (layers, parts, recursive):
+            for name, edit in edits.items():
+                with self.subTest(edit=name, calls=calls[0]):
+                    answer = self.moved(calls, edit)
+                    self.assertEqual(answer["sites"], [])
+                    lines = {(place.split(":")[0], int(place.split(":")[1].split()[0])) for _, *places in calls
+                             for place in places}
+                    self.assertEqual(bool(answer["moved_functions"]), any(edit(*at) != at[1] for at in lines))
+                    told = self.memprof("compare", "before.pickle", "after.pickle").stdout
+                    self.assertEqual(told.count("moved: "), bool(answer["moved_functions"]))
+
+    def test_what_changed_among_what_moved(self):
+        """One line more that allocates, one less, and one that allocates more, in code that moved by two lines."""
+        before = [(1000 * (i + 1), f"a.py:{10 + i} kernel_{i}", f"use.py:{20 + i} main") for i in range(8)]
+        after = [(size, inner, f"use.py:{int(outer.split(':')[1].split()[0]) + 2} main")
+                 for size, inner, outer in before]
+        after[3] = (after[3][0] + 5000, *after[3][1:])
+        del after[6]
+        after.insert(5, (77777, "a.py:50 added", "use.py:27 main"))
+        after[6:] = [(size, inner, f"use.py:{int(outer.split(':')[1].split()[0]) + 1} main")
+                     for size, inner, outer in after[6:]]
+        snapshot(self.folder / "before.pickle", before)
+        snapshot(self.folder / "after.pickle", after)
+        sites = self.json("compare", "before.pickle", "after.pickle")["sites"]
+        self.assertEqual([(site["delta_bytes"], site["stack"][0]["function"]) for site in sites],
+                         [(77777, "added"), (-7000, "kernel_6"), (5000, "kernel_3")])
 
     def by_group(self, group, path, *options):
         """Bytes and blocks of each group at the peak, without what differs from run to run."""
