@@ -175,7 +175,7 @@ class Programs(harness.TestCase):
         names = [f"{batch}={path}" for batch, path in paths.items()]
         two, three = (size("--capacity", "1GiB", *names[:count]).stdout for count in (2, 3))
         self.assertNotIn("exact", two)
-        self.assertIn("nothing to check the answer with", two)
+        self.assertIn("no third to check it", two)
         self.assertIn("exact", three)
 
     def test_failed_and_cut_recordings(self):

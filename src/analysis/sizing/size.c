@@ -402,10 +402,8 @@ static void add_notes(struct sizing *sizing)
     if (mp_size_reserves(&sizing->fit.plan) && !sizing->needing.reserves)
         note(answer, "the recordings do not say what PyTorch reserved, so only allocated memory is predicted: it "
                      "needs more");
-    if (sizing->fit.points.count == 2)
-        note(answer,
-             "two probes leave nothing to check the answer with: a size that grows with the square is taken for "
-             "one that grows evenly where it begins small; a third one would tell");
+    if (sizing->fit.points.count == 2 && sizing->fit.plan.unchecked_blocks)
+        note(answer, "two probes leave nothing to check the answer with; a third one would");
 }
 
 static enum mp_status answer_all(struct sizing *sizing, struct mp_error *error)
