@@ -117,9 +117,9 @@ static void take_odd_growth(struct births *births)
 }
 
 /* One site's, by size and birth. Sites that grow give the place's regular amounts and what came besides; `once` gets
- * all of the others. */
-static void add_site(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t usual_age,
-                     struct births *place, struct amount *once)
+ * all of the others. The bytes of its growth. */
+static uint64_t add_site(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t usual_age,
+                         struct births *place, struct amount *once)
 {
     struct births births = make_births(place->steps, place->middle);
     struct stay *stays = mp_alloc((size_t)place->steps * sizeof *stays);
@@ -131,12 +131,15 @@ static void add_site(const struct mp_leak_life *lives, size_t count, uint32_t la
     }
     take_odd_growth(&births);
     bool grows = count_steps(births.regular, 0, births.steps);
+    uint64_t bytes = 0;
     for (uint32_t k = 0; k < births.steps; k++) {
+        bytes += births.regular[k].bytes;
         add(&place->regular[k], &births.regular[k]);
         add(grows ? &place->odd[k] : &once[k], &births.odd[k]);
     }
     free(stays);
     free_births(&births);
+    return bytes;
 }
 
 /* The growth may begin after the step that brought something else, too: some of what that brought may look like it. */
@@ -184,10 +187,13 @@ void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t
     memcpy(sorted, lives, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, by_site_and_size);
     uint32_t usual_age = mp_leak_usual_age(lives, count, last, 0);
+    uint64_t most = 0;
     for (size_t i = 0, end; i < count; i = end) {
         for (end = i; end < count && sorted[end].site == sorted[i].site;)
             end++;
-        add_site(sorted + i, end - i, last, usual_age, &births, once);
+        uint64_t bytes = add_site(sorted + i, end - i, last, usual_age, &births, once);
+        if (bytes > most) slope->site = sorted[i].site;
+        if (bytes > most) most = bytes;
     }
     leave_beginning_out(&births);
     bool grows = count_steps(births.regular, 0, births.steps);

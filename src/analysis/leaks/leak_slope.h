@@ -12,6 +12,7 @@
 struct mp_leak_slope {
     uint32_t births, first, last; /* steps in which the growth came: how many, the first and the last of them */
     uint64_t bytes, blocks;       /* of the growth, at the last boundary */
+    uint32_t site;                /* that brought most of it; 0: none */
     double bytes_per_step, blocks_per_step;
 };
 

@@ -444,7 +444,7 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
     const struct mp_leak_slope *slope = &growth->slope;
     struct mp_leak_finding finding = {
         .track = place->track,
-        .stack = place->stack,
+        .stack = slope->site ? slope->site : place->stack,
         .bytes = slope->bytes,
         .blocks = slope->blocks,
         .births = slope->births,
@@ -763,7 +763,9 @@ static const struct {
     [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
     [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
     [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
-    [MP_LEAK_CYCLE] = {"cycle", "freed only now and then: a reference cycle; break it, or gc.collect() more often"},
+    [MP_LEAK_CYCLE] = {"cycle",
+                       "freed now and then, but less than what comes: a reference cycle that waits for the garbage "
+                       "collector, or a cache that is cleared too seldom; break the cycle, or bound the cache"},
     [MP_LEAK_HIDDEN] = {"hidden", "no recorded block explains it: a library, the driver, or the program's own heap; a "
                                   "heap profiler (heaptrack, memray) sees the last"},
     [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made once and kept; no leak as it does not grow"},

@@ -110,6 +110,7 @@ START_TEST(rate_is_the_slope)
             births++;
         }
         struct mp_leak_slope slope = slope_of(&lives, last);
+        ck_assert_uint_eq(slope.site, 1); /* the stack that leaks, not the one that holds most */
         ck_assert_uint_ge(slope.last + (any_size ? 9 : 0), final); /* those of the last may go yet */
         ck_assert_uint_ge(slope.births + 10, births);
         if (any_size)
