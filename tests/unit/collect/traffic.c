@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,11 +16,22 @@
 uint64_t traffic_now_ns;
 uint64_t traffic_spool_id;
 
-int clock_gettime(clockid_t clock, struct timespec *now)
+/* In place of src/base/clock.c, which asks the kernel past any clock_gettime() of ours. */
+static uint64_t ns_of(clockid_t clock)
 {
-    if (!traffic_now_ns) return (int)syscall(SYS_clock_gettime, clock, now);
-    *now = (struct timespec){(time_t)(traffic_now_ns / MP_NS_PER_SECOND), (long)(traffic_now_ns % MP_NS_PER_SECOND)};
-    return 0;
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * MP_NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+uint64_t mp_clock_monotonic_ns(void)
+{
+    return traffic_now_ns ? traffic_now_ns : ns_of(CLOCK_MONOTONIC);
+}
+
+uint64_t mp_clock_realtime_ns(void)
+{
+    return ns_of(CLOCK_REALTIME);
 }
 
 #define NAMES 10
