@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -200,7 +201,7 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
 static __attribute__((noinline)) void learn_own_stack(struct mp_known_frames *known, uintptr_t begin,
                                                       uintptr_t outermost)
 {
-    const uintptr_t ends[] = {(uintptr_t)__builtin_thread_pointer(), (uintptr_t)__libc_stack_end};
+    const uintptr_t ends[] = {(uintptr_t)pthread_self(), (uintptr_t)__libc_stack_end};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         uintptr_t end = ends[i], at = known->readable_to & ~(uintptr_t)(PAGE - 1);
         if (begin >= end || outermost > end || end - outermost > thread_data) continue;
