@@ -16,6 +16,8 @@ def start(torch, after_import):
     _say(f"plan: torch {torch.__version__} cuda {torch.version.cuda or 'none'}")
     if settings.get("random") != "made":
         _leave_out_random_values(torch)
+    if torch.version.cuda:
+        _let_recurrent_layers_do_without_cudnn(torch)
     if torch.distributed.is_available():
         from libmemprof_plan import ranks
         ranks.do_without_libuv(torch.distributed)
@@ -31,6 +33,32 @@ def _say(text):
 
 def _is_left_out(tensor):
     return tensor.device.type == "cpu" and tensor.numel() >= SMALLEST_LEFT_OUT and tensor.is_floating_point()
+
+
+def _let_recurrent_layers_do_without_cudnn(torch):
+    """The stand-in of cuDNN has none: PyTorch's own kernels take their place, which the plan says."""
+    rnn, told = torch.nn.modules.rnn, []
+
+    def wrap(function):
+        def instead(*arguments):
+            tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
+            if not tensors or not tensors[0].is_cuda or not torch._C._get_cudnn_enabled():
+                return function(*arguments)
+            if not told:
+                told.append(_say("plan: recurrent"))
+            torch._C._set_cudnn_enabled(False)
+            try:
+                return function(*arguments)
+            finally:
+                torch._C._set_cudnn_enabled(True)
+
+        return instead
+
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        setattr(torch._VF, name, wrap(getattr(torch._VF, name)))
+        if name.upper() in rnn._rnn_impls:
+            rnn._rnn_impls[name.upper()] = getattr(torch._VF, name)
+    rnn.RNNBase.flatten_parameters = lambda self: None
 
 
 def _leave_out_random_values(torch):

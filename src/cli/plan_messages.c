@@ -50,6 +50,10 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
 {
     uint16_t track = find_track(model);
     *outcome = (struct mp_plan_outcome){.has_device = track != MP_TRACK_NONE, .estimated = plan->estimated_bytes};
+    for (size_t i = 0; i < plan->estimated.count; i++)
+        outcome->unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
+    for (size_t i = 0; i < plan->read_backs.count; i++)
+        outcome->sizes += plan->read_backs.at[i].use == MP_PLAN_SIZE;
     if (track == MP_TRACK_NONE) return;
     for (size_t i = 0; i < model->tracks.count; i++) /* PyTorch's refusal follows on the driver's */
         if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)
@@ -164,9 +168,11 @@ static void tell_read_backs(const struct mp_model *model, const struct mp_plan *
 static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
                      const struct mp_plan *plan, bool failed)
 {
-    bool unknown = false;
+    struct mp_buffer unknown = {0};
     for (size_t i = 0; i < plan->estimated.count; i++)
-        unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
+        if (plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN)
+            mp_buffer_printf(&unknown, "%s%s", unknown.size ? " and " : "; not known: ", plan->estimated.at[i].name);
+    mp_buffer_append(&unknown, "", 1);
     char room[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], beside[MP_UNIT_TEXT];
     uint64_t needed = outcome->reserved + outcome->estimated;
     mp_format_bytes(reserved, outcome->reserved);
@@ -186,7 +192,8 @@ static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak",
                    mp_format_bytes(room, needed - device->total), reserved, allocated);
     mp_message("allocated and reserved are PyTorch's own; beside them %s for context and libraries (estimated)%s",
-               beside, unknown ? ", and cuDNN's workspaces, which are not known" : "");
+               beside, unknown.failed ? "" : (const char *)unknown.data);
+    mp_buffer_free(&unknown);
 }
 
 /* A program that used no device: why. */

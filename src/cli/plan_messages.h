@@ -9,6 +9,8 @@
 struct mp_plan_outcome {
     bool has_device; /* it allocated on one */
     bool fits;       /* memory never ran out, and context and libraries fit beside what was reserved */
+    bool unknown; /* something that takes memory beside it, nobody knows how much */
+    size_t sizes; /* places where a value that was read decided how much there is */
     unsigned long ooms;
     uint64_t allocated, reserved, estimated; /* peaks of the device that held most; reserved: at least allocated */
 };

@@ -102,8 +102,8 @@ static char *fill(const struct search *search, const char *operand, bool by_hole
 /* memprof plan --quiet OPTIONS -o PATH -- COMMAND; NULL-terminated, each freed by the caller; NULL. */
 static char **make_words(const struct search *search, const char *path, uint64_t value)
 {
-    static const enum mp_option passed[] = {MP_OPT_DEVICE, MP_OPT_DEVICES, MP_OPT_VALUES, MP_OPT_SELECTED,
-                                            MP_OPT_WORLD_SIZE, MP_OPT_RANK};
+    static const enum mp_option passed[] = {MP_OPT_DEVICE,   MP_OPT_DEVICES,    MP_OPT_VALUES,
+                                            MP_OPT_SELECTED, MP_OPT_WORLD_SIZE, MP_OPT_RANK};
     const struct mp_invocation *invocation = search->invocation;
     size_t room = invocation->operand_count + 2 * sizeof passed / sizeof *passed + 10, count = 0;
     char **words = calloc(room, sizeof *words);
@@ -241,6 +241,12 @@ static void put_text(const struct search *search)
     }
     printf(
         "  planned, each on its own; allocated and reserved are PyTorch's own, context and libraries estimated (~)\n");
+    const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
+    if (last->unknown) printf("  cuDNN takes workspaces beside it that are not known: keep a margin\n");
+    if (last->sizes)
+        printf("  depends on %zu %s read from the device that %s how much there is; memprof plan without --size lists "
+               "them\n",
+               last->sizes, last->sizes == 1 ? "value" : "values", last->sizes == 1 ? "decides" : "decide");
 }
 
 static void put_json(const struct search *search)

@@ -155,7 +155,15 @@ def checked():
     assert (spread >= 0).all() and not (spread < 0).any() and spread.min() >= 0
     return [normal.log_prob(normal.sample()).numel(), action.numel()]
 
-print(early_stop(), scaled(), sampled(), experts(), sizes(), checked(), sep="\\n")
+def recurrent():
+    lstm, gru = nn.LSTM(16, 32, 2, batch_first=True, bidirectional=True).cuda(), nn.GRU(64, 8).cuda()
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(4, 9, 16, device="cuda"), torch.tensor([9, 8, 7, 5]),
+                                               batch_first=True)
+    out = gru(nn.utils.rnn.pad_packed_sequence(lstm(packed)[0], batch_first=True)[0])[0]
+    out.sum().backward()
+    return list(out.shape)
+
+print(early_stop(), scaled(), sampled(), experts(), sizes(), checked(), recurrent(), sep="\\n")
 """
 
 
@@ -174,7 +182,8 @@ class Values(bed.TestCase):
         run = self.execute(READS, how="plan")
         self.assertEqual(run.output.split("\n")[:-1],
                          ["2", "2", "16", "[256, 256, 256, 256]", f"[500, {1 << 21}, 500, 500, 50, 500, 500, 500, 500]",
-                          "[3, 5]"])
+                          "[3, 5]", "[4, 9, 8]"])
+        self.assertIn("not known: cuDNN's recurrent layers", run.said)
         self.assertEqual(self.places(run), {
             "nan": ("way", 6), "finite": ("way", 3), "item": ("value", 3), "clip": ("way", 3), "scaler": ("value", 3),
             "token": ("value", 12), "expert": ("size", 4), "nonzero": ("size", 2), "unique": ("size", 2),

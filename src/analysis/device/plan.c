@@ -14,6 +14,7 @@
 #define TORCH           "plan: torch "
 #define NCCL            "plan: communicator"
 #define CUDNN           "plan: cudnn"
+#define RECURRENT       "plan: recurrent"
 /* NVIDIA/nccl#964: 544 MB where there are two ranks, 688 MB where there are more, for each communicator. */
 #define NCCL_OF_TWO  (UINT64_C(544) << 20)
 #define NCCL_OF_MORE (UINT64_C(688) << 20)
@@ -141,6 +142,11 @@ bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             struct mp_plan_estimate one = {
                 "cuDNN's workspaces", "not known: cuDNN alone chooses its algorithms; cached blocks often hold them",
                 MP_BYTES_UNKNOWN};
+            done = mp_vec_push(&plan->estimated, one);
+        } else if (!strcmp(name, RECURRENT)) {
+            struct mp_plan_estimate one = {"cuDNN's recurrent layers",
+                                           "not known: planned by PyTorch's own kernels, which take another amount",
+                                           MP_BYTES_UNKNOWN};
             done = mp_vec_push(&plan->estimated, one);
         } else if (sscanf(name, NCCL " %u", &ranks) == 1) {
             of_two += ranks == 2;
