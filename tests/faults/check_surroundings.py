@@ -143,11 +143,13 @@ class Surroundings(Recorded):
             self.assertGreater(self.events(), 0)
 
     def test_low_limits(self):
+        small = {"PATH": os.environ["PATH"]}  # what the environment takes of a stack is not memprof's
         for limit in ("-s 64", "-n 12", "-v 700000", "-l 0", "-c 0"):
             result = subprocess.run(["sh", "-c", f"ulimit {limit} && exec \"$@\"", "sh", harness.MEMPROF, "snapshot",
                                      "--force", "-o", self.folder / "x.mp", "--", HOSTILE, "asks-for-errors"],
-                                    capture_output=True, text=True, timeout=WATCHDOG)
-            self.assertEqual((result.returncode, result.stdout), (0, "calls 9000 begun 9000\n"), result.stderr)
+                                    capture_output=True, text=True, timeout=WATCHDOG, env=small)
+            self.assertEqual((result.returncode, result.stdout), (0, "calls 9000 begun 9000\n"),
+                             (limit, result.stderr))
             self.assertEqual(self.events(), 9000)
 
     def test_more_names_than_fit(self):

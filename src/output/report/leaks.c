@@ -237,7 +237,7 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 {
     static const char *const orders[] = {[MP_SORT_BYTES] = "most bytes first",
                                          [MP_SORT_BLOCKS] = "most blocks first",
-                                         [MP_SORT_GROWTH] = "of most ages first"};
+                                         [MP_SORT_GROWTH] = "what was made in most steps first"};
     char number[MP_UNIT_TEXT];
     bool unsure = leaks->verdict == MP_VERDICT_UNKNOWN;
     put_verdict(text, leaks);
