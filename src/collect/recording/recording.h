@@ -66,7 +66,7 @@ struct mp_recording {
     struct mp_history history;
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */
-    MP_VEC(struct mp_refusal) refusals; /* by the driver, of which it is not known whether they are survived */
+    MP_VEC(struct mp_refusal) refusals;   /* by the driver, of which it is not known whether they are survived */
     unsigned ooms_looked_at;
     uint64_t last_oom_ns;        /* of those */
     bool oom_passed_over;        /* the last of all was none of those, */
