@@ -188,7 +188,8 @@ class OfPyTorch(harness.TestCase):
         said = self.record(OUT_OF_MEMORY.format("more = torch.zeros(3000)\ntorch.zeros(1 << 48)"), status=1)
         self.assertEqual(said.count("OUT OF MEMORY"), 2, said)
         self.assertIn("asked for 1.00 PiB at script.py:12", said)
-        self.assertEqual(self.live("run.oom.mp"), (50 * 4000, 50))
+        # The program does not wait for the file: what it made next may be in it.
+        self.assertIn(self.live("run.oom.mp"), ((50 * 4000, 50), (50 * 4000 + 12000, 51)))
         self.assertTrue((self.folder / "run.oom.2.mp").exists())
         self.assertFalse((self.folder / "run.oom.3.mp").exists())
 
