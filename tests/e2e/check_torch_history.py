@@ -138,8 +138,11 @@ class History(harness.TestCase):
             truth = subprocess.run([sys.executable, program, str(prediction["batch"])], check=True, capture_output=True,
                                    text=True, env=self.environment("2.6.0")).stdout
             allocated, reserved = map(int, truth.split())
-            found = [prediction[f"{key}_bytes"] for key in ("allocated", "reserved", "low", "high")]
-            self.assertEqual(found, [allocated, reserved, reserved, reserved])
+            found = [prediction[f"{key}_bytes"] for key in ("allocated", "reserved", "high")]
+            self.assertEqual(found, [allocated, reserved, reserved])
+            # Beyond the probes it holds surely no more than what is handed out, before rounding.
+            self.assertLessEqual(prediction["low_bytes"], allocated)
+            self.assertGreater(prediction["low_bytes"], allocated * 0.99)
 
     def test_off(self):
         for options in (("--no-torch-history",), ("--no-shim",), ("--sample", "64KiB")):
