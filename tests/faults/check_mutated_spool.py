@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recovery from what a kill left and something else then harmed: a real program's spool and file, with bits turned, pages
 gone, parts exchanged, ends cut. `memprof recover` ends, with a recording that can be read, or with a sentence; and where
-events are missing, that is said. `check_mutated_spool.py [ROUNDS [SEED]]`; $MEMPROF_FAULTS=all: 600 rounds."""
+events are missing, that is said. `check_mutated_spool.py [ROUNDS [SEED]]`; $MEMPROF_FAULTS=all: 600 rounds, new ones."""
 
 import json
 import os
@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness
+from harness import asserted
 
 HOSTILE = harness.BUILD / "tests" / "faults" / "hostile"
 WATCHDOG = 60  # far beyond what it takes: what it ends was stuck
@@ -133,19 +134,20 @@ def round_of(seed, left, folder, most):
 
 
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 600 if os.environ.get("MEMPROF_FAULTS") == "all" else 40
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 30)
+    long = os.environ.get("MEMPROF_FAULTS") == "all"
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 600 if long else 40
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 30) if long else 1
     print(f"mutated spools: {rounds} from seed {first}", flush=True)
     with tempfile.TemporaryDirectory(prefix="memprof-mutated-") as name:
         folder = pathlib.Path(name)
         file, env = leave(folder)
         files = [(path, *parts_of(path), path.stat().st_mode & 0o777) for path in sorted(folder.rglob("*")) if path.is_file()]
-        assert len(files) >= 2, files
+        asserted.held(len(files) >= 2, files)
         left = {"file": file, "env": env, "files": files}
         made, wrong = recovered(file, folder / "whole.mp", env)
-        assert made and not wrong, wrong
+        asserted.held(made and not wrong, wrong)
         most = made[1]["events"]
-        assert most > 1000
+        asserted.held(most > 1000, most)
         found = [wrong for wrong in (round_of(first + i, left, folder, most) for i in range(rounds)) if wrong]
     for wrong in found:
         print(wrong)
@@ -154,4 +156,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    asserted.script(main)

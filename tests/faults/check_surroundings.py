@@ -300,4 +300,4 @@ class Runtimes(Recorded):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()

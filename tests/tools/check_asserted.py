@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Every test says itself that it has asserted something: those in Python end as tests/asserted.py ends them, and assert
-with what it counts; those of the page use viz/test/asserted.js; a helper that is no test may use a bare assert."""
+"""Every test can be run, and says itself that it has asserted something: those in Python end as tests/asserted.py ends
+them, and assert with what it counts; those of the page use viz/test/asserted.js; a helper that is no test may use a bare
+assert."""
 
+import os
 import pathlib
 import re
 import sys
@@ -18,6 +20,7 @@ def main():
     scripts = [path for path in (TREE / "tests").rglob("*.py") if re.match(r"check_|test_|\w+_in_", path.name)]
     asserted.held(len(scripts) > 50, "where are they?")
     for path in scripts:
+        asserted.held(os.access(path, os.X_OK) or path.name.startswith("test_"), f"{path}: cannot be executed")
         asserted.held(ENDS.search(path.read_text()), f"{path}: does not end by asserted.main() or asserted.script()")
     programs = list((TREE / "tests/unit").rglob("check_*.c"))
     asserted.held(len(programs) > 50, "where are they?")

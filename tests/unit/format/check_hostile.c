@@ -398,7 +398,8 @@ START_TEST(ids_that_name_nothing_are_damage)
     begin(&file);
     add_columns(&file, 17, 1, some, NO_KEY, 0,
                 COLUMNS(VARINT("address", 1, "\0"), VARINT("bytes", 1, "\0"), VARINT("stream", 1, "\0"),
-                        VARINT("pool", 1, "\0"), VARINT("track", 1, "\0"), VARINT("action", 1, "\10")));
+                        VARINT("pool", 1, "\0"), VARINT("track", 1, "\0"),
+                        VARINT("action", 1, (char[]){MP_TORCH_ACTIONS})));
     check_damaged(&file); /* no such action */
     begin(&file);
     add_columns(&file, 12, 1, some, NO_KEY, 0,
