@@ -77,6 +77,7 @@ TEXTS = {
     "help": "help",
     "help-peak": "help peak",
     "help-snapshot": "help snapshot",
+    "compare-three": "compare train.mp network.mp leaking.mp",
     "help-flamegraph": "help flamegraph",
     "info": "info train.mp",
     "info-cut": "info cut.mp",
