@@ -258,33 +258,13 @@ static int ends_threads(void)
     return 0;
 }
 
+#include "faults/overflow.h" /* uses `back` and `stop` */
+
 /* A stack overflow, recovered by a handler on an alternate stack, ten times. */
-static volatile long overflows;
-
-static void recover(int unused)
-{
-    (void)unused;
-    overflows++;
-    siglongjmp(back, 1);
-}
-
-NOINLINE static int deep(int n, int pad)
-{
-    volatile char b[64];
-    volatile char *extra = alloca((size_t)(pad & 1023));
-    b[0] = (char)n;
-    extra[0] = 1;
-    event();
-    if (stop) return 0;
-    return deep(n + 1, pad + 13) + b[0] + extra[0];
-}
-
 static void *overflow(void *unused)
 {
     (void)unused;
-    static char alternate[65536];
-    stack_t own = {.ss_sp = alternate, .ss_size = sizeof alternate};
-    sigaltstack(&own, NULL);
+    handle_overflow();
     for (volatile int k = 0; k < 10; k++)
         if (!sigsetjmp(back, 1)) deep(0, k * 37);
     return NULL;
@@ -294,7 +274,6 @@ static int overflows_stack(void)
 {
     pthread_t thread, other;
     pthread_attr_t small;
-    handle(SIGSEGV, recover, SA_ONSTACK);
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 256 << 10);
     if (!start(&other, others, NULL) || pthread_create(&thread, &small, overflow, NULL)) return 1;

@@ -2,7 +2,6 @@
  * A random hostile program: `soak SEED ACTS PLUGIN`. Which acts, in which order and how large, the seed says; what it
  * prints depends on nothing else, so that it must print the same recorded and not.
  */
-#include <alloca.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -335,31 +334,11 @@ static int coroutines(void)
     return (int)count;
 }
 
-static volatile long overflows;
-
-static void recover(int unused)
-{
-    (void)unused;
-    overflows++;
-    siglongjmp(back, 1);
-}
-
-NOINLINE static int deep(int n, int pad)
-{
-    volatile char b[64];
-    volatile char *extra = alloca((size_t)(pad & 1023));
-    b[0] = (char)n;
-    extra[0] = 1;
-    event();
-    if (stop) return 0;
-    return deep(n + 1, pad + 13) + b[0] + extra[0];
-}
+#include "faults/overflow.h" /* uses `back` and `stop` */
 
 static void *overflow(void *pad)
 {
-    static char alternate[65536];
-    stack_t own = {.ss_sp = alternate, .ss_size = sizeof alternate};
-    sigaltstack(&own, NULL);
+    handle_overflow();
     if (!sigsetjmp(back, 1)) deep(0, (int)(intptr_t)pad);
     event();
     return NULL;
@@ -371,7 +350,6 @@ static int overflows_stack(void)
     pthread_attr_t small;
     stop = false;
     overflows = 0;
-    handle(SIGSEGV, recover, SA_ONSTACK);
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 128 << 10);
     mask_alarms(SIG_BLOCK);
