@@ -39,10 +39,14 @@ class Hostile(harness.TestCase):
 
     def test_handlers_on_an_alternate_stack(self):
         for above in (0, 1):
-            coverage, dropped, _ = self.complete("events-under-alarms", above)
-            told = sum(int(re.match(r"\d+", note)[0]) for note in coverage["notes"]
-                       if "interrupted the recorder" in note)
-            self.assertLessEqual(told, dropped)  # a busy machine's collector may be too slow for others
+            for _ in range(5):  # on a busy machine the collector may be too slow for some; not each time
+                coverage, dropped, _ = self.complete("events-under-alarms", above)
+                told = sum(int(re.match(r"\d+", note)[0]) for note in coverage["notes"]
+                           if "interrupted the recorder" in note)
+                self.assertLessEqual(told, dropped)
+                if told == dropped:
+                    break
+            self.assertEqual(told, dropped)
 
     def test_jumps_out_of_handlers(self):
         for threads in (0, 1, 3):
