@@ -37,13 +37,12 @@ static bool reserve_events(struct mp_builder *b, size_t extra)
     return true;
 }
 
-/* The column of modules has as much room as the others, or does not exist. */
-static bool reserve_modules(struct mp_builder *b, size_t room)
+/* A column that few recordings have has as much room as the others, or does not exist. */
+static bool reserve_rare(struct mp_builder *b, uint32_t **column, size_t room)
 {
-    struct mp_model_blocks *blocks = &b->model->blocks;
-    size_t before = blocks->module ? b->block_room : 0;
-    if (!grow(&blocks->module, room, sizeof *blocks->module)) return false;
-    memset(blocks->module + before, 0, (room - before) * sizeof *blocks->module);
+    size_t before = *column ? b->block_room : 0;
+    if (!grow(column, room, sizeof **column)) return false;
+    memset(*column + before, 0, (room - before) * sizeof **column);
     return true;
 }
 
@@ -59,7 +58,8 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
         !grow(&blocks->alloc_event, room, sizeof *blocks->alloc_event) ||
         !grow(&blocks->free_event, room, sizeof *blocks->free_event) ||
         !grow(&blocks->track, room, sizeof *blocks->track) || !grow(&blocks->kind, room, sizeof *blocks->kind) ||
-        (blocks->module && !reserve_modules(b, room)))
+        (blocks->module && !reserve_rare(b, &blocks->module, room)) ||
+        (blocks->freed_at && !reserve_rare(b, &blocks->freed_at, room)))
         return false;
     b->block_room = room;
     return true;
@@ -116,14 +116,18 @@ static uint32_t put_block(struct mp_builder *b, uint64_t address, uint64_t bytes
     return (uint32_t)at;
 }
 
+static bool set_rare(struct mp_builder *b, uint32_t **column, uint32_t block, uint32_t value)
+{
+    if (!value) return true;
+    if (!*column && !reserve_rare(b, column, b->block_room)) return false;
+    (*column)[block] = value;
+    return true;
+}
+
 /* `path` is a string id of the file. */
 static bool set_module(struct mp_builder *b, uint32_t block, uint32_t path)
 {
-    uint32_t module = mp_builder_string(b, path);
-    if (!module) return true;
-    if (!b->model->blocks.module && !reserve_modules(b, b->block_room)) return false;
-    b->model->blocks.module[block] = module;
-    return true;
+    return set_rare(b, &b->model->blocks.module, block, mp_builder_string(b, path));
 }
 
 /* Appends an event; room was reserved. Time never runs backwards in a model. */
@@ -241,7 +245,7 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
     put_event(b, c->time_ns[i], c->type[i], block, c->thread[i], b->model->blocks.track[block]);
     if (c->type[i] == MP_EVENT_RESIZE) return on_resize(b, block, next, c->bytes[i]);
     on_free(b, block, next);
-    return true;
+    return set_rare(b, &b->model->blocks.freed_at, block, c->stack[i]);
 }
 
 static bool add_note_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)

@@ -45,6 +45,7 @@ void mp_model_free(struct mp_model *model)
     free(model->blocks.track);
     free(model->blocks.kind);
     free(model->blocks.module);
+    free(model->blocks.freed_at);
     free(model->coverage.sources);
     free(model->coverage.notes);
     free(model->coverage.limits);

@@ -35,7 +35,8 @@ struct mp_model_blocks {
     uint32_t *free_event;  /* MP_NONE: live at the end */
     uint16_t *track;
     uint8_t *kind;
-    uint32_t *module; /* string id of the path; NULL where no block has one: ask mp_model_module() */
+    uint32_t *module;   /* string id of the path; NULL where no block has one: ask mp_model_module() */
+    uint32_t *freed_at; /* stack that freed it; NULL where none is known: ask mp_model_freed_at() */
 };
 
 /* A label that the program gave a block; sorted by block, then event. Use mp_model_label_at(). */
@@ -151,6 +152,13 @@ const struct mp_request *mp_model_request_of(const struct mp_model *model, uint3
 static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)
 {
     return model->blocks.module ? model->blocks.module[block] : 0;
+}
+
+/* The stack that freed the block (--free-stacks, or the trace of an allocator that took stacks of frees); 0 where it is
+ * not known, as of a block that lives at the end. */
+static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t block)
+{
+    return model->blocks.freed_at ? model->blocks.freed_at[block] : 0;
 }
 
 /* The text of a string id; "" for id 0. */

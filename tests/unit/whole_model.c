@@ -20,7 +20,7 @@
             N(past_sites) V(sample_bytes) N(coverage) N(how) N(damage) V(steps) V(part_of) V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N)                                                                                   \
-    V(count) V(address) V(bytes) V(stack) V(alloc_event) V(free_event) V(track) V(kind) V(module)
+    V(count) V(address) V(bytes) V(stack) V(alloc_event) V(free_event) V(track) V(kind) V(module) V(freed_at)
 #define FIELDS_mp_model_frame(V, N) N(raw) V(first_line) V(line_count)
 #define FIELDS_mp_coverage(V, N)                                                                                       \
     V(events)                                                                                                          \
@@ -162,6 +162,8 @@ static bool differ_blocks(struct pair *pair, unsigned but)
         if (differ_text(pair, what, got_text(pair, mp_model_module(pair->got, i)),
                         wanted_text(pair, mp_model_module(pair->wanted, i))))
             return true;
+        snprintf(what, sizeof what, "block %u's freed_at", i);
+        if (differ(pair, what, mp_model_freed_at(pair->got, i), mp_model_freed_at(pair->wanted, i))) return true;
     }
     return differ(pair, "count of blocks", got->count, wanted->count) || ROWS(mp_model_resize, resizes) ||
            ROWS(mp_model_label, labels) || ROWS(mp_model_request, requests);

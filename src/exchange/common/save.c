@@ -158,6 +158,7 @@ static struct mp_event make_event(struct saver *s, uint32_t at)
         event.name = mp_model_module(model, subject);
         s->numbers[subject] = s->next_number++;
     } else {
+        if (event.type == MP_EVENT_FREE) event.stack = mp_model_freed_at(model, subject);
         s->live[event.track] -= known(before);
     }
     if (event.type != MP_EVENT_FREE) s->live[event.track] += known(event.bytes);

@@ -165,10 +165,10 @@ void mp_pytorch_marks_free(struct mp_pytorch_marks *marks)
 
 /* How far a device's trace has been told. */
 struct course {
-    size_t next, next_range, next_missed; /* in trace, range_events, missed */
-    int64_t time_us;                      /* of the next entry, never less than the one before */
-    uint64_t first_block;                 /* number of the first block of the base */
-    uint64_t *range_blocks;               /* the number of each range */
+    size_t next, next_range, next_missed, next_requested; /* in trace, range_events, missed, requested */
+    int64_t time_us;                                      /* of the next entry, never less than the one before */
+    uint64_t first_block;                                 /* number of the first block of the base */
+    uint64_t *range_blocks;                               /* the number of each range */
     uint64_t reserved;
     uint16_t torch, driver; /* tracks */
 };
@@ -225,14 +225,26 @@ static enum mp_status tell_ranges(struct maker *m, const struct mp_pytorch_devic
     return status ? status : put_reserved(m, course, when);
 }
 
+/* Who wanted the block freed that the trace's next entry frees; 0: not known. */
+static uint32_t freed_at(const struct mp_pytorch_device *device, struct course *course,
+                         const struct mp_pytorch_entry *entry)
+{
+    if (!device->free_stacks) return 0;
+    if (course->next_requested >= device->requested.count ||
+        device->requested.at[course->next_requested] != course->next)
+        return entry->stack;
+    course->next_requested += 2;
+    return device->requested.at[course->next_requested - 1];
+}
+
 static enum mp_status tell_free(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
-                                uint64_t block, uint64_t when)
+                                uint32_t stack, uint64_t block, uint64_t when)
 {
     struct mp_event event = {.time_ns = when,
                              .address = entry->address,
                              .bytes = entry->bytes,
                              .block = block,
-                             .stack = entry->stack,
+                             .stack = stack,
                              .track = course->torch,
                              .type = MP_EVENT_FREE};
     return mp_import_event(m->events, &event);
@@ -246,7 +258,7 @@ static enum mp_status tell_alloc(struct maker *m, const struct mp_pytorch_device
         const struct mp_pytorch_entry *old =
             &m->snapshot->records.entries.at[device->missed.at[course->next_missed + 1]];
         course->next_missed += 2;
-        status = tell_free(m, course, old, old->block, when);
+        status = tell_free(m, course, old, 0, old->block, when);
     }
     entry->block = (uint32_t)m->next_block;
     struct mp_event event = {.time_ns = when,
@@ -281,7 +293,7 @@ static enum mp_status tell_entry(struct maker *m, const struct mp_pytorch_device
     if (mp_pytorch_is_segment_action(entry->action)) return tell_ranges(m, device, course, when);
     if (entry->action == MP_ACTION_ALLOC) return tell_alloc(m, device, course, entry, when);
     if (entry->action == MP_ACTION_FREE || entry->action == device->free_action)
-        return tell_free(m, course, entry,
+        return tell_free(m, course, entry, freed_at(device, course, entry),
                          entry->older ? course->first_block + entry->block : records->entries.at[entry->block].block,
                          when);
     if (entry->action == MP_ACTION_OOM || entry->action == MP_ACTION_SNAPSHOT) return tell_note(m, course, entry, when);

@@ -13,6 +13,7 @@ struct replay {
     struct mp_pytorch_records *records;
     struct mp_pytorch_device *device;
     struct mp_map live;               /* address + 1 to the entry of the alloc */
+    struct mp_map waiting;            /* address + 1 to the stack of a request that other streams' use delays */
     uint64_t same_stack, other_stack; /* frees with their alloc's stack, with one of their own */
     void *ranges;                     /* tree of struct live_range: those taken in the trace, disjoint */
     void *listed;                     /* likewise: the segments of the end that are believed */
@@ -146,17 +147,33 @@ static bool on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp
     return true;
 }
 
-static bool on_free(struct replay *r, struct mp_pytorch_entry *entry)
+/* A request to free that is not followed by its completion, which then has the stack of whoever looked. */
+static bool on_request(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
 {
-    uint64_t alloc;
+    const struct mp_pytorch_device *device = r->device;
+    const struct mp_pytorch_entry *next =
+        at + 1 < device->trace.count ? &r->records->entries.at[device->trace.at[at + 1]] : NULL;
+    if (next && next->action == device->free_action && next->address == entry->address && next->stack == entry->stack)
+        return true;
+    uint64_t *slot = mp_map_insert(&r->waiting, entry->address + 1, NULL);
+    if (slot) *slot = entry->stack;
+    return slot;
+}
+
+static bool on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entry)
+{
+    uint64_t alloc, stack = entry->stack;
     r->device->frees++;
+    if (r->waiting.count && mp_map_remove(&r->waiting, entry->address + 1, &stack) &&
+        (!mp_vec_push(&r->device->requested, at) || !mp_vec_push(&r->device->requested, (uint32_t)stack)))
+        return false;
     if (mp_map_remove(&r->live, entry->address + 1, &alloc)) {
         entry->block = (uint32_t)alloc;
-        r->same_stack += r->records->entries.at[alloc].stack == entry->stack;
-        r->other_stack += r->records->entries.at[alloc].stack != entry->stack;
+        r->same_stack += r->records->entries.at[alloc].stack == stack;
+        r->other_stack += r->records->entries.at[alloc].stack != stack;
         return true;
     }
-    struct mp_pytorch_block block = {.address = entry->address, .requested = entry->bytes, .stack = entry->stack};
+    struct mp_pytorch_block block = {.address = entry->address, .requested = entry->bytes, .stack = (uint32_t)stack};
     entry->older = true;
     entry->block = (uint32_t)r->device->base.count;
     r->device->base_bytes += entry->bytes;
@@ -177,6 +194,8 @@ static bool replay_trace(struct replay *r)
         struct mp_pytorch_entry *entry = &r->records->entries.at[id];
         bool frees = entry->action == MP_ACTION_FREE || entry->action == device->free_action;
         bool segment = mp_pytorch_is_segment_action(entry->action);
+        bool requests = entry->action == MP_ACTION_FREE_REQUESTED && !frees;
+        if (requests && is_sound(entry) && !on_request(r, (uint32_t)i, entry)) return false;
         if (!frees && !segment && entry->action != MP_ACTION_ALLOC) continue;
         if (!is_sound(entry) || (segment && !entry->bytes)) {
             entry->action = MP_ACTION_UNKNOWN;
@@ -184,7 +203,7 @@ static bool replay_trace(struct replay *r)
             continue;
         }
         bool done = segment ? on_segment(r, (uint32_t)i, entry)
-                    : frees ? on_free(r, entry)
+                    : frees ? on_free(r, (uint32_t)i, entry)
                             : on_alloc(r, (uint32_t)i, id, entry);
         if (!done) return false;
     }
@@ -324,6 +343,7 @@ static bool meet_segments(struct replay *r)
  * the base is. */
 static void judge_stacks(struct replay *r)
 {
+    r->device->free_stacks = r->other_stack;
     if (!r->other_stack && r->same_stack) return;
     for (size_t i = 0; i < r->device->base.count; i++)
         r->device->base.at[i].stack = 0;
@@ -359,6 +379,7 @@ bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_dev
     tdestroy(r.ranges, free);
     tdestroy(r.listed, free);
     mp_map_free(&r.live);
+    mp_map_free(&r.waiting);
     mp_vec_free(&r.older);
     mp_vec_free(&r.events);
     mp_vec_free(&r.taken);
@@ -373,5 +394,6 @@ void mp_pytorch_device_free(struct mp_pytorch_device *device)
     mp_vec_free(&device->ranges);
     mp_vec_free(&device->range_events);
     mp_vec_free(&device->missed);
+    mp_vec_free(&device->requested);
     mp_vec_free(&device->parts);
 }

@@ -37,6 +37,10 @@ struct mp_pytorch_device {
     MP_VEC(struct mp_pytorch_range_event) range_events;
     MP_VEC(struct mp_segment_part) parts; /* at the end; `segment` is an index in segments */
     MP_VEC(uint32_t) missed; /* pairs: an alloc's entry in trace, the entry of the alloc that still lived there */
+    MP_VEC(uint32_t)
+    requested;        /* pairs: an entry in trace that completes a free, the stack that had requested it some
+                       * entries before */
+    bool free_stacks; /* frees have stacks of their own: else theirs are those of their allocs */
     uint64_t overlapping, overlapping_bytes; /* segments that are not believed; of their blocks that live */
     size_t base_ranges;
     uint64_t base_bytes, base_range_bytes;

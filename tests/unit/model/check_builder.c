@@ -93,8 +93,10 @@ static void check_blocks(const struct scene *scene)
         ck_assert_uint_eq(model->blocks.alloc_event[i], block->born < 0 ? MP_NONE : (uint32_t)block->born);
         ck_assert_uint_eq(model->blocks.free_event[i], block->died == INT64_MAX ? MP_NONE : (uint32_t)block->died);
         ck_assert_uint_eq(mp_model_module(model, i), block->module);
+        size_t number = (size_t)(block - scene->blocks.at);
+        ck_assert_uint_eq(mp_model_freed_at(model, i), block->died == INT64_MAX ? 0 : scene_freed_at(number));
         check_labels(scene, i, block);
-        check_request(scene, i, (size_t)(block - scene->blocks.at));
+        check_request(scene, i, number);
         for (int64_t moment = block->born + 1; moment <= (int64_t)scene->events.count; moment += 7)
             if (moment > 0)
                 ck_assert_uint_eq(mp_model_bytes_at(model, i, (uint32_t)(moment - 1)), scene_bytes(block, moment));

@@ -103,6 +103,11 @@ static void add_alloc(struct scene *scene)
                                   .kind = block->kind});
 }
 
+uint32_t scene_freed_at(size_t block)
+{
+    return block % 4 ? (uint32_t)(block * 7 % SCENE_STACKS) : 0;
+}
+
 static void free_block(struct scene *scene, size_t at)
 {
     int64_t now = (int64_t)scene->events.count;
@@ -111,6 +116,7 @@ static void free_block(struct scene *scene, size_t at)
     block->died = now;
     push(scene, (struct mp_event){.type = MP_EVENT_FREE,
                                   .track = block->track,
+                                  .stack = scene_freed_at(at),
                                   .block = at,
                                   .address = address_of(at),
                                   .bytes = scene_bytes(block, now)});

@@ -46,6 +46,8 @@ void scene_free(struct scene *scene);
 /* What is told of a block that PyTorch's allocator was asked for: bytes 0, nothing; of every third it is in bases
  * alone. */
 struct mp_request scene_request(size_t block);
+/* Where it is freed, if it is; 0: not known. */
+uint32_t scene_freed_at(size_t block);
 uint64_t scene_random(struct scene *scene, uint64_t below);
 
 /* Frame N of the scene is that of stack node N: line N of file "gpu", in function "f" where 3 divides N, else "g". */
