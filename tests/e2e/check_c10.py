@@ -48,6 +48,17 @@ class StandIn(harness.TestCase):
     def test_the_default_track_is_the_device_with_the_highest_peak(self):
         self.assertEqual(harness.answer("peak", self.record(0))["track"], "cuda:0/torch")
 
+    def test_where_blocks_were_freed(self):
+        """Half of what the peak holds was freed later, by one place."""
+        for options, blocks in (((), 0), (("--free-stacks",), 50)):
+            sites = harness.answer("peak", self.record(0, options=options))["sites"]
+            freed = [share for site in sites for share in site.get("freed_at", [])]
+            self.assertEqual(sum(share["blocks"] for share in freed), blocks)
+            self.assertEqual(sum(share["bytes"] for share in freed), blocks * MIB)
+            for share in freed:
+                self.assertIn("main", [line["function"] for line in share["stack"]])
+                self.assertNotIn(share["stack"], [site["stack"] for site in sites])
+
     def test_totals_that_disagree_are_told(self):
         notes = " ".join(harness.answer("info", self.record(0))["coverage"]["notes"])
         self.assertNotIn("own total", notes)

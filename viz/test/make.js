@@ -97,6 +97,7 @@ export function trackOf(life, { resized = [], steps = [] } = {}) {
     rounding: runs(life.blocks.map((block) => block.site % 2 && Math.min(block.bytes, block.site) + 1)),
     module: runs(life.blocks.map((block) => block.site % 4)),
     category: runs(life.blocks.map((block) => block.site % 3)),
+    freed: runs(life.blocks.map((block) => block.death < 0 ? 0 : (block.site + 2) % 5)),
     resized: column(resized, resized.length / 2),
     step: column(steps.map((at, i) => at - (i ? steps[i - 1] : 0))),
   };

@@ -22,6 +22,14 @@ test("bounds in sorted arrays with equal values", () => {
   }
 });
 
+test("where blocks were freed, where somebody told", () => {
+  const life = makeLife(randomFrom(11));
+  const track = trackOf(life);
+  const freed = life.blocks.map(({ site, death }) => death < 0 ? -1 : (site + 2) % 5 - 1);
+  assert.ok(freed.some((site) => site >= 0) && freed.includes(-1));
+  assert.deepEqual(life.blocks.map((block, id) => track.freedAt(id)), freed);
+});
+
 test("what was asked for, where somebody told", () => {
   const life = makeLife(randomFrom(3));
   const track = trackOf(life);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "analysis/leaks/growth.h"
+#include "analysis/sites/site_frees.h"
 #include "base/map.h"
 #include "base/sampling.h"
 #include "model/module_path.h"
@@ -135,10 +136,10 @@ struct counting {
     const struct mp_steps *steps;
     struct mp_sites *sites;
     struct mp_groups groups;
-    bool wants_modules;
+    bool wants_modules, wants_frees;
     struct mp_intern keys;        /* site N is of key N + 1 */
     MP_VEC(uint32_t) last_period; /* by site */
-    MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for their modules */
+    MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for more of them */
 };
 
 static bool site_of(struct counting *counting, const struct key *key, size_t *at)
@@ -179,7 +180,7 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     struct mp_sites *sites = counting->sites;
     size_t at;
     if (!find_site(counting, live, &at)) return false;
-    if (counting->wants_modules && !mp_vec_push(&counting->site_of, (uint32_t)at)) return false;
+    if ((counting->wants_modules || counting->wants_frees) && !mp_vec_push(&counting->site_of, (uint32_t)at)) return false;
     struct mp_site *site = &sites->at[at];
     site->bytes += known(live->bytes);
     site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));
@@ -304,13 +305,15 @@ static enum mp_status make(const struct mp_model *model, const struct mp_live *l
     struct counting counting = {.model = model,
                                 .steps = steps,
                                 .sites = sites,
-                                .wants_modules = live && grouping->by == MP_GROUP_STACK && model->blocks.module};
+                                .wants_modules = live && grouping->by == MP_GROUP_STACK && model->blocks.module,
+                                .wants_frees = live && grouping->by == MP_GROUP_STACK && model->blocks.freed_at};
     bool done = mp_groups_open(model, grouping, live ? live->moment : 0, &sites->groups, &counting.groups);
     if (done && !live) done = count_past(&counting, track);
     for (size_t i = 0; live && i < live->count && done; i++)
         done = count_block(&counting, &live->at[i]);
     if (done && grouping->by != MP_GROUP_STACK) done = merge_groups(&counting);
     if (done && counting.wants_modules) done = site_modules_find(model, live, counting.site_of.at, sites);
+    if (done && counting.wants_frees) mp_site_frees_find(model, live, counting.site_of.at, sites);
     mp_groups_close(&counting.groups);
     mp_intern_free(&counting.keys);
     mp_vec_free(&counting.last_period);
@@ -339,5 +342,6 @@ void mp_sites_free(struct mp_sites *sites)
 {
     mp_vec_free(sites);
     mp_vec_free(&sites->modules);
+    mp_vec_free(&sites->frees);
     mp_intern_free(&sites->groups);
 }

@@ -14,6 +14,12 @@ struct mp_site_module {
     uint64_t bytes;
 };
 
+/* A stack that freed some of a site's blocks. */
+struct mp_site_free {
+    uint32_t stack;
+    uint64_t bytes, blocks;
+};
+
 struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
     uint32_t stack;                         /* of the group's heaviest site */
@@ -21,6 +27,7 @@ struct mp_site {
     double variance; /* of bytes, where the blocks are a sample; NAN: not known */
     uint16_t track;
     uint32_t first_module, module_count; /* in mp_sites.modules, the heaviest first; sites by stack only */
+    uint32_t first_free, free_count; /* in mp_sites.frees, likewise: where its blocks were freed later */
     /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as
      * none. Of a group: the most of any of its sites. */
     uint32_t births, first_step, last_step; /* steps: 0 where there are none, or before the first */
@@ -31,6 +38,7 @@ struct mp_sites {
     size_t count, room;
     struct mp_intern groups;
     MP_VEC(struct mp_site_module) modules;
+    MP_VEC(struct mp_site_free) frees;
     uint64_t bytes, blocks, unknown_blocks; /* of all sites; bytes are those that are known */
 };
 

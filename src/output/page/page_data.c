@@ -34,7 +34,7 @@ struct page_track_columns {
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
     struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
-    struct mp_page_runs thread, kind, lane, rounding, module, category;
+    struct mp_page_runs thread, kind, lane, rounding, module, category, freed;
 };
 
 /* Shared by the tracks of one page. */
@@ -253,6 +253,8 @@ static void add_block(struct page_track_columns *track, struct page_shared *shar
     mp_page_runs_add(&track->rounding, rounding_of(shared->model, (uint32_t)block, bytes));
     mp_page_runs_add(&track->module, page_modules_of(shared->modules, (uint32_t)block));
     mp_page_runs_add(&track->category, shared->category[block]);
+    uint32_t freed_at = mp_model_freed_at(shared->model, (uint32_t)block);
+    mp_page_runs_add(&track->freed, freed_at ? mp_page_stacks_site(shared->stacks, freed_at) + 1 : 0);
     shared->local[block] = (uint32_t)track->count.blocks++;
     track->count.live_blocks++;
     if (bytes == MP_BYTES_UNKNOWN) track->count.unknown_blocks++;
@@ -346,6 +348,7 @@ static void page_track_rows(struct page_track_columns *track, uint64_t steps,
         {"rounding", &track->rounding.to, track->rounding.count},
         {"module", &track->module.to, track->module.count},
         {"category", &track->category.to, track->category.count},
+        {"freed", &track->freed.to, track->freed.count},
         {"resized", &track->resized, track->resizes},
         {"step", &track->step, steps},
     };
@@ -555,6 +558,7 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         mp_page_runs_end(&track->rounding);
         mp_page_runs_end(&track->module);
         mp_page_runs_end(&track->category);
+        mp_page_runs_end(&track->freed);
         page_track_rows(track, make->steps.count, rows);
         status = mp_page_columns_add(columns, prefix, rows, MP_PAGE_TRACK_ROWS, error);
     }

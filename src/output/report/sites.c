@@ -281,6 +281,27 @@ void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_
         mp_json_text(json, "group", mp_intern_get(groups, group, NULL));
 }
 
+/* "freed at train.py:74 zero_grad" and, where they did not all end there, how many did. */
+static void freed_row(struct mp_table *table, unsigned columns, const struct mp_model *model,
+                      const struct mp_sites *sites, const struct mp_site *site)
+{
+    if (!site->free_count) return;
+    const struct mp_site_free *most = &sites->frees.at[site->first_free];
+    const struct mp_site of_free = {.stack = most->stack, .births = 1};
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer out = {0};
+    mp_site_text(&out, model, &of_free);
+    if (most->blocks < site->blocks)
+        mp_buffer_printf(&out, ", %s of its blocks", mp_format_count(number, most->blocks));
+    if (site->free_count > 1)
+        mp_buffer_printf(&out, "; others at %u more place%s", site->free_count - 1, site->free_count == 2 ? "" : "s");
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_DIM, "freed at %.*s", (int)out.size, (const char *)out.data);
+    mp_table_end_row(table);
+    table->texts.failed |= out.failed;
+    mp_buffer_free(&out);
+}
+
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view)
 {
@@ -298,6 +319,7 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
         unsigned used = number_cells(&table, model, site, view);
         if (view->by == MP_GROUP_STACK) {
             mp_stack_rows(&table, used, model, sites, site, twins ? twins[i] : MP_NONE, view->full_stacks);
+            freed_row(&table, used, model, sites, site);
         } else {
             mp_group_cell(&table, &sites->groups, site->group, view->by);
             mp_table_end_row(&table);
@@ -332,6 +354,23 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
     mp_stack_lines_free(&lines);
 }
 
+/* Where its blocks were freed, the heaviest share first. */
+static void frees_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
+                       const struct mp_site *site)
+{
+    if (!site->free_count) return;
+    mp_json_array(json, "freed_at");
+    for (uint32_t i = 0; i < site->free_count; i++) {
+        const struct mp_site_free *freed = &sites->frees.at[site->first_free + i];
+        mp_json_object(json, NULL);
+        mp_json_number(json, "bytes", freed->bytes);
+        mp_json_number(json, "blocks", freed->blocks);
+        mp_stack_json(json, model, freed->stack);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
 static void site_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
                       const struct mp_site *site)
 {
@@ -347,6 +386,7 @@ static void site_json(struct mp_json *json, const struct mp_model *model, const 
     }
     if (site->module_count) mp_json_end_array(json);
     mp_stack_json(json, model, site->stack);
+    frees_json(json, model, sites, site);
 }
 
 void mp_error_json(struct mp_json *json, double standard_error)

@@ -257,6 +257,12 @@ export class Track {
     return more ? this.bytesOf(id) - (more - 1) : -1;
   }
 
+  /** The site that is the stack of its free; -1 where that is not known, or it lives at the end. */
+  freedAt(id) {
+    if (!this.freedRuns) this.freedRuns = new Runs(this.columns.freed);
+    return this.freedRuns.at(id) - 1;
+  }
+
   /** Which of the recording's modules allocated it; 0 where none did or it is not known. */
   module(id) {
     return this.allModules()[id];

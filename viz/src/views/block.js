@@ -95,7 +95,25 @@ export class BlockPanel {
       this.headline(site, ""),
       this.facts(id, site),
       ...this.stackParts(site, [same, ...walks]),
+      ...this.freeParts(id),
     ];
+  }
+
+  /** Where it was freed, if that is known. */
+  freeParts(id) {
+    const site = this.track.freedAt(id);
+    if (site < 0) return [];
+    const { stacks } = this.recording;
+    return [element("h3", {}, "Freed by, innermost first"),
+      this.stackList(stacks.stack(site), stacks.headline[site] - 1)];
+  }
+
+  /** "zero_grad train.py:74"; null where it is not known. */
+  freeText(id) {
+    const site = this.track.freedAt(id);
+    if (site < 0) return null;
+    const { name, place } = this.recording.stacks.describe(site);
+    return `${name} ${place}`.trim();
   }
 
   /** The stack, above it the button that copies it and other buttons. */
@@ -123,6 +141,7 @@ export class BlockPanel {
       ["asked for", track.asked(id) < 0 ? null : formatExact(track.asked(id))],
       ["born", recording.timeless ? null : birth < 0 ? `${recording.before} began` : formatMoment(birth * unit, unit)],
       ["freed", recording.timeless ? null : death === Infinity ? "live at the end" : formatMoment(death * unit, unit)],
+      ["freed at", this.freeText(id)],
       ["lived", recording.timeless ? null : this.lifeText(id)],
       ["step", birth < 0 ? null : this.stepText(birth)],
       ["region", birth < 0 ? null : recording.notes.regionPath(birth, track.thread(id))],
