@@ -32,7 +32,7 @@ class Doctor(harness.TestCase):
 
     def test_here(self):
         checks = self.examine(PATH=os.environ["PATH"])
-        for name in ("driver", "CUPTI", "python", "recorder", "libunwind", "shared memory", "ptrace", "system"):
+        for name in ("driver", "CUPTI", "python", "recorder", "shared memory", "ptrace", "system"):
             self.one(checks, name)
         self.assertEqual(self.one(checks, "recorder")["found"], str(harness.BUILD / "libmemprof.so"))
         text = harness.memprof("doctor")

@@ -560,8 +560,7 @@ static const struct {
     CALL(futex),   CALL(rt_sigprocmask), CALL(sigaltstack), CALL(mmap),       CALL(mprotect),
     CALL(munlock), CALL(munmap),         CALL(madvise),     CALL(getpid),     CALL(gettid),
     CALL(tgkill),  CALL(prctl),          CALL(socket),      CALL(setsockopt), CALL(connect),
-    CALL(sendto),  CALL(recvmsg),        CALL(close),       CALL(mkdir),      CALL(process_vm_readv),
-    CALL(pipe2),   CALL(read),           CALL(write),       CALL(mincore)
+    CALL(sendto),  CALL(recvmsg),        CALL(close),       CALL(mkdir),      CALL(process_vm_readv)
 #undef CALL
 };
 

@@ -3,19 +3,14 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "capture/core/fork.h"
 #include "capture/core/session.h"
-#include "capture/core/signals.h"
 #include "capture/core/tables.h"
 #include "capture/core/tag_cache.h"
 #include "capture/core/thread.h"
-#include "capture/native/libunwind_table.h"
 #include "capture/native/module.h"
 #include "capture/python/merge.h"
 #include "capture/torch/module_paths.h"
 
-static struct mp_libunwind libunwind;
-static bool has_libunwind; /* walks what native/walk.h has no rules for; without it such stacks have no native frames */
 static struct mp_tag_cache stacks, frames;
 #define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* among the ids of `frames`: its table has fewer */
 /* Whose inner frames are left out: the recorder's own, and those between it and what the program called. */
@@ -40,7 +35,6 @@ bool mp_stack_start(void)
     mp_module_start();
     mp_native_walk_start();
     mp_stack_leave_out((uintptr_t)mp_stack_start);
-    has_libunwind = mp_libunwind_open(&libunwind);
     return true;
 }
 
@@ -58,10 +52,7 @@ bool mp_stack_reset(void)
 void mp_stack_code_unloaded(void)
 {
     atomic_fetch_add(&code_generation, 1);
-    if (!has_libunwind) return;
-    mp_fork_hold();
-    libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
-    mp_fork_release();
+    mp_native_walk_forget();
 }
 
 static uint32_t module_id(uintptr_t address, uint64_t *bias)
@@ -172,7 +163,7 @@ static bool is_own(const void *address)
 }
 
 /* Less the recorder's own inner frames, and its definitions of PyTorch's functions, which lie between two of those.
- * libunwind's walks go on beyond the call that runs a node. */
+ * Some walks go on beyond the call that runs a node. */
 static void leave_out_own(const struct mp_backward *root, struct mp_native_stack *native, void **addresses)
 {
     uint32_t from = 0, kept = 0;
@@ -188,24 +179,6 @@ static void leave_out_own(const struct mp_backward *root, struct mp_native_stack
     native->count = kept;
 }
 
-#define LIBUNWIND_STACK ((size_t)16 << 10)
-
-/* It takes locks, of its own and of the loader, and a handler must not leave it with one of them; on a small stack it
- * is not called at all. */
-static bool begin_libunwind(uint64_t *signals)
-{
-    return has_libunwind && mp_native_has_stack(LIBUNWIND_STACK) && mp_signals_hold(signals);
-}
-
-static int walk_by_libunwind(void **addresses)
-{
-    uint64_t signals;
-    if (!begin_libunwind(&signals)) return 0;
-    int count = libunwind.backtrace(addresses, MP_WALK_MAX);
-    mp_signals_release(signals);
-    return count;
-}
-
 /* `frame`: of a function that stays on the stack. */
 static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, const struct mp_backward *root,
                                           uint64_t *hash)
@@ -215,14 +188,11 @@ static struct mp_native_stack walk_native(struct mp_stack_room *room, const void
     if (!mp_session.config.native_stacks) return native;
     uint64_t generation = atomic_load_explicit(&code_generation, memory_order_relaxed);
     uintptr_t end = root ? root->frame : UINTPTR_MAX;
-    int count = mp_native_walk(&room->known, generation, frame, end, room->native, MP_WALK_MAX, hash);
-    native.whole = count < 0;
-    if (__builtin_expect(count < 0, 0)) {
-        count = walk_by_libunwind(room->native);
-        *hash = mp_hash_words((const uint64_t *)room->native, (size_t)(count > 0 ? count : 0), generation);
-    }
-    native.count = (uint32_t)(count > 0 ? count : 0);
-    native.cut = count == MP_WALK_MAX;
+    struct mp_walked walked = mp_native_walk(&room->known, generation, frame, end, room->native, MP_WALK_MAX);
+    *hash = walked.hash;
+    native.count = (uint32_t)walked.count;
+    native.whole = walked.end == MP_WALK_PASSED;
+    native.cut = walked.end == MP_WALK_FULL || walked.end == MP_WALK_LOST;
     return native;
 }
 
@@ -238,16 +208,13 @@ static bool walk_python(struct mp_stack_room *room, const struct mp_backward *ro
 }
 
 /* Learning wants all of a stack; one that ended early is its inner part, and its frames stay where they are. */
-static bool learn_loop(const struct mp_python_stack *python)
+static bool learn_loop(struct mp_known_frames *known, const struct mp_python_stack *python)
 {
     struct mp_python_stack whole = *python;
     whole.end = NULL;
     if (python->end && !mp_python_walk(&whole, false)) return false;
-    uint64_t signals;
-    if (!begin_libunwind(&signals)) return false;
-    bool learned = mp_interpreter_range_learn(&libunwind, &whole);
-    mp_signals_release(signals);
-    return learned;
+    uint64_t generation = atomic_load_explicit(&code_generation, memory_order_relaxed);
+    return mp_interpreter_range_learn(known, generation, &whole);
 }
 
 static uint32_t root_node(const struct mp_backward *root)
@@ -271,7 +238,7 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward
 {
     leave_out_own(root, native, room->native);
     struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
-    if (pairing.unequal && native->count && learn_loop(python))
+    if (pairing.unequal && native->count && learn_loop(&room->known, python))
         pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
     if (pairing.unequal && native->count) count_in_header(&mp_session.header->unmatched_stacks);
     uint32_t count = mp_merge(&mp_interpreter_ranges, native, python, &pairing, room->merged, MP_MERGED_MAX);

@@ -158,6 +158,7 @@ struct row {
 
 struct machine {
     const struct shared *shared;
+    uintptr_t address; /* whose row is wanted */
     struct row row, initial, remembered[REMEMBERED_MAX];
     unsigned depth;
     uintptr_t location;
@@ -181,7 +182,8 @@ static void restore(struct machine *machine, uint64_t number)
         set_saved(&machine->row, number, machine->initial.address, machine->initial.address_offset);
 }
 
-enum { BREG_BP = 0x76, DEREF = 0x06 };
+enum { BREG_BP = 0x76, BREG_SP = 0x77, BREG_ADDRESS = 0x80, DEREF = 0x06 };
+enum { AND = 0x1a, PLUS = 0x22, SHIFT_LEFT = 0x24, GREATER_EQUAL = 0x2a, LITERAL = 0x30 };
 
 /* Where compilers save the frame pointer in a function that aligns its stack: DW_OP_breg6 0. */
 static bool is_at_bp(struct cursor expression)
@@ -190,9 +192,33 @@ static bool is_at_bp(struct cursor expression)
            !expression.bad;
 }
 
-/* A base that is read from memory beside the frame pointer: DW_OP_breg6 offset, DW_OP_deref. */
-static void set_base_expression(struct row *row, struct cursor expression)
+/* What linkers say of their jumps into other libraries (.plt), which have pushed a word or not by where in an entry of
+ * 16 bytes one is: sp + 8 + ((address & 15) >= N) * 8. A handler may interrupt them. */
+static bool is_linkers_base(struct cursor expression, uintptr_t address, int64_t *offset)
 {
+    static const unsigned char middle[] = {LITERAL + 15, AND}, end[] = {GREATER_EQUAL, LITERAL + 3, SHIFT_LEFT, PLUS};
+    if (take_number(&expression, 1) != BREG_SP) return false;
+    int64_t fixed = (int64_t)take_leb(&expression, true);
+    if (take_number(&expression, 1) != BREG_ADDRESS) return false;
+    address += (uintptr_t)take_leb(&expression, true);
+    const unsigned char *masked = take(&expression, sizeof middle);
+    uint64_t from = take_number(&expression, 1) - LITERAL;
+    const unsigned char *rest = take(&expression, sizeof end);
+    if (expression.bad || expression.at != expression.end || from > 15 || memcmp(masked, middle, sizeof middle) ||
+        memcmp(rest, end, sizeof end))
+        return false;
+    *offset = fixed + (int64_t)((address & 15) >= from) * 8;
+    return true;
+}
+
+/* A base that is read from memory beside the frame pointer: DW_OP_breg6 offset, DW_OP_deref. */
+static void set_base_expression(struct row *row, struct cursor expression, uintptr_t address)
+{
+    if (is_linkers_base(expression, address, &row->base_offset)) {
+        row->base_register = REGISTER_SP;
+        row->base_is_expression = false;
+        return;
+    }
     uint64_t first = take_number(&expression, 1);
     row->base_offset = (int64_t)take_leb(&expression, true);
     uint64_t second = take_number(&expression, 1);
@@ -264,7 +290,7 @@ static bool step_long(struct machine *machine, unsigned opcode, struct cursor *c
         row->base_offset = (int64_t)take_leb(cursor, opcode == 0x13) * (opcode == 0x13 ? unit : 1);
         return !row->base_is_expression;
     case 0x0f: /* def_cfa_expression */
-        set_base_expression(row, take_block(cursor));
+        set_base_expression(row, take_block(cursor), machine->address);
         return true;
     case 0x10: /* expression */
     case 0x16: /* val_expression */
@@ -333,28 +359,49 @@ static struct mp_frame_rule rule_of(const struct row *row)
     return rule;
 }
 
+/* The description of the code that `address` is in. */
+struct description {
+    struct shared shared;
+    uintptr_t start, length;
+    struct cursor instructions;
+};
+
+static bool find_description(uintptr_t address, struct description *found)
+{
+    struct mp_module_facts module;
+    if (!mp_module_of(address, &module)) return false;
+    const unsigned char *at = search(module.eh_frame_header, address);
+    if (!at) return false;
+    struct cursor cursor = open_entry(at);
+    const unsigned char *back = cursor.at;
+    uint64_t distance = take_number(&cursor, 4);
+    if (cursor.bad || !distance || !read_shared(back - distance, &found->shared)) return false;
+    found->start = take_pointer(&cursor, found->shared.encoding);
+    found->length = take_pointer(&cursor, found->shared.encoding & 0x0f);
+    if (cursor.bad || address < found->start || address - found->start >= found->length) return false;
+    if (found->shared.has_augmentation) take_block(&cursor);
+    found->instructions = cursor;
+    return !cursor.bad;
+}
+
 struct mp_frame_rule mp_frame_rule_find(uintptr_t return_address)
 {
     const struct mp_frame_rule unknown = {.base = MP_FRAME_UNKNOWN};
     uintptr_t address = return_address - 1; /* in the call itself: what follows it may belong to another row */
-    struct mp_module_facts module;
-    if (!mp_module_of(address, &module)) return unknown;
-    const unsigned char *description = search(module.eh_frame_header, address);
-    if (!description) return unknown;
-
-    struct cursor cursor = open_entry(description);
-    const unsigned char *back = cursor.at;
-    uint64_t distance = take_number(&cursor, 4);
-    struct shared shared;
-    if (cursor.bad || !distance || !read_shared(back - distance, &shared) || shared.is_signal) return unknown;
-    struct machine machine = {.shared = &shared};
-    machine.location = take_pointer(&cursor, shared.encoding);
-    uintptr_t length = take_pointer(&cursor, shared.encoding & 0x0f);
-    if (cursor.bad || address < machine.location || address - machine.location >= length) return unknown;
-    if (shared.has_augmentation) take_block(&cursor);
-    uintptr_t start = machine.location;
-    if (cursor.bad || !run(&machine, shared.instructions, UINTPTR_MAX)) return unknown;
+    struct description found;
+    if (!find_description(address, &found) || found.shared.is_signal) return unknown;
+    struct machine machine = {.shared = &found.shared, .address = address, .location = found.start};
+    if (!run(&machine, found.shared.instructions, UINTPTR_MAX)) return unknown;
     machine.initial = machine.row;
-    machine.location = start;
-    return run(&machine, cursor, address) ? rule_of(&machine.row) : unknown;
+    machine.location = found.start;
+    return run(&machine, found.instructions, address) ? rule_of(&machine.row) : unknown;
+}
+
+bool mp_frame_rule_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
+{
+    struct description found;
+    if (!find_description(address, &found)) return false;
+    *start = found.start;
+    *end = found.start + found.length;
+    return true;
 }

@@ -5,6 +5,7 @@
 #ifndef MP_CAPTURE_NATIVE_FRAME_RULE_H
 #define MP_CAPTURE_NATIVE_FRAME_RULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Where the frame's base (DWARF's CFA: the stack pointer's value in the caller) is. The return address lies below it.
@@ -26,5 +27,8 @@ struct mp_frame_rule {
 
 /* The rule at the call that returns to `address`. */
 struct mp_frame_rule mp_frame_rule_find(uintptr_t address);
+
+/* The range of the function, or of a part of one that a compiler put apart, that `address` is in. False: not known. */
+bool mp_frame_rule_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
 
 #endif

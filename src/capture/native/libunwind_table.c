@@ -1,11 +1,13 @@
-#include "capture/native/libunwind_table.h"
+#if !defined(__x86_64__)
 
-#include <dlfcn.h>
-#include <stdint.h>
-#include <string.h>
+#    include "capture/native/libunwind_table.h"
 
-#define EXPANDED(name) #name
-#define SYMBOL(name)   EXPANDED(name)
+#    include <dlfcn.h>
+#    include <stdint.h>
+#    include <string.h>
+
+#    define EXPANDED(name) #    name
+#    define SYMBOL(name)   EXPANDED(name)
 
 /* Beside this library, where the portable package has it; else where the system does. */
 static void *open_library(void)
@@ -30,9 +32,9 @@ bool mp_libunwind_open(struct mp_libunwind *table)
         void *slot;
     } symbols[] = {
         {SYMBOL(unw_backtrace), &table->backtrace},
-#if !defined(__aarch64__)
+#    if !defined(__aarch64__)
         {SYMBOL(unw_tdep_getcontext), &table->getcontext},
-#endif
+#    endif
         {SYMBOL(unw_init_local), &table->init_local},
         {SYMBOL(unw_step), &table->step},
         {SYMBOL(unw_get_reg), &table->get_reg},
@@ -51,3 +53,5 @@ bool mp_libunwind_open(struct mp_libunwind *table)
     dlerror(); /* the text of a failure is not the program's business */
     return library != NULL;
 }
+
+#endif

@@ -14,6 +14,7 @@
 #include "capture/core/session.h"
 #include "capture/native/frame_rule.h"
 #include "capture/native/loaded.h"
+#include "capture/native/module.h"
 
 #if defined(__x86_64__)
 
@@ -40,13 +41,6 @@ static void forget_all(struct mp_known_frames *known)
     known->frames[0].base = BEYOND; /* as the address is: 0 */
 }
 
-/* Stacks grow downwards, and what is saved of a frame lies inside it: all else is a rule that is wrong. */
-static bool lies_within(struct mp_frame_rule rule)
-{
-    return rule.base_offset > 0 &&
-           (!rule.bp_offset || (rule.bp_offset <= -WORD && rule.base_offset >= -rule.bp_offset));
-}
-
 /* Where a signal handler returns to: mov $15, %rax; syscall. What the kernel saved lies right above the handler's frame
  * (struct rt_sigframe of Linux, arch/x86/include/asm/sigframe.h). */
 static bool returns_from_signal(uintptr_t address)
@@ -64,9 +58,13 @@ static void remember(struct mp_known_frame *frame, uintptr_t address)
                                     [MP_FRAME_AT_BP] = AT_BP,
                                     [MP_FRAME_OUTERMOST] = OUTERMOST};
     struct mp_frame_rule rule = mp_frame_rule_find(address);
-    if (rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset ||
-        (rule.base == MP_FRAME_BY_SP && !lies_within(rule)))
-        rule.base = MP_FRAME_UNKNOWN;
+    bool by_sp = rule.base == MP_FRAME_BY_SP;
+    /* Stacks grow downwards, and what is saved of a frame lies inside it: all else is a rule that is wrong. */
+    bool outside = (rule.bp_offset && rule.bp_offset > -WORD) || (by_sp && rule.base_offset <= 0);
+    if (rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset || outside)
+        rule = (struct mp_frame_rule){.base = MP_FRAME_UNKNOWN};
+    /* Interrupted where it ends: what was saved is back in its register, which compilers do not tell. */
+    if (by_sp && rule.base_offset < -rule.bp_offset) rule.bp_offset = 0;
     if (rule.base == MP_FRAME_UNKNOWN && returns_from_signal(address)) {
         *frame = (struct mp_known_frame){.address = address, .base = SIGNAL};
         return;
@@ -111,7 +109,7 @@ static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, 
     return &known->frames[found];
 }
 
-enum { PAGE = 4096, FRAME_MAX = 1 << 20 };
+enum { PAGE = 4096, FRAME_MAX = 1 << 20, GUESSED_FRAME_MAX = 16 << 10 };
 
 /* Asks the kernel, which reads eight bytes there before it finds that it was asked for nothing it knows. */
 static bool is_readable(uintptr_t address)
@@ -173,13 +171,7 @@ void mp_native_walk_start(void)
     dl_iterate_phdr(add_thread_data, NULL);
 }
 
-bool mp_native_has_stack(size_t bytes)
-{
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)(PAGE - 1);
-    for (size_t below = PAGE; below < bytes + PAGE; below += PAGE)
-        if (!is_readable(here - below)) return false;
-    return true;
-}
+void mp_native_walk_forget(void) {}
 
 /* All up to the end is there: below a stack lies a page that is not. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
@@ -217,6 +209,24 @@ struct registers {
     uintptr_t sp, bp;
 };
 
+static bool leads_on(uintptr_t from, uintptr_t bp)
+{
+    return bp >= from && bp - from <= GUESSED_FRAME_MAX && bp % WORD == 0;
+}
+
+/* Code without a rule often keeps the frame pointer: then the caller's lies there, and the return address above it, in
+ * code that is known or in more of this kind. */
+static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *known, struct registers *registers)
+{
+    uintptr_t bp = registers->bp, base = bp + 2 * WORD;
+    if (!leads_on(registers->sp, bp) || !may_read(known, registers->sp, base)) return 0;
+    uintptr_t callers = load(bp), address = load(bp + WORD);
+    struct mp_module_facts module;
+    if (address && !mp_module_of(address - 1, &module) && !leads_on(base, callers)) return 0;
+    registers->bp = callers;
+    return base;
+}
+
 /* The base of a frame that is not found from its stack pointer alone; 0: it has no rule that holds here. */
 static uintptr_t base_by_bp(struct mp_known_frames *known, const struct mp_known_frame *at, struct registers *registers)
 {
@@ -228,7 +238,7 @@ static uintptr_t base_by_bp(struct mp_known_frames *known, const struct mp_known
         base = load(bp + offset);
         registers->bp = load(bp);
     } else {
-        return 0;
+        return guess_by_bp(known, registers);
     }
     uintptr_t saved_bp = base + (uintptr_t)(intptr_t)at->bp_offset;
     bool saved_outside = at->bp_offset && saved_bp - sp > base - sp - WORD;
@@ -253,8 +263,10 @@ static __attribute__((noinline)) uintptr_t leave_handler(struct mp_known_frames 
     return address;
 }
 
-int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
-                   void **addresses, int room, uint64_t *hash)
+/* The compiler makes two functions of this one: `addresses` or `frames` is NULL. */
+static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_known_frames *known, uint64_t generation,
+                                                                   const void *frame, uintptr_t end, void **addresses,
+                                                                   struct mp_native_frame *frames, int room)
 {
     if (__builtin_expect(known->generation != generation + 1, 0)) {
         forget_all(known);
@@ -265,7 +277,7 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
     bool is_own = begin - known->own_from < known->own_to - known->own_from;
     begin_stack(known, begin);
     if (__builtin_expect(!is_own && end != UINTPTR_MAX, 0) && !(known->short_walks & (known->short_walks + 1))) {
-        mp_native_walk(known, generation, frame, UINTPTR_MAX, addresses, room, hash); /* for what it learns */
+        mp_native_walk(known, generation, frame, UINTPTR_MAX, addresses, room); /* for what it learns */
         is_own = begin - known->own_from < known->own_to - known->own_from;
         begin_stack(known, begin);
     }
@@ -273,62 +285,65 @@ int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const voi
     uintptr_t limit = lower(known->readable_to, end), base = registers.sp, address = load(base - WORD);
     struct mp_known_frame *at = &known->frames[0];
     uint64_t sum = generation;
-    void **to = addresses, **const full = addresses + room;
-    while (to != full) {
+    enum mp_walk_end how = MP_WALK_FULL;
+    int count = 0;
+    while (count < room) {
         at = find_caller(known, at, address);
         base = registers.sp + (uintptr_t)(intptr_t)at->base;
-        if (__builtin_expect(at->base & BASE_BITS, 0)) {
-            if ((at->base & BASE_BITS) == BEYOND) break;
-            if ((at->base & BASE_BITS) == OUTERMOST) {
-                *to++ = (void *)at->address;
-                sum = sum * HASH_FACTOR + at->address;
+        unsigned kind = at->base & BASE_BITS;
+        if (__builtin_expect(kind, 0)) {
+            if (kind == BEYOND) {
+                how = MP_WALK_WHOLE;
                 break;
             }
-            if ((at->base & BASE_BITS) == SIGNAL) {
-                *to++ = (void *)at->address;
-                sum = sum * HASH_FACTOR + at->address;
-                struct registers interrupted = registers; /* the others stay in registers */
-                address = leave_handler(known, &interrupted);
-                registers = interrupted;
-                if (!address) return -1;
-                is_own = true; /* there is no one stack to be learned */
-                limit = lower(known->readable_to, end);
-                continue;
-            }
-            base = base_by_bp(known, at, &registers);
-            if (!base) return -1;
+            base = kind == OUTERMOST || kind == SIGNAL ? registers.sp : base_by_bp(known, at, &registers);
         }
         if (__builtin_expect(base > limit, 0)) {
-            if (!may_read(known, registers.sp, base)) return -1;
-            if (base > end) break;
+            if (!may_read(known, registers.sp, base)) base = 0;
+            if (base > end) {
+                how = MP_WALK_WHOLE;
+                break;
+            }
             limit = lower(known->readable_to, end);
         }
-        *to++ = (void *)at->address;
+        if (addresses) addresses[count] = (void *)at->address;
+        if (frames) frames[count] = (struct mp_native_frame){at->address, registers.sp, base};
+        count++;
         sum = sum * HASH_FACTOR + at->address;
+        if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, at least not on this side of a handler */
+            how = kind == OUTERMOST ? MP_WALK_WHOLE : MP_WALK_LOST;
+            struct registers interrupted = registers; /* the others stay in registers */
+            address = kind == SIGNAL ? leave_handler(known, &interrupted) : 0;
+            if (!address) break;
+            how = MP_WALK_FULL;
+            registers = interrupted;
+            is_own = true; /* there is no one stack to be learned */
+            limit = lower(known->readable_to, end);
+            continue;
+        }
         if (at->bp_offset) registers.bp = load(base + (uintptr_t)(intptr_t)at->bp_offset);
         registers.sp = base;
         address = load(base - WORD);
     }
-    if (__builtin_expect(!is_own, 0)) learn_own_stack(known, begin, registers.sp);
-    *hash = sum;
-    return (int)(to - addresses);
+    if (__builtin_expect(!is_own, 0) && how != MP_WALK_LOST) learn_own_stack(known, begin, registers.sp);
+    return (struct mp_walked){count, how, sum + (how == MP_WALK_LOST)};
 }
 
-#else
-
-void mp_native_walk_start(void) {}
-
-bool mp_native_has_stack(size_t bytes)
+struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
+                                void **addresses, int room)
 {
-    (void)bytes;
-    return true;
+    return walk(known, generation, frame, end, addresses, NULL, room);
 }
 
-int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
-                   void **addresses, int room, uint64_t *hash)
+int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, const void *frame,
+                          struct mp_native_frame *frames, int room)
 {
-    (void)known, (void)generation, (void)frame, (void)end, (void)addresses, (void)room, (void)hash;
-    return -1;
+    return walk(known, generation, frame, UINTPTR_MAX, NULL, frames, room).count;
+}
+
+bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
+{
+    return mp_frame_rule_function(address, start, end);
 }
 
 #endif

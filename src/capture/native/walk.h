@@ -1,6 +1,8 @@
 /*
- * The return addresses of a thread's native stack, for frames that compilers make: some 2 ns a frame. x86-64 only;
- * other frames and other machines are libunwind's, which needs 5 ns or, where it has to think, microseconds.
+ * The return addresses of a thread's native stack, by rules out of .eh_frame: some 2 ns a frame. Code without such a
+ * rule (written by hand, made at run time) is passed where its frame pointer leads on; else the stack ends there, and
+ * the walk says so. On other machines than x86-64 libunwind walks (walk_libunwind.c), which takes locks, makes system
+ * calls of its own, and may allocate; here none of that happens.
  *
  * Each thread remembers the rule of each return address, and which caller it had last: where that is so again, the
  * processor need not wait for one frame's memory before it goes on to the next. Frames lie in the order in which they
@@ -41,17 +43,39 @@ struct mp_known_frames {
 
 /* For the constructor. */
 void mp_native_walk_start(void);
-/* Whether so many bytes more of the calling thread's stack may be used. */
-bool mp_native_has_stack(size_t bytes);
+/* Code was unloaded: `generation` is another one from now on. */
+void mp_native_walk_forget(void);
 
 /* Whether both places lie on the thread's own stack, the second one further out; false where that is not known. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer);
 
+enum mp_walk_end {
+    MP_WALK_WHOLE,  /* up to the outermost frame, or to the one to stop at */
+    MP_WALK_PASSED, /* up to the outermost frame, whatever it was to stop at */
+    MP_WALK_FULL,   /* there is no more room */
+    MP_WALK_LOST,   /* the last frame's caller is not known */
+};
+
+struct mp_walked {
+    int count;
+    enum mp_walk_end end;
+    uint64_t hash; /* of the addresses and of `end` */
+};
+
 /* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
  * the stack) up to the frame that `end` lies in, which is left out (UINTPTR_MAX: all), and writes at most `room` return
- * addresses, innermost first, and a hash of them. `generation` changes whenever code may have been unloaded. Returns
- * how many; -1: a frame on the way has no rule here. */
-int mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
-                   void **addresses, int room, uint64_t *hash);
+ * addresses, innermost first. `generation` changes whenever code may have been unloaded. */
+struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
+                                void **addresses, int room);
+
+/* The same with where frames lie: each owns what lies from `low` up to `high`. Slower. Returns how many. */
+struct mp_native_frame {
+    uintptr_t address, low, high;
+};
+int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, const void *frame,
+                          struct mp_native_frame *frames, int room);
+
+/* The range of the function, or of a part of it that lies apart, that `address` is in. False: not known. */
+bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
 
 #endif

@@ -6,61 +6,41 @@
 
 struct mp_interpreter_ranges mp_interpreter_ranges;
 
-/* The C stack as one slow walk found it, innermost first; guarded by `learning`. A frame owns what lies from its own
- * stack pointer up to its caller's. */
+/* The C stack as one walk found it, innermost first; guarded by `learning`. */
 enum { DEEPEST = 1024 };
-static struct c_frame {
-    uintptr_t address, low, high;
-} c_stack[DEEPEST];
+static struct mp_native_frame c_stack[DEEPEST];
 static mp_lock learning; /* whoever does not get it learns nothing */
 
-static bool is_call(const struct c_frame *frame)
+static bool is_call(const struct mp_native_frame *frame)
 {
     return mp_interpreter_range_contains(&mp_interpreter_ranges, frame->address);
 }
 
 /* Adds the range of the code around an address. */
-static bool add_range(const struct mp_libunwind *unwind, uintptr_t address)
+static bool add_range(uintptr_t address)
 {
-    unw_proc_info_t info;
+    uintptr_t start, end;
     uint32_t count = atomic_load(&mp_interpreter_ranges.count);
     if (count == MP_INTERPRETER_RANGES_MAX) return false;
-    if (unwind->get_proc_info_by_ip(*unwind->local_addr_space, address, &info, NULL) != 0) return false;
-    if (info.start_ip >= info.end_ip || mp_interpreter_range_contains(&mp_interpreter_ranges, info.start_ip + 1))
-        return false;
-    mp_interpreter_ranges.range[count].start = info.start_ip;
-    mp_interpreter_ranges.range[count].end = info.end_ip;
+    if (!mp_native_function(address, &start, &end)) return false;
+    if (start >= end || mp_interpreter_range_contains(&mp_interpreter_ranges, start + 1)) return false;
+    mp_interpreter_ranges.range[count].start = start;
+    mp_interpreter_ranges.range[count].end = end;
     atomic_store(&mp_interpreter_ranges.count, count + 1);
     return true;
 }
 
-static uint32_t walk_c_stack(const struct mp_libunwind *unwind)
-{
-    unw_context_t context;
-    unw_cursor_t cursor;
-    unw_word_t address, low, high;
-    uint32_t count = 0;
-    if (MP_UNW_GETCONTEXT(unwind, &context) != 0 || unwind->init_local(&cursor, &context) != 0) return 0;
-    if (unwind->get_reg(&cursor, UNW_REG_SP, &low) != 0) return 0;
-    for (; count < DEEPEST; low = high) {
-        if (unwind->get_reg(&cursor, UNW_REG_IP, &address) != 0 || unwind->step(&cursor) <= 0) break;
-        if (unwind->get_reg(&cursor, UNW_REG_SP, &high) != 0) break;
-        c_stack[count++] = (struct c_frame){.address = address, .low = low, .high = high};
-    }
-    return count;
-}
-
 /* A C frame that owns a marker is a call of the loop. */
-static bool learn_from_markers(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
+static bool learn_from_markers(const struct mp_python_stack *python, uint32_t count)
 {
     bool learned = false, inner = false, outer = false;
-    uint32_t group = 0, count = walk_c_stack(unwind);
-    for (const struct c_frame *frame = c_stack; frame < c_stack + count; frame++) {
+    uint32_t group = 0;
+    for (const struct mp_native_frame *frame = c_stack; frame < c_stack + count; frame++) {
         bool marked = false;
         for (; group < python->group_count && python->markers[group] < frame->high; group++)
             marked = marked || python->markers[group] >= frame->low;
         if (marked)
-            learned |= add_range(unwind, frame->address - 1);
+            learned |= add_range(frame->address - 1);
         else if (is_call(frame))
             *(group < python->group_count ? &inner : &outer) = true;
     }
@@ -68,48 +48,48 @@ static bool learn_from_markers(const struct mp_libunwind *unwind, const struct m
     return learned;
 }
 
-static uintptr_t function_start(const struct mp_libunwind *unwind, uintptr_t address)
+static uintptr_t function_start(uintptr_t address)
 {
-    unw_proc_info_t info;
-    return unwind->get_proc_info_by_ip(*unwind->local_addr_space, address, &info, NULL) == 0 ? info.start_ip : address;
+    uintptr_t start, end;
+    return mp_native_function(address, &start, &end) ? start : address;
 }
 
 /* Whether a frame that is in no range known can be a call of the loop that runs code put apart: all calls have C frames
  * of one size, and one of those known was made by the same function. */
-static bool looks_like_call(const struct mp_libunwind *unwind, const struct c_frame *frame, uint32_t count)
+static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
 {
     enum { COMPARISONS = 8 };
     if (is_call(frame)) return false;
     uintptr_t caller = 0;
     int left = COMPARISONS;
-    for (const struct c_frame *known = c_stack; known + 1 < c_stack + count && left > 0; known++) {
+    for (const struct mp_native_frame *known = c_stack; known + 1 < c_stack + count && left > 0; known++) {
         if (!is_call(known) || known->high - known->low != frame->high - frame->low) continue;
         left--;
-        if (!caller) caller = function_start(unwind, frame[1].address - 1);
-        if (caller == function_start(unwind, known[1].address - 1)) return true;
+        if (!caller) caller = function_start(frame[1].address - 1);
+        if (caller == function_start(known[1].address - 1)) return true;
     }
     return false;
 }
 
 /* 3.9 and 3.10 leave no marker on the C stack. There the exported function stands for the loop; its other parts are
  * known by what they look like, where there are as many as are missed. */
-static bool learn_from_symbol(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
+static bool learn_from_symbol(const struct mp_python_stack *python, uint32_t count)
 {
     uintptr_t loop = mp_python_interpreter_loop();
     if (!loop) return false;
-    if (add_range(unwind, loop)) return true;
-    uint32_t calls = 0, alike = 0, count = walk_c_stack(unwind);
+    if (add_range(loop)) return true;
+    uint32_t calls = 0, alike = 0;
     for (uint32_t i = 0; i + 1 < count; i++) {
         calls += is_call(&c_stack[i]);
-        alike += looks_like_call(unwind, &c_stack[i], count);
+        alike += looks_like_call(&c_stack[i], count);
     }
     if (calls + alike != python->group_count) return false;
     for (uint32_t i = 0; i + 1 < count; i++)
-        if (looks_like_call(unwind, &c_stack[i], count)) add_range(unwind, c_stack[i].address - 1);
+        if (looks_like_call(&c_stack[i], count)) add_range(c_stack[i].address - 1);
     return alike > 0;
 }
 
-/* The first few misses, then those whose number is a power of two: some 40 slow walks at most in the longest run. */
+/* The first few misses, then those whose number is a power of two: some 40 walks at most in the longest run. */
 static bool worth_a_walk(void)
 {
     enum { FIRST = 8 };
@@ -118,11 +98,13 @@ static bool worth_a_walk(void)
     return number <= FIRST || (number & (number - 1)) == 0;
 }
 
-bool mp_interpreter_range_learn(const struct mp_libunwind *unwind, const struct mp_python_stack *python)
+bool mp_interpreter_range_learn(struct mp_known_frames *known, uint64_t generation,
+                                const struct mp_python_stack *python)
 {
     if (python->group_count == 0 || !worth_a_walk() || !mp_lock_take_within(&learning, 0)) return false;
+    int count = mp_native_walk_frames(known, generation, __builtin_frame_address(0), c_stack, DEEPEST);
     bool marked = python->markers[0] != 0;
-    bool learned = marked ? learn_from_markers(unwind, python) : learn_from_symbol(unwind, python);
+    bool learned = marked ? learn_from_markers(python, (uint32_t)count) : learn_from_symbol(python, (uint32_t)count);
     mp_lock_release(&learning);
     return learned;
 }

@@ -1,7 +1,7 @@
 /*
  * Which native frames are calls of Python's interpreter loop: code ranges, learned from where the markers of the groups
  * lie on the C stack, never from symbol names. A loop may have several ranges (its rarely run parts lie elsewhere).
- * Never allocates; any thread; no locks.
+ * Never allocates; any thread; waits for no lock.
  */
 #ifndef MP_CAPTURE_PYTHON_INTERPRETER_RANGE_H
 #define MP_CAPTURE_PYTHON_INTERPRETER_RANGE_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "capture/native/libunwind_table.h"
+#include "capture/native/walk.h"
 #include "capture/python/python_stack.h"
 
 #define MP_INTERPRETER_RANGES_MAX 16
@@ -38,6 +38,7 @@ static inline bool mp_interpreter_range_contains(const struct mp_interpreter_ran
 /* To be called where a stack's groups do not pair with its native frames, right after the walk that gave `python`: adds
  * to mp_interpreter_ranges what one slow walk of the C stack shows. Most calls of a series return at once: walks are
  * taken at the first few, then ever more seldom. True: something new was learned, try again. */
-bool mp_interpreter_range_learn(const struct mp_libunwind *unwind, const struct mp_python_stack *python);
+bool mp_interpreter_range_learn(struct mp_known_frames *known, uint64_t generation,
+                                const struct mp_python_stack *python);
 
 #endif

@@ -197,6 +197,13 @@ static bool check_recorder(struct mp_checks *checks)
     return check;
 }
 
+#if defined(__x86_64__)
+static bool check_libunwind(struct mp_checks *checks)
+{
+    (void)checks; /* not needed */
+    return true;
+}
+#else
 static void open_libunwind(char answer[MP_ANSWER_ROOM], const void *library)
 {
     char beside[PATH_MAX];
@@ -225,6 +232,7 @@ static bool check_libunwind(struct mp_checks *checks)
     free(folder);
     return check;
 }
+#endif
 
 /* ---- room and rights ---- */
 

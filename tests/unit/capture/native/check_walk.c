@@ -2,10 +2,12 @@
 #include "capture/native/walk.h"
 
 #include <alloca.h>
+#include <errno.h>
 #include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdalign.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,14 +19,14 @@ enum { ROOM = 4096 };
 static struct mp_known_frames *known;
 static uint64_t generation;
 static int interrupted; /* frames whose address is the one behind theirs: no call stands before it */
-static int walked, compared; /* of the last call: frames, -1 where there was no rule; calls that were compared */
-static uint64_t last_hash;
+static struct mp_walked last;
+static int compared; /* walks */
 
 static void prepare(void)
 {
     known = mmap(NULL, sizeof *known, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(known, MAP_FAILED);
-    walked = compared = 0;
+    compared = 0;
     generation = 1;
 }
 
@@ -32,14 +34,14 @@ static void prepare(void)
 static __attribute__((noinline)) void compare(void)
 {
     static void *ours[ROOM], *theirs[ROOM];
-    walked = mp_native_walk(known, generation, __builtin_frame_address(0), UINTPTR_MAX, ours, ROOM, &last_hash);
+    last = mp_native_walk(known, generation, __builtin_frame_address(0), UINTPTR_MAX, ours, ROOM);
     int count = backtrace(theirs, ROOM), skip = 0;
-    if (walked < 0) return;
+    ck_assert_int_eq(last.end, MP_WALK_WHOLE);
     while (skip < count && theirs[skip] != ours[0])
         skip++;
-    ck_assert_int_eq(walked, count - skip);
+    ck_assert_int_eq(last.count, count - skip);
     interrupted = 0;
-    for (int i = 0; i < walked; i++) {
+    for (int i = 0; i < last.count; i++) {
         ck_assert_int_le((uintptr_t)ours[i] - (uintptr_t)theirs[skip + i], 1);
         interrupted += ours[i] != theirs[skip + i];
     }
@@ -110,10 +112,11 @@ static __attribute__((noinline)) void walk_inside(unsigned depth, const void *en
         return;
     }
     const void *here = __builtin_frame_address(0);
-    int count = mp_native_walk(known, generation, here, UINTPTR_MAX, all, ROOM, &last_hash);
-    walked = mp_native_walk(known, generation, here, (uintptr_t)end, inner, ROOM, &last_hash);
-    ck_assert_int_gt(count, walked);
-    ck_assert_mem_eq(all, inner, (size_t)(walked > 0 ? walked : 0) * sizeof *inner);
+    int count = mp_native_walk(known, generation, here, UINTPTR_MAX, all, ROOM).count;
+    last = mp_native_walk(known, generation, here, (uintptr_t)end, inner, ROOM);
+    ck_assert_int_eq(last.end, MP_WALK_WHOLE);
+    ck_assert_int_gt(count, last.count);
+    ck_assert_mem_eq(all, inner, (size_t)last.count * sizeof *inner);
 }
 
 static __attribute__((noinline)) void border(unsigned depth)
@@ -127,7 +130,7 @@ START_TEST(a_walk_ends_before_the_frame_that_was_named)
     prepare();
     for (unsigned depth = 0; depth < 100; depth++) {
         border(depth);
-        ck_assert_int_eq(walked, (int)depth);
+        ck_assert_int_eq(last.count, (int)depth);
     }
 }
 END_TEST
@@ -196,35 +199,131 @@ START_TEST(a_handler_stands_on_what_it_interrupts)
 }
 END_TEST
 
-/* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret, with nothing that describes it. */
-START_TEST(code_without_a_description_is_left_to_others)
-{
-    prepare();
-    static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(page, code, sizeof code);
-    mprotect(page, 4096, PROT_READ | PROT_EXEC);
-    void (*call)(void (*)(void));
-    memcpy(&call, &page, sizeof page);
-    call(compare);
-    ck_assert_int_eq(walked, -1);
-    munmap(page, 4096);
-}
-END_TEST
-
+static void *ours[ROOM];
 static __attribute__((noinline)) void walk_only(void)
 {
-    static void *ours[ROOM];
-    walked = mp_native_walk(known, generation, __builtin_frame_address(0), UINTPTR_MAX, ours, ROOM, &last_hash);
+    last = mp_native_walk(known, generation, __builtin_frame_address(0), UINTPTR_MAX, ours, ROOM);
     KEEP_APART("walked");
 }
 
+/* Calls walk_only() through code that nothing describes, and gives that code. */
+static const unsigned char *walk_through(const unsigned char *code, size_t bytes)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, bytes);
+    mprotect(page, 4096, PROT_READ | PROT_EXEC);
+    void (*call)(void (*)(void));
+    memcpy(&call, &page, sizeof page);
+    call(walk_only);
+    munmap(page, 4096);
+    return page;
+}
+
+START_TEST(code_without_a_description_is_passed_by_its_frame_pointer)
+{
+    prepare();
+    /* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret */
+    static const unsigned char keeps[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+    const unsigned char *at = walk_through(keeps, sizeof keeps);
+    void *theirs[ROOM];
+    int count = backtrace(theirs, ROOM);
+    ck_assert_int_eq(last.end, MP_WALK_WHOLE);
+    ck_assert_ptr_eq(ours[0], at + 6);
+    /* Then walk_through(), this one, and all that called it. */
+    ck_assert_int_eq(last.count, count + 2);
+    ck_assert_mem_eq(ours + 3, theirs + 1, (size_t)(count - 1) * sizeof *theirs);
+}
+END_TEST
+
+START_TEST(code_that_leads_nowhere_ends_a_stack)
+{
+    prepare();
+    /* push %rbp; push $0x1234567, twice; X; call *%rdi; add $16,%rsp; pop %rbp; ret. X makes a frame pointer that is
+     * none: xor %ebp,%ebp; mov %rsp,%rbp, where what looks like a frame leads to no code; lea 7(%rsp),%rbp. */
+#define PUSH 0x68, 0x67, 0x45, 0x23, 0x01
+#define REST 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3
+    static const struct {
+        unsigned char code[32];
+        size_t call; /* where it returns to */
+    } codes[] = {
+        {{0x55, PUSH, PUSH, 0x31, 0xed, REST}, 15},
+        {{0x55, PUSH, PUSH, 0x48, 0x89, 0xe5, REST}, 16},
+        {{0x55, PUSH, PUSH, 0x48, 0x8d, 0x6c, 0x24, 0x07, REST}, 18},
+    };
+#undef PUSH
+#undef REST
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        const unsigned char *at = walk_through(codes[i].code, sizeof codes[i].code);
+        ck_assert_int_eq(last.end, MP_WALK_LOST);
+        ck_assert_int_eq(last.count, 1);
+        ck_assert_ptr_eq(ours[0], at + codes[i].call);
+    }
+}
+END_TEST
+
 #if defined(__x86_64__)
+/* A handler at each instruction of what runs, also of a linker's jumps into other libraries: the trap flag. */
+static volatile sig_atomic_t counting, steps, whole, same;
+static uintptr_t stepped_from;
+
+static void on_step(int number)
+{
+    (void)number;
+    if (!counting) return;
+    walk_only();
+    steps++;
+    whole += last.end == MP_WALK_WHOLE;
+    same += last.count > 0 && (uintptr_t)ours[last.count - 1] == stepped_from;
+}
+
+static __attribute__((noinline)) int step_through(int value, bool traps)
+{
+    char text[32];
+    if (traps) __asm__ volatile("pushfq\n orq $0x100, (%%rsp)\n popfq" ::: "memory", "cc");
+    counting = traps; /* of the instructions before, the compiler does not know that they push */
+    int bytes = snprintf(text, sizeof text, "%d", value);
+    errno = 0;
+    bytes += abs(atoi(text)) == value;
+    counting = 0;
+    __asm__ volatile("pushfq\n andq $~0x100, (%%rsp)\n popfq" ::: "memory", "cc");
+    return bytes;
+}
+
+START_TEST(every_instruction_can_be_interrupted)
+{
+    prepare();
+    walk_only();
+    stepped_from = (uintptr_t)ours[last.count - 1];
+    step_through(12345, false); /* what the loader finds at first calls is found by now */
+    signal(SIGTRAP, on_step);
+    ck_assert_int_eq(step_through(12345, true), 6);
+    signal(SIGTRAP, SIG_DFL);
+    ck_assert_int_gt(steps, 300);
+    ck_assert_int_eq(whole, steps);
+    ck_assert_int_eq(same, steps);
+}
+END_TEST
+
+START_TEST(frames_lie_one_above_the_other)
+{
+    prepare();
+    static struct mp_native_frame frames[ROOM];
+    walk_only();
+    int count = mp_native_walk_frames(known, generation, __builtin_frame_address(0), frames, ROOM);
+    ck_assert_int_eq(count, last.count - 1);
+    for (int i = 0; i < count; i++) {
+        ck_assert_uint_eq(frames[i].address, (uintptr_t)ours[i + 1]);
+        if (i) ck_assert_uint_eq(frames[i].low, frames[i - 1].high);
+        if (i + 1 < count) ck_assert_uint_lt(frames[i].low, frames[i].high);
+    }
+}
+END_TEST
+
 /* Code whose description says that the caller's frame is `distance` away: past the end of the stack. */
 #    define WITH_A_WRONG_RULE(name, distance)                                                                          \
         __asm__(".text\n.type " #name ", @function\n" #name                                                            \
                 ":\n.cfi_startproc\npush %rbp\n.cfi_def_cfa_offset " #distance                                         \
-                "\ncall walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n.size " #name ", . - " #name "\n");        \
+                "\nxor %ebp, %ebp\ncall walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n.size " #name ", . - " #name "\n");        \
         void name(void)
 __attribute__((used)) void walk_for_a_wrong_rule(void);
 void walk_for_a_wrong_rule(void)
@@ -237,7 +336,7 @@ WITH_A_WRONG_RULE(far_beyond_the_stack, 0x7f0000000000);
 
 /* Says that the caller's frame is named 1 GiB above the frame pointer: DW_OP_breg6 0x40000000, DW_OP_deref. */
 __asm__(".text\n.type named_beyond_the_stack, @function\nnamed_beyond_the_stack:\n.cfi_startproc\n"
-        "push %rbp\nmov %rsp, %rbp\n"
+        "push %rbp\nxor %ebp, %ebp\n"
         ".cfi_escape 0x0f, 7, 0x76, 0x80, 0x80, 0x80, 0x80, 0x04, 0x06\n.cfi_escape 0x10, 6, 2, 0x76, 0\n"
         "call walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n"
         ".size named_beyond_the_stack, . - named_beyond_the_stack\n");
@@ -247,13 +346,13 @@ START_TEST(a_wrong_rule_is_not_followed_off_the_stack)
 {
     prepare();
     walk_only();
-    ck_assert_int_gt(walked, 0);
-    beyond_the_stack();
-    ck_assert_int_eq(walked, -1);
-    far_beyond_the_stack();
-    ck_assert_int_eq(walked, -1);
-    named_beyond_the_stack();
-    ck_assert_int_eq(walked, -1);
+    ck_assert_int_eq(last.end, MP_WALK_WHOLE);
+    void (*const wrong[])(void) = {beyond_the_stack, far_beyond_the_stack, named_beyond_the_stack};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wrong[i]();
+        ck_assert_int_eq(last.end, MP_WALK_LOST);
+        ck_assert_int_eq(last.count, 2); /* walk_for_a_wrong_rule() and the code itself */
+    }
     recurse(50, 0x1555);
     ck_assert_int_eq(compared, 1);
 }
@@ -263,7 +362,7 @@ END_TEST
 static uint64_t hash_of(unsigned depth, unsigned path)
 {
     recurse(depth, path);
-    return last_hash;
+    return last.hash;
 }
 
 START_TEST(a_path_has_a_hash_of_its_own)
@@ -303,7 +402,9 @@ END_TEST
 #if defined(__x86_64__)
 MP_SUITE("walk", plain_calls_are_followed, a_walk_ends_before_the_frame_that_was_named,
          frames_of_moving_size_are_followed, other_libraries_are_passed_through, a_thread_ends_where_it_began,
-         a_handler_stands_on_what_it_interrupts, code_without_a_description_is_left_to_others,
+         a_handler_stands_on_what_it_interrupts, every_instruction_can_be_interrupted,
+         frames_lie_one_above_the_other, code_without_a_description_is_passed_by_its_frame_pointer,
+         code_that_leads_nowhere_ends_a_stack,
          a_wrong_rule_is_not_followed_off_the_stack, a_path_has_a_hash_of_its_own,
          a_full_memory_forgets_and_finds_again)
 #else

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "capture/core/fork.h"
+#include "capture/native/walk.h"
 #include "capture/python/checks.h"
 #include "capture/python/lines.h"
 #include "capture/python/merge.h"
@@ -15,6 +17,15 @@
 #include "capture/python/walk.h"
 
 #define EXPORT __attribute__((visibility("default")))
+
+/* What the native walk wants of the recorder. */
+void mp_session_refused(const char *call)
+{
+    fprintf(stderr, "harness: %s was refused\n", call);
+}
+
+void mp_fork_hold(void) {}
+void mp_fork_release(void) {}
 
 static _Thread_local struct mp_python_frame frames[MP_PYTHON_FRAMES_MAX];
 static _Thread_local uintptr_t markers[MP_PYTHON_FRAMES_MAX];
@@ -33,14 +44,6 @@ static size_t print_frame(char *to, size_t size, const struct mp_python_frame *f
     return (size_t)used < size ? (size_t)used : size;
 }
 
-static const struct mp_libunwind *libunwind(void)
-{
-    static struct mp_libunwind table;
-    static _Atomic bool open;
-    if (!atomic_load(&open)) atomic_store(&open, mp_libunwind_open(&table));
-    return atomic_load(&open) ? &table : NULL;
-}
-
 enum { NATIVE_ROOM = 8 * MP_PYTHON_FRAMES_MAX };
 
 /* The merged stack in one line: "unequal" or "equal", then the index of each Python frame, the name of each function of
@@ -49,12 +52,13 @@ static size_t print_merged(char *to, size_t size, const struct mp_python_stack *
 {
     static _Thread_local void *addresses[NATIVE_ROOM];
     static _Thread_local struct mp_merged_frame merged[NATIVE_ROOM];
-    const struct mp_libunwind *unwind = libunwind();
-    if (!unwind) return (size_t)snprintf(to, size, "no libunwind\n");
-    int count = unwind->backtrace(addresses, NATIVE_ROOM);
-    struct mp_native_stack native = {.addresses = addresses, .count = (uint32_t)count, .cut = count == NATIVE_ROOM};
+    static _Thread_local struct mp_known_frames known;
+    struct mp_walked walked =
+        mp_native_walk(&known, 0, __builtin_frame_address(0), UINTPTR_MAX, addresses, NATIVE_ROOM);
+    struct mp_native_stack native = {
+        .addresses = addresses, .count = (uint32_t)walked.count, .cut = walked.end == MP_WALK_FULL};
     struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, &native, python);
-    if (pairing.unequal && mp_interpreter_range_learn(unwind, python))
+    if (pairing.unequal && mp_interpreter_range_learn(&known, 0, python))
         pairing = mp_merge_pair(&mp_interpreter_ranges, &native, python);
     uint32_t frame_count = mp_merge(&mp_interpreter_ranges, &native, python, &pairing, merged, NATIVE_ROOM);
     size_t used = (size_t)snprintf(to, size, "%s", pairing.unequal ? "unequal" : "equal");
@@ -62,7 +66,7 @@ static size_t print_merged(char *to, size_t size, const struct mp_python_stack *
         Dl_info here, there;
         if (merged[i].python != MP_MERGED_NATIVE)
             used += (size_t)snprintf(to + used, size - used, " %u", merged[i].python);
-        else if (dladdr((void *)merged[i].address, &there) && dladdr((void *)libunwind, &here) &&
+        else if (dladdr((void *)merged[i].address, &there) && dladdr((void *)print_frame, &here) &&
                  here.dli_fbase == there.dli_fbase)
             used += (size_t)snprintf(to + used, size - used, " %s", there.dli_sname ? there.dli_sname : "?");
         else
