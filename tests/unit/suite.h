@@ -1,11 +1,40 @@
 /* The frame of every Check program here: list the tests, get a main(). `$CK_FORK=no` runs them under a debugger. A test
- * that passes without having asserted anything fails. */
+ * that passes without having asserted anything fails, and one that leaves a descriptor open. Each begins without a
+ * standard input: then 0 is a descriptor like any other, as it may be in a program that memprof records. */
 #ifndef MP_TESTS_SUITE_H
 #define MP_TESTS_SUITE_H
 
 #include <check.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+static int mp_suite_open_before;
+
+static inline int mp_suite_open_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+static inline void mp_suite_begin(void)
+{
+    close(STDIN_FILENO);
+    mp_suite_open_before = mp_suite_open_descriptors();
+}
+
+static inline void mp_suite_end(void)
+{
+    int open = mp_suite_open_descriptors();
+    ck_assert_msg(open == mp_suite_open_before, "%d descriptors are open at the end, %d were at the beginning", open,
+                  mp_suite_open_before);
+}
 
 /* Check notes where a test was last: at its beginning, or at an assertion. Results are in the order of the tests. */
 static inline int mp_suite_without_assertions(SRunner *runner, const TTest *const *tests, int count)
@@ -26,6 +55,7 @@ static inline int mp_suite_run(const char *name, const TTest *const *tests, int 
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
     tcase_set_timeout(tcase, seconds);
+    tcase_add_checked_fixture(tcase, mp_suite_begin, mp_suite_end);
     for (int i = 0; i < count; i++)
         tcase_add_test(tcase, tests[i]);
     suite_add_tcase(suite, tcase);
