@@ -147,6 +147,7 @@ START_TEST(every_spool_tells_that_its_collector_was_killed)
         ck_assert_msg(!mp_spool_file_open(path, &seen[i], &error), "%s", error.text);
         ck_assert(mp_spool_attended(seen[i].header));
     }
+    close(ready[0]);
     kill(collector, SIGKILL);
     waitpid(collector, NULL, 0);
     for (unsigned i = 0; i < SPOOLS; i++) {

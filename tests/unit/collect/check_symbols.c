@@ -260,6 +260,49 @@ START_TEST(debug_files_are_found_and_must_belong)
 }
 END_TEST
 
+/* Whether the module "NAME" below the root has lines; NULL: as a path of this machine. */
+static bool has_lines(const char *root, const char *name)
+{
+    const struct mp_symbol_line *lines;
+    struct mp_symbols *symbols;
+    ck_assert_int_eq(mp_symbols_open(&symbols, NULL), MP_OK);
+    const char *path = root ? name : in_folder(name + 1);
+    ck_assert_int_eq(mp_symbols_add_module(symbols, MODULE, path, NULL, root, NULL), MP_OK);
+    ck_assert_uint_ge(mp_symbols_resolve(symbols, MODULE, start_of("fixture_outer") + 5, &lines), 1);
+    bool found = lines[0].file && lines[0].line;
+    mp_symbols_close(symbols);
+    return found;
+}
+
+/* Those of a container lie in its own root, by build-id or by the path of the library there. */
+START_TEST(debug_files_below_a_root)
+{
+    static const char *const ways[] = {
+        /* where the library's build-id says, named by nothing else */
+        "d=usr/lib/debug/.build-id/$(echo $id | cut -c1-2) && mkdir -p $d && mv f.debug $d/$(echo $id | cut "
+        "-c3-).debug",
+        "objcopy --add-gnu-debuglink=f.debug lib/f.so && mkdir -p usr/lib/debug/lib && mv f.debug usr/lib/debug/lib",
+        "objcopy --add-gnu-debuglink=f.debug lib/f.so && mkdir -p usr/lib/debug && mv f.debug usr/lib/debug",
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        enter_folder();
+        shell("cd %s && mkdir lib && cp %s lib/f.so && objcopy --only-keep-debug lib/f.so f.debug && strip -s lib/f.so "
+              "&& "
+              "id=$(readelf -n lib/f.so | sed -n 's/.*Build ID: //p') && test ${#id} = 40 && %s",
+              folder, FIXTURE, ways[i]);
+        ck_assert_int_eq(has_lines(folder, "/lib/f.so"), i < 2);
+        ck_assert(!has_lines(NULL, "/lib/f.so")); /* which is in no folder of this machine's */
+        if (i == 0) {                             /* somebody else's under that name */
+            shell("cd %s/usr/lib/debug/.build-id/* && echo 'int x(void){return 1;}' | cc -g -x c -shared -fPIC -o "
+                  "$(ls) -",
+                  folder);
+            ck_assert(!has_lines(folder, "/lib/f.so"));
+        }
+        leave_folder();
+    }
+}
+END_TEST
+
 /* Every address against nm alone: the name of a symbol that holds it, and nothing where none does. */
 static void compare_names(const char *path, const struct ranges *ranges, uint64_t from, uint64_t to, uint64_t step)
 {
@@ -553,7 +596,7 @@ START_TEST(what_is_no_elf_file_has_no_symbols)
 END_TEST
 
 MP_SUITE("symbols", every_address_has_its_inlined_frames_and_lines, relative_names_are_from_where_the_compiler_ran,
-         lambdas_and_templates_are_found, debug_files_are_found_and_must_belong,
+         lambdas_and_templates_are_found, debug_files_are_found_and_must_belong, debug_files_below_a_root,
          a_stripped_library_has_its_dynamic_symbols_and_no_others, compressed_symbols_of_a_stripped_library_are_read,
          names_of_cpp_are_demangled_whole, libc_is_named_like_nm_names_it, no_server_is_asked, the_build_id_decides,
          without_a_build_id_size_inode_and_time_decide, a_file_may_go_once_it_was_seen,

@@ -9,6 +9,7 @@
 
 #include "format/reader.h"
 #include "unit/suite.h"
+#include "unit/whole.h"
 
 #define MODULES 40
 #define FRAMES  6000
@@ -83,6 +84,15 @@ static void put_frame(uint64_t i)
     put(MP_TABLE_NODES, &node);
 }
 
+static struct mp_file_id file_id_of(uint64_t i)
+{
+    return (struct mp_file_id){.size = i + 1,
+                               .inode = i + 2,
+                               .mtime_ns = -(int64_t)i,
+                               .build_id_size = 2,
+                               .build_id = {(uint8_t)i, (uint8_t)(i >> 8)}};
+}
+
 static void *fill(void *context)
 {
     char text[64];
@@ -91,8 +101,7 @@ static void *fill(void *context)
             text_of(text, "module", i);
             struct mp_wire_module module = {.start = i << 20, .end = (i + 1) << 20, .bias = i};
             module.path = put_string(text);
-            module.file.build_id_size = 2;
-            module.file.build_id[0] = (uint8_t)i;
+            module.file = file_id_of(i);
             put(MP_TABLE_MODULES, &module);
         }
         if (i % (FRAMES / TRACKS) == 0) {
@@ -183,38 +192,73 @@ static void check_string(uint32_t id, const char *what, uint64_t i)
     ck_assert_str_eq(file.strings.at[id], wanted);
 }
 
+/* The id that the file has for entry i's text. */
+static uint32_t id_of(const char *what, uint64_t i, uint32_t got)
+{
+    check_string(got, what, i);
+    return got;
+}
+
+/* Cards 0 and 2 were named by the program's driver. */
+static const char *uuid_of(uint64_t device)
+{
+    return device == 1   ? ""
+           : device == 0 ? "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+                         : "GPU-02010203-0405-0607-0809-0a0b0c0d0e0f";
+}
+
+static void check_frame(uint64_t i)
+{
+    const struct mp_frame *frame = &file.frames.at[i];
+    const struct mp_stack_node *node = &file.nodes.at[i + 1];
+    struct mp_frame wanted = {.language = i % 3 ? MP_NATIVE : MP_PYTHON};
+    if (i % 3) {
+        wanted.address = 0x1000 + i;
+        wanted.module = (uint32_t)(i % (i / (FRAMES / MODULES) + 2));
+    } else {
+        wanted.function = id_of("function", i, frame->function);
+        wanted.file = id_of("file", i % 50, frame->file);
+        wanted.line = (uint32_t)i;
+    }
+    ck_whole_eq(mp_frame, frame, &wanted);
+    ck_whole_eq(mp_stack_node, node, (&(struct mp_stack_node){parent_of(i + 1), i % 100 ? (uint32_t)i : MP_FRAME_CUT}));
+}
+
 static void check_file(void)
 {
     ck_assert_uint_eq(file.modules.count, MODULES + 1);
     ck_assert_uint_eq(file.frames.count, FRAMES);
     ck_assert_uint_eq(file.nodes.count, FRAMES + 1);
     ck_assert_uint_eq(file.devices.count, 3);
-    for (uint64_t i = 0; i < FRAMES; i++) {
-        const struct mp_frame *frame = &file.frames.at[i];
-        const struct mp_stack_node *node = &file.nodes.at[i + 1];
-        ck_assert_uint_eq(node->parent, parent_of(i + 1));
-        ck_assert_uint_eq(node->frame, i % 100 ? i : MP_FRAME_CUT);
-        ck_assert_uint_eq(frame->language, i % 3 ? MP_NATIVE : MP_PYTHON);
-        if (i % 3) {
-            ck_assert_uint_eq(frame->address, 0x1000 + i);
-            ck_assert_uint_eq(frame->module, i % (i / (FRAMES / MODULES) + 2));
-        } else {
-            check_string(frame->function, "function", i);
-            check_string(frame->file, "file", i % 50);
-            ck_assert_uint_eq(frame->line, i);
-        }
-    }
+    ck_assert_uint_eq(file.tracks.count, TRACKS + 1);
+    for (uint64_t i = 0; i < FRAMES; i++)
+        check_frame(i);
+    ck_whole_eq(mp_module, &file.modules.at[0], &(struct mp_module){0});
     for (uint64_t i = 0; i < MODULES; i++) {
+        const struct mp_module *module = &file.modules.at[i + 1];
         uint64_t number = i * (FRAMES / MODULES);
-        check_string(file.modules.at[i + 1].path, "module", number);
-        ck_assert_uint_eq(file.modules.at[i + 1].bias, number);
+        struct mp_module wanted = {.path = id_of("module", number, module->path),
+                                   .start = number << 20,
+                                   .end = (number + 1) << 20,
+                                   .bias = number,
+                                   .file = file_id_of(number)};
+        ck_whole_eq(mp_module, module, &wanted);
     }
     for (uint64_t i = 0; i < file.tracks.count; i++) {
-        uint64_t number = i * (FRAMES / TRACKS);
-        char device[32];
-        check_string(file.tracks.at[i].name, "pool", number);
-        sprintf(device, "cuda:%llu", (unsigned long long)(number / 1000 % 3));
-        ck_assert_str_eq(file.strings.at[file.devices.at[file.tracks.at[i].device].name], device);
+        const struct mp_track *track = &file.tracks.at[i];
+        const struct mp_device *device = &file.devices.at[track->device];
+        uint64_t number = i * (FRAMES / TRACKS), card = number / 1000 % 3;
+        char name[32];
+        struct mp_track wanted = {.device = track->device,
+                                  .layer = MP_LAYER_APP,
+                                  .size_basis = MP_BASIS_EXACT,
+                                  .name = id_of("pool", number, track->name)};
+        ck_whole_eq(mp_track, track, &wanted);
+        sprintf(name, "cuda:%llu", (unsigned long long)card);
+        ck_assert_str_eq(file.strings.at[device->name], name);
+        ck_assert_str_eq(file.strings.at[device->uuid], uuid_of(card));
+        ck_assert_str_eq(file.strings.at[device->model], "");
+        ck_assert_uint_eq(device->total_bytes, MP_BYTES_UNKNOWN);
     }
 }
 
@@ -229,6 +273,13 @@ START_TEST(a_file_gets_what_a_growing_spool_holds)
     struct mp_tables tables = {0};
     pthread_t thread;
     spool = new_spool();
+    for (unsigned card = 0; card < 3; card += 2) {
+        for (uint8_t i = 1; i < 16; i++)
+            spool->devices[card].uuid[i] = i;
+        spool->devices[card].uuid[0] = (uint8_t)card;
+        atomic_store(&spool->devices[card].known, 1);
+    }
+    spool->devices[1].uuid[0] = 9; /* not known yet */
     ck_assert(!mp_writer_open(fd, &start, &writer, &error));
     ck_assert(!pthread_create(&thread, NULL, fill, NULL));
     for (int rounds = 0; tables.done[MP_TABLE_FRAMES] < FRAMES || rounds < 3; rounds++) {
