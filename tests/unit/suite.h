@@ -6,10 +6,13 @@
 
 #include <check.h>
 #include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+static bool mp_suite_forks;
 static int mp_suite_open_before;
 
 static inline int mp_suite_open_descriptors(void)
@@ -25,7 +28,7 @@ static inline int mp_suite_open_descriptors(void)
 
 static inline void mp_suite_begin(void)
 {
-    close(STDIN_FILENO);
+    if (mp_suite_forks) close(STDIN_FILENO); /* in one process it would be Check's own file from the second test on */
     mp_suite_open_before = mp_suite_open_descriptors();
 }
 
@@ -60,6 +63,8 @@ static inline int mp_suite_run(const char *name, const TTest *const *tests, int 
         tcase_add_test(tcase, tests[i]);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
+    mp_suite_forks = srunner_fork_status(runner) == CK_FORK;
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0) (void)!open("/dev/null", O_RDONLY); /* so that Check's own file is not 0 */
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner) + mp_suite_without_assertions(runner, tests, count);
     srunner_free(runner);

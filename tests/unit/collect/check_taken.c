@@ -429,6 +429,39 @@ START_TEST(the_file_is_written_at_first_and_every_two_seconds)
 }
 END_TEST
 
-MP_SUITE("taken", a_refusal_is_looked_at_where_it_is_not_survived, a_refusal_on_no_track_is_nobodys,
-         questions_are_answered, each_note_is_told_once, the_programs_memory_is_sampled_where_it_changes,
-         the_file_is_written_at_first_and_every_two_seconds)
+/* Whoever waits for it hears that nobody reads any more, also where the recording is given up. */
+START_TEST(a_recording_that_is_given_up_says_so)
+{
+    struct mp_recording *recording = begin();
+    struct mp_spool_file again;
+    struct mp_error error;
+    char *spool = strdup(recording->spool.path);
+    uint32_t drained = recording->spool.header->drained;
+    mp_recording_free(recording, false);
+    ck_assert(!mp_spool_file_open(spool, &again, &error));
+    ck_assert_uint_eq(again.header->collector_left, 1);
+    ck_assert_uint_eq(again.header->drained, drained + 1);
+    ck_assert(!mp_spool_attended(again.header));
+    mp_spool_file_close(&again, true);
+    /* And where its file cannot be written. */
+    recording = begin();
+    alloc(recording, TORCH, 0x1000, 1000);
+    static char nowhere[] = "/no/such/folder/file.mp";
+    recording->name_context = nowhere;
+    ck_assert(!mp_recording_round(recording, false));
+    ck_assert_int_eq(recording->failed, MP_IO);
+    ck_assert_uint_eq(recording->spool.header->collector_left, 1);
+    struct mp_error other = {.text = "later"};
+    ck_assert(!mp_recording_check(recording, MP_NO_MEMORY, &other));
+    ck_assert_int_eq(recording->failed, MP_IO); /* the first counts */
+    ck_assert_ptr_nonnull(strstr(recording->failure.text, "/no/such/folder/file.mp"));
+    ck_assert(!mp_recording_round(recording, false));
+    mp_recording_free(recording, true);
+    free(spool);
+    traffic_now_ns = 0;
+}
+END_TEST
+
+MP_SUITE("taken", a_recording_that_is_given_up_says_so, a_refusal_is_looked_at_where_it_is_not_survived,
+         a_refusal_on_no_track_is_nobodys, questions_are_answered, each_note_is_told_once,
+         the_programs_memory_is_sampled_where_it_changes, the_file_is_written_at_first_and_every_two_seconds)

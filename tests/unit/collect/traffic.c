@@ -447,11 +447,13 @@ struct mp_recording *traffic_record(const struct traffic *traffic, const char *p
                                     const struct mp_record_config *configuration, const char *spool_folder)
 {
     static char kept[512];
-    struct mp_spool_header *facts = calloc(1, sizeof *facts);
+    struct mp_spool_header *facts = aligned_alloc(_Alignof(struct mp_spool_header), sizeof *facts);
     struct mp_record_config config;
     struct mp_spool_file spool;
     struct mp_error error;
     (void)traffic;
+    ck_assert_ptr_nonnull(facts);
+    memset(facts, 0, sizeof *facts);
     snprintf(kept, sizeof kept, "%s", path);
     mp_record_config_defaults(&config);
     if (configuration) config = *configuration;
