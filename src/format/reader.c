@@ -438,7 +438,7 @@ static enum mp_status take_chunk(struct mp_reader *reader, struct mp_chunk *chun
     chunk->bytes = reader->scan.bytes.count;
     if (chunk->kind <= MP_CHUNK_STACKS && !has_room(reader, chunk->kind, reader->chunk.meta.count)) return MP_DAMAGED;
     status = decode(reader, chunk);
-    if (!status && chunk->kind <= MP_CHUNK_STACKS) reader->counts.of[chunk->kind] += chunk->count;
+    if (!status) mp_table_counts_add(&reader->counts, chunk->kind, chunk->count);
     return status;
 }
 

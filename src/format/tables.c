@@ -89,12 +89,12 @@ static const struct mp_table tables[] = {
     {.kind = MP_CHUNK_SEGMENT_PARTS,
      .name = "part of a segment",
      .row = sizeof(struct mp_segment_part),
-     FIELDS(FIELD(mp_segment_part, bytes, MP_FIELD_ANY, VARINT),
-            FIELD(mp_segment_part, requested, MP_FIELD_ANY, VARINT),
-            FIELD(mp_segment_part, segment, MP_FIELD_ANY, DELTA), FIELD(mp_segment_part, state, MP_FIELD_STATE, PLANES),
-            OPTIONAL(mp_segment_part, keys, MP_FIELD_ANY, VARINT),
-            OPTIONAL(mp_segment_part, stack, MP_CHUNK_STACKS, VARINT),
-            OPTIONAL(mp_segment_part, more, MP_CHUNK_STRINGS, VARINT))},
+     FIELDS(
+         FIELD(mp_segment_part, bytes, MP_FIELD_ANY, VARINT), FIELD(mp_segment_part, requested, MP_FIELD_ANY, VARINT),
+         FIELD(mp_segment_part, segment, MP_FIELD_SEGMENT, DELTA),
+         FIELD(mp_segment_part, state, MP_FIELD_STATE, PLANES), OPTIONAL(mp_segment_part, keys, MP_FIELD_ANY, VARINT),
+         OPTIONAL(mp_segment_part, stack, MP_CHUNK_STACKS, VARINT),
+         OPTIONAL(mp_segment_part, more, MP_CHUNK_STRINGS, VARINT))},
     {.kind = MP_CHUNK_CALLS,
      .name = "call of the allocator",
      .row = sizeof(struct mp_allocator_call),
@@ -258,6 +258,8 @@ static bool keeps_rule(unsigned rule, uint64_t value, uint64_t id, const struct 
         return value <= MP_BUILD_ID_MAX;
     case MP_FIELD_ACTION:
         return value < MP_TORCH_ACTIONS;
+    case MP_FIELD_SEGMENT:
+        return value < counts->segments;
     case MP_FIELD_STATE:
         return value < MP_TORCH_STATES;
     case MP_FIELD_PARENT:

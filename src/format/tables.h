@@ -19,6 +19,7 @@ enum mp_field_rule {
     MP_FIELD_BUILD_ID,    /* at most MP_BUILD_ID_MAX */
     MP_FIELD_ACTION,      /* enum mp_torch_action */
     MP_FIELD_STATE,       /* enum mp_torch_state */
+    MP_FIELD_SEGMENT,     /* a segment told before */
 };
 
 struct mp_field {
@@ -44,7 +45,14 @@ const struct mp_table *mp_table_of(enum mp_chunk_kind kind);
 /* How many entries each table with ids has so far, by chunk kind; of[0] is unused. */
 struct mp_table_counts {
     uint64_t of[MP_CHUNK_STACKS + 1];
+    uint64_t segments; /* which are numbered, too, but not in every chunk's meta */
 };
+
+static inline void mp_table_counts_add(struct mp_table_counts *counts, enum mp_chunk_kind kind, uint64_t count)
+{
+    if (kind <= MP_CHUNK_STACKS) counts->of[kind] += count;
+    if (kind == MP_CHUNK_SEGMENTS) counts->segments += count;
+}
 
 /* The most entries that the table of such a kind (1 ... 7) may have in a file: far above what any recording needs, and
  * low enough that work on each pair of tracks or devices comes to an end. */

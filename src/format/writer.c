@@ -150,7 +150,7 @@ static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kin
         uint64_t first = has_ids ? writer->counts.of[kind] : 0;
         status = add_rows(writer, table, (const char *)rows + done * table->row, here, first, error);
         if (!status) status = emit(writer, kind, &meta, error);
-        if (!status && has_ids) writer->counts.of[kind] += here;
+        if (!status) mp_table_counts_add(&writer->counts, kind, here);
         done += here;
     }
     return status;
