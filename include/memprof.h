@@ -69,6 +69,7 @@ struct memprof_api_v1 {
      * wanted. With rows of NULL the count says what becomes of callbacks at regions that this thread adds: 1: kept back;
      * 2: no longer; 3: the one that was kept back is added. */
     int (*torch_history)(const uint64_t *rows, size_t count);
+    void (*torch_mark)(const char *name); /* a mark of the shim's own */
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

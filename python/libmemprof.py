@@ -60,6 +60,7 @@ def _bind():
         ("torch_step", cheap(None)),
         ("shim", cheap(None, text)),
         ("torch_history", slow(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
+        ("torch_mark", cheap(None, text)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

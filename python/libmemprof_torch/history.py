@@ -17,6 +17,7 @@ import libmemprof
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 SHARE = 200  # one part in so many of the time
+LOSS_SHARE, LOSS_NS = 20, 500_000_000  # of readings before a loss: one part in so many of the time, and so much at once
 READ_NS = 20_000_000  # what one reading should take: PyTorch keeps the GIL meanwhile
 ENTRIES_FIRST, ENTRIES_LEAST, ENTRIES_MOST = 8192, 1024, 32768  # in PyTorch's ring
 WITHOUT = ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"]
@@ -54,6 +55,8 @@ class History:
         self._own = 0  # the thread in which we turn it on or off
         self._originals, self._settings = {}, {}
         self._entries, self._next_ns = ENTRIES_FIRST, 0
+        self._due = False  # a pool ended: its segments say whose their blocks are, as long as they are there
+        self._spent_ns, self._begun_ns = 0, 0  # on readings before such a loss
 
     # ---- on and off
 
@@ -203,6 +206,18 @@ class History:
             self._reading = False
             self._lock.release()
 
+    def pool_ended(self):
+        """The next look is a reading."""
+        self._due, self._next_ns = True, 0
+
+    def before_loss(self):
+        """Segments of a pool that ended may go: a reading, while such readings take no more than a part of the time."""
+        now = time.perf_counter_ns()
+        self._begun_ns = self._begun_ns or now
+        if self._due and self._spent_ns <= LOSS_NS + (now - self._begun_ns) // LOSS_SHARE:
+            self.read()
+            self._spent_ns += time.perf_counter_ns() - now
+
     def _before_fork(self):
         """A child has none: what PyTorch calls at record_function would ask CUDA there, and write that it failed."""
         self.look()
@@ -229,10 +244,13 @@ class History:
         moment, offset = _clocks()
         if not self._on:
             self._turn_on()
-        if not self._on:  # each look at the segments would be an entry of the program's own history
+        # Each look at the segments would be an entry of the program's own history. Where the program uses a MemPool, only
+        # that pool's would be told.
+        if not self._on or self._uses_pool():
             self._next_ns = begun + READ_NS
             return
         snapshot = self._snapshot()
+        self._due = False
         self._fit(snapshot, time.perf_counter_ns() - begun)
         self._empty()
         rows = array.array("Q")
@@ -245,6 +263,10 @@ class History:
             self._stop()
         now = time.perf_counter_ns()
         self._next_ns = now + SHARE * (now - begun)
+
+    def _uses_pool(self):
+        context = getattr(self._C, "_MemPoolContext", None)
+        return context is not None and context.active_pool() is not None
 
     def _fit(self, snapshot, took):
         """The ring gets as much room as can be read in READ_NS."""

@@ -110,6 +110,10 @@ enum mp_torch_state {
     MP_TORCH_STATES
 };
 
+/* How the name of a mark begins that the PyTorch shim makes of a call of the allocator (analysis/allocator/torch_marks.h).
+ */
+#define MP_TORCH_MARK "torch: "
+
 /* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */
 enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 

@@ -117,12 +117,15 @@ enum mp_torch_result mp_torch_complete(struct mp_torch_allocator *allocator, uin
 
 /*
  * Private pools. Between begin and end, mp_torch_pool_for() of a stream that the filter accepts is that pool, and the
- * allocator does not look at streams nor release memory to try again. Released as often as begun, a pool's segments go
- * at the next release.
+ * allocator does not look at streams nor release memory to try again. Released as often as begun and held (a MemPool
+ * holds its pool), a pool's segments go at the next release.
  */
+enum mp_torch_result mp_torch_pool_hold(struct mp_torch_allocator *allocator, uint32_t pool);
 enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
 void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
+/* As a MemPool does when it is deleted: what is free of a pool that nobody uses any more goes back. */
+enum mp_torch_result mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
 uint32_t mp_torch_pool_for(const struct mp_torch_allocator *allocator, uint64_t stream);
 /* MemPool(no_split=..., use_on_oom=...) */
 enum mp_torch_result mp_torch_pool_options(struct mp_torch_allocator *allocator, uint32_t pool, bool no_split,

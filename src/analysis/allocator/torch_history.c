@@ -358,26 +358,127 @@ static bool add_event_step(const struct mp_model *model, uint32_t event, struct 
     return model->events.type[event] != MP_EVENT_RESIZE;
 }
 
-/* The request in PyTorch's own history, of the block or of its site's others. */
-static bool add_request(struct mp_torch_history *history, const struct mp_placements *known, struct mp_torch_step *step)
+/* What is read of a recording that has no trace of the allocator's own. */
+struct follower {
+    const struct mp_model *model;
+    struct mp_torch_history *history;
+    struct mp_placements known;
+    const char *device;
+    uint16_t driver;
+    size_t noted;              /* in model->noted: those before have been looked at */
+    uint32_t capture;          /* step with which a graph's capture began, or MP_NONE: its pool is not known yet */
+    MP_VEC(uint32_t) contexts; /* pools that requests come from, the innermost last */
+    bool collects;             /* segments go back in the course of requests, without a refusal of the driver's */
+};
+#define POOL_TO_COME UINT32_MAX /* of a capture that has not ended */
+
+static bool add_call(struct follower *f, enum mp_torch_call call, uint32_t pool, uint64_t bytes)
+{
+    const struct mp_torch_step step = {.address = MP_BYTES_UNKNOWN,
+                                       .bytes = bytes,
+                                       .pool = pool,
+                                       .block = MP_NONE,
+                                       .event = MP_NONE,
+                                       .action = (uint8_t)(MP_TORCH_CALL + call)};
+    return mp_vec_push(&f->history->steps, step);
+}
+
+static void leave_context(struct follower *f, uint32_t pool)
+{
+    for (size_t i = f->contexts.count; i--;)
+        if (f->contexts.at[i] == pool) {
+            f->contexts.count--;
+            for (; i < f->contexts.count; i++)
+                f->contexts.at[i] = f->contexts.at[i + 1];
+            return;
+        }
+}
+
+/* The pool of the capture under way is known. */
+static bool end_capture(struct follower *f, uint32_t pool)
+{
+    for (uint32_t i = f->capture; i < f->history->steps.count; i++)
+        if (f->history->steps.at[i].pool == POOL_TO_COME) f->history->steps.at[i].pool = pool;
+    f->capture = MP_NONE;
+    leave_context(f, POOL_TO_COME);
+    return add_call(f, MP_TORCH_CALL_POOL_ENDS, pool, 0);
+}
+
+/* Which pool it was will not be told: one that no other request is from. */
+static bool lose_capture(struct follower *f)
+{
+    uint32_t pool;
+    return f->capture == MP_NONE || (pool_index(f->history, MP_PLACE_UNKNOWN, &pool) && end_capture(f, pool));
+}
+
+static bool follow_mark(struct follower *f, const struct mp_torch_mark *mark)
+{
+    uint32_t pool = 0;
+    if (mark->pool && !pool_index(f->history, mark->pool, &pool)) return false;
+    switch (mark->call) {
+    case MP_TORCH_CALL_LIMIT:
+        f->collects = true;
+        return add_call(f, mark->call, 0, f->history->limits.count) && mp_vec_push(&f->history->limits, mark->fraction);
+    case MP_TORCH_CALL_CAPTURE:
+        if (!lose_capture(f)) return false;
+        f->capture = (uint32_t)f->history->steps.count;
+        return mp_vec_push(&f->contexts, POOL_TO_COME) && add_call(f, MP_TORCH_CALL_POOL_BEGINS, POOL_TO_COME, 0);
+    case MP_TORCH_CALL_CAPTURED:
+        return f->capture == MP_NONE || end_capture(f, pool);
+    case MP_TORCH_CALL_CAPTURE_FAILS:
+        return lose_capture(f);
+    case MP_TORCH_CALL_POOL_BEGINS:
+        return mp_vec_push(&f->contexts, pool) && add_call(f, mark->call, pool, 0);
+    case MP_TORCH_CALL_POOL_ENDS:
+        leave_context(f, pool);
+        return add_call(f, mark->call, pool, 0);
+    default:
+        return add_call(f, mark->call, pool, 0);
+    }
+}
+
+/* The shim's marks up to an event. *gives_back: one of them lets segments go. False where memory is short. */
+static bool follow_marks(struct follower *f, uint32_t to, bool *gives_back)
+{
+    const struct mp_model *model = f->model;
+    *gives_back = false;
+    for (; f->noted < model->noted.count && model->noted.at[f->noted] < to; f->noted++) {
+        uint32_t event = model->noted.at[f->noted];
+        struct mp_torch_mark mark;
+        if (model->events.type[event] != MP_EVENT_MARK ||
+            !mp_torch_mark_read(mp_model_text(model, model->notes.at[model->events.subject[event]].name), f->device,
+                                &mark))
+            continue;
+        *gives_back |= mark.call == MP_TORCH_CALL_EMPTY || mark.call == MP_TORCH_CALL_POOL_DELETED;
+        if (!follow_mark(f, &mark)) return false;
+    }
+    return true;
+}
+
+/* The request in PyTorch's own history, of the block or of its site's others; else its pool is that which the program
+ * uses then. */
+static bool add_request(struct follower *f, struct mp_torch_step *step)
 {
     if (step->block == MP_NONE) return true;
-    uint64_t pool = known->pool[step->block];
-    if (known->requested[step->block] != MP_PLACE_UNKNOWN) step->bytes = known->requested[step->block];
-    if (known->stream[step->block] != MP_PLACE_UNKNOWN) step->stream = known->stream[step->block];
-    return pool == MP_PLACE_UNKNOWN || pool_index(history, pool, &step->pool);
+    uint64_t requested = mp_placed(f->known.requested, step->block), stream = mp_placed(f->known.stream, step->block);
+    uint64_t pool = mp_placed(f->known.pool, step->block);
+    if (requested != MP_PLACE_UNKNOWN) step->bytes = requested;
+    if (stream != MP_PLACE_UNKNOWN) step->stream = stream;
+    if (pool != MP_PLACE_UNKNOWN) return pool_index(f->history, pool, &step->pool);
+    if (f->contexts.count && step->action == MP_TORCH_ALLOC) step->pool = f->contexts.at[f->contexts.count - 1];
+    return true;
 }
 
 /* Between two events of the allocator segments went back to the driver, and not to make room for a request that it had
  * refused: the program emptied the cache. */
-static bool was_emptied(const struct mp_model *model, uint16_t driver, uint32_t from, uint32_t to)
+static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
 {
-    const struct mp_model_events *events = &model->events;
-    for (uint32_t at = from; at < to; at++) {
-        if (events->track[at] != driver) continue;
+    const struct mp_model_events *events = &f->model->events;
+    for (uint32_t at = from; at < to && f->driver != MP_TRACK_NONE; at++) {
+        if (events->track[at] != f->driver) continue;
         if (events->type[at] == MP_EVENT_OOM) return false;
-        if (events->type[at] == MP_EVENT_FREE && model->blocks.bytes[events->subject[at]] % SEGMENTS_UNIT == 0)
-            return true;
+        if (events->type[at] == MP_EVENT_FREE && f->model->blocks.bytes[events->subject[at]] % SEGMENTS_UNIT == 0)
+            return !f->collects;
     }
     return false;
 }
@@ -385,21 +486,29 @@ static bool was_emptied(const struct mp_model *model, uint16_t driver, uint32_t 
 /* From events alone. */
 static bool follow_events(const struct mp_model *model, struct mp_torch_history *history)
 {
-    struct mp_placements known = {0};
-    uint16_t driver = mp_track_below(model, history->track);
+    struct follower f = {.model = model,
+                         .history = history,
+                         .device =
+                             mp_model_text(model, model->devices.at[model->tracks.at[history->track].device].name),
+                         .driver = mp_track_below(model, history->track),
+                         .capture = MP_NONE,
+                         .collects = history->settings.gc_threshold > 0};
     uint32_t seen = 0;
-    bool told = model->requests.count, done = !told || mp_placements_find(model, &known);
+    bool gives_back, done = !model->requests.count || mp_placements_find(model, &f.known);
     for (uint32_t at = next_event(model, history->track, 0); done && at < model->events.count;
          at = next_event(model, history->track, at + 1)) {
         struct mp_torch_step step = {.block = MP_NONE, .address = MP_BYTES_UNKNOWN};
-        if (driver != MP_TRACK_NONE && was_emptied(model, driver, seen, at))
+        done = follow_marks(&f, at, &gives_back);
+        if (done && !gives_back && was_emptied(&f, seen, at))
             done = mp_vec_push(&history->emptied, (uint32_t)history->steps.count);
         seen = at;
         if (!add_event_step(model, at, &step)) continue;
         if (step.bytes == MP_BYTES_UNKNOWN) continue;
-        done = done && (!told || add_request(history, &known, &step)) && mp_vec_push(&history->steps, step);
+        done = done && add_request(&f, &step) && mp_vec_push(&history->steps, step);
     }
-    mp_placements_free(&known);
+    done = done && follow_marks(&f, MP_NONE, &gives_back) && lose_capture(&f);
+    mp_vec_free(&f.contexts);
+    mp_placements_free(&f.known);
     return done;
 }
 
@@ -516,5 +625,6 @@ void mp_torch_history_free(struct mp_torch_history *history)
     mp_vec_free(&history->segments);
     mp_vec_free(&history->mapped);
     mp_vec_free(&history->pools);
+    mp_vec_free(&history->limits);
     mp_vec_free(&history->emptied);
 }

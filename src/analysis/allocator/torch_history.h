@@ -7,6 +7,7 @@
 #define MP_ANALYSIS_TORCH_HISTORY_H
 
 #include "analysis/allocator/torch_allocator.h"
+#include "analysis/allocator/torch_marks.h"
 #include "model/model.h"
 
 struct mp_torch_step {
@@ -16,8 +17,10 @@ struct mp_torch_step {
     uint32_t pool;  /* index in pools */
     uint32_t block; /* of the model: alloc, free */
     uint32_t event; /* of the model: alloc, free completed, out of memory; else MP_NONE */
-    uint8_t action; /* enum mp_torch_action */
+    uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call, which is about `pool` or the limit
+                     * numbered `bytes` */
 };
+#define MP_TORCH_CALL MP_TORCH_ACTIONS
 
 /* A block that was live when the steps began. */
 struct mp_torch_base {
@@ -37,9 +40,10 @@ struct mp_torch_history {
     MP_VEC(struct mp_torch_segment) segments; /* at the beginning, by address; blocks are unused */
     MP_VEC(struct mp_torch_segment) mapped;   /* of expandable segments among those: the runs of mapped pages */
     MP_VEC(uint64_t) pools;                   /* PyTorch's numbers of them; the first is 0, the default pool */
+    MP_VEC(double) limits;                    /* that the program set, shares of the device's memory */
     MP_VEC(uint32_t)
     emptied; /* before which steps the program emptied the cache: found by a replay of the record, else by what
-              * the driver got back */
+              * the driver got back without a mark that says why */
 };
 
 /* The history starts empty; the caller frees it, also after a failure. `untraced`: steps are wanted (48 bytes each)

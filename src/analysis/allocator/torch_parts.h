@@ -136,6 +136,9 @@ void mp_torch_wait_for_streams(struct mp_torch_allocator *a, uint32_t block); /*
 void mp_torch_look_at_streams(struct mp_torch_allocator *a);                  /* frees what they are done with */
 void mp_torch_finish_streams(struct mp_torch_allocator *a);                   /* waits for them, frees it all */
 
+/* torch_pools.c: a pool is not to be emptied at the next release. */
+void mp_torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool);
+
 /* torch_allocator.c: a block whose free was requested becomes free. */
 void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block);
 

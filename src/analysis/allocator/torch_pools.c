@@ -1,6 +1,23 @@
 /* Private pools: beginAllocateToPool(), endAllocateToPool(), releasePool() of CUDACachingAllocator.cpp. */
 #include "analysis/allocator/torch_parts.h"
 
+void mp_torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < a->freeable.count; i++)
+        if (a->freeable.at[i] != pool) a->freeable.at[kept++] = a->freeable.at[i];
+    a->freeable.count = kept;
+    a->pools.at[pool].freeable = false;
+}
+
+enum mp_torch_result mp_torch_pool_hold(struct mp_torch_allocator *a, uint32_t pool)
+{
+    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    a->pools.at[pool].users++;
+    mp_torch_not_freeable(a, pool);
+    return MP_TORCH_DONE;
+}
+
 enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *a, uint32_t pool, uint64_t stream)
 {
     const struct context context = {pool, stream};
@@ -9,15 +26,7 @@ enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *a, uint32_t 
         a->broken = true;
         return MP_TORCH_BROKEN;
     }
-    struct pool *it = &a->pools.at[pool];
-    it->users++;
-    if (!it->freeable) return MP_TORCH_DONE;
-    it->freeable = false;
-    size_t kept = 0;
-    for (size_t i = 0; i < a->freeable.count; i++)
-        if (a->freeable.at[i] != pool) a->freeable.at[kept++] = a->freeable.at[i];
-    a->freeable.count = kept;
-    return MP_TORCH_DONE;
+    return mp_torch_pool_hold(a, pool);
 }
 
 void mp_torch_pool_end(struct mp_torch_allocator *a, uint32_t pool)

@@ -14,10 +14,12 @@ struct mp_torch_player {
     const struct mp_torch_history *history;
     struct mp_torch_history *noted; /* the same, of a replay of the record */
     struct mp_torch_allocator *allocator;
+    const struct mp_torch_settings *settings; /* that it began with */
     struct mp_torch_replay *replay;
     uint32_t *ids;           /* by block of the model: the allocator's, or MP_TORCH_NO_BLOCK */
     MP_VEC(uint32_t) owners; /* by the allocator's block: the model's */
     MP_VEC(uint32_t) begun;  /* by pool: how often it was */
+    MP_VEC(uint32_t) open;   /* by pool: how often the program uses it now, by its marks */
     MP_VEC(uint32_t) late;   /* blocks whose requested free the record completes during the call that comes */
     bool recorded;
     bool probing, probe_failed; /* a call is tried on a copy of the allocator; it did what the record does not have */
@@ -345,7 +347,8 @@ static bool release_pools(struct mp_torch_player *p)
 /* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool. */
 static enum mp_torch_result ask(struct mp_torch_player *p, const struct mp_torch_step *step, uint32_t *id)
 {
-    if (!step->pool) return mp_torch_malloc(p->allocator, step->bytes, step->stream, 0, id);
+    bool open = step->pool < p->open.count && p->open.at[step->pool];
+    if (!step->pool || open) return mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
     if (!mp_vec_extend(&p->begun, (size_t)step->pool + 1)) return MP_TORCH_BROKEN;
     if (!p->probing) p->begun.at[step->pool]++;
     enum mp_torch_result result = mp_torch_pool_begin(p->allocator, step->pool, MP_TORCH_ANY_STREAM);
@@ -460,6 +463,49 @@ static void play_free(struct mp_torch_player *p, const struct mp_torch_step *ste
     if (p->ids[step->block] == id) torch_check(p, mp_torch_free(p->allocator, id));
 }
 
+static void play_limit(struct mp_torch_player *p, double limit)
+{
+    struct mp_torch_settings settings = *p->settings;
+    if (settings.fraction > 0) return; /* the replay has one of its own */
+    settings.fraction = limit;
+    mp_torch_set(p->allocator, &settings);
+}
+
+/* A call that allocates nothing. */
+static void play_call(struct mp_torch_player *p, const struct mp_torch_step *step)
+{
+    struct mp_torch_allocator *a = p->allocator;
+    uint32_t pool = step->pool;
+    if (!mp_vec_extend(&p->open, (size_t)pool + 1)) p->failed = true;
+    if (p->failed) return;
+    switch (step->action - MP_TORCH_CALL) {
+    case MP_TORCH_CALL_EMPTY:
+        torch_check(p, mp_torch_empty_cache(a));
+        break;
+    case MP_TORCH_CALL_POOL_MADE:
+        torch_check(p, mp_torch_pool_hold(a, pool));
+        break;
+    case MP_TORCH_CALL_POOL_BEGINS:
+        p->open.at[pool]++;
+        torch_check(p, mp_torch_pool_begin(a, pool, MP_TORCH_ANY_STREAM));
+        break;
+    case MP_TORCH_CALL_POOL_ENDS:
+        if (p->open.at[pool]) p->open.at[pool]--;
+        mp_torch_pool_end(a, pool);
+        break;
+    case MP_TORCH_CALL_POOL_RELEASED:
+        mp_torch_pool_release(a, pool);
+        break;
+    case MP_TORCH_CALL_POOL_DELETED:
+        mp_torch_pool_release(a, pool);
+        torch_check(p, mp_torch_empty_pool(a, pool));
+        break;
+    case MP_TORCH_CALL_LIMIT:
+        play_limit(p, p->history->limits.at[step->bytes]);
+        break;
+    }
+}
+
 /* Nothing was requested: if the record gives segments back, the program emptied the cache. */
 static void end_script(struct mp_torch_player *p)
 {
@@ -501,6 +547,10 @@ static void play(struct mp_torch_player *p, uint32_t until)
         if (p->recorded ? belongs_to_next(p, step) : is_about_segments(step)) continue;
         for (; !p->recorded && emptied < history->emptied.count && history->emptied.at[emptied] <= p->step; emptied++)
             torch_check(p, mp_torch_empty_cache(p->allocator));
+        if (step->action >= MP_TORCH_CALL) {
+            play_call(p, step);
+            continue;
+        }
         if (asks) play_alloc(p, step);
         if (p->recorded && !asks) end_script(p);
         if (p->recorded) end_call(p);
@@ -524,6 +574,7 @@ static bool start(struct mp_torch_player *p, const struct mp_torch_settings *set
         hooks.map = give_pages;
     }
     *p->replay = (struct mp_torch_replay){.last_oom = MP_NONE};
+    p->settings = settings;
     p->allocator = mp_torch_allocator_new(settings, capacity, total, &hooks);
     p->ids = malloc((p->model->blocks.count + 1) * sizeof *p->ids);
     for (size_t i = 0; p->ids && i < p->model->blocks.count; i++)
@@ -540,6 +591,7 @@ static enum mp_status finish(struct mp_torch_player *p, bool failed, struct mp_e
     mp_torch_allocator_free(p->allocator);
     mp_vec_free(&p->owners);
     mp_vec_free(&p->begun);
+    mp_vec_free(&p->open);
     mp_vec_free(&p->late);
     free(p->ids);
     return failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator") : MP_OK;

@@ -189,6 +189,25 @@ static void release_side(struct mp_torch_allocator *a, uint32_t pool, bool small
         mp_torch_unmap(a, a->scratch.at[i]);
 }
 
+/* Of a pool that nobody uses any more: what is free in it goes, and with the last of it the pool. True: it is gone. */
+static bool empty_pool(struct mp_torch_allocator *a, uint32_t pool)
+{
+    release_side(a, pool, true);
+    release_side(a, pool, false);
+    struct pool *it = &a->pools.at[pool];
+    if (it->bytes) return false;
+    it->freeable = it->no_split = it->use_on_oom = false;
+    return true;
+}
+
+enum mp_torch_result mp_torch_empty_pool(struct mp_torch_allocator *a, uint32_t pool)
+{
+    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    if (!a->contexts.count) mp_torch_finish_streams(a);
+    if (a->pools.at[pool].freeable && empty_pool(a, pool)) mp_torch_not_freeable(a, pool);
+    return a->broken ? MP_TORCH_BROKEN : MP_TORCH_DONE;
+}
+
 void mp_torch_release_all(struct mp_torch_allocator *a)
 {
     if (!a->contexts.count && mp_torch_pool_need(a, 0) == 0) {
@@ -199,13 +218,7 @@ void mp_torch_release_all(struct mp_torch_allocator *a)
     size_t kept = 0;
     for (size_t i = 0; i < a->freeable.count; i++) {
         uint32_t pool = a->freeable.at[i];
-        release_side(a, pool, true);
-        release_side(a, pool, false);
-        struct pool *it = &a->pools.at[pool];
-        if (it->bytes)
-            a->freeable.at[kept++] = pool;
-        else
-            it->freeable = it->no_split = it->use_on_oom = false;
+        if (!empty_pool(a, pool)) a->freeable.at[kept++] = pool;
     }
     a->freeable.count = kept;
 }

@@ -302,6 +302,14 @@ static void label(const void *address, int role, const char *name)
     mp_hook_leave(thread);
 }
 
+static void torch_mark(const char *name)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    mp_record_plain(thread, MP_EVENT_MARK, name);
+    mp_hook_leave(thread);
+}
+
 static void torch_step(void)
 {
     plain(MP_EVENT_STEP, MP_TORCH_STEP);
@@ -342,6 +350,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .torch_step = torch_step,
         .shim = shim,
         .torch_history = mp_torch_history,
+        .torch_mark = torch_mark,
     };
     return mp_session.page ? &api : NULL;
 }

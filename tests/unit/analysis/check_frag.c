@@ -1,6 +1,7 @@
 /* What an allocator held, of random lists of its segments, against plain sums over their parts. */
 #include "analysis/allocator/frag.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,9 +43,9 @@ static void feed_event(struct mp_builder *builder, struct mp_event event)
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .events = one});
 }
 
-static struct mp_builder *begin(void)
+/* `strings`: "" and "cuda:0", and what names of events are. */
+static struct mp_builder *begin_with(const struct mp_string_entry *strings, size_t string_count)
 {
-    static const struct mp_string_entry strings[] = {{"", 0}, {"cuda:0", 6}};
     static const struct mp_device device = {.name = 1, .total_bytes = UINT64_C(1) << 40};
     static const struct mp_track track = {.layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_BLOCK};
     static const struct mp_thread_info thread = {.tid = 1};
@@ -52,12 +53,18 @@ static struct mp_builder *begin(void)
     struct mp_recording_start start = {.host = "", .configuration = "", .spool = ""};
     struct mp_builder *builder;
     ck_assert(!mp_builder_new(&start, &builder, NULL));
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .strings = strings});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = string_count, .strings = strings});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = &device});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = 1, .tracks = &track});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .threads = &thread});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = 1, .stacks = &stack});
     return builder;
+}
+
+static struct mp_builder *begin(void)
+{
+    static const struct mp_string_entry strings[] = {{"", 0}, {"cuda:0", 6}};
+    return begin_with(strings, 2);
 }
 
 /* Few sizes, so that many are the same. */
@@ -196,4 +203,126 @@ START_TEST(holes_and_pins_are_counted)
 }
 END_TEST
 
-MP_SUITE("frag", holes_and_pins_are_counted)
+/* What a program does, in a replay: a block of so many MiB, the free of the block with that number, or a mark. */
+struct deed {
+    int alloc, free;
+    const char *mark;
+};
+enum { DEEDS = 16 };
+
+static uint64_t replay_peak(const struct deed *deeds)
+{
+    struct mp_string_entry strings[2 + DEEDS] = {{"", 0}, {"cuda:0", 6}};
+    size_t count = 2;
+    for (size_t i = 0; i < DEEDS; i++)
+        if (deeds[i].mark) strings[count++] = (struct mp_string_entry){deeds[i].mark, strlen(deeds[i].mark)};
+    struct mp_builder *builder = begin_with(strings, count);
+    struct mp_damage damage = {0};
+    struct mp_model *model;
+    struct mp_frag frag;
+    struct mp_error error;
+    uint64_t bytes[DEEDS] = {0}, blocks = 0;
+    uint32_t name = 2;
+    for (size_t i = 0; i < DEEDS; i++) {
+        struct mp_event event = {.type = MP_EVENT_ALLOC, .address = (blocks + 1) << 32, .block = blocks};
+        if (deeds[i].mark) {
+            event = (struct mp_event){.type = MP_EVENT_MARK, .name = name++, .track = MP_TRACK_NONE};
+        } else if (deeds[i].alloc) {
+            event.bytes = bytes[blocks++] = (uint64_t)deeds[i].alloc << 20;
+        } else if (deeds[i].free) {
+            uint64_t block = (uint64_t)deeds[i].free - 1;
+            event = (struct mp_event){
+                .type = MP_EVENT_FREE, .address = (block + 1) << 32, .bytes = bytes[block], .block = block};
+        } else {
+            break;
+        }
+        feed_event(builder, event);
+    }
+    ck_assert(!mp_builder_finish(builder, &damage, 0, &model, NULL));
+    struct mp_frag_query query = {.track = 0, .window = mp_window_all(model), .replay = ""};
+    enum mp_status status = mp_frag_find(model, &query, &frag, &error);
+    ck_assert_msg(!status, "%s", status ? error.text : "");
+    uint64_t peak = frag.replay.result.reserved_peak;
+    mp_frag_free(&frag);
+    mp_model_free(model);
+    return peak;
+}
+
+/* Calls that the shim marked are made in replays: the highest reserved total, in MiB, by hand. No driver is seen. */
+START_TEST(marked_calls_are_replayed)
+{
+    static const struct {
+        struct deed deeds[DEEDS];
+        uint64_t peak;
+    } cases[] = {
+        {{{.alloc = 30}, {.free = 1}, {.alloc = 40}}, 70},
+        {{{.alloc = 30}, {.free = 1}, {.mark = "torch: empty_cache"}, {.alloc = 40}}, 40},
+        {{{.alloc = 30}, {.free = 1}, {.mark = "empty_cache"}, {.alloc = 40}}, 70}, /* the program's own */
+        /* A MemPool: its blocks are its own, and it gives them back when it is deleted, and nobody else's. */
+        {{{.mark = "torch: pool 0:1 made on cuda:0"},
+          {.mark = "torch: pool 0:1 begins on cuda:0"},
+          {.alloc = 12},
+          {.mark = "torch: pool 0:1 ends on cuda:0"},
+          {.mark = "torch: pool 0:1 released on cuda:0"},
+          {.free = 1},
+          {.alloc = 12},
+          {.free = 2},
+          {.mark = "torch: pool 0:1 deleted on cuda:0"},
+          {.alloc = 14}},
+         26},
+        /* One that lives is not emptied; one of another device is another pool. */
+        {{{.mark = "torch: pool 0:1 made on cuda:0"},
+          {.mark = "torch: pool 0:1 begins on cuda:0"},
+          {.alloc = 12},
+          {.mark = "torch: pool 0:1 ends on cuda:0"},
+          {.mark = "torch: pool 0:1 released on cuda:0"},
+          {.free = 1},
+          {.mark = "torch: pool 0:1 deleted on cuda:1"},
+          {.mark = "torch: empty_cache"},
+          {.alloc = 14}},
+         26},
+        /* A graph's pool, told when the capture has ended; it lives until it is released. */
+        {{{.mark = "torch: capture begins on cuda:0"},
+          {.alloc = 12},
+          {.free = 1},
+          {.mark = "torch: pool 3:0 captured on cuda:0"},
+          {.alloc = 12},
+          {.free = 2},
+          {.mark = "torch: empty_cache"},
+          {.alloc = 10},
+          {.mark = "torch: pool 3:0 released on cuda:0"},
+          {.mark = "torch: empty_cache"},
+          {.alloc = 16}},
+         26},
+        /* A limit, and what is given back at it. */
+        {{{.mark = "torch: memory fraction 0.0000457763671875 on cuda:0"}, /* 48 MiB of 1 TiB */
+          {.alloc = 30},
+          {.free = 1},
+          {.alloc = 40}},
+         40},
+        /* Marks that make no sense do nothing worse. */
+        {{{.mark = "torch: pool 0:7 ends on cuda:0"},
+          {.mark = "torch: pool 0:7 released on cuda:0"},
+          {.mark = "torch: pool 0:7 deleted on cuda:0"},
+          {.mark = "torch: capture begins on cuda:0"},
+          {.mark = "torch: capture begins on cuda:0"},
+          {.alloc = 12},
+          {.mark = "torch: capture fails on cuda:0"},
+          {.mark = "torch: capture fails on cuda:0"},
+          {.mark = "torch: pool 4:0 captured on cuda:0"},
+          {.mark = "torch: memory fraction 7 on cuda:0"},
+          {.mark = "torch: memory fraction nan on cuda:0"},
+          {.mark = "torch: pool x begins on cuda:0"},
+          {.alloc = 12},
+          {.mark = "torch: capture begins on cuda:0"},
+          {.alloc = 12}},
+         36},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t peak = replay_peak(cases[i].deeds) >> 20;
+        ck_assert_msg(peak == cases[i].peak, "case %zu: %" PRIu64 " MiB, not %" PRIu64, i, peak, cases[i].peak);
+    }
+}
+END_TEST
+
+MP_SUITE("frag", holes_and_pins_are_counted, marked_calls_are_replayed)

@@ -1,0 +1,139 @@
+"""Calls of PyTorch's CUDA allocator that allocate nothing, and of which a driver may see nothing: emptied caches, private
+pools of graphs and MemPools, limits. Each is a mark in the recording, whose text src/analysis/allocator/torch_marks.c
+reads; a replay under other settings makes it too.
+
+PyTorch up to 2.9 tells the pool of a segment alone: before segments can go, the history is read (history.py).
+"""
+
+import functools
+import weakref
+
+BEGINS = ("_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentStreamToPool",
+          "_cuda_beginAllocateCurrentThreadToPool")
+ENDS = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")
+
+
+def start(api, torch, history):
+    """Nothing where this torch was built without CUDA."""
+    if hasattr(torch._C, "_cuda_emptyCache"):
+        Pools(api, torch, history)
+
+
+class Pools:
+    def __init__(self, api, torch, history):
+        self._write, self._torch, self._history = api["torch_mark"], torch, history
+        self._alive = {}  # graphs and pools: what becomes of each when the program lets go of it
+        self._wrap("_cuda_emptyCache", self._empties)
+        for name in BEGINS:
+            self._wrap(name, lambda original: self._about_pool(original, "begins"))
+        for name in ENDS:
+            self._wrap(name, lambda original: self._about_pool(original, "ends"))
+        self._wrap("_cuda_releasePool", lambda original: self._about_pool(original, "released"))
+        self._wrap("_cuda_setMemoryFraction", self._limits)
+        graph, pool = getattr(torch.cuda, "CUDAGraph", None), getattr(torch.cuda, "MemPool", None)
+        if isinstance(graph, type) and {"capture_begin", "capture_end", "reset"} <= set(vars(graph)):
+            for name, make in (("capture_begin", self._captures), ("capture_end", self._captured),
+                               ("reset", self._resets)):
+                setattr(graph, name, functools.wraps(vars(graph)[name])(make(vars(graph)[name])))
+        # Up to 2.5 a MemPool is a number; since, it holds its pool until it is deleted, and then gives that back.
+        if isinstance(pool, type) and "__init__" in vars(pool) and hasattr(pool, "use_count"):
+            pool.__init__ = functools.wraps(pool.__init__)(self._makes(pool.__init__))
+
+    def _wrap(self, name, make):
+        """torch.cuda.memory has some under names of its own."""
+        original = getattr(self._torch._C, name, None)
+        if original is None:
+            return
+        made = functools.wraps(original)(make(original))
+        setattr(self._torch._C, name, made)
+        if vars(self._torch.cuda.memory).get(name) is original:
+            setattr(self._torch.cuda.memory, name, made)
+
+    def _mark(self, text):
+        self._write(f"torch: {text}".encode())
+
+    def _before_loss(self):
+        if self._history is not None:
+            self._history.before_loss()
+
+    def _empties(self, original):
+        def empty_cache(*arguments):
+            self._before_loss()
+            self._mark("empty_cache")
+            return original(*arguments)
+        return empty_cache
+
+    def _about_pool(self, original, what):
+        def call(device, pool, *arguments):
+            answer = original(device, pool, *arguments)
+            self._mark(f"pool {pool[0]}:{pool[1]} {what} on cuda:{device}")
+            if what == "ends" and self._history is not None:
+                self._history.pool_ended()
+            return answer
+        return call
+
+    def _limits(self, original):
+        def set_memory_fraction(fraction, device, *arguments):
+            answer = original(fraction, device, *arguments)
+            self._mark(f"memory fraction {fraction:.17g} on cuda:{device}")
+            return answer
+        return set_memory_fraction
+
+    # ---- graphs: a pool's number is known once the capture has ended
+
+    def _captures(self, original):
+        def capture_begin(graph, *arguments, **named):
+            device = self._torch.cuda.current_device()
+            answer = original(graph, *arguments, **named)
+            self._mark(f"capture begins on cuda:{device}")
+            self._alive[id(graph)] = (weakref.ref(graph, self._lets_go(id(graph))), device, None)
+            return answer
+        return capture_begin
+
+    def _captured(self, original):
+        def capture_end(graph):
+            known = self._alive.get(id(graph))
+            try:
+                answer = original(graph)
+            except BaseException:
+                if known is not None:
+                    self._mark(f"capture fails on cuda:{known[1]}")
+                raise
+            if known is not None:
+                pool = graph.pool()
+                self._mark(f"pool {pool[0]}:{pool[1]} captured on cuda:{known[1]}")
+                self._alive[id(graph)] = (*known[:2], (pool, "released"))
+                if self._history is not None:
+                    self._history.pool_ended()
+            return answer
+        return capture_end
+
+    def _resets(self, original):
+        def reset(graph):
+            answer = original(graph)
+            self._gone(id(graph))
+            return answer
+        return reset
+
+    # ---- MemPools
+
+    def _makes(self, original):
+        def __init__(pool, *arguments, **named):
+            original(pool, *arguments, **named)
+            if self._torch.cuda.is_initialized():
+                device, number = self._torch.cuda.current_device(), pool.id
+                self._mark(f"pool {number[0]}:{number[1]} made on cuda:{device}")
+                self._alive[id(pool)] = (weakref.ref(pool, self._lets_go(id(pool))), device, (number, "deleted"))
+        return __init__
+
+    def _lets_go(self, key):
+        """Python calls it before the object goes, and with it its pool."""
+        return lambda reference: self._gone(key)
+
+    def _gone(self, key):
+        known = self._alive.pop(key, None)
+        if known is not None and known[2] is not None:
+            pool, what = known[2]
+            if what == "deleted":
+                self._before_loss()
+            self._mark(f"pool {pool[0]}:{pool[1]} {what} on cuda:{known[1]}")
