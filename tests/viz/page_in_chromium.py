@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The page in a real Chromium, opened from disk and without a network, held against what its recording holds."""
 
+import base64
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import asserted
 
-from browser import ActionChains, BrowserTest, By, Keys
+from browser import CHROMIUM, FLAGS, ActionChains, BrowserTest, By, Keys
 
 MAKE_PAGE = os.path.abspath("tests/viz/make_page")
 GEOMETRY = """
@@ -19,6 +20,20 @@ const { page } = window.memprof, t = page.timeline, box = document.getElementByI
 return { left: box.left + t.x(page.store.state.start), top: box.top + t.top, width: t.width, height: t.height,
          columns: t.columns, rows: t.rows, low: t.low, high: t.high, start: page.store.state.start,
          end: page.store.state.end, unit: page.recording.timeUnit };"""
+
+# How many pixels of two pictures (PNG as base64) differ within a box.
+DIFFERING = """
+const [pictures, { x, y, width, height }, done] = arguments;
+Promise.all(pictures.map((base64) => new Promise((loaded) => {
+  const image = new Image();
+  image.onload = () => {
+    const canvas = Object.assign(document.createElement('canvas'), { width: image.width, height: image.height });
+    const context = canvas.getContext('2d');
+    context.drawImage(image, 0, 0);
+    loaded(new Uint32Array(context.getImageData(x, y, width, height).data.buffer));
+  };
+  image.src = 'data:image/png;base64,' + base64;
+}))).then(([one, other]) => done([one.length, one.filter((pixel, i) => pixel !== other[i]).length]));"""
 
 
 def make_page(folder, what):
@@ -402,6 +417,30 @@ class PageTest(BrowserTest):
         words = self.js("return document.getElementById('over').getAttribute('aria-label')")
         self.assertIn("cuda:0/torch", words)
         self.assertIn(f"Peak {self.truth['peaks'][0] / 2**20:.1f} MiB", words)
+
+    def test_a_picture_is_what_a_screen_shows(self):
+        """Pictures are taken without a window and without waiting: the time in them is the browser's own."""
+        self.addCleanup(self.driver.execute_cdp_cmd, "Emulation.clearDeviceMetricsOverride", {})
+        for width, height in ((1280, 720), (1000, 800)):
+            for fragment in ("", "#v=steps"):
+                picture = self.folder / "picture.png"
+                flags = [flag for flag in FLAGS if not flag.startswith("--window-size")]
+                subprocess.run([CHROMIUM, *flags, f"--user-data-dir={self.folder / 'taken'}", "--hide-scrollbars",
+                                f"--window-size={width},{height}", "--virtual-time-budget=5000", f"--screenshot={picture}",
+                                self.page.as_uri() + fragment], check=True, capture_output=True, timeout=120)
+                self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+                    "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+                self.open(fragment=fragment)
+                self.settle()
+                # Without the round corners, whose pixels are mixed in another way.
+                box = self.js("const { x, y, width, height } = document.getElementById('plot').getBoundingClientRect();"
+                              "return { x: x + 6, y: Math.ceil(y) + 6, width: width - 12, height: Math.floor(height) - 14 }")
+                shown = self.driver.get_screenshot_as_base64()
+                self.driver.get("about:blank")
+                pixels, differing = self.driver.execute_async_script(
+                    DIFFERING, [shown, base64.b64encode(picture.read_bytes()).decode()], box)
+                self.assertGreater(pixels, 50000)
+                self.assertEqual(differing, 0, f"{width} x {height} {fragment}")
 
     def test_large_recording_has_every_block(self):
         page, truth = make_page(self.folder, "300000")

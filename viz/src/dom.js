@@ -48,3 +48,9 @@ export function inNextFrame(draw) {
     });
   };
 }
+
+/** Runs `draw` whenever the size of `box` has changed, before that frame is shown: what is drawn late stands stretched
+ * in it, for good where no later frame comes, as in a picture that Chromium takes without a window. */
+export function onResize(box, draw) {
+  new ResizeObserver(() => draw()).observe(box);
+}

@@ -51,7 +51,7 @@ export class Search {
     const found = findBlocks(this.track, this.recording, parseQuery(query));
     let peak = 0;
     for (const id of this.track.side.seek(this.track.peak.event).ids()) if (found.mask[id]) peak += this.track.bytesOf(id);
-    this.said.textContent = found.blocks ? `${formatCounted(found.blocks, "block")}, ${formatBytes(found.bytes)} in all, ` +
+    this.said.title = this.said.textContent = found.blocks ? `${formatCounted(found.blocks, "block")}, ${formatBytes(found.bytes)} in all, ` +
       `${formatBytes(peak)} at the peak` : "nothing found";
     this.store.set({ found });
   }

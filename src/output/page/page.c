@@ -116,7 +116,7 @@ static void put_leaks(struct mp_json *json, const struct mp_page_data *data)
         mp_json_number(json, "blocks", finding->blocks);
         mp_json_number(json, "bytes_per_step", (uint64_t)(finding->bytes_per_step + 0.5));
         mp_json_number(json, "first_step", finding->first_step);
-        mp_json_known(json, "eta_oom_steps", finding->eta_oom_steps);
+        mp_json_known(json, "steps_left", mp_leak_steps_left(finding));
         mp_json_end_object(json);
     }
     mp_json_end_array(json);

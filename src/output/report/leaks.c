@@ -118,6 +118,17 @@ static void put_legend(struct mp_text *text, const struct mp_leaks *leaks, const
         mp_text_put(text, MP_DIM, "%zu more; -n %zu shows more\n", sites->count - view->limit, view->limit * 2);
 }
 
+static const uint64_t MOST_STEPS_LEFT = 1000000;
+
+uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
+{
+    uint64_t left = finding->eta_oom_steps, unit = 1;
+    if (left > MOST_STEPS_LEFT) return UINT64_MAX;
+    while (left / unit >= 100)
+        unit *= 10;
+    return (left + unit / 2) / unit * unit;
+}
+
 static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding)
 {
     char number[MP_UNIT_TEXT];
@@ -128,9 +139,10 @@ static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding
     else if (finding->blocks_per_step > 0)
         mp_text_put(text, MP_PLAIN, "; %.3g %s%s a step", finding->blocks_per_step,
                     finding->class == MP_LEAK_HANDLE ? "handle" : "block", finding->blocks_per_step == 1 ? "" : "s");
-    if (finding->eta_oom_steps != UINT64_MAX)
-        mp_text_put(text, MP_PLAIN, "; out of memory in about %s steps",
-                    mp_format_count(number, finding->eta_oom_steps));
+    uint64_t left = mp_leak_steps_left(finding);
+    if (left != UINT64_MAX)
+        mp_text_put(text, MP_PLAIN, "; out of memory in about %s step%s", mp_format_count(number, left),
+                    left == 1 ? "" : "s");
 }
 
 static void put_finding(struct mp_table *table, const struct mp_model *model, const struct mp_leak_finding *finding,

@@ -77,6 +77,9 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
 void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view);
 
+/* How many more steps fit into the device, as it is said in words: two digits, since the rate is no more exact.
+ * UINT64_MAX: not known, or so far away (above a million steps) that nobody needs to hear of it. */
+uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
 /* The leaks alone, as a table: the places that keep growing. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);

@@ -10,6 +10,7 @@ import { inks, LEFT } from "./ink.js";
 import { css, siteColour } from "./palette.js";
 
 export const STEP_LANE = 18;
+const STEP_MIDDLE = 4 + (STEP_LANE - 4) / 2;
 export const REGION_LANE = 17;
 const MOST_LABELS = 60; // of marks and lines; further marks in sight are lines without words
 const FONT = "12px system-ui, sans-serif";
@@ -72,6 +73,10 @@ export class Overlay {
     context.moveTo(LEFT, bottom + 0.5);
     context.lineTo(LEFT + this.plot.width, bottom + 0.5);
     context.stroke();
+    if (!this.plot.recording.notes.steps.length) return;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    context.fillText("step", LEFT - 8, STEP_MIDDLE);
   }
 
   /** Along the plot: {place, label}. */
@@ -137,7 +142,7 @@ export class Overlay {
     const at = Math.max(x, LEFT) + 4;
     const width = context.measureText(text).width;
     if (step.name && width + 6 > room) return at;
-    context.fillText(text, at, 4 + (STEP_LANE - 4) / 2);
+    context.fillText(text, at, STEP_MIDDLE);
     return at + width + (width + 6 > room ? 24 : 8);
   }
 

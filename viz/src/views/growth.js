@@ -72,7 +72,7 @@ export class GrowthView {
   }
 
   finding({ track, site, class: kind, advice, leak, certain, bytes, blocks, bytes_per_step: perStep, first_step: first,
-    eta_oom_steps: eta }) {
+    steps_left: left }) {
     const { stacks, header } = this.recording;
     const { name, place } = stacks.describe(site);
     const here = track === this.store.state.track;
@@ -80,7 +80,7 @@ export class GrowthView {
     return element("div", { class: leak ? "finding leak" : "finding" },
       element("strong", {}, `+${formatBytes(perStep)} a step`), ` since step ${first}, ${formatBytes(bytes)} in ` +
         `${formatCounted(blocks, "block")} now` +
-          (eta === null ? "" : `; out of memory in about ${formatCount(eta)} steps`) + "  ",
+          (left === null ? "" : `; out of memory in about ${formatCounted(left, "step")}`) + "  ",
       element("button", { type: "button", class: "link inline", disabled: !here,
         onclick: () => this.store.set({ site }) },
         `${name} ${place}`), here ? "" : ` on ${header.tracks[track].id}`,

@@ -1,6 +1,6 @@
 // All of the recording in a strip, with the window that the plot shows; the window can be dragged and sized.
 
-import { byId, inNextFrame } from "../dom.js";
+import { byId, inNextFrame, onResize } from "../dom.js";
 import { matchCurve } from "../data/search.js";
 import { alongOf } from "../draw/along.js";
 import { chooseColumns } from "../draw/columns.js";
@@ -16,7 +16,7 @@ export class Minimap {
     this.moveTo = moveTo;
     this.canvas = byId("minimap");
     this.draw = inNextFrame(() => this.drawNow());
-    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    onResize(this.canvas, () => this.drawNow());
     store.subscribe((state, changed) => {
       if (["start", "end", "dark", "found", "window", "along"].some((key) => changed.has(key))) this.draw();
     });

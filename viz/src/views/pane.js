@@ -9,7 +9,7 @@
 //   caption(scope)  what it says above itself; null: nothing
 //   values()        {columns, rows}: itself as a table, for CSV
 
-import { byId, element, inNextFrame } from "../dom.js";
+import { byId, element, inNextFrame, onResize } from "../dom.js";
 import { SCOPES, scopeName, scopeOf } from "../data/scope.js";
 import { formatBytes, formatCount, formatCounted, formatDuration } from "../format.js";
 import { FlameView } from "./flame.js";
@@ -36,7 +36,7 @@ export class Pane {
     byId("scope").addEventListener("change", (event) => this.store.set({ of: event.target.value }));
     this.draw = inNextFrame(() => this.drawNow());
     this.tabs.addEventListener("keydown", (event) => this.tabKey(event));
-    new ResizeObserver(() => this.draw()).observe(this.body);
+    onResize(this.body, () => this.drawNow());
     this.store.subscribe((state, changed) => {
       const view = this.view();
       if (OF_SCOPE.some((key) => changed.has(key))) this.scope = null;

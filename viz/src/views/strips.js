@@ -1,6 +1,6 @@
 // The other tracks under the plot, over the same time: a strip each, with its own scale. A click shows that track.
 
-import { byId, element, inNextFrame } from "../dom.js";
+import { byId, element, inNextFrame, onResize } from "../dom.js";
 import { lowerBound } from "../data/track.js";
 import { chooseColumns } from "../draw/columns.js";
 import { inks, LEFT } from "../draw/ink.js";
@@ -15,7 +15,7 @@ export class Strips {
     this.button.hidden = this.others(-1).length < 2;
     this.button.addEventListener("click", () => this.toggle());
     this.draw = inNextFrame(() => this.drawNow());
-    new ResizeObserver(() => this.draw()).observe(this.box);
+    onResize(this.box, () => this.drawNow());
     store.subscribe((state, changed) => {
       if (changed.has("strips")) this.show();
       else if (["start", "end", "along", "dark", "window"].some((key) => changed.has(key))) this.draw();

@@ -29,7 +29,7 @@ export class SummaryView {
     if (this.made) return;
     this.made = true;
     this.box.replaceChildren(
-      this.part("The peak", this.peak()), this.part("At the end", this.end()), this.part("Steps", this.steps()),
+      this.part("The peak", this.peak()), this.part("Leaks", this.leaks()), this.part("At the end", this.end()), this.part("Steps", this.steps()),
       ...this.recording.header.device_use.map((use) => this.part(`What ${use.id} was used for`, this.deviceUse(use))),
       this.part("Tracks", this.tracks()), this.part("What was recorded", this.process()),
       this.part("What this recording could see", this.coverage()));
@@ -59,8 +59,26 @@ export class SummaryView {
   end() {
     const { end } = this.track;
     return [element("p", {}, this.link(formatExact(end.bytes), this.goToEnd),
-      ` in ${formatCounted(end.blocks, "block")} were live when the recording ended. `,
-      this.link("What grows", () => this.store.set({ view: "growth" })))];
+      ` in ${formatCounted(end.blocks, "block")} were live when the recording ended.`)];
+  }
+
+  /** What `memprof leaks` says, in short: the page's Leaks view has the rest. */
+  leaks() {
+    const { verdict, reason, findings } = this.recording.header.leaks;
+    const { stacks } = this.recording;
+    const leaks = findings.filter((one) => one.leak);
+    const rest = () => this.link("What grows", () => this.store.set({ view: "growth" }));
+    if (!leaks.length) {
+      return [element("p", {}, verdict === "clean" ? "None: no site keeps growing. " : `Not known: ${reason}. `, rest())];
+    }
+    const line = (one) => {
+      const { name, place } = stacks.describe(one.site);
+      return element("li", {}, element("strong", { class: "leak" }, `+${formatBytes(one.bytes_per_step)} a step`),
+        ` ${name} `, element("span", { class: "place" }, place),
+        one.track === this.store.state.track ? "" : ` on ${this.recording.header.tracks[one.track].id}`);
+    };
+    return [element("ol", {}, ...leaks.slice(0, 3).map(line)), element("p", {},
+      leaks.length > 3 ? `and ${formatCounted(leaks.length - 3, "more leak")}. ` : "", rest())];
   }
 
   steps() {

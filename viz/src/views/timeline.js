@@ -1,6 +1,6 @@
 // The plot: every block of a track as a band over time, with steps, regions and marks above.
 
-import { byId, inNextFrame } from "../dom.js";
+import { byId, inNextFrame, onResize } from "../dom.js";
 import { alongOf } from "../draw/along.js";
 import { axisTop } from "../draw/axis.js";
 import { chooseColumns } from "../draw/columns.js";
@@ -28,7 +28,10 @@ export class Timeline {
     this.stale = { layout: true, colours: true };
     this.timings = {};
     this.draw = inNextFrame(() => this.drawNow());
-    new ResizeObserver(() => this.invalidate("layout")).observe(this.box);
+    onResize(this.box, () => {
+      this.stale.layout = true;
+      this.drawNow();
+    });
     store.subscribe((state, changed) => this.changed(changed));
   }
 
