@@ -1,7 +1,7 @@
 /*
  * The types of NVIDIA's driver API that the stand-ins and their programs use, written from its documentation and by its
  * names. A second reading, on purpose not the recorder's own header (capture/cuda/driver_abi.h): what one of them has
- * wrong shows in the tests. tests/softgpu/check_types.c holds it against NVIDIA's headers where those are.
+ * wrong shows in the tests. tests/e2e/check_cuda_nvidia.py holds it against NVIDIA's headers where those are.
  */
 #ifndef SOFTGPU_CUDA_TYPES_H
 #define SOFTGPU_CUDA_TYPES_H
@@ -185,7 +185,9 @@ typedef struct {
 
 typedef struct {
     int type;
-    unsigned smCount;
+    struct {
+        unsigned smCount;
+    } param;
 } CUexecAffinityParam;
 
 typedef struct {

@@ -281,10 +281,15 @@
        unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream, void **kernelParams))                            \
     F(cuLaunchKernelEx, 11060, PLAIN, cuLaunchKernelEx, 0,                                                             \
       (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra))                                 \
-    F(cuTensorMapEncodeTiled, 12000, PLAIN, cuTensorMapEncodeTiled, 0, (void *tensorMap))                              \
+    F(cuTensorMapEncodeTiled, 12000, PLAIN, cuTensorMapEncodeTiled, 0,                                                 \
+      (void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress, const uint64_t *globalDim,       \
+       const uint64_t *globalStrides, const uint32_t *boxDim, const uint32_t *elementStrides, int interleave,          \
+       int swizzle, int l2Promotion, int oobFill))                                                                     \
     F(cuLinkCreate, 6050, PLAIN, cuLinkCreate_v2, 0,                                                                   \
       (unsigned numOptions, int *options, void **optionValues, void **stateOut))                                       \
-    F(cuLinkAddData, 6050, PLAIN, cuLinkAddData_v2, 0, (void *state))                                                  \
+    F(cuLinkAddData, 6050, PLAIN, cuLinkAddData_v2, 0,                                                                 \
+      (void *state, int type, void *data, size_t size, const char *name, unsigned numOptions, int *options,            \
+       void **optionValues))                                                                                           \
     F(cuLinkComplete, 5050, PLAIN, cuLinkComplete, 0, (void *state, void **cubinOut, size_t *sizeOut))
 
 #define DRIVER_CALLS(F)                                                                                                \

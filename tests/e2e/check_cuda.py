@@ -127,7 +127,7 @@ class WhatIsTold(stand_in.TestCase):
         for how in (self.hooks, self.cupti):
             with self.subTest(how=how):
                 result = self.run_program(sys.executable, harness.SOURCE / "tests/softgpu/programs/from_python.py",
-                                          stand_in.SOFTGPU / "cudart/libcudart.so.13", **how)
+                                          stand_in.CUDA / "libcudart.so.13", **how)
                 self.assert_same_ledger(result)
                 sites = harness.answer("peak", result.recording, "--track", "cuda:0/driver")["sites"]
                 named = {(site["bytes"], frame["function"]) for site in sites for frame in site["stack"]}

@@ -8,10 +8,14 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import unittest
 
 import cuda_stand_in as stand_in
 import harness
+
+sys.path.insert(0, str(harness.SOURCE / "tests" / "softgpu" / "nvidia"))
+import declarations  # noqa: E402
 
 TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 NVIDIA = harness.SOURCE / "tests" / "softgpu" / "nvidia"
@@ -37,6 +41,8 @@ def library(pattern):
 
 
 class Nvidia(stand_in.TestCase):
+    maxDiff = None
+
     def compile(self, source, *arguments):
         program = self.folder / (source.removesuffix(".c") + str(len(arguments)))
         subprocess.run([*COMPILER, "-D_GNU_SOURCE", "-o", program, NVIDIA / source, f"-I{harness.SOURCE / 'tests'}",
@@ -48,11 +54,61 @@ class Nvidia(stand_in.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 
+    # Each stand-in: how many functions are compared at least, NVIDIA's headers, the folder, options for the compiler.
+    LIBRARIES = {
+        "driver": (100, ["cuda.h"], "driver", []),
+        "runtime": (70, ["cuda_runtime_api.h"], "runtime", ["-DSOFTRT_VERSION=13000"]),
+        "cublas": (10, ["cublas_v2.h", "cublasLt.h"], "blas", ["-DSOFTBLAS_VERSION=130000"]),
+        "cudnn": (15, ["cudnn.h"], "dnn", []),
+        "nccl": (10, ["nccl.h"], "nccl", []),
+    }
+
+    def nvidia(self, *headers):
+        missing = [name for name in headers if not (TOOLKIT / "include" / name).exists()]
+        if missing:
+            self.skipTest(f"no {missing[0]} in {TOOLKIT}")
+        return declarations.Headers(headers, [f"-I{TOOLKIT / 'include'}"])
+
     def test_layouts(self):
-        if not (TOOLKIT / "include" / "cuda.h").exists():
-            self.skipTest(f"no cuda.h in {TOOLKIT}")
-        ours = self.output(self.compile("layouts.c"))
-        self.assertEqual(ours, self.output(self.compile("layouts.c", "-DNVIDIA", f"-I{TOOLKIT / 'include'}")))
+        """Each struct and each enumerator that src/softgpu declares of the driver's and the runtime's."""
+        theirs = self.nvidia("cuda.h", "cuda_runtime_api.h")
+        ours = declarations.Headers(["softgpu/runtime/types.h"], [f"-I{harness.SOURCE / 'src'}"])
+        text = declarations.preprocessed(COMPILER, ours)
+        types, names = declarations.structs(text), declarations.enumerators(text)
+        for older in ("struct device_properties_11", "struct device_properties_12"):
+            del types[older]
+        self.assertGreater(len(types), 20)
+        self.assertGreater(len(types["struct device_properties_13"]), 80)
+        self.assertGreater(len(names), 80)
+        found = declarations.layout(COMPILER, ours, self.folder, types, names)
+        right = declarations.layout(COMPILER, theirs, self.folder, types, names,
+                                    {"struct device_properties_13": "struct cudaDeviceProp"})
+        for begun in ("struct_cudaPointerAttributes", "struct_cudaFuncAttributes"):  # ours is the beginning of it
+            self.assertLessEqual(found.pop("size:" + begun), right.pop("size:" + begun))
+        self.assertEqual(found, right)
+
+    def test_numbers_that_are_handed_on(self):
+        options = self.nvidia("cuda.h", "cuda_runtime_api.h", "library_types.h").options
+        result = subprocess.run([*COMPILER, *options, "-include", "library_types.h", "-fsyntax-only", NVIDIA / "same_numbers.c"],
+                                capture_output=True, text=True)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_functions(self):
+        """Each function that a stand-in defines takes and returns what NVIDIA's of that name does, by size."""
+        for library_name, (least, headers, folder, options) in self.LIBRARIES.items():
+            with self.subTest(library=library_name):
+                theirs = self.nvidia(*headers)
+                declared = declarations.functions(COMPILER, theirs, self.folder)
+                options = [f"-I{harness.SOURCE / 'src'}", f"-I{harness.SOURCE / 'include'}", *options]
+                found = {}
+                for source in sorted((harness.SOURCE / "src" / "softgpu" / folder).glob("*.c")):
+                    ours = declarations.Headers([source], options)
+                    defined = declarations.functions(COMPILER, ours, self.folder, defined=True)
+                    found |= declarations.passed(COMPILER, ours, self.folder,
+                                                 {name: defined[name] for name in set(defined) & set(declared)})
+                self.assertGreaterEqual(len(found), least)
+                self.assertEqual(found, declarations.passed(COMPILER, theirs, self.folder,
+                                                            {name: declared[name] for name in found}))
 
     def test_callback_names(self):
         told = self.output(self.compile("callback_names.c"), library("libcupti.so*"))

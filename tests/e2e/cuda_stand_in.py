@@ -14,6 +14,7 @@ import read_mp  # noqa: E402
 
 SOFTGPU = harness.BUILD / "tests" / "softgpu"
 LIB = harness.BUILD / "src" / "softgpu" / "lib"
+CUDA = harness.BUILD / "src" / "softgpu" / "cuda"
 CUPTI = {"11.2": "libcupti.so.11.2", "11.6": "libcupti.so.11.6", "12.6": "libcupti.so.12", "13.0": "libcupti.so.13",
          "13.3": "libcupti.so.13", "99": "libcupti.so.99"}
 # What an old CUPTI tells of: the functions of its own CUDA.
@@ -43,7 +44,7 @@ def program(name):
 def environment(cupti=None, **more):
     """For a program on the stand-ins: two devices, and CUPTI of that version or none."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
-    variables["LD_LIBRARY_PATH"] = f"{LIB}:{SOFTGPU / 'cudart'}"
+    variables["LD_LIBRARY_PATH"] = f"{LIB}:{CUDA}"
     variables["MEMPROF_CUPTI"] = str(SOFTGPU / f"cupti-{cupti}" / CUPTI[cupti]) if cupti else "/nowhere/libcupti.so"
     variables["SOFTGPU_DEVICES"] = "2"
     variables["SOFTGPU_ON"] = "1"

@@ -76,13 +76,23 @@ ENTRY(cuLaunchKernelEx,
       launch(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
              config->blockDimZ),
       (const CUlaunchConfig *, config), (CUfunction, f), (void **, kernelParams), (void **, extra))
-ENTRY(cuTensorMapEncodeTiled, CUDA_SUCCESS, (void *, tensorMap))
 ENTRY(cuLinkCreate_v2, link_begun(stateOut), (unsigned, numOptions), (int *, options), (void **, optionValues),
       (void **, stateOut))
-ENTRY(cuLinkAddData_v2, CUDA_SUCCESS, (void *, state))
+ENTRY(cuLinkAddData_v2, CUDA_SUCCESS, (void *, state), (int, type), (void *, data), (size_t, size), (const char *, name),
+      (unsigned, numOptions), (int *, options), (void **, optionValues))
 ENTRY(cuLinkComplete, link_done(cubinOut, sizeOut), (void *, state), (void **, cubinOut), (size_t *, sizeOut))
 
 /* More arguments than an ENTRY takes. */
+EXPORTED CUresult cuTensorMapEncodeTiled(void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress,
+                                         const uint64_t *globalDim, const uint64_t *globalStrides,
+                                         const uint32_t *boxDim, const uint32_t *elementStrides, int interleave,
+                                         int swizzle, int l2Promotion, int oobFill)
+{
+    (void)tensorMap, (void)tensorDataType, (void)tensorRank, (void)globalAddress, (void)globalDim, (void)globalStrides;
+    (void)boxDim, (void)elementStrides, (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch_call(const char *name, const unsigned dims[6])
 {
     struct soft_call call;

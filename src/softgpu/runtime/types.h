@@ -1,6 +1,6 @@
 /*
- * The types of NVIDIA's runtime API that the stand-in answers with, by its documentation and names. No test holds them
- * against NVIDIA's headers yet. Enumerations are ints.
+ * The types of NVIDIA's runtime API that the stand-in answers with, by its documentation and names. Where NVIDIA's headers
+ * are, tests/e2e/check_cuda_nvidia.py holds them against those (CUDA 13's). Enumerations are ints.
  */
 #ifndef SOFTGPU_RUNTIME_TYPES_H
 #define SOFTGPU_RUNTIME_TYPES_H

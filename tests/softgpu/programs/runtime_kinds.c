@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "softgpu/runtime/cudart.h"
+#include "softgpu/programs/cudart.h"
 
 #define CHECK(call) check((call), 0, __LINE__)
 

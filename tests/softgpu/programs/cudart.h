@@ -1,6 +1,6 @@
 /* The few functions of the CUDA runtime that the tests need, by their names in cuda_runtime_api.h. */
-#ifndef SOFTGPU_RUNTIME_CUDART_H
-#define SOFTGPU_RUNTIME_CUDART_H
+#ifndef SOFTGPU_PROGRAMS_CUDART_H
+#define SOFTGPU_PROGRAMS_CUDART_H
 
 #include <stddef.h>
 
