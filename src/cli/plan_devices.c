@@ -81,6 +81,16 @@ static enum mp_status read_section(const char *path, const char *wanted, struct 
     return status;
 }
 
+/* "24" is 24 bytes, which nobody means. */
+static enum mp_status check_room(const struct mp_plan_device *device, struct mp_error *error)
+{
+    char total[MP_UNIT_TEXT], context[MP_UNIT_TEXT];
+    if (device->total > device->context) return MP_OK;
+    return mp_fail(error, MP_UNSUPPORTED,
+                   "%s is too little: the CUDA context alone takes %s; a size has a unit, as 24GiB",
+                   mp_format_bytes(total, device->total), mp_format_bytes(context, device->context));
+}
+
 enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struct mp_plan_device *device,
                                    struct mp_error *error)
 {
@@ -95,11 +105,11 @@ enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struc
         snprintf(device->name, sizeof device->name, "NVIDIA GPU");
         snprintf(device->source, sizeof device->source, "told by --device; otherwise as an " OF_BYTES);
         device->total = bytes;
-        return MP_OK;
+        return check_room(device, error);
     }
     enum mp_status status =
         read_section(is_file ? wanted : path, is_file ? "" : wanted, device, names, sizeof names, &found, error);
-    if (status || found) return status;
+    if (status || found) return status ? status : check_room(device, error);
     return is_file
                ? mp_fail(error, MP_NOT_FOUND, "%s describes no device: [NAME] begins one", wanted)
                : mp_fail(error, MP_NOT_FOUND,

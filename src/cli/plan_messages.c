@@ -9,6 +9,7 @@
 #include "analysis/categories/categories.h"
 #include "analysis/device/plan.h"
 #include "analysis/sites/peak.h"
+#include "base/signal_name.h"
 #include "base/units.h"
 #include "cli/messages.h"
 #include "cli/plan_torch.h"
@@ -152,8 +153,10 @@ static void tell_read_backs(const struct mp_model *model, const struct mp_plan *
     size_t count = plan->read_backs.count, sizes = 0;
     for (size_t i = 0; i < count; i++)
         sizes += plan->read_backs.at[i].use == MP_PLAN_SIZE;
-    char chosen[64] = "";
-    if (sizes) snprintf(chosen, sizeof chosen, "; conditions selected %g %% (--selected)", 100 * plan->selected);
+    char chosen[128] = "";
+    if (sizes)
+        snprintf(chosen, sizeof chosen, "; conditions selected %g %% of the elements, a guess (--selected)",
+                 100 * plan->selected);
     if (!count)
         mp_message("depends on no value read from the device");
     else
@@ -162,6 +165,9 @@ static void tell_read_backs(const struct mp_model *model, const struct mp_plan *
     for (size_t i = 0; i < count && i < PLACES_TOLD; i++)
         tell_place(model, &plan->read_backs.at[i]);
     if (count > PLACES_TOLD) mp_message("  and %zu more: memprof info lists them", count - PLACES_TOLD);
+    if (!mp_plan_kernels_known(plan))
+        mp_message("conditions follow the kernels of PyTorch 2.6: with %.*s some may come out false and select nothing",
+                   (int)strcspn(plan->torch, " "), plan->torch);
 }
 
 /* `failed`: the command did, so what it would have taken later is not known. */
@@ -196,20 +202,34 @@ static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan
     mp_buffer_free(&unknown);
 }
 
-/* A program that used no device: why. */
-static bool tell_nothing(const struct mp_plan *plan)
+/* How the command ended, where that was not well. */
+static void tell_failure(int status, const char *then)
 {
+    const char *signal = status > 128 ? mp_signal_name((unsigned)status - 128) : NULL;
+    if (signal)
+        mp_message("the command was ended by SIG%s%s", signal, then);
+    else if (status)
+        mp_message("the command failed, with status %d%s", status, then);
+}
+
+/* A program that used no device: why. */
+static bool tell_nothing(const struct mp_plan *plan, int status)
+{
+    tell_failure(status, " before it used a CUDA device");
     if (strstr(plan->torch, "cuda none"))
         mp_message("nothing was planned: this PyTorch (%.*s) is built without CUDA; plan runs the build for CUDA, on a "
                    "machine without a GPU, too",
                    (int)strcspn(plan->torch, " "), plan->torch);
+    else if (plan->hidden)
+        mp_message("nothing was planned: the command saw no device, since it set CUDA_VISIBLE_DEVICES to what is not "
+                   "there; --devices N gives it N of them");
     else
         mp_message("nothing was planned: the command used no CUDA device%s",
                    *plan->torch ? "" : ", and no PyTorch was imported");
     return false;
 }
 
-static bool tell_one(const char *path, const struct mp_plan_device *device, const char *torch, bool failed)
+static bool tell_one(const char *path, const struct mp_plan_device *device, const char *torch, int exit_status)
 {
     struct mp_model *model;
     struct mp_plan plan;
@@ -221,11 +241,12 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, cons
         return false;
     }
     judge(model, &plan, device, &outcome);
-    bool told = outcome.has_device || tell_nothing(&plan);
+    bool told = outcome.has_device || tell_nothing(&plan, exit_status);
     if (outcome.has_device) {
+        tell_failure(exit_status, ": the plan is of what it did until then");
         mp_message("planned on %s (%s for the program; PyTorch %s, nothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context), *plan.torch ? plan.torch : "unknown");
-        tell_fit(&outcome, device, &plan, failed);
+        tell_fit(&outcome, device, &plan, exit_status);
         tell_peak(model, find_track(model));
         tell_read_backs(model, &plan);
         if (torch) mp_plan_tell_torch(plan.torch, torch);
@@ -253,10 +274,8 @@ bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan
                        summary->failure.text);
         whole &= !summary->failed && !summary->dropped;
     }
-    if (!count) return tell_nothing(&(struct mp_plan){0});
+    if (!count) return tell_nothing(&(struct mp_plan){0}, result->exit_status);
     if (quiet) return whole;
-    if (result->exit_status)
-        mp_message("the command failed, with status %d: the plan is of what it did until then", result->exit_status);
     for (size_t i = 0; i < count; i++) {
         char peak[MP_UNIT_TEXT];
         const struct mp_recording_summary *summary = &result->recordings.at[i];

@@ -1,12 +1,10 @@
 #include "cli/plan_size.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -17,8 +15,7 @@
 
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
-
-extern char **environ;
+#define FARTHEST   16 /* times what fits is tried next at most */
 
 struct probe {
     uint64_t value;
@@ -30,10 +27,11 @@ struct search {
     const struct mp_plan_device *device;
     char name[64], hole[72]; /* "batch", "{batch}" */
     uint64_t start;
-    char *folder;
+    struct mp_probing probing;
     struct probe probes[PROBES_MAX];
     size_t count;
     uint64_t fits, fails; /* the largest that does, the smallest that does not; 0: none yet */
+    uint64_t step;        /* how far below what failed was tried last */
 };
 
 /* ---- the command ------------------------------------------------------------------------------------------------ */
@@ -124,39 +122,41 @@ static char **make_words(const struct search *search, const char *path, uint64_t
     return words;
 }
 
-static int start_words(char **words, const char *log)
-{
-    posix_spawn_file_actions_t actions;
-    pid_t pid;
-    int status = -1;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    if (!posix_spawn(&pid, "/proc/self/exe", &actions, NULL, words, environ))
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
-    posix_spawn_file_actions_destroy(&actions);
-    return status;
-}
-
 /* ---- the search ------------------------------------------------------------------------------------------------- */
+
+/* "run 4, batch 64: the largest so far that fits is 32, 128 does not" */
+static void tell_search(const struct search *search, uint64_t value)
+{
+    char text[256], fits[64] = "", fails[64] = "";
+    if (search->fits) snprintf(fits, sizeof fits, "; %llu fits", (unsigned long long)search->fits);
+    if (search->fails)
+        snprintf(fails, sizeof fails, "%s %llu does not", search->fits ? "," : ";", (unsigned long long)search->fails);
+    snprintf(text, sizeof text, "run %zu, with %s %llu%s%s", search->count + 1, search->name, (unsigned long long)value,
+             fits, fails);
+    mp_probing_tell(search->invocation, text);
+}
 
 /* An exit status. A run that ran out of memory may fail, and does not fit; another that fails ends the search. */
 static int probe(struct search *search, uint64_t value)
 {
     char path[512], log[512];
     struct mp_error error;
-    snprintf(path, sizeof path, "%s/%llu.mp", search->folder, (unsigned long long)value);
-    snprintf(log, sizeof log, "%s/%llu.log", search->folder, (unsigned long long)value);
+    snprintf(path, sizeof path, "%s/%llu.mp", search->probing.folder, (unsigned long long)value);
+    snprintf(log, sizeof log, "%s/%llu.log", search->probing.folder, (unsigned long long)value);
+    tell_search(search, value);
     char **words = make_words(search, path, value);
-    int exit_status = words ? start_words(words, log) : -1;
-    for (size_t i = 0; words && words[i]; i++)
-        free(words[i]);
-    free(words);
+    int status = mp_probing_run_words(words, log);
+    mp_probing_free_words(words);
+    mp_probing_tell(search->invocation, NULL);
+    if (status < 0) return MP_EXIT_COULD_NOT;
+    if (mp_probing_is_interrupted(status)) {
+        mp_message("interrupted while it ran with %s %llu", search->name, (unsigned long long)value);
+        return MP_EXIT_COULD_NOT;
+    }
     struct probe *one = &search->probes[search->count];
     *one = (struct probe){.value = value};
     bool recorded = !access(path, R_OK) && !mp_plan_judge(path, search->device, &one->outcome, &error);
-    bool failed = !recorded || !one->outcome.has_device || (exit_status && !one->outcome.ooms);
+    bool failed = !recorded || !one->outcome.has_device || (status && !one->outcome.ooms);
     if (failed) {
         mp_message("the run with %s %llu could not be planned; it printed last:", search->name,
                    (unsigned long long)value);
@@ -171,7 +171,8 @@ static int probe(struct search *search, uint64_t value)
     return MP_EXIT_DONE;
 }
 
-/* By the line through the two largest probes that fit; 0: not known. */
+/* By the line through the two largest probes that fit, where allocated bytes reach the device's: it grows evenly,
+ * unlike what is reserved, and is mostly a little above the answer. 0: not known. */
 static uint64_t extrapolated(const struct search *search)
 {
     const struct probe *high = NULL, *low = NULL;
@@ -185,22 +186,25 @@ static uint64_t extrapolated(const struct search *search)
             low = one;
         }
     }
-    if (!low || high->outcome.reserved <= low->outcome.reserved) return 0;
-    double slope = (double)(high->outcome.reserved - low->outcome.reserved) / (double)(high->value - low->value);
-    double left = (double)search->device->total - (double)high->outcome.estimated - (double)high->outcome.reserved;
+    if (!low || high->outcome.allocated <= low->outcome.allocated) return 0;
+    double slope = (double)(high->outcome.allocated - low->outcome.allocated) / (double)(high->value - low->value);
+    double left = (double)search->device->total - (double)high->outcome.estimated - (double)high->outcome.allocated;
     double value = (double)high->value + left / slope;
     return value < 1 ? 0 : value > (double)LARGEST ? LARGEST : (uint64_t)value;
 }
 
-static uint64_t next_value(const struct search *search)
+/* Up by the line until one fails, then down from there in steps that double, then halving. */
+static uint64_t next_value(struct search *search)
 {
     uint64_t from = search->fits, to = search->fails, guess = extrapolated(search);
+    bool fitted = search->probes[search->count - 1].outcome.fits;
     if (!from) return to > 1 ? to / 2 : 0;
-    if (!to) return guess > from && guess < 8 * from ? guess : 2 * from;
+    if (!to) return guess > from ? guess < FARTHEST * from ? guess : FARTHEST * from : 2 * from;
     if (to - from == 1) return 0;
-    if (guess == from) guess++;
-    if (guess == to) guess--;
-    return guess > from && guess < to ? guess : from + (to - from) / 2;
+    if (to > 4 * from) return fitted && guess > from && guess < to ? guess : (uint64_t)sqrt((double)from * (double)to);
+    if (fitted) return from + (to - from) / 2;
+    search->step = search->step ? 2 * search->step : to / 32 + 1;
+    return to - from > 2 * search->step ? to - search->step : from + (to - from) / 2;
 }
 
 static int look(struct search *search)
@@ -286,17 +290,10 @@ static void put_json(const struct search *search)
 int mp_plan_size(const struct mp_invocation *invocation, const struct mp_plan_device *device)
 {
     struct search search = {.invocation = invocation, .device = device};
-    const char *parent = getenv("TMPDIR");
     if (!read_question(&search) || !check_command(&search)) return MP_EXIT_USAGE;
-    if (asprintf(&search.folder, "%s/memprof-plan-XXXXXX", parent && *parent ? parent : "/tmp") < 0 ||
-        !mkdtemp(search.folder)) {
-        mp_message("cannot make a folder for the plans: %s", strerror(errno));
-        free(search.folder);
-        return MP_EXIT_COULD_NOT;
-    }
-    int status = look(&search);
-    rmdir(search.folder);
-    free(search.folder);
+    int status = mp_probing_begin(&search.probing);
+    if (!status) status = look(&search);
+    mp_probing_end(&search.probing);
     qsort(search.probes, search.count, sizeof *search.probes, by_value);
     if (!status && mp_given(invocation, MP_OPT_JSON))
         put_json(&search);

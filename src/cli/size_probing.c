@@ -80,7 +80,7 @@ static bool names(const struct mp_invocation *invocation, const char *what)
     return false;
 }
 
-static void free_words(char **words)
+void mp_probing_free_words(char **words)
 {
     for (size_t i = 0; words && words[i]; i++)
         free(words[i]);
@@ -99,7 +99,7 @@ static char **make_command(const struct mp_invocation *invocation, struct mp_siz
     for (size_t i = 0; done && i < invocation->operand_count; i++)
         done = (words[count + i] = fill(invocation->operands[i], point));
     if (done) return words;
-    free_words(words);
+    mp_probing_free_words(words);
     return NULL;
 }
 
@@ -150,11 +150,17 @@ void mp_probing_tell_last(const char *log)
         mp_message("  | %s", line);
 }
 
+bool mp_probing_is_interrupted(int status)
+{
+    return asked_to_end || (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT) ||
+           (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
 static int judge(int status, const char *value, const char *path, const char *log)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (!code && !access(path, R_OK)) return MP_EXIT_DONE;
-    if (code == 128 + SIGINT || asked_to_end) {
+    if (mp_probing_is_interrupted(status)) {
         mp_message("interrupted while it ran with %s", value);
         return MP_EXIT_COULD_NOT;
     }
@@ -173,27 +179,44 @@ static int judge(int status, const char *value, const char *path, const char *lo
     return MP_EXIT_COULD_NOT;
 }
 
-static int run_one(const struct mp_invocation *invocation, struct mp_size_point point, const char *value,
-                   const char *path, const char *log)
+int mp_probing_run_words(char **words, const char *log)
 {
     pid_t pid;
     int status;
-    char **words = make_command(invocation, point, path);
     int failure = words ? start(words, log, &pid) : ENOMEM;
-    free_words(words);
     if (failure) {
-        mp_message("cannot run memprof snapshot: %s", strerror(failure));
-        return MP_EXIT_COULD_NOT;
+        mp_message("cannot run memprof: %s", strerror(failure));
+        return -1;
     }
     while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return MP_EXIT_COULD_NOT;
+        if (errno != EINTR) return -1;
     running = 0;
-    return judge(status, value, path, log);
+    return status;
 }
 
-static int make_folder(struct mp_probing *probing)
+static int run_one(const struct mp_invocation *invocation, struct mp_size_point point, const char *value,
+                   const char *path, const char *log)
 {
+    char **words = make_command(invocation, point, path);
+    int status = mp_probing_run_words(words, log);
+    mp_probing_free_words(words);
+    return status < 0 ? MP_EXIT_COULD_NOT : judge(status, value, path, log);
+}
+
+/* SIGINT and SIGQUIT reach the run, too, which ends by them; the folder is then to be removed. */
+static void stop_ignoring(struct mp_probing *probing)
+{
+    if (probing->ignores && !sigaction(SIGINT, &probing->interrupt, NULL)) sigaction(SIGQUIT, &probing->quit, NULL);
+    probing->ignores = false;
+}
+
+int mp_probing_begin(struct mp_probing *probing)
+{
+    static const struct sigaction ignore = {.sa_handler = SIG_IGN};
     const char *parent = getenv("TMPDIR");
+    *probing = (struct mp_probing){.caught = true};
+    catch_ending();
+    probing->ignores = !sigaction(SIGINT, &ignore, &probing->interrupt) && !sigaction(SIGQUIT, &ignore, &probing->quit);
     if (asprintf(&probing->folder, "%s/memprof-size-XXXXXX", parent && *parent ? parent : "/tmp") < 0)
         probing->folder = NULL;
     if (probing->folder && mkdtemp(probing->folder)) return MP_EXIT_DONE;
@@ -216,14 +239,11 @@ static int check_command(const struct mp_invocation *invocation, bool two)
     return MP_EXIT_USAGE;
 }
 
-static void tell_progress(const struct mp_invocation *invocation, size_t done, size_t count, const char *value)
+void mp_probing_tell(const struct mp_invocation *invocation, const char *text)
 {
     const char *when = invocation->value[MP_OPT_PROGRESS];
     if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
-    if (value)
-        fprintf(stderr, "\r\033[Kmemprof: run %zu of %zu, with %s", done + 1, count, value);
-    else
-        fputs("\r\033[K", stderr);
+    fprintf(stderr, "\r\033[K%s%s", text ? "memprof: " : "", text ? text : "");
 }
 
 int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_point *points, size_t count, bool two,
@@ -231,25 +251,21 @@ int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_
 {
     int status = check_command(invocation, two);
     if (status) return status;
-    catch_ending();
-    probing->caught = true;
-    status = make_folder(probing);
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, interrupt, quit;
-    sigaction(SIGINT, &ignore, &interrupt); /* the command gets it too; the folder is then to be removed */
-    sigaction(SIGQUIT, &ignore, &quit);
+    status = mp_probing_begin(probing);
     for (size_t i = 0; i < count && !status && !asked_to_end; i++) {
         char value[64], *log = NULL;
         snprintf(value, sizeof value, two ? "%llux%llu" : "%llu", (unsigned long long)points[i].first,
                  (unsigned long long)points[i].second);
-        tell_progress(invocation, i, count, value);
+        char text[128];
+        snprintf(text, sizeof text, "run %zu of %zu, with %s", i + 1, count, value);
+        mp_probing_tell(invocation, text);
         if (asprintf(&paths[i], "%s/%s.mp", probing->folder, value) < 0) paths[i] = NULL;
         if (asprintf(&log, "%s/%s.log", probing->folder, value) < 0) log = NULL;
         status = paths[i] && log ? run_one(invocation, points[i], value, paths[i], log) : MP_EXIT_COULD_NOT;
-        tell_progress(invocation, i, count, NULL);
+        mp_probing_tell(invocation, NULL);
         free(log);
     }
-    sigaction(SIGINT, &interrupt, NULL);
-    sigaction(SIGQUIT, &quit, NULL);
+    stop_ignoring(probing);
     return asked_to_end && !status ? MP_EXIT_COULD_NOT : status;
 }
 
@@ -262,5 +278,6 @@ void mp_probing_end(struct mp_probing *probing)
     if (probing->folder) rmdir(probing->folder);
     free(probing->folder);
     probing->folder = NULL;
+    stop_ignoring(probing);
     if (probing->caught) end_if_asked();
 }

@@ -33,6 +33,7 @@
 #ifndef SOFTGPU_SOFTGPU_H
 #define SOFTGPU_SOFTGPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -92,8 +93,10 @@ void softgpu_live(struct softgpu_digest *of);
 /* Writes what is buffered of the ledger's file. */
 void softgpu_flush(void);
 const char *softgpu_class_name(enum soft_class class);
-/* What the calling thread reads of the address (0: any), of one of so many bytes, before its next kernel, is this value;
- * `widths`: a sum of 1, 4, 8. The values' policy "ones" goes before. */
+/* What the calling thread reads of the address (0: any), of one of so many bytes, before its next kernel, is this
+ * value; `widths`: a sum of 1, 4, 8. The values' policy "ones" goes before. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
+/* Of memory that was handed out on some device. */
+bool softgpu_is_device_address(uint64_t address);
 
 #endif

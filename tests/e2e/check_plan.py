@@ -4,9 +4,11 @@ here. What it took is known by the program itself; tests/plan holds plans of PyT
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import harness
@@ -123,6 +125,28 @@ class Plan(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("{batch} stands nowhere in the command", result.stderr)
 
+    def test_largest_that_is_interrupted(self):
+        """Nothing stays behind, of the run that went on either."""
+        (self.folder / "program.py").write_text("import pathlib, sys, time\npathlib.Path(sys.argv[2]).touch()\ntime.sleep(60)")
+        left, begun = self.folder / "tmp", self.folder / "begun"
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            left.mkdir()
+            running = subprocess.Popen([harness.MEMPROF, "plan", "--size", "batch=8", "--", sys.executable,
+                                        self.folder / "program.py", "8", begun], env=dict(os.environ, TMPDIR=str(left)),
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            while not begun.exists():
+                self.assertIsNone(running.poll())
+                time.sleep(0.02)
+            begun.unlink()
+            if number == signal.SIGINT:  # as a terminal sends it
+                os.killpg(running.pid, number)
+            else:
+                running.send_signal(number)
+            said = running.communicate(timeout=harness.TIMEOUT)[1]
+            self.assertEqual(said, "memprof: interrupted while it ran with batch 8\n")
+            self.assertEqual(running.returncode, 1 if number == signal.SIGINT else -number)
+            left.rmdir()
+
     def test_mistakes(self):
         for options, said in ((["--device", "h1000"], "there is no device h1000; known are t4,"),
                               (["--devices", "99"], "a number from 1 to 8 is wanted"),
@@ -131,6 +155,16 @@ class Plan(unittest.TestCase):
             result = self.plan(*options, arguments=["0"], status=2)
             self.assertIn(said, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1)
+        for device, said in (("24", "24 B is too little: the CUDA context alone takes 512 MiB; a size has a unit, as 24GiB"),
+                             ("400MiB", "400 MiB is too little"), ("24GiBB", "there is no device 24GiBB; known are t4,"),
+                             ("/nowhere/gpu", "cannot read /nowhere/gpu: No such file"),
+                             (self.folder / "program.py", "program.py, line 2: [NAME] or KEY = VALUE is wanted")):
+            result = self.plan("--device", device, arguments=["0"], status=2)
+            self.assertIn(said, result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1)
+        for count in ("0", "two", "-1"):
+            self.assertIn(f"--devices {count}: a number from 1 to 8 is wanted",
+                          self.plan("--devices=" + count, arguments=["0"], status=2).stderr)
         self.assertIn("needs a command", harness.memprof("plan").stderr)
         result = harness.memprof("plan", "-o", self.path, "--", "true")
         self.assertEqual(result.returncode, 0)
@@ -166,6 +200,30 @@ class Plan(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("this PyTorch (2.7.1+cpu) is built without CUDA", result.stderr)
 
+    def test_conditions_of_another_pytorch(self):
+        """Which kernels made a truth is known for PyTorch 2.6: what another reads is told to be less sure."""
+        (self.folder / "condition.c").write_text(
+            "int read_is_nonzero(int (*copy)(void *, const void *, unsigned long, int), const void *at)\n"
+            "{ char truth = 1; int failed = copy(&truth, at, 1, 2); return failed ? -1 : truth; }\n")
+        subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-o", self.folder / "condition.so",
+                        self.folder / "condition.c"], check=True)
+        (self.folder / "torch").mkdir()
+        program = self.folder / "program.py"
+        program.write_text("import torch\n" + PROGRAM.replace("sys.exit(", "print(ctypes.CDLL(sys.argv[2]).read_is_nonzero("
+                                                              "cuda.cudaMemcpy, pointers[0]))\nsys.exit("))
+        for version, known in (("2.6.0+debian", True), ("2.9.1+cu128", False), ("2.60.0", False)):
+            (self.folder / "torch" / "__init__.py").write_text(
+                f"__version__ = '{version}'\nclass version:\n    cuda = '12.4'\nclass distributed:\n"
+                "    def is_available(): return False\nclass nn:\n    class init: pass\nclass Tensor: pass\n")
+            result = self.plan(arguments=["1", self.folder / "condition.so"])
+            self.assertEqual(result.stdout.splitlines()[1], "0")
+            plan = harness.answer("info", self.path)["plan"]
+            self.assertEqual(([one["use"] for one in plan["read_backs"]], plan["kernels_known"]), (["way"], known))
+            said = f"conditions follow the kernels of PyTorch 2.6: with {version} some may come out false"
+            self.assertEqual(said in result.stderr, not known, result.stderr)
+            self.assertEqual("conditions follow the kernels of PyTorch 2.6" in harness.memprof("info", self.path).stdout,
+                             not known)
+
     def test_another_pytorch_is_wanted(self):
         (self.folder / "torch").mkdir()
         (self.folder / "torch" / "__init__.py").write_text(
@@ -186,12 +244,67 @@ class Plan(unittest.TestCase):
         result = harness.memprof("plan", "-o", self.path, "--", "/nowhere/python3")
         self.assertEqual((result.returncode, result.stderr.count("\n")), (127, 1), result.stderr)
         said = self.plan(arguments=["nonsense"], status=1).stderr
-        self.assertIn("memprof: the command failed, with status 1: the plan is of what it did until then", said)
+        self.assertIn("memprof: the command failed, with status 1 before it used a CUDA device", said)
         self.assertIn("memprof: nothing was planned", said)
         (self.folder / "program.py").write_text(PROGRAM.replace("sys.exit(", "sys.exit(3 or "))
         said = self.plan(arguments=["1"], status=3).stderr
         self.assertIn("whether it fits is not known: until it failed it reserved 1.00 GiB", said)
         self.assertNotIn(": fits", said)
+
+
+    def script(self, text, *options, status=0, **more):
+        (self.folder / "program.py").write_text(PROGRAM.split("free, whole = total()")[0] + text)
+        result = harness.memprof("plan", "-o", self.path, "--force", *options, "--", sys.executable,
+                                 self.folder / "program.py", **more)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result
+
+    def test_how_programs_end(self):
+        ends = {"sys.exit(3)": (3, "the command failed, with status 3"),
+                "raise RuntimeError('no config')": (1, "the command failed, with status 1"),
+                "import os, signal; os.kill(os.getpid(), signal.SIGTERM)": (143, "the command was ended by SIGTERM"),
+                "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": (139, "the command was ended by SIGSEGV")}
+        for text, (status, said) in ends.items():
+            with self.subTest(text=text):
+                stderr = self.script(text, status=status).stderr
+                self.assertIn(f"memprof: {said} before it used a CUDA device\nmemprof: nothing was planned: the command used "
+                              "no CUDA device, and no PyTorch was imported\n", stderr)
+                stderr = self.script("take(1 << 30)\n" + text, status=status).stderr
+                self.assertIn(f"memprof: {said}: the plan is of what it did until then\n", stderr)
+                self.assertIn("whether it fits is not known: until it failed it reserved 1.00 GiB", stderr)
+
+    def test_what_programs_do(self):
+        (self.folder / "typed").write_text("yes\n")
+        with open(self.folder / "typed") as typed:
+            result = self.script("take(1 << 30); print('asked', input())", stdin=typed)
+        self.assertEqual(result.stdout, "asked yes\n")
+        workers = ("import multiprocessing\ntake(1 << 30)\nwith multiprocessing.get_context('fork').Pool(2) as pool:\n"
+                   "    print(sum(pool.map(abs, range(-3, 4))))")
+        result = self.script(workers)
+        self.assertEqual(result.stdout, "12\n")
+        self.assertIn("fits, with 77.6 GiB to spare: reserved 1.00 GiB", result.stderr)
+        nvml = ("nvml, name = ctypes.CDLL('libnvidia-ml.so.1'), ctypes.create_string_buffer(96)\nat = ctypes.c_void_p()\n"
+                "memory = (ctypes.c_ulonglong * 3)()\nassert not nvml.nvmlInit_v2()\n"
+                "assert not nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(at))\ntake(1 << 30)\n"
+                "assert not nvml.nvmlDeviceGetName(at, name, 96) + nvml.nvmlDeviceGetMemoryInfo(at, memory)\n"
+                "print(name.value.decode(), *memory)")
+        total = 42298834944
+        self.assertEqual(self.script(nvml, "--device", "a100-40gb").stdout.rsplit(" ", 3),
+                         ["NVIDIA A100-SXM4-40GB", str(total), str(total - 1536 * MIB), f"{1536 * MIB}\n"])
+
+    def test_visible_devices(self):
+        """As the program sets them itself; what the user's shell had set is no matter (test_device)."""
+        text = ("import os; os.environ['CUDA_VISIBLE_DEVICES'] = 'SEEN'\ncount = ctypes.c_int()\n"
+                "cuda.cudaGetDeviceCount(ctypes.byref(count))\nprint(count.value)\nif count.value: take(1 << 30)")
+        for seen, count in (("0", 1), ("2,3", 2), ("1,9,2", 1)):
+            result = self.script(text.replace("SEEN", seen), "--devices", "4")
+            self.assertEqual(result.stdout, f"{count}\n")
+            self.assertIn("fits, with 77.6 GiB to spare", result.stderr)
+        for seen in ("", "-1", "4,5,6,7"):
+            result = self.script(text.replace("SEEN", seen), "--devices", "4")
+            self.assertEqual(result.stdout, "0\n")
+            self.assertIn("nothing was planned: the command saw no device, since it set CUDA_VISIBLE_DEVICES to what is not "
+                          "there; --devices N gives it N of them", result.stderr)
 
 
 class Safety(unittest.TestCase):

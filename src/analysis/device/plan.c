@@ -15,6 +15,7 @@
 #define NCCL            "plan: communicator"
 #define CUDNN           "plan: cudnn"
 #define RECURRENT       "plan: recurrent"
+#define HIDDEN          "plan: hidden"
 /* NVIDIA/nccl#964: 544 MB where there are two ranks, 688 MB where there are more, for each communicator. */
 #define NCCL_OF_TWO  (UINT64_C(544) << 20)
 #define NCCL_OF_MORE (UINT64_C(688) << 20)
@@ -138,6 +139,8 @@ bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             done = add_read_back(plan, model, note->stack, strtoull(name + strlen(READ_BACK), NULL, 10));
         } else if (!strncmp(name, TORCH, strlen(TORCH))) {
             snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
+        } else if (!strcmp(name, HIDDEN)) {
+            plan->hidden = true;
         } else if (!strcmp(name, CUDNN)) {
             struct mp_plan_estimate one = {
                 "cuDNN's workspaces", "not known: cuDNN alone chooses its algorithms; cached blocks often hold them",
@@ -160,6 +163,15 @@ bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
         qsort(plan->read_backs.at, plan->read_backs.count, sizeof *plan->read_backs.at, by_weight);
     if (!done) mp_plan_free(plan);
     return done;
+}
+
+bool mp_plan_kernels_known(const struct mp_plan *plan)
+{
+    if (!*plan->torch || (!strncmp(plan->torch, "2.6", 3) && (plan->torch[3] < '0' || plan->torch[3] > '9')))
+        return true;
+    for (size_t i = 0; i < plan->read_backs.count; i++)
+        if (plan->read_backs.at[i].use != MP_PLAN_VALUE) return false;
+    return true;
 }
 
 void mp_plan_free(struct mp_plan *plan)

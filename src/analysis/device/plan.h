@@ -30,6 +30,7 @@ struct mp_plan_estimate {
 
 struct mp_plan {
     bool planned; /* else nothing below holds */
+    bool hidden;  /* the program saw no device, by CUDA_VISIBLE_DEVICES */
     char device[64], values[16], torch[128];
     double selected;      /* the share of the elements that a condition selects */
     uint64_t total_bytes; /* of each device */
@@ -42,6 +43,9 @@ struct mp_plan {
 /* False where memory is short. */
 bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
+/* Truths and counts that are read back follow the names of kernels, which are those of PyTorch 2.6: false where another
+ * version ran and such were read. */
+bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);
 /* What such a value does, for people: "decides how much there is" */

@@ -20,6 +20,7 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model)
         mp_json_text(json, "torch", *plan.torch ? plan.torch : NULL);
         mp_json_text(json, "values", plan.values);
         mp_json_share(json, "selected", (uint64_t)(1e6 * plan.selected + 0.5), 1000000);
+        mp_json_bool(json, "kernels_known", mp_plan_kernels_known(&plan));
         if (plan.world > 1) {
             mp_json_number(json, "rank", plan.rank);
             mp_json_number(json, "world_size", plan.world);
@@ -105,11 +106,21 @@ void mp_plan_text(struct mp_text *text, const struct mp_model *model)
                                  ? "?"
                                  : mp_format_bytes(bytes, plan.estimated.at[i].bytes),
                              plan.estimated.at[i].name, plan.estimated.at[i].source);
+        bool sizes = false;
         for (size_t i = 0; i < plan.read_backs.count; i++) {
             mp_buffer_append_text(text->out, "  read back ");
             put_place(text->out, model, &plan.read_backs.at[i]);
             mp_buffer_append_text(text->out, "\n");
+            sizes |= plan.read_backs.at[i].use == MP_PLAN_SIZE;
         }
+        if (sizes)
+            mp_buffer_printf(text->out,
+                             "  conditions selected %g %% of the elements, a guess: --selected says how many\n",
+                             100 * plan.selected);
+        if (!mp_plan_kernels_known(&plan))
+            mp_buffer_append_text(text->out,
+                                  "  conditions follow the kernels of PyTorch 2.6: with another version some "
+                                  "may come out false and select nothing\n");
     }
     mp_plan_free(&plan);
 }

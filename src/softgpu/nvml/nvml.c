@@ -215,7 +215,12 @@ EXPORTED int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **to)
 EXPORTED int nvmlDeviceGetName(const struct device *device, char *to, unsigned room)
 {
     if (!initialized) return UNINITIALIZED;
-    return copy_text(to, room, device->instance < 0 ? "Stand-in GPU" : "Stand-in GPU MIG 1g.1gb");
+    const char *told = getenv("SOFTGPU_PROFILE"), *name = told ? strstr(told, "name=") : NULL;
+    size_t length = name ? strcspn(name + 5, ";") : 0;
+    char text[128];
+    snprintf(text, sizeof text, "%.*s%s", length ? (int)length : 12, length ? name + 5 : "Stand-in GPU",
+             device->instance < 0 ? "" : " MIG 1g.1gb");
+    return copy_text(to, room, text);
 }
 
 EXPORTED int nvmlDeviceGetIndex(const struct device *device, unsigned *to)

@@ -20,7 +20,8 @@ enum answer {
     OTHER,    /* a comparison, too: it does not hold */
     COMPARES, /* with a number: that nothing is negative holds, and nothing else */
     HOLDS,
-    FAILS,
+    ALL, /* of truths that are not known holds, ANY does not (truths.c) */
+    ANY,
     ADDS,         /* a number to what is there, which is zero */
     NEGATES,      /* what the thread's last kernel made */
     KEEPS,        /* the same */
@@ -35,8 +36,8 @@ static const struct {
     enum answer answer;
     int elements; /* the argument's position */
 } known[] = {
-    {{"reduce_kernel", "15and_kernel_cuda"}, HOLDS, 0},
-    {{"reduce_kernel", "14or_kernel_cuda"}, FAILS, 0},
+    {{"reduce_kernel", "15and_kernel_cuda"}, ALL, 0},
+    {{"reduce_kernel", "14or_kernel_cuda"}, ANY, 0},
     {{"Functor", "MulFunctorIbE"}, HOLDS, 0},
     {{"ed_elementwise_kernel", "compare_scalar_kernelI"}, COMPARES, 0},
     {{"ed_elementwise_kernel", "CUDAFunctorOnSelf_addI"}, ADDS, 0},
@@ -58,7 +59,7 @@ struct kernel {
     const void *function;
     const char *name;
     enum answer answer;
-    int elements;
+    int elements, follow;
 };
 
 static struct {
@@ -68,6 +69,7 @@ static struct {
 } kernels;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __typeof__(softgpu_expect) *expect;
+static __typeof__(softgpu_is_device_address) *is_device_address;
 static double share = 0.5;
 /* What the thread's last kernel made. */
 static __thread bool truth;
@@ -98,6 +100,7 @@ static int by_function(const void *a, const void *b)
 static void look_at_name(struct kernel *kernel)
 {
     kernel->answer = OTHER;
+    kernel->follow = softrt_follow_of(kernel->name);
     for (size_t i = 0; i < sizeof known / sizeof *known && kernel->answer == OTHER; i++) {
         if (!strstr(kernel->name, known[i].parts[0]) || !strstr(kernel->name, known[i].parts[1])) continue;
         kernel->answer = known[i].answer;
@@ -124,8 +127,15 @@ static void find_driver(void)
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, "softgpu_expect") : NULL;
     memcpy(&expect, &found, sizeof found);
+    found = library ? dlsym(library, "softgpu_is_device_address") : NULL;
+    memcpy(&is_device_address, &found, sizeof found);
     const char *text = getenv("SOFTGPU_SELECTED");
     if (text) share = strtod(text, NULL);
+}
+
+bool softrt_is_device_address(uint64_t address)
+{
+    return is_device_address(address);
 }
 
 /* At least one of some, unless there is to be none. */
@@ -173,7 +183,7 @@ void softrt_expect_answer(const void *function, void *const *arguments)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_driver);
-    if (!expect) return;
+    if (!expect || !is_device_address) return;
     const struct kernel kernel = find(function);
     if (kernel.answer == SELECTS && arguments) selected = share_of(arguments[kernel.elements]);
     if (kernel.answer == SELECTS || (kernel.answer == ADDS_SELECTED && selected)) {
@@ -181,7 +191,10 @@ void softrt_expect_answer(const void *function, void *const *arguments)
         return;
     }
     selected = 0;
-    if (kernel.answer != KEEPS)
+    if (kernel.follow && arguments) softrt_follow_truths(kernel.follow, kernel.name, arguments);
+    if (arguments && (kernel.answer == ALL || kernel.answer == ANY))
+        truth = softrt_reduce_truths(arguments, kernel.answer == ALL ? SOFTRT_TRUE : SOFTRT_FALSE) == SOFTRT_TRUE;
+    else if (kernel.answer != KEEPS)
         truth = kernel.answer == HOLDS || (kernel.answer == NEGATES && !truth) ||
                 (kernel.answer == COMPARES && arguments && is_not_negative(kernel.name, arguments));
     if (kernel.answer == ADDS && arguments)

@@ -83,8 +83,14 @@ EXPORTED cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *to, 
 }
 
 FORWARD(cudaMemcpy, (void *to, const void *from, size_t bytes, int kind), cuMemcpyAsync(AT(to), AT(from), bytes, NULL))
-FORWARD(cudaMemcpyAsync, (void *to, const void *from, size_t bytes, int kind, cudaStream_t stream),
-        cuMemcpyAsync(AT(to), AT(from), bytes, stream))
+EXPORTED cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, cudaStream_t stream)
+{
+    (void)kind;
+    cudaError_t error = softrt_ready();
+    if (!error) softrt_copy_truths(to, from);
+    return softrt_keep(error ? error : soft_driver.cuMemcpyAsync(AT(to), AT(from), bytes, stream));
+}
+
 FORWARD(cudaMemset, (void *to, int value, size_t bytes), cuMemsetD8Async(AT(to), (unsigned char)value, bytes, NULL))
 FORWARD(cudaMemsetAsync, (void *to, int value, size_t bytes, cudaStream_t stream),
         cuMemsetD8Async(AT(to), (unsigned char)value, bytes, stream))

@@ -100,6 +100,19 @@ void softrt_register_kernel(const void *function, const char *name);
 /* The thread launched it. */
 void softrt_expect_answer(const void *function, void *const *arguments);
 
+/* ---- what tensors of truths hold (truths.c) ---- */
+
+enum softrt_truth { SOFTRT_UNKNOWN, SOFTRT_FALSE, SOFTRT_TRUE };
+/* How a kernel of that name is followed; 0: it tells nothing. Found once for each. */
+int softrt_follow_of(const char *name);
+/* The thread launches it. */
+void softrt_follow_truths(int follow, const char *name, void *const *arguments);
+/* The thread copies from tensor to tensor. */
+void softrt_copy_truths(const void *to, const void *from);
+/* The thread launches a reduction to truths (all, any): what it makes, `otherwise` where that is not known. */
+enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise);
+bool softrt_is_device_address(uint64_t address);
+
 /* FUNCTION parameters { the driver's call } in the thread's context. */
 #define FORWARD(function, parameters, call)                                                                            \
     EXPORTED cudaError_t function parameters                                                                           \

@@ -1,0 +1,146 @@
+/*
+ * What tensors of truths hold, as far as kernels tell that made them: `done = zeros(bool)`, `done |= token == 2` and
+ * `if done.all(): break` is how programs end what they generate, and must not end it at once, as an argument check that
+ * asks all() would. Known by the address that a kernel writes to, for each thread: elements are taken to be alike, an
+ * integer to differ from a number it is compared with (but 0 and 1, which masks hold). Names are PyTorch's, as in
+ * answers.c.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "softgpu/runtime/runtime.h"
+
+enum follow { NOT_LOOKED_AT, NOTHING, WRITES, FILLS, EQUALS, ORS, ANDS, NOTS };
+
+/* All parts are in the name; the first that fits counts. */
+static const struct {
+    const char *parts[2];
+    enum follow follow;
+    int made_of; /* how many tensors */
+} known[] = {
+    {{"FillFunctorIbE", ""}, FILLS, 0},
+    {{"AUnaryFunctor", "CompareEqFunctorIlE"}, EQUALS, 1},
+    {{"AUnaryFunctor", "CompareEqFunctorIiE"}, EQUALS, 1},
+    {{"BitwiseOrFunctorIbE", ""}, ORS, 2},
+    {{"logical_or_kernel", ""}, ORS, 2},
+    {{"BitwiseAndFunctorIbE", ""}, ANDS, 2},
+    {{"logical_and_kernel", ""}, ANDS, 2},
+    {{"bitwise_not_kernel", ""}, NOTS, 1},
+    {{"logical_not_kernel", ""}, NOTS, 1},
+    {{"masked_fill_kernel", ""}, NOTHING, 0},
+    {{"", ""}, WRITES, 0},
+};
+
+#define REMEMBERED     64
+#define ARGUMENT_BYTES 1536 /* of an argument, in which the address of a tensor stands */
+
+static __thread struct {
+    uint64_t address;
+    enum softrt_truth truth;
+} made[REMEMBERED];
+static __thread unsigned made_count, made_next;
+
+/* Elementwise kernels only: a row's number and one more. */
+int softrt_follow_of(const char *name)
+{
+    for (size_t i = 0; strstr(name, "elementwise_kernel") && i < sizeof known / sizeof *known; i++)
+        if (strstr(name, known[i].parts[0]) && strstr(name, known[i].parts[1]))
+            return known[i].follow == NOTHING ? 0 : (int)i + 1;
+    return 0;
+}
+
+/* Where so many addresses of the device stand one after the other in an argument: the caller's, on its stack, which
+ * goes on above. What is unused in it may hold anything. */
+static const char *addresses_in(const void *argument, size_t wanted)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < ARGUMENT_BYTES; i += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, (const char *)argument + i, sizeof word);
+        found = softrt_is_device_address(word) ? found + 1 : 0;
+        if (found == wanted) return (const char *)argument + i - (wanted - 1) * sizeof word;
+    }
+    return NULL;
+}
+
+static enum softrt_truth truth_at(uint64_t address)
+{
+    for (unsigned i = 0; i < made_count; i++)
+        if (made[i].address == address) return made[i].truth;
+    return SOFTRT_UNKNOWN;
+}
+
+static void remember(uint64_t address, enum softrt_truth truth)
+{
+    unsigned at = 0;
+    while (at < made_count && made[at].address != address)
+        at++;
+    if (at == made_count) {
+        if (!truth) return;
+        at = made_count < REMEMBERED ? made_count++ : made_next++ % REMEMBERED;
+    }
+    made[at].address = address;
+    made[at].truth = truth;
+}
+
+/* AUnaryFunctor<integer, integer, bool, CompareEqFunctor>: equal (0) or not, the number. */
+static enum softrt_truth compared(const char *name, const char *functor)
+{
+    int differs;
+    int32_t narrow;
+    int64_t number;
+    memcpy(&differs, functor, sizeof differs);
+    memcpy(&narrow, functor + 4, sizeof narrow);
+    memcpy(&number, functor + 8, sizeof number);
+    if (!strstr(name, "CompareEqFunctorIlE")) number = narrow;
+    return number == 0 || number == 1 ? SOFTRT_UNKNOWN : differs ? SOFTRT_TRUE : SOFTRT_FALSE;
+}
+
+static enum softrt_truth joined(enum softrt_truth a, enum softrt_truth b, enum softrt_truth decides)
+{
+    return a == decides || b == decides ? decides : a ? a : b;
+}
+
+/* Kernels that are vectorized or unrolled take (how many, functor, addresses), others (how many, closure), where the
+ * functor follows on the addresses. */
+void softrt_follow_truths(int row, const char *name, void *const *arguments)
+{
+    enum follow follow = known[row - 1].follow;
+    if (follow == WRITES && !made_count) return;
+    bool apart = strstr(name, "ed_elementwise_kernel");
+    size_t tensors = 1 + (size_t)known[row - 1].made_of, bytes = tensors * sizeof(uint64_t);
+    const char *addresses = apart ? arguments[2] : addresses_in(arguments[1], tensors > 1 ? tensors : 2);
+    if (!addresses) return;
+    const char *functor = apart ? arguments[1] : addresses + bytes;
+    uint64_t at[3] = {0}; /* the result, what it is made of */
+    memcpy(at, addresses, bytes);
+    enum softrt_truth first = truth_at(at[1]), second = truth_at(at[2]), truth = SOFTRT_UNKNOWN;
+    if (follow == FILLS)
+        truth = *(const bool *)functor ? SOFTRT_TRUE : SOFTRT_FALSE;
+    else if (follow == EQUALS)
+        truth = compared(name, functor);
+    else if (follow == ORS)
+        truth = joined(first, second, SOFTRT_TRUE);
+    else if (follow == ANDS)
+        truth = joined(first, second, SOFTRT_FALSE);
+    else if (follow == NOTS && first)
+        truth = first == SOFTRT_TRUE ? SOFTRT_FALSE : SOFTRT_TRUE;
+    remember(at[0], truth);
+}
+
+void softrt_copy_truths(const void *to, const void *from)
+{
+    if (made_count) remember((uint64_t)(uintptr_t)to, truth_at((uint64_t)(uintptr_t)from));
+}
+
+/* ReduceOp: its first addresses are what is reduced and what that becomes. */
+enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise)
+{
+    uint64_t at[2];
+    const char *addresses = addresses_in(arguments[0], 2);
+    if (!addresses) return otherwise;
+    memcpy(at, addresses, sizeof at);
+    enum softrt_truth truth = truth_at(at[0]);
+    remember(at[1], truth ? truth : otherwise);
+    return truth ? truth : otherwise;
+}
