@@ -12,6 +12,9 @@
 
 enum follow { NOT_LOOKED_AT, NOTHING, WRITES, FILLS, EQUALS, ORS, ANDS, NOTS };
 
+/* Vectorized and unrolled kernels take (how many, functor, addresses); others (how many, closure). */
+#define ELEMENTWISE "ed_elementwise_kernel"
+
 /* All parts are in the name; the first that fits counts. */
 static const struct {
     const char *parts[2];
@@ -28,11 +31,13 @@ static const struct {
     {{"bitwise_not_kernel", ""}, NOTS, 1},
     {{"logical_not_kernel", ""}, NOTS, 1},
     {{"masked_fill_kernel", ""}, NOTHING, 0},
-    {{"", ""}, WRITES, 0},
+    {{"BinaryFunctor", ""}, WRITES, 2},
+    {{"UnaryFunctor", ""}, WRITES, 1},
+    {{"compare_scalar_kernel", ""}, WRITES, 1},
+    {{ELEMENTWISE, ""}, WRITES, 0},
 };
 
-#define REMEMBERED     64
-#define ARGUMENT_BYTES 1536 /* of an argument, in which the address of a tensor stands */
+#define REMEMBERED 64
 
 static __thread struct {
     uint64_t address;
@@ -49,18 +54,25 @@ int softrt_follow_of(const char *name)
     return 0;
 }
 
-/* Where so many addresses of the device stand one after the other in an argument: the caller's, on its stack, which
- * goes on above. What is unused in it may hold anything. */
-static const char *addresses_in(const void *argument, size_t wanted)
+/* The first place in a range of an argument where so many addresses of the device stand one after the other. */
+static const char *addresses_in(const void *argument, size_t from, size_t to, size_t wanted)
 {
     size_t found = 0;
-    for (size_t i = 0; i < ARGUMENT_BYTES; i += sizeof(uint64_t)) {
+    for (size_t i = from; i < to; i += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, (const char *)argument + i, sizeof word);
         found = softrt_is_device_address(word) ? found + 1 : 0;
         if (found == wanted) return (const char *)argument + i - (wanted - 1) * sizeof word;
     }
     return NULL;
+}
+
+/* A closure begins with the offsets: 25 dimensions with a divisor (12 bytes) and a stride of each tensor (4 bytes), of
+ * which those that are not used may hold anything. The addresses and the functor follow. */
+static const char *addresses_in_closure(const void *closure, size_t tensors)
+{
+    size_t at = (4 + 25 * 12 + 25 * 4 * tensors + 7) / 8 * 8;
+    return addresses_in(closure, at, at + tensors * sizeof(uint64_t), tensors);
 }
 
 static enum softrt_truth truth_at(uint64_t address)
@@ -101,15 +113,13 @@ static enum softrt_truth joined(enum softrt_truth a, enum softrt_truth b, enum s
     return a == decides || b == decides ? decides : a ? a : b;
 }
 
-/* Kernels that are vectorized or unrolled take (how many, functor, addresses), others (how many, closure), where the
- * functor follows on the addresses. */
 void softrt_follow_truths(int row, const char *name, void *const *arguments)
 {
     enum follow follow = known[row - 1].follow;
     if (follow == WRITES && !made_count) return;
-    bool apart = strstr(name, "ed_elementwise_kernel");
+    bool apart = strstr(name, ELEMENTWISE);
     size_t tensors = 1 + (size_t)known[row - 1].made_of, bytes = tensors * sizeof(uint64_t);
-    const char *addresses = apart ? arguments[2] : addresses_in(arguments[1], tensors > 1 ? tensors : 2);
+    const char *addresses = apart ? arguments[2] : addresses_in_closure(arguments[1], tensors);
     if (!addresses) return;
     const char *functor = apart ? arguments[1] : addresses + bytes;
     uint64_t at[3] = {0}; /* the result, what it is made of */
@@ -133,11 +143,11 @@ void softrt_copy_truths(const void *to, const void *from)
     if (made_count) remember((uint64_t)(uintptr_t)to, truth_at((uint64_t)(uintptr_t)from));
 }
 
-/* ReduceOp: its first addresses are what is reduced and what that becomes. */
+/* ReduceOp: behind the offsets stand the addresses of what is reduced and of what that becomes. */
 enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise)
 {
     uint64_t at[2];
-    const char *addresses = addresses_in(arguments[0], 2);
+    const char *addresses = addresses_in(arguments[0], 904, 1024, 2);
     if (!addresses) return otherwise;
     memcpy(at, addresses, sizeof at);
     enum softrt_truth truth = truth_at(at[0]);
