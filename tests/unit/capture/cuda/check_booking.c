@@ -445,6 +445,28 @@ START_TEST(pools_are_summed_by_where_their_memory_is)
 }
 END_TEST
 
+/* Each pool is another one, and none is none. */
+START_TEST(pools_have_numbers_of_their_own)
+{
+    uint64_t numbers[5];
+    struct mp_live held;
+    begin();
+    for (int i = 0; i < 5; i++) {
+        numbers[i] = mp_book_new_pool(i % 2, MP_POOL_OF_HOST);
+        ck_assert_uint_ne(numbers[i], 0);
+        for (int k = 0; k < i; k++)
+            ck_assert_uint_ne(numbers[i], numbers[k]);
+    }
+    for (int i = 0; i < 5; i++) {
+        ck_assert(mp_live_find(MP_LIVE_HELD, numbers[i], &held));
+        ck_assert_int_eq(held.device, i % 2);
+        ck_assert_uint_eq(held.origin, MP_POOL_OF_HOST);
+        ck_assert_uint_eq(held.bytes, 0);
+        ck_assert_uint_eq(held.refs, 0);
+    }
+}
+END_TEST
+
 START_TEST(sizes_of_arrays)
 {
     begin();
@@ -511,4 +533,5 @@ END_TEST
 MP_SUITE("booking", random_calls_leave_what_the_model_has, frees_of_unknown_addresses_count_once_they_succeed,
          failures_without_a_driver_leave_no_marks, a_launch_leaves_what_its_graph_does_not_free,
          a_captured_allocation_is_a_node, a_pool_holds_until_its_last_block, pools_are_summed_by_where_their_memory_is,
-         sizes_of_arrays, openings_of_shared_memory_are_counted, a_primary_context_ends_when_the_driver_says_so)
+         pools_have_numbers_of_their_own, sizes_of_arrays, openings_of_shared_memory_are_counted,
+         a_primary_context_ends_when_the_driver_says_so)
