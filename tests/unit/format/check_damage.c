@@ -1,12 +1,37 @@
 #include "unit/format/maker.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "unit/suite.h"
+
+/* A disk that fails where it is read from some byte on, gives few bytes at once, or is interrupted every second time.
+ */
+static struct {
+    uint64_t fails_from, most;
+    int error;
+    bool interrupted;
+    unsigned reads;
+} disk;
+
+/* In place of the C library's. */
+ssize_t pread(int fd, void *to, size_t size, off_t at)
+{
+    if (disk.error && (uint64_t)at + size > disk.fails_from) {
+        errno = disk.error;
+        return -1;
+    }
+    if (disk.interrupted && disk.reads++ % 2 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, to, disk.most && size > disk.most ? disk.most : size, at);
+}
 
 /* A small recording, as bytes and as what went into it. */
 struct sample {
@@ -290,6 +315,40 @@ START_TEST(what_is_no_recording_is_refused_with_a_sentence)
 }
 END_TEST
 
-MP_SUITE_OF("damage", 600, a_file_cut_at_any_byte_has_all_before_it, one_flipped_bit_costs_one_chunk,
-            any_damage_leaves_only_what_was_made, what_was_lost_of_a_table_is_made_up,
+START_TEST(a_disk_that_fails_is_no_damage)
+{
+    struct sample sample;
+    make_sample(&sample, 1, 20);
+    set_file(&sample, sample.bytes, sample.size);
+    disk.error = EIO;
+    for (disk.fails_from = 0; disk.fails_from < sample.size; disk.fails_from += 5) {
+        struct mp_reader *reader;
+        struct mp_error error = {.text = ""};
+        struct mp_chunk chunk;
+        enum mp_status status = mp_reader_open(sample.path, &reader, &error);
+        if (!status) {
+            while (!(status = mp_reader_next(reader, &chunk, &error))) {
+            }
+            ck_assert_uint_eq(mp_reader_damage(reader)->lost_bytes, 0);
+            mp_reader_close(reader);
+        }
+        ck_assert_msg(status == MP_IO, "byte %llu: status %d", (unsigned long long)disk.fails_from, status);
+        ck_assert_msg(strstr(error.text, "Input/output error"), "byte %llu: %s", (unsigned long long)disk.fails_from,
+                      error.text);
+    }
+    disk.error = 0;
+    for (disk.most = 0; disk.most < 40; disk.most += 13) {
+        disk.interrupted = true;
+        struct seen seen = read_all(&sample);
+        ck_assert_int_eq(seen.opened, MP_OK);
+        ck_assert_uint_eq(seen.chunks, sample.made.chunks.count);
+        ck_assert(!seen.damage.lost_bytes && !seen.damage.lost_chunks && !seen.damage.cut);
+    }
+    ck_assert_uint_gt(disk.reads, 100);
+    free_sample(&sample);
+}
+END_TEST
+
+MP_SUITE_OF("damage", 600, a_disk_that_fails_is_no_damage, a_file_cut_at_any_byte_has_all_before_it,
+            one_flipped_bit_costs_one_chunk, any_damage_leaves_only_what_was_made, what_was_lost_of_a_table_is_made_up,
             a_file_that_shrinks_while_it_is_read_is_cut, what_is_no_recording_is_refused_with_a_sentence)

@@ -85,6 +85,8 @@ struct column {
 
 #define NO_KEY "x"
 
+static size_t more_after; /* bytes behind the payload of the next chunk of columns */
+
 /* A chunk of columns with an honest frame around dishonest numbers. `key` is one more number in meta. */
 static void add_columns(struct file *file, unsigned kind, uint64_t count, const uint64_t tables[7], const char *key,
                         uint64_t value, const struct column *columns, size_t column_count)
@@ -121,6 +123,8 @@ static void add_columns(struct file *file, unsigned kind, uint64_t count, const 
     mp_put_be32(head + 1, (uint32_t)length);
     mp_buffer_append(&body, head, 5);
     mp_buffer_append(&body, frame, length);
+    for (; more_after; more_after--)
+        add_byte(&body, 0);
     add_chunk(file, kind, &body);
     mp_buffer_free(&body);
 }
@@ -210,6 +214,21 @@ START_TEST(versions_are_compared)
 }
 END_TEST
 
+/* The checksum is the last of the first object, a number of 32 bits, and nothing else. */
+START_TEST(the_first_object_ends_with_its_checksum)
+{
+    for (unsigned type = 0; type < 256; type++) {
+        struct file file = {0};
+        add_start(&file, 1, 1);
+        size_t size = file.bytes.size;
+        file.bytes.data[size - 5] = (unsigned char)type;
+        struct result result = read_file(&file);
+        ck_assert_msg(result.damage.lost_bytes == (type == 0xce ? 0 : size), "type 0x%02x: %llu bytes lost", type,
+                      (unsigned long long)result.damage.lost_bytes);
+    }
+}
+END_TEST
+
 START_TEST(chunks_of_unknown_kinds_are_passed_over)
 {
     struct file file = {0};
@@ -267,6 +286,14 @@ START_TEST(hostile_msgpack_is_damage)
         struct file file;
         begin(&file);
         add_raw(&file, 9, bodies[i].body, bodies[i].size);
+        check_damaged(&file);
+    }
+    for (size_t more = 1; more < 4; more++) { /* a good chunk, but for what follows its payload */
+        struct file file;
+        begin(&file);
+        more_after = more;
+        add_columns(&file, 4, 1, (const uint64_t[7]){1, 1, 1, 1, 0, 1, 2}, NO_KEY, 0,
+                    COLUMNS(VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")));
         check_damaged(&file);
     }
     static const unsigned char opens[] = {0x91, 0x81};
@@ -513,7 +540,7 @@ START_TEST(losses_that_cannot_have_been_are_not_made_up)
 }
 END_TEST
 
-MP_SUITE("hostile", versions_are_compared, chunks_of_unknown_kinds_are_passed_over, hostile_msgpack_is_damage,
-         hostile_columns_are_damage, columns_have_an_end, ids_that_name_nothing_are_damage, too_many_entries_are_damage,
-         hostile_events_are_damage, false_sync_marks_do_not_cost_the_square,
-         losses_that_cannot_have_been_are_not_made_up)
+MP_SUITE("hostile", versions_are_compared, the_first_object_ends_with_its_checksum,
+         chunks_of_unknown_kinds_are_passed_over, hostile_msgpack_is_damage, hostile_columns_are_damage,
+         columns_have_an_end, ids_that_name_nothing_are_damage, too_many_entries_are_damage, hostile_events_are_damage,
+         false_sync_marks_do_not_cost_the_square, losses_that_cannot_have_been_are_not_made_up)

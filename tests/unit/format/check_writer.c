@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "format/layout.h"
 #include "unit/suite.h"
 
 static struct mp_writer *open_writer(int fd)
@@ -178,8 +179,15 @@ START_TEST(what_a_reader_would_refuse_is_not_written)
     for (size_t i = 0; i < 8; i++) {
         struct mp_event both[2] = {good, bad[i]};
         struct mp_error error = {0};
+        static const char *const words[8] = {"type", "type", "stack", "track", "thread", "block", "name", "time"};
+        char wanted[300];
         ck_assert_int_eq(mp_writer_events(writer, both, 2, NULL, 0, NULL, 0, &error), MP_INVALID);
-        ck_assert_uint_gt(strlen(error.text), 20);
+        snprintf(wanted, sizeof wanted,
+                 "event 1 of 2 has an impossible %s (type %u, time %llu, thread %u, stack %u, track %u, block %llu, "
+                 "name %u)",
+                 words[i], bad[i].type, (unsigned long long)bad[i].time_ns, bad[i].thread, bad[i].stack, bad[i].track,
+                 (unsigned long long)bad[i].block, bad[i].name);
+        ck_assert_str_eq(error.text, wanted);
     }
     const struct mp_stack_node node = {2, 0};
     const struct mp_track track = {.device = 1};
@@ -262,7 +270,18 @@ START_TEST(limits_are_stated)
     const struct mp_string giant = {"", 9u << 20};
     struct mp_error error = {0};
     ck_assert_int_eq(mp_writer_strings(writer, &giant, 1, &error), MP_LIMIT);
-    ck_assert_int_eq(mp_writer_events(writer, NULL, MP_CHUNK_EVENTS + 1, NULL, 0, NULL, 0, &error), MP_LIMIT);
+    static const struct {
+        size_t events, tracks, rings;
+    } many[] = {{MP_CHUNK_EVENTS + 1, 1, 2}, {3, MP_CHUNK_ENTRIES + 1, 4}, {5, 6, MP_CHUNK_ENTRIES + 1}};
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        char wanted[200];
+        ck_assert_int_eq(
+            mp_writer_events(writer, NULL, many[i].events, NULL, many[i].tracks, NULL, many[i].rings, &error),
+            MP_LIMIT);
+        snprintf(wanted, sizeof wanted, "%zu events, %zu tracks or %zu rings are too many for one chunk",
+                 many[i].events, many[i].tracks, many[i].rings);
+        ck_assert_str_eq(error.text, wanted);
+    }
     ck_assert_int_eq(mp_writer_finish(writer, NULL), MP_OK);
 }
 END_TEST
