@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
+
 #if defined(__aarch64__)
 #    define CLOCK_SYMBOL "__kernel_clock_gettime"
 #else
@@ -20,7 +22,7 @@ typedef int read_clock(clockid_t clock, struct timespec *now);
 
 static int by_system_call(clockid_t clock, struct timespec *now)
 {
-    return (int)syscall(SYS_clock_gettime, clock, now);
+    return (int)mp_syscall(SYS_clock_gettime, clock, now);
 }
 
 /* The kernel maps a library into each process (man 7 vdso); its tables are followed by hand. */

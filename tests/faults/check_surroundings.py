@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness
 
 HOSTILE = str(harness.BUILD / "tests" / "faults" / "hostile")
+OWNER = str(harness.BUILD / "tests" / "faults" / "owner")
 ROUGH = str(harness.BUILD / "tests" / "faults" / "rough")
 INCLUDE = f"-I{harness.SOURCE / 'include'}"
 WATCHDOG = 60
@@ -186,6 +187,132 @@ class Rough(Recorded):
         self.try_modes("closed-files", "not-dumpable", "no-large-files", "folder-that-is-gone")
 
 
+class Owner(Recorded):
+    """Programs to which the whole process belongs (owner.c)."""
+
+    def try_modes(self, *modes):
+        for mode in modes:
+            with self.subTest(mode=mode):
+                self.record(OWNER, mode)
+                recordings = list(self.folder.glob("*.mp"))
+                self.assertTrue(recordings)
+                for recording in recordings:
+                    harness.answer("info", recording, status=(0, 4))
+                    recording.unlink()
+
+    def test_files(self):
+        self.try_modes("no-standard-files", "closes-all", "daemonizes")
+
+    def test_processes(self):
+        self.try_modes("spawns", "becomes-itself", "stops-and-goes-on")
+
+    def test_memory(self):
+        self.try_modes("not-for-children", "wiped-in-children", "gives-back", "smallest-stacks", "limit-comes-late")
+
+    def test_full_rings_are_named(self):
+        for way, least in (("drop", 40020 - 16384), ("wait", 1)):
+            self.record(OWNER, "stops-collector", options=("--on-full", way))
+            coverage = self.info()["coverage"]
+            self.assertEqual(coverage["events"] + coverage["dropped"], 40020)
+            self.assertGreaterEqual(coverage["dropped"], least)
+            self.assertRegex(" ".join(coverage["notes"]),
+                             f"{coverage['dropped']} events were dropped: the program was faster than the collector")
+
+    def test_memprof_without_standard_files(self):
+        command = f"exec {harness.MEMPROF} snapshot --force -o {self.folder / 'x.mp'} -- {OWNER} no-standard-files"
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            result = subprocess.run(["sh", "-c", f"{command} {closed}"], capture_output=True, text=True, timeout=WATCHDOG)
+            self.assertEqual(result.returncode, 0, (closed, result.stderr))
+            self.assertGreater(self.events(), 4000)
+
+    def test_functions_of_the_c_library_replaced(self):
+        """A hook makes its calls past them: where one is replaced it may want a lock, be not ready, or make an event."""
+        for functions in ("mmap munmap mprotect madvise munlock", "syscall", "close socket connect recvmsg mkdir getpid",
+                          "dlsym"):
+            for ready in (0, 1) if functions != "dlsym" else (1,):
+                flags = [f"-DREPLACE_{name}" for name in functions.split()]
+                if not self.compile("replaced", REPLACED, "-fno-builtin", "-rdynamic", f"-DREADY={ready}", *flags):
+                    self.skipTest("no compiler")
+                with self.subTest(functions=functions, ready=ready):
+                    self.record(self.folder / "replaced")
+                    self.assertEqual(self.events(), 9995)
+
+
+REPLACED = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <memprof.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static unsigned pool;
+static int ready = READY;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void count(void)
+{
+    static long seen;
+    if (!ready) abort();
+    pthread_mutex_lock(&lock);
+    seen++;
+    pthread_mutex_unlock(&lock);
+    if (!pool) return;
+    memprof_alloc(pool, (void *)0x999000, 5);
+    memprof_free(pool, (void *)0x999000);
+}
+static long kernel(long number, long a, long b, long c, long d, long e, long f)
+{
+    long result;
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#define OWN(name) long name##_(long, long, long, long, long, long) __asm__(#name); \\
+    long name##_(long a, long b, long c, long d, long e, long f) { count(); return kernel(SYS_##name, a, b, c, d, e, f); }
+#ifdef REPLACE_mmap
+OWN(mmap) OWN(munmap) OWN(mprotect) OWN(madvise) OWN(munlock)
+#endif
+#ifdef REPLACE_close
+OWN(close) OWN(socket) OWN(connect) OWN(recvmsg) OWN(mkdir) OWN(getpid)
+#endif
+#ifdef REPLACE_syscall
+long syscall(long number, ...)
+{
+    va_list rest;
+    va_start(rest, number);
+    long a[6];
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(rest, long);
+    va_end(rest);
+    count();
+    return kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+#endif
+#ifdef REPLACE_dlsym
+void *dlsym(void *handle, const char *name)
+{
+    static void *(*real)(void *, const char *);
+    count();
+    if (!real) real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    return real ? real(handle, name) : NULL;
+}
+#endif
+int main(void)
+{
+    ready = 1;
+    unsigned own = memprof_pool("p", -1);
+    for (int round = 0; round < 2; round++, pool = own)
+        for (long i = 1; i < 2000; i++) {
+            memprof_alloc(own, (void *)(i * 4096), 10);
+            if (round) memprof_mark("x");
+            memprof_free(own, (void *)(i * 4096));
+        }
+    return puts("fine") < 0;
+}
+"""
 GO = """package main
 
 /*

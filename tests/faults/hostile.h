@@ -34,13 +34,13 @@ NOINLINE static int path(unsigned bits, int depth)
     }
 }
 
-static void handle(int signal, void (*handler)(int), int flags)
+static __attribute__((unused)) void handle(int signal, void (*handler)(int), int flags)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigaction(signal, &action, NULL);
 }
 
-static void alarms(long us)
+static __attribute__((unused)) void alarms(long us)
 {
     struct itimerval every = {{0, us}, {0, us}};
     setitimer(ITIMER_REAL, &every, NULL);

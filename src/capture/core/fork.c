@@ -7,6 +7,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/kernel.h"
+#include "capture/core/stack.h"
+#include "capture/core/tables.h"
+#include "capture/native/loaded.h"
 
 #define FORK_WAIT_NS    (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
 #define LEFT_WITHOUT_NS MP_NS_PER_SECOND     /* a hook that began before that was left without its end */
@@ -38,7 +42,7 @@ static void before_fork(void)
         const struct timespec little = {.tv_nsec = 20000};
         uint64_t begin = mp_clock_monotonic_ns(), waited = 0;
         while (hook_runs(mp_thread_present(), waited) && waited < FORK_WAIT_NS) {
-            syscall(SYS_nanosleep, &little, NULL); /* at which no thread is cancelled */
+            mp_syscall(SYS_nanosleep, &little, NULL); /* at which no thread is cancelled */
             waited = mp_clock_monotonic_ns() - begin;
         }
     }
@@ -54,10 +58,27 @@ static void after_fork_in_parent(void)
     errno = saved;
 }
 
+static bool is_here(const void *at)
+{
+    char byte;
+    return !at || mp_read_memory(&byte, (uintptr_t)at, sizeof byte);
+}
+
+/* A program may have said of memory that it did not know that children are not to have it (MADV_DONTFORK). */
 static void after_fork_in_child(void)
 {
     const struct mp_thread *own = mp_thread_present();
-    mp_session_after_fork(own && own->inside);
+    const void *parts[MP_TABLES + MP_STACK_PARTS + 2] = {mp_session.page, own};
+    mp_tables_memory(parts + 2);
+    mp_stack_memory(parts + 2 + MP_TABLES);
+    bool whole = true;
+    for (size_t i = 0; mp_session.page && i < sizeof parts / sizeof *parts; i++)
+        whole &= is_here(parts[i]);
+    if (!whole) mp_thread_forget();
+    if (whole)
+        mp_session_after_fork(own && own->inside);
+    else
+        mp_session_give_up();
 }
 
 bool mp_fork_start(void)

@@ -11,10 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
+
 static inline long mp_futex_wait_(_Atomic uint32_t *word, int how, uint32_t expected, uint64_t timeout_ns)
 {
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000), .tv_nsec = (long)(timeout_ns % 1000000000)};
-    return syscall(SYS_futex, word, how, expected, &timeout, NULL, 0);
+    return mp_syscall(SYS_futex, word, how, expected, &timeout, NULL, 0);
 }
 
 /* Sleeps while *word == expected, at most timeout_ns. Works across processes: the word may lie in the spool. */
@@ -31,12 +33,12 @@ static inline void mp_futex_wait_private(_Atomic uint32_t *word, uint32_t expect
 /* As the system call: below 0 where it was refused. */
 static inline long mp_futex_wake(_Atomic uint32_t *word)
 {
-    return syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return mp_syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static inline void mp_futex_wake_private(_Atomic uint32_t *word, int count)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    mp_syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
 #endif

@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
+
 #include "capture/core/futex.h"
 
 #define WAITED UINT32_C(0x80000000)
@@ -22,7 +24,7 @@ static __thread uint32_t own_tid; /* initial-exec, as all of the recorder is com
 uint32_t mp_own_tid(void)
 {
     if (__builtin_expect(!own_tid, 0)) {
-        long tid = syscall(SYS_gettid);
+        long tid = mp_syscall(SYS_gettid);
         own_tid = tid > 0 ? (uint32_t)tid : NOBODY; /* refused: of all such threads, one at a time */
     }
     return own_tid;
@@ -40,7 +42,7 @@ static uint32_t tid_of(uint32_t word)
 
 static bool is_gone(uint32_t tid)
 {
-    return syscall(SYS_tgkill, getpid(), tid, 0) && errno == ESRCH;
+    return mp_syscall(SYS_tgkill, mp_getpid(), tid, 0) && errno == ESRCH;
 }
 
 /* From `seen`, unless it changed hands meanwhile. Sleepers stay known. */

@@ -9,17 +9,19 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
+#include "base/kernel.h"
+
 /* Zeroed, not in core dumps; NULL: not to be had. */
 static inline void *mp_room_map(size_t bytes)
 {
-    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *at = mp_mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return NULL;
-    munlock(at, bytes);
-    if (mprotect(at, bytes, PROT_READ | PROT_WRITE)) {
-        munmap(at, bytes);
+    mp_munlock(at, bytes);
+    if (mp_mprotect(at, bytes, PROT_READ | PROT_WRITE)) {
+        mp_munmap(at, bytes);
         return NULL;
     }
-    madvise(at, bytes, MADV_DONTDUMP);
+    mp_madvise(at, bytes, MADV_DONTDUMP);
     return at;
 }
 
@@ -28,13 +30,13 @@ static inline void mp_room_empty_after_first_page(void *at, size_t bytes)
 {
     enum { FIRST = 1 << 16 }; /* on any machine */
     if (bytes <= FIRST) return;
-    munlock((char *)at + FIRST, bytes - FIRST);
-    madvise((char *)at + FIRST, bytes - FIRST, MADV_DONTNEED);
+    mp_munlock((char *)at + FIRST, bytes - FIRST);
+    mp_madvise((char *)at + FIRST, bytes - FIRST, MADV_DONTNEED);
 }
 
 static inline void mp_room_unmap(void *at, size_t bytes)
 {
-    if (at) munmap(at, bytes);
+    if (at) mp_munmap(at, bytes);
 }
 
 #endif

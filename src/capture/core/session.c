@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "capture/core/signals.h"
 #include "capture/core/stack.h"
 #include "capture/core/tables.h"
@@ -43,7 +44,7 @@ static bool take_descriptors(struct msghdr *message, int descriptors[2])
     for (size_t i = 0; i < bytes / sizeof(int); i++) {
         int descriptor;
         memcpy(&descriptor, CMSG_DATA(rights) + i * sizeof descriptor, sizeof descriptor);
-        close(descriptor);
+        mp_close(descriptor);
     }
     return false;
 }
@@ -59,7 +60,7 @@ static void leave_refusal(int reason)
     for (int digit = 100; digit; digit /= 10)
         path[length++] = (char)('0' + reason / digit % 10);
     path[length] = '\0';
-    mkdir(path, 0700);
+    mp_mkdir(path, 0700);
 }
 
 /* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded. */
@@ -69,7 +70,7 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
         .magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION, .monotonic_ns = mp_clock_monotonic_ns()};
     ssize_t moved;
     do
-        moved = send(connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
+        moved = mp_syscall(SYS_sendto, connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
     while (moved < 0 && again(give_up));
     if (moved != sizeof greeting) return false;
 
@@ -81,7 +82,7 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
     do
-        moved = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+        moved = mp_syscall(SYS_recvmsg, connection, &message, MSG_CMSG_CLOEXEC);
     while (moved < 0 && again(give_up));
     if (moved >= 0 && message.msg_flags & MSG_CTRUNC) errno = EMFILE; /* there was no room for the descriptors */
     if (moved < 0 || message.msg_flags & MSG_CTRUNC) leave_refusal(errno);
@@ -91,35 +92,35 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
 
 static int connect_to_collector(uint64_t give_up)
 {
-    int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int connection = (int)mp_syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (connection < 0) {
         leave_refusal(errno);
         return -1;
     }
     struct timeval limit = {.tv_sec = ANSWER_TIMEOUT_S};
-    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
     int failed;
     do
-        failed = connect(connection, (struct sockaddr *)&address, sizeof address);
+        failed = (int)mp_syscall(SYS_connect, connection, &address, sizeof address);
     while (failed && again(give_up));
     if (!failed) return connection;
     leave_refusal(errno);
-    close(connection);
+    mp_close(connection);
     return -1;
 }
 
 /* Without access at first: what mlockall() fills and pins is only what this process writes to. */
 static void *map_private_in_children(int descriptor, uint64_t bytes)
 {
-    void *at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, descriptor, 0);
+    void *at = mp_mmap(NULL, bytes, PROT_NONE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) leave_refusal(errno);
     if (at == MAP_FAILED) return NULL;
-    munlock(at, bytes); /* after mlockall(MCL_FUTURE) */
-    madvise(at, bytes, MADV_DONTFORK);
-    madvise(at, bytes, MADV_DONTDUMP);
+    mp_munlock(at, bytes); /* after mlockall(MCL_FUTURE) */
+    mp_madvise(at, bytes, MADV_DONTFORK);
+    mp_madvise(at, bytes, MADV_DONTDUMP);
     return at;
 }
 
@@ -132,16 +133,16 @@ static bool attach(void)
     struct mp_greeting_answer answer = {0};
     bool answered = exchange_greeting(connection, give_up, descriptors, &answer);
     const uint64_t file_bytes = answer.file_bytes;
-    close(connection);
+    mp_close(connection);
     if (descriptors[0] < 0) return false;
     struct mp_spool_header *header = answered ? map_private_in_children(descriptors[0], file_bytes) : NULL;
     void *doorbell = header ? map_private_in_children(descriptors[1], MP_DOORBELL_BYTES) : NULL;
-    close(descriptors[0]);
-    close(descriptors[1]);
-    if (!doorbell || mprotect(header, MP_SPOOL_HEADER_BYTES, PROT_READ | PROT_WRITE) ||
-        mprotect(doorbell, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE) || !mp_spool_usable(header)) {
-        if (header) munmap(header, file_bytes);
-        if (doorbell) munmap(doorbell, MP_DOORBELL_BYTES);
+    mp_close(descriptors[0]);
+    mp_close(descriptors[1]);
+    if (!doorbell || mp_mprotect(header, MP_SPOOL_HEADER_BYTES, PROT_READ | PROT_WRITE) ||
+        mp_mprotect(doorbell, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE) || !mp_spool_usable(header)) {
+        if (header) mp_munmap(header, file_bytes);
+        if (doorbell) mp_munmap(doorbell, MP_DOORBELL_BYTES);
         return false;
     }
     mp_session.header = header;
@@ -198,7 +199,7 @@ bool mp_session_open(uint64_t offset, uint64_t bytes)
 {
     int saved = errno;
     const uint64_t page = 4096, from = offset & ~(page - 1);
-    bool opened = !mprotect((char *)mp_session.header + from, offset + bytes - from, PROT_READ | PROT_WRITE);
+    bool opened = !mp_mprotect((char *)mp_session.header + from, offset + bytes - from, PROT_READ | PROT_WRITE);
     if (!opened) mp_session_refused("mprotect");
     errno = saved;
     return opened;
@@ -265,22 +266,33 @@ void mp_session_start(void)
     if (!length || length >= sizeof socket_path) return;
     memcpy(socket_path, session + 2, length);
 
-    void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *page =
+        mp_mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return;
-    if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
-        munmap(page, (size_t)sysconf(_SC_PAGESIZE));
+    if (mp_madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+        mp_munmap(page, (size_t)sysconf(_SC_PAGESIZE));
         return;
     }
     mp_session.page = page;
     atomic_store(&mp_session.pending, true);
 }
 
+void mp_session_give_up(void)
+{
+    static struct mp_session_page none;
+    atomic_store(&mp_session.pending, false);
+    mp_own_tid_forget();
+    mp_session.page = &none;
+    mp_session.header = NULL;
+    mp_session.doorbell = NULL;
+}
+
 /* Memory of no meaning in place of a mapping that is not here. */
 static void put_blank(uintptr_t at, uint64_t bytes)
 {
     if (at)
-        mmap((void *)at, bytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        mp_mmap((void *)at, bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
 void mp_session_after_fork(bool inside_hook)

@@ -73,5 +73,7 @@ void mp_session_without_lock(void);
  * within a hook, out of a signal handler, and that hook will go on in the child too. */
 void mp_session_start(void);
 void mp_session_after_fork(bool inside_hook);
+/* In a forked child that has not all of the recorder's memory: it stays silent. */
+void mp_session_give_up(void);
 
 #endif

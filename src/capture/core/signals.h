@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
+
 #define MP_SIGNAL_BIT_(signal) (UINT64_C(1) << ((signal)-1))
 
 /* False: the system does not let us; nothing is held back. */
@@ -18,12 +20,12 @@ static inline bool mp_signals_hold(uint64_t *before)
 {
     uint64_t all = ~(MP_SIGNAL_BIT_(SIGSEGV) | MP_SIGNAL_BIT_(SIGBUS) | MP_SIGNAL_BIT_(SIGFPE) |
                      MP_SIGNAL_BIT_(SIGILL) | MP_SIGNAL_BIT_(SIGTRAP) | MP_SIGNAL_BIT_(SIGSYS));
-    return syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, sizeof all) == 0;
+    return mp_syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, sizeof all) == 0;
 }
 
 static inline void mp_signals_release(uint64_t before)
 {
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    mp_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
 #endif

@@ -38,6 +38,12 @@ bool mp_stack_start(void)
     return true;
 }
 
+void mp_stack_memory(const void *parts[MP_STACK_PARTS])
+{
+    parts[0] = stacks.memory;
+    parts[1] = frames.memory;
+}
+
 void mp_stack_end(void)
 {
     mp_tag_cache_end(&stacks);
@@ -127,8 +133,9 @@ static void count_in_header(_Atomic uint64_t *counter)
 }
 
 /* Enters a merged path (innermost first) into the tables, from its outer end. Of one deeper than `depth` the inner
- * three quarters and the outer quarter of that are kept, with a mark between. `root`: the node further out. */
-static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, uint32_t root)
+ * three quarters and the outer quarter of that are kept, with a mark between. `lost`: its outer end is not known, which
+ * is marked, too. `root`: the node further out. */
+static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, bool lost, uint32_t root)
 {
     count = leave_out_frames(room, count);
     size_t depth = mp_session.config.depth, inner = count, outer_from = count;
@@ -141,7 +148,7 @@ static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, u
     uint32_t node = root;
     for (size_t i = count; i-- > outer_from;)
         node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
-    if (cut) node = mp_table_node_locked(node, MP_WIRE_FRAME_CUT);
+    if (cut || lost) node = mp_table_node_locked(node, MP_WIRE_FRAME_CUT);
     for (size_t i = inner; i-- > 0;)
         node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
     return node;
@@ -192,7 +199,8 @@ static struct mp_native_stack walk_native(struct mp_stack_room *room, const void
     *hash = walked.hash;
     native.count = (uint32_t)walked.count;
     native.whole = walked.end == MP_WALK_PASSED;
-    native.cut = walked.end == MP_WALK_FULL || walked.end == MP_WALK_LOST;
+    native.cut = walked.end == MP_WALK_FULL;
+    native.lost = walked.end == MP_WALK_LOST;
     return native;
 }
 
@@ -244,7 +252,7 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward
     uint32_t count = mp_merge(&mp_interpreter_ranges, native, python, &pairing, room->merged, MP_MERGED_MAX);
     if (!mp_tables_lock()) return MP_TAG_NONE;
     uint64_t lost = lost_so_far();
-    uint32_t id = enter_path(room, count, native->cut || (python && python->cut), root_node(root));
+    uint32_t id = enter_path(room, count, native->cut || (python && python->cut), native->lost, root_node(root));
     /* One that found no room may find it the next time. */
     if (lost == lost_so_far() && mp_lock_is_own(&mp_session.page->table_lock)) mp_tag_cache_put(&stacks, hash, id);
     mp_tables_unlock();

@@ -59,6 +59,9 @@ bool mp_stack_start(void);
 void mp_stack_leave_out(uintptr_t address);
 /* A new session: no path is known. False: there is no memory. */
 bool mp_stack_reset(void);
+/* Where its memory begins, NULL where it has none. */
+#define MP_STACK_PARTS 2
+void mp_stack_memory(const void *parts[MP_STACK_PARTS]);
 /* Gives the memory back. */
 void mp_stack_end(void);
 /* Code was unloaded: addresses may mean something else from now on. */

@@ -52,6 +52,12 @@ static void drop_old(struct lookup *lookup)
     if (old && old != lookup->now) mp_room_empty_after_first_page(old, bytes_of(old->mask + 1));
 }
 
+void mp_tables_memory(const void *parts[MP_TABLES])
+{
+    for (int i = 0; i < MP_TABLES; i++)
+        parts[i] = lookups[i].now;
+}
+
 void mp_tables_end(void)
 {
     for (int i = 0; i < MP_TABLES; i++) {

@@ -20,6 +20,8 @@
 bool mp_tables_reset(void);
 /* Gives the memory back. */
 void mp_tables_end(void);
+/* Where the memory of each table begins; NULL where it has none. */
+void mp_tables_memory(const void *parts[MP_TABLES]);
 
 uint32_t mp_table_string(const char *text, size_t length);
 uint16_t mp_table_track(const struct mp_wire_track *track);

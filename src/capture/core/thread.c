@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "capture/core/room.h"
 #include "capture/core/session.h"
 
@@ -112,7 +113,7 @@ static void claim_ring(struct mp_thread *thread)
     struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once: a handler may jump out of here */
     ring->tid = mp_own_tid();
     memset(ring->name, 0, sizeof ring->name);
-    prctl(PR_GET_NAME, ring->name);
+    mp_syscall(SYS_prctl, PR_GET_NAME, ring->name);
     thread->full = false;
     thread->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
     thread->last_time_ns = mp_session_clock_ns();
@@ -129,7 +130,7 @@ static bool is_surely_left(const struct mp_thread *thread, uintptr_t frame)
     stack_t own;
     uintptr_t hook = thread->inside, inner = frame < hook ? frame : hook;
     bool further_out = frame + SAVED_REGISTERS >= hook;
-    bool has_alternate = !syscall(SYS_sigaltstack, NULL, &own) && !(own.ss_flags & SS_DISABLE);
+    bool has_alternate = !mp_syscall(SYS_sigaltstack, NULL, &own) && !(own.ss_flags & SS_DISABLE);
     bool hook_on_alternate = has_alternate && hook - (uintptr_t)own.ss_sp < own.ss_size;
     if (has_alternate && own.ss_flags & SS_ONSTACK) return hook_on_alternate && further_out;
     return hook_on_alternate ||
@@ -177,6 +178,12 @@ void mp_thread_forks(struct mp_thread *thread, uintptr_t frame)
 struct mp_thread *mp_thread_present(void)
 {
     return self;
+}
+
+void mp_thread_forget(void)
+{
+    if (self) pthread_setspecific(ending_thread, NULL);
+    self = NULL;
 }
 
 static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread *thread, uint32_t generation)

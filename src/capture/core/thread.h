@@ -40,8 +40,8 @@ struct mp_thread {
  * the session recording. */
 struct mp_thread *mp_thread_self(void);
 
-/* Puts up the recursion guard; false: it is up. In one instruction: a handler, or a coroutine that a handler switches to,
- * may come in before and after, and not in the middle. No other thread does, so nothing is locked. */
+/* Puts up the recursion guard; false: it is up. In one instruction: a handler, or a coroutine that a handler switches
+ * to, may come in before and after, and not in the middle. No other thread does, so nothing is locked. */
 static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
 {
     uintptr_t none = 0;
@@ -57,12 +57,15 @@ static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
 #endif
 }
 
+/* In a forked child whose thread's room is not there. */
+void mp_thread_forget(void);
+
 /* Of a thread that seems to be inside a hook and begins another, at `frame`: whether it left the first by a jump out of
  * a signal handler, an exception, or another stack. Then the locks that it held are free. Else the call is counted as
  * one that is not recorded. */
 bool mp_thread_was_left(struct mp_thread *thread, uintptr_t frame);
-/* The same of a thread that forks at `frame`, which is no event and counts as nothing: a child must not think that it goes
- * on in a hook that was left. */
+/* The same of a thread that forks at `frame`, which is no event and counts as nothing: a child must not think that it
+ * goes on in a hook that was left. */
 void mp_thread_forks(struct mp_thread *thread, uintptr_t frame);
 
 /* The same, if it was made before, whatever session it is of; else NULL. */

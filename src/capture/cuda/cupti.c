@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "capture/core/session.h"
 #include "capture/core/stack.h"
 #include "capture/cuda/front.h"
@@ -272,7 +273,7 @@ static bool take_the_rest(void)
 
 static void at_exit(void)
 {
-    if (holder == getpid() && atomic_load(&held) && mp_session_recording()) take_the_rest();
+    if (holder == mp_getpid() && atomic_load(&held) && mp_session_recording()) take_the_rest();
 }
 
 /* One that is newer than the driver allows is passed over: an older one may do. */
@@ -291,7 +292,7 @@ static void start(uintptr_t driver)
         note_refusal(refusal);
         return;
     }
-    holder = getpid();
+    holder = mp_getpid();
     mp_stack_leave_out((uintptr_t)mp_cupti.cuptiSubscribe);
     mp_stack_leave_out(driver);
     enable_callbacks();
@@ -317,7 +318,7 @@ int InitializeInjection(void)
 
 bool mp_cupti_release(void)
 {
-    if (holder != getpid() || !atomic_load(&held)) return false;
+    if (holder != mp_getpid() || !atomic_load(&held)) return false;
     bool whole = take_the_rest();
     if (!atomic_exchange(&held, false)) return false;
     mp_cupti.cuptiActivityDisable(MP_CUPTI_MEMORY2);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "base/hash.h"
 #include "capture/core/lock.h"
 #include "capture/core/room.h"
@@ -337,7 +338,7 @@ void mp_cupti_request_buffer(uint8_t **buffer, size_t *bytes, size_t *records_ma
     *bytes = BUFFER_BYTES;
     *records_max = 0;
     if (*buffer) return;
-    void *fresh = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *fresh = mp_mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *buffer = fresh == MAP_FAILED ? NULL : fresh;
     if (!*buffer) *bytes = 0; /* CUPTI drops its records, and counts */
 }
@@ -345,7 +346,7 @@ void mp_cupti_request_buffer(uint8_t **buffer, size_t *bytes, size_t *records_ma
 static void give_back(uint8_t *buffer)
 {
     if (!mp_lock_take(&buffers_lock)) {
-        munmap(buffer, BUFFER_BYTES);
+        mp_munmap(buffer, BUFFER_BYTES);
         return;
     }
     memcpy(buffer, &free_buffers, sizeof free_buffers);

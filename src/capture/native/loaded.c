@@ -9,6 +9,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
+
 #include "capture/native/module.h"
 
 #define LOADED_MAX 8192 /* of a list that goes in circles, as it was changed meanwhile */
@@ -20,7 +22,7 @@ enum { PAGE = 4096 };
 /* Where one process may not read another in this way, not even itself. */
 static bool is_there(uintptr_t address)
 {
-    return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)(PAGE - 1), NULL, sizeof(uint64_t)) == -1 &&
+    return mp_syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)(PAGE - 1), NULL, sizeof(uint64_t)) == -1 &&
            errno == EINVAL;
 }
 
@@ -36,7 +38,7 @@ bool mp_read_memory(void *to, uintptr_t from, size_t bytes)
 {
     struct iovec own = {to, bytes}, other = {(void *)from, bytes}; /* NOLINT(performance-no-int-to-ptr) */
     int saved = errno;
-    long got = syscall(SYS_process_vm_readv, getpid(), &own, 1, &other, 1, 0);
+    long got = mp_syscall(SYS_process_vm_readv, mp_getpid(), &own, 1, &other, 1, 0);
     bool whole = got == (long)bytes;
     if (got < 0 && (errno == EPERM || errno == ENOSYS)) whole = read_by_hand(to, from, bytes);
     errno = saved;

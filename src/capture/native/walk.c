@@ -11,6 +11,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
+
 #include "capture/core/session.h"
 #include "capture/native/frame_rule.h"
 #include "capture/native/loaded.h"
@@ -35,7 +37,7 @@ static uintptr_t load(uintptr_t address)
 
 static void forget_all(struct mp_known_frames *known)
 {
-    madvise(known->frames, sizeof known->frames, MADV_DONTNEED);
+    mp_madvise(known->frames, sizeof known->frames, MADV_DONTNEED);
     memset(known->index, 0, sizeof known->index);
     known->count = 0;
     known->frames[0].base = BEYOND; /* as the address is: 0 */
@@ -114,7 +116,7 @@ enum { PAGE = 4096, FRAME_MAX = 1 << 20, GUESSED_FRAME_MAX = 16 << 10 };
 /* Asks the kernel, which reads eight bytes there before it finds that it was asked for nothing it knows. */
 static bool is_readable(uintptr_t address)
 {
-    bool readable = syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) == -1 && errno == EINVAL;
+    bool readable = mp_syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) == -1 && errno == EINVAL;
     if (!readable && errno != EFAULT) mp_session_refused("rt_sigprocmask");
     return readable;
 }

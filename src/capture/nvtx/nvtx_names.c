@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/kernel.h"
+
 #include "base/hash.h"
 
 /* Registered strings lie one after the other in one mapping, of which only what is used is ever touched; a table of
@@ -25,10 +27,10 @@ static char *map_texts(void)
 {
     char *now = atomic_load_explicit(&texts, memory_order_acquire);
     if (now) return now;
-    void *memory = mmap(NULL, TEXT_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mp_mmap(NULL, TEXT_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return NULL;
     if (atomic_compare_exchange_strong(&texts, &now, (char *)memory)) return memory;
-    munmap(memory, TEXT_ROOM);
+    mp_munmap(memory, TEXT_ROOM);
     return now;
 }
 

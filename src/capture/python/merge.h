@@ -9,6 +9,7 @@ struct mp_native_stack {
     void *const *addresses; /* return addresses, innermost first */
     uint32_t count;
     bool cut;   /* there are frames further out */
+    bool lost;  /* likewise, which nothing leads to */
     bool whole; /* up to the thread's outermost, whatever they were to stop at */
 };
 

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
+
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"
 
@@ -15,7 +17,7 @@ enum { FRAMES_LOOKED_AT = 256 };
 static bool readable_word(uintptr_t address)
 {
     int saved = errno;
-    long result = syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t));
+    long result = mp_syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t));
     bool readable = result == 0 || errno != EFAULT;
     errno = saved;
     return readable;

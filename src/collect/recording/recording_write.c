@@ -222,6 +222,10 @@ static void note_losses(struct mp_recording *recording)
                    "event was dropped: its thread began before there was room for it",
                    "events were dropped: their threads began before there was room for them");
     }
+    note_count(recording, mp_recording_ring_full(spool),
+               "event was dropped: the program was faster than the collector, and the ring of its thread was full",
+               "events were dropped: the program was faster than the collector, and the rings of its threads were "
+               "full");
     note_count(recording, atomic_load(&spool->left_hooks),
                "event was dropped, as the program left the recorder in the middle of it (a jump out of a signal "
                "handler, or the end of the thread)",

@@ -443,6 +443,14 @@ static enum mp_status name_file(void *context, struct mp_recording *recording, c
     return *fd < 0 ? mp_fail_errno(error, "cannot create %s", *path) : MP_OK;
 }
 
+/* What a test that fails would leave: its process ends there. */
+static char spool_path[512];
+static pid_t spool_pid;
+static void remove_spool(void)
+{
+    if (*spool_path && spool_pid == getpid()) unlink(spool_path);
+}
+
 struct mp_recording *traffic_record(const struct traffic *traffic, const char *path,
                                     const struct mp_record_config *configuration, const char *spool_folder)
 {
@@ -471,6 +479,9 @@ struct mp_recording *traffic_record(const struct traffic *traffic, const char *p
     enum mp_status status = mp_spool_file_create(facts, spool_folder, &spool, &error);
     ck_assert_msg(!status, "%s", status ? error.text : "");
     free(facts);
+    if (spool_pid != getpid()) atexit(remove_spool);
+    spool_pid = getpid();
+    snprintf(spool_path, sizeof spool_path, "%s", spool.path);
     struct mp_spool_header *header = spool.header;
     atomic_store(&header->rings_used, 1);
     while (atomic_load(&header->rings_committed) < TRAFFIC_RINGS) {

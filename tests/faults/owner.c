@@ -1,0 +1,365 @@
+/*
+ * Programs to which the whole process belongs: they close, stop, replace and mark what they did not make. `owner MODE`.
+ * What each prints depends on nothing but itself, so that it must print the same recorded and not.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <memprof.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "faults/hostile.h"
+
+extern char **environ;
+
+static uint32_t pool;
+static const char *own_path;
+
+static void event(void)
+{
+    static _Atomic uintptr_t next = 1;
+    const void *block = (const void *)(atomic_fetch_add(&next, 1) << 12);
+    memprof_alloc(pool, block, 64);
+    memprof_free(pool, block);
+}
+
+static int paths(unsigned count)
+{
+    int sum = 0;
+    for (unsigned i = 0; i < count; i++)
+        sum += path(i * 2654435761U >> 8, 12);
+    return sum;
+}
+
+static int status_of(pid_t child)
+{
+    int status = -1;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+}
+
+static void rest(long ns)
+{
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&time, NULL);
+}
+
+/* ---- descriptors ------------------------------------------------------------------------------------------------ */
+
+/* Without the three that everybody takes for granted, the first ones opened are these. */
+static int no_standard_files(void)
+{
+    int kept = dup(1), first[3];
+    for (int i = 0; i < 3; i++)
+        close(i);
+    pool = memprof_pool("owner", -1);
+    int sum = paths(2000);
+    for (int i = 0; i < 3; i++)
+        first[i] = open("/dev/null", O_RDWR);
+    sum += paths(100);
+    bool plain = first[0] == 0 && first[1] == 1 && first[2] == 2;
+    dup2(kept, 1);
+    close(kept);
+    return plain ? sum : -1;
+}
+
+/* Closes all again and again, while other threads make events. */
+static _Atomic bool stop;
+static void *others(void *unused)
+{
+    for (unsigned i = 1U << 31; !stop;)
+        path(i += 7919, 12);
+    return unused;
+}
+
+static int closes_all(void)
+{
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        if (!start(&threads[i], others, NULL)) return -1;
+    int sum = 0, wrong = 0;
+    for (int round = 0; round < 60; round++) {
+        for (int fd = 3; fd < 64; fd++)
+            close(fd);
+        wrong += open("/dev/null", O_RDONLY) != 3;
+        sum += paths(50);
+    }
+    stop = true;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    return sum + wrong;
+}
+
+/* Becomes a server, as its books say: twice away from its parent, without files, elsewhere. */
+static int daemonizes(void)
+{
+    int done[2];
+    char byte = 0;
+    event();
+    if (pipe(done)) return -1;
+    pid_t child = fork();
+    if (!child) {
+        setsid();
+        if (fork()) _exit(0);
+        if (chdir("/")) _exit(1);
+        for (int fd = 0; fd < 64; fd++)
+            if (fd != done[1]) close(fd);
+        int sum = paths(2000);
+        byte = (char)(sum % 100);
+        if (write(done[1], &byte, 1) != 1) _exit(1);
+        _exit(0);
+    }
+    close(done[1]);
+    status_of(child);
+    return read(done[0], &byte, 1) == 1 ? byte : -1;
+}
+
+/* ---- processes -------------------------------------------------------------------------------------------------- */
+
+static int spawns(void)
+{
+    int sum = paths(200);
+    for (int i = 0; i < 40; i++) {
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+        char *arguments[] = {(char *)(uintptr_t)own_path, (char *)(uintptr_t) "short", NULL};
+        pid_t child;
+        if (posix_spawn(&child, own_path, &actions, NULL, arguments, environ)) return -1;
+        sum += status_of(child) + path((unsigned)i * 977, 12);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    return sum;
+}
+
+static int is_short(void)
+{
+    return paths(20);
+}
+
+/* Becomes itself, from a thread, from a child between fork and exec, and at last from main. */
+static void *becomes(void *unused)
+{
+    rest(2000000);
+    execl(own_path, own_path, "short", (char *)NULL);
+    return unused;
+}
+
+static int becomes_itself(void)
+{
+    pid_t child = fork();
+    if (!child) {
+        pthread_t thread;
+        if (!freopen("/dev/null", "w", stdout) || !start(&thread, becomes, NULL)) _exit(3);
+        for (;;)
+            paths(10);
+    }
+    int sum = status_of(child);
+    sum += paths(100);
+    child = vfork();
+    if (!child) {
+        execl(own_path, own_path, "no-such-mode", (char *)NULL);
+        _exit(4);
+    }
+    return sum + status_of(child);
+}
+
+/* Stopped and gone on with all the time, by a child. */
+static int stops_and_goes_on(void)
+{
+    pid_t parent = getpid(), child = fork();
+    if (!child) {
+        for (int i = 0; i < 60; i++) {
+            rest(1500000 + i * 7919 % 1000000);
+            kill(parent, SIGSTOP);
+            rest(1000000);
+            kill(parent, SIGCONT);
+        }
+        _exit(5);
+    }
+    int sum = 0, status;
+    while (!waitpid(child, &status, WNOHANG))
+        sum |= paths(100);
+    return status + (sum != 0);
+}
+
+/* More events than a ring holds, while the collector stands still. */
+static int stops_collector(void)
+{
+    pid_t collector = getenv("MEMPROF_SESSION") ? getppid() : 0;
+    int sum = paths(10);
+    if (collector && kill(collector, SIGSTOP)) return -1;
+    for (int i = 0; i < 10; i++)
+        sum += paths(2000);
+    if (collector && kill(collector, SIGCONT)) return -1;
+    return sum;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
+
+enum { MAPPINGS = 4096 };
+static struct mapping {
+    uintptr_t from, to;
+    bool own, anonymous;
+} mappings[MAPPINGS];
+static char lines[1 << 20];
+
+static bool is_named(const char *line)
+{
+    return strchr(line, '/') || strchr(line, '[');
+}
+
+static int read_mappings(void)
+{
+    int fd = open("/proc/self/maps", O_RDONLY), count = 0;
+    size_t used = 0;
+    for (ssize_t got; fd >= 0 && (got = read(fd, lines + used, sizeof lines - 1 - used)) > 0;)
+        used += (size_t)got;
+    if (fd >= 0) close(fd);
+    lines[used] = '\0';
+    for (char *line = lines, *next; *line && count < MAPPINGS; line = next) {
+        next = strchr(line, '\n');
+        *next++ = '\0';
+        char *at;
+        mappings[count].from = strtoul(line, &at, 16);
+        mappings[count].to = strtoul(at + 1, &at, 16);
+        mappings[count++].anonymous = !is_named(line) && at[1] == 'r' && at[2] == 'w';
+    }
+    return count;
+}
+
+/* What a child is not to have, as a program that talks to a network card marks its buffers; here too much of it. */
+static int marks_memory(int advice)
+{
+    int before = read_mappings();
+    for (int i = 0; i < before; i++)
+        mappings[i].own = true;
+    static struct mapping own[MAPPINGS];
+    memcpy(own, mappings, sizeof own);
+    int sum = paths(500), count = read_mappings();
+    for (int i = 0; i < count; i++) {
+        bool known = false;
+        for (int k = 0; k < before; k++)
+            known |= own[k].from == mappings[i].from;
+        if (!known && mappings[i].anonymous)
+            madvise((void *)mappings[i].from, mappings[i].to - mappings[i].from, advice);
+    }
+    sum += paths(500);
+    pid_t child = fork();
+    if (!child) {
+        sum = paths(100);
+        _exit(sum % 50 + 1);
+    }
+    sum += paths(500);
+    return sum + status_of(child);
+}
+
+static int not_for_children(void)
+{
+    return marks_memory(MADV_DONTFORK);
+}
+
+static int wiped_in_children(void)
+{
+    return marks_memory(MADV_WIPEONFORK);
+}
+
+/* Gives back to the system what it can do without, as a service under pressure does. */
+static int gives_back(void)
+{
+    int sum = 0;
+    for (int round = 0; round < 6; round++) {
+        int count = read_mappings();
+        for (int i = 0; i < count; i++)
+            madvise((void *)mappings[i].from, mappings[i].to - mappings[i].from, MADV_COLD);
+        sum += paths(200);
+    }
+    return sum;
+}
+
+/* A thread's stack that is as small as can be. */
+static void *small(void *sum)
+{
+    *(int *)sum += path(12345, 3);
+    return NULL;
+}
+
+static int smallest_stacks(void)
+{
+    int sum = 0;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstacksize(&attributes, 16384)) return -1;
+    for (int i = 0; i < 50; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, &attributes, small, &sum)) return -2;
+        pthread_join(thread, NULL);
+    }
+    return sum;
+}
+
+/* The limit comes after the first event. */
+static int limit_comes_late(void)
+{
+    int sum = paths(100);
+    struct rlimit limit;
+    char line[256];
+    unsigned long pages = 0;
+    FILE *facts = fopen("/proc/self/statm", "r");
+    if (!facts || !fgets(line, sizeof line, facts)) return -1;
+    fclose(facts);
+    pages = strtoul(line, NULL, 10);
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = (pages << 12) + (1 << 20);
+    if (setrlimit(RLIMIT_AS, &limit)) return -2;
+    for (unsigned i = 0; i < 30000; i++)
+        sum += path(i * 40503U << 4, 12) != 0;
+    return sum > 0;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(void);
+} modes[] = {
+    {"no-standard-files", no_standard_files},
+    {"closes-all", closes_all},
+    {"daemonizes", daemonizes},
+    {"spawns", spawns},
+    {"short", is_short},
+    {"becomes-itself", becomes_itself},
+    {"stops-and-goes-on", stops_and_goes_on},
+    {"stops-collector", stops_collector},
+    {"not-for-children", not_for_children},
+    {"wiped-in-children", wiped_in_children},
+    {"gives-back", gives_back},
+    {"smallest-stacks", smallest_stacks},
+    {"limit-comes-late", limit_comes_late},
+};
+
+int main(int argc, char **argv)
+{
+    own_path = argv[0];
+    if (argc < 2) return 7;
+    if (strcmp(argv[1], "no-standard-files") != 0) pool = memprof_pool("owner", -1);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        if (strcmp(modes[i].name, argv[1]) != 0) continue;
+        int result = modes[i].run();
+        printf("%s: %d\n", argv[1], result);
+        return 0;
+    }
+    return 2;
+}
