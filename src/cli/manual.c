@@ -79,7 +79,10 @@ static void categories_section(struct mp_buffer *out)
     mp_buffer_append_text(out, ".SH CATEGORIES\n");
     roff(out,
          "What blocks of a PyTorch program are for: parameters, gradients (of parameters; those of activations are "
-         "temporary), optimizer state, buffers, activations, input, temporary, workspace, communication. A block "
+         "temporary), optimizer state, buffers, activations, input, temporary, workspace, communication. Of forward passes of which no backward wants "
+         "anything (validation, generation, serving) the phase is inference, and what they make is working memory, or "
+         "is kept over calls (keys and values, a state). Activations of a graph that is still held while the same code "
+         "makes the next one are a previous graph. A block "
          "without a category is shown as (unknown), in JSON as null. Of a block the first of these counts that says "
          "something:\n\n"
          "1. the rules of --rules FILE, lines NAME = REGEX. REGEX is a POSIX extended regular expression that is "
@@ -96,6 +99,10 @@ static void categories_section(struct mp_buffer *out)
          "before forward and used by it, input; freed in the phase that made it, temporary;\n\n"
          "5. where PyTorch was not seen to say anything, as in snapshots of its own, these:\n");
     rule_lines(out, false);
+    roff(out,
+         "6. a guess, and marked as one, of what lived before the recording began and has no stack: by where it was "
+         "freed (in backward, by zero_grad(), in the optimizer's step, many at once by the caller's line), and by "
+         "gradients of the same size, for each of which there is a parameter and what the optimizer keeps.\n");
 }
 
 void mp_manual_write(struct mp_buffer *out)

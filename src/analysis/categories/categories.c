@@ -3,234 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/categories/guesses.h"
+#include "analysis/categories/phases.h"
 #include "analysis/categories/rules.h"
 #include "base/error.h"
 #include "base/map.h"
-#include "base/search.h"
 #include "base/vec.h"
 #include "model/model.h"
-
-/*
- * Phases of a training program, by the stacks of its allocations: the phase of each stack, and the turns that
- * phases take in time. Pure; the result is the caller's.
- */
-
-enum mp_phase {
-    MP_PHASE_OUTSIDE,   /* of all others */
-    MP_PHASE_FORWARD,   /* a module is called */
-    MP_PHASE_RECOMPUTE, /* a module is called within backward: checkpointing */
-    MP_PHASE_BACKWARD,
-    MP_PHASE_OPTIMIZER,
-    MP_PHASE_BOUNDARY, /* of a turn only: here a step begins or an optimizer's ends */
-    MP_PHASES
-};
-
-struct mp_phase_turn {
-    uint32_t first;    /* the event that it begins with */
-    uint32_t backward; /* the index of the first turn of backward after it; MP_NONE */
-    uint32_t round;    /* how many times backward has begun, or, where there is none at all, a forward after something
-                        * outside */
-    uint8_t phase;
-};
-
-struct mp_phases {
-    uint8_t *of_stack; /* enum mp_phase, by stack */
-    uint8_t unknown;   /* of a block without a stack */
-    MP_VEC(struct mp_phase_turn) turns;
-    unsigned char *works; /* by thread: it ever did anything but allocate outside; others take no turns */
-    bool any;             /* some stack has a phase */
-    bool forward;         /* some turn is forward */
-    uint32_t last_alloc;  /* of those turns are made of; MP_NONE: none. What is freed later lived to the end */
-};
-
-/* Frames that say what is being done; of a stack the innermost one counts. */
-static const struct {
-    enum mp_phase phase;
-    const char *regex;
-} frames_of_phases[] = {
-    {MP_PHASE_FORWARD, "(^|\\.)(_wrapped_call_impl|_call_impl|__call__) .*torch/nn/modules/module\\.py:"},
-    {MP_PHASE_FORWARD, "(^|\\.)forward [^ ]+\\.py:"},
-    {MP_PHASE_FORWARD, "^nn\\.Module: "},               /* PyTorch's profiler */
-    {MP_PHASE_FORWARD, "^CompiledFunction$"},           /* the same: compiled by AOTAutograd */
-    {MP_PHASE_BACKWARD, "(^|\\.)backward [^ ]+\\.py:"}, /* Tensor.backward(), Function.backward(), ... */
-    {MP_PHASE_BACKWARD, "(^|\\.)grad .*torch/autograd/__init__\\.py:"},
-    {MP_PHASE_BACKWARD, "torch::autograd::Engine::"},
-    {MP_PHASE_BACKWARD, "autograd::engine::evaluate_function"}, /* PyTorch's profiler */
-    {MP_PHASE_BACKWARD, "^CompiledFunctionBackward$"},
-    {MP_PHASE_OPTIMIZER, "torch/optim/"},
-    {MP_PHASE_OPTIMIZER, "^Optimizer\\.step#"},
-    {MP_PHASE_OPTIMIZER, "/(apex/optimizers|bitsandbytes/optim|deepspeed/ops/adam)/"},
-    {MP_PHASE_OPTIMIZER, "torch/(cuda/)?amp/grad_scaler\\.py:"},
-    {MP_PHASE_OPTIMIZER, "torch/nn/utils/clip_grad\\.py:"},
-};
-
-static bool is_backward(unsigned phase)
-{
-    return phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE;
-}
-
-static enum mp_status make_rules(struct mp_rules *rules, struct mp_error *error)
-{
-    enum mp_status status = MP_OK;
-    for (size_t i = 0; !status && i < sizeof frames_of_phases / sizeof *frames_of_phases; i++)
-        status = mp_rules_add(rules, "", frames_of_phases[i].regex, error);
-    return status;
-}
-
-static enum mp_phase phase_of_frame(const struct mp_model *model, const struct mp_rules *rules, uint32_t frame,
-                                    struct mp_buffer *scratch)
-{
-    if (model->frames.at[frame].raw.language == MP_BACKWARD) return MP_PHASE_BACKWARD;
-    uint32_t rule = mp_rules_find_frame(rules, model, frame, scratch);
-    return rule == MP_NONE ? MP_PHASE_OUTSIDE : frames_of_phases[rule].phase;
-}
-
-/* A parent stands before its children, so one pass over the nodes settles every stack. */
-static bool find_stacks(const struct mp_model *model, const struct mp_rules *rules, struct mp_phases *phases)
-{
-    struct mp_buffer scratch = {0};
-    unsigned char *frames = malloc(model->frames.count + 1);
-    phases->of_stack = calloc(model->stacks.count + 1, 1);
-    bool done = frames && phases->of_stack;
-    for (uint32_t i = 0; done && i < model->frames.count; i++)
-        frames[i] = (unsigned char)phase_of_frame(model, rules, i, &scratch);
-    for (size_t i = 1; done && i < model->stacks.count; i++) {
-        const struct mp_stack_node *node = &model->stacks.at[i];
-        unsigned outer = phases->of_stack[node->parent],
-                 phase = node->frame == MP_FRAME_CUT ? MP_PHASE_OUTSIDE : frames[node->frame];
-        if (phase == MP_PHASE_FORWARD && is_backward(outer)) phase = MP_PHASE_RECOMPUTE;
-        phases->of_stack[i] = (uint8_t)(phase == MP_PHASE_OUTSIDE ? outer : phase);
-        phases->any |= phases->of_stack[i];
-    }
-    done = done && !scratch.failed;
-    mp_buffer_free(&scratch);
-    free(frames);
-    return done;
-}
-
-static enum mp_phase phase_of_block(const struct mp_phases *phases, const struct mp_model *model, uint32_t block)
-{
-    uint32_t stack = model->blocks.stack[block];
-    enum mp_phase phase = stack ? (enum mp_phase)phases->of_stack[stack] : (enum mp_phase)phases->unknown;
-    bool called = phase == MP_PHASE_OUTSIDE && mp_model_module(model, block);
-    return called ? MP_PHASE_FORWARD : phase;
-}
-
-/* Threads that load data, say, never do more than allocate outside. */
-static bool find_threads(const struct mp_model *model, struct mp_phases *phases)
-{
-    const struct mp_model_events *events = &model->events;
-    phases->works = calloc(model->threads.count + 1, 1);
-    for (uint32_t event = 0; phases->works && event < events->count; event++)
-        if (events->type[event] == MP_EVENT_ALLOC && events->thread[event] < model->threads.count &&
-            !phases->works[events->thread[event]] &&
-            phase_of_block(phases, model, events->subject[event]) != MP_PHASE_OUTSIDE)
-            phases->works[events->thread[event]] = true;
-    return phases->works;
-}
-
-/* The phase that an event without a block shows; MP_PHASES: none. */
-static enum mp_phase phase_of_note(const struct mp_model *model, uint32_t event)
-{
-    unsigned type = model->events.type[event];
-    if (type == MP_EVENT_STEP) return MP_PHASE_BOUNDARY;
-    if (type != MP_EVENT_REGION_BEGIN && type != MP_EVENT_REGION_END) return MP_PHASES;
-    const char *name = mp_model_text(model, model->notes.at[model->events.subject[event]].name);
-    if (!strncmp(name, "Optimizer.step#", strlen("Optimizer.step#")))
-        return type == MP_EVENT_REGION_BEGIN ? MP_PHASE_OPTIMIZER : MP_PHASE_BOUNDARY;
-    return strncmp(name, "ProfilerStep#", strlen("ProfilerStep#")) ? MP_PHASES : MP_PHASE_BOUNDARY;
-}
-
-static bool take_turn(struct mp_phases *phases, uint32_t event, enum mp_phase phase)
-{
-    struct mp_phase_turn turn = {event, MP_NONE, 0, (uint8_t)phase};
-    size_t count = phases->turns.count;
-    if (count && phases->turns.at[count - 1].phase == phase) return true;
-    phases->forward |= phase == MP_PHASE_FORWARD;
-    return mp_vec_push(&phases->turns, turn);
-}
-
-static bool find_turns(const struct mp_model *model, struct mp_phases *phases)
-{
-    const struct mp_model_events *events = &model->events;
-    bool done = find_threads(model, phases);
-    for (uint32_t event = 0; done && event < events->count; event++) {
-        unsigned type = events->type[event];
-        if (type == MP_EVENT_FREE || type == MP_EVENT_RESIZE) continue;
-        enum mp_phase phase = MP_PHASES;
-        if (type != MP_EVENT_ALLOC) {
-            phase = phase_of_note(model, event);
-        } else {
-            uint32_t thread = events->thread[event];
-            phase = phase_of_block(phases, model, events->subject[event]);
-            if (phase == MP_PHASE_OUTSIDE && thread < model->threads.count && !phases->works[thread]) phase = MP_PHASES;
-            if (phase != MP_PHASES) phases->last_alloc = event;
-        }
-        if (phase != MP_PHASES) done = take_turn(phases, event, phase);
-    }
-    return done;
-}
-
-static void link_turns(struct mp_phases *phases)
-{
-    uint32_t backward = MP_NONE, round = 0;
-    for (size_t i = phases->turns.count; i--;) {
-        const struct mp_phase_turn *turn = &phases->turns.at[i];
-        phases->turns.at[i].backward = backward;
-        bool begins = turn->phase == MP_PHASE_RECOMPUTE && i && turn[-1].phase != MP_PHASE_BACKWARD;
-        if (turn->phase == MP_PHASE_BACKWARD || begins) backward = (uint32_t)i;
-    }
-    bool trains = backward != MP_NONE, fresh = true; /* fresh: what comes next begins a round */
-    for (size_t i = 0; i < phases->turns.count; i++) {
-        unsigned phase = phases->turns.at[i].phase;
-        if (fresh && (trains ? is_backward(phase) : phase == MP_PHASE_FORWARD)) {
-            round++;
-            fresh = false;
-        } else if (phase == MP_PHASE_OUTSIDE || phase == MP_PHASE_FORWARD) {
-            fresh |= trains || phase == MP_PHASE_OUTSIDE;
-        }
-        phases->turns.at[i].round = round;
-    }
-}
-
-/* PyTorch's own history has no frames of what autograd's threads do where it was told to keep only Python's. */
-static bool lacks_backward(const struct mp_model *model, const struct mp_phases *phases)
-{
-    if (!model->format || strcmp(model->format, "pytorch") || !phases->any) return false;
-    for (size_t i = 1; i < model->stacks.count; i++)
-        if (phases->of_stack[i] == MP_PHASE_BACKWARD) return false;
-    return true;
-}
-
-/* MP_NO_MEMORY. */
-static enum mp_status phases_find(const struct mp_model *model, struct mp_phases *phases, struct mp_error *error)
-{
-    struct mp_rules rules = {0};
-    *phases = (struct mp_phases){.last_alloc = MP_NONE};
-    enum mp_status status = make_rules(&rules, error);
-    bool done = !status && find_stacks(model, &rules, phases);
-    phases->any |= model->blocks.module != NULL;
-    if (done && lacks_backward(model, phases)) phases->unknown = MP_PHASE_BACKWARD;
-    done = done && (!phases->any || find_turns(model, phases));
-    if (done) link_turns(phases);
-    mp_rules_free(&rules);
-    if (done || status) return status;
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the phases of the program");
-}
-
-/* The index of the turn that an event belongs to; MP_NONE before the first. */
-static uint32_t phase_turn_of(const struct mp_phases *phases, uint32_t event)
-{
-    size_t before = MP_COUNT_BEFORE(phases->turns.count, i, phases->turns.at[i].first <= event);
-    return before ? (uint32_t)before - 1 : MP_NONE;
-}
-
-static void phases_free(struct mp_phases *phases)
-{
-    free(phases->of_stack);
-    free(phases->works);
-    mp_vec_free(&phases->turns);
-}
 
 static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_PARAMETERS] = "parameters",
@@ -242,6 +21,9 @@ static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_TEMPORARY] = "temporary",
     [MP_CATEGORY_WORKSPACE] = "workspace",
     [MP_CATEGORY_COMMUNICATION] = "communication",
+    [MP_CATEGORY_PREVIOUS] = "previous graph",
+    [MP_CATEGORY_WORKING] = "working memory",
+    [MP_CATEGORY_KEPT] = "kept over calls",
 };
 
 /* Those without doubt come first. */
@@ -283,6 +65,7 @@ struct mp_categories {
     const struct mp_rules *user; /* may be NULL */
     uint16_t *by_user, *by_rule; /* by stack: one more than the first rule that fits, the user's and a built-in one */
     struct mp_phases phases;
+    struct mp_guesses guesses;
     unsigned char *feeds;  /* by stack: enum feeding */
     struct mp_intern keys; /* of what is usual: number N + 1 */
     MP_VEC(struct usual) usual;
@@ -329,7 +112,8 @@ const char *mp_category_phase(const struct mp_categories *categories, uint32_t m
                                                  [MP_PHASE_RECOMPUTE] = "backward",
                                                  [MP_PHASE_BACKWARD] = "backward",
                                                  [MP_PHASE_OPTIMIZER] = "optimizer"};
-    uint32_t turn = moment ? phase_turn_of(&categories->phases, moment - 1) : MP_NONE;
+    uint32_t turn = moment ? mp_phase_turn_of(&categories->phases, moment - 1) : MP_NONE;
+    if (turn != MP_NONE && categories->guesses.inference[turn]) return "inference";
     return turn == MP_NONE ? NULL : words[categories->phases.turns.at[turn].phase];
 }
 
@@ -452,7 +236,9 @@ static enum mp_category if_it_lasts(const struct life *life, unsigned mask, enum
 
 static enum mp_category of_forward(const struct life *life)
 {
-    uint32_t backward = turn_at(life, life->turn)->backward;
+    uint32_t backward = turn_at(life, life->turn)->backward, next = life->turn + 1;
+    if (backward == MP_NONE && next < life->phases->turns.count)
+        backward = next; /* none comes: what outlives the pass */
     bool lasts = backward == MP_NONE ? life->freed == MP_NONE : lives_at(life, backward);
     return lasts ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_TEMPORARY;
 }
@@ -462,7 +248,7 @@ static enum mp_category of_forward(const struct life *life)
 /* Whether it is gone some rounds after that of its birth. */
 static bool is_passing(const struct life *life)
 {
-    uint32_t last = life->freed == MP_NONE ? MP_NONE : phase_turn_of(life->phases, life->freed);
+    uint32_t last = life->freed == MP_NONE ? MP_NONE : mp_phase_turn_of(life->phases, life->freed);
     return last != MP_NONE && turn_at(life, last)->round <= turn_at(life, life->turn)->round + ROUNDS_OF_INPUT;
 }
 
@@ -495,12 +281,12 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     if (!phases->any || born == MP_NONE || phases->last_alloc == MP_NONE ||
         model->tracks.at[model->blocks.track[block]].layer == MP_LAYER_DRIVER)
         return MP_CATEGORY_NONE;
-    struct life life = {phases, phase_turn_of(phases, born), freed};
+    struct life life = {phases, mp_phase_turn_of(phases, born), freed};
     if (life.turn == MP_NONE) return MP_CATEGORY_NONE;
     if (freed > phases->last_alloc && freed - born > EVENTS_OF_TEMPORARY) life.freed = MP_NONE;
     uint32_t thread = model->events.thread[born];
     *round = turn_at(&life, life.turn)->round;
-    switch (phase_of_block(phases, model, block)) {
+    switch (mp_phase_of_block(phases, model, block)) {
     case MP_PHASE_FORWARD:
     case MP_PHASE_RECOMPUTE:
         return of_forward(&life);
@@ -558,18 +344,70 @@ static enum mp_category by_rule(const struct mp_categories *categories, uint32_t
     return MP_CATEGORY_NONE;
 }
 
-unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment)
+/* Of what inference makes: what a later call's forward pass uses and frees, or what stays, is kept. */
+static enum mp_category of_inference(const struct mp_categories *categories, uint32_t block)
 {
-    uint16_t rule = categories->by_user ? categories->by_user[categories->model->blocks.stack[block]] : 0;
-    if (rule) return category_named(categories, rule - 1u);
+    const struct mp_phases *phases = &categories->phases;
+    const struct mp_model_blocks *blocks = &categories->model->blocks;
+    uint32_t born = mp_phase_turn_of(phases, blocks->alloc_event[block]), freed = blocks->free_event[block];
+    if (freed == MP_NONE) return MP_CATEGORY_KEPT;
+    uint32_t gone = mp_phase_turn_of(phases, freed), calls = 0;
+    for (uint32_t i = born + 1; i <= gone && calls < 2; i++)
+        calls += phases->turns.at[i].phase == MP_PHASE_FORWARD;
+    return calls > 1 || (calls && phases->turns.at[gone].phase == MP_PHASE_FORWARD) ? MP_CATEGORY_KEPT
+                                                                                    : MP_CATEGORY_WORKING;
+}
+
+static bool is_of_inference(const struct mp_categories *categories, uint32_t block)
+{
+    uint32_t born = categories->model->blocks.alloc_event[block];
+    uint32_t turn = born == MP_NONE ? MP_NONE : mp_phase_turn_of(&categories->phases, born);
+    return turn != MP_NONE && categories->guesses.inference[turn] &&
+           mp_phase_of_block(&categories->phases, categories->model, block) == MP_PHASE_FORWARD;
+}
+
+/* By what is no guess. */
+static enum mp_category known_category(const struct mp_categories *categories, uint32_t block, uint32_t moment)
+{
     enum mp_category category = by_label(categories, block, moment);
     if (category) return category;
     enum mp_category life = by_life(categories, block);
     if (life != MP_CATEGORY_TEMPORARY) category = by_usual_label(categories, block);
     if (!category) category = by_rule(categories, block, true);
+    bool passes = life == MP_CATEGORY_TEMPORARY || life == MP_CATEGORY_ACTIVATIONS;
+    if (!category && passes && is_of_inference(categories, block)) return of_inference(categories, block);
     if (!category) category = life;
     bool labelled = categories->model->labels.count; /* then what nothing was said of is nothing of that kind */
     return category || labelled ? category : by_rule(categories, block, false);
+}
+
+static unsigned known_at_end(const void *context, uint32_t block)
+{
+    const struct mp_categories *categories = context;
+    return known_category(categories, block, (uint32_t)categories->model->events.count);
+}
+
+unsigned mp_category_look(const struct mp_categories *categories, uint32_t block, uint32_t moment, bool *guessed)
+{
+    uint16_t rule = categories->by_user ? categories->by_user[categories->model->blocks.stack[block]] : 0;
+    *guessed = false;
+    if (rule) return category_named(categories, rule - 1u);
+    enum mp_category category = known_category(categories, block, moment);
+    unsigned guess = categories->guesses.of_block[block];
+    *guessed = guess && guess != category;
+    if (*guessed) category = (enum mp_category)guess;
+    if (category == MP_CATEGORY_ACTIVATIONS &&
+        mp_guesses_is_previous(&categories->guesses, categories->model, &categories->phases, block, moment)) {
+        *guessed = true;
+        return MP_CATEGORY_PREVIOUS;
+    }
+    return category;
+}
+
+unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment)
+{
+    bool guessed;
+    return mp_category_look(categories, block, moment, &guessed);
 }
 
 const char *mp_category_of_block(const void *context, uint32_t block)
@@ -587,9 +425,10 @@ enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_
     if (!made) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the categories");
     made->model = model;
     made->user = rules;
-    enum mp_status status = phases_find(model, &made->phases, error);
+    enum mp_status status = mp_phases_find(model, &made->phases, error);
     if (!status) status = match_built_in(made, error);
     bool done = !status && made->by_rule && count_labels(made) && find_feeds(made);
+    if (done) mp_guesses_find(model, &made->phases, known_at_end, made, &made->guesses);
     if (done && rules && rules->rules.count) done = (made->by_user = match_stacks(model, rules, true));
     if (done) {
         *categories = made;
@@ -604,15 +443,16 @@ bool mp_categories_by_stack(const struct mp_model *model)
     struct mp_phases phases = {0};
     struct mp_error ignored;
     bool none = !model->labels.count && !mp_model_has_source(model, "torch") &&
-                !phases_find(model, &phases, &ignored) && !phases.any;
-    phases_free(&phases);
+                !mp_phases_find(model, &phases, &ignored) && !phases.any;
+    mp_phases_free(&phases);
     return none;
 }
 
 void mp_categories_free(struct mp_categories *categories)
 {
     if (!categories) return;
-    phases_free(&categories->phases);
+    mp_phases_free(&categories->phases);
+    mp_guesses_free(&categories->guesses);
     mp_intern_free(&categories->keys);
     mp_vec_free(&categories->usual);
     free(categories->feeds);

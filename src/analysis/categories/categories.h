@@ -6,7 +6,8 @@
  *   rules over stacks that leave no doubt (workspaces of libraries, communication, data loaders);
  *   the phase in which it was born and when it was freed: forward, backward and the optimizer's step are told apart by
  *   the innermost frame that says so, and follow one another in time;
- *   rules over stacks that are likely to be right (modules that make their parameters).
+ *   rules over stacks that are likely to be right (modules that make their parameters);
+ *   what is likely without a stack (guesses.h).
  * Else it has none. What phases and rules say is for programs that use PyTorch; the driver's own blocks are segments of
  * an allocator, mostly, and have none but by rules. Pure.
  */
@@ -27,7 +28,10 @@ enum mp_category {
     MP_CATEGORY_TEMPORARY, /* made and freed within one phase */
     MP_CATEGORY_WORKSPACE,
     MP_CATEGORY_COMMUNICATION,
-    MP_CATEGORIES /* from here on: names of the user's rules */
+    MP_CATEGORY_PREVIOUS, /* activations of a graph that is still held though the same code made the next one */
+    MP_CATEGORY_WORKING,  /* inference made it, and it was gone with the call */
+    MP_CATEGORY_KEPT,     /* inference made it for later calls: keys and values, a recurrent state, results */
+    MP_CATEGORIES         /* from here on: names of the user's rules */
 };
 
 struct mp_categories;
@@ -40,12 +44,15 @@ enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_
 bool mp_categories_by_stack(const struct mp_model *model);
 /* The category of a block after `moment` events, a number below mp_categories_count(). */
 unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment);
+/* The same; `*guessed`: no stack, label or phase says so, only what is likely (guesses.h). */
+unsigned mp_category_look(const struct mp_categories *categories, uint32_t block, uint32_t moment, bool *guessed);
 unsigned mp_categories_count(const struct mp_categories *categories);
 /* "optimizer state", or a user's name; NULL for MP_CATEGORY_NONE. */
 const char *mp_category_name(const struct mp_categories *categories, unsigned category);
 /* The category of a role (enum mp_role): "optimizer state"; NULL for MP_ROLE_NONE. */
 const char *mp_category_of_role(unsigned role);
-/* "forward", "backward" or "optimizer": what the program was at after `moment` events; NULL where nobody knows. */
+/* "forward", "inference", "backward" or "optimizer": what the program was at after `moment` events; NULL where nobody
+ * knows. */
 const char *mp_category_phase(const struct mp_categories *categories, uint32_t moment);
 /* What filters by category ask (model/filter.h): the name of what a block is at the end, "" for none; `context` is the
  * categories. */

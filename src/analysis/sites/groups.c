@@ -149,7 +149,7 @@ static void name_pool(struct mp_groups *groups, uint32_t block)
 
 static void name_category(struct mp_groups *groups, uint32_t block)
 {
-    unsigned category = mp_category_of(groups->categories, block, groups->moment);
+    unsigned category = mp_category_look(groups->categories, block, groups->moment, &groups->guessed);
     const char *name = mp_category_name(groups->categories, category);
     if (name) mp_buffer_append_text(&groups->text, name);
 }

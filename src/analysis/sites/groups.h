@@ -60,6 +60,7 @@ struct mp_groups {
     struct mp_placements placements;
     const struct mp_categories *categories;
     struct mp_categories *made; /* the same where they were made here */
+    bool guessed;               /* the category of the last block that was asked for is a guess */
     size_t root;                /* mp_module_root() */
 };
 

@@ -60,6 +60,29 @@ static bool find_error(const struct mp_model *model, struct mp_peak *peak)
     return done;
 }
 
+/* A graph goes at one place, in one go: that of its largest block. */
+static void find_previous(const struct mp_model *model, const struct mp_live *live,
+                          const struct mp_categories *categories, struct mp_peak_previous *previous)
+{
+    uint64_t largest = 0;
+    *previous = (struct mp_peak_previous){.freed = MP_NONE};
+    for (size_t i = 0; i < live->count; i++) {
+        uint32_t block = live->at[i].block;
+        uint64_t bytes = live->at[i].bytes;
+        bool guessed;
+        if (bytes == MP_BYTES_UNKNOWN ||
+            mp_category_look(categories, block, live->moment, &guessed) != MP_CATEGORY_PREVIOUS)
+            continue;
+        previous->bytes += bytes;
+        previous->blocks++;
+        if (guessed) previous->guessed_bytes += bytes;
+        if (bytes <= largest) continue;
+        largest = bytes;
+        previous->freed_at = mp_model_freed_at(model, block);
+        previous->freed = model->blocks.free_event[block];
+    }
+}
+
 enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
                             struct mp_error *error)
 {
@@ -83,6 +106,7 @@ enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_q
     if (status == MP_OK && query->categories) {
         const struct mp_grouping by_category = {.by = MP_GROUP_CATEGORY, .categories = query->categories};
         peak->phase = mp_category_phase(query->categories, peak->moment);
+        find_previous(model, &live, query->categories, &peak->previous);
         status = mp_sites_make(model, &live, &steps, &by_category, &peak->categories, error);
     }
     mp_live_free(&live);

@@ -27,7 +27,13 @@ struct mp_peak {
     struct mp_sites sites;
     struct mp_sites categories;  /* the same blocks by category, where the query had some; the groups are their names */
     struct mp_rounding rounding; /* of all blocks of the track then */
-    const char *phase;           /* mp_category_phase(), likewise; NULL: not known */
+    /* Of the categories: a graph that is held though the same code made the next one. */
+    struct mp_peak_previous {
+        uint64_t bytes, blocks, guessed_bytes;
+        uint32_t freed_at; /* the stack that freed most of it, an event; 0, MP_NONE: not known, or never */
+        uint32_t freed;
+    } previous;
+    const char *phase; /* mp_category_phase(), likewise; NULL: not known */
 };
 
 /* The moment alone: bytes, blocks, ns, moment, in_past. `with_past`: of a window that is the whole recording, also what

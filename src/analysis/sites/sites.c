@@ -184,6 +184,7 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     struct mp_site *site = &sites->at[at];
     site->bytes += known(live->bytes);
     site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));
+    if (counting->groups.guessed) site->guessed_bytes += known(live->bytes);
     site->blocks++;
     site->unknown_blocks += live->bytes == MP_BYTES_UNKNOWN;
     sites->bytes += known(live->bytes);
@@ -219,6 +220,7 @@ static bool count_past(struct counting *counting, uint16_t track)
 static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_t *heaviest)
 {
     into->bytes += from->bytes;
+    into->guessed_bytes += from->guessed_bytes;
     into->blocks += from->blocks;
     into->variance += from->variance;
     into->unknown_blocks += from->unknown_blocks;

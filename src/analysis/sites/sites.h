@@ -24,6 +24,7 @@ struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
     uint32_t stack;                         /* of the group's heaviest site */
     uint32_t group;  /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
+    uint64_t guessed_bytes; /* of a category: those of which it is a guess (categories/guesses.h) */
     double variance; /* of bytes, where the blocks are a sample; NAN: not known */
     uint16_t track;
     uint32_t first_module, module_count; /* in mp_sites.modules, the heaviest first; sites by stack only */

@@ -1,9 +1,14 @@
 #include "output/report/categories.h"
 
-#include "base/units.h"
+#include <stdio.h>
 
-#define BAR     "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
-#define BAR_MAX 30 /* characters, of three bytes each, for the whole */
+#include "base/units.h"
+#include "output/report/sites.h"
+
+#define BAR       "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
+#define TOLD_PART 50  /* of the peak: a previous graph of less is not worth a line */
+#define MOSTLY    200 /* all but one part in so many is all */
+#define BAR_MAX   30  /* characters, of three bytes each, for the whole */
 
 static const char *name_of(const struct mp_sites *categories, const struct mp_site *row)
 {
@@ -29,19 +34,29 @@ static const struct mp_site *next_row(const struct mp_sites *categories, size_t 
 
 bool mp_categories_tell(const struct mp_sites *categories)
 {
-    uint64_t known = 0;
     for (size_t i = 0; i < categories->count; i++)
-        if (categories->at[i].group != MP_NONE) known += categories->at[i].bytes;
-    return known && known >= categories->bytes - known;
+        if (categories->at[i].group != MP_NONE && categories->at[i].bytes) return true;
+    return false;
+}
+
+const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes)
+{
+    char number[MP_UNIT_TEXT];
+    *to = '\0';
+    if (guessed && guessed + bytes / MOSTLY >= bytes)
+        snprintf(to, MP_GUESS_TEXT, "a guess");
+    else if (guessed)
+        snprintf(to, MP_GUESS_TEXT, "%s of it a guess", mp_format_bytes(number, guessed));
+    return to;
 }
 
 void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
 {
     struct mp_table table;
-    char number[MP_UNIT_TEXT];
+    char number[MP_UNIT_TEXT], guess[MP_GUESS_TEXT];
     size_t at = 0;
     bool named = true;
-    mp_table_start(&table, "llrrl");
+    mp_table_start(&table, "llrrll");
     for (const struct mp_site *row; (row = next_row(categories, &at, &named));) {
         double share = share_of(categories, row);
         mp_table_cell(&table, MP_PLAIN, "%s", "");
@@ -49,6 +64,7 @@ void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
         mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, row->bytes));
         mp_table_cell(&table, MP_PLAIN, share < 0.0005 ? "" : share < 0.005 ? "%.1f %%" : "%.0f %%", 100 * share);
         mp_table_cell(&table, MP_DIM, "%.*s", 3 * (int)(share * BAR_MAX + 0.5), BAR);
+        mp_table_cell(&table, MP_DIM, "%s", mp_guess_text(guess, row->guessed_bytes, row->bytes));
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);
@@ -56,16 +72,19 @@ void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
 
 void mp_categories_document(struct mp_document *document, const struct mp_sites *categories)
 {
-    static const char *const heads[] = {"category", "bytes", "share", "blocks"};
-    char number[MP_UNIT_TEXT];
+    static const char *const heads[] = {"category", "bytes", "share", "blocks", "known how"};
+    char number[MP_UNIT_TEXT], guess[MP_GUESS_TEXT];
     size_t at = 0;
-    bool named = true;
-    mp_document_table(document, "lrrr", heads);
+    bool named = true, any = false;
+    for (size_t i = 0; i < categories->count; i++)
+        any |= categories->at[i].guessed_bytes;
+    mp_document_table(document, any ? "lrrrl" : "lrrr", heads);
     for (const struct mp_site *row; (row = next_row(categories, &at, &named));) {
         mp_document_cell(document, "%s", name_of(categories, row));
         mp_document_cell(document, "%s", mp_format_bytes(number, row->bytes));
         mp_document_cell(document, "%.1f %%", 100 * share_of(categories, row));
         mp_document_cell(document, "%s", mp_format_count(number, row->blocks));
+        if (any) mp_document_cell(document, "%s", mp_guess_text(guess, row->guessed_bytes, row->bytes));
     }
     mp_document_end_table(document);
 }
@@ -84,8 +103,72 @@ void mp_categories_json(struct mp_json *json, const struct mp_sites *categories)
         mp_json_text(json, "category", row->group == MP_NONE ? NULL : name_of(categories, row));
         mp_json_number(json, "bytes", row->bytes);
         mp_json_number(json, "blocks", row->blocks);
+        mp_json_number(json, "guessed_bytes", row->guessed_bytes);
         mp_json_end_object(json);
         json->flat = false;
     }
     mp_json_end_array(json);
+}
+
+bool mp_previous_tells(const struct mp_peak *peak)
+{
+    return peak->previous.bytes && peak->previous.bytes >= peak->bytes / TOLD_PART;
+}
+
+void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak)
+{
+    const struct mp_peak_previous *previous = &peak->previous;
+    char number[MP_UNIT_TEXT], guess[MP_GUESS_TEXT];
+    mp_buffer_printf(out, "%s of it", mp_format_bytes(number, previous->bytes));
+    mp_buffer_printf(out, " (%s blocks) belong to a previous graph: what an earlier forward pass kept is still held",
+                     mp_format_count(number, previous->blocks));
+    if (*mp_guess_text(guess, previous->guessed_bytes, previous->bytes)) mp_buffer_printf(out, ", %s", guess);
+    if (previous->freed == MP_NONE) {
+        mp_buffer_append_text(out, "; it was not freed");
+    } else if (previous->freed_at) {
+        const struct mp_site site = {.stack = previous->freed_at, .births = 1};
+        mp_buffer_append_text(out, "; freed at ");
+        mp_site_text(out, model, &site);
+    }
+    if (previous->freed != MP_NONE)
+        mp_buffer_printf(out, " after %s", mp_format_duration(number, model->events.time_ns[previous->freed]));
+}
+
+const char *mp_previous_advice(void)
+{
+    return "drop the old result before the next forward pass (del), or run it under torch.no_grad() where no backward "
+           "follows";
+}
+
+void mp_previous_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
+                      const char *indent)
+{
+    struct mp_buffer sentence = {0};
+    if (!mp_previous_tells(peak)) return;
+    mp_previous_sentence(&sentence, model, peak);
+    mp_text_put(text, MP_BOLD, "%s%.*s\n", indent, (int)sentence.size, (const char *)sentence.data);
+    mp_text_put(text, MP_PLAIN, "%sto save it: %s\n", indent, mp_previous_advice());
+    mp_buffer_free(&sentence);
+}
+
+void mp_previous_json(struct mp_json *json, const struct mp_model *model, const struct mp_peak *peak)
+{
+    const struct mp_peak_previous *previous = &peak->previous;
+    if (!previous->bytes) {
+        mp_json_null(json, "previous_graph");
+        return;
+    }
+    mp_json_object(json, "previous_graph");
+    mp_json_number(json, "bytes", previous->bytes);
+    mp_json_number(json, "blocks", previous->blocks);
+    mp_json_number(json, "guessed_bytes", previous->guessed_bytes);
+    mp_json_known(json, "freed_ns", previous->freed == MP_NONE ? UINT64_MAX : model->events.time_ns[previous->freed]);
+    mp_json_array(json, "freed_at");
+    if (previous->freed_at) {
+        mp_json_object(json, NULL);
+        mp_stack_json(json, model, previous->freed_at);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_json_end_object(json);
 }

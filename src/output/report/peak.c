@@ -42,6 +42,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "site_count", peak->sites.count);
     mp_json_number(json, "picked_bytes", peak->sites.bytes);
     mp_categories_json(json, &peak->categories);
+    mp_previous_json(json, model, peak);
     mp_sites_json(json, "sites", model, &peak->sites, &sites);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
@@ -96,6 +97,7 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_text_count(text, peak->sites.count, sites.by == MP_GROUP_STACK ? "site" : "group");
     mp_text_put(text, MP_PLAIN, "\n");
     mp_rounding_text(text, &peak->rounding);
+    mp_previous_text(text, model, peak, "");
     if (view->filter) {
         mp_text_put(text, MP_PLAIN, "of which %s in ", mp_format_bytes(number, peak->sites.bytes));
         mp_text_count(text, peak->sites.blocks, "block");

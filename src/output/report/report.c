@@ -11,10 +11,24 @@
 #define GROWING_BIRTHS 8
 #define ROUNDING_SHOWN 100 /* from one part in so many on */
 
-static void advice_json(struct mp_json *json, const struct mp_story *story)
+static void previous_json(struct mp_json *json, const struct mp_model *model, const struct mp_peak *peak)
+{
+    struct mp_buffer sentence = {0};
+    mp_previous_sentence(&sentence, model, peak);
+    mp_buffer_append(&sentence, "", 1);
+    mp_json_object(json, NULL);
+    mp_json_text(json, "text", mp_previous_advice());
+    mp_json_number(json, "saved_bytes", peak->previous.bytes);
+    mp_json_text(json, "evidence", (const char *)sentence.data);
+    mp_json_end_object(json);
+    mp_buffer_free(&sentence);
+}
+
+static void advice_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story)
 {
     struct mp_advice advice;
     mp_json_array(json, "advice");
+    if (story->peak && mp_previous_tells(story->peak)) previous_json(json, model, story->peak);
     if (story->frag && mp_frag_advice(story->frag, &advice)) {
         mp_json_object(json, NULL);
         mp_json_text(json, "text", advice.text);
@@ -44,7 +58,7 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
         mp_frag_json(json, "frag", model, story->frag);
     else
         mp_json_null(json, "frag");
-    advice_json(json, story);
+    advice_json(json, model, story);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
 }
@@ -136,6 +150,7 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
         mp_text_put(text, MP_PLAIN, "  ");
         mp_rounding_text(text, &peak->rounding);
     }
+    mp_previous_text(text, model, peak, "  ");
     if (mp_categories_tell(&peak->categories)) mp_categories_text(text, &peak->categories);
     put_top_sites(text, model, &peak->sites, peak->bytes, view, false);
 }

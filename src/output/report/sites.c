@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "model/frame_text.h"
+#include "output/report/categories.h"
 #include "output/report/telling.h"
 
 #define LINES_MAX 8 /* of one site, unless all are asked for */
@@ -306,7 +307,7 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
                    const struct mp_site_view *view)
 {
     struct mp_table table;
-    char columns[12] = "";
+    char columns[12] = "", guess[MP_GUESS_TEXT];
     for (unsigned i = 0; i < 2u + !!view->whole + view->births; i++)
         strcat(columns, "r");
     strcat(columns, view->track ? "llll" : "lll");
@@ -322,6 +323,8 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
             freed_row(&table, used, model, sites, site);
         } else {
             mp_group_cell(&table, &sites->groups, site->group, view->by);
+            if (view->by == MP_GROUP_CATEGORY)
+                mp_table_cell(&table, MP_DIM, "%s", mp_guess_text(guess, site->guessed_bytes, site->bytes));
             mp_table_end_row(&table);
         }
     }
@@ -413,6 +416,7 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
             site_json(json, model, sites, site);
         else
             mp_group_json(json, &sites->groups, site->group);
+        if (view->by == MP_GROUP_CATEGORY) mp_json_number(json, "guessed_bytes", site->guessed_bytes);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);

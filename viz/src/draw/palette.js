@@ -41,7 +41,7 @@ export function siteColour(hash, dark) {
   return PALETTE[hash % PALETTE.length][dark ? 1 : 0];
 }
 
-const APART = [2, 18, 14, 5, 11, 0, 17, 9, 15, 7, 12]; // of PALETTE, hues that lie far from one another
+const APART = [2, 18, 14, 5, 11, 0, 17, 9, 15, 7, 12, 4, 13]; // of PALETTE, hues that lie far from one another
 const GREY = [[150, 155, 163], [108, 114, 124]];
 
 export function noColour(dark) {

@@ -1,0 +1,49 @@
+/*
+ * What blocks are likely to be of which no stack says it, above all those that lived before the recording began: by
+ * where they were freed, by sizes that come again among gradients, by who holds what from one call to the next. A guess
+ * each, told as such. Pure; ends the program where memory is short (base/memory.h).
+ *
+ *   freed in backward: of the graph that was there when the recording began; freed by zero_grad(): a gradient; freed in
+ *   an optimizer's step: state that the step replaces, but for the last line of three, which replaces the parameters
+ *   where nobody else holds them; many at once by a line outside: a graph that was kept (a previous one), or what an
+ *   inference kept. What lives on: a parameter for each gradient of that size, then the optimizer's state; parameters
+ *   where nothing was trained.
+ *
+ * Forward passes of which nothing is kept for a backward are inference: what they make is working memory, or is kept
+ * over calls. A graph is a previous one from the moment on at which the same code runs again.
+ */
+#ifndef MP_ANALYSIS_GUESSES_H
+#define MP_ANALYSIS_GUESSES_H
+
+#include "analysis/categories/phases.h"
+#include "model/model.h"
+
+/* A pass forward: the event that it begins with; the blocks that it makes; those of them that are there when the next
+ * one begins, and that no backward frees. */
+struct mp_guess_pass {
+    uint32_t first, made, beyond;
+};
+
+struct mp_guesses {
+    unsigned char *of_block;  /* enum mp_category; MP_CATEGORY_NONE: no guess */
+    unsigned char *inference; /* by turn: nothing that it makes is kept for a backward */
+    struct mp_guess_passes {
+        struct mp_guess_pass *at;
+        size_t count, room;
+    } passes; /* in which autograd keeps a graph */
+    unsigned char
+        *sets_parameter; /* by frame: in the optimizer's step this line puts new tensors in the parameters' places */
+};
+
+/* `known`: the category of a block at the end by what is no guess (enum mp_category). */
+void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phases,
+                     unsigned (*known)(const void *context, uint32_t block), const void *context,
+                     struct mp_guesses *guesses);
+/* The line of a stack that a person reads, its innermost of Python, else its innermost: an index of frames; MP_NONE. */
+uint32_t mp_guesses_line(const struct mp_model *model, uint32_t stack);
+/* Whether a block that the forward pass made is of a previous graph after `moment` events. */
+bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_model *model,
+                            const struct mp_phases *phases, uint32_t block, uint32_t moment);
+void mp_guesses_free(struct mp_guesses *guesses);
+
+#endif

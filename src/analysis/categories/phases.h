@@ -1,0 +1,48 @@
+/*
+ * Phases of a training program, by the stacks of its allocations: the phase of each stack, and the turns that
+ * phases take in time. Pure; the result is the caller's.
+ */
+#ifndef MP_ANALYSIS_PHASES_H
+#define MP_ANALYSIS_PHASES_H
+
+#include "base/error.h"
+#include "base/vec.h"
+#include "model/model.h"
+
+enum mp_phase {
+    MP_PHASE_OUTSIDE,   /* of all others */
+    MP_PHASE_FORWARD,   /* a module is called */
+    MP_PHASE_RECOMPUTE, /* a module is called within backward: checkpointing */
+    MP_PHASE_BACKWARD,
+    MP_PHASE_OPTIMIZER,
+    MP_PHASE_BOUNDARY, /* of a turn only: here a step begins or an optimizer's ends */
+    MP_PHASES
+};
+
+struct mp_phase_turn {
+    uint32_t first;    /* the event that it begins with */
+    uint32_t backward; /* the index of the first turn of backward after it; MP_NONE */
+    uint32_t round;    /* how many times backward has begun, or, where there is none at all, a forward after something
+                        * outside */
+    uint8_t phase;
+};
+
+struct mp_phases {
+    uint8_t *of_stack; /* enum mp_phase, by stack */
+    uint8_t unknown;   /* of a block without a stack */
+    MP_VEC(struct mp_phase_turn) turns;
+    unsigned char *works; /* by thread: it ever did anything but allocate outside; others take no turns */
+    bool any;             /* some stack has a phase */
+    bool forward;         /* some turn is forward */
+    uint32_t last_alloc;  /* of those turns are made of; MP_NONE: none. What is freed later lived to the end */
+};
+
+bool mp_phase_is_backward(unsigned phase);
+/* MP_NO_MEMORY. */
+enum mp_status mp_phases_find(const struct mp_model *model, struct mp_phases *phases, struct mp_error *error);
+enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_model *model, uint32_t block);
+/* The index of the turn that an event belongs to; MP_NONE before the first. */
+uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event);
+void mp_phases_free(struct mp_phases *phases);
+
+#endif

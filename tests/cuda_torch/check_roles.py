@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""What blocks are likely to be of which a snapshot has no stack, since PyTorch's history began late (programs/roles.py):
+within 2 % of the peak for each category, by what the program itself says of its tensors; with Python's stacks alone, and,
+with MEMPROF_CUDA_TORCH=all, with native ones. What is beyond the program's own count is libraries' workspace. A graph that is held is told by name."""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import bed
+import harness
+
+PROGRAMS = ("language", "language_by_tensor", "momentum", "plain", "own", "own_from_the_start", "adapted", "added_up",
+            "evaluated_language", "evaluated_images", "held_in_training", "generated", "served")
+HOLD = ("evaluated_language", "evaluated_images", "held_in_training")
+BALLAST = 1 << 30
+WITHIN = 0.02
+
+
+class Roles(bed.TestCase):
+    def compare(self, name, stacks):
+        program = bed.HERE / "programs" / "roles.py"
+        done = subprocess.run(["python3", program, self.folder, name, stacks], capture_output=True, text=True,
+                              timeout=harness.TIMEOUT, env=bed.settings(SOFTGPU_STATE=self.folder / "state"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        want = json.loads((self.folder / f"{name}.json").read_text())
+        snapshot = self.folder / f"{name}.pickle"
+        peak = harness.answer("peak", snapshot)
+        found = {row["category"]: row["bytes"] for row in peak["categories"]}
+        whole = peak["peak_bytes"] - BALLAST
+        largest = max((role for role in found if found[role] >= BALLAST), key=lambda role: role not in want)
+        found[largest] -= BALLAST
+        self.assertGreater(whole, 32 << 20)
+        workspace = whole - sum(want.values())
+        self.assertLess(abs(found.pop("workspace", 0) - workspace), WITHIN * whole, (found, want))
+        for role in {*found, *want}:
+            with self.subTest(role=role, found=found, want=want):
+                self.assertLess(abs(found.get(role, 0) - want.get(role, 0)), WITHIN * whole)
+        guessed = {row["category"]: row["guessed_bytes"] for row in peak["categories"] if row["bytes"]}
+        if name != "own_from_the_start":  # there everything has a stack
+            self.assertEqual(guessed["parameters"], found["parameters"])
+        self.hold(name, peak, want, whole, harness.memprof("report", snapshot).stdout)
+
+    def hold(self, name, peak, want, whole, text):
+        told = name in HOLD and 50 * want["previous graph"] > peak["peak_bytes"]
+        self.assertEqual("a previous graph" in text, told, text)
+        if name not in HOLD:
+            self.assertIsNone(peak["previous_graph"])
+            return
+        previous = peak["previous_graph"]
+        self.assertLess(abs(previous["bytes"] - want["previous graph"]), WITHIN * whole)
+        lines = [line["function"] for line in previous["freed_at"][0]["stack"] if (line["file"] or "").endswith("roles.py")]
+        self.assertEqual(lines[0], name.replace("_language", "").replace("_images", ""))
+
+
+for name_ in PROGRAMS:
+    for stacks_ in ("python", "all") if os.environ.get("MEMPROF_CUDA_TORCH") == "all" else ("python",):
+        setattr(Roles, f"test_{name_}_{stacks_}", lambda self, name=name_, stacks=stacks_: self.compare(name, stacks))
+
+if __name__ == "__main__":
+    bed.main()
