@@ -56,16 +56,34 @@ uint16_t mp_track_default(const struct mp_model *model)
     return (uint16_t)upper;
 }
 
-uint16_t mp_track_below(const struct mp_model *model, uint16_t track)
+static uint16_t drivers_track(const struct mp_model *model, uint16_t track, const char *name)
 {
     if (model->tracks.at[track].layer == MP_LAYER_DRIVER) return MP_TRACK_NONE;
     for (size_t i = 0; i < model->tracks.count; i++) {
         const struct mp_track *facts = &model->tracks.at[i];
         if (facts->device == model->tracks.at[track].device && facts->layer == MP_LAYER_DRIVER &&
-            !*mp_model_text(model, facts->name))
+            !strcmp(mp_model_text(model, facts->name), name))
             return (uint16_t)i;
     }
     return MP_TRACK_NONE;
+}
+
+uint16_t mp_track_below(const struct mp_model *model, uint16_t track)
+{
+    return drivers_track(model, track, "");
+}
+
+struct mp_track_memory mp_track_memory_of(const struct mp_model *model, uint16_t track)
+{
+    return (struct mp_track_memory){mp_track_below(model, track), drivers_track(model, track, "mapped")};
+}
+
+bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memory *memory, size_t block)
+{
+    uint16_t track = model->blocks.track[block];
+    if (track == MP_TRACK_NONE) return false;
+    if (track == memory->mapped) return true;
+    return track == memory->below && (memory->mapped == MP_TRACK_NONE || model->blocks.kind[block] != MP_KIND_VMM);
 }
 
 /* An allocator's own total at the end. */

@@ -21,6 +21,15 @@ uint16_t mp_track_default(const struct mp_model *model);
  * MP_TRACK_NONE where there is none, and for tracks of the driver's own. */
 uint16_t mp_track_below(const struct mp_model *model, uint16_t track);
 
+/* Where the memory of an allocator's track lies: what the driver handed out, and of virtual memory, which a recording
+ * of memprof's own tells twice, the address at which it was mapped ("mapped") in place of the handle. */
+struct mp_track_memory {
+    uint16_t below, mapped; /* MP_TRACK_NONE: none, and then virtual memory has its address */
+};
+struct mp_track_memory mp_track_memory_of(const struct mp_model *model, uint16_t track);
+/* Whether a block is such a range. */
+bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memory *memory, size_t block);
+
 /* The tracks that a question means: one byte each, 1 for `track`; for MP_TRACK_NONE all but those whose memory another
  * track tells too: where an allocator on the same device holds (by its reserved total at the end) just what a layer
  * below handed out, the blocks there are its segments; and addresses of the driver's are no memory. The caller frees

@@ -23,6 +23,15 @@ PROGRAMS = {
     "loader": {},
     "accumulation": {CONF: "expandable_segments:True,roundup_power2_divisions:2"},
     "odd_sizes": {CONF: "max_split_size_mb:21"},
+    "grown_on_streams": {CONF: "expandable_segments:True"},
+    "full_devices": {"SOFTGPU_DEVICES": 2, "SOFTGPU_MEMORY": GIB // 4},
+    "shared_pools": {},
+    "compiled_eager": {},
+    "compiled_aot_eager": {},
+    "profiled": {},
+    "other_settings": {},
+    "offloaded": {},
+    "jagged": {},
 }
 
 

@@ -85,8 +85,9 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The blocks of a track that live then, by address; those that overlap the one before are left out. */
-static bool gather(const struct placer *p, uint16_t track, struct ranges *to)
+/* The blocks of a track that live then, and with `memory` those alone that are ranges of it. */
+static bool gather_track(const struct placer *p, uint16_t track, const struct mp_track_memory *memory,
+                         struct ranges *to)
 {
     const struct mp_model_blocks *blocks = &p->model->blocks;
     struct mp_live live = {0};
@@ -94,17 +95,23 @@ static bool gather(const struct placer *p, uint16_t track, struct ranges *to)
     for (size_t i = 0; done && i < live.count; i++) {
         uint32_t block = live.at[i].block;
         uint64_t address = blocks->address[block], bytes = live.at[i].bytes;
+        if (memory && !mp_track_is_range(p->model, memory, block)) continue;
         if (!bytes || bytes == MP_BYTES_UNKNOWN || address > INT64_MAX || bytes > INT64_MAX) continue;
         const struct range range = {address, address + bytes, block, false};
         done = mp_vec_push(to, range);
     }
     mp_live_free(&live);
+    return done;
+}
+
+/* By address; those that overlap the one before are left out. */
+static void sort(struct ranges *to)
+{
     if (to->count) qsort(to->at, to->count, sizeof *to->at, by_address);
     size_t kept = 0;
     for (size_t i = 0; i < to->count; i++)
         if (!kept || to->at[i].address >= to->at[kept - 1].end) to->at[kept++] = to->at[i];
     to->count = kept;
-    return done;
 }
 
 static struct range *range_at(struct ranges *in, uint64_t address)
@@ -170,10 +177,13 @@ static bool place_in(struct placer *p, const struct mp_torch_segment *segment, c
 }
 
 /* Pages that were mapped one after the other are one run. */
-static bool place_all(struct placer *p, uint16_t driver)
+static bool place_all(struct placer *p, const struct mp_track_memory *memory)
 {
     struct ranges below = {0}, blocks = {0};
-    bool done = gather(p, driver, &below) && gather(p, p->history->track, &blocks);
+    bool done = gather_track(p, memory->below, memory, &below) && gather_track(p, p->history->track, NULL, &blocks);
+    if (done && memory->mapped != MP_TRACK_NONE) done = gather_track(p, memory->mapped, memory, &below);
+    sort(&below);
+    sort(&blocks);
     if (done) mark_used(p, &below, &blocks);
     size_t next = 0;
     for (size_t i = 0; done && i < below.count; i++) {
@@ -216,14 +226,14 @@ enum mp_status mp_torch_layout_at(const struct mp_model *model, struct mp_torch_
         *layout = (struct mp_torch_layout){0};
     }
     struct placer p = {model, history, event, &layout->moment};
-    uint16_t driver = mp_track_below(model, history->track);
-    bool done = true, below = driver != MP_TRACK_NONE && driver != history->track;
+    const struct mp_track_memory memory = mp_track_memory_of(model, history->track);
+    bool done = true, below = memory.below != MP_TRACK_NONE && memory.below != history->track;
     if (event >= model->events.count && has_list(model, history->track)) {
         layout->source = MP_LAYOUT_LISTED;
         done = take_list(&p);
     } else {
         layout->source = MP_LAYOUT_PLACED;
-        done = !below || place_all(&p, driver);
+        done = !below || place_all(&p, &memory);
     }
     if (!done) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the segments");
     if (layout->moment.listing.segments.count) return MP_OK;

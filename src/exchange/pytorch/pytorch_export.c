@@ -38,7 +38,8 @@ struct writer {
     const struct mp_model *model;
     struct mp_value_out value;
     struct mp_layout layouts[DEVICES_MAX];
-    uint16_t tracks[DEVICES_MAX], below[DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
+    uint16_t tracks[DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
+    struct mp_track_memory memory[DEVICES_MAX];
     size_t device_count;
     struct mp_stack_out stacks;
     struct mp_steps steps;
@@ -58,7 +59,7 @@ static int ordinal(const char *device)
 static void put_device(struct writer *writer, size_t at, uint16_t track)
 {
     writer->tracks[at] = track;
-    writer->below[at] = mp_track_below(writer->model, track);
+    writer->memory[at] = mp_track_memory_of(writer->model, track);
     if (at >= writer->device_count) writer->device_count = at + 1;
 }
 
@@ -85,7 +86,9 @@ static void count_left_out(struct writer *writer)
     for (size_t track = 0; track < model->tracks.count; track++) {
         bool shown = !model->sums.at[track].events && !model->sums.at[track].peak_bytes;
         for (size_t i = 0; !shown && i < writer->device_count; i++)
-            shown = writer->tracks[i] == track || (writer->below[i] == track && writer->layouts[i].ranges.all.count);
+            shown =
+                writer->tracks[i] == track || (writer->layouts[i].ranges.all.count &&
+                                               (writer->memory[i].below == track || writer->memory[i].mapped == track));
         writer->exported->left_out += !shown;
     }
 }
@@ -95,7 +98,7 @@ static bool make_layouts(struct writer *writer)
     for (size_t i = 0; i < writer->device_count; i++) {
         struct mp_layout *layout = &writer->layouts[i];
         if (writer->tracks[i] == MP_TRACK_NONE) continue;
-        if (!mp_layout_make(writer->model, writer->tracks[i], writer->below[i], layout)) return false;
+        if (!mp_layout_make(writer->model, writer->tracks[i], &writer->memory[i], layout)) return false;
         writer->exported->unknown_sizes += layout->lives.unknown_sizes;
         writer->exported->moved_blocks += layout->moved_blocks;
     }
@@ -180,7 +183,8 @@ static void put_trace(struct writer *writer, size_t device)
     const struct mp_model *model = writer->model;
     const struct mp_model_events *events = &model->events;
     struct mp_layout *layout = &writer->layouts[device];
-    uint16_t track = writer->tracks[device], below = writer->below[device];
+    uint16_t track = writer->tracks[device];
+    const struct mp_track_memory *memory = &writer->memory[device];
     uint64_t reserved = 0;
     uint32_t ended, begun;
     for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
@@ -190,7 +194,7 @@ static void put_trace(struct writer *writer, size_t device)
         if (about_block && of == track) {
             mp_lives_follow(&layout->lives, events->subject[event], event, &ended, &begun);
             put_lives(writer, &layout->lives, ended, begun, event);
-        } else if (about_block && of == below && layout->ranges.all.count) {
+        } else if (about_block && (of == memory->below || of == memory->mapped) && layout->ranges.all.count) {
             mp_lives_follow(&layout->ranges, events->subject[event], event, &ended, &begun);
             put_ranges(writer, &layout->ranges, ended, begun, event);
         } else if (type == MP_EVENT_RESERVED && of == track) {
@@ -282,7 +286,8 @@ static void put_segments(struct writer *writer, size_t device)
         mp_value_number(value, "active_size", tally.allocated);
         mp_value_number(value, "requested_size", tally.requested);
         mp_value_number(value, "stream", known ? known->stream : 0);
-        mp_value_text(value, "segment_type", segment->bytes > SMALL_BYTES ? "large" : "small");
+        mp_value_text(value, "segment_type",
+                      (known ? known->small : segment->bytes <= SMALL_BYTES) ? "small" : "large");
         mp_value_pair(value, "segment_pool_id", known ? known->pool >> 32 : 0, known ? known->pool & UINT32_MAX : 0);
         mp_value_bool(value, "is_expandable", segment->expandable);
         mp_stack_out_put(&writer->stacks, segment->stack);

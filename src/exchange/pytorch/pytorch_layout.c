@@ -63,13 +63,16 @@ static bool put_block(const struct mp_model *model, uint32_t block, size_t resiz
     return life.bytes == MP_BYTES_UNKNOWN || put_life(lives, &life);
 }
 
-static bool find_lives(const struct mp_model *model, uint16_t track, struct mp_lives *lives)
+/* Of a track's blocks; with `memory` of the ranges below it. */
+static bool find_lives(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+                       struct mp_lives *lives)
 {
     size_t resize = 0;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
         while (resize < model->resizes.count && model->resizes.at[resize].block < block)
             resize++;
-        if (model->blocks.track[block] == track && !put_block(model, block, resize, lives)) return false;
+        bool wanted = memory ? mp_track_is_range(model, memory, block) : model->blocks.track[block] == track;
+        if (wanted && !put_block(model, block, resize, lives)) return false;
     }
     if (lives->all.count >= MP_NONE - 1 || !mp_vec_extend(&lives->next, model->blocks.count)) return false;
     mp_lives_rewind(lives);
@@ -276,19 +279,21 @@ static bool begin_cover(struct cover *cover)
     return true;
 }
 
-static bool follow_cover(const struct mp_model *model, uint16_t track, uint16_t below, struct cover *cover)
+static bool follow_cover(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+                         struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;
     uint32_t ended, begun;
     if (!begin_cover(cover)) return false;
     for (uint32_t event = 0; cover->fits && event < model->events.count; event++) {
         uint16_t of = model->events.track[event];
-        if ((of != track && of != below) || !is_about_block(model->events.type[event])) continue;
+        bool below = of == memory->below || of == memory->mapped;
+        if ((of != track && !below) || !is_about_block(model->events.type[event])) continue;
         mp_lives_follow(of == track ? &layout->lives : &layout->ranges, model->events.subject[event], event, &ended,
                         &begun);
         if (of == track && begun != MP_NONE) check_life(cover, &layout->lives.all.at[begun]);
-        if (of == below && ended != MP_NONE) end_range(cover, ended);
-        if (of == below && begun != MP_NONE && !begin_range(cover, begun)) return false;
+        if (of != track && ended != MP_NONE) end_range(cover, ended);
+        if (of != track && begun != MP_NONE && !begin_range(cover, begun)) return false;
     }
     mp_lives_rewind(&layout->lives);
     mp_lives_rewind(&layout->ranges);
@@ -347,14 +352,15 @@ static void free_lives(struct mp_lives *lives)
     mp_vec_free(&lives->next);
 }
 
-bool mp_layout_make(const struct mp_model *model, uint16_t track, uint16_t below, struct mp_layout *layout)
+bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+                    struct mp_layout *layout)
 {
     *layout = (struct mp_layout){0};
-    if (!find_lives(model, track, &layout->lives)) return false;
-    if (below != MP_TRACK_NONE && !find_lives(model, below, &layout->ranges)) return false;
+    if (!find_lives(model, track, NULL, &layout->lives)) return false;
+    if (!find_lives(model, track, memory, &layout->ranges)) return false;
     if (!place_lives(model, track, layout)) return false;
     struct cover cover = {.layout = layout, .fits = layout->ranges.all.count && !layout->moved_blocks};
-    bool done = !cover.fits || follow_cover(model, track, below, &cover);
+    bool done = !cover.fits || follow_cover(model, track, memory, &cover);
     if (done && cover.fits) {
         done = take_ranges(model, &cover);
     } else if (done) {

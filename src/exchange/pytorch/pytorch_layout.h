@@ -37,8 +37,9 @@ struct mp_layout {
     uint64_t moved_blocks;
 };
 
-/* `below` is the track of the layer below on the same device, or MP_TRACK_NONE. False where memory is short. */
-bool mp_layout_make(const struct mp_model *model, uint16_t track, uint16_t below, struct mp_layout *layout);
+/* `memory`: of the layer below on the same device. False where memory is short. */
+bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+                    struct mp_layout *layout);
 void mp_layout_free(struct mp_layout *layout);
 
 /* Which lives an event about a block ends and begins (MP_NONE: none). Events are to be given in their order, each

@@ -4,6 +4,7 @@ import sys
 import threading
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -216,6 +217,139 @@ def odd_sizes():
         del kept[turn::3]
         torch.cuda.synchronize()
     torch.cuda.empty_cache()
+
+
+def grown_on_streams():
+    """Blocks that grow on three streams in turn, used by the next stream, let go in the middle, and the cache emptied."""
+    streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
+    for turn in range(30):
+        with torch.cuda.stream(streams[turn % 3]):
+            kept.append(block((turn * turn * 40_000) % (17 * MIB) + 1))
+            kept[-1].record_stream(streams[(turn + 1) % 3])
+            kept.append(block(turn * 3000 + 7))
+        if turn % 4 == 3:
+            del kept[turn // 2:turn // 2 + 3]
+        if turn % 11 == 10:
+            torch.cuda.empty_cache()
+
+
+def full_devices():
+    """Two devices fill up, each at its own pace: retries, and what still does not fit."""
+    held, failed = ([], []), [0, 0]
+    for turn in range(40):
+        device = turn % 2
+        size = (turn * 37 % 11 + 14 + 10 * device) * MIB
+        try:
+            held[device].append(block(size, f"cuda:{device}"))
+        except torch.OutOfMemoryError:
+            failed[device] += 1
+            del held[device][::2]
+            if turn % 3:
+                held[device].append(block(size // 2, f"cuda:{device}"))
+        if turn % 5 == 4:
+            held[1 - device].pop(0)
+    assert all(failed)
+    kept.extend(held)
+
+
+def shared_pools():
+    """Graphs of two families, each with a pool of its own, captured in turn; one is reset and captured again."""
+    inputs = torch.ones(700, 700, device="cuda")
+    pools = [torch.cuda.graph_pool_handle() for _ in range(2)]
+
+    def capture(family, scale):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pools[family]):
+            out = inputs * scale
+            for _ in range(family + 2):
+                out = torch.cat((out, out[:100])).relu()
+        kept.append([graph, out])
+
+    for number in range(6):
+        capture(number % 2, number)
+        between = block((number + 1) * 900_000)
+        for graph, _ in kept:
+            graph.replay()
+        del between
+    kept[2][1] = None
+    kept.pop(2)[0].reset()
+    torch.cuda.empty_cache()
+    capture(0, 9)
+
+
+def compiled(backend):
+    model = nn.Sequential(nn.Linear(96, 200), nn.GELU(), nn.LayerNorm(200), nn.Linear(200, 5)).cuda()
+    optimizer, step = torch.optim.AdamW(model.parameters()), torch.compile(model, backend=backend)
+    for size in (16, 16, 24):
+        step(torch.randn(size, 96, device="cuda")).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+    kept.extend([model, optimizer])
+
+
+def compiled_eager():
+    compiled("eager")
+
+
+def compiled_aot_eager():
+    compiled("aot_eager")
+
+
+def profiled():
+    """Under torch.profiler, with what it can of CUDA, and memory, in windows of its schedule. (With stacks PyTorch 2.6 itself
+    ends by a signal on Python 3.13.)"""
+    model = nn.Sequential(nn.Conv1d(4, 16, 5), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 60, 3)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities, profile_memory=True, record_shapes=True,
+                                schedule=torch.profiler.schedule(wait=1, warmup=1, active=2)) as profiler:
+        for _ in range(5):
+            model(torch.randn(9, 4, 64, device="cuda")).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    kept.extend([model, optimizer])
+
+
+def other_settings():
+    """Settings of the allocator that change while the program runs."""
+    for number, settings in enumerate(("max_split_size_mb:40", "expandable_segments:True", "expandable_segments:False",
+                                       "roundup_power2_divisions:4", "expandable_segments:True")):
+        torch.cuda.memory._set_allocator_settings(settings)
+        for size in (3, 30, 50, 1):
+            kept.append(block(size * MIB + number * 70_001))
+        del kept[number::4]
+
+
+def offloaded():
+    """What backward needs waits in pinned memory; layers are computed anew; hooks look at gradients."""
+    layers = nn.ModuleList(nn.Linear(300, 300) for _ in range(5)).cuda()
+    for layer in layers:
+        layer.weight.register_hook(lambda gradient: gradient * 0.5)
+    for step in range(3):
+        out = torch.randn(70, 300, device="cuda")
+        for number, layer in enumerate(layers):
+            if number % 2:
+                out = torch.utils.checkpoint.checkpoint(layer, out, use_reentrant=bool(step % 2))
+            else:
+                with torch.autograd.graph.save_on_cpu(pin_memory=True):
+                    out = layer(out).tanh()
+        out.sum().backward()
+    kept.append(layers)
+
+
+def jagged():
+    """Nested tensors, sparse ones, scatter and sort, of sizes that are never the same."""
+    for turn in range(8):
+        lengths = [(turn * 31 + number * 17) % 50 + 1 for number in range(6)]
+        kept.append(torch.nn.utils.rnn.pad_sequence([torch.randn(length, 64, device="cuda") for length in lengths]))
+        values = torch.randn(sum(lengths), 33, device="cuda")
+        order = torch.argsort(values, dim=0, stable=True)
+        kept.append(torch.zeros_like(values).scatter_add_(0, order * 0, values))
+        kept.append(torch.stack([part.mean(0) for part in values.split(lengths)]))
+        if turn % 3 == 2:
+            del kept[1::2]
 
 
 if __name__ == "__main__":
