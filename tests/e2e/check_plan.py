@@ -46,6 +46,9 @@ if "read" in sys.argv:
         _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
     assert cuda.cudaLaunchKernel(None, Dim(1, 1, 1), Dim(1, 1, 1), None, size(0), None) == 0
     print(read(pointers[0], 8).hex())
+if "set" in sys.argv:
+    assert cuda.cudaMemset(pointers[0], 7, size(1 << 20)) == 0 and cuda.cudaMemset(pointers[0], 5, size(6)) == 0
+    print(read(pointers[0], 6).hex(), read(pointers[0], 8).hex())
 if "major" in sys.argv:
     value = ctypes.c_int()
     cuda.cudaDeviceGetAttribute(ctypes.byref(value), 75, 0)
@@ -104,6 +107,12 @@ class Plan(unittest.TestCase):
         self.assertEqual(lines[0], "0100000000000000")
         lines = self.plan("--device", "4GiB", "--values", "host", arguments=["1", "read"]).stdout.split("\n")[1:]
         self.assertEqual(lines[4], "0001020304050607")
+
+    def test_values_that_were_set(self):
+        """A little that is set is known; what lies across two such is not put together."""
+        for values in ("zeros", "host"):
+            lines = self.plan("--device", "4GiB", "--values", values, arguments=["1", "set"]).stdout.split("\n")
+            self.assertEqual(lines[1], f"{'05' * 6} {'00' * 8}")
 
     def test_device(self):
         lines = self.plan("--device", "rtx4090", "--devices", "4", arguments=["0", "major"],

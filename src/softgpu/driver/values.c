@@ -5,8 +5,8 @@
  *     zeros (the default), ones     as bytes, as integers of 8 bytes, as floats of 4 and 2
  *     host                          what was last copied there from the host, else zeros
  *
- * Whatever the policy, what the host copied there and reads back before any kernel ran comes back as it was: that is
- * how libraries compare shapes between ranks.
+ * Whatever the policy, what the host copied there, or set, and reads back before any kernel ran comes back as it was:
+ * that is how libraries compare shapes between ranks.
  */
 #include "softgpu/driver/driver.h"
 
@@ -160,6 +160,11 @@ static CUresult set(uint64_t to, unsigned value, unsigned width, uint64_t count)
         return CUDA_SUCCESS;
     }
     forget(to, bytes);
+    unsigned char *data = value && bytes <= MOST_KEPT_ONCE ? malloc(bytes) : NULL;
+    for (uint64_t i = 0; data && i < bytes; i += width)
+        memcpy(data + i, &value, width);
+    if (data) keep(to, data, bytes);
+    free(data);
     return CUDA_SUCCESS;
 }
 
