@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""The command lines of README and manual: each names a command and options that there are, those in blocks run, in their
+order, and print what is shown there, but for numbers."""
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+
+DOCUMENTS = [harness.SOURCE / "README.md", *sorted((harness.SOURCE / "docs" / "manual").glob("*.md"))]
+COMMENT = re.compile(r"\s+#\s.*|\s{3,}\S.*")  # after a command: "# why", or a gap and what it is for
+
+# Why a line in a block is not run here; what it is made of is looked at all the same.
+NOT_RUN = {
+    "memprof plan": "needs PyTorch for CUDA: tests/plan runs plans of it",
+    "memprof frag oom.pickle": "a snapshot from a GPU: tests/recordings keeps such an answer",
+    "memprof compare before.mp after.mp": "two recordings from a GPU: tests/unit/cli/check_compare.py",
+    "memprof steps marked.mp": "needs the marks above it: tests/e2e/check_steps.py records such",
+    "memprof peak sidnb13_transformer": "needs the data of $MEMPROF_TEST_DATA",
+    "memprof recover run.mp": "needs a run that was cut: tests/faults",
+    "memprof snapshot -o 'run.%r.mp' -- python3 -m torch.distributed.run": "tests/e2e/check_launchers.py runs torchrun's",
+    "srun ": "needs Slurm",
+    "nsys ": "needs Nsight Systems",
+    "pip install": "tests/tools/check_wheel.py installs the wheel",
+    "sqlite3 ": "needs sqlite3: tests/unit/exchange reads the database",
+}
+
+TRAIN = """
+import torch
+layer = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for _ in range(3):
+    layer(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+"""
+SERVE = "import os, runpy\nif os.fork():\n    os.wait()\nrunpy.run_path('train.py')\n"
+# What the pages take to be on the reader's machine.
+TOOLS = {
+    "memprof": 'exec "$MEMPROF" "$@"',
+    "python3": 'exec "$PYTHON" "$@"',
+    "torchrun": 'shift 2; for RANK in 0 1; do RANK=$RANK python3 "$@" || exit; done',
+    "mpirun": 'shift 2; exec "$@"',
+}
+
+
+def blocks(document):
+    """(line, command, what is shown below it) of the indented lines."""
+    lines, found, shown = document.read_text().splitlines(), [], None
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("    "):
+            shown = shown if not line and shown is not None and found else None
+            continue
+        text = line[4:]
+        if re.match(r"(\$ |(memprof|torchrun|python3) )", text):
+            shown = [] if text.startswith("$ ") else None
+            command = text.removeprefix("$ ")
+            found.append((number, COMMENT.sub("", command), shown or []))
+            shown = found[-1][2] if shown is not None else None
+        elif shown is not None:
+            shown.append(text)
+    return found
+
+
+def mentions(document):
+    """`memprof ...` in sentences, which lines may break."""
+    text = re.sub(r"^    .*$", "", document.read_text(), flags=re.MULTILINE)
+    return [" ".join(span.split()) for span in re.findall(r"`((?:[^`]|\n)+)`", text) if span.startswith("memprof ")]
+
+
+def skeleton(line):
+    """Without numbers, bars and gaps."""
+    line = re.sub(r"[▇▁-█]+", "", line)
+    line = re.sub(r"\d[\d .]*(\s?([KMGT]i)?B\b|\s?%|\s?(ms|s|min)\b)?", "#", line)
+    return re.sub(r"\s+", " ", line).strip()
+
+
+def missing(shown, printed):
+    """Lines shown that were not printed in that order; "..." stands for any."""
+    printed, at, lacking = [skeleton(line) for line in printed.splitlines()], 0, []
+    for line in shown:
+        wanted = skeleton(line)
+        if not wanted or wanted == "...":
+            continue
+        begins = wanted.endswith("...")
+        wanted = wanted.removesuffix("...").rstrip(" ,")
+        found = next((i for i in range(at, len(printed))
+                      if (printed[i].startswith(wanted) if begins else printed[i] == wanted)), None)
+        if found is None:
+            lacking.append(line)
+        else:
+            at = found + 1
+    return lacking
+
+
+class Words(unittest.TestCase):
+    """Of every command line: the command is there, and each option is one of its own."""
+
+    def setUp(self):
+        self.options = {}
+
+    def options_of(self, command):
+        if command not in self.options:
+            result = harness.memprof(command, "--help")
+            self.assertEqual(result.returncode, 0, f"there is no command {command}")
+            self.options[command] = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", result.stdout))
+        return self.options[command]
+
+    def test_commands_and_options(self):
+        looked = 0
+        for document in DOCUMENTS:
+            for line in [command for _, command, _ in blocks(document)] + mentions(document):
+                words = shlex.split(line.replace("'", "") if line.count("'") % 2 else line, comments=True)
+                if words[0] != "memprof" or len(words) < 2 or words[1].startswith("-") or not words[1].islower() \
+                        or "." in words[1] or "|" in words[1]:
+                    continue
+                own = words[2:words.index("--")] if "--" in words else words[2:]
+                with self.subTest(document=document.name, line=line):
+                    known = self.options_of(words[1])
+                    used = {word.split("=")[0] for word in own if re.match(r"--?[a-z]", word)}
+                    self.assertEqual(used - known, set())
+                    looked += 1
+        self.assertGreater(looked, 50)
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        python = harness.python_with_torch()
+        if not python:
+            self.skipTest("no Python with PyTorch")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "bin").mkdir()
+        for name, text in {**TOOLS, "simulation": "exec python3 train.py"}.items():
+            path = self.folder / ("simulation" if name == "simulation" else f"bin/{name}")
+            path.write_text(f"#!/bin/sh\n{text}\n")
+            path.chmod(0o755)
+        (self.folder / "train.py").write_text(TRAIN)
+        (self.folder / "serve.py").write_text(SERVE)
+        (self.folder / "test_it.py").write_text("def test_it():\n    import train\n")
+        shutil.copytree(harness.SOURCE / "examples", self.folder / "examples")
+        self.environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}", MEMPROF=harness.MEMPROF,
+                                PYTHON=python, COLUMNS="160")
+        self.used = set()
+
+    def run_document(self, document):
+        count = 0
+        for number, command, shown in blocks(document):
+            reason = next((key for key in NOT_RUN if command.startswith(key)), None)
+            self.used.add(reason)
+            if reason:
+                continue
+            with self.subTest(document=document.name, line=number, command=command):
+                for old in self.folder.glob("*.mp"):
+                    if re.search(rf"-o {re.escape(old.name)}\b", command):
+                        old.unlink()
+                result = subprocess.run(["bash", "-c", command.replace("{batch}", "'{batch}'")], cwd=self.folder, text=True,
+                                        env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, timeout=harness.TIMEOUT)
+                self.assertIn(result.returncode, (0, 4), result.stdout)
+                printed = result.stdout.replace(self.environment["PYTHON"], "python3").replace(os.uname().nodename, "vm")
+                self.assertEqual(missing(shown, printed), [], result.stdout)
+                count += 1
+        return count
+
+    def test_documents(self):
+        counts = {document: self.run_document(document) for document in DOCUMENTS}
+        self.assertGreater(sum(counts.values()), 22, counts)
+        self.assertEqual(set(NOT_RUN) - self.used, set(), "named as not run, and in no document")
+
+
+if __name__ == "__main__":
+    harness.main()
