@@ -70,6 +70,7 @@ struct memprof_api_v1 {
      * 2: no longer; 3: the one that was kept back is added. */
     int (*torch_history)(const uint64_t *rows, size_t count);
     void (*torch_mark)(const char *name); /* a mark of the shim's own */
+    void (*aside)(int kind, const char *text); /* a text for the file as it is; kind: enum mp_aside_kind */
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

@@ -61,6 +61,7 @@ def _bind():
         ("shim", cheap(None, text)),
         ("torch_history", slow(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
         ("torch_mark", cheap(None, text)),
+        ("aside", cheap(None, ctypes.c_int, text)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

@@ -22,6 +22,7 @@ READ_NS = 20_000_000  # what one reading should take: PyTorch keeps the GIL mean
 ENTRIES_FIRST, ENTRIES_LEAST, ENTRIES_MOST = 8192, 1024, 32768  # in PyTorch's ring
 WITHOUT = ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"]
 ALLOC, SEGMENT, PART, END = 1, 2, 3, 4  # enum mp_torch_told (src/wire/record.h)
+MEMBERS, SETTINGS = 0, 3  # enum mp_aside_kind (src/base/words.h)
 KEEP_BACK, LET_BE, ADD = 1, 2, 3  # enum mp_torch_annotations (src/capture/torch/torch_history.h)
 SMALL, EXPANDABLE, WHOLE = 1, 2, 1
 STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
@@ -57,6 +58,7 @@ class History:
         self._entries, self._next_ns = ENTRIES_FIRST, 0
         self._due = False  # a pool ended: its segments say whose their blocks are, as long as they are there
         self._spent_ns, self._begun_ns = 0, 0  # on readings before such a loss
+        self._told_settings = None
 
     # ---- on and off
 
@@ -251,6 +253,7 @@ class History:
             return
         snapshot = self._snapshot()
         self._due = False
+        self._tell_settings(snapshot.get("allocator_settings"))
         self._fit(snapshot, time.perf_counter_ns() - begun)
         self._empty()
         rows = array.array("Q")
@@ -267,6 +270,19 @@ class History:
     def _uses_pool(self):
         context = getattr(self._C, "_MemPoolContext", None)
         return context is not None and context.active_pool() is not None
+    def _tell_settings(self, settings):
+        """Those of the allocator, without those of its history, which are ours."""
+        if not settings or "aside" not in self._api:
+            return
+        settings = {key: value for key, value in settings.items() if not key.startswith("trace_")}
+        if settings == self._told_settings:
+            return
+        import json  # not at the start of every program
+
+        self._told_settings = settings
+        for kind, text in ((MEMBERS, json.dumps({"allocator_settings": settings})),
+                           (SETTINGS, ",".join(_setting(key, value) for key, value in settings.items()))):
+            self._api["aside"](kind, text.encode("utf-8", "replace"))
 
     def _fit(self, snapshot, took):
         """The ring gets as much room as can be read in READ_NS."""
@@ -274,6 +290,13 @@ class History:
         things += sum(len(segment["blocks"]) for segment in snapshot["segments"])
         if things >= ENTRIES_LEAST:
             self._entries = max(ENTRIES_LEAST, min(ENTRIES_MOST, READ_NS * things // max(took, 1)))
+
+
+def _setting(key, value):
+    """As an import of a snapshot keeps it (mp_pytorch_settings() in src/exchange/pytorch/pytorch_coverage.c)."""
+    if isinstance(value, dict):  # roundup_power2_divisions
+        value = f"[{','.join(f'{size}:{divisions}' for size, divisions in value.items())}]"
+    return f"{key}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _clocks():

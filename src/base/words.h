@@ -98,6 +98,7 @@ enum mp_aside_kind {
     MP_ASIDE_MEMBERS = 0,    /* of the file's outermost object */
     MP_ASIDE_ANNOTATION = 1, /* a row of external_annotations */
     MP_ASIDE_LISTS = 2,      /* how many traces there are, by key: always there where a PyTorch snapshot was read */
+    MP_ASIDE_SETTINGS = 3,   /* no JSON: the settings of PyTorch's allocator, as key=value,...; the last one counts */
     MP_ASIDE_KINDS
 };
 

@@ -204,7 +204,7 @@ struct mp_allocator_call {
 /* What a file of another program says that a recording has no word for, and all that it says of its settings and
  * annotations: to be written again. In order. */
 struct mp_aside {
-    uint32_t text; /* string id of a JSON object */
+    uint32_t text; /* string id of a JSON object, or as the kind says */
     uint8_t kind;  /* enum mp_aside_kind */
 };
 

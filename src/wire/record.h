@@ -16,6 +16,7 @@ enum mp_record_type {
     MP_RECORD_LABEL = 67,      /* not a question: the live block that `address` is in holds what `kind` (enum mp_role)
                                 * and `name` say */
     MP_RECORD_TORCH = 68,      /* likewise: what PyTorch says of its caching allocator; `kind` is enum mp_torch_told */
+    MP_RECORD_ASIDE = 69,      /* likewise: `name` for the file as it is; `kind` is enum mp_aside_kind */
 };
 
 /* A reading of PyTorch's own history and segments: any number of the first three, then the last. In all of them `track`

@@ -49,7 +49,9 @@ except Exception as exception:  # the program's frames hold its tensors until th
     traceback.print_exc()
 native = torch.cuda.get_allocator_backend() == "native"
 snapshot = torch._C._cuda_memorySnapshot() if native and torch.cuda.is_initialized() else {}
-truth = {"failure": type(failure).__name__ if failure else None, "devices": []}
+truth = {"failure": type(failure).__name__ if failure else None, "devices": [],
+         "settings": {key: value for key, value in snapshot.get("allocator_settings", {}).items()
+                      if not key.startswith("trace_")}}
 for device in range(torch.cuda.device_count() if native and torch.cuda.is_initialized() else 0):
     segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
     for segment in segments:

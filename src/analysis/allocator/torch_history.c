@@ -588,8 +588,11 @@ static bool has_calls(const struct mp_model *model, uint16_t track)
 enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
                                      struct mp_torch_history *history, struct mp_error *error)
 {
+    const char *settings = model->start.configuration;
+    for (size_t i = 0; i < model->asides.count; i++)
+        if (model->asides.at[i].kind == MP_ASIDE_SETTINGS) settings = mp_model_text(model, model->asides.at[i].text);
     history->track = track;
-    mp_torch_settings_recorded(model->start.configuration, &history->settings);
+    mp_torch_settings_recorded(settings, &history->settings);
     uint32_t ignored;
     bool done = pool_index(history, 0, &ignored);
     if (done && has_calls(model, track)) done = follow_calls(model, history, &history->traced);

@@ -310,6 +310,17 @@ static void torch_mark(const char *name)
     mp_hook_leave(thread);
 }
 
+static void aside(int kind, const char *text)
+{
+    if (!text || kind < 0 || kind >= MP_ASIDE_KINDS) return;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return;
+    const struct mp_record record = {
+        .name = mp_record_name(text), .track = MP_TRACK_NONE, .type = MP_RECORD_ASIDE, .kind = (uint8_t)kind};
+    mp_record_told(thread, &record);
+    mp_hook_leave(thread);
+}
+
 static void torch_step(void)
 {
     plain(MP_EVENT_STEP, MP_TORCH_STEP);
@@ -351,6 +362,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .shim = shim,
         .torch_history = mp_torch_history,
         .torch_mark = torch_mark,
+        .aside = aside,
     };
     return mp_session.page ? &api : NULL;
 }

@@ -244,6 +244,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_vec_free(&recording->pending);
     mp_vec_free(&recording->pending_live);
     mp_vec_free(&recording->labels);
+    mp_vec_free(&recording->asides);
     mp_history_free(&recording->history);
     mp_vec_free(&recording->requests);
     mp_vec_free(&recording->refusals);

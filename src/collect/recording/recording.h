@@ -63,6 +63,7 @@ struct mp_recording {
     MP_VEC(struct mp_event) pending; /* taken, not yet written */
     MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
     MP_VEC(struct mp_label) labels;  /* likewise */
+    MP_VEC(struct mp_aside) asides;  /* for its end: one of a kind */
     struct mp_history history;
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */

@@ -189,6 +189,19 @@ static enum mp_status request_snapshot(struct mp_recording *recording, struct mp
     return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
+/* The last one of a kind counts. */
+static enum mp_status take_aside(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    const struct mp_aside aside = {event->name, event->kind};
+    for (size_t i = 0; i < recording->asides.count; i++)
+        if (recording->asides.at[i].kind == aside.kind) {
+            recording->asides.at[i] = aside;
+            return MP_OK;
+        }
+    bool kept = aside.kind < MP_ASIDE_KINDS && mp_vec_push(&recording->asides, aside);
+    return kept || aside.kind >= MP_ASIDE_KINDS ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for settings");
+}
+
 static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
                                  struct mp_event *event, struct mp_error *error)
 {
@@ -220,6 +233,8 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
         return mp_recording_take_label(recording, event, error);
     case MP_RECORD_TORCH:
         return mp_recording_take_history(recording, record, error);
+    case MP_RECORD_ASIDE:
+        return take_aside(recording, event, error);
     case MP_RECORD_RESET_PEAK:
         reset_peaks(recording, record->track);
         return MP_OK;

@@ -331,6 +331,8 @@ enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_
 {
     enum mp_status status = mp_recording_write_symbols(recording, &recording->tables, recording->writer, error);
     if (!status) status = mp_recording_write_segments(recording, error);
+    if (!status && recording->asides.count)
+        status = mp_writer_asides(recording->writer, recording->asides.at, recording->asides.count, error);
     if (!status) status = write_coverage(recording, error);
     if (!status) status = write_samples(recording, error);
     if (!status) status = mp_writer_exit(recording->writer, &recording->how, error);

@@ -5,7 +5,11 @@
 #include <string.h>
 
 #include "analysis/allocator/placement.h"
+#include "analysis/device/device_free.h"
+#include "base/map.h"
+#include "base/search.h"
 #include "exchange/pytorch/pytorch_layout.h"
+#include "exchange/pytorch/pytorch_records.h"
 #include "exchange/pytorch/pytorch_told.h"
 #include "exchange/pytorch/value_out.h"
 #include "model/spans.h"
@@ -44,6 +48,7 @@ struct writer {
     struct mp_stack_out stacks;
     struct mp_steps steps;
     struct mp_placements placements;
+    struct mp_map pending; /* life + 1: its free was requested, and other streams use it to the end */
     struct mp_pytorch_exported *exported;
 };
 
@@ -111,10 +116,19 @@ static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
     return (model->start.realtime_ns + ns) / 1000;
 }
 
-/* A block's stream or pool; the default one where it is not known. */
-static uint64_t place_of(const uint64_t *places, uint32_t block)
+/* Whether the recording knows what the allocator itself said of its segments at the end. */
+static bool segments_are_told(const struct writer *writer, size_t device)
 {
-    uint64_t place = block == MP_NONE ? 0 : mp_placed(places, block);
+    const struct mp_model *model = writer->model;
+    bool told = false;
+    for (size_t i = 0; i < model->segments.count && writer->tracks[device] != MP_TRACK_NONE; i++)
+        told |= model->segments.at[i].track == writer->tracks[device];
+    return told && !writer->layouts[device].moved_blocks;
+}
+
+/* A block's stream or pool; the default one where it is not known. */
+static uint64_t known_or_default(uint64_t place)
+{
     return place == MP_PLACE_UNKNOWN ? 0 : place;
 }
 
@@ -126,29 +140,37 @@ static uint64_t requested_of(const struct writer *writer, const struct mp_life *
     return whole && requested && requested <= life->bytes ? requested : life->bytes;
 }
 
+/* An entry of the trace; `block`: whose stream and pool it has, MP_NONE. */
 static void put_entry(struct writer *writer, const char *action, const char *address_key, uint64_t address,
                       uint64_t bytes, uint32_t stack, uint32_t event, uint32_t block)
 {
     struct mp_value_out *value = &writer->value;
+    uint64_t stream = block == MP_NONE ? 0 : mp_placed(writer->placements.stream, block);
+    uint64_t pool = block == MP_NONE ? MP_PLACE_UNKNOWN : mp_placed(writer->placements.pool, block);
     mp_value_dict(value, NULL);
     mp_value_text(value, "action", action);
     mp_value_number(value, address_key, address);
     mp_value_number(value, "size", bytes);
-    mp_value_number(value, "stream", place_of(writer->placements.stream, block));
+    mp_value_signed(value, "stream", (int64_t)known_or_default(stream));
     mp_value_number(value, "time_us", unix_us(writer->model, writer->model->events.time_ns[event]));
+    if (pool != MP_PLACE_UNKNOWN) mp_value_pair(value, "pool_id", pool >> 32, pool & UINT32_MAX);
     if (stack) mp_stack_out_put(&writer->stacks, stack);
     mp_value_end_dict(value);
 }
 
-/* Freed at once: the viewer takes the two entries for one where they follow one another. */
+/* Freed at once: the viewer takes the two entries for one where they follow one another. A free whose stack is not
+ * known has that of its alloc, as in PyTorch's traces without stacks of frees. */
 static void put_lives(struct writer *writer, const struct mp_lives *lives, uint32_t ended, uint32_t begun,
                       uint32_t event)
 {
     if (ended != MP_NONE) {
         const struct mp_life *life = &lives->all.at[ended];
         uint64_t requested = requested_of(writer, life);
-        put_entry(writer, "free_requested", "addr", life->address, requested, life->stack, event, life->block);
-        put_entry(writer, "free_completed", "addr", life->address, requested, life->stack, event, life->block);
+        uint32_t freed_at = begun == MP_NONE ? mp_model_freed_at(writer->model, life->block) : 0;
+        uint32_t stack = freed_at ? freed_at : life->stack;
+        put_entry(writer, "free_requested", "addr", life->address, requested, stack, event, life->block);
+        if (!writer->pending.count || !mp_map_find(&writer->pending, (uint64_t)ended + 1))
+            put_entry(writer, "free_completed", "addr", life->address, requested, stack, event, life->block);
     }
     if (begun != MP_NONE) {
         const struct mp_life *life = &lives->all.at[begun];
@@ -156,26 +178,44 @@ static void put_lives(struct writer *writer, const struct mp_lives *lives, uint3
     }
 }
 
-static void put_ranges(struct writer *writer, const struct mp_lives *ranges, uint32_t ended, uint32_t begun,
+/* A segment's stream and pool are those of the blocks in it. */
+static void put_ranges(struct writer *writer, const struct mp_layout *layout, uint32_t ended, uint32_t begun,
                        uint32_t event)
 {
     const struct mp_model *model = writer->model;
     for (int begins = 0; begins < 2; begins++) {
         uint32_t index = begins ? begun : ended;
-        if (index == MP_NONE) continue;
-        const struct mp_life *range = &ranges->all.at[index];
+        if (index == MP_NONE || layout->first_in.at[index] == MP_NONE) continue;
+        const struct mp_life *range = &layout->ranges.all.at[index];
         bool expandable = model->blocks.kind[range->block] == MP_KIND_VMM;
         const char *const actions[] = {"segment_free", "segment_alloc", "segment_unmap", "segment_map"};
         put_entry(writer, actions[2 * expandable + begins], "addr", range->address, range->bytes, range->stack, event,
-                  MP_NONE);
+                  layout->first_in.at[index]);
     }
 }
 
-static uint64_t free_of(const struct mp_model *model, uint16_t track, uint64_t reserved)
+/* The lives whose memory waits for streams at the end: the last ones where the allocator says so. */
+static void find_pending(struct writer *writer, size_t device)
 {
-    const struct mp_device *device = &model->devices.at[model->tracks.at[track].device];
-    bool known = device->total_bytes != MP_BYTES_UNKNOWN && reserved && device->total_bytes > reserved;
-    return known ? device->total_bytes - reserved : 0;
+    const struct mp_model *model = writer->model;
+    const struct mp_lives *lives = &writer->layouts[device].lives;
+    struct mp_map last = {0}; /* address to life + 1, 0 where there is none yet */
+    uint64_t address = 0;
+    for (size_t i = 0; i < model->parts.count; address += model->parts.at[i++].bytes) {
+        const struct mp_segment *segment = &model->segments.at[model->parts.at[i].segment];
+        if (!i || model->parts.at[i - 1].segment != model->parts.at[i].segment) address = segment->address;
+        if (segment->track == writer->tracks[device] && model->parts.at[i].state == MP_TORCH_PENDING && address)
+            mp_map_at(&last, address, NULL);
+    }
+    for (size_t i = 0; last.count && i < lives->all.count; i++) {
+        const struct mp_life *life = &lives->all.at[i];
+        uint64_t *slot = life->end == MP_NONE || !life->address ? NULL : mp_map_find(&last, life->address);
+        if (slot && (!*slot || lives->all.at[*slot - 1].end < life->end)) *slot = i + 1;
+    }
+    mp_map_clear(&writer->pending);
+    for (size_t i = 0; i < last.room; i++)
+        if (last.slots[i].key && last.slots[i].value) mp_map_at(&writer->pending, last.slots[i].value, NULL);
+    mp_map_free(&last);
 }
 
 static void put_trace(struct writer *writer, size_t device)
@@ -185,24 +225,26 @@ static void put_trace(struct writer *writer, size_t device)
     struct mp_layout *layout = &writer->layouts[device];
     uint16_t track = writer->tracks[device];
     const struct mp_track_memory *memory = &writer->memory[device];
-    uint64_t reserved = 0;
+    struct mp_device_free room;
     uint32_t ended, begun;
+    mp_device_free_start(&room, model, memory->below);
+    if (track != MP_TRACK_NONE && segments_are_told(writer, device)) find_pending(writer, device);
     for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
         unsigned type = events->type[event];
         uint16_t of = events->track[event];
         bool about_block = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
+        mp_device_free_follow(&room, event);
         if (about_block && of == track) {
             mp_lives_follow(&layout->lives, events->subject[event], event, &ended, &begun);
             put_lives(writer, &layout->lives, ended, begun, event);
         } else if (about_block && (of == memory->below || of == memory->mapped) && layout->ranges.all.count) {
             mp_lives_follow(&layout->ranges, events->subject[event], event, &ended, &begun);
-            put_ranges(writer, &layout->ranges, ended, begun, event);
-        } else if (type == MP_EVENT_RESERVED && of == track) {
-            reserved = model->notes.at[events->subject[event]].bytes;
+            put_ranges(writer, layout, ended, begun, event);
         } else if (type == MP_EVENT_OOM && of == track) {
             const struct mp_model_note *note = &model->notes.at[events->subject[event]];
-            put_entry(writer, "oom", "device_free", free_of(model, track, reserved), note->bytes, note->stack, event,
-                      MP_NONE);
+            uint64_t left = mp_device_free_now(&room);
+            put_entry(writer, "oom", "device_free", left == MP_BYTES_UNKNOWN ? 0 : left, note->bytes, note->stack,
+                      event, MP_NONE);
         }
     }
 }
@@ -220,10 +262,6 @@ static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, u
     mp_value_end_dict(value);
 }
 
-struct tally {
-    uint64_t allocated, requested;
-};
-
 static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t end)
 {
     const struct mp_life *life = &layout->lives.all.at[layout->held.at[held]];
@@ -236,66 +274,119 @@ static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t en
 
 /* The blocks from *held on that lie in the segment, and what is between them: together they are the segment. With
  * `write` false they are only counted. */
-static struct tally put_blocks(struct writer *writer, const struct mp_layout *layout,
-                               const struct mp_layout_segment *segment, size_t *held, bool write)
+static struct mp_pytorch_sums put_blocks(struct writer *writer, const struct mp_layout *layout,
+                                         const struct mp_layout_segment *segment, size_t *held, bool write)
 {
     uint64_t at = segment->address, end = segment->address + segment->bytes;
-    struct tally tally = {0};
+    struct mp_pytorch_sums sums = {0};
     for (; *held < layout->held.count; ++*held) {
         const struct mp_life *life = &layout->lives.all.at[layout->held.at[*held]];
         if (life->address >= end) break;
         uint64_t room = room_of(layout, *held, end);
-        tally.allocated += room;
-        tally.requested += requested_of(writer, life);
+        mp_pytorch_sum(&sums, MP_TORCH_ALLOCATED, room, requested_of(writer, life));
         if (write && life->address > at) put_block(writer, at, life->address - at, 0, "inactive", 0);
         if (write) put_block(writer, life->address, room, requested_of(writer, life), "active_allocated", life->stack);
         at = life->address + room;
     }
     if (write && at < end) put_block(writer, at, end - at, 0, "inactive", 0);
-    return tally;
+    return sums;
 }
 
-/* The recording's own word of a segment; NULL where there is none. Both lists are by address: *next is where to look.
- */
-static const struct mp_segment *segment_at(const struct writer *writer, size_t device, uint64_t address, size_t *next)
+/* The beginning of a segment, up to its list of blocks. */
+static void begin_segment(struct writer *writer, size_t device, const struct mp_segment *segment,
+                          const struct mp_pytorch_sums *sums)
 {
-    const struct mp_model *model = writer->model;
-    for (; *next < model->segments.count; ++*next) {
-        const struct mp_segment *segment = &model->segments.at[*next];
-        if (segment->track != writer->tracks[device]) continue;
-        if (segment->address >= address) return segment->address == address ? segment : NULL;
+    struct mp_value_out *value = &writer->value;
+    mp_value_dict(value, NULL);
+    mp_value_number(value, "device", device);
+    mp_value_number(value, "address", segment->address);
+    mp_value_number(value, "total_size", segment->bytes);
+    mp_value_number(value, "allocated_size", sums->allocated);
+    mp_value_number(value, "active_size", sums->active);
+    mp_value_number(value, "requested_size", sums->requested);
+    mp_value_signed(value, "stream", (int64_t)segment->stream);
+    mp_value_text(value, "segment_type", segment->small ? "small" : "large");
+    mp_value_pair(value, "segment_pool_id", segment->pool >> 32, segment->pool & UINT32_MAX);
+    mp_value_bool(value, "is_expandable", segment->expandable);
+    mp_stack_out_put(&writer->stacks, segment->stack);
+    mp_value_list(value, "blocks");
+}
+
+static void end_segment(struct writer *writer)
+{
+    mp_value_end_list(&writer->value);
+    mp_value_end_dict(&writer->value);
+}
+
+/* What the layer below handed out, or what was made up: holes are where no block lives. */
+static void put_laid_segments(struct writer *writer, size_t device)
+{
+    const struct mp_layout *layout = &writer->layouts[device];
+    size_t held = 0;
+    for (size_t i = 0; i < layout->segments.count; i++) {
+        const struct mp_layout_segment *from = &layout->segments.at[i];
+        const struct mp_segment segment = {.address = from->address,
+                                           .bytes = from->bytes,
+                                           .small = from->bytes <= SMALL_BYTES,
+                                           .expandable = from->expandable,
+                                           .stack = from->stack};
+        size_t counted = held;
+        const struct mp_pytorch_sums sums = put_blocks(writer, layout, from, &counted, false);
+        begin_segment(writer, device, &segment, &sums);
+        put_blocks(writer, layout, from, &held, true);
+        end_segment(writer);
     }
-    return NULL;
+}
+
+/* The block that lives at the address at the end; NULL where none does. */
+static const struct mp_life *held_at(const struct mp_layout *layout, uint64_t address)
+{
+    const struct mp_life *lives = layout->lives.all.at;
+    size_t at = MP_COUNT_BEFORE(layout->held.count, i, lives[layout->held.at[i]].address < address);
+    bool found = at < layout->held.count && lives[layout->held.at[at]].address == address;
+    return found ? &lives[layout->held.at[at]] : NULL;
+}
+
+/* The stack of the memory that a segment is, or begins with. */
+static uint32_t segment_stack(const struct mp_layout *layout, uint64_t address)
+{
+    size_t after = MP_COUNT_BEFORE(layout->segments.count, i, layout->segments.at[i].address <= address);
+    const struct mp_layout_segment *found = after ? &layout->segments.at[after - 1] : NULL;
+    return found && address - found->address < found->bytes ? found->stack : 0;
+}
+
+/* As the allocator told them, block by block. */
+static void put_told_segments(struct writer *writer, size_t device)
+{
+    static const char *const states[MP_TORCH_STATES] = {"inactive", "active_allocated", "active_pending_free",
+                                                        "inactive"};
+    const struct mp_model *model = writer->model;
+    const struct mp_layout *layout = &writer->layouts[device];
+    size_t part = 0;
+    for (size_t i = 0; i < model->segments.count; i++) {
+        struct mp_segment segment = model->segments.at[i];
+        struct mp_pytorch_sums sums = {0};
+        uint64_t address = segment.address;
+        while (part < model->parts.count && model->parts.at[part].segment < i)
+            part++;
+        if (segment.track != writer->tracks[device]) continue;
+        for (size_t k = part; k < model->parts.count && model->parts.at[k].segment == i; k++)
+            mp_pytorch_sum(&sums, model->parts.at[k].state, model->parts.at[k].bytes, model->parts.at[k].requested);
+        segment.stack = segment_stack(layout, segment.address);
+        begin_segment(writer, device, &segment, &sums);
+        for (; part < model->parts.count && model->parts.at[part].segment == i; part++) {
+            const struct mp_segment_part *from = &model->parts.at[part];
+            const struct mp_life *life = from->state == MP_TORCH_FREE ? NULL : held_at(layout, address);
+            put_block(writer, address, from->bytes, from->requested, states[from->state], life ? life->stack : 0);
+            address += from->bytes;
+        }
+        end_segment(writer);
+    }
 }
 
 static void put_segments(struct writer *writer, size_t device)
 {
-    const struct mp_layout *layout = &writer->layouts[device];
-    struct mp_value_out *value = &writer->value;
-    size_t held = 0, next = 0;
-    for (size_t i = 0; i < layout->segments.count; i++) {
-        const struct mp_layout_segment *segment = &layout->segments.at[i];
-        size_t counted = held;
-        const struct mp_segment *known = segment_at(writer, device, segment->address, &next);
-        struct tally tally = put_blocks(writer, layout, segment, &counted, false);
-        mp_value_dict(value, NULL);
-        mp_value_number(value, "device", device);
-        mp_value_number(value, "address", segment->address);
-        mp_value_number(value, "total_size", segment->bytes);
-        mp_value_number(value, "allocated_size", tally.allocated);
-        mp_value_number(value, "active_size", tally.allocated);
-        mp_value_number(value, "requested_size", tally.requested);
-        mp_value_number(value, "stream", known ? known->stream : 0);
-        mp_value_text(value, "segment_type",
-                      (known ? known->small : segment->bytes <= SMALL_BYTES) ? "small" : "large");
-        mp_value_pair(value, "segment_pool_id", known ? known->pool >> 32 : 0, known ? known->pool & UINT32_MAX : 0);
-        mp_value_bool(value, "is_expandable", segment->expandable);
-        mp_stack_out_put(&writer->stacks, segment->stack);
-        mp_value_list(value, "blocks");
-        put_blocks(writer, layout, segment, &held, true);
-        mp_value_end_list(value);
-        mp_value_end_dict(value);
-    }
+    (segments_are_told(writer, device) ? put_told_segments : put_laid_segments)(writer, device);
 }
 
 static void put_annotation(struct writer *writer, const char *stage, const char *name, uint64_t ns)
@@ -356,6 +447,17 @@ static void put_annotations(struct writer *writer)
     mp_open_regions_free(&closed);
 }
 
+/* The allocator's, as the program told them. */
+static void put_settings(struct writer *writer)
+{
+    const struct mp_model *model = writer->model;
+    for (size_t i = model->asides.count; i-- > 0;) {
+        if (model->asides.at[i].kind != MP_ASIDE_MEMBERS) continue;
+        mp_value_members(&writer->value, mp_model_text(model, model->asides.at[i].text));
+        return;
+    }
+}
+
 static void put_snapshot(struct writer *writer)
 {
     struct mp_value_out *value = &writer->value;
@@ -374,6 +476,7 @@ static void put_snapshot(struct writer *writer)
     mp_value_list(value, "external_annotations");
     put_annotations(writer);
     mp_value_end_list(value);
+    put_settings(writer);
     mp_value_end_dict(value);
 }
 
@@ -384,6 +487,7 @@ static void free_writer(struct writer *writer)
     mp_stack_out_free(&writer->stacks);
     mp_steps_free(&writer->steps);
     mp_placements_free(&writer->placements);
+    mp_map_free(&writer->pending);
     free(writer);
 }
 

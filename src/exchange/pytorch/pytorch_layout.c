@@ -263,8 +263,10 @@ static void check_life(struct cover *cover, const struct mp_life *life)
     for (size_t i = range_at(cover, life->address); i < cover->live.count && covered < life->address + life->bytes;
          i++) {
         const struct mp_life *range = &ranges[cover->live.at[i]];
+        uint32_t *first = &cover->layout->first_in.at[cover->live.at[i]];
         if (range->address > covered) break;
         covered = range->address + range->bytes;
+        if (*first == MP_NONE) *first = life->block;
     }
     cover->fits &= covered >= life->address + life->bytes;
 }
@@ -302,12 +304,14 @@ static bool follow_cover(const struct mp_model *model, uint16_t track, const str
     return true;
 }
 
-/* The segments that the layer below holds at the end. Pieces of an expandable segment that touch are one. */
+/* The segments that the layer below holds at the end, of those in which any block ever lay: the others are somebody
+ * else's. Pieces of an expandable segment that touch are one. */
 static bool take_ranges(const struct mp_model *model, const struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;
     for (size_t i = 0; i < cover->live.count; i++) {
         const struct mp_life *range = &layout->ranges.all.at[cover->live.at[i]];
+        if (layout->first_in.at[cover->live.at[i]] == MP_NONE) continue;
         struct mp_layout_segment segment = {.address = range->address,
                                             .bytes = range->bytes,
                                             .stack = range->stack,
@@ -358,6 +362,9 @@ bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct m
     *layout = (struct mp_layout){0};
     if (!find_lives(model, track, NULL, &layout->lives)) return false;
     if (!find_lives(model, track, memory, &layout->ranges)) return false;
+    if (!mp_vec_extend(&layout->first_in, layout->ranges.all.count)) return false;
+    for (size_t i = 0; i < layout->first_in.count; i++)
+        layout->first_in.at[i] = MP_NONE;
     if (!place_lives(model, track, layout)) return false;
     struct cover cover = {.layout = layout, .fits = layout->ranges.all.count && !layout->moved_blocks};
     bool done = !cover.fits || follow_cover(model, track, memory, &cover);
@@ -375,6 +382,7 @@ void mp_layout_free(struct mp_layout *layout)
 {
     free_lives(&layout->lives);
     free_lives(&layout->ranges);
+    mp_vec_free(&layout->first_in);
     mp_vec_free(&layout->segments);
     mp_vec_free(&layout->held);
 }

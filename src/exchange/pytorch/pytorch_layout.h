@@ -31,7 +31,8 @@ struct mp_layout_segment {
 
 struct mp_layout {
     struct mp_lives lives;
-    struct mp_lives ranges; /* what the layer below handed out; none where the segments were made up */
+    struct mp_lives ranges;    /* what the layer below handed out; none where the segments were made up */
+    MP_VEC(uint32_t) first_in; /* by range: the first block that lay in it, of the model; MP_NONE */
     MP_VEC(struct mp_layout_segment) segments; /* by address; they do not overlap */
     MP_VEC(uint32_t) held;                     /* lives that last to the end, by address; nor do they */
     uint64_t moved_blocks;

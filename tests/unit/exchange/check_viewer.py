@@ -2,9 +2,11 @@
 """PyTorch's own viewer, its scripts under node: it takes what memprof exports, and draws the same totals of it as of the
 file that PyTorch wrote; also of one at protocol 5, which it does not take itself.
 
-MEMPROF_MEMORY_VIZ names folders with its scripts (torch/utils/viz of some versions of PyTorch), with colons between.
-They are not part of memprof."""
+MEMPROF_MEMORY_VIZ names folders with its scripts (torch/utils/viz of some versions of PyTorch), with colons between; where
+it is not set they are those of the torch that this Python has (pip's has them, Debian's does not). They are not part of
+memprof: without any the test is skipped."""
 import glob
+import importlib.util
 import json
 import os
 import pathlib
@@ -20,6 +22,18 @@ from snapshots import Case, Made
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
 from harness import DATA, make_recording  # noqa: E402
+
+
+def scripts():
+    """Folders with the viewer's scripts."""
+    if "MEMPROF_MEMORY_VIZ" in os.environ:
+        return os.environ["MEMPROF_MEMORY_VIZ"].split(":")
+    torch = importlib.util.find_spec("torch")
+    folder = torch and os.path.join(os.path.dirname(torch.origin), "utils", "viz")
+    return [folder] if folder and os.path.exists(os.path.join(folder, "MemoryViz.js")) else []
+
+
+FOLDERS = scripts()
 
 
 class Viewer(Case):
@@ -38,14 +52,14 @@ class Viewer(Case):
     def test_same_totals(self):
         originals = [*sorted(glob.glob(f"{DATA}/*.pickle") if DATA else ()), self.dump(Made(8, devices=3).snapshot)]
         exported = [self.exported(path) for path in originals]
-        for folder in os.environ["MEMPROF_MEMORY_VIZ"].split(":"):
+        for folder in FOLDERS:
             for before, after in zip(self.drawn(folder, originals), self.drawn(folder, exported)):
                 self.assertNotIn("error", before)
                 self.assertEqual(before, after, folder)
 
     def test_protocol_5(self):
         four, five = (self.put(f"{protocol}.pickle", pickle.dumps(Made(9).snapshot, protocol)) for protocol in (4, 5))
-        for folder in os.environ["MEMPROF_MEMORY_VIZ"].split(":"):
+        for folder in FOLDERS:
             before, after = self.drawn(folder, [four, self.exported(five)])
             self.assertEqual(before["plots"], after["plots"])
             self.assertTrue(after["plots"])
@@ -55,7 +69,7 @@ class Viewer(Case):
         make_recording(path, "train")
         tracks = [track for track in self.answer("info", path)["tracks"] if track["id"].endswith("/torch")]
         (self.folder / "train.pickle").write_bytes(self.exported(path).read_bytes())
-        for folder in os.environ["MEMPROF_MEMORY_VIZ"].split(":"):
+        for folder in FOLDERS:
             (drawn,) = self.drawn(folder, [self.folder / "train.pickle"])
             self.assertNotIn("error", drawn)
             peaks = {f"cuda:{plot['device']}/torch": plot["max"] for plot in drawn["plots"] if not plot["segments"]}
@@ -63,7 +77,8 @@ class Viewer(Case):
 
 
 if __name__ == "__main__":
-    if "MEMPROF_MEMORY_VIZ" not in os.environ or not shutil.which("node"):
-        print("MEMPROF_MEMORY_VIZ is not set, or there is no node")
+    if not FOLDERS or not shutil.which("node"):
+        print("no scripts of PyTorch's viewer are here (MEMPROF_MEMORY_VIZ names none, nor has this Python a torch with "
+              "them), or there is no node")
         sys.exit(77)
     asserted.main()
