@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every test can be run, and says itself that it has asserted something: those in Python end as tests/asserted.py ends
-them, and assert with what it counts; those of the page use viz/test/asserted.js; a helper that is no test may use a bare
+them, and assert with what it counts; those in shell read tests/asserted.sh; those of the page use viz/test/asserted.js; a helper that is no test may use a bare
 assert."""
 
 import os
@@ -13,6 +13,7 @@ sys.path.insert(0, str(TREE / "tests"))
 import asserted  # noqa: E402
 
 ENDS = re.compile(r"^ *(?:asserted|harness|harness\.asserted|bed)\.(?:main|script)\(", re.M)
+RUNS = re.compile(r'^ *(?:PYTHONDONTWRITEBYTECODE=1 )?exec (?:node --test|tests/leakbench/leakbench|"\$\{PYTHON3:-python3\}" "\$here/test_)|^\. .*/asserted\.sh"$', re.M)
 SUITE = re.compile(r"^MP_SUITE|tcase_add_exit_test", re.M)  # one that ends is asserted by how
 
 
@@ -22,6 +23,11 @@ def main():
     for path in scripts:
         asserted.held(os.access(path, os.X_OK) or path.name.startswith("test_"), f"{path}: cannot be executed")
         asserted.held(ENDS.search(path.read_text()), f"{path}: does not end by asserted.main() or asserted.script()")
+    shell = [path for path in (TREE / "tests").rglob("*") if path.is_file() and os.access(path, os.X_OK)
+             and re.match(r"check_|test_|run_|page_", path.name) and path.read_bytes().startswith(b"#!/bin/sh")]
+    asserted.held(len(shell) > 5, "where are they?")
+    for path in shell:
+        asserted.held(RUNS.search(path.read_text()), f"{path}: neither reads tests/asserted.sh nor leaves it to what does")
     programs = list((TREE / "tests/unit").rglob("check_*.c"))
     asserted.held(len(programs) > 50, "where are they?")
     for path in programs:

@@ -81,7 +81,8 @@ class Coverage:
         copy = self.copy
         copy.configure(copy.covered, "--enable-coverage", "CFLAGS=-g0 -O0")
         recorder = "-std=gnu11 -fPIC -fvisibility=hidden -ftls-model=initial-exec --coverage -O0"
-        copy.make_all(copy.covered, f"libmemprof_so_CFLAGS={recorder}", f"libmemprof_hooks_so_CFLAGS={recorder}")
+        copy.make_all(copy.covered, f"libmemprof_so_CFLAGS={recorder}", f"libmemprof_hooks_so_CFLAGS={recorder}",
+                      "STAND_IN_CFLAGS=-std=gnu11 -fPIC -fvisibility=hidden --coverage -O0")
         self.plain = {str(p.relative_to(copy.tree)): p.read_text() for p in (copy.tree / "python").rglob("*.py")}
         try:
             for name, text in self.plain.items():

@@ -31,6 +31,8 @@ START_TEST(patterns_are_those_of_the_c_library)
     ck_assert(!matches("^a{2}{3}$", "aaaaa"));
     ck_assert(matches("(.*?)+/site-packages/.*", "/a/site-packages/x"));
     ck_assert(matches("", ""));
+    ck_assert(matches("^a)b)+$", "a)b))")); /* what closes nothing stands for itself */
+    ck_assert(!matches("^a)b$", "ab"));
 }
 END_TEST
 

@@ -88,6 +88,16 @@ class Hostile(Case):
                      b"j" + struct.pack("<I", 7) + b".", b"u.", b"a.", b"0.", b"\x86.", b"(.", b"NN.", b"}(Nu.", b"\x94."):
             self.check_refused(b"\x80\x04" + code, "byte ")
 
+    def test_what_comes_and_goes(self):
+        """Values that a pickle makes and drops again, as Python's own reader does."""
+        snapshot = Made(3, before=2, length=20).snapshot
+        plain = pickle.dumps(snapshot, 4)
+        wanted = self.answer("info", self.dump(snapshot))["tracks"]
+        for more in (b"K\x010", b"(1", b"(K\x01K\x021", b"K\x01(K\x0210", b"K\x01200", b"((1K\x0101"):
+            data = plain[:2] + more + plain[2:]
+            self.assertEqual(pickle.loads(data), snapshot)
+            self.assertEqual(self.answer("info", self.put("dropped.pickle", data))["tracks"], wanted, more)
+
     def test_nesting_and_loops(self):
         self.check_refused(b"\x80\x04" + b"](" * 100000, "1000 deep")
         self.check_refused(b'{"segments": ' + b"[" * 100000, "1000 deep")

@@ -240,6 +240,15 @@ class Nsys(Case):
         self.assertEqual(memprof("import", path, "-o", saved).returncode, 0)
         self.assertEqual(self.ask("info", saved)["tracks"], info["tracks"])
 
+    def test_a_pool_whose_address_is_no_other_number(self):
+        path, db = self.database()
+        for at, address, pool, size in ((1, 0x7F4000000000, 1 << 48, 1 << 20), (2, 0x7F4000000200, 0x5500, 1 << 21)):
+            self.put(db, at * 1_000_000, address, 512, localMemoryPoolAddress=pool, localMemoryPoolSize=size)
+        db.commit()
+        (track,) = self.ask("info", path)["tracks"]
+        self.assertEqual((track["id"], track["end_bytes"], track["reserved_peak_bytes"]),
+                         ("cuda:0/driver/pool", 1024, (1 << 20) + (1 << 21)))
+
     def test_old_schema_against_sums(self):
         path, db = self.database(OLD)
         pick = random.Random(5)
