@@ -249,6 +249,43 @@ class Nsys(Case):
         self.assertEqual((track["id"], track["end_bytes"], track["reserved_peak_bytes"]),
                          ("cuda:0/driver/pool", 1024, (1 << 20) + (1 << 21)))
 
+    def test_rows_in_any_order(self):
+        """Since 2025.6 nothing says in which order rows are exported."""
+        path, db = self.database()
+        pick, now, live = random.Random(25), 1_000_000, []
+        for number in range(600):
+            now += pick.randrange(1, 50_000)
+            if live and pick.random() < 0.45:
+                self.put(db, now, *live.pop(pick.randrange(len(live))), free=True, correlation=number)
+            else:
+                live.append((0x7F0000000000 + number * (1 << 20), pick.randrange(1, 1 << 20)))
+                self.put(db, now, *live[-1], correlation=number)
+        db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(i, f"function_{i}") for i in range(1, 30)])
+        db.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 0, ?, ?, ?, 0, ?)",
+                       [(1, 2, pid_of(PID) | 77, i, 1 + i % 29, 1 + i % 50) for i in range(600)])
+        db.executemany("INSERT INTO CUDA_CALLCHAINS VALUES (?, ?, ?, 0, 0, ?)",
+                       [(chain, 1 + (chain * 7 + depth) % 29, 3, depth) for chain in range(1, 51) for depth in range(4)])
+        db.executemany("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?, ?)",
+                       [(900_000 + i * 200_000, 900_000 + i * 200_000 + 150_000, 59, None, pid_of(PID) | 77, 1 + i % 29)
+                        for i in range(60)])
+        db.commit()
+        before = [self.ask(command, path, *more) for command, *more in self.ALL]
+        self.assertGreater(len(before[1]["sites"]), 20)
+        for _ in range(3):
+            for table in ("CUDA_GPU_MEMORY_USAGE_EVENTS", "StringIds", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUDA_CALLCHAINS",
+                          "NVTX_EVENTS"):
+                rows = db.execute(f"SELECT * FROM {table}").fetchall()
+                pick.shuffle(rows)
+                db.execute(f"DELETE FROM {table}")
+                db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+            db.commit()
+            after = [self.ask(command, path, *more) for command, *more in self.ALL]
+            for old, new in zip(before, after):
+                old.get("info", old)["file"] = new.get("info", new)["file"] = None
+                self.assertEqual(new, old)
+
+    ALL = (("info",), ("peak", "-n", "0"), ("leaks", "-n", "0"), ("steps",), ("report",))
+
     def test_old_schema_against_sums(self):
         path, db = self.database(OLD)
         pick = random.Random(5)
