@@ -27,6 +27,37 @@ const char *mp_module_path(const struct mp_model *model, size_t root, uint32_t i
     return length > root ? path + root : path;
 }
 
+/* The length without the last part, and the dot before it; 0: it has one part. */
+static size_t without_last(const char *path, size_t length)
+{
+    while (length && path[length - 1] != '.')
+        length--;
+    return length ? length - 1 : 0;
+}
+
+/* A label's name is the parameter's path, "net.head.weight", with the state's name behind it where it is one. */
+const char *mp_module_of_block(const struct mp_model *model, size_t root, uint32_t block, size_t *length)
+{
+    uint32_t module = mp_model_module(model, block);
+    const struct mp_model_label *label = NULL;
+    if (module) {
+        const char *path = mp_module_path(model, root, module);
+        *length = strlen(path);
+        return path;
+    }
+    if (model->labels.count) label = mp_model_label_at(model, block, MP_NONE);
+    if (!label && model->labels.count) label = mp_model_label_first(model, block);
+    bool owned = label && label->role != MP_ROLE_NONE && label->role != MP_ROLE_INPUT;
+    const char *path = owned ? mp_model_text(model, label->name) : "";
+    *length = without_last(path, strlen(path));
+    if (owned && label->role == MP_ROLE_OPTIMIZER_STATE) *length = without_last(path, *length);
+    if (root && *length > root && strcspn(path, ".") + 1 == root) {
+        path += root;
+        *length -= root;
+    }
+    return *length ? path : "";
+}
+
 static bool is_number(const char *text, size_t length)
 {
     return length && strspn(text, "0123456789") >= length;

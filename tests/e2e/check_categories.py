@@ -9,6 +9,7 @@ import harness
 
 PYTHON = harness.python_with_torch()
 ORACLE = harness.SOURCE / "tests" / "e2e" / "programs" / "category_oracle.py"
+OWNED = harness.SOURCE / "tests" / "e2e" / "programs" / "owned_by_modules.py"
 NETWORKS = ("perceptron", "transformer", "residual", "recurrent", "competing", "checkpointed",
             "checkpointed without reentry", "adding gradients up", "half precision")
 BALLAST = 96 << 20
@@ -43,6 +44,30 @@ class Categories(harness.TestCase):
     def test_by_stacks_and_lifetimes_alone(self):
         self.check("before", "--no-shim")
         self.check("inside", "--no-shim")
+
+
+@harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
+class Owned(harness.TestCase):
+    """Parameters, gradients and optimizer state belong to modules: byte by byte what the program counts."""
+
+    def check(self, name):
+        recording, counts = self.folder / "run.mp", self.folder / "counts.json"
+        done = harness.memprof("snapshot", "-o", recording, "--", PYTHON, OWNED, name, counts)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        owned = json.loads(counts.read_text(encoding="utf-8"))
+        for role, want in owned.items():
+            found = harness.answer("peak", recording, "--group", "module", "-n", 0, "--filter", f"role={role}")["sites"]
+            found = {row["group"]: row["bytes"] for row in found}
+            self.assertEqual(found, want, role)
+
+    def test_a_language_model(self):
+        self.check("language")
+
+    def test_a_convolution(self):
+        self.check("images")
+
+    def test_a_recurrent_network(self):
+        self.check("recurrent")
 
 
 if __name__ == "__main__":

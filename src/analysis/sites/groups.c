@@ -147,6 +147,13 @@ static void name_pool(struct mp_groups *groups, uint32_t block)
         mp_buffer_printf(&groups->text, "(%u, %u)", (unsigned)(pool >> 32), (unsigned)pool);
 }
 
+static void name_module(struct mp_groups *groups, uint32_t block)
+{
+    size_t length;
+    const char *path = mp_module_of_block(groups->model, groups->root, block, &length);
+    mp_buffer_append(&groups->text, path, length);
+}
+
 static void name_category(struct mp_groups *groups, uint32_t block)
 {
     unsigned category = mp_category_look(groups->categories, block, groups->moment, &groups->guessed);
@@ -177,7 +184,7 @@ bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes
         name_pool(groups, block);
         break;
     case MP_GROUP_MODULE:
-        mp_buffer_append_text(text, mp_module_path(groups->model, groups->root, mp_model_module(groups->model, block)));
+        name_module(groups, block);
         break;
     case MP_GROUP_CATEGORY:
         name_category(groups, block);

@@ -6,6 +6,7 @@
 
 #include "analysis/allocator/placement.h"
 #include "base/buffer.h"
+#include "base/intern.h"
 #include "base/map.h"
 #include "base/varint.h"
 #include "base/vec.h"
@@ -19,9 +20,9 @@
  */
 struct page_modules {
     const struct mp_model *model;
-    uint32_t *number_of_string; /* by string id of the model; NULL where no block has a module */
-    size_t root;                /* bytes of each path that are the same in all: left out */
-    uint64_t count;
+    bool any;                      /* some block may have one */
+    size_t root;                   /* bytes of each path that are the same in all: left out */
+    struct mp_intern paths;        /* the number of a module is its id */
     struct mp_buffer length, text; /* columns: each path's bytes, and the paths one after the other */
 };
 
@@ -129,33 +130,35 @@ static void page_lanes_free(struct mp_page_lanes *lanes)
     mp_vec_free(lanes);
 }
 
-/* False where memory is short. The caller frees them, also then. */
-static bool page_modules_init(struct page_modules *modules, const struct mp_model *model)
+static void page_modules_init(struct page_modules *modules, const struct mp_model *model)
 {
-    *modules = (struct page_modules){.model = model};
-    if (!model->blocks.module) return true;
-    modules->root = mp_module_root(model);
-    modules->number_of_string = calloc(model->strings.count + 1, sizeof *modules->number_of_string);
-    return modules->number_of_string;
+    *modules = (struct page_modules){.model = model, .any = model->blocks.module || model->labels.count};
+    if (modules->any) modules->root = mp_module_root(model);
+}
+
+/* The empty text is one of the paths, too, and stands for none. */
+static uint64_t page_modules_count(const struct page_modules *modules)
+{
+    return modules->paths.count ? modules->paths.count - 1 : 0;
 }
 
 /* The number of a block's module; 0: none. */
 static uint32_t page_modules_of(struct page_modules *modules, uint32_t block)
 {
-    uint32_t string = mp_model_module(modules->model, block);
-    if (!string) return 0;
-    uint32_t *number = &modules->number_of_string[string];
-    if (*number) return *number;
-    const char *path = mp_module_path(modules->model, modules->root, string);
-    size_t length = strlen(path);
+    size_t length = 0, before = modules->paths.count;
+    const char *path = modules->any ? mp_module_of_block(modules->model, modules->root, block, &length) : "";
+    if (!length) return 0;
+    uint32_t number = mp_intern_bytes(&modules->paths, path, length);
+    if (number == MP_INTERN_FAILED) modules->text.failed = true;
+    if (number == MP_INTERN_FAILED || number < before) return number;
     mp_varint_append(&modules->length, length);
     mp_buffer_append(&modules->text, path, length);
-    return *number = (uint32_t)++modules->count;
+    return number;
 }
 
 static void page_modules_free(struct page_modules *modules)
 {
-    free(modules->number_of_string);
+    mp_intern_free(&modules->paths);
     mp_buffer_free(&modules->length);
     mp_buffer_free(&modules->text);
 }
@@ -517,7 +520,7 @@ static void sample_rows(struct maker *make, struct mp_page_row rows[SAMPLE_COLUM
 
 static void module_rows(struct maker *make, struct mp_page_row rows[MODULE_COLUMNS])
 {
-    rows[0] = (struct mp_page_row){"length", &make->modules.length, make->modules.count};
+    rows[0] = (struct mp_page_row){"length", &make->modules.length, page_modules_count(&make->modules)};
     rows[1] = (struct mp_page_row){"text", &make->modules.text, make->modules.text.size};
 }
 
@@ -637,7 +640,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     if (!make->tracks || !make->shared.local) return no_memory(error);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
     if (!status && !mp_steps_find(model, &make->steps)) status = no_memory(error);
-    if (!status && !page_modules_init(&make->modules, model)) status = no_memory(error);
+    if (!status) page_modules_init(&make->modules, model);
     if (!status && !page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
     make->shared.lane = make->data->lanes.of_block;
     if (!status) status = page_categories_find(model, make->rules, &make->data->categories, error);
