@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""The tables of memprof-formats(7), field by field: of each field that another program's file has, whether a change of it
+is in the recording that import makes, as the table says. A field that is lost, or is in no table, fails."""
+import json
+import pathlib
+import re
+import sqlite3
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import asserted
+
+import check_logs
+from snapshots import Case
+
+MANUAL = pathlib.Path(__file__).resolve().parents[3] / "src" / "cli" / "memprof-formats.7"
+
+
+def table_of(section):
+    """{field: kept} of the table under a heading."""
+    text = MANUAL.read_text().split("FORMS THAT ARE READ")[1].split(f".SS {section}\n")[1].split("\n.SS ")[0]
+    rows = re.search(r"^\.TS\n.*?^in the file\tkept\n(.*?)^\.TE", text, re.S | re.M)[1]
+    return {field: verdict == "kept" for row in rows.splitlines()
+            for fields, verdict in [row.split("\t")] for field in fields.split(", ")}
+
+
+class Fields(Case):
+    def told(self, path):
+        """All that the recording says: its lines, less the file's own name, and the times that stand in info."""
+        recording = self.folder / "made.mp"
+        run = self.memprof("import", "--force", path, "-o", recording)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        lines = self.memprof("export", "--format", "jsonl", "-o", "-", recording).stdout
+        info = self.answer("info", recording)
+        info["file"] = None
+        return lines, json.dumps(info)
+
+    def check(self, section, base, other):
+        """`base` and `other`: fields with values; `self.write(fields)` makes the file."""
+        table = table_of(section)
+        self.assertEqual(set(table), set(base), section)
+        before = self.told(self.write(base))
+        kept = {field: self.told(self.write({**base, field: other[field]})) != before for field in base}
+        self.assertEqual(kept, table)
+
+    def test_rmm(self):
+        base = {"Thread": "7", "Time": "01:02:03:000004", "Action": "allocate", "Pointer": "0x7000", "Size": "512",
+                "Stream": "0x2"}
+        other = {"Thread": "8", "Time": "01:02:04:000004", "Action": "allocate failure", "Pointer": "0x9000",
+                 "Size": "1024", "Stream": "0x3"}
+
+        def write(fields):
+            path = self.folder / "rmm.csv"
+            path.write_text(",".join(fields) + "\n1,01:02:02:000000,allocate,0x100,256,0x2\n" + ",".join(fields.values()) + "\n")
+            return path
+        self.write = write
+        self.check("RMM log", base, other)
+
+    def test_nsight(self):
+        base = {"start": 5_000_000, "globalPid": check_logs.pid_of(check_logs.PID), "deviceId": 0, "contextId": 1,
+                "address": 0x7F0000000000, "pc": 0, "bytes": 4096, "memKind": 2, "memoryOperationType": 0, "name": "a",
+                "correlationId": 1, "streamId": 7, "localMemoryPoolAddress": 0x5500, "localMemoryPoolSize": 1 << 20,
+                "localMemoryPoolUtilizedSize": 1 << 10}
+        other = {"start": 6_000_000, "globalPid": check_logs.pid_of(check_logs.OTHER), "deviceId": 1, "contextId": 2,
+                 "address": 0x7F1000000000, "pc": 99, "bytes": 8192, "memKind": 1, "memoryOperationType": 1, "name": "b",
+                 "correlationId": 2, "streamId": 8, "localMemoryPoolAddress": None, "localMemoryPoolSize": 1 << 21,
+                 "localMemoryPoolUtilizedSize": 1 << 11}
+
+        def write(fields):
+            path = self.folder / "x.sqlite"
+            path.unlink(missing_ok=True)
+            db = sqlite3.connect(path)
+            db.executescript(check_logs.NEW)
+            put = f"INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})"
+            db.execute(put, [{**fields, **first}[field] for first in ({"start": 1, "address": 0x100, "memoryOperationType": 0},)
+                             for field in fields])
+            db.execute(put, list(fields.values()))
+            db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(1, "cudaMalloc"), (2, "cudaMallocAsync")])
+            db.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 2, 0, ?, ?, ?, 0, NULL)",
+                           [(check_logs.pid_of(check_logs.PID) | 77, number, number) for number in (1, 2)])
+            db.commit()
+            db.close()
+            return path
+        self.write = write
+        self.check("Nsight Systems", base, other)
+
+    def test_kineto(self):
+        base = {"ts": 10, "tid": 5, "Addr": 0x7000, "Bytes": 512, "Total Allocated": 1536, "Total Reserved": 1 << 20,
+                "Device Id": 0, "Device Type": 1, "Ev Idx": 3}
+        other = {"ts": 20, "tid": 6, "Addr": 0x9000, "Bytes": 1024, "Total Allocated": 2048, "Total Reserved": 1 << 21,
+                 "Device Id": 1, "Device Type": 0, "Ev Idx": 4}
+
+        def event(fields):
+            return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": fields["tid"],
+                    "ts": fields["ts"], "args": {key: value for key, value in fields.items() if key not in ("ts", "tid")}}
+
+        def write(fields):
+            path = self.folder / "x.json"
+            path.write_text(json.dumps({"traceEvents": [event({**base, "ts": 1, "Addr": 0x100, "Bytes": 1024, "Total Allocated": 1024}), event(fields)]}))
+            return path
+        self.write = write
+        self.check("Kineto trace", base, other)
+
+
+if __name__ == "__main__":
+    asserted.main()
