@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/messages.h"
 
 static char *volatile unfinished; /* what a signal leaves behind if nobody removes it */
@@ -50,13 +51,13 @@ static const char **inputs_of(const struct mp_invocation *invocation)
 {
     static const enum mp_option reading[] = {MP_OPT_CONFIG, MP_OPT_RULES, MP_OPT_SUPPRESSIONS, MP_OPT_MERGE};
     size_t options = sizeof reading / sizeof *reading, count = 0;
-    const char **inputs = calloc(2 * invocation->operand_count + options + 1, sizeof *inputs);
-    for (size_t i = 0; inputs && i < invocation->operand_count; i++) {
+    const char **inputs = mp_alloc_zeroed(2 * invocation->operand_count + options + 1, sizeof *inputs);
+    for (size_t i = 0; i < invocation->operand_count; i++) {
         const char *equals = strchr(invocation->operands[i], '=');
         inputs[count++] = invocation->operands[i];
         if (equals) inputs[count++] = equals + 1;
     }
-    for (size_t i = 0; inputs && i < options; i++)
+    for (size_t i = 0; i < options; i++)
         if (invocation->value[reading[i]]) inputs[count++] = invocation->value[reading[i]];
     return inputs;
 }
@@ -67,10 +68,9 @@ static int open_named(const struct mp_invocation *invocation, const char *path, 
     const char **inputs = inputs_of(invocation);
     const struct mp_new_file_rule rule = {
         .way = mp_given(invocation, MP_OPT_FORCE) ? MP_NEW_FILE_FORCE : MP_NEW_FILE_REPORT, .inputs = inputs};
-    output->path = strdup(path);
+    output->path = mp_text_copy(path);
     watch_signals();
-    enum mp_status status = output->path && inputs ? mp_new_file_open(path, &rule, &output->made, &error)
-                                                   : mp_fail(&error, MP_NO_MEMORY, "out of memory");
+    enum mp_status status = mp_new_file_open(path, &rule, &output->made, &error);
     free(inputs);
     if (!status && !(output->file = fdopen(output->made.fd, "w"))) {
         status = mp_fail_errno(&error, "cannot write %s", path);

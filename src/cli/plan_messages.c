@@ -74,10 +74,8 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
     struct mp_plan plan;
     enum mp_status status = mp_model_load(path, &model, error);
     if (status) return status;
-    if (mp_plan_find(model, &plan))
-        judge(model, &plan, device, outcome);
-    else
-        status = mp_fail(error, MP_NO_MEMORY, "no memory to look at %s", path);
+    mp_plan_find(model, &plan);
+    judge(model, &plan, device, outcome);
     if (!status) mp_plan_free(&plan);
     mp_model_free(model);
     return status;
@@ -137,7 +135,8 @@ static void tell_place(const struct mp_model *model, const struct mp_plan_read_b
 {
     struct mp_stack_lines lines = {0};
     char count[MP_UNIT_TEXT], source[96];
-    const struct mp_stack_line *line = mp_stack_resolve(model, one->stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    mp_stack_resolve(model, one->stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line && line->file)
         mp_message("  %s:%u  %s %s, %s  %s", mp_path_short(line->file), line->line, mp_format_count(count, one->count),
                    one->count == 1 ? "time" : "times", mp_plan_use_text(one->use),
@@ -198,7 +197,7 @@ static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak",
                    mp_format_bytes(room, needed - device->total), reserved, allocated);
     mp_message("allocated and reserved are PyTorch's own; beside them %s for context and libraries (estimated)%s",
-               beside, unknown.failed ? "" : (const char *)unknown.data);
+               beside, (const char *)unknown.data);
     mp_buffer_free(&unknown);
 }
 
@@ -236,10 +235,11 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, cons
     struct mp_plan_outcome outcome;
     struct mp_error error;
     char room[MP_UNIT_TEXT];
-    if (mp_model_load(path, &model, &error) || !mp_plan_find(model, &plan)) {
+    if (mp_model_load(path, &model, &error)) {
         mp_message("%s: %s", path, error.text);
         return false;
     }
+    mp_plan_find(model, &plan);
     judge(model, &plan, device, &outcome);
     bool told = outcome.has_device || tell_nothing(&plan, exit_status);
     if (outcome.has_device) {

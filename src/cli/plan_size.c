@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/plan_messages.h"
@@ -94,7 +95,7 @@ static char *fill(const struct search *search, const char *operand, bool by_hole
         }
     }
     mp_buffer_append(&filled, "", 1);
-    return filled.failed ? NULL : (char *)filled.data;
+    return (char *)filled.data;
 }
 
 /* memprof plan --quiet OPTIONS -o PATH -- COMMAND; NULL-terminated, each freed by the caller; NULL. */
@@ -104,16 +105,15 @@ static char **make_words(const struct search *search, const char *path, uint64_t
                                             MP_OPT_SELECTED, MP_OPT_WORLD_SIZE, MP_OPT_RANK};
     const struct mp_invocation *invocation = search->invocation;
     size_t room = invocation->operand_count + 2 * sizeof passed / sizeof *passed + 10, count = 0;
-    char **words = calloc(room, sizeof *words);
-    if (!words) return NULL;
+    char **words = mp_alloc_zeroed(room, sizeof *words);
     const char *const own[] = {"memprof", "plan", "--quiet", "--on-oom", "none", "--stacks", "none", "-o", path};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        words[count++] = strdup(own[i]);
+        words[count++] = mp_text_copy(own[i]);
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         const char *given = invocation->value[passed[i]];
         if (given && asprintf(&words[count], "--%s=%s", mp_option_rows[passed[i]].name, given) > 0) count++;
     }
-    words[count++] = strdup("--");
+    words[count++] = mp_text_copy("--");
     bool by_hole = false;
     for (size_t i = 0; i < invocation->operand_count; i++)
         by_hole |= strstr(invocation->operands[i], search->hole) != NULL;
@@ -283,7 +283,7 @@ static void put_json(const struct search *search)
     mp_json_end_array(&json);
     mp_json_number(&json, "opaque_bytes", 0);
     mp_json_end_object(&json);
-    if (!out.failed) printf("%.*s\n", (int)out.size, (const char *)out.data);
+    printf("%.*s\n", (int)out.size, (const char *)out.data);
     mp_buffer_free(&out);
 }
 

@@ -121,11 +121,6 @@ int mp_settings_take(struct mp_invocation *invocation)
     size_t length = texts.size;
     mp_buffer_append_text(&texts, list ? list : "");
     mp_buffer_append(&texts, "", 1);
-    if (texts.failed) {
-        mp_buffer_free(&texts);
-        mp_message("not enough memory for the settings");
-        return MP_EXIT_COULD_NOT;
-    }
     invocation->settings = (char *)texts.data;
     int status = take_lines(invocation, path, invocation->settings);
     return status ? status : take_list(invocation, invocation->settings + length);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/memory.h"
 #include "cli/messages.h"
 
 #define LAST_BYTES 2000 /* of what a failed command printed are looked at */
@@ -68,9 +69,7 @@ static char *fill(const char *word, struct mp_size_point point)
         }
     }
     mp_buffer_append(&filled, "", 1);
-    if (!filled.failed) return (char *)filled.data;
-    mp_buffer_free(&filled);
-    return NULL;
+    return (char *)filled.data;
 }
 
 static bool names(const struct mp_invocation *invocation, const char *what)
@@ -92,10 +91,10 @@ static char **make_command(const struct mp_invocation *invocation, struct mp_siz
 {
     const char *const own[] = {"memprof", "snapshot", "--quiet", "-o", path, "--"};
     size_t count = sizeof own / sizeof *own;
-    char **words = calloc(count + invocation->operand_count + 1, sizeof *words);
-    bool done = words;
-    for (size_t i = 0; done && i < count; i++)
-        done = (words[i] = strdup(own[i]));
+    char **words = mp_alloc_zeroed(count + invocation->operand_count + 1, sizeof *words);
+    bool done = true;
+    for (size_t i = 0; i < count; i++)
+        words[i] = mp_text_copy(own[i]);
     for (size_t i = 0; done && i < invocation->operand_count; i++)
         done = (words[count + i] = fill(invocation->operands[i], point));
     if (done) return words;

@@ -8,6 +8,7 @@
 
 #include "analysis/device/device_use.h"
 #include "analysis/sites/sites.h"
+#include "base/memory.h"
 #include "base/units.h"
 #include "cli/messages.h"
 #include "model/module_path.h"
@@ -44,7 +45,8 @@ static uint64_t reserved_before(const struct mp_model *model, uint16_t track, ui
 static void put_place(struct mp_buffer *text, const struct mp_model *model, uint32_t stack)
 {
     struct mp_stack_lines lines = {0};
-    const struct mp_stack_line *line = mp_stack_resolve(model, stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    mp_stack_resolve(model, stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line)
         mp_headline_text(text, line);
     else
@@ -294,10 +296,18 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
     return whole;
 }
 
+static void say_oom(void *context)
+{
+    const struct mp_snapshot_told *told = context;
+    autopsy(told->path, shown_path(told->path), told->oom_ns);
+}
+
+/* Runs in a child of the collector, which has no way to end for lack of memory. */
 void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_told *told)
 {
     (void)quiet;
-    if (told->at_oom) autopsy(told->path, shown_path(told->path), told->oom_ns);
+    struct mp_snapshot_told one = *told;
+    if (one.at_oom && !mp_memory_try(say_oom, &one)) mp_message("not enough memory to say why memory ran out");
 }
 
 void mp_snapshot_say(void *quiet, const struct mp_snapshot_told *told)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/sampling.h"
 #include "base/step_rule.h"
 #include "model/builder_state.h"
@@ -24,24 +25,20 @@ uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id)
 
 static const char *own_text(struct mp_model *model, const char *text)
 {
-    char *copy = strdup(text ? text : "");
-    if (copy && mp_vec_push(&model->owned, copy)) return copy;
-    free(copy);
-    return NULL;
+    char *copy = mp_text_copy(text ? text : "");
+    mp_vec_add(&model->owned, copy);
+    return copy;
 }
 
-static bool copy_start(struct mp_model *model, const struct mp_recording_start *from)
+static void copy_start(struct mp_model *model, const struct mp_recording_start *from)
 {
     size_t words = 0;
     while (from->command && from->command[words])
         words++;
-    const char **command = calloc(words + 1, sizeof *command);
-    if (!command || !mp_vec_push(&model->owned, (void *)command)) {
-        free(command);
-        return false;
-    }
+    const char **command = mp_alloc_zeroed(words + 1, sizeof *command);
+    mp_vec_add(&model->owned, (void *)command);
     for (size_t i = 0; i < words; i++)
-        if (!(command[i] = own_text(model, from->command[i]))) return false;
+        command[i] = own_text(model, from->command[i]);
     model->start = *from;
     model->start.command = command;
     model->start.host = own_text(model, from->host);
@@ -50,23 +47,17 @@ static bool copy_start(struct mp_model *model, const struct mp_recording_start *
     char sample[16];
     mp_step_setting(sample, sizeof sample, from->configuration, MP_SAMPLE_KEY);
     model->sample_bytes = strtoul(sample, NULL, 10) & UINT32_MAX;
-    return model->start.host && model->start.configuration && model->start.spool;
 }
 
-enum mp_status mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder,
-                              struct mp_error *error)
+void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder)
 {
-    struct mp_builder *made = calloc(1, sizeof *made);
-    if (made) made->model = calloc(1, sizeof *made->model);
-    if (!made || !made->model || !copy_start(made->model, start) ||
-        mp_intern_text(&made->model->strings, "") == MP_INTERN_FAILED) {
-        mp_builder_free(made);
-        return mp_builder_no_memory(error);
-    }
+    struct mp_builder *made = mp_alloc_zeroed(1, sizeof *made);
+    made->model = mp_alloc_zeroed(1, sizeof *made->model);
+    copy_start(made->model, start);
+    mp_intern_add_text(&made->model->strings, "");
     made->model->format = "mp";
     made->model->steps = mp_model_steps_new();
     *builder = made;
-    return MP_OK;
 }
 
 /* Where a text that is too long ends: not inside a character of UTF-8. */
@@ -83,8 +74,8 @@ static bool add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
     for (size_t i = 0; i < chunk->count; i++) {
         size_t length = chunk->strings[i].length;
         if (length > TEXT_MAX) length = cut_text(chunk->strings[i].text);
-        uint32_t id = mp_intern_bytes(&b->model->strings, chunk->strings[i].text, length);
-        if (id == MP_INTERN_FAILED || !mp_vec_push(&b->string_ids, id)) return false;
+        uint32_t id = mp_intern_add(&b->model->strings, chunk->strings[i].text, length);
+        mp_vec_add(&b->string_ids, id);
     }
     return true;
 }
@@ -107,14 +98,13 @@ static bool add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
         uint32_t at = (uint32_t)model->devices.count;
         if (device.name) { /* a lost one is nobody's */
             bool fresh;
-            uint64_t *known = mp_map_insert(&b->devices, device.name, &fresh);
-            if (!known) return false;
+            uint64_t *known = mp_map_at(&b->devices, device.name, &fresh);
             if (fresh) *known = at;
             at = (uint32_t)*known;
         }
-        if (at == model->devices.count && !mp_vec_push(&model->devices, device)) return false;
+        if (at == model->devices.count) mp_vec_add(&model->devices, device);
         add_facts(&model->devices.at[at], &device);
-        if (!mp_vec_push(&b->device_ids, at)) return false;
+        mp_vec_add(&b->device_ids, at);
     }
     return true;
 }
@@ -127,9 +117,9 @@ static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
         track.device = b->device_ids.at[track.device];
         struct mp_model_track_sum sum = {.peak_event = MP_NONE, .reserved_peak_bytes = MP_BYTES_UNKNOWN};
         struct mp_builder_level level = {0};
-        if (!mp_vec_push(&b->model->tracks, track) || !mp_vec_push(&b->model->sums, sum) ||
-            !mp_vec_push(&b->levels, level))
-            return false;
+        mp_vec_add(&b->model->tracks, track);
+        mp_vec_add(&b->model->sums, sum);
+        mp_vec_add(&b->levels, level);
     }
     return true;
 }
@@ -139,7 +129,7 @@ static bool add_threads(struct mp_builder *b, const struct mp_chunk *chunk)
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_thread_info thread = chunk->threads[i];
         thread.name = mp_builder_string(b, thread.name);
-        if (!mp_vec_push(&b->model->threads, thread)) return false;
+        mp_vec_add(&b->model->threads, thread);
     }
     return true;
 }
@@ -149,7 +139,7 @@ static bool add_modules(struct mp_builder *b, const struct mp_chunk *chunk)
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_module module = chunk->modules[i];
         module.path = mp_builder_string(b, module.path);
-        if (!mp_vec_push(&b->model->modules, module)) return false;
+        mp_vec_add(&b->model->modules, module);
     }
     return true;
 }
@@ -166,9 +156,9 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
             struct mp_model_line line = {frame.raw.function, frame.raw.file, frame.raw.line};
             frame.first_line = (uint32_t)model->lines.count;
             frame.line_count = 1;
-            if (!mp_vec_push(&model->lines, line)) return false;
+            mp_vec_add(&model->lines, line);
         }
-        if (!mp_vec_push(&model->frames, frame)) return false;
+        mp_vec_add(&model->frames, frame);
     }
     return true;
 }
@@ -183,7 +173,8 @@ static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
             node = (struct mp_stack_node){0, MP_FRAME_CUT};
             depth = 1;
         }
-        if (!mp_vec_push(&b->model->stacks, node) || !mp_vec_push(&b->depths, depth)) return false;
+        mp_vec_add(&b->model->stacks, node);
+        mp_vec_add(&b->depths, depth);
     }
     return true;
 }
@@ -199,7 +190,7 @@ static bool add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
         if (!frame->line_count) frame->first_line = (uint32_t)model->lines.count;
         if (frame->line_count == LINES_MAX) continue;
         if (frame->first_line + frame->line_count != model->lines.count) continue; /* resolved twice: the first stays */
-        if (!mp_vec_push(&model->lines, line)) return false;
+        mp_vec_add(&model->lines, line);
         frame->line_count++;
     }
     return true;
@@ -210,7 +201,7 @@ static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_sample sample = chunk->samples[i];
         sample.counter = mp_builder_string(b, sample.counter);
-        if (!mp_vec_push(&b->model->samples, sample)) return false;
+        mp_vec_add(&b->model->samples, sample);
     }
     return true;
 }
@@ -218,7 +209,7 @@ static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
 static bool add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     size_t first = b->model->segments.count;
-    if (!mp_vec_append(&b->model->segments, chunk->segments, chunk->count)) return false;
+    mp_vec_add_all(&b->model->segments, chunk->segments, chunk->count);
     for (size_t i = first; i < b->model->segments.count; i++)
         b->model->segments.at[i].more = mp_builder_string(b, b->model->segments.at[i].more);
     return true;
@@ -227,7 +218,7 @@ static bool add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
 static bool add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     size_t first = b->model->parts.count;
-    if (!mp_vec_append(&b->model->parts, chunk->parts, chunk->count)) return false;
+    mp_vec_add_all(&b->model->parts, chunk->parts, chunk->count);
     for (size_t i = first; i < b->model->parts.count; i++)
         b->model->parts.at[i].more = mp_builder_string(b, b->model->parts.at[i].more);
     return true;
@@ -236,7 +227,7 @@ static bool add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
 static bool add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     size_t first = b->model->calls.count;
-    if (!mp_vec_append(&b->model->calls, chunk->calls, chunk->count)) return false;
+    mp_vec_add_all(&b->model->calls, chunk->calls, chunk->count);
     for (size_t i = first; i < b->model->calls.count; i++)
         b->model->calls.at[i].more = mp_builder_string(b, b->model->calls.at[i].more);
     return true;
@@ -247,20 +238,18 @@ static bool add_asides(struct mp_builder *b, const struct mp_chunk *chunk)
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_aside aside = chunk->asides[i];
         aside.text = mp_builder_string(b, aside.text);
-        if (!mp_vec_push(&b->model->asides, aside)) return false;
+        mp_vec_add(&b->model->asides, aside);
     }
     return true;
 }
 
-static bool copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *from, size_t count)
+static void copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *from, size_t count)
 {
-    uint32_t *ids = malloc((count ? count : 1) * sizeof *ids);
-    if (!ids) return false;
+    uint32_t *ids = mp_alloc((count ? count : 1) * sizeof *ids);
     for (size_t i = 0; i < count; i++)
         ids[i] = mp_builder_string(b, from[i]);
     free(*to);
     *to = ids;
-    return true;
 }
 
 static bool add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
@@ -269,11 +258,11 @@ static bool add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
     next.sources = b->model->coverage.sources;
     next.notes = b->model->coverage.notes;
     next.limits = b->model->coverage.limits;
-    if (!copy_ids(b, &next.sources, chunk->coverage->sources, next.source_count)) return false;
+    copy_ids(b, &next.sources, chunk->coverage->sources, next.source_count);
     b->model->coverage.sources = next.sources;
-    if (!copy_ids(b, &next.notes, chunk->coverage->notes, next.note_count)) return false;
+    copy_ids(b, &next.notes, chunk->coverage->notes, next.note_count);
     b->model->coverage.notes = next.notes;
-    if (!copy_ids(b, &next.limits, chunk->coverage->limits, next.limit_count)) return false;
+    copy_ids(b, &next.limits, chunk->coverage->limits, next.limit_count);
     b->model->coverage = next;
     return true;
 }

@@ -19,8 +19,7 @@
 struct mp_builder;
 
 /* Copies *start. */
-enum mp_status mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder,
-                              struct mp_error *error);
+void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder);
 /* Copies what it needs of the chunk. Kinds that a model does not hold are ignored. */
 enum mp_status mp_builder_add(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
 /* The model, which the caller frees; the builder is gone, whatever is returned. *damage is copied. */

@@ -1,18 +1,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "model/builder_state.h"
 
 /* A lost chunk may have used this many block numbers; so many lost chunks are taken at their word. */
 #define CHUNK_EVENTS   UINT64_C(65536)
 #define GAP_CHUNKS_MAX UINT64_C(256)
 
-static bool grow(void *column, size_t room, size_t each)
+static void grow(void *column, size_t room, size_t each)
 {
     void **at = column;
-    void *moved = realloc(*at, room * each);
-    if (moved) *at = moved;
-    return moved;
+    void *moved = mp_realloc(*at, room * each);
+    *at = moved;
 }
 
 static size_t grown_room(size_t room, size_t need)
@@ -28,22 +28,21 @@ static bool reserve_events(struct mp_builder *b, size_t extra)
     if (need <= b->event_room) return true;
     if (need >= MP_NONE) return false;
     size_t room = grown_room(b->event_room, need);
-    if (!grow(&events->time_ns, room, sizeof *events->time_ns) ||
-        !grow(&events->subject, room, sizeof *events->subject) ||
-        !grow(&events->thread, room, sizeof *events->thread) || !grow(&events->track, room, sizeof *events->track) ||
-        !grow(&events->type, room, sizeof *events->type))
-        return false;
+    grow(&events->time_ns, room, sizeof *events->time_ns);
+    grow(&events->subject, room, sizeof *events->subject);
+    grow(&events->thread, room, sizeof *events->thread);
+    grow(&events->track, room, sizeof *events->track);
+    grow(&events->type, room, sizeof *events->type);
     b->event_room = room;
     return true;
 }
 
 /* A column that few recordings have has as much room as the others, or does not exist. */
-static bool reserve_rare(struct mp_builder *b, uint32_t **column, size_t room)
+static void reserve_rare(struct mp_builder *b, uint32_t **column, size_t room)
 {
     size_t before = *column ? b->block_room : 0;
-    if (!grow(column, room, sizeof **column)) return false;
+    grow(column, room, sizeof **column);
     memset(*column + before, 0, (room - before) * sizeof **column);
-    return true;
 }
 
 static bool reserve_blocks(struct mp_builder *b, size_t extra)
@@ -53,14 +52,15 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
     if (need <= b->block_room) return true;
     if (need >= MP_NONE) return false;
     size_t room = grown_room(b->block_room, need);
-    if (!grow(&blocks->address, room, sizeof *blocks->address) || !grow(&blocks->bytes, room, sizeof *blocks->bytes) ||
-        !grow(&blocks->stack, room, sizeof *blocks->stack) ||
-        !grow(&blocks->alloc_event, room, sizeof *blocks->alloc_event) ||
-        !grow(&blocks->free_event, room, sizeof *blocks->free_event) ||
-        !grow(&blocks->track, room, sizeof *blocks->track) || !grow(&blocks->kind, room, sizeof *blocks->kind) ||
-        (blocks->module && !reserve_rare(b, &blocks->module, room)) ||
-        (blocks->freed_at && !reserve_rare(b, &blocks->freed_at, room)))
-        return false;
+    grow(&blocks->address, room, sizeof *blocks->address);
+    grow(&blocks->bytes, room, sizeof *blocks->bytes);
+    grow(&blocks->stack, room, sizeof *blocks->stack);
+    grow(&blocks->alloc_event, room, sizeof *blocks->alloc_event);
+    grow(&blocks->free_event, room, sizeof *blocks->free_event);
+    grow(&blocks->track, room, sizeof *blocks->track);
+    grow(&blocks->kind, room, sizeof *blocks->kind);
+    if (blocks->module) reserve_rare(b, &blocks->module, room);
+    if (blocks->freed_at) reserve_rare(b, &blocks->freed_at, room);
     b->block_room = room;
     return true;
 }
@@ -74,18 +74,17 @@ uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
     return far ? (uint32_t)*far : MP_NONE;
 }
 
-static bool name_block(struct mp_builder *b, uint64_t number, uint32_t index)
+static void name_block(struct mp_builder *b, uint64_t number, uint32_t index)
 {
     uint64_t near = number - b->first_block;
     if (near < b->near_limit) {
-        if (near >= b->by_number.count && !mp_vec_extend(&b->by_number, (size_t)near + 1)) return false;
+        if (near >= b->by_number.count) mp_vec_grow_to(&b->by_number, (size_t)near + 1);
         b->by_number.at[near] = index + 1;
-        return true;
+        return;
     }
-    if (number == UINT64_MAX) return true;
-    uint64_t *far = mp_map_insert(&b->far_numbers, number + 1, NULL);
-    if (far) *far = index;
-    return far;
+    if (number == UINT64_MAX) return;
+    uint64_t *far = mp_map_at(&b->far_numbers, number + 1, NULL);
+    *far = index;
 }
 
 static void note_first_block(struct mp_builder *b, const struct mp_chunk *chunk)
@@ -116,18 +115,17 @@ static uint32_t put_block(struct mp_builder *b, uint64_t address, uint64_t bytes
     return (uint32_t)at;
 }
 
-static bool set_rare(struct mp_builder *b, uint32_t **column, uint32_t block, uint32_t value)
+static void set_rare(struct mp_builder *b, uint32_t **column, uint32_t block, uint32_t value)
 {
-    if (!value) return true;
-    if (!*column && !reserve_rare(b, column, b->block_room)) return false;
+    if (!value) return;
+    if (!*column) reserve_rare(b, column, b->block_room);
     (*column)[block] = value;
-    return true;
 }
 
 /* `path` is a string id of the file. */
-static bool set_module(struct mp_builder *b, uint32_t block, uint32_t path)
+static void set_module(struct mp_builder *b, uint32_t block, uint32_t path)
 {
-    return set_rare(b, &b->model->blocks.module, block, mp_builder_string(b, path));
+    set_rare(b, &b->model->blocks.module, block, mp_builder_string(b, path));
 }
 
 /* Appends an event; room was reserved. Time never runs backwards in a model. */
@@ -208,17 +206,15 @@ static void on_free(struct mp_builder *b, uint32_t block, uint32_t event)
     b->model->sums.at[track].frees++;
 }
 
-static bool on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint64_t bytes)
+static void on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint64_t bytes)
 {
     struct mp_builder_level *level = &b->levels.at[b->model->blocks.track[block]];
     level->bytes += known(bytes) - known(size_now(b, block));
-    uint64_t *now = mp_map_insert(&b->resized, (uint64_t)block + 1, NULL);
-    if (!now) return false;
+    uint64_t *now = mp_map_at(&b->resized, (uint64_t)block + 1, NULL);
     *now = bytes;
     struct mp_model_resize resize = {block, event, bytes};
-    if (!mp_vec_push(&b->model->resizes, resize)) return false;
+    mp_vec_add(&b->model->resizes, resize);
     raise_peak(b, b->model->blocks.track[block], event);
-    return true;
 }
 
 /* An event about a block. An alloc of a number that is taken and a free of a block that is gone say nothing new. */
@@ -230,7 +226,8 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
     if (c->type[i] == MP_EVENT_ALLOC) {
         if (block != MP_NONE) return true;
         block = put_block(b, c->address[i], c->bytes[i], c->stack[i], next, c->track[i], c->kind[i]);
-        if (!name_block(b, number, block) || !set_module(b, block, c->name[i])) return false;
+        name_block(b, number, block);
+        set_module(b, block, c->name[i]);
         put_event(b, c->time_ns[i], MP_EVENT_ALLOC, block, c->thread[i], c->track[i]);
         on_alloc(b, block, next);
         return true;
@@ -238,21 +235,25 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
     if (block == MP_NONE) {
         uint64_t bytes = c->type[i] == MP_EVENT_FREE ? c->bytes[i] : MP_BYTES_UNKNOWN;
         block = put_base_block(b, c->address[i], bytes, 0, c->track[i], c->kind[i]);
-        if (!name_block(b, number, block) || !mp_builder_was_in_past(b, c->track[i], c->kind[i], known(bytes)))
-            return false;
+        name_block(b, number, block);
+        mp_builder_was_in_past(b, c->track[i], c->kind[i], known(bytes));
     }
     if (b->model->blocks.free_event[block] != MP_NONE) return true;
     put_event(b, c->time_ns[i], c->type[i], block, c->thread[i], b->model->blocks.track[block]);
-    if (c->type[i] == MP_EVENT_RESIZE) return on_resize(b, block, next, c->bytes[i]);
+    if (c->type[i] == MP_EVENT_RESIZE) {
+        on_resize(b, block, next, c->bytes[i]);
+        return true;
+    }
     on_free(b, block, next);
-    return set_rare(b, &b->model->blocks.freed_at, block, c->stack[i]);
+    set_rare(b, &b->model->blocks.freed_at, block, c->stack[i]);
+    return true;
 }
 
 static bool add_note_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
 {
     struct mp_model_note note = {c->bytes[i], c->stack[i], mp_builder_string(b, c->name[i])};
-    if (!mp_vec_push(&b->model->notes, note) || !mp_vec_push(&b->model->noted, (uint32_t)b->model->events.count))
-        return false;
+    mp_vec_add(&b->model->notes, note);
+    mp_vec_add(&b->model->noted, (uint32_t)b->model->events.count);
     put_event(b, c->time_ns[i], c->type[i], (uint32_t)(b->model->notes.count - 1), c->thread[i], c->track[i]);
     if (c->type[i] != MP_EVENT_OOM && c->type[i] != MP_EVENT_RESERVED) return true;
     struct mp_model_track_sum *sum = &b->model->sums.at[c->track[i]];
@@ -323,7 +324,7 @@ static int by_birth(const void *left, const void *right)
 
 /* Blocks of the base that no event told of: before all events they are the model's base, later they were born in a
  * gap. Frees come first there, so that a gap never makes up a peak. */
-static bool add_unseen(struct mp_builder *b, const struct mp_base_block **unseen, size_t count)
+static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen, size_t count)
 {
     bool at_start = !b->model->events.count;
     qsort(unseen, count, sizeof *unseen, by_birth);
@@ -335,15 +336,14 @@ static bool add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
             block = put_base_block(b, from->address, from->bytes, from->stack, from->track, from->kind);
         else
             block = put_block(b, from->address, from->bytes, from->stack, next, from->track, from->kind);
-        if (!name_block(b, from->block, block) || !set_module(b, block, from->module)) return false;
-        if (born_before && !at_start && !mp_builder_was_in_past(b, from->track, from->kind, known(from->bytes)))
-            return false;
+        name_block(b, from->block, block);
+        set_module(b, block, from->module);
+        if (born_before && !at_start) mp_builder_was_in_past(b, from->track, from->kind, known(from->bytes));
         if (born_before) continue;
         put_event(b, from->birth_ns, MP_EVENT_ALLOC, block, MP_NONE, from->track);
         b->model->sums.at[from->track].events++;
         on_alloc(b, block, next);
     }
-    return true;
 }
 
 /* Whether the base says just what the events said, as it nearly always does. */
@@ -372,7 +372,8 @@ static bool meet_base(struct mp_builder *b, const struct mp_base_block *base, si
     }
     if (!reserve_events(b, b->live_blocks - met + unseen_count)) return false;
     if (whole && met < b->live_blocks) bury_missing(b, in_base);
-    return add_unseen(b, unseen, unseen_count);
+    add_unseen(b, unseen, unseen_count);
+    return true;
 }
 
 /* `whole`: these are all the blocks that live. */
@@ -380,13 +381,18 @@ static bool take_base(struct mp_builder *b, const struct mp_base_block *base, si
 {
     if (!reserve_blocks(b, count)) return false;
     extend_near_limit(b, count);
-    if (base_agrees(b, base, count)) return mp_builder_base_labels(b, base, count);
-    const struct mp_base_block **unseen = malloc((count + 1) * sizeof *unseen);
-    unsigned char *in_base = calloc(b->model->blocks.count + 1, 1);
-    bool done = unseen && in_base && meet_base(b, base, count, whole, unseen, in_base);
+    if (base_agrees(b, base, count)) {
+        mp_builder_base_labels(b, base, count);
+        return true;
+    }
+    const struct mp_base_block **unseen = mp_alloc((count + 1) * sizeof *unseen);
+    unsigned char *in_base = mp_alloc_zeroed(b->model->blocks.count + 1, 1);
+    bool done = meet_base(b, base, count, whole, unseen, in_base);
     free(unseen);
     free(in_base);
-    return done && mp_builder_base_labels(b, base, count);
+    if (!done) return false;
+    mp_builder_base_labels(b, base, count);
+    return true;
 }
 
 bool mp_builder_end_base(struct mp_builder *b)
@@ -403,7 +409,7 @@ static bool take_part(struct mp_builder *b, const struct mp_chunk *chunk)
         if (!mp_builder_end_base(b)) return false;
         if (chunk->base_before) return take_base(b, chunk->base, chunk->count, false);
     }
-    if (!mp_vec_append(&b->base_parts, chunk->base, chunk->count)) return false;
+    mp_vec_add_all(&b->base_parts, chunk->base, chunk->count);
     size_t count = b->base_parts.count;
     if (count < chunk->base_total) return true;
     b->base_parts.count = 0;

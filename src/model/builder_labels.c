@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "model/builder_state.h"
 
 bool mp_builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
@@ -10,12 +11,12 @@ bool mp_builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
                                          .time_ns = from->time_ns < UINT64_MAX ? from->time_ns : UINT64_MAX - 1,
                                          .role = from->role,
                                          .name = mp_builder_string(b, from->name)};
-        if (from->role && from->role < MP_ROLES && !mp_vec_push(&b->labels, label)) return false;
+        if (from->role && from->role < MP_ROLES) mp_vec_add(&b->labels, label);
     }
     return true;
 }
 
-bool mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *base, size_t count)
+void mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *base, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct mp_builder_label label = {.number = base[i].block,
@@ -23,17 +24,16 @@ bool mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *ba
                                          .event = (uint32_t)b->model->events.count - 1, /* MP_NONE before all */
                                          .role = base[i].role,
                                          .name = mp_builder_string(b, base[i].label)};
-        if (base[i].role && base[i].role < MP_ROLES && !mp_vec_push(&b->labels, label)) return false;
+        if (base[i].role && base[i].role < MP_ROLES) mp_vec_add(&b->labels, label);
         struct mp_block_request request = {base[i].block, base[i].request};
-        if (request.request.bytes && !mp_vec_push(&b->requests, request)) return false;
+        if (request.request.bytes) mp_vec_add(&b->requests, request);
     }
-    return true;
 }
 
 bool mp_builder_add_requests(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++)
-        if (chunk->requests[i].request.bytes && !mp_vec_push(&b->requests, chunk->requests[i])) return false;
+        if (chunk->requests[i].request.bytes) mp_vec_add(&b->requests, chunk->requests[i]);
     return true;
 }
 
@@ -60,22 +60,21 @@ static int by_block_then_moment(const void *left, const void *right)
 }
 
 /* Of those told between two events the last counts; one that repeats what holds says nothing. */
-static bool keep_telling(struct mp_model *model, const struct ordered *labels, size_t count)
+static void keep_telling(struct mp_model *model, const struct ordered *labels, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct mp_model_label *label = &labels[i].label, *next = &labels[i + 1].label, *last = NULL;
         if (i + 1 < count && next->block == label->block && next->event == label->event) continue;
         if (model->labels.count) last = &model->labels.at[model->labels.count - 1];
         if (last && last->block == label->block && last->role == label->role && last->name == label->name) continue;
-        if (!mp_vec_push(&model->labels, *label)) return false;
+        mp_vec_add(&model->labels, *label);
     }
-    return true;
 }
 
 bool mp_builder_end_labels(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
-    struct ordered *labels = b->labels.count ? malloc(b->labels.count * sizeof *labels) : NULL;
+    struct ordered *labels = b->labels.count ? mp_alloc(b->labels.count * sizeof *labels) : NULL;
     if (!labels) return !b->labels.count;
     size_t count = 0;
     for (size_t i = 0; i < b->labels.count; i++) {
@@ -89,9 +88,9 @@ bool mp_builder_end_labels(struct mp_builder *b)
             (struct ordered){{block, while_alive(&model->blocks, block, event), told->role, told->name}, i};
     }
     qsort(labels, count, sizeof *labels, by_block_then_moment);
-    bool done = keep_telling(model, labels, count);
+    keep_telling(model, labels, count);
     free(labels);
-    return done;
+    return true;
 }
 
 struct told {
@@ -110,7 +109,7 @@ static int by_block_then_order(const void *left, const void *right)
 bool mp_builder_end_requests(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
-    struct told *told = b->requests.count ? malloc(b->requests.count * sizeof *told) : NULL;
+    struct told *told = b->requests.count ? mp_alloc(b->requests.count * sizeof *told) : NULL;
     if (!told) return !b->requests.count;
     size_t count = 0;
     for (size_t i = 0; i < b->requests.count; i++) {
@@ -118,10 +117,10 @@ bool mp_builder_end_requests(struct mp_builder *b)
         if (block != MP_NONE) told[count++] = (struct told){{block, b->requests.at[i].request}, i};
     }
     qsort(told, count, sizeof *told, by_block_then_order);
-    bool done = mp_vec_reserve(&model->requests, count);
-    for (size_t i = 0; done && i < count; i++)
+    mp_vec_room_for(&model->requests, count);
+    for (size_t i = 0; i < count; i++)
         if (i + 1 == count || told[i + 1].request.block != told[i].request.block)
             model->requests.at[model->requests.count++] = told[i].request;
     free(told);
-    return done;
+    return true;
 }

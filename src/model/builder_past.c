@@ -22,19 +22,19 @@ bool mp_builder_add_past_sites(struct mp_builder *b, const struct mp_chunk *chun
     for (size_t i = 0; i < chunk->count && !b->model->events.count; i++) {
         struct mp_past_site site = chunk->past_sites[i];
         site.module = mp_builder_string(b, site.module);
-        if (!mp_vec_push(&b->model->past_sites, site)) return false;
+        mp_vec_add(&b->model->past_sites, site);
     }
     return true;
 }
 
-bool mp_builder_was_in_past(struct mp_builder *b, uint16_t track, uint8_t kind, uint64_t bytes)
+void mp_builder_was_in_past(struct mp_builder *b, uint16_t track, uint8_t kind, uint64_t bytes)
 {
     struct mp_past_peak *past = &b->model->sums.at[track].past;
     struct mp_past_site site = {.bytes = bytes, .blocks = 1, .track = track, .kind = kind};
-    if (!b->model->past.events) return true;
+    if (!b->model->past.events) return;
     past->bytes += bytes;
     past->blocks++;
-    return mp_vec_push(&b->model->past_sites, site);
+    mp_vec_add(&b->model->past_sites, site);
 }
 
 void mp_builder_end_past(struct mp_builder *b)

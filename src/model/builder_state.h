@@ -53,12 +53,12 @@ bool mp_builder_add_past(struct mp_builder *builder, const struct mp_chunk *chun
 bool mp_builder_add_past_peaks(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* A block turns out to have lived all that time. */
-bool mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t kind, uint64_t bytes);
+void mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t kind, uint64_t bytes);
 void mp_builder_end_past(struct mp_builder *builder);
 bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* Takes over the labels and requests that a base has of its blocks. */
-bool mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
+void mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
 /* Make the model's labels and requests of all that were told. */
 bool mp_builder_end_labels(struct mp_builder *builder);
 bool mp_builder_end_requests(struct mp_builder *builder);

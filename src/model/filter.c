@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/pattern.h"
 #include "base/units.h"
 #include "model/module_path.h"
@@ -159,43 +160,40 @@ static bool frame_fits(const struct mp_model *model, const struct term *term, co
 /* A parent stands before its children, so one pass over the nodes settles every stack. */
 static bool match_stacks(const struct mp_model *model, struct term *term, const char *value, const regex_t *pattern)
 {
-    signed char *frames = calloc(model->frames.count + 1, 1); /* 0 not looked at, 1 fits, -1 does not */
-    term->matches = calloc(model->stacks.count + 1, 1);
-    for (size_t i = 1; frames && term->matches && i < model->stacks.count; i++) {
+    signed char *frames = mp_alloc_zeroed(model->frames.count + 1, 1); /* 0 not looked at, 1 fits, -1 does not */
+    term->matches = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         signed char *frame = node->frame == MP_FRAME_CUT ? NULL : &frames[node->frame];
         if (frame && !*frame) *frame = frame_fits(model, term, pattern, value, node->frame) ? 1 : -1;
         term->matches[i] = term->matches[node->parent] || (frame && *frame > 0);
     }
-    bool done = frames && term->matches;
     free(frames);
-    return done;
+    return true;
 }
 
-static bool match_strings(const struct mp_model *model, size_t root, struct term *term, const char *value,
+static void match_strings(const struct mp_model *model, size_t root, struct term *term, const char *value,
                           const regex_t *pattern)
 {
-    term->matches = calloc(model->strings.count + 1, 1);
-    for (uint32_t i = 0; term->matches && i < model->strings.count; i++)
+    term->matches = mp_alloc_zeroed(model->strings.count + 1, 1);
+    for (uint32_t i = 0; i < model->strings.count; i++)
         term->matches[i] = fits(term, pattern, value, mp_module_path(model, root, i));
-    return term->matches;
 }
 
-static bool match_regions(struct mp_filter *filter, struct term *term, const char *value, const regex_t *pattern)
+static void match_regions(struct mp_filter *filter, struct term *term, const char *value, const regex_t *pattern)
 {
     if (!filter->regions) filter->regions = mp_regions_of_births(filter->model);
-    for (size_t i = 0; filter->regions && i < filter->model->blocks.count; i++)
+    for (size_t i = 0; i < filter->model->blocks.count; i++)
         if (filter->regions[i] == MP_NONE) filter->regions[i] = 0; /* the empty string */
-    return filter->regions && match_strings(filter->model, 0, term, value, pattern);
+    match_strings(filter->model, 0, term, value, pattern);
 }
 
-static bool match_categories(struct mp_filter *filter, struct term *term, const char *value, const regex_t *pattern)
+static void match_categories(struct mp_filter *filter, struct term *term, const char *value, const regex_t *pattern)
 {
     const struct mp_filter_categories *categories = filter->categories;
-    term->matches = calloc(filter->model->blocks.count + 1, 1);
-    for (uint32_t i = 0; term->matches && i < filter->model->blocks.count; i++)
+    term->matches = mp_alloc_zeroed(filter->model->blocks.count + 1, 1);
+    for (uint32_t i = 0; i < filter->model->blocks.count; i++)
         term->matches[i] = fits(term, pattern, value, categories->of_block(categories->context, i));
-    return term->matches;
 }
 
 static enum mp_status match_text(struct mp_filter *filter, struct term *term, const char *value, struct mp_error *error)
@@ -205,15 +203,19 @@ static enum mp_status match_text(struct mp_filter *filter, struct term *term, co
     struct mp_error why;
     if (!exact && mp_pattern_compile(value, &pattern, &why))
         return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, why.text);
-    if (term->key == MODULE)
-        done = match_strings(filter->model, mp_module_root(filter->model), term, value, &pattern);
-    else if (term->key == LABEL)
-        done = match_strings(filter->model, 0, term, value, &pattern);
-    else if (term->key == REGION)
-        done = match_regions(filter, term, value, &pattern);
-    else if (term->key == CATEGORY)
-        done = match_categories(filter, term, value, &pattern);
-    else
+    if (term->key == MODULE) {
+        match_strings(filter->model, mp_module_root(filter->model), term, value, &pattern);
+        done = true;
+    } else if (term->key == LABEL) {
+        match_strings(filter->model, 0, term, value, &pattern);
+        done = true;
+    } else if (term->key == REGION) {
+        match_regions(filter, term, value, &pattern);
+        done = true;
+    } else if (term->key == CATEGORY) {
+        match_categories(filter, term, value, &pattern);
+        done = true;
+    } else
         done = match_stacks(filter->model, term, value, &pattern);
     if (!exact) regfree(&pattern);
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
@@ -222,8 +224,7 @@ static enum mp_status match_text(struct mp_filter *filter, struct term *term, co
 static enum mp_status add_term(struct mp_filter *filter, const char *text, size_t length, struct mp_error *error)
 {
     struct term term = {0};
-    char *copy = strndup(text, length);
-    if (!copy) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
+    char *copy = mp_text_copy_part(text, length);
     const char *value = read_head(copy, &term.key, &term.operation);
     enum mp_status status;
     if (!value)
@@ -246,8 +247,7 @@ static enum mp_status add_term(struct mp_filter *filter, const char *text, size_
     else
         status = match_text(filter, &term, value, error);
     free(copy);
-    if (status == MP_OK && !mp_vec_push(&filter->terms, term))
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
+    if (status == MP_OK) mp_vec_add(&filter->terms, term);
     if (status != MP_OK) free(term.matches);
     return status;
 }
@@ -256,8 +256,8 @@ enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
                               const struct mp_filter_categories *categories, struct mp_filter **filter,
                               struct mp_error *error)
 {
-    struct mp_filter *made = calloc(1, sizeof *made);
-    if (!made || !mp_steps_find(model, &made->steps)) {
+    struct mp_filter *made = mp_alloc_zeroed(1, sizeof *made);
+    if (!mp_steps_find(model, &made->steps)) {
         free(made);
         return mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
     }

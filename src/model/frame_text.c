@@ -41,7 +41,7 @@ void mp_frame_fold(struct mp_buffer *out, const struct mp_stack_lines *lines)
     for (size_t i = lines->count; i--;) {
         size_t start = out->size;
         mp_frame_label(out, &lines->at[i]);
-        for (size_t k = start; !out->failed && k < out->size; k++) {
+        for (size_t k = start; k < out->size; k++) {
             if (out->data[k] == ';') out->data[k] = ':';
             if (out->data[k] < ' ') out->data[k] = ' ';
         }

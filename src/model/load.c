@@ -24,7 +24,8 @@ enum mp_status mp_model_load(const char *path, struct mp_model **model, struct m
     if (status != MP_OK) return status;
     struct mp_builder *builder = NULL;
     uint64_t refused = 0;
-    status = mp_builder_new(mp_reader_start(reader), &builder, error);
+    mp_builder_new(mp_reader_start(reader), &builder);
+    status = MP_OK;
     if (status == MP_OK) status = add_chunks(builder, reader, &refused, error);
     if (status == MP_OK) {
         struct mp_damage damage = *mp_reader_damage(reader);

@@ -91,7 +91,7 @@ bool mp_module_pattern_add(struct mp_buffer *pattern, const char *path)
         mp_buffer_append(pattern, path, strlen(path) + 1);
         return true;
     }
-    if (pattern->failed || !merge((const char *)pattern->data, path, NULL)) return pattern->failed;
+    if (!merge((const char *)pattern->data, path, NULL)) return false;
     struct mp_buffer merged = {0};
     merge((const char *)pattern->data, path, &merged);
     mp_buffer_append(&merged, "", 1);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/vec.h"
 #include "format/event_room.h"
 #include "model/builder.h"
@@ -62,8 +63,8 @@ static void put_birth(struct made *made, const struct mp_base_block *block)
 
 static enum mp_status give(struct mp_part *part, const struct made *made, struct mp_error *error)
 {
-    struct mp_event_room *room = malloc(sizeof *room);
-    enum mp_status status = room ? MP_OK : mp_fail(error, MP_NO_MEMORY, "no memory for a part of the recording");
+    struct mp_event_room *room = mp_alloc(sizeof *room);
+    enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < made->events.count;) {
         for (room->count = 0; i < made->events.count && room->count < MP_CHUNK_EVENTS; i++)
             mp_event_room_put(room, &made->events.at[i]);
@@ -91,7 +92,7 @@ static enum mp_status part_put_boundaries(struct mp_part *part, uint64_t from, u
 {
     struct made made = {.events = {0}};
     size_t first = boundary_at(part, from), end = boundary_at(part, to);
-    if (!mp_vec_reserve(&made.events, end - first)) return mp_fail(error, MP_NO_MEMORY, "no memory for the steps");
+    mp_vec_room_for(&made.events, end - first);
     for (size_t i = first; i < end; i++) {
         const struct mp_boundary *boundary = &part->boundaries.at[i];
         put_named(&made, boundary->type, boundary->time_ns, boundary->name, boundary->thread);
@@ -160,8 +161,7 @@ static enum mp_status part_begin(struct mp_part *part, struct mp_error *error)
     for (size_t i = old; i + 1 < part->live.count; i++) /* numbers are given in order of birth */
         if (part->live.at[i].birth_ns > part->live.at[i + 1].birth_ns) return MP_NOT_FOUND;
     struct made made = {.events = {0}};
-    if (!mp_vec_reserve(&made.events, part->live.count - old + 2 * boundaries + part->open.count))
-        return mp_fail(error, MP_NO_MEMORY, "no memory for the blocks of a base");
+    mp_vec_room_for(&made.events, part->live.count - old + 2 * boundaries + part->open.count);
     enum mp_status status = give_base(part, old, error);
     if (!status && !put_all(part, part->live.at + old, part->live.count - old, boundaries, &made))
         status = MP_NOT_FOUND;
@@ -196,11 +196,6 @@ static const unsigned char kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_BOUNDARIES] = COLLECT,
 };
 
-static enum mp_status no_memory(struct mp_error *error)
-{
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for a part of the recording");
-}
-
 /* The chunk that the index has at `place`; MP_NOT_FOUND where the file has another there. */
 static enum mp_status read_at(struct mp_part *part, size_t place, struct mp_chunk *chunk, struct mp_error *error)
 {
@@ -224,7 +219,7 @@ static enum mp_status open_file(struct mp_part *part, const char *path, struct m
     enum mp_status status = mp_reader_open(path, &part->reader, error);
     if (!status && mp_damage_any(mp_reader_damage(part->reader))) status = MP_NOT_FOUND;
     if (!status) status = mp_reader_index(part->reader, &part->index, &part->count, error);
-    if (!status) status = mp_builder_new(mp_reader_start(part->reader), &part->builder, error);
+    if (!status) mp_builder_new(mp_reader_start(part->reader), &part->builder);
     part->added = 0;
     return status;
 }
@@ -238,16 +233,15 @@ static void close_file(struct mp_part *part)
 }
 
 /* Reads the base that the recording begins with. */
-static bool sum_base(struct mp_part *part, const struct mp_chunk *chunk)
+static void sum_base(struct mp_part *part, const struct mp_chunk *chunk)
 {
     if (!chunk->base_before) part->at_start.count = 0;
     for (size_t i = 0; i < chunk->count; i++) {
         const struct mp_base_block *block = &chunk->base[i];
-        if (!mp_vec_extend(&part->at_start, (size_t)block->track + 1)) return false;
+        mp_vec_grow_to(&part->at_start, (size_t)block->track + 1);
         part->at_start.at[block->track] += block->bytes;
         if (block->block >= part->first_number) part->first_number = block->block + 1;
     }
-    return true;
 }
 
 static enum mp_status collect(struct mp_part *part, size_t place, struct mp_error *error)
@@ -255,16 +249,15 @@ static enum mp_status collect(struct mp_part *part, size_t place, struct mp_erro
     struct mp_chunk chunk;
     enum mp_status status = read_at(part, place, &chunk, error);
     if (status || !chunk.count) return status;
-    bool done = true;
-    if (chunk.kind == MP_CHUNK_PEAKS)
-        done = mp_vec_append(&part->peaks, chunk.peaks, chunk.count);
-    else if (chunk.kind == MP_CHUNK_BOUNDARIES)
-        done = mp_vec_append(&part->boundaries, chunk.boundaries, chunk.count);
-    else if (chunk.kind == MP_CHUNK_OPEN_REGIONS)
-        done = mp_vec_append(&part->open, chunk.open, chunk.count);
-    else
-        done = sum_base(part, &chunk);
-    return done ? MP_OK : no_memory(error);
+    if (chunk.kind == MP_CHUNK_PEAKS) {
+        mp_vec_add_all(&part->peaks, chunk.peaks, chunk.count);
+    } else if (chunk.kind == MP_CHUNK_BOUNDARIES) {
+        mp_vec_add_all(&part->boundaries, chunk.boundaries, chunk.count);
+    } else if (chunk.kind == MP_CHUNK_OPEN_REGIONS) {
+        mp_vec_add_all(&part->open, chunk.open, chunk.count);
+    } else
+        sum_base(part, &chunk);
+    return MP_OK;
 }
 
 /* All but the events: how long, which steps, how high. */
@@ -302,7 +295,8 @@ static bool has_readings(const struct mp_model *model)
 static bool has_steps(const struct mp_model *model)
 {
     struct mp_steps steps = {0};
-    bool has = mp_steps_marked(model, &steps) && steps.count;
+    mp_steps_marked(model, &steps);
+    bool has = steps.count;
     mp_steps_free(&steps);
     return has;
 }
@@ -310,9 +304,9 @@ static bool has_steps(const struct mp_model *model)
 /* By track: the highest level, and in how many chunks it has events. */
 static enum mp_status sum_peaks(struct mp_part *part, size_t tracks, struct mp_error *error)
 {
-    if (!mp_vec_extend(&part->at_start, tracks) || !mp_vec_extend(&part->peak_bytes, tracks) ||
-        !mp_vec_extend(&part->track_chunks, tracks))
-        return no_memory(error);
+    mp_vec_grow_to(&part->at_start, tracks);
+    mp_vec_grow_to(&part->peak_bytes, tracks);
+    mp_vec_grow_to(&part->track_chunks, tracks);
     memcpy(part->peak_bytes.at, part->at_start.at, tracks * sizeof *part->peak_bytes.at);
     for (size_t i = 0; i < part->peaks.count; i++) {
         const struct mp_chunk_peak *row = &part->peaks.at[i];
@@ -427,7 +421,7 @@ static enum mp_status read_live(struct mp_part *part, size_t place, struct mp_er
     if (!chunk.base_before) part->live.count = 0;
     part->next_block = chunk.next_block;
     if (chunk.base_before != part->live.count) return MP_NOT_FOUND;
-    if (!mp_vec_append(&part->live, chunk.base, chunk.count)) return no_memory(error);
+    mp_vec_add_all(&part->live, chunk.base, chunk.count);
     if (place + 1 < part->base_end) return MP_OK;
     if (part->live.count != chunk.base_total) return MP_NOT_FOUND;
     for (size_t i = part->base_end; !status && i < part->count && part->index[i].kind == MP_CHUNK_OPEN_REGIONS; i++)

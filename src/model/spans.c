@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/search.h"
 #include "base/step_rule.h"
 #include "format/open_spans.h"
@@ -21,41 +22,39 @@ static enum mp_step_kind kind_of(const struct mp_model *model, struct mp_step_ru
     return mp_step_rule_kind(rule, model->events.type[model->noted.at[note]], name, mp_model_text(model, name));
 }
 
-static bool find_kind(const struct mp_model *model, struct mp_step_rule *rule, enum mp_step_kind kind,
+static void find_kind(const struct mp_model *model, struct mp_step_rule *rule, enum mp_step_kind kind,
                       struct mp_steps *steps)
 {
     for (size_t i = 0; i < model->noted.count; i++)
-        if (kind_of(model, rule, i) == kind &&
-            !mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps))
-            return false;
-    return true;
+        if (kind_of(model, rule, i) == kind) mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps);
 }
 
 /* Each event ends a step and begins the next, but the last. The first step had what came before the first event. */
-static bool find_of_optimizer(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
+static void find_of_optimizer(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
 {
     size_t first = 0;
     while (kind_of(model, rule, first) != MP_STEP_OF_OPTIMIZER)
         first++;
-    if (has_allocs(model, model->noted.at[first]) && !mp_steps_begin(model, 0, model->notes.at[first].name, steps))
-        return false;
-    if (!find_kind(model, rule, MP_STEP_OF_OPTIMIZER, steps)) return false;
+    if (has_allocs(model, model->noted.at[first])) mp_steps_begin(model, 0, model->notes.at[first].name, steps);
+    find_kind(model, rule, MP_STEP_OF_OPTIMIZER, steps);
     steps->count--;
     if (steps->count < 2) steps->count = 0;
-    return true;
 }
 
-static bool find_marked(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
+static void find_marked(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
 {
     for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t name = model->notes.at[i].name;
         (void)mp_step_rule_take(rule, model->events.type[model->noted.at[i]], name, mp_model_text(model, name));
     }
-    if (rule->kind == MP_STEP_OF_OPTIMIZER) return find_of_optimizer(model, rule, steps);
-    return !rule->kind || find_kind(model, rule, rule->kind, steps);
+    if (rule->kind == MP_STEP_OF_OPTIMIZER) {
+        find_of_optimizer(model, rule, steps);
+        return;
+    }
+    if (rule->kind) find_kind(model, rule, rule->kind, steps);
 }
 
-bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps)
+void mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps)
 {
     struct mp_step step = {.first = event,
                            .end = (uint32_t)model->events.count,
@@ -66,7 +65,7 @@ bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name,
         steps->at[steps->count - 1].end = step.first;
         steps->at[steps->count - 1].end_ns = step.start_ns;
     }
-    return mp_vec_push(steps, step);
+    mp_vec_add(steps, step);
 }
 
 static bool is_of_profiler(const struct mp_model *model, uint32_t name)
@@ -105,19 +104,18 @@ static void read_live(const struct mp_model *model, struct mp_steps *steps)
         if (!strcmp(text, sources[i])) steps->source = sources[i];
 }
 
-bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
+void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_step_rule rule;
     bool recorded = model->format && !strcmp(model->format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
     if (!recorded) rule.range = MP_STEP_NAMED; /* nobody asked for it */
-    bool done = find_marked(model, &rule, steps);
+    find_marked(model, &rule, steps);
     steps->source = source_of(model, steps, rule.kind);
     if (steps->count) steps->before = model->past.steps < UINT32_MAX / 2 ? (uint32_t)model->past.steps : 0;
     if (recorded) read_live(model, steps);
     mp_step_rule_close(&rule);
-    return done;
 }
 
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)
@@ -136,33 +134,35 @@ void mp_steps_free(struct mp_steps *steps)
     mp_vec_free(steps);
 }
 
-static bool end_region(struct mp_open_regions *open, uint32_t name, uint32_t thread, struct mp_open_regions *closed)
+static void end_region(struct mp_open_regions *open, uint32_t name, uint32_t thread, struct mp_open_regions *closed)
 {
     size_t at = open->count;
     while (at && (open->at[at - 1].thread != thread || (name && open->at[at - 1].name != name)))
         at--;
-    if (!at) return true; /* begun before the recording */
+    if (!at) return; /* begun before the recording */
     size_t kept = at - 1;
     for (size_t i = at - 1; i < open->count; i++) {
         if (open->at[i].thread != thread)
             open->at[kept++] = open->at[i];
-        else if (closed && !mp_vec_push(closed, open->at[i]))
-            return false;
+        else if (closed)
+            mp_vec_add(closed, open->at[i]);
     }
     open->count = kept;
-    return true;
 }
 
-bool mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
+void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
                        struct mp_open_regions *closed)
 {
     const struct mp_model_events *events = &model->events;
     unsigned type = events->type[event];
-    if (type != MP_EVENT_REGION_BEGIN && type != MP_EVENT_REGION_END) return true;
+    if (type != MP_EVENT_REGION_BEGIN && type != MP_EVENT_REGION_END) return;
     uint32_t name = model->notes.at[events->subject[event]].name, thread = events->thread[event];
-    if (type == MP_EVENT_REGION_END) return end_region(open, name, thread, closed);
+    if (type == MP_EVENT_REGION_END) {
+        end_region(open, name, thread, closed);
+        return;
+    }
     struct mp_open_region region = {name, thread, event};
-    return open->count >= MP_OPEN_SPANS_MAX || mp_vec_push(open, region);
+    if (!(open->count >= MP_OPEN_SPANS_MAX)) mp_vec_add(open, region);
 }
 
 static bool is_lane(const struct mp_model *model, uint32_t thread)
@@ -192,7 +192,7 @@ bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open
 {
     open->count = 0;
     for (size_t i = 0; i < model->noted.count && model->noted.at[i] < moment; i++)
-        if (!mp_regions_follow(model, model->noted.at[i], open, NULL)) return false;
+        mp_regions_follow(model, model->noted.at[i], open, NULL);
     if (!moment || !open->count) return true;
     uint32_t thread = model->events.thread[moment - 1];
     for (size_t i = 0; i < open->count; i++) {
@@ -216,13 +216,12 @@ uint32_t *mp_regions_of_births(const struct mp_model *model)
 {
     const struct mp_model_events *events = &model->events;
     struct mp_open_regions open = {0};
-    uint32_t *regions = malloc((model->blocks.count + 1) * sizeof *regions);
-    bool done = regions;
-    if (done) memset(regions, 0xff, (model->blocks.count + 1) * sizeof *regions);
-    for (uint32_t event = 0; done && event < events->count; event++) {
+    uint32_t *regions = mp_alloc((model->blocks.count + 1) * sizeof *regions);
+    memset(regions, 0xff, (model->blocks.count + 1) * sizeof *regions);
+    for (uint32_t event = 0; event < events->count; event++) {
         unsigned type = events->type[event];
         if (type == MP_EVENT_REGION_BEGIN || type == MP_EVENT_REGION_END) {
-            done = mp_regions_follow(model, event, &open, NULL);
+            mp_regions_follow(model, event, &open, NULL);
         } else if (type == MP_EVENT_ALLOC && open.count) {
             uint32_t *region = &regions[events->subject[event]];
             *region = innermost(&open, events->thread[event]);
@@ -230,9 +229,7 @@ uint32_t *mp_regions_of_births(const struct mp_model *model)
         }
     }
     mp_open_regions_free(&open);
-    if (done) return regions;
-    free(regions);
-    return NULL;
+    return regions;
 }
 
 void mp_open_regions_free(struct mp_open_regions *open)

@@ -30,11 +30,11 @@ struct mp_steps {
  * all. In files of other programs only regions "ProfilerStep#N" are named as steps. An optimizer's steps end where its
  * work does: the first has all that came before (unless nothing was allocated, as where a schedule begins to keep), and
  * what comes after the last one's `end` belongs to none. They are at least two. */
-bool mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
+void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
 /* Whether a step is one of the regions, by its name: then it stands among them, too. */
 bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step);
 /* Adds a step that begins at an event, which is after those already there; it ends the one before. */
-bool mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
+void mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
 /* The number of the step that an event belongs to, counted from the program's first one; 0 before the first that the
  * recording has. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
@@ -55,7 +55,7 @@ struct mp_open_regions {
 
 /* Brings *open up to date with a region event; others are ignored. `closed` (may be NULL) gets what it closes. False
  * where memory is short. */
-bool mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
+void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
                        struct mp_open_regions *closed);
 /* The regions open after `moment` events, on the thread of the last of them; where that thread has none, on the first
  * thread that has (an autograd thread works for the one in backward()); and those of no thread. Outermost first. */

@@ -21,7 +21,7 @@ bool mp_stack_is_user_file(const char *file)
     return *file != '<' && strncmp(file, "torch/", strlen("torch/"));
 }
 
-static bool push_frame(const struct mp_model *model, const struct mp_model_frame *frame, bool backward,
+static void push_frame(const struct mp_model *model, const struct mp_model_frame *frame, bool backward,
                        struct mp_stack_lines *lines)
 {
     bool native = frame->raw.language == MP_NATIVE;
@@ -32,16 +32,18 @@ static bool push_frame(const struct mp_model *model, const struct mp_model_frame
         .language = frame->raw.language,
         .backward = backward,
     };
-    if (!frame->line_count) return mp_vec_push(lines, line);
+    if (!frame->line_count) {
+        mp_vec_add(lines, line);
+        return;
+    }
     for (uint32_t i = 0; i < frame->line_count; i++) {
         const struct mp_model_line *from = &model->lines.at[frame->first_line + i];
         line.function = text_or_null(model, from->function);
         line.file = text_or_null(model, from->file);
         line.line = from->line;
         line.user = !native && line.file && mp_stack_is_user_file(line.file);
-        if (!mp_vec_push(lines, line)) return false;
+        mp_vec_add(lines, line);
     }
-    return true;
 }
 
 bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines)
@@ -51,18 +53,19 @@ bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_st
     for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
         uint32_t frame = model->stacks.at[stack].frame;
         struct mp_stack_line cut = {.cut = true, .backward = backward};
-        bool done = frame == MP_FRAME_CUT ? mp_vec_push(lines, cut)
-                                          : push_frame(model, &model->frames.at[frame], backward, lines);
-        if (!done) return false;
+        if (frame == MP_FRAME_CUT)
+            mp_vec_add(lines, cut);
+        else
+            push_frame(model, &model->frames.at[frame], backward, lines);
         backward |= frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
     }
     return true;
 }
 
-bool mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines)
+void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines)
 {
     lines->count = 0;
-    return push_frame(model, &model->frames.at[frame], false, lines);
+    push_frame(model, &model->frames.at[frame], false, lines);
 }
 
 const char *mp_path_short(const char *path)

@@ -26,7 +26,7 @@ struct mp_stack_lines {
 /* Replaces what *lines held; false where memory is short. */
 bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines);
 /* Likewise, of one frame. */
-bool mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines);
+void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines);
 /* The line a person wants to see first: the innermost Python line of the user's own code, else the innermost Python
  * line, else the innermost native one that has a function and is not an allocator's; NULL for an empty stack. */
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines);

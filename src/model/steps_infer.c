@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "model/steps_loop.h"
 #include "model/steps_period.h"
 
@@ -57,10 +58,10 @@ static uint32_t parts_of(const struct beat *beat)
 }
 
 /* By stack. The empty one, which is never even, is in the table of stacks or not. */
-static bool count_beats(struct inference *inference)
+static void count_beats(struct inference *inference)
 {
     uint32_t position = 0, events = (uint32_t)inference->model->events.count;
-    if (!mp_vec_extend(&inference->beats, inference->model->stacks.count + 1)) return false;
+    mp_vec_grow_to(&inference->beats, inference->model->stacks.count + 1);
     for (uint32_t event = 0; event < events; event++) {
         if (!is_alloc(inference, event)) continue;
         uint32_t stack = stack_of(inference, event);
@@ -77,7 +78,6 @@ static bool count_beats(struct inference *inference)
         if (beat->count >= STEPS_MIN) beat->parts |= 1u << (uint64_t)(position - beat->first) * parts_of(beat) / span;
         position++;
     }
-    return true;
 }
 
 /* Comes often enough, over at least half of the recording, in nearly every part of that. */
@@ -115,7 +115,7 @@ static size_t group_end(const struct inference *inference, size_t from)
 }
 
 /* Groups that are large beside the largest, each by the sites that begin first. */
-static bool choose_anchors(struct inference *inference)
+static void choose_anchors(struct inference *inference)
 {
     size_t largest = 0;
     for (size_t from = 0, end; from < inference->beats.count; from = end) {
@@ -129,33 +129,29 @@ static bool choose_anchors(struct inference *inference)
             const struct beat *beat = &inference->beats.at[i];
             struct anchor anchor = {
                 .stack = beat->stack, .allocs = (beat->last - beat->first) / (beat->count - 1), .group = end - from};
-            if (!mp_vec_push(&inference->anchors, anchor)) return false;
+            mp_vec_add(&inference->anchors, anchor);
         }
     }
-    return true;
 }
 
-static bool follow_anchors(struct inference *inference)
+static void follow_anchors(struct inference *inference)
 {
     const struct mp_model *model = inference->model;
     uint32_t live = 0;
-    uint8_t *which = calloc(model->stacks.count + 1, 1); /* index in anchors + 1 */
-    if (!which) return false;
+    uint8_t *which = mp_alloc_zeroed(model->stacks.count + 1, 1); /* index in anchors + 1 */
     for (size_t i = 0; i < inference->anchors.count; i++)
         which[inference->anchors.at[i].stack] = (uint8_t)(i + 1);
-    bool done = true;
     uint32_t position = 0;
     while (live < model->blocks.count && model->blocks.alloc_event[live] == MP_NONE)
         live++;
-    for (uint32_t event = 0; event < model->events.count && done; event++) {
+    for (uint32_t event = 0; event < model->events.count; event++) {
         live -= model->events.type[event] == MP_EVENT_FREE;
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         struct occurrence occurrence = {event, position++, live++};
         unsigned at = which[stack_of(inference, event)];
-        done = !at || mp_vec_push(&inference->anchors.at[at - 1].at, occurrence);
+        if (at) mp_vec_add(&inference->anchors.at[at - 1].at, occurrence);
     }
     free(which);
-    return done;
 }
 
 static int ascending(const void *left, const void *right)
@@ -190,21 +186,17 @@ static double restlessness(const struct anchor *anchor, const int32_t *changes, 
 }
 
 /* Whether the anchor can be where a round begins; false in *done where memory is short. */
-static bool is_rhythm(const struct anchor *anchor, const struct evenness *most, bool *done)
+static bool is_rhythm(const struct anchor *anchor, const struct evenness *most)
 {
     size_t count = anchor->at.count - 1;
-    int32_t *changes = malloc(count * sizeof *changes), *gaps = malloc(count * sizeof *gaps);
-    *done = changes && gaps;
-    for (size_t i = 0; *done && i < count; i++) {
+    int32_t *changes = mp_alloc(count * sizeof *changes), *gaps = mp_alloc(count * sizeof *gaps);
+    for (size_t i = 0; i < count; i++) {
         changes[i] = (int32_t)(anchor->at.at[i + 1].live - anchor->at.at[i].live);
         gaps[i] = (int32_t)(anchor->at.at[i + 1].position - anchor->at.at[i].position);
     }
-    bool rhythm = false;
-    if (*done) {
-        qsort(changes, count, sizeof *changes, ascending);
-        qsort(gaps, count, sizeof *gaps, ascending);
-        rhythm = is_regular(gaps, count, most) && restlessness(anchor, changes, count) <= most->restless;
-    }
+    qsort(changes, count, sizeof *changes, ascending);
+    qsort(gaps, count, sizeof *gaps, ascending);
+    bool rhythm = is_regular(gaps, count, most) && restlessness(anchor, changes, count) <= most->restless;
     free(changes);
     free(gaps);
     return rhythm;
@@ -224,9 +216,7 @@ static bool choose(const struct inference *inference, const struct evenness *mos
     *chosen = NULL;
     for (size_t i = 0; i < inference->anchors.count; i++) {
         const struct anchor *anchor = &inference->anchors.at[i];
-        bool done, rhythm = is_rhythm(anchor, most, &done);
-        if (!done) return false;
-        if (!rhythm || (*chosen && anchor->group < (*chosen)->group)) continue;
+        if (!is_rhythm(anchor, most) || (*chosen && anchor->group < (*chosen)->group)) continue;
         if (!*chosen || anchor->group > (*chosen)->group || mean_live(anchor) < mean_live(*chosen)) *chosen = anchor;
     }
     return true;
@@ -250,14 +240,18 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
 {
     struct inference inference = {.model = model};
     const struct anchor *chosen = NULL;
-    bool done = count_beats(&inference);
-    if (done) keep_even(&inference);
-    done = done && choose_anchors(&inference) && follow_anchors(&inference);
+    count_beats(&inference);
+    keep_even(&inference);
+    choose_anchors(&inference);
+    follow_anchors(&inference);
+    bool done = true;
     for (size_t i = 0; done && !chosen && i < sizeof evenness / sizeof *evenness; i++)
         done = choose(&inference, &evenness[i], &chosen);
     if (done && chosen && !frees(model, chosen)) chosen = NULL;
-    for (size_t i = 0; done && chosen && i < chosen->at.count; i++)
-        done = mp_steps_begin(model, chosen->at.at[i].event, 0, steps);
+    for (size_t i = 0; done && chosen && i < chosen->at.count; i++) {
+        mp_steps_begin(model, chosen->at.at[i].event, 0, steps);
+        done = true;
+    }
     for (size_t i = 0; i < inference.anchors.count; i++)
         mp_vec_free(&inference.anchors.at[i].at);
     mp_vec_free(&inference.anchors);
@@ -268,7 +262,7 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
 static bool find(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_loop loop;
-    if (!mp_steps_marked(model, steps)) return false;
+    mp_steps_marked(model, steps);
     if (steps->count || !model->tracks.count) return true;
     steps->source = "inferred";
     if (!mp_loop_find(model, steps, &loop)) return false;
@@ -286,7 +280,7 @@ struct mp_model_steps {
 
 struct mp_model_steps *mp_model_steps_new(void)
 {
-    return calloc(1, sizeof(struct mp_model_steps));
+    return mp_alloc_zeroed(1, sizeof(struct mp_model_steps));
 }
 
 static void free_found(struct mp_steps *found)
@@ -304,8 +298,8 @@ void mp_model_steps_free(struct mp_model_steps *known)
 /* NULL where memory is short. */
 static struct mp_steps *find_once(const struct mp_model *model)
 {
-    struct mp_steps *found = calloc(1, sizeof *found), *before = NULL;
-    if (found && find(model, found)) {
+    struct mp_steps *found = mp_alloc_zeroed(1, sizeof *found), *before = NULL;
+    if (find(model, found)) {
         if (atomic_compare_exchange_strong(&model->steps->found, &before, found)) return found;
         free_found(found);
         return before;
@@ -324,7 +318,7 @@ bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
     steps->at = NULL;
     steps->count = steps->room = 0;
     if (!found->count) return true;
-    if (!mp_vec_reserve(steps, found->count)) return false;
+    mp_vec_room_for(steps, found->count);
     memcpy(steps->at, found->at, found->count * sizeof *found->at);
     steps->count = found->count;
     return true;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/search.h"
 
 #define ROUNDS_MIN 3  /* fewer show no loop; a site that allocates less often is no part of one */
@@ -119,24 +120,23 @@ static bool add_line(struct search *search, const struct mp_model_line *from, bo
 {
     uint32_t number_in_file = backward ? UINT32_MAX - 1 : from->line;
     bool fresh;
-    uint64_t *function = mp_map_insert(&search->functions, (uint64_t)from->function << 32 | from->file, &fresh);
-    if (!function) return false;
+    uint64_t *function = mp_map_at(&search->functions, (uint64_t)from->function << 32 | from->file, &fresh);
     if (fresh) {
         *function = search->work.count;
-        if (!mp_vec_push(&search->work, 0)) return false;
+        mp_vec_add(&search->work, 0);
     }
     for (uint32_t i = site->first; i < search->line_of.count; i++)
         if (search->lines.at[search->line_of.at[i]].function == *function) return true;
-    uint64_t *number = mp_map_insert(&search->numbers, (*function << 32 | number_in_file) + 1, &fresh);
-    if (!number) return false;
+    uint64_t *number = mp_map_at(&search->numbers, (*function << 32 | number_in_file) + 1, &fresh);
     if (fresh) {
         struct line line = {.at = from, .backward = backward, .function = (uint32_t)*function, .depth = depth};
         *number = search->lines.count;
-        if (!mp_vec_push(&search->lines, line)) return false;
+        mp_vec_add(&search->lines, line);
     }
     struct line *line = &search->lines.at[*number];
     if (depth < line->depth) line->depth = depth;
-    return mp_vec_push(&search->line_of, (uint32_t)*number);
+    mp_vec_add(&search->line_of, (uint32_t)*number);
+    return true;
 }
 
 static bool know_site(struct search *search, uint32_t stack)
@@ -180,8 +180,8 @@ static uint32_t root_of(const struct search *search, const struct site *site)
 static bool know_sites(struct search *search)
 {
     const struct mp_model *model = search->model;
-    if (!mp_vec_extend(&search->sites, model->stacks.count + 1)) return false;
-    if (!mp_vec_extend(&search->roles, model->strings.count + 1)) return false;
+    mp_vec_grow_to(&search->sites, model->stacks.count + 1);
+    mp_vec_grow_to(&search->roles, model->strings.count + 1);
     for (uint32_t event = 0; event < model->events.count; event++) {
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         uint32_t stack = model->blocks.stack[model->events.subject[event]];
@@ -195,8 +195,8 @@ static bool know_sites(struct search *search)
         uint32_t root = root_of(search, site);
         if (++search->work.at[root] > search->work.at[search->root]) search->root = root;
     }
-    search->now = calloc(search->work.count * THREADS + 1, sizeof *search->now);
-    return search->now;
+    search->now = mp_alloc_zeroed(search->work.count * THREADS + 1, sizeof *search->now);
+    return true;
 }
 
 /* Calls `reach` for each line that is reached, with the number of blocks live there. */
@@ -246,7 +246,8 @@ static bool sample_line(struct search *search, struct line *line, uint32_t event
     uint32_t share = line->count <= SAMPLES ? UINT32_MAX : UINT32_MAX / line->count * SAMPLES;
     line->open = line->followed++ * UINT32_C(2654435769) < share;
     struct round round = {event, (uint32_t)search->model->events.count};
-    return !line->open || mp_vec_push(&line->rounds, round);
+    if (line->open) mp_vec_add(&line->rounds, round);
+    return true;
 }
 
 /* How much a site counts: neither the few that come in every row of a batch nor the many that an evaluation has now and
@@ -263,15 +264,17 @@ static int by_event(const void *left, const void *right)
 }
 
 /* Running sums of the work that begins and ends, by event. */
-static bool sum_work(struct search *search)
+static void sum_work(struct search *search)
 {
     struct changes *all[] = {&search->begins, &search->ends};
     for (size_t i = 0; i < search->sites.count; i++) {
         const struct site *site = &search->sites.at[i];
         struct change begin = {site->begin, site->optimizer, weight_of(site)}, end = begin;
         end.event = site->end;
-        if (begin.weight > 0 && (!mp_vec_push(&search->begins, begin) || !mp_vec_push(&search->ends, end)))
-            return false;
+        if (begin.weight > 0) {
+            mp_vec_add(&search->begins, begin);
+            mp_vec_add(&search->ends, end);
+        }
     }
     for (size_t which = 0; which < 2; which++) {
         struct changes *changes = all[which];
@@ -281,7 +284,6 @@ static bool sum_work(struct search *search)
             changes->at[i].optimizers += changes->at[i - 1].optimizers;
         }
     }
-    return true;
 }
 
 /* The sum of what is before an event. */
@@ -355,7 +357,7 @@ static bool choose(struct search *search)
     const struct line *most = NULL;
     for (size_t i = 0; i < search->lines.count; i++) {
         if (!may_loop(search, &search->lines.at[i])) continue;
-        if (!mp_vec_push(&candidates, &search->lines.at[i])) return false;
+        mp_vec_add(&candidates, &search->lines.at[i]);
     }
     if (candidates.count) qsort(candidates.at, candidates.count, sizeof *candidates.at, by_count);
     for (size_t i = 0; i < candidates.count && search->effort / EFFORT < search->model->events.count; i++) {
@@ -372,7 +374,8 @@ static bool choose(struct search *search)
 static bool begin_step(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
     (void)live;
-    return line != search->chosen || mp_steps_begin(search->model, event, 0, search->steps);
+    if (line == search->chosen) mp_steps_begin(search->model, event, 0, search->steps);
+    return true;
 }
 
 /* Where much has no lines, as in a program in C++, or none is ever reached again, as in a loop of one line, lines say
@@ -389,8 +392,11 @@ static bool lines_tell(const struct search *search)
 static bool find(const struct mp_model *model, bool backward, struct mp_steps *steps, struct mp_loop *loop, bool *again)
 {
     struct search search = {.model = model, .backward = backward, .steps = steps};
-    bool done = know_sites(&search) && sum_work(&search) && follow(&search, count_line) &&
-                follow(&search, sample_line) && choose(&search);
+    bool done = know_sites(&search);
+    if (done) {
+        sum_work(&search);
+        done = follow(&search, count_line) && follow(&search, sample_line) && choose(&search);
+    }
     *loop = (struct mp_loop){.told = lines_tell(&search)};
     if (done && search.chosen) {
         const struct mp_model_line *at = search.chosen->at;

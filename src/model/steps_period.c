@@ -254,18 +254,16 @@ static size_t find_first(const struct calls *calls, size_t next, uint32_t period
 static void begin_steps(const struct mp_model *model, const struct calls *calls, uint32_t beginning, uint32_t period,
                         struct mp_steps *steps)
 {
-    bool done = true;
-    for (size_t i = 0; i < calls->sites.count && done;) {
+    for (size_t i = 0; i < calls->sites.count;) {
         if (!begins_at(calls, i, beginning, period)) {
             i++;
             continue;
         }
         size_t first = steps->count ? i : find_first(calls, i, period);
-        if (first < i) done = mp_steps_begin(model, calls->events.at[first], 0, steps);
-        done = done && mp_steps_begin(model, calls->events.at[i], 0, steps);
+        if (first < i) mp_steps_begin(model, calls->events.at[first], 0, steps);
+        mp_steps_begin(model, calls->events.at[i], 0, steps);
         i += begins_at(calls, i + period, beginning, period) ? period : 1;
     }
-    if (!done) mp_memory_lacks(0);
 }
 
 void mp_period_find(const struct mp_model *model, struct mp_steps *steps)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 const char *mp_track_device(const struct mp_model *model, uint16_t track)
 {
     uint32_t device = model->tracks.at[track].device; /* not there where a damaged file lost it */
@@ -104,10 +106,10 @@ static int compare_holdings(const void *left, const void *right)
 /* The last that each track's allocator said it holds, sorted; NULL where memory is short. */
 static struct holding *holdings_at_end(const struct mp_model *model, size_t *count)
 {
-    struct holding *holdings = malloc((model->tracks.count + 1) * sizeof *holdings);
-    unsigned char *told = calloc(model->tracks.count + 1, 1);
+    struct holding *holdings = mp_alloc((model->tracks.count + 1) * sizeof *holdings);
+    unsigned char *told = mp_alloc_zeroed(model->tracks.count + 1, 1);
     *count = 0;
-    for (size_t i = holdings && told ? model->noted.count : 0; i--;) {
+    for (size_t i = model->noted.count; i--;) {
         uint32_t event = model->noted.at[i];
         uint16_t track = model->events.track[event];
         if (model->events.type[event] != MP_EVENT_RESERVED || told[track]) continue;
@@ -115,10 +117,6 @@ static struct holding *holdings_at_end(const struct mp_model *model, size_t *cou
         holdings[(*count)++] = (struct holding){.bytes = model->notes.at[i].bytes,
                                                 .device = model->tracks.at[track].device,
                                                 .layer = model->tracks.at[track].layer};
-    }
-    if (!told) {
-        free(holdings);
-        return NULL;
     }
     free(told);
     if (*count) qsort(holdings, *count, sizeof *holdings, compare_holdings);
@@ -146,8 +144,8 @@ unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track)
 {
     size_t count;
     struct holding *holdings = holdings_at_end(model, &count);
-    unsigned char *meant = holdings ? malloc(model->tracks.count + 1) : NULL;
-    for (size_t i = 0; meant && i < model->tracks.count; i++)
+    unsigned char *meant = mp_alloc(model->tracks.count + 1);
+    for (size_t i = 0; i < model->tracks.count; i++)
         meant[i] =
             track == MP_TRACK_NONE ? !is_of_addresses(model, i) && !only_backs(model, holdings, count, i) : i == track;
     free(holdings);

@@ -235,7 +235,7 @@ struct mp_model *world_build(struct world *world)
     struct mp_error error;
     for (uint32_t i = 0; world->frees_all && i < world->blocks.count; i++)
         world_release(world, i);
-    MUST(mp_builder_new(&start, &builder, &error) == MP_OK);
+    mp_builder_new(&start, &builder);
     feed_tables(world, builder);
     for (size_t at = 0; at < world->events.count; at += CHUNK)
         feed_events(builder, world->events.at + at,

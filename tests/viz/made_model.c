@@ -237,7 +237,7 @@ static struct mp_model *finish(struct making *make, const char *const *command)
     struct mp_error error;
     struct mp_model *model = NULL;
     uint32_t exit_text = text(make, "exit 0");
-    if (mp_builder_new(&start, &builder, &error)) die(error.text);
+    mp_builder_new(&start, &builder);
     add_strings(builder, &make->strings);
     add_table(builder, MP_CHUNK_DEVICES, devices, make->devices);
     add_table(builder, MP_CHUNK_TRACKS, tracks, make->tracks);

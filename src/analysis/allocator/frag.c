@@ -6,6 +6,7 @@
 #include "analysis/device/device_use.h"
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/level.h"
+#include "base/memory.h"
 #include "base/words.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
@@ -48,8 +49,7 @@ static enum mp_status try_remedies(const struct mp_model *model, const struct mp
         if (!status)
             status = mp_torch_replay_with(model, history, &settings, capacity, capacity, step + 1, &replay, error);
         if (status) return status;
-        if (!replay.new_ooms && replay.last_oom != step && !mp_vec_push(&frag->oom.would_fit, remedies[i]))
-            return mp_fail(error, MP_NO_MEMORY, "not enough memory for the settings that fit");
+        if (!replay.new_ooms && replay.last_oom != step) mp_vec_add(&frag->oom.would_fit, remedies[i]);
     }
     return MP_OK;
 }
@@ -265,7 +265,7 @@ static bool sum_up(const struct mp_torch_history *history, struct mp_frag *frag)
         frag->reserved += segment.bytes;
         if (!segment.held) frag->whole_free += segment.bytes;
         if (segment.largest_free > frag->largest_free) frag->largest_free = segment.largest_free;
-        if (!mp_vec_push(&frag->segments, segment)) return false;
+        mp_vec_add(&frag->segments, segment);
     }
     return true;
 }
@@ -285,19 +285,17 @@ static enum mp_status add_pin(const struct mp_model *model, const struct mp_step
     struct mp_frag_pin pin = {
         .address = segment->address, .segment_bytes = segment->bytes, .held_bytes = segment->held};
     struct mp_live live = {0};
-    bool done = true;
-    for (size_t i = segment->first_block; done && i < segment->first_block + segment->block_count; i++) {
+    for (size_t i = segment->first_block; i < segment->first_block + segment->block_count; i++) {
         const struct mp_torch_block *block = &moment->listing.blocks.at[i];
         const struct mp_live_block held = {block->bytes, moment->owners.at[i]};
-        if (block->state != MP_TORCH_FREE && held.block != MP_NONE) done = mp_vec_push(&live, held);
+        if (block->state != MP_TORCH_FREE && held.block != MP_NONE) mp_vec_add(&live, held);
     }
     const struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
-    enum mp_status status = done ? mp_sites_make(model, &live, steps, &grouping, &pin.sites, error) : no_memory(error);
+    enum mp_status status = mp_sites_make(model, &live, steps, &grouping, &pin.sites, error);
     mp_live_free(&live);
     if (status) return status;
-    if (mp_vec_push(&frag->pins, pin)) return MP_OK;
-    mp_sites_free(&pin.sites);
-    return no_memory(error);
+    mp_vec_add(&frag->pins, pin);
+    return MP_OK;
 }
 
 static enum mp_status find_pins(const struct mp_model *model, struct mp_frag *frag, struct mp_error *error)
@@ -418,8 +416,7 @@ static enum mp_status find_replay(const struct mp_model *model, const struct mp_
     if (!settings && query->advise && history->traced && !history->settings.expandable)
         settings = "expandable_segments:True";
     if (!settings) return MP_OK;
-    frag->replay.settings = strdup(settings);
-    if (!frag->replay.settings) return no_memory(error);
+    frag->replay.settings = mp_text_copy(settings);
     return strcmp(settings, "recorded") ? replay_settings(model, history, settings, frag, error)
                                         : replay_recorded(model, history, frag, error);
 }

@@ -6,6 +6,7 @@
 #include "analysis/sites/live.h"
 #include "base/hash.h"
 #include "base/map.h"
+#include "base/memory.h"
 
 /* Calls that allocate belong to the alloc events of their track, in order. */
 static void place_traced(const struct mp_model *model, uint16_t track, struct mp_placements *placements)
@@ -81,25 +82,23 @@ static void agree(uint64_t *with, uint64_t other)
     if (*with != other) *with = MP_PLACE_UNKNOWN;
 }
 
-static bool place_usual(const struct mp_model *model, struct mp_placements *placements)
+static void place_usual(const struct mp_model *model, struct mp_placements *placements)
 {
     MP_VEC(struct usual) usual = {0};
     struct mp_map sites = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < model->requests.count; i++) {
+    for (size_t i = 0; i < model->requests.count; i++) {
         const struct mp_request *told = &model->requests.at[i].request;
         const struct usual first = {told->bytes, told->stream, told->pool, 0};
         bool added;
-        uint64_t *slot = mp_map_insert(&sites, key_of(model, model->requests.at[i].block), &added);
-        done = slot && (!added || mp_vec_push(&usual, first));
-        if (!done) break;
+        uint64_t *slot = mp_map_at(&sites, key_of(model, model->requests.at[i].block), &added);
+        if (added) mp_vec_add(&usual, first);
         if (added) *slot = usual.count - 1;
         usual.at[*slot].told++;
         agree(&usual.at[*slot].requested, told->bytes);
         agree(&usual.at[*slot].stream, told->stream);
         agree(&usual.at[*slot].pool, told->pool);
     }
-    for (uint32_t i = 0; done && i < model->blocks.count; i++) {
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
         if (placements->requested[i] != MP_PLACE_UNKNOWN || !model->blocks.stack[i]) continue;
         const uint64_t *slot = mp_map_find(&sites, key_of(model, i));
         if (!slot || usual.at[*slot].told < USUAL_LEAST) continue;
@@ -110,7 +109,6 @@ static bool place_usual(const struct mp_model *model, struct mp_placements *plac
     }
     mp_map_free(&sites);
     mp_vec_free(&usual);
-    return done;
 }
 
 static bool is_any_known(const struct mp_model *model)
@@ -126,8 +124,8 @@ bool mp_placements_find(const struct mp_model *model, struct mp_placements *plac
     size_t bytes = (model->blocks.count + 1) * sizeof *placements->stream;
     *placements = (struct mp_placements){0};
     if (!is_any_known(model)) return true;
-    *placements = (struct mp_placements){malloc(bytes), malloc(bytes), malloc(bytes),
-                                         calloc(model->blocks.count + 1, sizeof *placements->usual)};
+    *placements = (struct mp_placements){mp_alloc(bytes), mp_alloc(bytes), mp_alloc(bytes),
+                                         mp_alloc_zeroed(model->blocks.count + 1, sizeof *placements->usual)};
     if (!placements->stream || !placements->pool || !placements->requested || !placements->usual) return false;
     memset(placements->stream, 0xff, bytes); /* MP_PLACE_UNKNOWN */
     memset(placements->pool, 0xff, bytes);
@@ -137,8 +135,9 @@ bool mp_placements_find(const struct mp_model *model, struct mp_placements *plac
     if (model->calls.count)
         for (uint16_t track = 0; track < model->tracks.count; track++)
             place_traced(model, track, placements);
-    return (!model->segments.count || place_held(model, placements)) &&
-           (!model->requests.count || place_usual(model, placements));
+    if (!((!model->segments.count || place_held(model, placements)))) return false;
+    if (model->requests.count) place_usual(model, placements);
+    return true;
 }
 
 void mp_placements_free(struct mp_placements *placements)

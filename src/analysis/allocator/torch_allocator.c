@@ -1,4 +1,5 @@
 #include "analysis/allocator/torch_parts.h"
+#include "base/memory.h"
 
 #define TOO_LARGE ((uint64_t)1 << 60) /* refused without looking */
 
@@ -9,8 +10,7 @@
 struct mp_torch_allocator *mp_torch_allocator_new(const struct mp_torch_settings *settings, uint64_t capacity,
                                                   uint64_t total, const struct mp_torch_hooks *hooks)
 {
-    struct mp_torch_allocator *a = calloc(1, sizeof *a);
-    if (!a) return NULL;
+    struct mp_torch_allocator *a = mp_alloc_zeroed(1, sizeof *a);
     a->capacity = capacity;
     a->total = total;
     if (hooks) a->hooks = *hooks;

@@ -9,7 +9,10 @@ uint32_t mp_torch_block_new(struct mp_torch_allocator *a, const struct block *bl
         return id;
     }
     id = (uint32_t)a->blocks.count;
-    if (id != NONE && mp_vec_push(&a->blocks, *block)) return id;
+    if (id != NONE) {
+        mp_vec_add(&a->blocks, *block);
+        return id;
+    }
     a->broken = true;
     return NONE;
 }
@@ -50,7 +53,7 @@ void mp_torch_put(struct mp_torch_allocator *a, uint32_t block)
     struct mp_torch_key key;
     struct mp_torch_set *set = set_of(a, block, &key);
     a->blocks.at[block].age_base = side_of(a, segment_of(a, block))->searches;
-    if (!mp_torch_set_insert(set, &key)) a->broken = true;
+    mp_torch_set_insert(set, &key);
 }
 
 void mp_torch_take(struct mp_torch_allocator *a, uint32_t block)
@@ -87,7 +90,10 @@ uint32_t mp_torch_join(struct mp_torch_allocator *a, uint32_t block)
 
 uint32_t mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool)
 {
-    if (pool < MP_TORCH_POOLS && mp_vec_extend(&a->pools, (size_t)pool + 1)) return pool;
+    if (pool < MP_TORCH_POOLS) {
+        mp_vec_grow_to(&a->pools, (size_t)pool + 1);
+        return pool;
+    }
     a->broken = true;
     return NONE;
 }

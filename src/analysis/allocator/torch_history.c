@@ -82,7 +82,7 @@ static bool same_owner(const struct mp_torch_segment *a, const struct mp_torch_s
 
 /* The expandable segment that a run of pages lies in; it begins where the lowest of its runs does, those that the trace
  * maps included. */
-static bool put_in_reservation(struct finder *f, const struct mp_torch_segment *run)
+static void put_in_reservation(struct finder *f, const struct mp_torch_segment *run)
 {
     struct mp_torch_history *history = f->history;
     uint64_t page = run->small ? MP_TORCH_PAGE : history->settings.large_segment;
@@ -90,9 +90,9 @@ static bool put_in_reservation(struct finder *f, const struct mp_torch_segment *
         struct mp_torch_segment *at = &history->segments.at[i];
         if (!at->expandable || !same_owner(at, run)) continue;
         if (run->address < at->address) at->address = run->address;
-        return true;
+        return;
     }
-    if (++f->reservations > RESERVATIONS) return true;
+    if (++f->reservations > RESERVATIONS) return;
     struct mp_torch_segment made = *run;
     for (size_t i = 0; i < history->steps.count; i++) {
         const struct mp_torch_step *step = &history->steps.at[i];
@@ -102,10 +102,10 @@ static bool put_in_reservation(struct finder *f, const struct mp_torch_segment *
             made.address = step->address;
     }
     made.bytes = ROOM / page * page;
-    return mp_vec_push(&history->segments, made);
+    mp_vec_add(&history->segments, made);
 }
 
-static bool find_segments(struct finder *f)
+static void find_segments(struct finder *f)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;
     for (size_t i = 0; i < blocks->count && f->driver != MP_TRACK_NONE; i++) {
@@ -114,15 +114,16 @@ static bool find_segments(struct finder *f)
         struct mp_torch_segment segment = {
             .address = blocks->address[i], .bytes = blocks->bytes[i], .expandable = blocks->kind[i] == MP_KIND_VMM};
         find_owner(f, &segment);
-        bool done = segment.expandable ? mp_vec_push(&f->history->mapped, segment) && put_in_reservation(f, &segment)
-                                       : mp_vec_push(&f->history->segments, segment);
-        if (!done) return false;
+        if (segment.expandable) {
+            mp_vec_add(&f->history->mapped, segment);
+            put_in_reservation(f, &segment);
+        } else
+            mp_vec_add(&f->history->segments, segment);
     }
     if (f->history->segments.count)
         qsort(f->history->segments.at, f->history->segments.count, sizeof *f->history->segments.at, by_address);
     if (f->history->mapped.count)
         qsort(f->history->mapped.at, f->history->mapped.count, sizeof *f->history->mapped.at, by_address);
-    return true;
 }
 
 /* Where the parts live at the end lie, and where the trace allocates. */
@@ -139,19 +140,18 @@ static bool gather(struct finder *f)
             offset = 0;
         if (segment->track != f->history->track || (segment->keys & MP_TOLD_OVERLAPS)) continue;
         if (part->state == MP_TORCH_FREE) continue;
-        uint64_t *slot = mp_map_insert(&f->held, segment->address + offset + 1, NULL);
-        if (!slot) return false;
+        uint64_t *slot = mp_map_at(&f->held, segment->address + offset + 1, NULL);
         *slot = i;
     }
     for (size_t i = 0; i < f->history->steps.count; i++) {
         const struct birth birth = {f->history->steps.at[i].address, f->history->steps.at[i].event};
-        if (f->history->steps.at[i].action == MP_TORCH_ALLOC && !mp_vec_push(&f->births, birth)) return false;
+        if (f->history->steps.at[i].action == MP_TORCH_ALLOC) mp_vec_add(&f->births, birth);
     }
     if (f->births.count) qsort(f->births.at, f->births.count, sizeof *f->births.at, by_address);
     return true;
 }
 
-static bool gather_owners(struct finder *f)
+static void gather_owners(struct finder *f)
 {
     const struct mp_model *model = f->model;
     for (size_t i = 0; i < model->segments.count; i++) {
@@ -163,19 +163,17 @@ static bool gather_owners(struct finder *f)
                                                  .small = from->small,
                                                  .expandable = from->expandable};
         if (from->track != f->history->track || (from->keys & MP_TOLD_OVERLAPS)) continue;
-        if (!mp_vec_push(&f->ends, segment)) return false;
+        mp_vec_add(&f->ends, segment);
     }
     for (size_t i = 0; i < f->history->steps.count; i++) {
         const struct mp_torch_step *step = &f->history->steps.at[i];
         const struct mp_torch_segment segment = {
             .address = step->address, .bytes = step->bytes, .stream = step->stream, .pool = step->pool};
-        if ((step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP) &&
-            !mp_vec_push(&f->given_back, segment))
-            return false;
+        if (step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP)
+            mp_vec_add(&f->given_back, segment);
     }
     if (f->ends.count) qsort(f->ends.at, f->ends.count, sizeof *f->ends.at, by_address);
     if (f->given_back.count) qsort(f->given_back.at, f->given_back.count, sizeof *f->given_back.at, by_address);
-    return true;
 }
 
 /* The lowest address in [from, limit) at which the trace allocates before the event; limit where there is none. */
@@ -216,7 +214,7 @@ static bool is_pending_at_end(const struct finder *f, const struct mp_torch_base
     return true;
 }
 
-static bool find_blocks(struct finder *f)
+static void find_blocks(struct finder *f)
 {
     struct mp_torch_history *history = f->history;
     const struct mp_model_blocks *blocks = &f->model->blocks;
@@ -225,7 +223,7 @@ static bool find_blocks(struct finder *f)
         if (blocks->bytes[i] == MP_BYTES_UNKNOWN || blocks->bytes[i] > INT64_MAX) continue;
         const struct mp_torch_base base = {
             .address = blocks->address[i], .requested = blocks->bytes[i], .block = (uint32_t)i};
-        if (!mp_vec_push(&history->base, base)) return false;
+        mp_vec_add(&history->base, base);
     }
     if (history->base.count) qsort(history->base.at, history->base.count, sizeof *history->base.at, by_address);
     uint64_t end = 0; /* of the block before */
@@ -248,7 +246,6 @@ static bool find_blocks(struct finder *f)
         base->pending = is_pending_at_end(f, base);
         end = base->address + base->bytes;
     }
-    return true;
 }
 
 /* Before PyTorch 2.10 only the segments of the end name their pools: what lies in them is theirs. */
@@ -267,10 +264,12 @@ static void find_pools(struct finder *f)
 static bool torch_find_base(const struct mp_model *model, struct mp_torch_history *history)
 {
     struct finder f = {.model = model, .history = history, .driver = mp_track_below(model, history->track)};
-    bool done = !history->traced || gather_owners(&f);
+    if (history->traced) gather_owners(&f);
+    bool done = true;
     if (done) find_pools(&f);
-    done = done && (!history->traced || find_segments(&f));
-    done = done && gather(&f) && find_blocks(&f);
+    if (done && history->traced) find_segments(&f);
+    done = done && gather(&f);
+    if (done) find_blocks(&f);
     mp_map_free(&f.held);
     mp_vec_free(&f.births);
     mp_vec_free(&f.ends);
@@ -319,14 +318,16 @@ void mp_torch_settings_recorded(const char *configuration, struct mp_torch_setti
     }
 }
 
-static bool pool_index(struct mp_torch_history *history, uint64_t pool, uint32_t *index)
+static void pool_index(struct mp_torch_history *history, uint64_t pool, uint32_t *index)
 {
-    if (!history->pools.count && !mp_vec_push(&history->pools, (uint64_t)0)) return false;
+    if (!history->pools.count) mp_vec_add(&history->pools, (uint64_t)0);
     for (*index = 0; *index < history->pools.count; ++*index)
-        if (history->pools.at[*index] == pool) return true;
-    if (history->pools.count < MP_TORCH_POOLS) return mp_vec_push(&history->pools, pool);
+        if (history->pools.at[*index] == pool) return;
+    if (history->pools.count < MP_TORCH_POOLS) {
+        mp_vec_add(&history->pools, pool);
+        return;
+    }
     *index = 0; /* more than there can be: hostile */
-    return true;
 }
 
 /* The next event of the track from *at on that is of the type, or past the end. */
@@ -372,7 +373,7 @@ struct follower {
 };
 #define POOL_TO_COME UINT32_MAX /* of a capture that has not ended */
 
-static bool add_call(struct follower *f, enum mp_torch_call call, uint32_t pool, uint64_t bytes)
+static void add_call(struct follower *f, enum mp_torch_call call, uint32_t pool, uint64_t bytes)
 {
     const struct mp_torch_step step = {.address = MP_BYTES_UNKNOWN,
                                        .bytes = bytes,
@@ -380,7 +381,7 @@ static bool add_call(struct follower *f, enum mp_torch_call call, uint32_t pool,
                                        .block = MP_NONE,
                                        .event = MP_NONE,
                                        .action = (uint8_t)(MP_TORCH_CALL + call)};
-    return mp_vec_push(&f->history->steps, step);
+    mp_vec_add(&f->history->steps, step);
 }
 
 static void leave_context(struct follower *f, uint32_t pool)
@@ -395,50 +396,61 @@ static void leave_context(struct follower *f, uint32_t pool)
 }
 
 /* The pool of the capture under way is known. */
-static bool end_capture(struct follower *f, uint32_t pool)
+static void end_capture(struct follower *f, uint32_t pool)
 {
     for (uint32_t i = f->capture; i < f->history->steps.count; i++)
         if (f->history->steps.at[i].pool == POOL_TO_COME) f->history->steps.at[i].pool = pool;
     f->capture = MP_NONE;
     leave_context(f, POOL_TO_COME);
-    return add_call(f, MP_TORCH_CALL_POOL_ENDS, pool, 0);
+    add_call(f, MP_TORCH_CALL_POOL_ENDS, pool, 0);
 }
 
 /* Which pool it was will not be told: one that no other request is from. */
-static bool lose_capture(struct follower *f)
+static void lose_capture(struct follower *f)
 {
     uint32_t pool;
-    return f->capture == MP_NONE || (pool_index(f->history, MP_PLACE_UNKNOWN, &pool) && end_capture(f, pool));
+    if (f->capture == MP_NONE) return;
+    pool_index(f->history, MP_PLACE_UNKNOWN, &pool);
+    end_capture(f, pool);
 }
 
-static bool follow_mark(struct follower *f, const struct mp_torch_mark *mark)
+static void follow_mark(struct follower *f, const struct mp_torch_mark *mark)
 {
     uint32_t pool = 0;
-    if (mark->pool && !pool_index(f->history, mark->pool, &pool)) return false;
+    if (mark->pool) pool_index(f->history, mark->pool, &pool);
     switch (mark->call) {
     case MP_TORCH_CALL_LIMIT:
         f->collects = true;
-        return add_call(f, mark->call, 0, f->history->limits.count) && mp_vec_push(&f->history->limits, mark->fraction);
+        add_call(f, mark->call, 0, f->history->limits.count);
+        mp_vec_add(&f->history->limits, mark->fraction);
+        break;
     case MP_TORCH_CALL_CAPTURE:
-        if (!lose_capture(f)) return false;
+        lose_capture(f);
         f->capture = (uint32_t)f->history->steps.count;
-        return mp_vec_push(&f->contexts, POOL_TO_COME) && add_call(f, MP_TORCH_CALL_POOL_BEGINS, POOL_TO_COME, 0);
+        mp_vec_add(&f->contexts, POOL_TO_COME);
+        add_call(f, MP_TORCH_CALL_POOL_BEGINS, POOL_TO_COME, 0);
+        break;
     case MP_TORCH_CALL_CAPTURED:
-        return f->capture == MP_NONE || end_capture(f, pool);
+        if (f->capture != MP_NONE) end_capture(f, pool);
+        break;
     case MP_TORCH_CALL_CAPTURE_FAILS:
-        return lose_capture(f);
+        lose_capture(f);
+        break;
     case MP_TORCH_CALL_POOL_BEGINS:
-        return mp_vec_push(&f->contexts, pool) && add_call(f, mark->call, pool, 0);
+        mp_vec_add(&f->contexts, pool);
+        add_call(f, mark->call, pool, 0);
+        break;
     case MP_TORCH_CALL_POOL_ENDS:
         leave_context(f, pool);
-        return add_call(f, mark->call, pool, 0);
+        add_call(f, mark->call, pool, 0);
+        break;
     default:
-        return add_call(f, mark->call, pool, 0);
+        add_call(f, mark->call, pool, 0);
     }
 }
 
-/* The shim's marks up to an event. *gives_back: one of them lets segments go. False where memory is short. */
-static bool follow_marks(struct follower *f, uint32_t to, bool *gives_back)
+/* The shim's marks up to an event. *gives_back: one of them lets segments go. */
+static void follow_marks(struct follower *f, uint32_t to, bool *gives_back)
 {
     const struct mp_model *model = f->model;
     *gives_back = false;
@@ -450,23 +462,23 @@ static bool follow_marks(struct follower *f, uint32_t to, bool *gives_back)
                                 &mark))
             continue;
         *gives_back |= mark.call == MP_TORCH_CALL_EMPTY || mark.call == MP_TORCH_CALL_POOL_DELETED;
-        if (!follow_mark(f, &mark)) return false;
+        follow_mark(f, &mark);
     }
-    return true;
 }
 
 /* The request in PyTorch's own history, of the block or of its site's others; else its pool is that which the program
  * uses then. */
-static bool add_request(struct follower *f, struct mp_torch_step *step)
+static void add_request(struct follower *f, struct mp_torch_step *step)
 {
-    if (step->block == MP_NONE) return true;
+    if (step->block == MP_NONE) return;
     uint64_t requested = mp_placed(f->known.requested, step->block), stream = mp_placed(f->known.stream, step->block);
     uint64_t pool = mp_placed(f->known.pool, step->block);
     if (requested != MP_PLACE_UNKNOWN) step->bytes = requested;
     if (stream != MP_PLACE_UNKNOWN) step->stream = stream;
-    if (pool != MP_PLACE_UNKNOWN) return pool_index(f->history, pool, &step->pool);
-    if (f->contexts.count && step->action == MP_TORCH_ALLOC) step->pool = f->contexts.at[f->contexts.count - 1];
-    return true;
+    if (pool != MP_PLACE_UNKNOWN)
+        pool_index(f->history, pool, &step->pool);
+    else if (f->contexts.count && step->action == MP_TORCH_ALLOC)
+        step->pool = f->contexts.at[f->contexts.count - 1];
 }
 
 /* Between two events of the allocator segments went back to the driver, and not to make room for a request that it had
@@ -498,15 +510,16 @@ static bool follow_events(const struct mp_model *model, struct mp_torch_history 
     for (uint32_t at = next_event(model, history->track, 0); done && at < model->events.count;
          at = next_event(model, history->track, at + 1)) {
         struct mp_torch_step step = {.block = MP_NONE, .address = MP_BYTES_UNKNOWN};
-        done = follow_marks(&f, at, &gives_back);
-        if (done && !gives_back && was_emptied(&f, seen, at))
-            done = mp_vec_push(&history->emptied, (uint32_t)history->steps.count);
+        follow_marks(&f, at, &gives_back);
+        if (!gives_back && was_emptied(&f, seen, at)) mp_vec_add(&history->emptied, (uint32_t)history->steps.count);
         seen = at;
         if (!add_event_step(model, at, &step)) continue;
         if (step.bytes == MP_BYTES_UNKNOWN) continue;
-        done = done && add_request(&f, &step) && mp_vec_push(&history->steps, step);
+        add_request(&f, &step);
+        mp_vec_add(&history->steps, step);
     }
-    done = done && follow_marks(&f, MP_NONE, &gives_back) && lose_capture(&f);
+    follow_marks(&f, MP_NONE, &gives_back);
+    lose_capture(&f);
     mp_vec_free(&f.contexts);
     mp_placements_free(&f.known);
     return done;
@@ -521,7 +534,7 @@ static bool is_told_by_next(const struct mp_model *model, size_t at)
 }
 
 /* From the allocator's trace and the events that belong to it. *fit: they do. */
-static bool follow_calls(const struct mp_model *model, struct mp_torch_history *history, bool *fit)
+static void follow_calls(const struct mp_model *model, struct mp_torch_history *history, bool *fit)
 {
     uint32_t at = next_event(model, history->track, 0);
     *fit = true;
@@ -540,40 +553,36 @@ static bool follow_calls(const struct mp_model *model, struct mp_torch_history *
             *fit = at < model->events.count && add_event_step(model, at, &step) && step.action == call->action;
             at = next_event(model, history->track, at + 1);
         }
-        if (!pool_index(history, call->pool, &step.pool) || !mp_vec_push(&history->steps, step)) return false;
+        pool_index(history, call->pool, &step.pool);
+        mp_vec_add(&history->steps, step);
     }
     *fit = *fit && at >= model->events.count;
-    return true;
 }
 
 /* Which blocks the requests to free mean, which have only an address. */
-static bool resolve_requests(const struct mp_model *model, struct mp_torch_history *history)
+static void resolve_requests(const struct mp_model *model, struct mp_torch_history *history)
 {
     size_t last = history->steps.count;
     while (last && history->steps.at[last - 1].action != MP_TORCH_FREE_REQUESTED)
         last--;
-    if (!last) return true;
+    if (!last) return;
     struct mp_map live = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < model->blocks.count; i++)
+    for (size_t i = 0; i < model->blocks.count; i++)
         if (model->blocks.track[i] == history->track && model->blocks.alloc_event[i] == MP_NONE) {
-            uint64_t *slot = mp_map_insert(&live, model->blocks.address[i] + 1, NULL);
-            if (slot) *slot = i;
-            done = slot;
+            uint64_t *slot = mp_map_at(&live, model->blocks.address[i] + 1, NULL);
+            *slot = i;
         }
-    for (size_t i = 0; done && i < last; i++) {
+    for (size_t i = 0; i < last; i++) {
         struct mp_torch_step *step = &history->steps.at[i];
         if (step->action == MP_TORCH_ALLOC) {
-            uint64_t *slot = mp_map_insert(&live, step->address + 1, NULL);
-            if (slot) *slot = step->block;
-            done = slot;
+            uint64_t *slot = mp_map_at(&live, step->address + 1, NULL);
+            *slot = step->block;
         } else if (step->action == MP_TORCH_FREE_REQUESTED) {
             const uint64_t *found = mp_map_find(&live, step->address + 1);
             if (found) step->block = (uint32_t)*found;
         }
     }
     mp_map_free(&live);
-    return done;
 }
 
 /* Those of pinned memory are another allocator's, with other rules. */
@@ -594,15 +603,26 @@ enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t trac
     history->track = track;
     mp_torch_settings_recorded(settings, &history->settings);
     uint32_t ignored;
-    bool done = pool_index(history, 0, &ignored);
-    if (done && has_calls(model, track)) done = follow_calls(model, history, &history->traced);
+    pool_index(history, 0, &ignored);
+    bool done = true;
+    if (done && has_calls(model, track)) {
+        follow_calls(model, history, &history->traced);
+        done = true;
+    }
     for (size_t i = 0; done && i < model->segments.count; i++)
-        if (model->segments.at[i].track == track) done = pool_index(history, model->segments.at[i].pool, &ignored);
+        if (model->segments.at[i].track == track) {
+            pool_index(history, model->segments.at[i].pool, &ignored);
+            done = true;
+        }
     if (done && !history->traced) {
         history->steps.count = 0;
         if (untraced) done = follow_events(model, history);
     }
-    if (history->traced || untraced) done = done && resolve_requests(model, history) && torch_find_base(model, history);
+    if (history->traced || untraced)
+        if (done) {
+            resolve_requests(model, history);
+            done = torch_find_base(model, history);
+        }
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator");
 }
 

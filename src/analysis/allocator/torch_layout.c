@@ -19,14 +19,16 @@ static bool put(struct placer *p, const struct mp_torch_block *block, uint32_t o
 {
     struct mp_torch_segment *segment = &p->to->listing.segments.at[p->to->listing.segments.count - 1];
     segment->block_count++;
-    return mp_vec_push(&p->to->listing.blocks, *block) && mp_vec_push(&p->to->owners, owner);
+    mp_vec_add(&p->to->listing.blocks, *block);
+    mp_vec_add(&p->to->owners, owner);
+    return true;
 }
 
-static bool open_segment(struct placer *p, struct mp_torch_segment segment)
+static void open_segment(struct placer *p, struct mp_torch_segment segment)
 {
     segment.first_block = p->to->listing.blocks.count;
     segment.block_count = 0;
-    return mp_vec_push(&p->to->listing.segments, segment);
+    mp_vec_add(&p->to->listing.segments, segment);
 }
 
 /* The file's own list; its parts are in the order of the segments. */
@@ -37,9 +39,8 @@ static bool take_list(struct placer *p)
     struct mp_map owners = {0};
     bool done = mp_live_at(model, p->history->track, p->event, NULL, &live);
     for (size_t i = 0; done && i < live.count; i++) {
-        uint64_t *slot = mp_map_insert(&owners, model->blocks.address[live.at[i].block] + 1, NULL);
-        if (slot) *slot = live.at[i].block;
-        done = slot;
+        uint64_t *slot = mp_map_at(&owners, model->blocks.address[live.at[i].block] + 1, NULL);
+        *slot = live.at[i].block;
     }
     for (size_t i = 0, last = SIZE_MAX; done && i < model->parts.count; i++) {
         const struct mp_segment_part *part = &model->parts.at[i];
@@ -51,7 +52,8 @@ static bool take_list(struct placer *p)
                                                      .pool = mp_torch_pool_index(p->history, from->pool),
                                                      .small = from->small,
                                                      .expandable = from->expandable};
-            done = open_segment(p, segment);
+            open_segment(p, segment);
+            done = true;
             last = part->segment;
         }
         if (!done) break;
@@ -98,7 +100,8 @@ static bool gather_track(const struct placer *p, uint16_t track, const struct mp
         if (memory && !mp_track_is_range(p->model, memory, block)) continue;
         if (!bytes || bytes == MP_BYTES_UNKNOWN || address > INT64_MAX || bytes > INT64_MAX) continue;
         const struct range range = {address, address + bytes, block, false};
-        done = mp_vec_push(to, range);
+        mp_vec_add(to, range);
+        done = true;
     }
     mp_live_free(&live);
     return done;
@@ -155,7 +158,7 @@ static bool place_in(struct placer *p, const struct mp_torch_segment *segment, c
                      size_t *next)
 {
     uint64_t address = segment->address, end = segment->address + segment->bytes;
-    if (!open_segment(p, *segment)) return false;
+    open_segment(p, *segment);
     while (*next < blocks->count && blocks->at[*next].address < address)
         ++*next;
     while (address < end) {

@@ -44,7 +44,7 @@ void mp_torch_pool_release(struct mp_torch_allocator *a, uint32_t pool)
 {
     if (pool >= a->pools.count || !a->pools.at[pool].users || --a->pools.at[pool].users) return;
     a->pools.at[pool].freeable = true;
-    if (!mp_vec_push(&a->freeable, pool)) a->broken = true;
+    mp_vec_add(&a->freeable, pool);
 }
 
 uint32_t mp_torch_pool_for(const struct mp_torch_allocator *a, uint64_t stream)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 
 /* A replay under way. One thread at a time. */
@@ -46,15 +47,14 @@ static void torch_differ(struct mp_torch_player *p, const char *format, ...)
     va_end(arguments);
 }
 
-/* Notes whose an allocator's block is; false where memory is short. */
-static bool torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id)
+/* Notes whose an allocator's block is. */
+static void torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id)
 {
-    if (id == MP_TORCH_NO_BLOCK) return true;
+    if (id == MP_TORCH_NO_BLOCK) return;
     while (p->owners.count <= id)
-        if (!mp_vec_push(&p->owners, (uint32_t)MP_NONE)) return false;
+        mp_vec_add(&p->owners, (uint32_t)MP_NONE);
     p->owners.at[id] = block;
     if (block != MP_NONE) p->ids[block] = id;
-    return true;
 }
 
 /* False, and so noted, where the allocator has no memory for itself. */
@@ -89,9 +89,8 @@ static bool fill(const struct mp_torch_history *history, size_t *next, uint64_t 
                                              .state = !here           ? MP_TORCH_FREE
                                                       : base->pending ? MP_TORCH_PENDING
                                                                       : MP_TORCH_ALLOCATED};
-        if (!mp_vec_push(&to->listing.blocks, block) ||
-            !mp_vec_push(&to->owners, here ? base->block : (uint32_t)MP_NONE))
-            return false;
+        mp_vec_add(&to->listing.blocks, block);
+        mp_vec_add(&to->owners, here ? base->block : (uint32_t)MP_NONE);
         address = limit;
     }
     return true;
@@ -118,7 +117,8 @@ static bool fill_expandable(const struct mp_torch_history *history, const struct
                     mapped->pool == segment->pool && mapped->small == segment->small;
         uint64_t limit = mine ? mapped->address : end;
         const struct mp_torch_block block = {.address = address, .bytes = limit - address, .state = MP_TORCH_UNMAPPED};
-        if (!mp_vec_push(&to->listing.blocks, block) || !mp_vec_push(&to->owners, (uint32_t)MP_NONE)) return false;
+        mp_vec_add(&to->listing.blocks, block);
+        mp_vec_add(&to->owners, (uint32_t)MP_NONE);
         address = limit;
     }
     return true;
@@ -138,11 +138,11 @@ static void torch_begin_recorded(struct mp_torch_player *p)
                         ? fill_expandable(history, segment, &next, &run, &parts)
                         : fill(history, &next, segment->address, segment->address + segment->bytes, &parts);
         size_t count = parts.listing.blocks.count;
-        if (!done || !mp_vec_extend(&ids, count) ||
-            !torch_check(p, mp_torch_restore(p->allocator, segment, parts.listing.blocks.at, count, ids.at)))
+        if (done) mp_vec_grow_to(&ids, count);
+        if (!done || !torch_check(p, mp_torch_restore(p->allocator, segment, parts.listing.blocks.at, count, ids.at)))
             p->failed = true;
         for (size_t k = 0; k < count && !p->failed; k++)
-            if (parts.owners.at[k] != MP_NONE && !torch_own(p, parts.owners.at[k], ids.at[k])) p->failed = true;
+            if (parts.owners.at[k] != MP_NONE) torch_own(p, parts.owners.at[k], ids.at[k]);
     }
     for (size_t i = 0; i < history->base.count; i++)
         if (!history->base.at[i].bytes)
@@ -160,7 +160,7 @@ static void torch_begin_anew(struct mp_torch_player *p)
         enum mp_torch_result result = mp_torch_malloc(p->allocator, base->requested, base->stream, base->pool, &id);
         if (!torch_check(p, result)) return;
         if (result == MP_TORCH_OOM) torch_count_oom(p, true);
-        if (result == MP_TORCH_DONE && !torch_own(p, base->block, id)) p->failed = true;
+        if (result == MP_TORCH_DONE) torch_own(p, base->block, id);
     }
 }
 
@@ -213,11 +213,10 @@ static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_l
         const struct place place = {model->segments.at[i].address, i};
         if (model->segments.at[i].track != p->history->track || (model->segments.at[i].keys & MP_TOLD_OVERLAPS))
             continue;
-        if (!mp_vec_push(&order, place)) p->failed = true;
+        mp_vec_add(&order, place);
     }
-    size_t *first = calloc(model->segments.count + 1, sizeof *first); /* part of each segment */
-    if (!first) p->failed = true;
-    for (size_t i = model->parts.count; first && i--;)
+    size_t *first = mp_alloc_zeroed(model->segments.count + 1, sizeof *first); /* part of each segment */
+    for (size_t i = model->parts.count; i--;)
         first[model->parts.at[i].segment] = i;
     if (order.count) qsort(order.at, order.count, sizeof *order.at, by_address);
     size_t common = order.count < listing->segments.count ? order.count : listing->segments.count;
@@ -375,7 +374,7 @@ static enum mp_torch_result take_course(struct mp_torch_player *p, const struct 
 {
     if (course != COURSE_WAITING) complete_late(p);
     if (course == COURSE_EMPTIED) {
-        if (!p->probing && !mp_vec_push(&p->noted->emptied, p->step)) return MP_TORCH_BROKEN;
+        if (!p->probing) mp_vec_add(&p->noted->emptied, p->step);
         torch_check(p, mp_torch_empty_cache(p->allocator));
     }
     return ask(p, step, id);
@@ -442,8 +441,8 @@ static void play_alloc(struct mp_torch_player *p, const struct mp_torch_step *st
     if (p->recorded) compare_alloc(p, step, found, mp_torch_block_address(p->allocator, id));
     if (found && step->action == MP_TORCH_OUT_OF_MEMORY)
         torch_check(p, mp_torch_free(p->allocator, id));
-    else if (found && !torch_own(p, step->block, id))
-        p->failed = true;
+    else if (found)
+        torch_own(p, step->block, id);
     complete_late(p);
 }
 
@@ -511,7 +510,7 @@ static void end_script(struct mp_torch_player *p)
 {
     complete_late(p);
     if (release_pools(p)) {
-        if (!mp_vec_push(&p->noted->emptied, p->step)) p->failed = true;
+        mp_vec_add(&p->noted->emptied, p->step);
         torch_check(p, mp_torch_empty_cache(p->allocator));
     }
 }
@@ -532,7 +531,7 @@ static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_ste
 {
     bool late = step->action == MP_TORCH_FREE_COMPLETED &&
                 mp_torch_block_state(p->allocator, id_of(p, step)) == MP_TORCH_PENDING;
-    if (late && !mp_vec_push(&p->late, step->block)) p->failed = true;
+    if (late) mp_vec_add(&p->late, step->block);
     p->script_end = p->step + 1;
     return late || is_about_segments(step);
 }
@@ -576,10 +575,10 @@ static bool start(struct mp_torch_player *p, const struct mp_torch_settings *set
     *p->replay = (struct mp_torch_replay){.last_oom = MP_NONE};
     p->settings = settings;
     p->allocator = mp_torch_allocator_new(settings, capacity, total, &hooks);
-    p->ids = malloc((p->model->blocks.count + 1) * sizeof *p->ids);
-    for (size_t i = 0; p->ids && i < p->model->blocks.count; i++)
+    p->ids = mp_alloc((p->model->blocks.count + 1) * sizeof *p->ids);
+    for (size_t i = 0; i < p->model->blocks.count; i++)
         p->ids[i] = MP_TORCH_NO_BLOCK;
-    return p->allocator && p->ids;
+    return true;
 }
 
 static enum mp_status finish(struct mp_torch_player *p, bool failed, struct mp_error *error)
@@ -599,11 +598,11 @@ static enum mp_status finish(struct mp_torch_player *p, bool failed, struct mp_e
 
 static void list(struct mp_torch_player *p, struct mp_torch_moment *moment)
 {
-    if (!mp_torch_list(p->allocator, &moment->listing)) p->failed = true;
+    mp_torch_list(p->allocator, &moment->listing);
     for (size_t i = 0; i < moment->listing.blocks.count && !p->failed; i++) {
         const struct mp_torch_block *block = &moment->listing.blocks.at[i];
         bool owned = block->state != MP_TORCH_FREE && block->id < p->owners.count;
-        if (!mp_vec_push(&moment->owners, owned ? p->owners.at[block->id] : (uint32_t)MP_NONE)) p->failed = true;
+        mp_vec_add(&moment->owners, owned ? p->owners.at[block->id] : (uint32_t)MP_NONE);
     }
 }
 

@@ -11,7 +11,10 @@ uint32_t mp_torch_segment_new(struct mp_torch_allocator *a, const struct segment
         return id;
     }
     id = (uint32_t)a->segments.count;
-    if (id != NONE && mp_vec_push(&a->segments, *segment)) return id;
+    if (id != NONE) {
+        mp_vec_add(&a->segments, *segment);
+        return id;
+    }
     a->broken = true;
     return NONE;
 }
@@ -94,10 +97,7 @@ static bool gather(struct mp_torch_allocator *a, const struct mp_torch_set *set)
     const struct mp_torch_key *key;
     a->scratch.count = 0;
     for (; (key = mp_torch_set_at(set, place)); place = mp_torch_set_next(set, place))
-        if (!mp_vec_push(&a->scratch, key->block)) {
-            a->broken = true;
-            return false;
-        }
+        mp_vec_add(&a->scratch, key->block);
     return true;
 }
 
@@ -149,14 +149,15 @@ static bool choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream,
     *bytes = 0;
     if (is_oversize(key, stream, need) && may_release(a, key->block)) {
         *bytes = key->bytes;
-        return mp_vec_push(&a->scratch, key->block);
+        mp_vec_add(&a->scratch, key->block);
+        return true;
     }
     while (*bytes < need && mp_torch_set_previous(set, &place)) {
         key = mp_torch_set_at(set, place);
         if (!is_oversize(key, stream, a->settings.max_split)) break;
         if (!may_release(a, key->block)) continue;
         *bytes += key->bytes;
-        if (!mp_vec_push(&a->scratch, key->block)) return false;
+        mp_vec_add(&a->scratch, key->block);
     }
     return true;
 }

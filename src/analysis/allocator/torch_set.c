@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/search.h"
 
 #define RUN 64
@@ -55,13 +56,10 @@ bool mp_torch_set_previous(const struct mp_torch_set *set, struct mp_torch_place
 }
 
 /* A new run at `index`, with the keys of its left neighbour from `from` on. */
-static bool add_run(struct mp_torch_set *set, size_t index, size_t from)
+static void add_run(struct mp_torch_set *set, size_t index, size_t from)
 {
-    struct mp_torch_run *run = malloc(sizeof *run);
-    if (!run || !mp_vec_reserve(&set->runs, 1)) {
-        free(run);
-        return false;
-    }
+    struct mp_torch_run *run = mp_alloc(sizeof *run);
+    mp_vec_room_for(&set->runs, 1);
     run->count = 0;
     memmove(set->runs.at + index + 1, set->runs.at + index, (set->runs.count - index) * sizeof *set->runs.at);
     set->runs.at[index] = run;
@@ -72,27 +70,25 @@ static bool add_run(struct mp_torch_set *set, size_t index, size_t from)
         memcpy(run->keys, left->keys + from, run->count * sizeof *run->keys);
         left->count = from;
     }
-    return true;
 }
 
-bool mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key)
+void mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key)
 {
     struct mp_torch_place place = mp_torch_set_find(set, key->stream, key->bytes, key->address);
     if (!set->runs.count) {
-        if (!add_run(set, 0, 0)) return false;
+        add_run(set, 0, 0);
     } else if (place.run == set->runs.count) {
         place.run--;
         place.index = set->runs.at[place.run]->count;
     }
     if (set->runs.at[place.run]->count == RUN) {
-        if (!add_run(set, place.run + 1, RUN / 2)) return false;
+        add_run(set, place.run + 1, RUN / 2);
         if (place.index > RUN / 2) place = (struct mp_torch_place){place.run + 1, place.index - RUN / 2};
     }
     struct mp_torch_run *run = set->runs.at[place.run];
     memmove(run->keys + place.index + 1, run->keys + place.index, (run->count - place.index) * sizeof *run->keys);
     run->keys[place.index] = *key;
     run->count++;
-    return true;
 }
 
 void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *key)
@@ -108,17 +104,13 @@ void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *ke
             (set->runs.count - place.run) * sizeof *set->runs.at);
 }
 
-bool mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from)
+void mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from)
 {
     for (size_t i = 0; i < from->runs.count; i++) {
-        struct mp_torch_run *run = malloc(sizeof *run);
-        if (!run || !mp_vec_push(&to->runs, run)) {
-            free(run);
-            return false;
-        }
+        struct mp_torch_run *run = mp_alloc(sizeof *run);
+        mp_vec_add(&to->runs, run);
         *run = *from->runs.at[i];
     }
-    return true;
 }
 
 void mp_torch_set_free(struct mp_torch_set *set)

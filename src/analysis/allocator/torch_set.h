@@ -27,12 +27,12 @@ struct mp_torch_place {
     size_t run, index;
 };
 
-/* The key is not in the set. False where memory is short. */
-bool mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key);
+/* The key is not in the set. */
+void mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key);
 /* The key is in the set. */
 void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *key);
 /* `to` is empty; false where memory is short: what it has then is to be freed. */
-bool mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from);
+void mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from);
 void mp_torch_set_free(struct mp_torch_set *set);
 
 /* The first place whose key is not below (stream, bytes, address); mp_torch_set_at() of a place behind the last is

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 #define MIB ((uint64_t)1 << 20)
 
 /* One option's value, as text that ends at `end`. */
@@ -226,8 +228,7 @@ static enum mp_status apply(struct mp_torch_settings *settings, const char *text
 
 enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error)
 {
-    char *plain = malloc(strlen(text) + 1); /* without spaces, as PyTorch reads it */
-    if (!plain) return mp_fail(error, MP_NO_MEMORY, "out of memory");
+    char *plain = mp_alloc(strlen(text) + 1); /* without spaces, as PyTorch reads it */
     char *to = plain;
     for (const char *at = text; *at; at++)
         if (*at != ' ' && *at != '\t') *to++ = *at;

@@ -3,48 +3,42 @@
 
 #include "analysis/allocator/torch_parts.h"
 
-/* Appends what `from` has to the empty vector `to`. */
-#define COPY(to, from)                                                                                                 \
-    (mp_vec_reserve(to, (from)->count) &&                                                                              \
-     ((from)->count ? (void)memcpy((to)->at, (from)->at, (from)->count * sizeof *(to)->at) : (void)0,                  \
-      (to)->count = (from)->count, true))
-
-static bool copy_side(struct side *to, const struct side *from)
+static void copy_side(struct side *to, const struct side *from)
 {
     to->searches = from->searches;
-    return mp_torch_set_copy(&to->blocks, &from->blocks) && mp_torch_set_copy(&to->unmapped, &from->unmapped);
+    mp_torch_set_copy(&to->blocks, &from->blocks);
+    mp_torch_set_copy(&to->unmapped, &from->unmapped);
 }
 
-static bool copy_pools(struct mp_torch_allocator *to, const struct mp_torch_allocator *from)
+static void copy_pools(struct mp_torch_allocator *to, const struct mp_torch_allocator *from)
 {
     for (size_t i = 0; i < from->pools.count; i++) {
         const struct pool *pool = &from->pools.at[i];
-        if (!mp_vec_extend(&to->pools, i + 1)) return false;
+        mp_vec_grow_to(&to->pools, i + 1);
         struct pool *made = &to->pools.at[i];
         made->users = pool->users;
         made->bytes = pool->bytes;
         made->freeable = pool->freeable;
         made->no_split = pool->no_split;
         made->use_on_oom = pool->use_on_oom;
-        if (!copy_side(&made->sides[0], &pool->sides[0]) || !copy_side(&made->sides[1], &pool->sides[1])) return false;
+        copy_side(&made->sides[0], &pool->sides[0]);
+        copy_side(&made->sides[1], &pool->sides[1]);
     }
-    return true;
 }
 
-static bool copy_queues(struct mp_torch_allocator *to, const struct mp_torch_allocator *from)
+static void copy_queues(struct mp_torch_allocator *to, const struct mp_torch_allocator *from)
 {
     for (size_t i = 0; i < from->queues.count; i++) {
         const struct queue *queue = &from->queues.at[i];
         const struct queue made = {.stream = queue->stream, .first = queue->first, .done = queue->done};
-        if (!mp_vec_push(&to->queues, made) || !COPY(&to->queues.at[i].blocks, &queue->blocks)) return false;
+        mp_vec_add(&to->queues, made);
+        mp_vec_add_all(&to->queues.at[i].blocks, queue->blocks.at, queue->blocks.count);
     }
-    return true;
 }
 
 struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocator *from)
 {
     struct mp_torch_allocator *to = mp_torch_allocator_new(&from->settings, from->capacity, from->total, &from->hooks);
-    if (!to) return NULL;
     to->device_used = from->device_used;
     to->next_segment = from->next_segment;
     to->next_reservation = from->next_reservation;
@@ -53,16 +47,19 @@ struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocat
     to->unused_block = from->unused_block;
     to->unused_segment = from->unused_segment;
     to->unused_use = from->unused_use;
-    if (COPY(&to->blocks, &from->blocks) && COPY(&to->segments, &from->segments) &&
-        COPY(&to->contexts, &from->contexts) && COPY(&to->freeable, &from->freeable) && COPY(&to->uses, &from->uses) &&
-        COPY(&to->deferred, &from->deferred) && copy_pools(to, from) && copy_queues(to, from))
-        return to;
-    mp_torch_allocator_free(to);
-    return NULL;
+    mp_vec_add_all(&to->blocks, from->blocks.at, from->blocks.count);
+    mp_vec_add_all(&to->segments, from->segments.at, from->segments.count);
+    mp_vec_add_all(&to->contexts, from->contexts.at, from->contexts.count);
+    mp_vec_add_all(&to->freeable, from->freeable.at, from->freeable.count);
+    mp_vec_add_all(&to->uses, from->uses.at, from->uses.count);
+    mp_vec_add_all(&to->deferred, from->deferred.at, from->deferred.count);
+    copy_pools(to, from);
+    copy_queues(to, from);
+    return to;
 }
 
 /* Adds the run of mapped blocks from `block` on; *block becomes what follows it. */
-static bool list_run(const struct mp_torch_allocator *a, const struct segment *segment, uint32_t *block,
+static void list_run(const struct mp_torch_allocator *a, const struct segment *segment, uint32_t *block,
                      struct mp_torch_listing *listing)
 {
     struct mp_torch_segment run = {.address = a->blocks.at[*block].address,
@@ -74,11 +71,11 @@ static bool list_run(const struct mp_torch_allocator *a, const struct segment *s
     for (; *block != NONE && a->blocks.at[*block].state != MP_TORCH_UNMAPPED; *block = a->blocks.at[*block].next) {
         const struct block *it = &a->blocks.at[*block];
         const struct mp_torch_block listed = {it->address, it->bytes, it->requested, *block, it->state};
-        if (!mp_vec_push(&listing->blocks, listed)) return false;
+        mp_vec_add(&listing->blocks, listed);
         run.bytes += it->bytes;
         run.block_count++;
     }
-    return mp_vec_push(&listing->segments, run);
+    mp_vec_add(&listing->segments, run);
 }
 
 static int by_address(const void *a, const void *b)
@@ -87,7 +84,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-bool mp_torch_list(const struct mp_torch_allocator *a, struct mp_torch_listing *listing)
+void mp_torch_list(const struct mp_torch_allocator *a, struct mp_torch_listing *listing)
 {
     for (size_t i = 0; i < a->segments.count; i++) {
         const struct segment *segment = &a->segments.at[i];
@@ -95,13 +92,12 @@ bool mp_torch_list(const struct mp_torch_allocator *a, struct mp_torch_listing *
         for (uint32_t block = segment->first; block != NONE;) {
             if (a->blocks.at[block].state == MP_TORCH_UNMAPPED)
                 block = a->blocks.at[block].next;
-            else if (!list_run(a, segment, &block, listing))
-                return false;
+            else
+                list_run(a, segment, &block, listing);
         }
     }
     if (listing->segments.count)
         qsort(listing->segments.at, listing->segments.count, sizeof *listing->segments.at, by_address);
-    return true;
 }
 
 void mp_torch_listing_free(struct mp_torch_listing *listing)

@@ -16,10 +16,11 @@ enum mp_torch_result mp_torch_record_stream(struct mp_torch_allocator *a, uint32
         a->uses.at[id] = use;
     } else {
         id = (uint32_t)a->uses.count;
-        if (id == NONE || !mp_vec_push(&a->uses, use)) {
+        if (id == NONE) {
             a->broken = true;
             return MP_TORCH_BROKEN;
         }
+        mp_vec_add(&a->uses, use);
     }
     a->blocks.at[block].uses = id;
     return MP_TORCH_DONE;
@@ -30,7 +31,8 @@ static struct queue *queue_of(struct mp_torch_allocator *a, uint64_t stream)
     for (size_t i = 0; i < a->queues.count; i++)
         if (a->queues.at[i].stream == stream) return &a->queues.at[i];
     const struct queue queue = {.stream = stream};
-    return mp_vec_push(&a->queues, queue) ? &a->queues.at[a->queues.count - 1] : NULL;
+    mp_vec_add(&a->queues, queue);
+    return &a->queues.at[a->queues.count - 1];
 }
 
 void mp_torch_stream_done(struct mp_torch_allocator *a, uint64_t stream)
@@ -47,7 +49,8 @@ static void end_uses(struct mp_torch_allocator *a, uint32_t block, bool wait, bo
         next = use->next;
         if (wait && !(but_in_capture && use->in_capture)) {
             struct queue *queue = queue_of(a, use->stream);
-            if (queue && mp_vec_push(&queue->blocks, block))
+            if (queue) mp_vec_add(&queue->blocks, block);
+            if (queue)
                 a->blocks.at[block].events++;
             else
                 a->broken = true;
@@ -63,8 +66,8 @@ void mp_torch_wait_for_streams(struct mp_torch_allocator *a, uint32_t block)
     a->blocks.at[block].state = MP_TORCH_PENDING;
     if (!a->contexts.count)
         end_uses(a, block, true, false);
-    else if (!mp_vec_push(&a->deferred, block))
-        a->broken = true;
+    else
+        mp_vec_add(&a->deferred, block);
 }
 
 static void end_deferral(struct mp_torch_allocator *a)

@@ -8,6 +8,7 @@
 #include "analysis/categories/rules.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/vec.h"
 #include "model/model.h"
 
@@ -86,24 +87,20 @@ static unsigned category_named(const struct mp_categories *categories, uint32_t 
 static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules, bool makers)
 {
     struct mp_buffer scratch = {0};
-    uint32_t *frames = malloc((model->frames.count + 1) * sizeof *frames);
-    uint16_t *stacks = calloc(model->stacks.count + 1, sizeof *stacks);
-    bool done = frames && stacks;
-    for (uint32_t i = 0; done && i < model->frames.count; i++)
+    uint32_t *frames = mp_alloc((model->frames.count + 1) * sizeof *frames);
+    uint16_t *stacks = mp_alloc_zeroed(model->stacks.count + 1, sizeof *stacks);
+    for (uint32_t i = 0; i < model->frames.count; i++)
         frames[i] = mp_rules_find_frame(rules, model, i, &scratch);
-    for (size_t i = 1; done && i < model->stacks.count; i++) {
+    for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         uint32_t own = node->frame == MP_FRAME_CUT ? MP_NONE : frames[node->frame];
         bool border = node->frame != MP_FRAME_CUT && model->frames.at[node->frame].raw.language == MP_BACKWARD;
         uint16_t outer = border && !makers ? 0 : stacks[node->parent];
         stacks[i] = own != MP_NONE && (!outer || own + 1 < outer) ? (uint16_t)(own + 1) : outer;
     }
-    done = done && !scratch.failed;
     mp_buffer_free(&scratch);
     free(frames);
-    if (done) return stacks;
-    free(stacks);
-    return NULL;
+    return stacks;
 }
 
 const char *mp_category_phase(const struct mp_categories *categories, uint32_t moment)
@@ -137,7 +134,7 @@ static void usual_key(const struct mp_model *model, uint32_t block, uint64_t key
 }
 
 /* Each block votes once, with its first label. */
-static bool count_labels(struct mp_categories *categories)
+static void count_labels(struct mp_categories *categories)
 {
     const struct mp_model *model = categories->model;
     for (size_t i = 0; i < model->labels.count; i++) {
@@ -145,13 +142,11 @@ static bool count_labels(struct mp_categories *categories)
         uint64_t key[3];
         if (i && label[-1].block == label->block) continue;
         usual_key(model, label->block, key);
-        uint32_t id = mp_intern_bytes(&categories->keys, (const char *)key, sizeof key);
+        uint32_t id = mp_intern_add(&categories->keys, (const char *)key, sizeof key);
         struct usual fresh = {{0}};
-        if (id == MP_INTERN_FAILED || (id > categories->usual.count && !mp_vec_push(&categories->usual, fresh)))
-            return false;
+        if (id > categories->usual.count) mp_vec_add(&categories->usual, fresh);
         if (label->role < MP_ROLES) categories->usual.at[id - 1].votes[label->role]++;
     }
-    return true;
 }
 
 unsigned mp_categories_count(const struct mp_categories *categories)
@@ -312,14 +307,14 @@ static enum mp_category by_life(const struct mp_categories *categories, uint32_t
     return sure ? category : MP_CATEGORY_NONE;
 }
 
-static bool find_feeds(struct mp_categories *categories)
+static void find_feeds(struct mp_categories *categories)
 {
     const struct mp_model *model = categories->model;
     const struct mp_model_blocks *blocks = &model->blocks;
     uint32_t round, block = 0;
     bool any = false;
-    categories->feeds = calloc(model->stacks.count + 1, 1);
-    if (!categories->feeds || !categories->phases.turns.count) return categories->feeds;
+    categories->feeds = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    if (!categories->phases.turns.count) return;
     for (; block < blocks->count; block++) {
         if (blocks->alloc_event[block] == MP_NONE) continue;
         bool input = by_turns(categories, block, &round) == MP_CATEGORY_INPUT;
@@ -332,7 +327,6 @@ static bool find_feeds(struct mp_categories *categories)
         if (categories->feeds[blocks->stack[block]] == FEEDING_ASKED &&
             by_turns(categories, block, &round) == MP_CATEGORY_INPUT)
             categories->feeds[blocks->stack[block]] = FEEDING_SURE;
-    return true;
 }
 
 static enum mp_category by_rule(const struct mp_categories *categories, uint32_t block, bool doubtless)
@@ -421,15 +415,16 @@ const char *mp_category_of_block(const void *context, uint32_t block)
 enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_rules *rules,
                                   struct mp_categories **categories, struct mp_error *error)
 {
-    struct mp_categories *made = calloc(1, sizeof *made);
-    if (!made) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the categories");
+    struct mp_categories *made = mp_alloc_zeroed(1, sizeof *made);
     made->model = model;
     made->user = rules;
     enum mp_status status = mp_phases_find(model, &made->phases, error);
     if (!status) status = match_built_in(made, error);
-    bool done = !status && made->by_rule && count_labels(made) && find_feeds(made);
+    bool done = !status && made->by_rule;
+    if (done) count_labels(made);
+    if (done) find_feeds(made);
     if (done) mp_guesses_find(model, &made->phases, known_at_end, made, &made->guesses);
-    if (done && rules && rules->rules.count) done = (made->by_user = match_stacks(model, rules, true));
+    if (done && rules && rules->rules.count) made->by_user = match_stacks(model, rules, true);
     if (done) {
         *categories = made;
         return MP_OK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/pattern.h"
 
 /* The text behind a bracket expression that begins at `at`. */
@@ -71,20 +72,16 @@ enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char
 {
     if (rules->rules.count == MP_RULES_MAX)
         return mp_fail(error, MP_INVALID, "there are more than %d rules", MP_RULES_MAX);
-    struct mp_rule rule = {.name = mp_intern_text(&rules->names, name)};
-    if (rule.name == MP_INTERN_FAILED) return no_memory(error);
+    struct mp_rule rule = {.name = mp_intern_add_text(&rules->names, name)};
     struct mp_error why;
     if (mp_pattern_compile(regex, &rule.regex, &why))
         return mp_fail(error, MP_INVALID, "\"%s\" is not a regular expression: %s", regex, why.text);
-    char *run = malloc(strlen(regex) + 1);
-    rule.literal = malloc(strlen(regex) + 1);
-    bool done = run && rule.literal;
-    if (done) find_literal(regex, rule.literal, run);
+    char *run = mp_alloc(strlen(regex) + 1);
+    rule.literal = mp_alloc(strlen(regex) + 1);
+    find_literal(regex, rule.literal, run);
     free(run);
-    if (done && mp_vec_push(&rules->rules, rule)) return MP_OK;
-    free(rule.literal);
-    regfree(&rule.regex);
-    return no_memory(error);
+    mp_vec_add(&rules->rules, rule);
+    return MP_OK;
 }
 
 static char *trim(char *text)
@@ -112,8 +109,7 @@ enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const ch
     struct mp_error reason;
     for (unsigned number = 1; *text; number++) {
         size_t length = strcspn(text, "\n");
-        char *line = strndup(text, length);
-        if (!line) return no_memory(error);
+        char *line = mp_text_copy_part(text, length);
         enum mp_status status = read_line(rules, line, &reason);
         free(line);
         if (status == MP_NO_MEMORY) return no_memory(error);
@@ -166,7 +162,7 @@ uint32_t mp_rules_find_frame(const struct mp_rules *rules, const struct mp_model
     for (uint32_t i = 0; i < from->line_count || !i; i++) {
         const struct mp_model_line *line = from->line_count ? &model->lines.at[from->first_line + i] : &unknown;
         line_text(model, line, module, scratch);
-        uint32_t rule = scratch->failed ? MP_NONE : mp_rules_find(rules, (const char *)scratch->data);
+        uint32_t rule = mp_rules_find(rules, (const char *)scratch->data);
         if (rule < best) best = rule;
     }
     return best;

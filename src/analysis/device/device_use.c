@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "model/stack.h"
 #include "model/track.h"
 
@@ -57,7 +58,7 @@ static inline bool device_is_live(const struct mp_model *model, size_t block, ui
     return (born == MP_NONE || born < moment) && (died == MP_NONE || died >= moment);
 }
 
-static bool device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes);
+static void device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes);
 
 /*
  * Allocators that take large pieces from the driver and cut them up out of sight: which of what the driver handed out
@@ -118,9 +119,9 @@ static bool add_all(const struct mp_model *model, const unsigned char *roles, co
     enum { NOT_ASKED = 255 };
     struct mp_stack_lines lines = {0};
     size_t stacks = model->stacks.count + 1;
-    unsigned char *known = malloc(2 * stacks); /* the rule of a stack outside and inside pools */
-    bool done = known;
-    if (known) memset(known, NOT_ASKED, 2 * stacks);
+    unsigned char *known = mp_alloc(2 * stacks); /* the rule of a stack outside and inside pools */
+    bool done = true;
+    memset(known, NOT_ASKED, 2 * stacks);
     for (size_t i = 0; i < model->blocks.count && done; i++) {
         unsigned role = roles[model->blocks.track[i]];
         if ((role != MP_DEVICE_ROLE_BLOCKS && role != MP_DEVICE_ROLE_POOL) || !device_is_live(model, i, use->moment))
@@ -145,7 +146,10 @@ static bool device_find_hidden(const struct mp_model *model, const unsigned char
     bool done = add_all(model, roles, use, bytes);
     for (size_t i = 0; i < RULES && done; i++) {
         struct mp_hidden_allocator hidden = {rules[i].name, rules[i].advice, bytes[i]};
-        if (bytes[i] && bytes[i] >= use->handed_out_bytes / LEAST_SHARE) done = mp_vec_push(&use->hidden, hidden);
+        if (bytes[i] && bytes[i] >= use->handed_out_bytes / LEAST_SHARE) {
+            mp_vec_add(&use->hidden, hidden);
+            done = true;
+        }
     }
     return done;
 }
@@ -205,13 +209,12 @@ static int largest_first(const void *left, const void *right)
 }
 
 /* Bytes of live blocks by asker, the largest first. */
-static bool gather_callers(const struct mp_model *model, const unsigned char *roles, uint32_t moment,
+static void gather_callers(const struct mp_model *model, const unsigned char *roles, uint32_t moment,
                            struct mp_device_use *found)
 {
-    bool done = true;
-    const char **askers = calloc(model->stacks.count + 1, sizeof *askers); /* by stack, as far as asked */
-    unsigned char *asked = calloc(model->stacks.count + 1, 1);
-    for (size_t i = 0; askers && asked && done && i < model->blocks.count; i++) {
+    const char **askers = mp_alloc_zeroed(model->stacks.count + 1, sizeof *askers); /* by stack, as far as asked */
+    unsigned char *asked = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    for (size_t i = 0; i < model->blocks.count; i++) {
         unsigned role = roles[model->blocks.track[i]];
         if ((role != MP_DEVICE_ROLE_BLOCKS && role != MP_DEVICE_ROLE_POOL) || !device_is_live(model, i, moment))
             continue;
@@ -219,33 +222,32 @@ static bool gather_callers(const struct mp_model *model, const unsigned char *ro
         if (!asked[stack]) askers[stack] = asker(model, stack);
         asked[stack] = 1;
         uint64_t bytes = mp_model_bytes_at(model, (uint32_t)i, moment ? moment - 1 : 0);
-        done = device_add_part(found, MP_PART_LIBRARY, askers[stack] ? askers[stack] : "unknown callers", bytes);
+        device_add_part(found, MP_PART_LIBRARY, askers[stack] ? askers[stack] : "unknown callers", bytes);
     }
-    done &= askers && asked;
     free(askers);
     free(asked);
     if (found->parts.count) qsort(found->parts.at, found->parts.count, sizeof *found->parts.at, largest_first);
-    return done;
 }
 
 /* Adds `bytes` that the driver had handed out at use->moment, and that are no segments of PyTorch's allocator, by the
  * library that asked for them. */
-static bool device_add_libraries(const struct mp_model *model, const unsigned char *roles, uint64_t bytes,
+static void device_add_libraries(const struct mp_model *model, const unsigned char *roles, uint64_t bytes,
                                  struct mp_device_use *use)
 {
     static const char torch[] = "PyTorch";
     struct mp_device_use found = {.parts = {0}};
-    bool done = gather_callers(model, roles, use->moment, &found), has_torch = false;
-    for (size_t i = 0; i < found.parts.count && done; i++) {
+    bool has_torch = false;
+    gather_callers(model, roles, use->moment, &found);
+    for (size_t i = 0; i < found.parts.count; i++) {
         const struct mp_device_part *part = &found.parts.at[i];
         bool is_torch = !strcmp(part->name, torch); /* its segments are not asked about: what is left over is its own */
         uint64_t share = is_torch ? 0 : part->bytes < bytes ? part->bytes : bytes;
         has_torch |= is_torch;
-        done = device_add_part(use, MP_PART_LIBRARY, part->name, share);
+        device_add_part(use, MP_PART_LIBRARY, part->name, share);
         bytes -= share;
     }
     mp_vec_free(&found.parts);
-    return done && device_add_part(use, MP_PART_LIBRARY, has_torch ? torch : "unknown callers", bytes);
+    device_add_part(use, MP_PART_LIBRARY, has_torch ? torch : "unknown callers", bytes);
 }
 
 #define QUIET_NS (2 * MP_NS_PER_MS)
@@ -262,8 +264,8 @@ static unsigned char *device_roles(const struct mp_model *model, uint32_t device
                  {"streams", MP_DEVICE_ROLE_HANDLES}, {"events", MP_DEVICE_ROLE_HANDLES},
                  {"graphs", MP_DEVICE_ROLE_HANDLES},  {"executables", MP_DEVICE_ROLE_HANDLES},
                  {"pools", MP_DEVICE_ROLE_HANDLES}};
-    unsigned char *roles = calloc(model->tracks.count + 1, 1);
-    for (size_t i = 0; roles && i < model->tracks.count; i++) {
+    unsigned char *roles = mp_alloc_zeroed(model->tracks.count + 1, 1);
+    for (size_t i = 0; i < model->tracks.count; i++) {
         const struct mp_track *track = &model->tracks.at[i];
         if (track->device != device) continue;
         if (track->layer == MP_LAYER_TORCH) roles[i] = MP_DEVICE_ROLE_TORCH;
@@ -317,7 +319,7 @@ static bool gather(const struct mp_model *model, uint32_t device, struct reading
         if (sample->counter != in_use) continue;
         struct reading fresh = {
             .at_ns = sample->time_ns, .in_use = sample->value, .process = MP_BYTES_UNKNOWN, .others = MP_BYTES_UNKNOWN};
-        if (!mp_vec_push(readings, fresh)) return false;
+        mp_vec_add(readings, fresh);
     }
     return true;
 }
@@ -429,8 +431,7 @@ static bool tells_more(const struct device_level *level, const struct device_lev
 static bool run(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
-    sweep->reserved = calloc(model->tracks.count + 1, sizeof *sweep->reserved);
-    if (!sweep->reserved) return false;
+    sweep->reserved = mp_alloc_zeroed(model->tracks.count + 1, sizeof *sweep->reserved);
     start_level(sweep);
     for (uint32_t i = 0; i < model->events.count; i++) {
         if (!concerns(sweep, i)) continue;
@@ -509,26 +510,26 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
     *done = true;
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
         uint64_t bytes = grown[causes[i].role] < rest ? grown[causes[i].role] : rest;
-        *done &= device_add_part(use, causes[i].part, causes[i].name, bytes);
+        device_add_part(use, causes[i].part, causes[i].name, bytes);
         rest -= bytes;
     }
     return rest;
 }
 
 /* A part is added to another of its name; one of 0 bytes is none. */
-static bool device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes)
+static void device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes)
 {
-    if (!bytes || bytes == MP_BYTES_UNKNOWN) return true;
+    if (!bytes || bytes == MP_BYTES_UNKNOWN) return;
     for (size_t i = 0; i < use->parts.count; i++) {
         if (use->parts.at[i].kind != kind || strcmp(use->parts.at[i].name, name)) continue;
         use->parts.at[i].bytes += bytes;
-        return true;
+        return;
     }
     struct mp_device_part part = {kind, name, bytes};
-    return mp_vec_push(&use->parts, part);
+    mp_vec_add(&use->parts, part);
 }
 
-static bool add_known(const struct mp_model *model, const unsigned char *roles, const struct device_level *level,
+static void add_known(const struct mp_model *model, const unsigned char *roles, const struct device_level *level,
                       struct mp_device_use *use)
 {
     uint64_t reserved = device_torch(level);
@@ -536,10 +537,10 @@ static bool add_known(const struct mp_model *model, const unsigned char *roles, 
     uint64_t pool_free = device_pools(level) - level->pool_blocks;
     uint64_t other = device_handed_out(level) - reserved;
     if (pool_free > other) pool_free = other;
-    return device_add_part(use, MP_PART_TENSORS, "tensors", tensors) &&
-           device_add_part(use, MP_PART_CACHED, "cached, free", reserved - tensors) &&
-           device_add_libraries(model, roles, other - pool_free, use) &&
-           device_add_part(use, MP_PART_POOL_FREE, "in pools, free", pool_free);
+    device_add_part(use, MP_PART_TENSORS, "tensors", tensors);
+    device_add_part(use, MP_PART_CACHED, "cached, free", reserved - tensors);
+    device_add_libraries(model, roles, other - pool_free, use);
+    device_add_part(use, MP_PART_POOL_FREE, "in pools, free", pool_free);
 }
 
 static bool add_rest(const struct readings *readings, const struct reading *reading, struct mp_device_use *use)
@@ -553,18 +554,20 @@ static bool add_rest(const struct readings *readings, const struct reading *read
     if (all > use->handed_out_bytes) unattributed = book(readings, reading, all - use->handed_out_bytes, use, &done);
     uint64_t rest = reading->in_use - (all < reading->in_use ? all : reading->in_use);
     if (reading->process == MP_BYTES_UNKNOWN) {
-        done &= device_add_part(use, MP_PART_BEFORE, "in use before", rest);
+        device_add_part(use, MP_PART_BEFORE, "in use before", rest);
         rest = 0;
     } else if (reading->others != MP_BYTES_UNKNOWN) {
         uint64_t others = reading->others < rest ? reading->others : rest;
-        done &= device_add_part(use, MP_PART_OTHERS, "other processes", others);
+        device_add_part(use, MP_PART_OTHERS, "other processes", others);
         rest -= others;
     }
     uint64_t system = readings->system == MP_BYTES_UNKNOWN ? rest : readings->system;
     if (reading->others == MP_BYTES_UNKNOWN || system > rest) system = rest;
-    done &= device_add_part(use, MP_PART_SYSTEM, "driver", system);
+    device_add_part(use, MP_PART_SYSTEM, "driver", system);
     use->unattributed_bytes = unattributed + rest - system;
-    return done && device_add_part(use, MP_PART_UNATTRIBUTED, "unattributed", use->unattributed_bytes);
+    if (!done) return false;
+    device_add_part(use, MP_PART_UNATTRIBUTED, "unattributed", use->unattributed_bytes);
+    return true;
 }
 
 static bool find_one(const struct mp_model *model, uint32_t device, struct mp_device_use *use, bool *wanted)
@@ -572,7 +575,7 @@ static bool find_one(const struct mp_model *model, uint32_t device, struct mp_de
     struct readings readings = {0};
     unsigned char *roles = device_roles(model, device);
     struct sweep sweep = {.model = model, .roles = roles, .readings = &readings};
-    bool done = roles && gather(model, device, &readings) && run(&sweep);
+    bool done = gather(model, device, &readings) && run(&sweep);
     const struct reading *reading = done ? choose(&readings) : NULL;
     const struct device_level *level = reading ? &reading->level : &sweep.highest;
     *use = (struct mp_device_use){.device = device,
@@ -589,7 +592,9 @@ static bool find_one(const struct mp_model *model, uint32_t device, struct mp_de
         use->at_ns = reading->at_ns;
     else if (use->moment)
         use->at_ns = model->events.time_ns[use->moment - 1];
-    if (done) done = add_known(model, roles, level, use);
+    if (done) {
+        add_known(model, roles, level, use);
+    }
     if (done && reading) done = add_rest(&readings, reading, use);
     if (done) done = device_find_hidden(model, roles, use);
     free(roles);
@@ -609,7 +614,8 @@ bool mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *us
         struct mp_device_use use;
         bool wanted;
         if (strncmp(mp_model_text(model, model->devices.at[i].name), "cuda:", 5)) continue;
-        bool done = find_one(model, i, &use, &wanted) && (!wanted || mp_vec_push(uses, use));
+        bool done = find_one(model, i, &use, &wanted);
+        if (done && wanted) mp_vec_add(uses, use);
         if (!done || !wanted) free_use(&use);
         if (!done) return false;
     }

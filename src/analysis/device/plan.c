@@ -81,7 +81,7 @@ static uint32_t place_of(const struct mp_model *model, uint32_t stack)
     return any;
 }
 
-static bool add_read_back(struct mp_plan *plan, const struct mp_model *model, uint32_t stack, uint64_t bytes)
+static void add_read_back(struct mp_plan *plan, const struct mp_model *model, uint32_t stack, uint64_t bytes)
 {
     uint32_t place = place_of(model, stack);
     plan->read_back_count++;
@@ -92,10 +92,10 @@ static bool add_read_back(struct mp_plan *plan, const struct mp_model *model, ui
         one->bytes += bytes;
         enum mp_plan_use use = stack == one->stack ? one->use : use_of(model, stack);
         if (use > one->use) one->use = use;
-        return true;
+        return;
     }
     struct mp_plan_read_back one = {stack, place, 1, bytes, use_of(model, stack)};
-    return mp_vec_push(&plan->read_backs, one);
+    mp_vec_add(&plan->read_backs, one);
 }
 
 static int by_weight(const void *a, const void *b)
@@ -105,7 +105,7 @@ static int by_weight(const void *a, const void *b)
     return x->count > y->count ? -1 : x->count < y->count;
 }
 
-static bool read_settings(struct mp_plan *plan, const struct mp_model *model)
+static void read_settings(struct mp_plan *plan, const struct mp_model *model)
 {
     char text[256];
     uint64_t context = 0;
@@ -115,28 +115,28 @@ static bool read_settings(struct mp_plan *plan, const struct mp_model *model)
                plan->values, &plan->devices, &plan->rank, &plan->world, &plan->selected) >= 7;
     struct mp_plan_estimate one = {"CUDA context and kernels", "the device's profile: see memprof plan --help",
                                    context};
-    return !plan->planned || !context || mp_vec_push(&plan->estimated, one);
+    if (!(!plan->planned || !context)) mp_vec_add(&plan->estimated, one);
 }
 
-static bool add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of_more)
+static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of_more)
 {
     struct mp_plan_estimate one = {"NCCL", "NVIDIA/nccl#964: 544 MB a communicator of two ranks, 688 MB of more",
                                    of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
-    return !one.bytes || mp_vec_push(&plan->estimated, one);
+    if (one.bytes) mp_vec_add(&plan->estimated, one);
 }
 
-bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
+void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
 {
     *plan = (struct mp_plan){.selected = SELECTED_BEFORE};
-    bool done = read_settings(plan, model);
+    read_settings(plan, model);
     unsigned of_two = 0, of_more = 0, ranks;
-    for (size_t i = 0; done && plan->planned && i < model->noted.count; i++) {
+    for (size_t i = 0; plan->planned && i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         if (model->events.type[event] != MP_EVENT_MARK) continue;
         const struct mp_model_note *note = &model->notes.at[model->events.subject[event]];
         const char *name = mp_model_text(model, note->name);
         if (!strncmp(name, READ_BACK, strlen(READ_BACK))) {
-            done = add_read_back(plan, model, note->stack, strtoull(name + strlen(READ_BACK), NULL, 10));
+            add_read_back(plan, model, note->stack, strtoull(name + strlen(READ_BACK), NULL, 10));
         } else if (!strncmp(name, TORCH, strlen(TORCH))) {
             snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
         } else if (!strcmp(name, HIDDEN)) {
@@ -145,24 +145,22 @@ bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             struct mp_plan_estimate one = {
                 "cuDNN's workspaces", "not known: cuDNN alone chooses its algorithms; cached blocks often hold them",
                 MP_BYTES_UNKNOWN};
-            done = mp_vec_push(&plan->estimated, one);
+            mp_vec_add(&plan->estimated, one);
         } else if (!strcmp(name, RECURRENT)) {
             struct mp_plan_estimate one = {"cuDNN's recurrent layers",
                                            "not known: planned by PyTorch's own kernels, which take another amount",
                                            MP_BYTES_UNKNOWN};
-            done = mp_vec_push(&plan->estimated, one);
+            mp_vec_add(&plan->estimated, one);
         } else if (sscanf(name, NCCL " %u", &ranks) == 1) {
             of_two += ranks == 2;
             of_more += ranks > 2;
         }
     }
-    done = done && add_communicators(plan, of_two, of_more);
+    add_communicators(plan, of_two, of_more);
     for (size_t i = 0; i < plan->estimated.count; i++)
         if (plan->estimated.at[i].bytes != MP_BYTES_UNKNOWN) plan->estimated_bytes += plan->estimated.at[i].bytes;
     if (plan->read_backs.count > 1)
         qsort(plan->read_backs.at, plan->read_backs.count, sizeof *plan->read_backs.at, by_weight);
-    if (!done) mp_plan_free(plan);
-    return done;
 }
 
 bool mp_plan_kernels_known(const struct mp_plan *plan)

@@ -40,8 +40,7 @@ struct mp_plan {
     uint64_t estimated_bytes, read_back_count;
 };
 
-/* False where memory is short. */
-bool mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
+void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
 /* Truths and counts that are read back follow the names of kernels, which are those of PyTorch 2.6: false where another
  * version ran and such were read. */

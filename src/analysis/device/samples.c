@@ -1,6 +1,6 @@
 #include "analysis/device/samples.h"
 
-bool mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list)
+void mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list)
 {
     for (size_t i = 0; i < model->samples.count; i++) {
         const struct mp_sample *sample = &model->samples.at[i];
@@ -8,14 +8,13 @@ bool mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list)
         while (at < list->count && list->at[at].counter != sample->counter)
             at++;
         struct mp_sampled fresh = {.counter = sample->counter};
-        if (at == list->count && !mp_vec_push(list, fresh)) return false;
+        if (at == list->count) mp_vec_add(list, fresh);
         struct mp_sampled *entry = &list->at[at];
         entry->end_bytes = sample->value;
         if (sample->value <= entry->peak_bytes) continue;
         entry->peak_bytes = sample->value;
         entry->peak_ns = sample->time_ns;
     }
-    return true;
 }
 
 void mp_samples_free(struct mp_sampled_list *list)

@@ -14,7 +14,7 @@ struct mp_sampled_list {
     size_t count, room;
 };
 
-bool mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list);
+void mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list);
 void mp_samples_free(struct mp_sampled_list *list);
 
 #endif

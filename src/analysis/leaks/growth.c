@@ -56,17 +56,15 @@ static int first_after(const struct search *search, uint32_t event)
 }
 
 /* A block that lives at the moments [from, to). */
-static bool meet_block(struct search *search, const struct mp_steps *steps, uint32_t block, int from, int to)
+static void meet_block(struct search *search, const struct mp_steps *steps, uint32_t block, int from, int to)
 {
     const struct mp_model_blocks *blocks = &search->model->blocks;
     bool fresh;
-    uint64_t *at =
-        mp_map_insert(&search->index, ((uint64_t)blocks->track[block] << 32 | blocks->stack[block]) + 1, &fresh);
-    if (!at) return false;
+    uint64_t *at = mp_map_at(&search->index, ((uint64_t)blocks->track[block] << 32 | blocks->stack[block]) + 1, &fresh);
     if (fresh) {
         struct site site = {0};
         *at = search->sites.count;
-        if (!mp_vec_push(&search->sites, site)) return false;
+        mp_vec_add(&search->sites, site);
     }
     struct site *site = &search->sites.at[*at];
     uint32_t period = mp_birth_period(search->model, steps, blocks->alloc_event[block]);
@@ -78,7 +76,6 @@ static bool meet_block(struct search *search, const struct mp_steps *steps, uint
     }
     if (from < site->from) site->from = from;
     if (to > site->to) site->to = to;
-    return true;
 }
 
 static uint32_t best_moment(struct search *search)
@@ -99,18 +96,17 @@ static uint32_t best_moment(struct search *search)
     return moment_of(search, best);
 }
 
-bool mp_growth_moment(const struct mp_model *model, uint16_t track, const struct mp_window *window,
+void mp_growth_moment(const struct mp_model *model, uint16_t track, const struct mp_window *window,
                       const struct mp_steps *steps, const struct mp_filter *filter, uint32_t *moment)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
     struct search search = {.model = model, .first = window->first, .last = window->last};
     search.spacing = (window->last - window->first) / (MOMENTS + 1);
     *moment = window->last;
-    if (!search.spacing) return true;
+    if (!search.spacing) return;
     unsigned char *meant = mp_tracks_meant(model, track);
-    bool done = meant;
     int next = 0; /* the first moment after the birth of the present block */
-    for (uint32_t block = 0; block < blocks->count && done; block++) {
+    for (uint32_t block = 0; block < blocks->count; block++) {
         if (blocks->alloc_event[block] == MP_NONE) continue;
         while (next <= MOMENTS && moment_of(&search, next) <= blocks->alloc_event[block])
             next++;
@@ -118,11 +114,10 @@ bool mp_growth_moment(const struct mp_model *model, uint16_t track, const struct
         if (blocks->free_event[block] < moment_of(&search, next)) continue; /* as most */
         if (!meant[blocks->track[block]]) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
-        done = meet_block(&search, steps, block, next, first_after(&search, blocks->free_event[block]));
+        meet_block(&search, steps, block, next, first_after(&search, blocks->free_event[block]));
     }
-    if (done) *moment = best_moment(&search);
+    *moment = best_moment(&search);
     free(meant);
     mp_map_free(&search.index);
     mp_vec_free(&search.sites);
-    return done;
 }

@@ -19,8 +19,8 @@
 uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *steps, uint32_t event);
 
 /* The moment (a number of events) in the window, of its end and 64 evenly spaced ones, at which one site holds blocks
- * born in the most periods; the end where no other is better by two or more. False where memory is short. */
-bool mp_growth_moment(const struct mp_model *model, uint16_t track, const struct mp_window *window,
+ * born in the most periods; the end where no other is better by two or more. */
+void mp_growth_moment(const struct mp_model *model, uint16_t track, const struct mp_window *window,
                       const struct mp_steps *steps, const struct mp_filter *filter, uint32_t *moment);
 
 #endif

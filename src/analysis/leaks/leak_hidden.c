@@ -6,6 +6,7 @@
 
 #include "analysis/leaks/trend.h"
 #include "analysis/sites/level.h"
+#include "base/memory.h"
 #include "model/track.h"
 
 #define PARTS          32          /* of the steps, or fewer where there are few readings: */
@@ -149,7 +150,7 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     if (samples < SAMPLES_A_PART * count || end < first + GROWN_MIN ||
         (double)(end - first) < SHARE_MIN * (double)first)
         return true;
-    if (!mp_trend_find(series, count, &trend)) return false;
+    mp_trend_find(series, count, &trend);
     bool goes_on = end > middle && (end - middle) * 2 >= (middle > first ? middle - first : 0);
     bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* of late it rose no more */
     bool rising = parts->count == PARTS ? trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3 : rises == count - 1;
@@ -195,10 +196,10 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
     size_t tracks = model->tracks.count;
     struct sweep sweep = {.model = model,
                           .device = device,
-                          .role = calloc(tracks, sizeof *sweep.role),
-                          .held = calloc(tracks, sizeof *sweep.held),
-                          .levels = calloc(tracks, sizeof *sweep.levels)};
-    bool done = sweep.role && sweep.held && sweep.levels;
+                          .role = mp_alloc_zeroed(tracks, sizeof *sweep.role),
+                          .held = mp_alloc_zeroed(tracks, sizeof *sweep.held),
+                          .levels = mp_alloc_zeroed(tracks, sizeof *sweep.levels)};
+    bool done = true;
     for (uint16_t i = 0; done && i < tracks; i++) {
         if (model->tracks.at[i].device != device) continue;
         sweep.role[i] = role_of(model, i, is_host, by_driver);
@@ -209,7 +210,10 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
         fill_parts(&sweep, steps, last, counter, &parts);
         done = judge(&parts, last, &finding, &grows);
     }
-    if (done && grows && !is_explained(leaks, finding.bytes_per_step)) done = mp_vec_push(&leaks->findings, finding);
+    if (done && grows && !is_explained(leaks, finding.bytes_per_step)) {
+        mp_vec_add(&leaks->findings, finding);
+        done = true;
+    }
     free(sweep.role);
     free(sweep.held);
     free(sweep.levels);

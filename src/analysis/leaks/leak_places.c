@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "model/stack.h"
 #include "model/track.h"
 
@@ -36,14 +37,14 @@ static bool name_place(struct search *search, uint32_t stack, uint16_t track, ui
         mp_buffer_printf(&search->name, "%s:%u:%s\n", line->file, line->line, line->function ? line->function : "");
     }
     if (search->name.size) mp_buffer_printf(&search->name, "%u %u", track, kind);
-    return !search->name.failed;
+    return true;
 }
 
-static bool add_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind, uint64_t *number)
+static void add_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind, uint64_t *number)
 {
     struct mp_leak_place place = {.stack = stack, .track = track, .kind = kind};
     *number = search->places->at.count;
-    return mp_vec_push(&search->places->at, place);
+    mp_vec_add(&search->places->at, place);
 }
 
 static bool find_place(struct search *search, uint32_t block, uint32_t *place)
@@ -53,16 +54,15 @@ static bool find_place(struct search *search, uint32_t block, uint32_t *place)
     uint16_t track = blocks->track[block];
     uint8_t kind = blocks->kind[block];
     bool fresh;
-    uint64_t *at = mp_map_insert(&search->sites, ((uint64_t)kind << 48 | (uint64_t)track << 32 | stack) + 1, &fresh);
-    if (!at) return false;
+    uint64_t *at = mp_map_at(&search->sites, ((uint64_t)kind << 48 | (uint64_t)track << 32 | stack) + 1, &fresh);
     if (fresh) {
         if (!name_place(search, stack, track, kind)) return false;
         if (!search->name.size) {
-            if (!add_place(search, stack, track, kind, at)) return false;
+            add_place(search, stack, track, kind, at);
         } else {
-            uint32_t id = mp_intern_bytes(&search->texts, (const char *)search->name.data, search->name.size);
-            uint64_t *named = id == MP_INTERN_FAILED ? NULL : mp_map_insert(&search->names, (uint64_t)id + 1, &fresh);
-            if (!named || (fresh && !add_place(search, stack, track, kind, named))) return false;
+            uint32_t id = mp_intern_add(&search->texts, (const char *)search->name.data, search->name.size);
+            uint64_t *named = mp_map_at(&search->names, (uint64_t)id + 1, &fresh);
+            if (fresh) add_place(search, stack, track, kind, named);
             *at = *named;
         }
     }
@@ -76,7 +76,9 @@ static bool add_entry(struct search *search, uint32_t block, uint32_t birth, uin
     struct entry entry = {
         .block = block,
         .life = {birth, death, bytes == MP_BYTES_UNKNOWN ? 0 : bytes, search->model->blocks.stack[block]}};
-    return find_place(search, block, &entry.place) && mp_vec_push(&search->entries, entry);
+    if (!find_place(search, block, &entry.place)) return false;
+    mp_vec_add(&search->entries, entry);
+    return true;
 }
 
 static bool gather(struct search *search, uint16_t track, const struct mp_window *window,
@@ -102,14 +104,13 @@ static bool gather(struct search *search, uint16_t track, const struct mp_window
 }
 
 /* Sorts the entries by place; within one they stay in order of birth. */
-static bool sort_entries(struct search *search)
+static void sort_entries(struct search *search)
 {
     struct mp_leak_places *places = search->places;
     places->count = search->entries.count;
-    if (!places->count) return true;
-    places->lives = malloc(places->count * sizeof *places->lives);
-    places->blocks = malloc(places->count * sizeof *places->blocks);
-    if (!places->lives || !places->blocks) return false;
+    if (!places->count) return;
+    places->lives = mp_alloc(places->count * sizeof *places->lives);
+    places->blocks = mp_alloc(places->count * sizeof *places->blocks);
     for (size_t i = 0; i < places->count; i++)
         places->at.at[search->entries.at[i].place].count++;
     size_t first = 0;
@@ -123,28 +124,22 @@ static bool sort_entries(struct search *search)
         places->lives[place->first + place->count] = search->entries.at[i].life;
         places->blocks[place->first + place->count++] = search->entries.at[i].block;
     }
-    return true;
 }
 
-static bool choose_stack(const struct mp_model *model, const struct mp_leak_places *places, struct mp_leak_place *place)
+static void choose_stack(const struct mp_model *model, const struct mp_leak_places *places, struct mp_leak_place *place)
 {
     struct mp_map bytes = {0};
     uint64_t most = 0;
     for (size_t i = place->first; i < place->first + place->count; i++) {
         if (places->lives[i].death < places->last) continue;
         uint32_t stack = model->blocks.stack[places->blocks[i]];
-        uint64_t *sum = mp_map_insert(&bytes, (uint64_t)stack + 1, NULL);
-        if (!sum) {
-            mp_map_free(&bytes);
-            return false;
-        }
+        uint64_t *sum = mp_map_at(&bytes, (uint64_t)stack + 1, NULL);
         *sum += places->lives[i].bytes;
         if (*sum <= most) continue;
         most = *sum;
         place->stack = stack;
     }
     mp_map_free(&bytes);
-    return true;
 }
 
 /* The boundaries inside the window, that with which it ends among them. */
@@ -169,9 +164,12 @@ enum mp_status mp_leak_places_find(const struct mp_model *model, const struct mp
     *places = (struct mp_leak_places){0};
     bound(steps, window, places);
     if (!places->enough) return MP_OK;
-    bool done = gather(&search, track, window, filter) && sort_entries(&search);
-    for (size_t i = 0; done && i < places->at.count; i++)
-        done = choose_stack(model, places, &places->at.at[i]);
+    bool done = gather(&search, track, window, filter);
+    if (done) sort_entries(&search);
+    for (size_t i = 0; done && i < places->at.count; i++) {
+        choose_stack(model, places, &places->at.at[i]);
+        done = true;
+    }
     mp_vec_free(&search.entries);
     mp_map_free(&search.sites);
     mp_map_free(&search.names);

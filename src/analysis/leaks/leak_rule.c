@@ -47,16 +47,15 @@ uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint3
     return age;
 }
 
-static bool find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
+static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
 {
     uint32_t age = mp_leak_usual_age(lives, count, last, 0);
     stay->end = age < last ? last - age : 0;
     for (size_t i = 0; i < count && lives[i].birth < stay->end; i++) {
         if (!lives_at(&lives[i], last)) continue;
         if (stay->births.count && stay->births.at[stay->births.count - 1] == lives[i].birth) continue;
-        if (!mp_vec_push(&stay->births, lives[i].birth)) return false;
+        mp_vec_add(&stay->births, lives[i].birth);
     }
-    return true;
 }
 
 /* A lasting thing made long before the rest is not where the growth begins. */
@@ -76,12 +75,11 @@ static void add_life(uint32_t *change, uint32_t birth, uint32_t death, uint32_t 
     change[death < last ? death + 1 : last + 1]--; /* modulo 2^32, as is the sum */
 }
 
-static bool make_series(const struct mp_leak_life *lives, size_t count, uint32_t last, struct series *series)
+static void make_series(const struct mp_leak_life *lives, size_t count, uint32_t last, struct series *series)
 {
     *series = (struct series){.last = last};
-    series->live = calloc((size_t)last + 2, sizeof *series->live);
-    series->births = calloc((size_t)last + 2, sizeof *series->births);
-    if (!series->live || !series->births) return false;
+    series->live = mp_alloc_zeroed((size_t)last + 2, sizeof *series->live);
+    series->births = mp_alloc_zeroed((size_t)last + 2, sizeof *series->births);
     for (size_t i = 0, end; i < count; i = end) {
         uint32_t longest = lives[i].death;
         for (end = i; end < count && lives[end].birth == lives[i].birth; end++) {
@@ -94,7 +92,6 @@ static bool make_series(const struct mp_leak_life *lives, size_t count, uint32_t
         series->live[k] += series->live[k - 1];
         series->births[k] += series->births[k - 1];
     }
-    return true;
 }
 
 /* Growth that was undone before and has not clearly gone beyond what it was then. */
@@ -183,25 +180,24 @@ static enum mp_leak_growth unless_full(const struct series *series, uint32_t fir
     return pause > 2 * widest ? MP_GROWTH_PAUSED : MP_GROWTH_LEAK;
 }
 
-static bool judge_growth(const struct mp_leak_life *lives, size_t count, const struct series *series,
+static void judge_growth(const struct mp_leak_life *lives, size_t count, const struct series *series,
                          const struct stay *stay, struct mp_leak_evidence *evidence)
 {
     uint32_t first = evidence->first;
     struct mp_trend trend;
-    if (!mp_trend_find(series->live + first, series->last - first + 1, &trend)) return false;
+    mp_trend_find(series->live + first, series->last - first + 1, &trend);
     evidence->z = trend.z;
     evidence->none_freed = !any_old_freed(lives, count, series->last);
     bool refills = only_refills(series, &evidence->sawtooth);
     bool rises = trend.slope > 0 && trend.z > SIGNIFICANT;
     size_t births = stay->births.count - stay->first;
-    if (refills || is_bounded(series, stay)) return true;
+    if (refills || is_bounded(series, stay)) return;
     enum mp_leak_growth growth = unless_full(series, first);
-    if (growth == MP_GROWTH_NONE) return true;
+    if (growth == MP_GROWTH_NONE) return;
     if (births >= MP_LEAK_BIRTHS && rises)
         evidence->growth = growth;
     else if (births < MP_LEAK_BIRTHS && trend.slope > 0 && (series->last - first) * 2 >= series->last)
         evidence->growth = MP_GROWTH_FEW;
-    return true;
 }
 
 /* Whether what stays is all that lives, or nearly: of what is replaced now and then little is old. */
@@ -216,13 +212,13 @@ static bool is_all(const struct mp_leak_life *lives, size_t count, uint32_t last
     return births < SUSPECT_BIRTHS;
 }
 
-bool mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence)
+void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence)
 {
     struct stay stay = {0};
     struct series series = {0};
     *evidence = (struct mp_leak_evidence){0};
-    bool done = find_stay(lives, count, last, &stay);
-    if (done && stay.births.count) {
+    find_stay(lives, count, last, &stay);
+    if (stay.births.count) {
         leave_warm_up_out(&stay);
         evidence->births = (uint32_t)stay.births.count - stay.first;
         evidence->first = stay.births.at[stay.first];
@@ -231,10 +227,11 @@ bool mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
             is_all(lives, count, last))
             evidence->growth = MP_GROWTH_ONCE;
     }
-    if (done && stay.births.count - stay.first >= SUSPECT_BIRTHS)
-        done = make_series(lives, count, last, &series) && judge_growth(lives, count, &series, &stay, evidence);
+    if (stay.births.count - stay.first >= SUSPECT_BIRTHS) {
+        make_series(lives, count, last, &series);
+        judge_growth(lives, count, &series, &stay, evidence);
+    }
     free(series.live);
     free(series.births);
     mp_vec_free(&stay.births);
-    return done;
 }

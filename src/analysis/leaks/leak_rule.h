@@ -36,8 +36,8 @@ struct mp_leak_evidence {
     bool none_freed;      /* no block of it that grew old was ever freed */
 };
 
-/* Lives in order of birth. `last` is the last boundary, at which the rule judges. False where memory is short. */
-bool mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence);
+/* Lives in order of birth. `last` is the last boundary, at which the rule judges. */
+void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence);
 
 /* The age, in steps, that nine in ten blocks that outlived a step and were freed did not exceed; `else_age` where too
  * few were freed to say. */

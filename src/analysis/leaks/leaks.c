@@ -22,19 +22,17 @@
 #define MP_LEAK_HISTORY 100
 
 /* Nine in ten sizes new: a block is made where a size is seen for the first time. */
-static bool new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place, bool *yes)
+static void new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place, bool *yes)
 {
     struct mp_map sizes = {0};
     size_t stay = 0;
-    bool done = true;
-    for (size_t i = place->first; done && i < place->first + place->count; i++) {
+    for (size_t i = place->first; i < place->first + place->count; i++) {
         if (places->lives[i].death < places->last) continue;
         stay++;
-        done = mp_map_insert(&sizes, places->lives[i].bytes + 1, NULL);
+        mp_map_at(&sizes, places->lives[i].bytes + 1, NULL);
     }
     *yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
     mp_map_free(&sizes);
-    return done;
 }
 
 /* Memory that a caching allocator takes to give it out itself: on another track its blocks are seen one by one. */
@@ -53,10 +51,11 @@ static bool leak_classify(const struct mp_model *model, const struct mp_leak_pla
         [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
     struct mp_stack_lines lines = {0};
     bool python = false, segment = false, fresh, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
-    if (!mp_stack_resolve(model, place->stack, &lines) || !new_sizes(places, place, &fresh)) {
+    if (!mp_stack_resolve(model, place->stack, &lines)) {
         mp_stack_lines_free(&lines);
         return false;
     }
+    new_sizes(places, place, &fresh);
     for (size_t i = 0; i < lines.count; i++) {
         python |= lines.at[i].language == MP_PYTHON && !lines.at[i].cut;
         segment |= driver && is_segment(&lines.at[i]);
@@ -143,12 +142,15 @@ static bool leak_find_fragmentation(const struct mp_model *model, const struct m
         if (model->sums.at[track].reserved_peak_bytes == MP_BYTES_UNKNOWN) continue;
         if (only != MP_TRACK_NONE && only != track) continue;
         size_t count = (size_t)places->last + 1;
-        struct held held = {calloc(count, sizeof(uint64_t)), calloc(count, sizeof(uint64_t)), false};
+        struct held held = {mp_alloc_zeroed(count, sizeof(uint64_t)), mp_alloc_zeroed(count, sizeof(uint64_t)), false};
         struct mp_leak_finding finding = {.class = MP_LEAK_FRAGMENTATION, .track = track, .eta_oom_steps = UINT64_MAX};
         bool done = held.reserved && held.allocated;
         if (done) {
             follow(model, steps->at + places->first_step, places->last, track, &held);
-            if (is_fragmenting(&held, places->last, &finding)) done = mp_vec_push(&leaks->findings, finding);
+            if (is_fragmenting(&held, places->last, &finding)) {
+                mp_vec_add(&leaks->findings, finding);
+                done = true;
+            }
         }
         free(held.reserved);
         free(held.allocated);
@@ -174,9 +176,9 @@ struct levels {
 
 static bool make_levels(const struct mp_leak_life *lives, size_t count, uint32_t last, struct levels *levels)
 {
-    *levels = (struct levels){calloc((size_t)last + 2, sizeof *levels->bytes),
-                              calloc((size_t)last + 2, sizeof *levels->blocks),
-                              calloc((size_t)last + 2, sizeof *levels->births)};
+    *levels = (struct levels){mp_alloc_zeroed((size_t)last + 2, sizeof *levels->bytes),
+                              mp_alloc_zeroed((size_t)last + 2, sizeof *levels->blocks),
+                              mp_alloc_zeroed((size_t)last + 2, sizeof *levels->births)};
     if (!levels->bytes || !levels->blocks || !levels->births) return false;
     for (size_t i = 0; i < count; i++) {
         uint32_t end = lives[i].death < last ? lives[i].death + 1 : last + 1;
@@ -282,15 +284,14 @@ static void sum_third(const struct mp_model *model, uint32_t first, uint32_t end
 }
 
 /* Whether one in eight of the sites that allocate in most steps allocates more in the last third of them than in the
- * first. False where memory is short. */
-static bool leak_is_growth_general(const struct mp_model *model, const struct mp_steps *steps,
+ * first. */
+static void leak_is_growth_general(const struct mp_model *model, const struct mp_steps *steps,
                                    const struct mp_leak_places *places, bool *general)
 {
     const struct mp_step *at = steps->at + places->first_step;
     uint32_t third = places->last / 3, all = 0, grown = 0;
-    struct site_sum *sites = calloc(model->stacks.count + 1, sizeof *sites);
+    struct site_sum *sites = mp_alloc_zeroed(model->stacks.count + 1, sizeof *sites);
     *general = true;
-    if (!sites) return false;
     sum_third(model, at[0].first, at[third].first, false, sites);
     sum_third(model, at[places->last - third].first, at[places->last].first, true, sites);
     for (size_t i = 0; i < model->stacks.count; i++) {
@@ -301,7 +302,6 @@ static bool leak_is_growth_general(const struct mp_model *model, const struct mp
     }
     free(sites);
     *general = grown * 8 >= all && all >= 8;
-    return true;
 }
 
 #define CERTAIN_BIRTHS 16
@@ -339,8 +339,7 @@ static enum mp_status find_held(const struct mp_model *model, const struct mp_le
                                 const struct mp_steps *steps, struct mp_leaks *leaks, struct mp_error *error)
 {
     uint32_t moment;
-    if (!mp_growth_moment(model, query->track, &query->window, steps, query->filter, &moment))
-        return mp_fail(error, MP_NO_MEMORY, "not enough memory to look for what grows");
+    mp_growth_moment(model, query->track, &query->window, steps, query->filter, &moment);
     leaks->held_moment = moment;
     leaks->held_ns = moment == query->window.last ? query->window.to_ns : model->events.time_ns[moment - 1];
     return sites_at(model, query, moment, steps, &leaks->held, error);
@@ -353,11 +352,10 @@ static bool lasts(const struct mp_map *later, const struct mp_site *site)
     return blocks && *blocks * 2 >= site->blocks;
 }
 
-static bool put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks)
+static void put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks)
 {
     size_t count = leaks->held.count, passing = 0;
-    struct mp_site *others = malloc((count + 1) * sizeof *others);
-    if (!others) return false;
+    struct mp_site *others = mp_alloc((count + 1) * sizeof *others);
     for (size_t i = 0; i < count; i++) {
         if (lasts(later, &leaks->held.at[i]))
             leaks->held.at[leaks->held_lasting++] = leaks->held.at[i];
@@ -366,7 +364,6 @@ static bool put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks
     }
     memcpy(leaks->held.at + leaks->held_lasting, others, passing * sizeof *others);
     free(others);
-    return true;
 }
 
 /* What one step holds may be born in many parts of a recording that has no steps, and is gone soon after: a site that
@@ -385,16 +382,14 @@ static enum mp_status find_lasting(const struct mp_model *model, const struct mp
     struct mp_map later = {0};
     enum mp_status status = sites_at(model, query, moment, steps, &sites, error);
     if (status) return status;
-    bool done = true;
-    for (size_t i = 0; done && i < sites.count; i++) {
-        uint64_t *blocks = mp_map_insert(&later, ((uint64_t)sites.at[i].track << 32 | sites.at[i].stack) + 1, NULL);
-        done = blocks;
-        if (done) *blocks = sites.at[i].blocks;
+    for (size_t i = 0; i < sites.count; i++) {
+        uint64_t *blocks = mp_map_at(&later, ((uint64_t)sites.at[i].track << 32 | sites.at[i].stack) + 1, NULL);
+        *blocks = sites.at[i].blocks;
     }
-    done = done && put_lasting_first(&later, leaks);
+    put_lasting_first(&later, leaks);
     mp_map_free(&later);
     mp_sites_free(&sites);
-    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for what grows");
+    return MP_OK;
 }
 
 /* From where on less than half of what a step allocates was still to come. */
@@ -461,7 +456,10 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
         finding.eta_oom_steps = steps_to_full(judge->model, place->track, finding.bytes_per_step);
     }
     struct mp_suppression *suppression = mp_suppressions_find(judge->query->suppressions, judge->model, place->stack);
-    if (!suppression) return mp_vec_push(&judge->leaks->findings, finding);
+    if (!suppression) {
+        mp_vec_add(&judge->leaks->findings, finding);
+        return true;
+    }
     suppression->findings++;
     suppression->bytes += finding.bytes;
     judge->leaks->suppressed_findings++;
@@ -470,16 +468,15 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
 }
 
 /* Whether more and more is allocated in many places: then batches grow, or what is worked on, and no buffer alone. */
-static bool everything_grows(struct judge *judge, bool *yes)
+static void everything_grows(struct judge *judge, bool *yes)
 {
     if (judge->growth_known) {
         *yes = judge->growth_is_general;
-        return true;
+        return;
     }
-    if (!leak_is_growth_general(judge->model, judge->steps, &judge->places, yes)) return false;
+    leak_is_growth_general(judge->model, judge->steps, &judge->places, yes);
     judge->growth_known = true;
     judge->growth_is_general = *yes;
-    return true;
 }
 
 static bool steps_are_told(const struct mp_steps *steps)
@@ -505,7 +502,7 @@ static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place
     bool yes, general;
     if (!leak_regrows(judge->model, &judge->places, place, growth, &yes)) return false;
     if (!yes) return true;
-    if (!everything_grows(judge, &general)) return false;
+    everything_grows(judge, &general);
     if (general) growth->evidence.growth = MP_GROWTH_NONE;
     if (!general && !steps_are_told(judge->steps) && !trains(judge->model)) {
         growth->evidence.growth = MP_GROWTH_NONE;
@@ -534,7 +531,7 @@ static int64_t grown_since(const struct judge *judge, const struct mp_leak_place
 
 /* Blocks that take the place of those that another line made (once a buffer is full, its new things come from the line
  * that replaces) are judged together with them: of the places that shrink meanwhile, by half as much at least. */
-static bool judge_with_replaced(const struct judge *judge, const struct mp_leak_place *place,
+static void judge_with_replaced(const struct judge *judge, const struct mp_leak_place *place,
                                 struct mp_leak_evidence *evidence)
 {
     const struct mp_leak_places *places = &judge->places;
@@ -546,16 +543,14 @@ static bool judge_with_replaced(const struct judge *judge, const struct mp_leak_
         if (-grown_since(judge, other, evidence->first) * 2 < grown) continue;
         mp_vec_add_all(&lives, places->lives + other->first, other->count);
     }
-    bool done = true;
     if (lives.count) {
         struct mp_leak_evidence together;
         mp_vec_add_all(&lives, places->lives + place->first, place->count);
         qsort(lives.at, lives.count, sizeof *lives.at, by_birth);
-        done = mp_leak_judge(lives.at, lives.count, places->last, &together);
+        mp_leak_judge(lives.at, lives.count, places->last, &together);
         evidence->growth = together.growth == MP_GROWTH_ONCE ? MP_GROWTH_NONE : together.growth;
     }
     mp_vec_free(&lives);
-    return done;
 }
 
 static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
@@ -563,8 +558,8 @@ static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
     struct growth growth = {.regrown = false};
     const struct mp_leak_evidence *evidence = &growth.evidence;
     const struct mp_leak_life *lives = judge->places.lives + place->first;
-    if (!mp_leak_judge(lives, place->count, judge->places.last, &growth.evidence)) return false;
-    if (evidence->growth == MP_GROWTH_LEAK && !judge_with_replaced(judge, place, &growth.evidence)) return false;
+    mp_leak_judge(lives, place->count, judge->places.last, &growth.evidence);
+    if (evidence->growth == MP_GROWTH_LEAK) judge_with_replaced(judge, place, &growth.evidence);
     if (evidence->growth != MP_GROWTH_NONE) mp_leak_slope_find(lives, place->count, judge->places.last, &growth.slope);
     if (evidence->growth == MP_GROWTH_LEAK && growth.slope.births < MP_LEAK_BIRTHS)
         growth.evidence.growth = MP_GROWTH_FEW; /* the others came at once */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "model/stack.h"
 
 static enum mp_status add_line(const char *line, size_t length, unsigned number, const char *path,
@@ -18,10 +19,9 @@ static enum mp_status add_line(const char *line, size_t length, unsigned number,
     if (length <= skip || memcmp(line, kind, skip))
         return mp_fail(error, MP_INVALID, "%s: line %u: a suppression is leak: and a pattern, not \"%.*s\"", path,
                        number, length > 60 ? 60 : (int)length, line);
-    struct mp_suppression suppression = {.pattern = strndup(line + skip, length - skip)};
-    if (suppression.pattern && mp_vec_push(&suppressions->at, suppression)) return MP_OK;
-    free(suppression.pattern);
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the suppressions");
+    struct mp_suppression suppression = {.pattern = mp_text_copy_part(line + skip, length - skip)};
+    mp_vec_add(&suppressions->at, suppression);
+    return MP_OK;
 }
 
 enum mp_status mp_suppressions_parse(const char *text, const char *path, struct mp_suppressions *suppressions,

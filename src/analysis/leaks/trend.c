@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 #define POINTS_MAX 200 /* 20 000 pairs */
 
 static int ascending(const void *left, const void *right)
@@ -29,17 +31,12 @@ static double variance(const double *values, size_t count)
     return sum / 18;
 }
 
-bool mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend)
+void mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend)
 {
     size_t points = count < POINTS_MAX ? count : POINTS_MAX, pairs = 0;
     *trend = (struct mp_trend){0};
-    if (points < 2) return true;
-    double *slopes = malloc(points * (points - 1) / 2 * sizeof *slopes), *values = malloc(points * sizeof *values);
-    if (!slopes || !values) {
-        free(slopes);
-        free(values);
-        return false;
-    }
+    if (points < 2) return;
+    double *slopes = mp_alloc(points * (points - 1) / 2 * sizeof *slopes), *values = mp_alloc(points * sizeof *values);
     double rises = 0;
     for (size_t i = 0; i < points; i++) {
         size_t from = point(i, points, count);
@@ -58,5 +55,4 @@ bool mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend)
     if (spread > 0) trend->z = (rises - (rises > 0) + (rises < 0)) / sqrt(spread);
     free(slopes);
     free(values);
-    return true;
 }

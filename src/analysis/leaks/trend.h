@@ -11,7 +11,7 @@ struct mp_trend {
     double slope; /* the median of the slopes between any two points: change per point of the series */
 };
 
-/* Of at[0..count); of a long series, evenly spaced points of it. False where memory is short. */
-bool mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend);
+/* Of at[0..count); of a long series, evenly spaced points of it. */
+void mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend);
 
 #endif

@@ -38,8 +38,7 @@ static enum mp_status add_flames(const struct mp_compare_query *query, const str
                                      .stacks = {flame->stacks[MP_BEFORE], flame->stacks[MP_AFTER]},
                                      .group = MP_NONE,
                                      .found = (uint32_t)i};
-        if (differs(&row) && !mp_vec_push(&compare->rows, row))
-            status = mp_fail(error, MP_NO_MEMORY, "not enough memory to compare the recordings");
+        if (differs(&row)) mp_vec_add(&compare->rows, row);
     }
     mp_flames_free(&flames);
     return status;
@@ -57,7 +56,7 @@ static bool find_allocated(const struct mp_model *model, const struct mp_profile
         if (blocks->track[block] != ask->track || born == MP_NONE || born < ask->window.first ||
             born >= ask->window.last || !mp_filter_picks(ask->filter, block))
             continue;
-        if (!mp_vec_push(live, found)) return false;
+        mp_vec_add(live, found);
     }
     return true;
 }
@@ -101,25 +100,23 @@ static const char *common_part(enum mp_group_by by, const char *name, size_t *le
 }
 
 /* Row N is the group of string N; row 0, of the empty string, is what has no group. */
-static bool add_group(struct mp_compare *compare, int side, enum mp_group_by by, const struct mp_sites *sites,
+static void add_group(struct mp_compare *compare, int side, enum mp_group_by by, const struct mp_sites *sites,
                       const struct mp_site *site)
 {
     uint32_t id = 0;
     if (site->group != MP_NONE) {
         size_t length;
         const char *name = common_part(by, mp_intern_get(&sites->groups, site->group, NULL), &length);
-        id = mp_intern_bytes(&compare->groups, name, length);
+        id = mp_intern_add(&compare->groups, name, length);
     }
-    if (id == MP_INTERN_FAILED) return false;
     while (compare->rows.count <= id) {
         struct mp_compare_row fresh = {.stacks = {MP_NONE, MP_NONE},
                                        .group = compare->rows.count ? (uint32_t)compare->rows.count : MP_NONE,
                                        .found = (uint32_t)compare->rows.count};
-        if (!mp_vec_push(&compare->rows, fresh)) return false;
+        mp_vec_add(&compare->rows, fresh);
     }
     compare->rows.at[id].values[side].bytes += site->bytes;
     compare->rows.at[id].values[side].blocks += site->blocks;
-    return true;
 }
 
 static enum mp_status add_groups(const struct mp_compare_query *query, struct mp_compare *compare,
@@ -129,11 +126,9 @@ static enum mp_status add_groups(const struct mp_compare_query *query, struct mp
         struct mp_sites sites;
         enum mp_status status = find_groups(query, side, &sites, error);
         if (status) return status;
-        bool done = true;
-        for (size_t i = 0; done && i < sites.count; i++)
-            done = add_group(compare, side, query->grouping.by, &sites, &sites.at[i]);
+        for (size_t i = 0; i < sites.count; i++)
+            add_group(compare, side, query->grouping.by, &sites, &sites.at[i]);
         mp_sites_free(&sites);
-        if (!done) return mp_fail(error, MP_NO_MEMORY, "not enough memory to compare the recordings");
     }
     size_t kept = 0;
     for (size_t i = 0; i < compare->rows.count; i++)

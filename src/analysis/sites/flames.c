@@ -4,24 +4,21 @@
 #include "base/buffer.h"
 #include "model/frame_text.h"
 
-static bool push_frame(struct mp_flames *flames, const struct mp_stack_line *line, uint32_t *number)
+static void push_frame(struct mp_flames *flames, const struct mp_stack_line *line, uint32_t *number)
 {
     struct mp_buffer label = {0}, function = {0};
     mp_frame_label(&label, line);
     mp_frame_function(&function, line);
-    uint32_t id = label.failed ? MP_INTERN_FAILED : mp_intern_bytes(&flames->labels, (char *)label.data, label.size);
-    bool done = id != MP_INTERN_FAILED && !function.failed;
-    if (done && id > flames->frames.count) {
-        struct mp_flame_frame frame = {mp_intern_bytes(&flames->texts, (char *)function.data, function.size),
-                                       line->file ? mp_intern_text(&flames->texts, line->file) : 0, line->line,
+    uint32_t id = mp_intern_add(&flames->labels, (char *)label.data, label.size);
+    if (id > flames->frames.count) {
+        struct mp_flame_frame frame = {mp_intern_add(&flames->texts, (char *)function.data, function.size),
+                                       line->file ? mp_intern_add_text(&flames->texts, line->file) : 0, line->line,
                                        line->language};
-        done =
-            frame.function != MP_INTERN_FAILED && frame.file != MP_INTERN_FAILED && mp_vec_push(&flames->frames, frame);
+        mp_vec_add(&flames->frames, frame);
     }
     *number = id - 1;
     mp_buffer_free(&label);
     mp_buffer_free(&function);
-    return done;
 }
 
 /* Stands in place of an unknown stack. */
@@ -30,23 +27,20 @@ static struct mp_stack_line nameless(bool base)
     return (struct mp_stack_line){.function = base ? "[live before the recording]" : "[no stack]"};
 }
 
-bool mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame)
+void mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame)
 {
     struct mp_buffer path = {0};
     struct mp_stack_line none = nameless(base);
-    bool done = true;
-    for (size_t i = lines->count ? lines->count : 1; done && i--;) {
+    for (size_t i = lines->count ? lines->count : 1; i--;) {
         uint32_t number;
-        done = push_frame(flames, lines->count ? &lines->at[i] : &none, &number);
-        if (done) mp_buffer_append(&path, &number, sizeof number);
+        push_frame(flames, lines->count ? &lines->at[i] : &none, &number);
+        mp_buffer_append(&path, &number, sizeof number);
     }
-    uint32_t id =
-        done && !path.failed ? mp_intern_bytes(&flames->paths, (char *)path.data, path.size) : MP_INTERN_FAILED;
+    uint32_t id = mp_intern_add(&flames->paths, (char *)path.data, path.size);
     mp_buffer_free(&path);
     struct mp_flame fresh = {.stacks = {MP_NONE, MP_NONE}};
-    if (id == MP_INTERN_FAILED || (id > flames->flames.count && !mp_vec_push(&flames->flames, fresh))) return false;
+    if (id > flames->flames.count) mp_vec_add(&flames->flames, fresh);
     *flame = id - 1;
-    return true;
 }
 
 static void add_values(struct mp_flames *flames, enum mp_flame_side side, uint32_t number,
@@ -72,7 +66,7 @@ enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, 
         done = mp_stack_resolve(model, sample->stack, &lines);
         for (size_t k = 0; done && side == MP_BEFORE && flames->moved && k < lines.count; k++)
             lines.at[k].line = mp_moved_line(flames->moved, &lines.at[k]);
-        done = done && mp_flames_find(flames, &lines, sample->base, &flame);
+        if (done) mp_flames_find(flames, &lines, sample->base, &flame);
         if (done) add_values(flames, side, flame, sample, sense);
     }
     mp_stack_lines_free(&lines);

@@ -34,9 +34,9 @@ struct mp_flames {
     struct mp_profile_value sums[MP_SIDES];
 };
 
-/* The flame of a stack (the empty one: of a block that was live before the recording, or not), added where it is new;
- * false where memory is short. */
-bool mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame);
+/* The flame of a stack (the empty one: of a block that was live before the recording, or not), added where it is new.
+ */
+void mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame);
 /* Adds the profile of a recording to one side. Zero-initialised flames are empty. MP_NO_MEMORY. */
 enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
                              const struct mp_profile *profile, enum mp_profile_of sense, struct mp_error *error);

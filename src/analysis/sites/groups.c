@@ -63,7 +63,8 @@ bool mp_groups_open(const struct mp_model *model, const struct mp_grouping *grou
     *groups = (struct mp_groups){.model = model, .grouping = grouping, .names = names, .moment = moment};
     switch (grouping->by) {
     case MP_GROUP_REGION:
-        return (groups->regions = mp_regions_of_births(model));
+        groups->regions = mp_regions_of_births(model);
+        return true;
     case MP_GROUP_STREAM:
     case MP_GROUP_POOL:
         return mp_placements_find(model, &groups->placements);
@@ -97,11 +98,10 @@ static void append_frames(struct mp_buffer *text, const struct mp_stack_lines *l
 }
 
 /* Takes in the name that `text` holds; an empty one is not known. */
-static bool take_name(struct mp_groups *groups, uint32_t *group)
+static void take_name(struct mp_groups *groups, uint32_t *group)
 {
     struct mp_buffer *text = &groups->text;
-    *group = text->size ? mp_intern_bytes(groups->names, (const char *)text->data, text->size) : MP_NONE;
-    return !text->failed && (!text->size || *group != MP_INTERN_FAILED);
+    *group = text->size ? mp_intern_add(groups->names, (const char *)text->data, text->size) : MP_NONE;
 }
 
 bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *group)
@@ -119,7 +119,8 @@ bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *grou
         name = grouping->by == MP_GROUP_FILE ? headline->file : headline->function;
     if (name && grouping->by == MP_GROUP_FUNCTION) mp_buffer_append_text(&groups->text, mp_frame_prefix(headline));
     if (name) mp_buffer_append_text(&groups->text, name);
-    return take_name(groups, group);
+    take_name(groups, group);
+    return true;
 }
 
 static void name_thread(struct mp_groups *groups, uint32_t block)
@@ -192,7 +193,8 @@ bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes
     default:
         return mp_groups_of_stack(groups, groups->model->blocks.stack[block], group);
     }
-    return take_name(groups, group);
+    take_name(groups, group);
+    return true;
 }
 
 void mp_groups_close(struct mp_groups *groups)

@@ -7,10 +7,9 @@ bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, c
 {
     const struct mp_model_blocks *blocks = &model->blocks;
     unsigned char *meant = mp_tracks_meant(model, track);
-    bool done = meant;
     live->count = 0;
     live->moment = moment;
-    for (uint32_t block = 0; done && block < blocks->count; block++) {
+    for (uint32_t block = 0; block < blocks->count; block++) {
         bool born = blocks->alloc_event[block] == MP_NONE || blocks->alloc_event[block] < moment;
         if (!born || blocks->free_event[block] < moment) continue;
         if (!meant[blocks->track[block]]) continue;
@@ -18,10 +17,10 @@ bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, c
         bool resized = model->resizes.count && moment;
         struct mp_live_block found = {resized ? mp_model_bytes_at(model, block, moment - 1) : blocks->bytes[block],
                                       block};
-        done = mp_vec_push(live, found);
+        mp_vec_add(live, found);
     }
     free(meant);
-    return done;
+    return true;
 }
 
 void mp_live_free(struct mp_live *live)

@@ -29,7 +29,6 @@ static uint32_t number_function(struct mp_intern *functions, const struct mp_mod
     struct mp_buffer name = {0};
     mp_buffer_printf(&name, "%s\n%s", mp_path_short(mp_model_text(model, line->file)),
                      mp_model_text(model, line->function));
-    if (name.failed) mp_memory_lacks(0);
     uint32_t id = mp_intern_add(functions, (char *)name.data, name.size);
     mp_buffer_free(&name);
     return id;
@@ -137,7 +136,6 @@ static void put_place(struct mp_buffer *to, const char *file, const char *functi
 {
     mp_buffer_clear(to);
     mp_buffer_printf(to, "%s\n%s\n%u", mp_path_short(file), function, line);
-    if (to->failed) mp_memory_lacks(0);
 }
 
 static void note_moves(const struct match *match, const struct mp_intern *functions, struct mp_moved *moved)

@@ -25,9 +25,8 @@ static struct mp_profile_sample *find_sample(struct maker *maker, uint32_t block
                                        .region = by_place ? maker->regions[block] : MP_NONE,
                                        .base = born == MP_NONE};
     const uint32_t key[] = {sample.stack, sample.step, sample.region, sample.base};
-    uint32_t id = mp_intern_bytes(&profile->keys, (const char *)key, sizeof key);
-    if (id == MP_INTERN_FAILED) return NULL;
-    if (id > profile->samples.count && !mp_vec_push(&profile->samples, sample)) return NULL;
+    uint32_t id = mp_intern_add(&profile->keys, (const char *)key, sizeof key);
+    if (id > profile->samples.count) mp_vec_add(&profile->samples, sample);
     return &profile->samples.at[id - 1];
 }
 
@@ -71,7 +70,7 @@ static bool add_block(struct maker *maker, uint32_t block)
 }
 
 /* The peak where it lies before the first event: sites, without steps and regions. */
-static bool add_past(struct maker *maker)
+static void add_past(struct maker *maker)
 {
     const struct mp_model *model = maker->model;
     struct mp_profile *profile = maker->profile;
@@ -82,16 +81,15 @@ static bool add_past(struct maker *maker)
         sample.values[MP_PROFILE_PEAK] = (struct mp_profile_value){site->bytes, site->blocks};
         profile->sums[MP_PROFILE_PEAK].bytes += site->bytes;
         profile->sums[MP_PROFILE_PEAK].blocks += site->blocks;
-        if (!mp_vec_push(&profile->samples, sample)) return false;
+        mp_vec_add(&profile->samples, sample);
     }
-    return true;
 }
 
 static bool add_blocks(struct maker *maker)
 {
     const struct mp_model *model = maker->model;
     maker->regions = mp_regions_of_births(model);
-    bool done = maker->regions && mp_steps_find(model, &maker->steps);
+    bool done = mp_steps_find(model, &maker->steps);
     for (uint32_t block = 0; done && block < model->blocks.count; block++)
         if (model->blocks.track[block] == maker->query->track && mp_filter_picks(maker->query->filter, block))
             done = add_block(maker, block);
@@ -113,7 +111,10 @@ enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_pro
                                       [MP_PROFILE_ALLOCATED] = MP_NONE,
                                       [MP_PROFILE_AT] = query->at},
                           .profile = profile};
-    if (add_blocks(&maker) && (!peak.in_past || add_past(&maker))) return MP_OK;
+    if (add_blocks(&maker)) {
+        if (peak.in_past) add_past(&maker);
+        return MP_OK;
+    }
     mp_profile_free(profile);
     return mp_fail(error, MP_NO_MEMORY, "not enough memory to sum up the stacks");
 }

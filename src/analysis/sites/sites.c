@@ -30,18 +30,16 @@ struct shares {
     struct mp_map index;
 };
 
-static bool add_share(struct shares *shares, uint32_t site, uint32_t module, uint64_t bytes)
+static void add_share(struct shares *shares, uint32_t site, uint32_t module, uint64_t bytes)
 {
     bool fresh;
-    uint64_t *at = mp_map_insert(&shares->index, ((uint64_t)site << 32 | module) + 1, &fresh);
+    uint64_t *at = mp_map_at(&shares->index, ((uint64_t)site << 32 | module) + 1, &fresh);
     struct share share = {site, module, 0};
-    if (!at) return false;
     if (fresh) {
         *at = shares->count;
-        if (!mp_vec_push(shares, share)) return false;
+        mp_vec_add(shares, share);
     }
     shares->at[*at].bytes += bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-    return true;
 }
 
 static int by_site(const void *left, const void *right)
@@ -59,65 +57,60 @@ static int patterns_by_bytes(const void *left, const void *right)
 }
 
 /* Takes a module's path into the pattern that it fits, or makes one of it. */
-static bool add_path(struct pattern patterns[PATTERNS_MAX], size_t *count, const char *path, uint64_t bytes)
+static void add_path(struct pattern patterns[PATTERNS_MAX], size_t *count, const char *path, uint64_t bytes)
 {
     size_t at = 0;
     while (at < *count && !mp_module_pattern_add(&patterns[at].text, path))
         at++;
-    if (at == PATTERNS_MAX) return true;
+    if (at == PATTERNS_MAX) return;
     if (at == *count) {
         patterns[(*count)++] = (struct pattern){.bytes = 0};
         mp_module_pattern_add(&patterns[at].text, path);
     }
     patterns[at].bytes += bytes;
-    return !patterns[at].text.failed;
 }
 
 /* The patterns of one site's shares, the heaviest first. */
-static bool add_patterns(const struct mp_model *model, size_t root, const struct share *shares, size_t count,
+static void add_patterns(const struct mp_model *model, size_t root, const struct share *shares, size_t count,
                          struct mp_sites *sites)
 {
     struct pattern patterns[PATTERNS_MAX];
     struct mp_site *site = &sites->at[shares->site];
     size_t made = 0;
-    bool done = true;
-    for (size_t i = 0; done && i < count; i++)
-        done = add_path(patterns, &made, mp_module_path(model, root, shares[i].module), shares[i].bytes);
+    for (size_t i = 0; i < count; i++) {
+        add_path(patterns, &made, mp_module_path(model, root, shares[i].module), shares[i].bytes);
+    }
     qsort(patterns, made, sizeof *patterns, patterns_by_bytes);
     site->first_module = (uint32_t)sites->modules.count;
     for (size_t i = 0; i < made; i++) {
         struct mp_site_module module = {MP_NONE, patterns[i].bytes};
-        if (done) module.pattern = mp_intern_text(&sites->groups, (const char *)patterns[i].text.data);
-        done = done && module.pattern != MP_INTERN_FAILED && mp_vec_push(&sites->modules, module);
-        site->module_count += done;
+        module.pattern = mp_intern_add_text(&sites->groups, (const char *)patterns[i].text.data);
+        mp_vec_add(&sites->modules, module);
+        site->module_count++;
         mp_buffer_free(&patterns[i].text);
     }
-    return done;
 }
 
-/* Fills in the modules of each site. `site_of`: by index in live, the index of its site. False where memory is short.
- */
-static bool site_modules_find(const struct mp_model *model, const struct mp_live *live, const uint32_t *site_of,
+/* Fills in the modules of each site. `site_of`: by index in live, the index of its site. */
+static void site_modules_find(const struct mp_model *model, const struct mp_live *live, const uint32_t *site_of,
                               struct mp_sites *sites)
 {
     struct shares shares = {0};
     size_t root = mp_module_root(model);
-    bool done = true;
-    for (size_t i = 0; done && i < live->count; i++) {
+    for (size_t i = 0; i < live->count; i++) {
         uint32_t module = mp_model_module(model, live->at[i].block);
-        if (module) done = add_share(&shares, site_of[i], module, live->at[i].bytes);
+        if (module) add_share(&shares, site_of[i], module, live->at[i].bytes);
     }
     if (shares.count) qsort(shares.at, shares.count, sizeof *shares.at, by_site);
-    for (size_t i = 0; done && i < shares.count;) {
+    for (size_t i = 0; i < shares.count;) {
         size_t end = i + 1;
         while (end < shares.count && shares.at[end].site == shares.at[i].site)
             end++;
-        done = add_patterns(model, root, shares.at + i, end - i, sites);
+        add_patterns(model, root, shares.at + i, end - i, sites);
         i = end;
     }
     mp_vec_free(&shares);
     mp_map_free(&shares.index);
-    return done;
 }
 
 static uint64_t known(uint64_t bytes)
@@ -144,12 +137,14 @@ struct counting {
 
 static bool site_of(struct counting *counting, const struct key *key, size_t *at)
 {
-    uint32_t id = mp_intern_bytes(&counting->keys, (const char *)key, sizeof *key);
-    if (id == MP_INTERN_FAILED) return false;
+    uint32_t id = mp_intern_add(&counting->keys, (const char *)key, sizeof *key);
     *at = id - 1;
     struct mp_site site = {.stack = key->stack, .group = key->group, .track = (uint16_t)key->track};
-    return *at < counting->sites->count ||
-           (mp_vec_push(counting->sites, site) && mp_vec_push(&counting->last_period, 0));
+    if (!(*at < counting->sites->count)) {
+        mp_vec_add(counting->sites, site);
+        mp_vec_add(&counting->last_period, 0);
+    }
+    return true;
 }
 
 /* The index of a block's site. */
@@ -180,7 +175,7 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     struct mp_sites *sites = counting->sites;
     size_t at;
     if (!find_site(counting, live, &at)) return false;
-    if ((counting->wants_modules || counting->wants_frees) && !mp_vec_push(&counting->site_of, (uint32_t)at)) return false;
+    if ((counting->wants_modules || counting->wants_frees)) mp_vec_add(&counting->site_of, (uint32_t)at);
     struct mp_site *site = &sites->at[at];
     site->bytes += known(live->bytes);
     site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));
@@ -246,11 +241,12 @@ static bool merge_groups(struct counting *counting)
         bool fresh;
         uint64_t *at = NULL;
         done = !of_stack || mp_groups_of_stack(&counting->groups, site.stack, &site.group);
-        if (done) at = mp_map_insert(&index, ((uint64_t)site.track << 32 | site.group) + 1, &fresh);
+        if (done) at = mp_map_at(&index, ((uint64_t)site.track << 32 | site.group) + 1, &fresh);
         done = at;
         if (done && fresh) {
             *at = merged;
-            done = mp_vec_push(&heaviest, site.bytes);
+            mp_vec_add(&heaviest, site.bytes);
+            done = true;
             sites->at[merged++] = site;
         } else if (done) {
             merge_site(&sites->at[*at], &site, &heaviest.at[*at]);
@@ -314,7 +310,10 @@ static enum mp_status make(const struct mp_model *model, const struct mp_live *l
     for (size_t i = 0; live && i < live->count && done; i++)
         done = count_block(&counting, &live->at[i]);
     if (done && grouping->by != MP_GROUP_STACK) done = merge_groups(&counting);
-    if (done && counting.wants_modules) done = site_modules_find(model, live, counting.site_of.at, sites);
+    if (done && counting.wants_modules) {
+        site_modules_find(model, live, counting.site_of.at, sites);
+        done = true;
+    }
     if (done && counting.wants_frees) mp_site_frees_find(model, live, counting.site_of.at, sites);
     mp_groups_close(&counting.groups);
     mp_intern_free(&counting.keys);

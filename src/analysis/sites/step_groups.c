@@ -5,6 +5,7 @@
 
 #include "analysis/sites/level.h"
 #include "base/map.h"
+#include "base/memory.h"
 
 /* One pass over the events, with a level for each group; at the peak of each step they are written down. */
 struct sweep {
@@ -26,32 +27,31 @@ static uint32_t column_of(struct sweep *sweep, uint32_t block)
     uint32_t name;
     bool fresh;
     if (!mp_groups_of_block(&sweep->naming, block, sweep->model->blocks.bytes[block], &name)) return MP_NONE;
-    uint64_t *at = mp_map_insert(&sweep->columns, (uint64_t)name + 1, &fresh);
-    if (!at) return MP_NONE;
+    uint64_t *at = mp_map_at(&sweep->columns, (uint64_t)name + 1, &fresh);
     if (fresh) {
         struct mp_step_group group = {.name = name, .column = sweep->levels.count};
         *at = sweep->levels.count;
-        if (!mp_vec_push(&sweep->levels, 0) || !mp_vec_push(&sweep->groups->groups, group)) return MP_NONE;
+        mp_vec_add(&sweep->levels, 0);
+        mp_vec_add(&sweep->groups->groups, group);
     }
     sweep->column_of[block] = (uint32_t)*at + 1;
     return (uint32_t)*at;
 }
 
-static bool write_row(struct sweep *sweep)
+static void write_row(struct sweep *sweep)
 {
-    if (!mp_vec_reserve(&sweep->rows, sweep->levels.count)) return false;
+    mp_vec_room_for(&sweep->rows, sweep->levels.count);
     for (size_t i = 0; i < sweep->levels.count; i++)
         sweep->rows.at[sweep->rows.count++] = sweep->levels.at[i];
-    return mp_vec_push(&sweep->row_ends, sweep->rows.count);
+    mp_vec_add(&sweep->row_ends, sweep->rows.count);
 }
 
 /* Writes down the rows of the steps whose peak is after `moment` events. */
-static bool write_due(struct sweep *sweep, uint32_t moment)
+static void write_due(struct sweep *sweep, uint32_t moment)
 {
     while (sweep->row_ends.count < sweep->report->steps.count &&
            sweep->report->steps.at[sweep->row_ends.count].peak_moment <= moment)
-        if (!write_row(sweep)) return false;
-    return true;
+        write_row(sweep);
 }
 
 static bool add_bytes(struct sweep *sweep, uint32_t block, uint64_t change)
@@ -71,11 +71,14 @@ static bool run(struct sweep *sweep)
             done = add_bytes(sweep, block, mp_level_known_(model->blocks.bytes[block]));
     for (uint32_t event = 0; done && event < model->events.count; event++) {
         struct mp_level level = {0};
-        done = write_due(sweep, event);
+        write_due(sweep, event);
+        done = true;
         if (done && mp_level_apply(&level, model, track, event))
             done = add_bytes(sweep, model->events.subject[event], level.bytes);
     }
-    return done && write_due(sweep, (uint32_t)model->events.count);
+    if (!done) return false;
+    write_due(sweep, (uint32_t)model->events.count);
+    return true;
 }
 
 static int by_most(const void *left, const void *right)
@@ -91,8 +94,7 @@ static bool finish(struct sweep *sweep)
     struct mp_step_groups *groups = sweep->groups;
     size_t begin = 0, kept = 0;
     groups->columns = sweep->levels.count;
-    groups->bytes = calloc(sweep->row_ends.count * groups->columns + 1, sizeof *groups->bytes);
-    if (!groups->bytes) return false;
+    groups->bytes = mp_alloc_zeroed(sweep->row_ends.count * groups->columns + 1, sizeof *groups->bytes);
     for (size_t row = 0; row < sweep->row_ends.count; row++) {
         for (size_t column = 0; column < sweep->row_ends.at[row] - begin; column++) {
             uint64_t bytes = sweep->rows.at[begin + column];
@@ -114,9 +116,9 @@ enum mp_status mp_step_groups_find(const struct mp_model *model, const struct mp
 {
     *groups = (struct mp_step_groups){.bytes = NULL};
     struct sweep sweep = {.model = model, .report = report, .groups = groups};
-    sweep.column_of = calloc(model->blocks.count + 1, sizeof *sweep.column_of);
+    sweep.column_of = mp_alloc_zeroed(model->blocks.count + 1, sizeof *sweep.column_of);
     bool done = mp_groups_open(model, grouping, (uint32_t)model->events.count, &groups->names, &sweep.naming) &&
-                sweep.column_of && run(&sweep) && finish(&sweep);
+                run(&sweep) && finish(&sweep);
     mp_groups_close(&sweep.naming);
     free(sweep.column_of);
     mp_map_free(&sweep.columns);

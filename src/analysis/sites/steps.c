@@ -66,44 +66,42 @@ static int by_end_then_inner(const void *left, const void *right, void *context)
     return a->first > b->first ? -1 : a->first < b->first;
 }
 
-static bool take_closed(struct sweep *sweep, struct mp_open_regions *closed, uint32_t end)
+static void take_closed(struct sweep *sweep, struct mp_open_regions *closed, uint32_t end)
 {
     for (size_t i = 0; i < closed->count; i++) {
         struct span span = {closed->at[i].name, closed->at[i].first, end};
         bool inside = span.first >= sweep->window->first && span.first < sweep->window->last;
-        if (inside && !mp_vec_push(&sweep->spans, span)) return false;
+        if (inside) mp_vec_add(&sweep->spans, span);
     }
     closed->count = 0;
-    return true;
 }
 
-static bool find_spans(struct sweep *sweep)
+static void find_spans(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
     struct mp_open_regions open = {0}, closed = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < model->noted.count; i++) {
+    for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
-        done = mp_regions_follow(model, event, &open, &closed) && take_closed(sweep, &closed, event);
+        mp_regions_follow(model, event, &open, &closed);
+        take_closed(sweep, &closed, event);
     }
-    done = done && take_closed(sweep, &open, (uint32_t)model->events.count);
+    take_closed(sweep, &open, (uint32_t)model->events.count);
     mp_open_regions_free(&open);
     mp_open_regions_free(&closed);
-    if (!done || !sweep->spans.count) return done;
+    if (!sweep->spans.count) return;
     qsort(sweep->spans.at, sweep->spans.count, sizeof *sweep->spans.at, by_first);
-    if (!mp_vec_extend(&sweep->by_end, sweep->spans.count)) return false;
+    mp_vec_grow_to(&sweep->by_end, sweep->spans.count);
     for (uint32_t i = 0; i < sweep->spans.count; i++)
         sweep->by_end.at[i] = i;
     qsort_r(sweep->by_end.at, sweep->by_end.count, sizeof *sweep->by_end.at, by_end_then_inner, sweep->spans.at);
-    return true;
 }
 
-static bool note_maximum(struct sweep *sweep, uint32_t moment, uint64_t bytes)
+static void note_maximum(struct sweep *sweep, uint32_t moment, uint64_t bytes)
 {
     while (sweep->maxima.count && sweep->maxima.at[sweep->maxima.count - 1].bytes <= bytes)
         sweep->maxima.count--;
     struct maximum top = {moment, bytes};
-    return mp_vec_push(&sweep->maxima, top);
+    mp_vec_add(&sweep->maxima, top);
 }
 
 static uint64_t peak_since(const struct sweep *sweep, uint32_t moment)
@@ -121,13 +119,13 @@ static size_t open_since(const struct sweep *sweep, uint32_t event)
 static struct mp_region_row *region_row(struct sweep *sweep, uint32_t name, struct peaks **peaks)
 {
     bool fresh;
-    uint64_t *at = mp_map_insert(&sweep->rows, (uint64_t)name + 1, &fresh);
-    if (!at) return NULL;
+    uint64_t *at = mp_map_at(&sweep->rows, (uint64_t)name + 1, &fresh);
     if (fresh) {
         struct mp_region_row row = {.name = name};
         struct peaks none = {0};
         *at = sweep->report->regions.count;
-        if (!mp_vec_push(&sweep->report->regions, row) || !mp_vec_push(&sweep->peaks, none)) return NULL;
+        mp_vec_add(&sweep->report->regions, row);
+        mp_vec_add(&sweep->peaks, none);
     }
     *peaks = &sweep->peaks.at[*at];
     return &sweep->report->regions.at[*at];
@@ -152,7 +150,8 @@ static bool close_span(struct sweep *sweep, uint32_t index)
 
     struct peaks *peaks;
     struct mp_region_row *row = region_row(sweep, span->name, &peaks);
-    if (!row || !mp_vec_push(peaks, peak_since(sweep, span->first + 1))) return false;
+    if (!row) return false;
+    mp_vec_add(peaks, peak_since(sweep, span->first + 1));
     uint64_t allocated = sweep->level.allocated - closed.allocated_before;
     row->count++;
     row->total_allocated_bytes += allocated;
@@ -179,7 +178,8 @@ static bool open_due(struct sweep *sweep, uint32_t event)
     struct peaks *peaks;
     if (!region_row(sweep, sweep->spans.at[sweep->next_open].name, &peaks)) return false;
     struct open_span open = {(uint32_t)sweep->next_open++, sweep->level.allocated, 0};
-    return mp_vec_push(&sweep->open, open);
+    mp_vec_add(&sweep->open, open);
+    return true;
 }
 
 /* Ends the step that is open; `allocated` and `freed` of its row hold, until now, less what was before it. */
@@ -203,7 +203,8 @@ static bool begin_step(struct sweep *sweep)
                               .peak_bytes = sweep->level.bytes,
                               .peak_moment = step->first};
     end_step(sweep);
-    return mp_vec_push(&sweep->report->steps, row);
+    mp_vec_add(&sweep->report->steps, row);
+    return true;
 }
 
 /* A step ends, and the next begins where there is one. */
@@ -225,7 +226,7 @@ static void book_free(struct sweep *sweep, uint32_t event, uint64_t freed)
 }
 
 /* The stretch of events [first, end): none of them is noted. */
-static bool run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
+static void run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
 {
     const struct mp_model *model = sweep->model;
     struct mp_level level = sweep->level;
@@ -250,7 +251,7 @@ static bool run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
             row->peak_moment = highest_at;
         }
     }
-    return !any_open || note_maximum(sweep, first, highest);
+    if (any_open) note_maximum(sweep, first, highest);
 }
 
 /* The event at which the next step begins, or the last one ends; MP_NONE: no more. */
@@ -272,13 +273,13 @@ static bool run_sweep(struct sweep *sweep)
         uint32_t step = next_step(sweep), note = i < model->noted.count ? model->noted.at[i] : MP_NONE;
         uint32_t event = step < note ? step : note;
         if (event == MP_NONE) break;
-        if (!run_stretch(sweep, next, event)) return false;
+        run_stretch(sweep, next, event);
         if (event == note && (!close_due(sweep, event) || !open_due(sweep, event))) return false;
         if (event == step && !change_step(sweep)) return false;
         next = event + (event == note); /* an inferred step begins with an event that counts */
         i += event == note;
     }
-    if (!run_stretch(sweep, next, count)) return false;
+    run_stretch(sweep, next, count);
     if (!sweep->steps_over) end_step(sweep);
     return close_due(sweep, count);
 }
@@ -339,7 +340,11 @@ enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, con
     *report = (struct mp_step_report){.track = track};
     struct sweep sweep = {.model = model, .report = report, .window = window};
     sweep.level = mp_level_start(model, track);
-    bool done = mp_steps_find(model, &sweep.steps) && find_spans(&sweep) && run_sweep(&sweep);
+    bool done = mp_steps_find(model, &sweep.steps);
+    if (done) {
+        find_spans(&sweep);
+        done = run_sweep(&sweep);
+    }
     report->source = mp_steps_source(&sweep.steps);
     if (done) {
         keep_steps_inside(&sweep);

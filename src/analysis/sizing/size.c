@@ -406,7 +406,7 @@ static void add_notes(struct sizing *sizing)
         note(answer, "two probes leave nothing to check the answer with; a third one would");
 }
 
-static enum mp_status answer_all(struct sizing *sizing, struct mp_error *error)
+static void answer_all(struct sizing *sizing, struct mp_error *error)
 {
     struct mp_size_answer *answer = sizing->answer;
     answer->binds = mp_size_binds(&sizing->needing);
@@ -421,7 +421,6 @@ static enum mp_status answer_all(struct sizing *sizing, struct mp_error *error)
     struct mp_size_point at = {largest->first ? largest->first : 1, largest->second};
     if (largest->endless) at = sizing->fit.points.at[sizing->fit.points.count - 1];
     find_sites(sizing, at);
-    return MP_OK;
 }
 
 enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_size_answer *answer,
@@ -432,7 +431,7 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
     answer->limit = question->margin < question->capacity ? question->capacity - question->margin : 0;
     enum mp_status status = order_probes(&sizing, error);
     if (!status) status = fit_probes(&sizing, error);
-    if (!status) status = answer_all(&sizing, error);
+    if (!status) answer_all(&sizing, error);
     mp_size_needing_free(&sizing.needing);
     mp_size_fit_free(&sizing.fit);
     if (status) mp_size_answer_free(answer);

@@ -319,7 +319,6 @@ void mp_size_reserved_at(struct mp_size_reserving *reserving, struct mp_size_poi
 {
     struct mp_torch_allocator *allocator =
         mp_torch_allocator_new(settings, MP_TORCH_UNLIMITED, UINT64_C(1) << 50, NULL);
-    if (!allocator) mp_memory_lacks(0);
     set_sizes(reserving, at, bound);
     reserving->placed.count = reserving->vacant = 0;
     for (size_t i = 0; i < reserving->base.count; i++)

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
@@ -79,7 +80,7 @@ static void describe(const struct mp_query *query, const struct mp_model *model,
     for (size_t i = 0; model->start.command && model->start.command[i]; i++)
         mp_buffer_printf(&words, "%s%s", i ? " " : "", model->start.command[i]);
     mp_buffer_append(&words, "", 1);
-    if (!words.failed) mp_text_clean(&compared->command, (const char *)words.data);
+    mp_text_clean(&compared->command, (const char *)words.data);
     mp_buffer_free(&words);
     mp_coverage_text(&text, model);
     compared->events = mp_model_event_count(model);
@@ -149,12 +150,8 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
                        bool *incomplete)
 {
     size_t count = query->invocation->operand_count;
-    struct mp_compared *all = calloc(count, sizeof *all);
+    struct mp_compared *all = mp_alloc_zeroed(count, sizeof *all);
     struct mp_model *before = NULL, *lacking = NULL; /* the first, and the first that lacks something */
-    if (!all) {
-        mp_message("not enough memory to compare");
-        return MP_EXIT_COULD_NOT;
-    }
     int status = MP_EXIT_DONE;
     for (size_t i = 0; !status && i < count; i++) {
         struct mp_model *model = query->model;

@@ -30,7 +30,6 @@ static void put_clean(struct mp_table *table, enum mp_style style, const char *t
 {
     struct mp_buffer clean = {0};
     mp_text_clean(&clean, text);
-    if (clean.failed) table->texts.failed = true;
     (wide ? mp_table_wide : mp_table_cell)(table, style, "%.*s", (int)clean.size, (const char *)clean.data);
     mp_buffer_free(&clean);
 }

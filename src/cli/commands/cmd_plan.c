@@ -144,7 +144,7 @@ static bool preload(const struct planning *planning)
         mp_buffer_printf(&list, "%s%s/%s", i ? ":" : "", planning->folder, libraries[i]);
     if (present && *present) mp_buffer_printf(&list, ":%s", present);
     mp_buffer_append(&list, "", 1);
-    bool done = !list.failed && !setenv("LD_PRELOAD", (const char *)list.data, 1);
+    bool done = !setenv("LD_PRELOAD", (const char *)list.data, 1);
     mp_buffer_free(&list);
     return done;
 }

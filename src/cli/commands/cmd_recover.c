@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "collect/recover/recover.h"
@@ -26,10 +27,8 @@ static enum mp_status create(void *context, struct mp_recording *recording, char
     enum mp_status status = mp_new_file_open(output->path, &rule, &output->file, error);
     if (status) return status;
     *fd = output->file.fd;
-    *path = strdup(output->file.name ? output->file.name : output->path); /* where a bounded one is folded, too */
-    if (*path) return MP_OK;
-    close(*fd);
-    return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
+    *path = mp_text_copy(output->file.name ? output->file.name : output->path); /* where a bounded one is folded, too */
+    return MP_OK;
 }
 
 static int tell(const char *input, const char *output, const struct mp_recovery *recovery)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/device/device_use.h"
+#include "base/memory.h"
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
@@ -260,11 +261,7 @@ static int find(struct sizing *sizing)
 
 static int run(const struct mp_invocation *invocation)
 {
-    struct sizing *sizing = calloc(1, sizeof *sizing);
-    if (!sizing) {
-        mp_message("not enough memory");
-        return MP_EXIT_COULD_NOT;
-    }
+    struct sizing *sizing = mp_alloc_zeroed(1, sizeof *sizing);
     sizing->invocation = invocation;
     int status = read_question(sizing);
     if (!status) status = get_recordings(sizing);

@@ -205,12 +205,12 @@ static int read_snapshots(const struct mp_invocation *invocation, struct mp_coll
 /* The name with each % doubled, freed by the caller; NULL. */
 static char *escaped(const char *name)
 {
-    char *result = malloc(2 * strlen(name) + 1), *to = result;
-    for (; result && *name; name++) {
+    char *result = mp_alloc(2 * strlen(name) + 1), *to = result;
+    for (; *name; name++) {
         if (*name == '%') *to++ = '%';
         *to++ = *name;
     }
-    if (result) *to = '\0';
+    *to = '\0';
     return result;
 }
 
@@ -218,28 +218,22 @@ static char *escaped(const char *name)
 static char *output_pattern(const struct mp_invocation *invocation, const struct mp_snapshot_way *way)
 {
     const char *given = invocation->value[MP_OPT_OUTPUT];
-    char folder[PATH_MAX], *pattern = NULL;
-    int made;
+    char folder[PATH_MAX];
     if (given && (!*given || !strcmp(given, "-"))) {
         mp_message("-o needs the name of a file: a recording cannot go to stdout");
         return NULL;
     }
-    if (given && *given == '/') return strdup(given);
+    if (given && *given == '/') return mp_text_copy(given);
     if (!getcwd(folder, sizeof folder)) {
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
     if (!folder[1]) folder[0] = '\0'; /* the root ends with the slash that comes next */
-    if (given) {
-        made = asprintf(&pattern, "%s/%s", folder, given);
-    } else {
-        char *command = way ? strdup(way->name) : escaped(basename(invocation->operands[0]));
-        made = command ? asprintf(&pattern, "%s/%s.%%p.mp", folder, command) : -1;
-        free(command);
-    }
-    if (made >= 0) return pattern;
-    mp_message("out of memory");
-    return NULL;
+    if (given) return mp_text_make("%s/%s", folder, given);
+    char *command = way ? mp_text_copy(way->name) : escaped(basename(invocation->operands[0]));
+    char *pattern = mp_text_make("%s/%s.%%p.mp", folder, command);
+    free(command);
+    return pattern;
 }
 
 struct telling {
@@ -259,8 +253,8 @@ static void tell(void *context)
 /* Errors that are known before the command starts: it is then not started. */
 static int check_output(const struct mp_invocation *invocation, const char *pattern)
 {
-    char *copy = strdup(pattern);
-    const char *folder = copy ? dirname(copy) : "/";
+    char *copy = mp_text_copy(pattern);
+    const char *folder = dirname(copy);
     int status = MP_EXIT_DONE;
     struct stat facts;
     if (stat(folder, &facts) || !S_ISDIR(facts.st_mode)) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/step_rule.h"
 #include "model/steps_loop.h"
 
@@ -126,6 +127,17 @@ static void free_model(struct mp_model *model)
     mp_vec_free(&model->lines);
 }
 
+struct look {
+    const struct mp_model *model;
+    struct mp_loop *loop;
+};
+
+static void find_loop(void *context)
+{
+    struct look *look = context;
+    if (!mp_loop_find(look->model, NULL, look->loop)) look->loop->rounds = 0;
+}
+
 /* Looks for the loop, each time after twice as many events, as long as none is found. */
 static void look_for_loop(struct mp_step_watch *watch, const struct mp_tables *tables, struct mp_spool_header *spool)
 {
@@ -134,7 +146,8 @@ static void look_for_loop(struct mp_step_watch *watch, const struct mp_tables *t
     uint64_t wait = watch->events - watch->last_look;
     watch->last_look = watch->events;
     watch->next_look = watch->events + (wait < FIRST_LOOK ? FIRST_LOOK : wait < MOST_WAIT ? wait * 2 : wait);
-    if (make_model(watch, tables, spool, &model) && !mp_loop_find(&model, NULL, &loop)) loop.rounds = 0;
+    struct look look = {&model, &loop};
+    if (!make_model(watch, tables, spool, &model) || !mp_memory_try(find_loop, &look)) loop.rounds = 0;
     uint64_t seen = model.events.count;
     free_model(&model);
     if (loop.rounds < ROUNDS_MIN) return;

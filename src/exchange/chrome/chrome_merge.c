@@ -8,9 +8,9 @@
 
 #define PIECE 65536
 
-static bool mark(struct mp_map *map, int64_t pid)
+static void mark(struct mp_map *map, int64_t pid)
 {
-    return !((uint64_t)pid + 1) || mp_map_insert(map, (uint64_t)pid + 1, NULL);
+    if (!(!((uint64_t)pid + 1))) mp_map_at(map, (uint64_t)pid + 1, NULL);
 }
 
 static bool is(const struct mp_kineto_event *event, enum mp_kineto_text which, const char *text)
@@ -29,7 +29,10 @@ static bool on_event(void *context, const struct mp_kineto_event *event)
 {
     struct mp_chrome_input *input = context;
     int64_t pid = mp_kineto_has(event, MP_KINETO_PID) ? event->facts[MP_KINETO_PID] : -1;
-    if (is(event, MP_KINETO_PHASE, "M")) return !is(event, MP_KINETO_NAME, "process_name") || mark(&input->named, pid);
+    if (is(event, MP_KINETO_PHASE, "M")) {
+        if (is(event, MP_KINETO_NAME, "process_name")) mark(&input->named, pid);
+        return true;
+    }
     input->any_memory |= is(event, MP_KINETO_NAME, "[memory]");
     input->any_out_of_memory |= is(event, MP_KINETO_NAME, "[OutOfMemory]");
     if (!mp_kineto_has(event, MP_KINETO_START_NS)) return true;
@@ -37,7 +40,8 @@ static bool on_event(void *context, const struct mp_kineto_event *event)
     widen(input, start);
     if (mp_kineto_has(event, MP_KINETO_DURATION_NS) && length > 0 && start <= INT64_MAX - length)
         widen(input, start + length);
-    return mark(&input->pids, pid);
+    mark(&input->pids, pid);
+    return true;
 }
 
 static bool on_trace(void *context, const struct mp_kineto_event *trace)

@@ -5,6 +5,7 @@
 
 #include "analysis/sites/level.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "exchange/common/sink.h"
 #include "model/model.h"
 #include "model/spans.h"
@@ -270,8 +271,8 @@ static void start(struct instants *instants)
 
 /* Of the uppermost layer of each device, as the format has one allocator a device; blocks whose size is not known have
  * none. Failures come with the total. Those that a trace to merge into has already are not written again. */
-static enum mp_status chrome_instants(const struct mp_chrome_query *query, uint32_t pid, uint64_t shift_ns,
-                                      struct mp_chrome *chrome, uint64_t *left_out, struct mp_error *error)
+static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, uint64_t shift_ns,
+                            struct mp_chrome *chrome, uint64_t *left_out, struct mp_error *error)
 {
     const struct mp_chrome_input *merge = query->merge;
     struct instants instants = {.query = query,
@@ -279,10 +280,9 @@ static enum mp_status chrome_instants(const struct mp_chrome_query *query, uint3
                                 .chrome = chrome,
                                 .pid = pid,
                                 .shift_ns = shift_ns,
-                                .tracks = calloc(query->model->tracks.count + 1, sizeof *instants.tracks),
+                                .tracks = mp_alloc_zeroed(query->model->tracks.count + 1, sizeof *instants.tracks),
                                 .memory = !merge || !merge->any_memory,
                                 .out_of_memory = !merge || !merge->any_out_of_memory};
-    if (!instants.tracks) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the trace");
     start(&instants);
     uint64_t count = count_events(&instants);
     *left_out = instants.memory && count > MP_CHROME_MEMORY_MAX ? count : 0;
@@ -290,7 +290,6 @@ static enum mp_status chrome_instants(const struct mp_chrome_query *query, uint3
     for (uint32_t event = 0; event < query->window.last; event++)
         follow(&instants, event);
     free(instants.tracks);
-    return MP_OK;
 }
 
 /* Steps have a row of their own: regions on a thread's row may cross their borders, and rows must nest. */
@@ -307,11 +306,6 @@ struct trace {
     uint64_t shift_ns; /* from the recording's clock to the trace's; wraps */
     uint32_t pid;
 };
-
-static enum mp_status no_memory(struct mp_error *error)
-{
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the trace");
-}
 
 struct point {
     uint64_t ns, value;
@@ -416,10 +410,10 @@ static void put_span(struct trace *trace, uint32_t tid, uint64_t start_ns, uint6
 }
 
 /* By the names that PyTorch's profiler gives them; those that are its own stand among the regions already. */
-static enum mp_status write_steps(struct trace *trace, struct mp_error *error)
+static void write_steps(struct trace *trace, struct mp_error *error)
 {
     struct mp_steps steps = {0};
-    if (!mp_steps_marked(trace->model, &steps)) return no_memory(error);
+    mp_steps_marked(trace->model, &steps);
     for (size_t i = 0; i < steps.count; i++) {
         char name[40];
         snprintf(name, sizeof name, "ProfilerStep#%zu", steps.before + i + 1);
@@ -427,7 +421,6 @@ static enum mp_status write_steps(struct trace *trace, struct mp_error *error)
             put_span(trace, STEPS_TID, steps.at[i].start_ns, steps.at[i].end_ns, name);
     }
     mp_steps_free(&steps);
-    return MP_OK;
 }
 
 static void write_closed(struct trace *trace, struct mp_open_regions *closed, uint64_t end_ns)
@@ -439,19 +432,17 @@ static void write_closed(struct trace *trace, struct mp_open_regions *closed, ui
     closed->count = 0;
 }
 
-static enum mp_status write_regions(struct trace *trace, struct mp_error *error)
+static void write_regions(struct trace *trace, struct mp_error *error)
 {
     const struct mp_model *model = trace->model;
     struct mp_open_regions open = {0}, closed = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < model->noted.count; i++) {
-        done = mp_regions_follow(model, model->noted.at[i], &open, &closed);
+    for (size_t i = 0; i < model->noted.count; i++) {
+        mp_regions_follow(model, model->noted.at[i], &open, &closed);
         write_closed(trace, &closed, model->events.time_ns[model->noted.at[i]]);
     }
     write_closed(trace, &open, model->duration_ns);
     mp_open_regions_free(&open);
     mp_open_regions_free(&closed);
-    return done ? MP_OK : no_memory(error);
 }
 
 static void write_process_names(struct trace *trace)
@@ -461,10 +452,7 @@ static void write_process_names(struct trace *trace)
     for (const char *const *word = model->start.command; word && *word; word++)
         mp_buffer_printf(&name, "%s%s", name.size ? " " : "", *word);
     mp_buffer_append(&name, "", 1);
-    if (name.failed)
-        trace->chrome.sink.text.failed = true;
-    else
-        chrome_name(&trace->chrome, "process_name", trace->pid, 0, "name", (const char *)name.data);
+    chrome_name(&trace->chrome, "process_name", trace->pid, 0, "name", (const char *)name.data);
     mp_buffer_free(&name);
 }
 
@@ -535,8 +523,9 @@ static enum mp_status write_own(struct trace *trace, struct mp_error *error)
                      "\"traceName\": \"memprof\",\n\"traceEvents\": [\n",
                      (unsigned long long)trace->model->start.realtime_ns);
     write_names(trace);
-    enum mp_status status = write_steps(trace, error);
-    return status ? status : write_regions(trace, error);
+    write_steps(trace, error);
+    write_regions(trace, error);
+    return MP_OK;
 }
 
 static enum mp_status write_all(struct trace *trace, uint64_t *left_out, struct mp_error *error)
@@ -547,7 +536,7 @@ static enum mp_status write_all(struct trace *trace, uint64_t *left_out, struct 
     for (size_t track = 0; !status && track < trace->model->tracks.count; track++)
         track_counter(trace, (uint16_t)track);
     if (!status) write_samples(trace);
-    if (!status) status = chrome_instants(trace->query, trace->pid, trace->shift_ns, &trace->chrome, left_out, error);
+    if (!status) chrome_instants(trace->query, trace->pid, trace->shift_ns, &trace->chrome, left_out, error);
     if (status) return status;
     if (merge) return mp_chrome_copy_rest(merge, trace->chrome.any_event, &trace->chrome.sink, error);
     chrome_window(&trace->chrome, trace->query->window.from_ns, trace->query->window.to_ns);

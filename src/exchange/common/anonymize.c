@@ -44,10 +44,7 @@ struct renaming {
 
 static uint32_t intern(struct renaming *renaming, const char *text)
 {
-    uint32_t id = mp_intern_text(&renaming->to, text);
-    if (id != MP_INTERN_FAILED) return id;
-    renaming->failed = true;
-    return 0;
+    return mp_intern_add_text(&renaming->to, text);
 }
 
 static uint32_t numbered(struct renaming *renaming, enum role role, const char *format, const char *ending)
@@ -104,19 +101,17 @@ static uint32_t rename_module(struct renaming *renaming, const char *path)
     struct mp_buffer text = {0};
     for (const char *at = path;; at++) {
         size_t length = strcspn(at, ".#"), number = strspn(at, "0123456789");
-        uint32_t id = mp_intern_bytes(&renaming->parts, at, length);
+        uint32_t id = mp_intern_add(&renaming->parts, at, length);
         if (number >= length || mp_public_tensor(at, length))
             mp_buffer_append(&text, at, length);
         else
             mp_buffer_printf(&text, "m%u", id);
-        renaming->failed |= id == MP_INTERN_FAILED;
         at += length;
         if (!*at) break;
         mp_buffer_append(&text, at, 1);
     }
     mp_buffer_append(&text, "", 1);
-    uint32_t id = text.failed ? 0 : intern(renaming, (const char *)text.data);
-    renaming->failed |= text.failed;
+    uint32_t id = intern(renaming, (const char *)text.data);
     mp_buffer_free(&text);
     return id;
 }
@@ -152,11 +147,7 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
 {
     if (!old) return 0;
     bool fresh;
-    uint64_t *known = mp_map_insert(&renaming->known, (uint64_t)role << 32 | old, &fresh);
-    if (!known) {
-        renaming->failed = true;
-        return 0;
-    }
+    uint64_t *known = mp_map_at(&renaming->known, (uint64_t)role << 32 | old, &fresh);
     if (!fresh) return (uint32_t)*known;
     const char *text = mp_model_text(renaming->model, old);
     switch (role) {
@@ -341,8 +332,7 @@ static void rename_start(struct renaming *renaming)
     if (renaming->by_pattern) mp_buffer_append_text(&text, "step_range=^step;");
     if (*renaming->steps.function) mp_buffer_append_text(&text, "step_at=" STEP_FUNCTION ";");
     mp_buffer_append(&text, "", 1);
-    uint32_t id = text.failed ? 0 : intern(renaming, (const char *)text.data);
-    renaming->failed |= text.failed;
+    uint32_t id = intern(renaming, (const char *)text.data);
     mp_buffer_free(&text);
     start->configuration = mp_intern_get(&renaming->to, id, NULL);
 }
@@ -353,7 +343,7 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     mp_step_rule_open_configured(&renaming.steps, model->start.configuration);
     renaming.by_pattern = renaming.steps.has_pattern;
     intern(&renaming, "");
-    renaming.failed |= mp_intern_text(&renaming.parts, "") == MP_INTERN_FAILED; /* numbers begin at 1 */
+    mp_intern_add_text(&renaming.parts, ""); /* numbers begin at 1 */
     rename_stacks(&renaming);
     rename_tables(&renaming);
     rename_blocks(&renaming);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
 #include "exchange/common/import_tables.h"
 #include "model/track.h"
 
@@ -21,10 +22,7 @@ struct importer {
 
 void mp_import_call(struct mp_import_log *log, const struct mp_import_call *call)
 {
-    if (!mp_vec_push(&log->calls, *call)) {
-        log->failed = true;
-        return;
-    }
+    mp_vec_add(&log->calls, *call);
     log->calls.at[log->calls.count - 1].order = (uint32_t)(log->calls.count - 1);
 }
 
@@ -35,7 +33,7 @@ void mp_import_note(struct mp_import_log *log, const char *format, ...)
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    if (!mp_vec_push(&log->notes, mp_import_text(&log->tables, text, strlen(text)))) log->failed = true;
+    mp_vec_add(&log->notes, mp_import_text(&log->tables, text, strlen(text)));
 }
 
 static uint32_t find_device(struct mp_import_log *log, unsigned type, int index)
@@ -46,7 +44,7 @@ static uint32_t find_device(struct mp_import_log *log, unsigned type, int index)
     for (size_t i = 0; i < log->tables.devices.count; i++)
         if (log->tables.devices.at[i].name == name) return (uint32_t)i;
     struct mp_device device = {.name = name, .total_bytes = MP_BYTES_UNKNOWN};
-    if (!mp_vec_push(&log->tables.devices, device)) log->failed = true;
+    mp_vec_add(&log->tables.devices, device);
     return (uint32_t)(log->tables.devices.count - 1);
 }
 
@@ -63,10 +61,11 @@ uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int de
         if (known->device == track.device && known->layer == track.layer && known->name == track.name)
             return (uint16_t)i;
     }
-    if (log->tables.tracks.count >= MP_TRACK_NONE || !mp_vec_push(&log->tables.tracks, track)) {
+    if (log->tables.tracks.count >= MP_TRACK_NONE) {
         log->failed = true;
         return 0;
     }
+    mp_vec_add(&log->tables.tracks, track);
     return (uint16_t)(log->tables.tracks.count - 1);
 }
 
@@ -74,11 +73,8 @@ uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid)
 {
     bool added;
     struct mp_thread_info thread = {.tid = tid};
-    uint64_t *id = mp_map_insert(&log->thread_ids, (uint64_t)tid + 1, &added);
-    if (!id || (added && !mp_vec_push(&log->tables.threads, thread))) {
-        log->failed = true;
-        return 0;
-    }
+    uint64_t *id = mp_map_at(&log->thread_ids, (uint64_t)tid + 1, &added);
+    if (added) mp_vec_add(&log->tables.threads, thread);
     if (added) *id = log->tables.threads.count - 1;
     return (uint32_t)*id;
 }
@@ -97,15 +93,14 @@ static uint64_t key_of(const struct mp_import_call *call)
 }
 
 /* Whose free it is: the base's blocks come first in number, so all frees are paired before any event is made. */
-static bool pair(struct importer *importer)
+static void pair(struct importer *importer)
 {
     struct mp_import_log *log = importer->log;
     for (size_t i = 0; i < log->calls.count; i++) {
         struct mp_import_call *call = &log->calls.at[i];
         uint64_t made;
         if (call->type == MP_EVENT_ALLOC) {
-            uint64_t *live = mp_map_insert(&importer->live, key_of(call), NULL);
-            if (!live) return false;
+            uint64_t *live = mp_map_at(&importer->live, key_of(call), NULL);
             importer->missed_frees += *live != 0;
             *live = i + 1;
         } else if (call->type == MP_EVENT_FREE && !mp_map_remove(&importer->live, key_of(call), &made)) {
@@ -117,12 +112,11 @@ static bool pair(struct importer *importer)
             call->block = block.block;
             call->base = true;
             importer->unknown_frees++;
-            if (!mp_vec_push(&importer->base, block)) return false;
+            mp_vec_add(&importer->base, block);
         }
     }
     mp_map_clear(&importer->live);
     importer->blocks = importer->base.count;
-    return true;
 }
 
 static void put(struct importer *importer, const struct mp_import_call *call, uint8_t type, uint64_t bytes,
@@ -141,10 +135,9 @@ static void put(struct importer *importer, const struct mp_import_call *call, ui
     mp_import_event(&importer->events, &event);
 }
 
-static bool put_alloc(struct importer *importer, struct mp_import_call *call)
+static void put_alloc(struct importer *importer, struct mp_import_call *call)
 {
-    uint64_t *live = mp_map_insert(&importer->live, key_of(call), NULL);
-    if (!live) return false;
+    uint64_t *live = mp_map_at(&importer->live, key_of(call), NULL);
     if (*live) {
         const struct mp_import_call *before = &importer->log->calls.at[*live - 1];
         put(importer, call, MP_EVENT_FREE, before->bytes, before->block);
@@ -152,7 +145,6 @@ static bool put_alloc(struct importer *importer, struct mp_import_call *call)
     *live = (uint64_t)(call - importer->log->calls.at) + 1;
     call->block = importer->blocks++;
     put(importer, call, MP_EVENT_ALLOC, call->bytes, call->block);
-    return true;
 }
 
 static void put_free(struct importer *importer, const struct mp_import_call *call)
@@ -171,8 +163,7 @@ static enum mp_status put_events(struct importer *importer)
     struct mp_import_log *log = importer->log;
     for (size_t i = 0; !importer->events.status && i < log->calls.count; i++) {
         struct mp_import_call *call = &log->calls.at[i];
-        if (call->type == MP_EVENT_ALLOC && !put_alloc(importer, call))
-            return mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the recording");
+        if (call->type == MP_EVENT_ALLOC) put_alloc(importer, call);
         if (call->type == MP_EVENT_FREE) put_free(importer, call);
         if (call->type != MP_EVENT_ALLOC && call->type != MP_EVENT_FREE)
             put(importer, call, call->type, call->bytes, 0);
@@ -205,8 +196,8 @@ static enum mp_status fill(struct importer *importer)
 {
     struct mp_import_log *log = importer->log;
     qsort(log->calls.at, log->calls.count, sizeof *log->calls.at, by_time);
-    if (!pair(importer) || log->failed)
-        return mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the recording");
+    pair(importer);
+    if (log->failed) return mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the recording");
     if (importer->unknown_frees)
         mp_import_note(log, "blocks that were live before the log begins: %llu; what else lived then is not known",
                        (unsigned long long)importer->unknown_frees);
@@ -236,8 +227,7 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
                                        .realtime_ns = log->dated ? (uint64_t)(log->unix_ns + first) : 0};
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
-    enum mp_status status = mp_builder_new(&start, &importer->events.builder, importer->error);
-    if (status) return status;
+    mp_builder_new(&start, &importer->events.builder);
     return mp_import_finish(importer->events.builder, fill(importer), file_bytes, log->format, model, importer->error);
 }
 
@@ -245,8 +235,7 @@ enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, 
                                    struct mp_error *error)
 {
     if (log->calls.count >= MP_NONE) return mp_fail(error, MP_LIMIT, "%s holds more than 4 294 967 294 calls", path);
-    struct importer *importer = calloc(1, sizeof *importer);
-    if (!importer) return mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
+    struct importer *importer = mp_alloc_zeroed(1, sizeof *importer);
     importer->log = log;
     importer->error = importer->events.error = error;
     enum mp_status status = build(importer, path, model);

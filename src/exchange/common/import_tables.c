@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 enum mp_status mp_import_event(struct mp_import_events *e, const struct mp_event *event)
 {
     if (e->waiting.count == MP_CHUNK_EVENTS) mp_import_events_flush(e);
@@ -21,30 +23,26 @@ enum mp_status mp_import_events_flush(struct mp_import_events *e)
 
 uint32_t mp_import_text(struct mp_import_tables *tables, const char *text, size_t length)
 {
-    uint32_t id = mp_intern_bytes(&tables->strings, text, length);
-    if (id != MP_INTERN_FAILED) return id;
-    tables->failed = true;
-    return 0;
+    return mp_intern_add(&tables->strings, text, length);
 }
 
 uint32_t mp_import_frame(struct mp_import_tables *tables, enum mp_language language, uint32_t function, uint32_t file,
                          uint32_t line)
 {
     const uint32_t key[] = {language, function, file, line};
-    uint32_t id = mp_intern_bytes(&tables->frame_keys, (const char *)key, sizeof key);
+    uint32_t id = mp_intern_add(&tables->frame_keys, (const char *)key, sizeof key);
     struct mp_frame frame = {.language = (uint8_t)language, .function = function, .file = file, .line = line};
     /* Id 0 is the empty key, so that the first frame has 1. */
-    bool known = id != MP_INTERN_FAILED && id - 1 < tables->frames.count;
+    bool known = id - 1 < tables->frames.count;
     if (known) return id - 1;
-    if (id != MP_INTERN_FAILED && mp_vec_push(&tables->frames, frame)) return id - 1;
-    tables->failed = true;
-    return 0;
+    mp_vec_add(&tables->frames, frame);
+    return id - 1;
 }
 
-static bool has_root(struct mp_import_tables *tables)
+static void has_root(struct mp_import_tables *tables)
 {
     const struct mp_stack_node root = {0, MP_FRAME_CUT};
-    return tables->nodes.count || mp_vec_push(&tables->nodes, root);
+    if (!tables->nodes.count) mp_vec_add(&tables->nodes, root);
 }
 
 uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint32_t frame)
@@ -53,9 +51,11 @@ uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint3
     bool added = false;
     /* A frame's number is below 2^32 - 1, a cut's is that, so only the parent can make the key overflow: it cannot,
      * there are fewer nodes. */
-    uint64_t *id = mp_map_insert(&tables->node_ids, ((uint64_t)parent << 32 | frame) + 1, &added);
-    if (id && !added) return (uint32_t)*id;
-    if (id && has_root(tables) && tables->nodes.count < MP_NONE && mp_vec_push(&tables->nodes, node)) {
+    uint64_t *id = mp_map_at(&tables->node_ids, ((uint64_t)parent << 32 | frame) + 1, &added);
+    if (!added) return (uint32_t)*id;
+    has_root(tables);
+    if (tables->nodes.count < MP_NONE) {
+        mp_vec_add(&tables->nodes, node);
         *id = tables->nodes.count - 1;
         return (uint32_t)*id;
     }
@@ -66,8 +66,7 @@ uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint3
 static enum mp_status put_strings(const struct mp_import_tables *tables, struct mp_builder *builder,
                                   struct mp_error *error)
 {
-    struct mp_string_entry *entries = calloc(tables->strings.count + 1, sizeof *entries);
-    if (!entries) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the recording");
+    struct mp_string_entry *entries = mp_alloc_zeroed(tables->strings.count + 1, sizeof *entries);
     for (uint32_t i = 0; i < tables->strings.count; i++)
         entries[i].text = mp_intern_get(&tables->strings, i, &entries[i].length);
     struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = tables->strings.count};
@@ -82,16 +81,14 @@ static enum mp_status put_symbols(const struct mp_import_tables *tables, struct 
                                   struct mp_error *error)
 {
     MP_VEC(struct mp_symbol) symbols = {0};
-    bool done = true;
-    for (uint32_t i = 0; done && i < tables->frames.count; i++) {
+    for (uint32_t i = 0; i < tables->frames.count; i++) {
         const struct mp_frame *frame = &tables->frames.at[i];
         struct mp_symbol symbol = {i, frame->function, frame->file, frame->line};
-        if (frame->language == MP_NATIVE) done = mp_vec_push(&symbols, symbol);
+        if (frame->language == MP_NATIVE) mp_vec_add(&symbols, symbol);
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_SYMBOLS, .count = symbols.count};
     chunk.symbols = symbols.at;
-    enum mp_status status = done ? mp_builder_add(builder, &chunk, error)
-                                 : mp_fail(error, MP_NO_MEMORY, "not enough memory for the recording");
+    enum mp_status status = mp_builder_add(builder, &chunk, error);
     mp_vec_free(&symbols);
     return status;
 }

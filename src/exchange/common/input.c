@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/memory.h"
+
 /* A trace or a snapshot is at most a hundred times as large as its compressed file. */
 #define UNWRAPPED_TIMES 200
 #define UNWRAPPED_MORE  (32u << 20)
@@ -35,8 +37,8 @@ enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp
         return status;
     }
     input->file_bytes = (uint64_t)facts.st_size;
-    struct mp_input_state *state = malloc(sizeof *state);
-    gzFile file = state ? gzdopen(fd, "r") : NULL;
+    struct mp_input_state *state = mp_alloc(sizeof *state);
+    gzFile file = gzdopen(fd, "r");
     if (!file) {
         free(state);
         close(fd);

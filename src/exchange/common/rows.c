@@ -13,8 +13,7 @@ enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_windo
     *rows = (struct mp_rows){.model = model, .window = window, .filter = filter};
     rows->regions = mp_regions_of_births(model);
     rows->root = mp_module_root(model);
-    if (rows->regions && mp_steps_find(model, &rows->steps) && mp_placements_find(model, &rows->placements))
-        return MP_OK;
+    if (mp_steps_find(model, &rows->steps) && mp_placements_find(model, &rows->placements)) return MP_OK;
     mp_rows_free(rows);
     return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of blocks");
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "format/writer.h"
 
 struct saver {
@@ -15,11 +16,6 @@ struct saver {
     uint32_t unknown_thread; /* stands for MP_NONE */
 };
 
-static enum mp_status no_memory(struct saver *s)
-{
-    return mp_fail(s->error, MP_NO_MEMORY, "not enough memory to write the recording");
-}
-
 static uint64_t known(uint64_t bytes)
 {
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
@@ -28,8 +24,7 @@ static uint64_t known(uint64_t bytes)
 static enum mp_status save_strings(struct saver *s)
 {
     const struct mp_intern *texts = &s->model->strings;
-    struct mp_string *strings = malloc((texts->count + 1) * sizeof *strings);
-    if (!strings) return no_memory(s);
+    struct mp_string *strings = mp_alloc((texts->count + 1) * sizeof *strings);
     for (uint32_t i = 0; i < texts->count; i++)
         strings[i].text = mp_intern_get(texts, i, &strings[i].length);
     enum mp_status status = mp_writer_strings(s->writer, strings, texts->count, s->error);
@@ -54,18 +49,17 @@ static enum mp_status save_frames(struct saver *s)
 {
     const struct mp_model *model = s->model;
     MP_VEC(struct mp_symbol) symbols = {0};
-    struct mp_frame *frames = malloc((model->frames.count + 1) * sizeof *frames);
-    bool done = frames;
-    for (size_t i = 0; done && i < model->frames.count; i++) {
+    struct mp_frame *frames = mp_alloc((model->frames.count + 1) * sizeof *frames);
+    for (size_t i = 0; i < model->frames.count; i++) {
         const struct mp_model_frame *frame = &model->frames.at[i];
         frames[i] = frame->raw;
-        for (uint32_t k = 0; done && frame->raw.language == MP_NATIVE && k < frame->line_count; k++) {
+        for (uint32_t k = 0; frame->raw.language == MP_NATIVE && k < frame->line_count; k++) {
             const struct mp_model_line *line = &model->lines.at[frame->first_line + k];
             struct mp_symbol symbol = {(uint32_t)i, line->function, line->file, line->line};
-            done = mp_vec_push(&symbols, symbol);
+            mp_vec_add(&symbols, symbol);
         }
     }
-    enum mp_status status = done ? mp_writer_frames(s->writer, frames, model->frames.count, s->error) : no_memory(s);
+    enum mp_status status = mp_writer_frames(s->writer, frames, model->frames.count, s->error);
     if (!status) status = mp_writer_symbols(s->writer, symbols.at, symbols.count, s->error);
     mp_vec_free(&symbols);
     free(frames);
@@ -88,14 +82,13 @@ static enum mp_status save_past(struct saver *s)
 {
     const struct mp_model *model = s->model;
     MP_VEC(struct mp_past_peak) peaks = {0};
-    bool done = true;
     if (!model->past.events && !model->past.steps) return MP_OK;
-    for (size_t i = 0; done && model->past.events && i < model->sums.count; i++) {
+    for (size_t i = 0; model->past.events && i < model->sums.count; i++) {
         struct mp_past_peak peak = model->sums.at[i].past;
         peak.track = (uint16_t)i;
-        done = mp_vec_push(&peaks, peak);
+        mp_vec_add(&peaks, peak);
     }
-    enum mp_status status = done ? mp_writer_past(s->writer, &model->past, s->error) : no_memory(s);
+    enum mp_status status = mp_writer_past(s->writer, &model->past, s->error);
     if (!status) status = mp_writer_past_peaks(s->writer, peaks.at, peaks.count, s->error);
     if (!status) status = mp_writer_past_sites(s->writer, model->past_sites.at, model->past_sites.count, s->error);
     mp_vec_free(&peaks);
@@ -106,8 +99,7 @@ static enum mp_status save_base(struct saver *s)
 {
     const struct mp_model_blocks *blocks = &s->model->blocks;
     MP_VEC(struct mp_base_block) base = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < blocks->count; i++) {
+    for (size_t i = 0; i < blocks->count; i++) {
         if (blocks->alloc_event[i] != MP_NONE) continue;
         struct mp_base_block block = {.block = s->numbers[i] = s->next_number++,
                                       .address = blocks->address[i],
@@ -124,11 +116,9 @@ static enum mp_status save_base(struct saver *s)
         const struct mp_request *request = mp_model_request_of(s->model, (uint32_t)i);
         if (request) block.request = *request;
         s->live[block.track] += known(block.bytes);
-        done = mp_vec_push(&base, block);
+        mp_vec_add(&base, block);
     }
-    enum mp_status status = !done        ? no_memory(s)
-                            : base.count ? mp_writer_base(s->writer, 0, base.at, base.count, s->error)
-                                         : MP_OK;
+    enum mp_status status = base.count ? mp_writer_base(s->writer, 0, base.at, base.count, s->error) : MP_OK;
     mp_vec_free(&base);
     return status;
 }
@@ -170,9 +160,9 @@ static enum mp_status save_events(struct saver *s)
 {
     const struct mp_model *model = s->model;
     size_t tracks = model->tracks.count;
-    struct mp_event *batch = malloc(MP_CHUNK_EVENTS * sizeof *batch);
-    uint64_t *live = malloc((tracks + 1) * sizeof *live);
-    enum mp_status status = batch && live ? MP_OK : no_memory(s);
+    struct mp_event *batch = mp_alloc(MP_CHUNK_EVENTS * sizeof *batch);
+    uint64_t *live = mp_alloc((tracks + 1) * sizeof *live);
+    enum mp_status status = MP_OK;
     for (size_t done = 0; !status && done < model->events.count;) {
         size_t count = 0;
         memcpy(live, s->live, tracks * sizeof *live);
@@ -190,15 +180,14 @@ static enum mp_status save_labels(struct saver *s)
 {
     const struct mp_model *model = s->model;
     MP_VEC(struct mp_label) labels = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < model->labels.count; i++) {
+    for (size_t i = 0; i < model->labels.count; i++) {
         const struct mp_model_label *from = &model->labels.at[i];
         if (from->event == MP_NONE) continue;
         struct mp_label label = {model->events.time_ns[from->event], s->numbers[from->block], (uint8_t)from->role,
                                  from->name};
-        done = mp_vec_push(&labels, label);
+        mp_vec_add(&labels, label);
     }
-    enum mp_status status = done ? mp_writer_labels(s->writer, labels.at, labels.count, s->error) : no_memory(s);
+    enum mp_status status = mp_writer_labels(s->writer, labels.at, labels.count, s->error);
     mp_vec_free(&labels);
     return status;
 }
@@ -208,13 +197,12 @@ static enum mp_status save_requests(struct saver *s)
 {
     const struct mp_model *model = s->model;
     MP_VEC(struct mp_block_request) requests = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < model->requests.count; i++) {
+    for (size_t i = 0; i < model->requests.count; i++) {
         const struct mp_model_request *from = &model->requests.at[i];
         struct mp_block_request request = {s->numbers[from->block], from->request};
-        if (model->blocks.alloc_event[from->block] != MP_NONE) done = mp_vec_push(&requests, request);
+        if (model->blocks.alloc_event[from->block] != MP_NONE) mp_vec_add(&requests, request);
     }
-    enum mp_status status = done ? mp_writer_requests(s->writer, requests.at, requests.count, s->error) : no_memory(s);
+    enum mp_status status = mp_writer_requests(s->writer, requests.at, requests.count, s->error);
     mp_vec_free(&requests);
     return status;
 }
@@ -222,9 +210,9 @@ static enum mp_status save_requests(struct saver *s)
 static enum mp_status save_all(struct saver *s)
 {
     const struct mp_model *model = s->model;
-    s->numbers = calloc(model->blocks.count + 1, sizeof *s->numbers);
-    s->live = calloc(model->tracks.count + 1, sizeof *s->live);
-    enum mp_status status = s->numbers && s->live ? save_tables(s) : no_memory(s);
+    s->numbers = mp_alloc_zeroed(model->blocks.count + 1, sizeof *s->numbers);
+    s->live = mp_alloc_zeroed(model->tracks.count + 1, sizeof *s->live);
+    enum mp_status status = save_tables(s);
     if (!status) status = save_past(s);
     if (!status) status = save_base(s);
     if (!status) status = save_events(s);

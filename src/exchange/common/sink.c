@@ -4,15 +4,17 @@
 #include <stdlib.h>
 #include <zlib.h>
 
+#include "base/memory.h"
+
 #define PASS_BYTES (1 << 20)
 
 enum mp_status mp_sink_start(struct mp_sink *sink, FILE *out, bool compress, struct mp_error *error)
 {
     *sink = (struct mp_sink){.out = out};
     if (!compress) return MP_OK;
-    z_stream *gzip = calloc(1, sizeof *gzip);
+    z_stream *gzip = mp_alloc_zeroed(1, sizeof *gzip);
     /* 15 bits of window, and 16 for gzip's header instead of zlib's */
-    if (!gzip || deflateInit2(gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    if (deflateInit2(gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         free(gzip);
         return mp_fail(error, MP_NO_MEMORY, "not enough memory to compress the output");
     }
@@ -41,7 +43,7 @@ static void deflate_text(struct mp_sink *sink, int flush)
 
 static void drain(struct mp_sink *sink, bool last)
 {
-    if (sink->text.failed || sink->failed) return;
+    if (sink->failed) return;
     if (sink->gzip)
         deflate_text(sink, last ? Z_FINISH : Z_NO_FLUSH);
     else
@@ -59,10 +61,8 @@ enum mp_status mp_sink_end(struct mp_sink *sink, enum mp_status status, struct m
     if (!status) drain(sink, true);
     if (sink->gzip) deflateEnd(sink->gzip);
     free(sink->gzip);
-    bool short_of_memory = sink->text.failed;
     mp_buffer_free(&sink->text);
     if (status) return status;
-    if (short_of_memory) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the output");
     errno = sink->failed;
     return sink->failed ? mp_fail_errno(error, "cannot write the output") : MP_OK;
 }

@@ -5,7 +5,7 @@
 /* The number of a pair, given in order of appearance. Exact: the pair itself is the key. */
 static uint64_t *number_of(struct mp_map *map, uint32_t left, uint32_t right, bool *added)
 {
-    return mp_map_insert(map, ((uint64_t)left << 32 | right) + 1, added);
+    return mp_map_at(map, ((uint64_t)left << 32 | right) + 1, added);
 }
 
 uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line,
@@ -22,9 +22,9 @@ uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, u
     if (!frame) return MP_STACK_TABLE_FAILED;
     if (added) {
         struct mp_symbol symbol = {(uint32_t)table->frames.count, function, file, line};
-        if (table->frames.count >= MP_FRAME_CUT || !mp_vec_push(&table->frames, symbol) ||
-            !mp_vec_push(&table->more, more))
-            return MP_STACK_TABLE_FAILED;
+        if (table->frames.count >= MP_FRAME_CUT) return MP_STACK_TABLE_FAILED;
+        mp_vec_add(&table->frames, symbol);
+        mp_vec_add(&table->more, more);
         *frame = symbol.frame;
     }
     return (uint32_t)*frame;
@@ -37,8 +37,8 @@ static uint32_t child(struct mp_stack_table *table, uint32_t parent, uint32_t fr
     if (!node) return MP_STACK_TABLE_FAILED;
     if (added) {
         struct mp_stack_node made = {parent, frame};
-        if (table->nodes.count >= MP_STACK_TABLE_FAILED || !mp_vec_push(&table->nodes, made))
-            return MP_STACK_TABLE_FAILED;
+        if (table->nodes.count >= MP_STACK_TABLE_FAILED) return MP_STACK_TABLE_FAILED;
+        mp_vec_add(&table->nodes, made);
         *node = table->nodes.count - 1;
     }
     return (uint32_t)*node;
@@ -62,10 +62,9 @@ static uint64_t hash_frames(const uint32_t *frames, size_t count)
 uint32_t mp_stack_table_stack(struct mp_stack_table *table, const uint32_t *frames, size_t count)
 {
     static const struct mp_stack_node root;
-    if (!table->nodes.count && !mp_vec_push(&table->nodes, root)) return MP_STACK_TABLE_FAILED;
+    if (!table->nodes.count) mp_vec_add(&table->nodes, root);
     if (!count) return 0;
-    uint64_t *whole = mp_map_insert(&table->whole, hash_frames(frames, count), NULL);
-    if (!whole) return MP_STACK_TABLE_FAILED;
+    uint64_t *whole = mp_map_at(&table->whole, hash_frames(frames, count), NULL);
     if (*whole && is_stack(table, *whole, frames, count)) return (uint32_t)*whole;
     uint32_t stack = 0;
     for (size_t i = count; i-- && stack != MP_STACK_TABLE_FAILED;)

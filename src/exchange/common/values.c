@@ -32,7 +32,8 @@ void mp_values_free(struct mp_values *values)
 
 static bool push_wide(struct mp_values *values, unsigned tag, uint64_t bits)
 {
-    return mp_vec_push(&values->wide, bits) && mp_values_push(values, mp_value_make(tag, values->wide.count - 1));
+    mp_vec_add(&values->wide, bits);
+    return mp_values_push(values, mp_value_make(tag, values->wide.count - 1));
 }
 
 bool mp_values_push_signed(struct mp_values *values, int64_t number)
@@ -57,21 +58,22 @@ bool mp_values_push_float(struct mp_values *values, double number)
 
 bool mp_values_push_text(struct mp_values *values, const char *text, size_t length)
 {
-    uint32_t id = mp_intern_bytes(&values->texts, text, length);
-    return id != MP_INTERN_FAILED && mp_values_push(values, mp_value_make(MP_VALUE_TEXT, id));
+    uint32_t id = mp_intern_add(&values->texts, text, length);
+    return mp_values_push(values, mp_value_make(MP_VALUE_TEXT, id));
 }
 
 bool mp_values_push_object(struct mp_values *values, enum mp_object_kind kind)
 {
     struct mp_value_object object = {.start = values->items.count, .kind = (uint8_t)kind};
-    return mp_vec_push(&values->objects, object) &&
-           mp_values_push(values, mp_value_make(MP_VALUE_OBJECT, values->objects.count - 1));
+    mp_vec_add(&values->objects, object);
+    return mp_values_push(values, mp_value_make(MP_VALUE_OBJECT, values->objects.count - 1));
 }
 
 bool mp_values_mark(struct mp_values *values)
 {
     if (values->marks.count >= MP_VALUES_DEPTH) return fault(values, "is nested more than 1000 deep");
-    return mp_vec_push(&values->marks, values->stack.count);
+    mp_vec_add(&values->marks, values->stack.count);
+    return true;
 }
 
 bool mp_values_unmark(struct mp_values *values, size_t *count)
@@ -90,13 +92,13 @@ static bool make_room(struct mp_values *values, struct mp_value_object *object, 
     if (!object->count) object->start = values->items.count, object->room = 0;
     if (need <= object->room) return true;
     if (object->start + object->room == values->items.count) { /* the last in items: it grows where it is */
-        if (!mp_vec_reserve(&values->items, need - object->room)) return false;
+        mp_vec_room_for(&values->items, need - object->room);
         values->items.count += need - object->room;
         object->room = (uint32_t)need;
         return true;
     }
     size_t room = 2 * need;
-    if (!mp_vec_reserve(&values->items, room)) return false;
+    mp_vec_room_for(&values->items, room);
     memcpy(values->items.at + values->items.count, values->items.at + object->start,
            object->count * sizeof *values->items.at);
     object->start = values->items.count;
@@ -170,7 +172,7 @@ bool mp_values_gather(struct mp_values *values, enum mp_object_kind kind, size_t
     uint64_t *first = values->stack.at + values->stack.count - 1 - count;
     memmove(first + 1, first, count * sizeof *first);
     struct mp_value_object object = {.start = values->items.count, .kind = (uint8_t)kind};
-    if (!mp_vec_push(&values->objects, object)) return false;
+    mp_vec_add(&values->objects, object);
     *first = mp_value_make(MP_VALUE_OBJECT, values->objects.count - 1);
     return kind == MP_OBJECT_LIST ? mp_values_append(values, count) : mp_values_set(values, count);
 }

@@ -70,16 +70,13 @@ static void put_bytes(struct mp_buffer *out, unsigned field, const void *data, s
 /* Ends a message: it becomes a field of `out` and is empty again. */
 static void put_message(struct pprof *pprof, struct mp_buffer *out, unsigned field, struct mp_buffer *message)
 {
-    pprof->failed |= message->failed;
     put_bytes(out, field, message->data, message->size);
     mp_buffer_clear(message);
 }
 
 static uint64_t text_id(struct pprof *pprof, const char *text)
 {
-    uint32_t id = mp_intern_text(&pprof->texts, text);
-    pprof->failed |= id == MP_INTERN_FAILED;
-    return id;
+    return mp_intern_add_text(&pprof->texts, text);
 }
 
 static void put_type(struct pprof *pprof, unsigned field, const char *type, const char *unit)
@@ -109,11 +106,11 @@ static void put_sample(struct pprof *pprof, const struct mp_pprof_side *side, co
     uint16_t track = side->profile->track;
     char id[MP_TRACK_ID_MAX];
     uint32_t flame;
-    if (!mp_stack_resolve(side->model, sample->stack, &pprof->lines) ||
-        !mp_flames_find(&pprof->flames, &pprof->lines, sample->base, &flame)) {
+    if (!mp_stack_resolve(side->model, sample->stack, &pprof->lines)) {
         pprof->failed = true;
         return;
     }
+    mp_flames_find(&pprof->flames, &pprof->lines, sample->base, &flame);
     size_t count;
     const char *path = mp_flames_path(&pprof->flames, flame, &count);
     while (count--)
@@ -144,11 +141,7 @@ static void put_samples(struct pprof *pprof, const struct mp_pprof_side *side, b
 static uint64_t function_id(struct pprof *pprof, const struct mp_flame_frame *frame)
 {
     bool added;
-    uint64_t *id = mp_map_insert(&pprof->functions, (uint64_t)frame->function << 32 | (frame->file + 1), &added);
-    if (!id) {
-        pprof->failed = true;
-        return 0;
-    }
+    uint64_t *id = mp_map_at(&pprof->functions, (uint64_t)frame->function << 32 | (frame->file + 1), &added);
     if (!added) return *id;
     *id = pprof->functions.count;
     put_number(&pprof->message, FUNCTION_ID, *id);

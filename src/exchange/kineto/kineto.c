@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/buffer.h"
+#include "base/memory.h"
 #include "exchange/common/import_tables.h"
 #include "exchange/kineto/kineto_parts.h"
 
@@ -46,7 +47,7 @@ static int by_time_then_turn(const void *left, const void *right)
 
 /* Of regions that begin at one time the longer is the outer one; of those that end at one, the later begun is the
  * inner. */
-static bool make_boundaries(struct importer *importer)
+static void make_boundaries(struct importer *importer)
 {
     const struct mp_kineto *kineto = importer->kineto;
     for (uint32_t i = 0; i < kineto->regions.count; i++) {
@@ -63,12 +64,11 @@ static bool make_boundaries(struct importer *importer)
                                region->order,
                                region->start_ns == region->end_ns ? ENDS_AT_ONCE : ENDS,
                                MP_EVENT_REGION_END};
-        if (!mp_vec_push(&importer->boundaries, begin)) return false;
-        if (!region->step && !mp_vec_push(&importer->boundaries, end)) return false;
+        mp_vec_add(&importer->boundaries, begin);
+        if (!region->step) mp_vec_add(&importer->boundaries, end);
     }
     if (importer->boundaries.count)
         qsort(importer->boundaries.at, importer->boundaries.count, sizeof *importer->boundaries.at, by_time_then_turn);
-    return true;
 }
 
 static void widen(struct importer *importer, int64_t ns)
@@ -202,8 +202,7 @@ static bool make_base(const struct importer *importer, struct mp_base_block *blo
 static enum mp_status put_base(struct importer *importer)
 {
     size_t count = importer->kineto->base_blocks;
-    struct mp_base_block *blocks = calloc(count + 1, sizeof *blocks);
-    if (!blocks) return mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the blocks of the trace");
+    struct mp_base_block *blocks = mp_alloc_zeroed(count + 1, sizeof *blocks);
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = count, .base_total = count};
     chunk.base = blocks;
     enum mp_status status = MP_OK;
@@ -221,7 +220,7 @@ static const struct mp_kineto_property *property_of(const struct mp_kineto *kine
     return NULL;
 }
 
-static bool make_tracks(struct mp_kineto *kineto)
+static void make_tracks(struct mp_kineto *kineto)
 {
     for (size_t i = 0; i < kineto->devices.count; i++) {
         const struct mp_kineto_device *device = &kineto->devices.at[i];
@@ -232,9 +231,9 @@ static bool make_tracks(struct mp_kineto *kineto)
                                 .model = property ? property->name : 0,
                                 .total_bytes = property ? property->total_bytes : MP_BYTES_UNKNOWN};
         struct mp_track track = {.device = (uint32_t)i, .layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_BLOCK};
-        if (!mp_vec_push(&kineto->tables.devices, row) || !mp_vec_push(&kineto->tables.tracks, track)) return false;
+        mp_vec_add(&kineto->tables.devices, row);
+        mp_vec_add(&kineto->tables.tracks, track);
     }
-    return true;
 }
 
 static enum mp_status put_coverage(struct importer *importer, struct mp_kineto_notes *notes, uint32_t source)
@@ -257,9 +256,9 @@ static enum mp_status fill(struct importer *importer)
     struct mp_kineto_notes notes = {0};
     bool noted = mp_kineto_note(kineto, importer->start_ns, &notes);
     uint32_t source = mp_import_text(&kineto->tables, "kineto", strlen("kineto"));
-    enum mp_status status = noted && make_tracks(kineto)
-                                ? mp_import_tables_put(&kineto->tables, importer->events.builder, importer->error)
-                                : mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the trace");
+    if (noted) make_tracks(kineto);
+    enum mp_status status = noted ? mp_import_tables_put(&kineto->tables, importer->events.builder, importer->error)
+                                  : mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the trace");
     if (!status) status = put_base(importer);
     if (!status) status = put_events(importer);
     if (!status) status = put_coverage(importer, &notes, source);
@@ -281,25 +280,20 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
         start.realtime_ns = (uint64_t)kineto->base_ns + (uint64_t)importer->start_ns;
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
-    enum mp_status status = mp_builder_new(&start, &importer->events.builder, importer->error);
-    if (status) return status;
+    mp_builder_new(&start, &importer->events.builder);
     return mp_import_finish(importer->events.builder, fill(importer), file_bytes, "kineto", model, importer->error);
 }
 
 static enum mp_status to_model(struct mp_kineto *kineto, const char *path, struct mp_model **model,
                                struct mp_error *error)
 {
-    struct importer *importer = calloc(1, sizeof *importer);
-    if (!importer) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the events of %s", path);
+    struct importer *importer = mp_alloc_zeroed(1, sizeof *importer);
     importer->kineto = kineto;
     importer->error = importer->events.error = error;
     enum mp_status status = MP_NO_MEMORY;
-    if (make_boundaries(importer)) {
-        find_window(importer);
-        status = build(importer, path, model);
-    } else {
-        mp_fail(error, MP_NO_MEMORY, "not enough memory for the regions of %s", path);
-    }
+    make_boundaries(importer);
+    find_window(importer);
+    status = build(importer, path, model);
     mp_vec_free(&importer->boundaries);
     free(importer);
     return status;

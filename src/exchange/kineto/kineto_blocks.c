@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "exchange/kineto/kineto_parts.h"
 
 /* The live blocks of a device: by address where events have one, else by size, the newest first. */
@@ -27,8 +28,7 @@ static bool pair_by_address(struct pairing *pairing, uint32_t index)
         if (mp_map_remove(map, key(memory->address), &before)) memory->alloc = (uint32_t)before - 1;
         return true;
     }
-    uint64_t *at = mp_map_insert(map, key(memory->address), NULL);
-    if (!at) return false;
+    uint64_t *at = mp_map_at(map, key(memory->address), NULL);
     if (*at) memory->alloc = (uint32_t)*at - 1; /* its free was not seen */
     *at = (uint64_t)index + 1;
     return true;
@@ -39,8 +39,7 @@ static bool pair_by_bytes(struct pairing *pairing, uint32_t index)
     struct mp_kineto_memory *memory = &pairing->kineto->memory.at[index];
     struct mp_map *map = &pairing->live[memory->device].by_bytes;
     if (memory->type == MP_EVENT_ALLOC) {
-        uint64_t *at = mp_map_insert(map, key(memory->bytes), NULL);
-        if (!at) return false;
+        uint64_t *at = mp_map_at(map, key(memory->bytes), NULL);
         pairing->below.at[index] = (uint32_t)*at;
         *at = (uint64_t)index + 1;
         return true;
@@ -140,9 +139,14 @@ static void number_blocks(struct mp_kineto *kineto)
 
 enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error)
 {
-    struct pairing pairing = {.kineto = kineto, .live = calloc(kineto->devices.count + 1, sizeof *pairing.live)};
-    bool done = pairing.live && mp_vec_extend(&pairing.below, kineto->memory.count) && pair_all(&pairing);
-    for (size_t i = 0; pairing.live && i < kineto->devices.count; i++) {
+    struct pairing pairing = {.kineto = kineto,
+                              .live = mp_alloc_zeroed(kineto->devices.count + 1, sizeof *pairing.live)};
+    bool done = true;
+    if (done) {
+        mp_vec_grow_to(&pairing.below, kineto->memory.count);
+        done = pair_all(&pairing);
+    }
+    for (size_t i = 0; i < kineto->devices.count; i++) {
         mp_map_free(&pairing.live[i].by_address);
         mp_map_free(&pairing.live[i].by_bytes);
     }

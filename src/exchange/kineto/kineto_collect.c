@@ -62,21 +62,21 @@ uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event)
 
 static bool put(struct mp_map *map, uint64_t key, uint64_t value)
 {
-    uint64_t *at = mp_map_insert(map, key, NULL);
-    if (at) *at = value;
-    return at;
+    uint64_t *at = mp_map_at(map, key, NULL);
+    *at = value;
+    return true;
 }
 
 /* The number of the event's thread; MP_NONE: memory is short. */
 static uint32_t thread_of(struct mp_kineto *kineto, const struct mp_kineto_event *event)
 {
     bool added;
-    uint64_t *id = mp_map_insert(&kineto->thread_ids, mp_kineto_thread_key(event), &added);
-    if (!id) return MP_NONE;
+    uint64_t *id = mp_map_at(&kineto->thread_ids, mp_kineto_thread_key(event), &added);
     if (!added) return (uint32_t)*id;
     *id = kineto->owners.count;
     struct mp_kineto_owner owner = {event->facts[MP_KINETO_PID], event->facts[MP_KINETO_TID]};
-    return mp_vec_push(&kineto->owners, owner) ? (uint32_t)*id : MP_NONE;
+    mp_vec_add(&kineto->owners, owner);
+    return (uint32_t)*id;
 }
 
 /* Traces of many processes in one file are not known; a device each is more than any machine has. */
@@ -85,13 +85,13 @@ static bool device_of(struct mp_kineto *kineto, const struct mp_kineto_event *ev
     int64_t type = mp_kineto_has(event, MP_KINETO_DEVICE_TYPE) ? event->facts[MP_KINETO_DEVICE_TYPE] : 0;
     int64_t id = mp_kineto_has(event, MP_KINETO_DEVICE_ID) ? event->facts[MP_KINETO_DEVICE_ID] : -1;
     bool added;
-    uint64_t *at = mp_map_insert(&kineto->device_ids, key_of(type, id), &added);
-    if (!at) return false;
+    uint64_t *at = mp_map_at(&kineto->device_ids, key_of(type, id), &added);
     if (added) {
         struct mp_kineto_device made = {.type = type, .id = id};
         *at = kineto->devices.count;
         kineto->overlong = kineto->devices.count >= DEVICES_MAX;
-        if (kineto->overlong || !mp_vec_push(&kineto->devices, made)) return false;
+        if (kineto->overlong) return false;
+        mp_vec_add(&kineto->devices, made);
     }
     *device = (uint16_t)*at;
     return true;
@@ -127,7 +127,8 @@ static bool on_memory(struct mp_kineto *kineto, const struct mp_kineto_event *ev
     if (memory.thread == MP_NONE || !device_of(kineto, event, &memory.device) || memory.order >= MP_NONE - 1 ||
         !put(&kineto->pids, key_of(event->facts[MP_KINETO_PID], 0), 1))
         return false;
-    return mp_vec_push(&kineto->memory, memory);
+    mp_vec_add(&kineto->memory, memory);
+    return true;
 }
 
 static bool on_region(struct mp_kineto *kineto, const struct mp_kineto_event *event)
@@ -140,7 +141,9 @@ static bool on_region(struct mp_kineto *kineto, const struct mp_kineto_event *ev
         .order = (uint32_t)kineto->regions.count,
         .step = is_step(event),
     };
-    return region.thread != MP_NONE && mp_vec_push(&kineto->regions, region);
+    if (region.thread == MP_NONE) return false;
+    mp_vec_add(&kineto->regions, region);
+    return true;
 }
 
 /* "thread 4711 (python)": the name in the brackets. */
@@ -198,7 +201,9 @@ static bool on_device(void *context, const struct mp_kineto_event *device)
         .total_bytes = total(device, MP_KINETO_TOTAL_MEMORY),
         .name = mp_import_text(&kineto->tables, device->texts[MP_KINETO_NAME], device->lengths[MP_KINETO_NAME]),
     };
-    return !kineto->tables.failed && mp_vec_push(&kineto->properties, property);
+    if (!(!kineto->tables.failed)) return false;
+    mp_vec_add(&kineto->properties, property);
+    return true;
 }
 
 static bool on_trace(void *context, const struct mp_kineto_event *trace)
@@ -227,15 +232,14 @@ static void drop_other_processes(struct mp_kineto *kineto)
     kineto->regions.count = kept;
 }
 
-static bool name_threads(struct mp_kineto *kineto)
+static void name_threads(struct mp_kineto *kineto)
 {
     for (size_t i = 0; i < kineto->owners.count; i++) {
         const struct mp_kineto_owner *owner = &kineto->owners.at[i];
         const uint64_t *name = mp_map_find(&kineto->thread_names, key_of(owner->pid, owner->tid));
         struct mp_thread_info thread = {(uint32_t)owner->tid, name ? (uint32_t)*name : 0};
-        if (!mp_vec_push(&kineto->tables.threads, thread)) return false;
+        mp_vec_add(&kineto->tables.threads, thread);
     }
-    return true;
 }
 
 enum mp_status mp_kineto_collect(struct mp_kineto *kineto, const char *path, struct mp_error *error)
@@ -256,5 +260,6 @@ enum mp_status mp_kineto_collect(struct mp_kineto *kineto, const char *path, str
     const uint64_t *name =
         mp_map_find(&kineto->process_names, key_of(kineto->owners.at[kineto->memory.at[0].thread].pid, 0));
     kineto->process_name = name ? (uint32_t)*name : 0;
-    return name_threads(kineto) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the events of %s", path);
+    name_threads(kineto);
+    return MP_OK;
 }

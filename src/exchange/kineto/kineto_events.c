@@ -282,10 +282,6 @@ static bool hand_over(struct trace_reader *reader, struct mp_kineto_event *event
     for (size_t i = 0; i < MP_KINETO_TEXTS; i++) {
         struct mp_buffer *text = &reader->texts[i];
         mp_buffer_append(text, "", 1);
-        if (text->failed) {
-            reader->status = mp_fail(reader->error, MP_NO_MEMORY, "not enough memory to read %s", reader->input.path);
-            return false;
-        }
         event->texts[i] = (const char *)text->data;
         event->lengths[i] = text->size - 1;
     }

@@ -16,7 +16,7 @@ static void note(struct mp_kineto_notes *notes, struct mp_kineto *kineto, const 
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     uint32_t id = mp_import_text(&kineto->tables, text, strlen(text));
-    kineto->tables.failed |= !mp_vec_push(&notes->ids, id);
+    mp_vec_add(&notes->ids, id);
 }
 
 static void note_base(struct mp_kineto_notes *notes, struct mp_kineto *kineto)

@@ -34,12 +34,12 @@ static bool wants_stack(const struct mp_kineto_memory *memory)
 }
 
 /* A counting sort: memory is in order of time. */
-static bool sort_events(struct finder *finder)
+static void sort_events(struct finder *finder)
 {
     struct mp_kineto *kineto = finder->kineto;
     size_t threads = kineto->owners.count, at = 0;
-    if (!mp_vec_extend(&finder->first, threads + 1) || !mp_vec_extend(&finder->events, kineto->memory.count))
-        return false;
+    mp_vec_grow_to(&finder->first, threads + 1);
+    mp_vec_grow_to(&finder->events, kineto->memory.count);
     for (size_t i = 0; i < kineto->memory.count; i++)
         finder->first.at[kineto->memory.at[i].thread] += wants_stack(&kineto->memory.at[i]);
     for (size_t i = 0; i <= threads; i++) {
@@ -52,7 +52,6 @@ static bool sort_events(struct finder *finder)
             finder->events.at[finder->first.at[kineto->memory.at[i].thread]++] = (uint32_t)i;
     memmove(finder->first.at + 1, finder->first.at, threads * sizeof *finder->first.at);
     finder->first.at[0] = 0;
-    return true;
 }
 
 /* Whether an event of the thread lies within the times. */
@@ -64,10 +63,9 @@ static bool encloses(const struct finder *finder, uint32_t thread, int64_t start
     return before < count && memory[finder->events.at[first + before]].ns <= end_ns;
 }
 
-static bool text(struct finder *finder, const struct mp_kineto_event *event, enum mp_kineto_text which, uint32_t *id)
+static void text(struct finder *finder, const struct mp_kineto_event *event, enum mp_kineto_text which, uint32_t *id)
 {
-    *id = mp_intern_bytes(&finder->texts, event->texts[which], event->lengths[which]);
-    return *id != MP_INTERN_FAILED;
+    *id = mp_intern_add(&finder->texts, event->texts[which], event->lengths[which]);
 }
 
 static bool on_span(void *context, const struct mp_kineto_event *event)
@@ -88,8 +86,11 @@ static bool on_span(void *context, const struct mp_kineto_event *event)
         finder->kineto->spans_left++;
         return true;
     }
-    return text(finder, event, MP_KINETO_NAME, &span.name) && text(finder, event, MP_KINETO_SHAPES, &span.shapes) &&
-           text(finder, event, MP_KINETO_CALL_STACK, &span.call_stack) && mp_vec_push(&finder->spans, span);
+    text(finder, event, MP_KINETO_NAME, &span.name);
+    text(finder, event, MP_KINETO_SHAPES, &span.shapes);
+    text(finder, event, MP_KINETO_CALL_STACK, &span.call_stack);
+    mp_vec_add(&finder->spans, span);
+    return true;
 }
 
 static int by_thread_then_nesting(const void *left, const void *right)
@@ -147,11 +148,8 @@ static uint32_t operator_frame(struct finder *finder, const struct span *span)
     }
     mp_buffer_append(&function, "", 1);
     uint32_t frame = 0;
-    if (function.failed)
-        tables->failed = true;
-    else
-        frame = mp_import_frame(tables, MP_NATIVE,
-                                mp_import_text(tables, (const char *)function.data, function.size - 1), 0, 0);
+    frame = mp_import_frame(tables, MP_NATIVE, mp_import_text(tables, (const char *)function.data, function.size - 1),
+                            0, 0);
     mp_buffer_free(&function);
     return frame;
 }
@@ -196,7 +194,7 @@ static uint32_t stack_at(struct finder *finder, int64_t ns)
 
 /* Spans that ended before, or where this one begins, are over. In traces with whole microseconds a span may end in the
  * one in which the span around it does. */
-static bool open_span(struct finder *finder, uint32_t index)
+static void open_span(struct finder *finder, uint32_t index)
 {
     const struct span *next = &finder->spans.at[index];
     while (finder->open.count) {
@@ -206,9 +204,9 @@ static bool open_span(struct finder *finder, uint32_t index)
     }
     if (finder->open.count >= OPEN_MAX) {
         finder->kineto->spans_left++;
-        return true;
+        return;
     }
-    return mp_vec_push(&finder->open, index);
+    mp_vec_add(&finder->open, index);
 }
 
 static void close_spans(struct finder *finder, int64_t ns)
@@ -230,7 +228,7 @@ static bool set_stacks(struct finder *finder)
             for (; next < finder->spans.count && finder->spans.at[next].thread == thread &&
                    finder->spans.at[next].start_ns <= memory->ns;
                  next++)
-                if (!open_span(finder, (uint32_t)next)) return false;
+                open_span(finder, (uint32_t)next);
             close_spans(finder, memory->ns);
             memory->stack = stack_at(finder, memory->ns);
         }
@@ -243,9 +241,10 @@ enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, s
     struct finder finder = {.kineto = kineto};
     const struct mp_kineto_sink sink = {.event = on_span, .context = &finder};
     enum mp_status status = MP_OK;
-    bool done = mp_intern_text(&finder.texts, "") != MP_INTERN_FAILED && sort_events(&finder);
-    if (done) status = mp_kineto_read(path, &sink, error);
-    if (status == MP_BUSY || (!status && !(done && set_stacks(&finder))))
+    mp_intern_add_text(&finder.texts, "");
+    sort_events(&finder);
+    status = mp_kineto_read(path, &sink, error);
+    if (status == MP_BUSY || (!status && !set_stacks(&finder)))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the operators of %s", path);
     mp_intern_free(&finder.texts);
     mp_vec_free(&finder.spans);

@@ -77,8 +77,7 @@ static enum mp_status nsys_each(sqlite3 *sqlite, const char *table, const char *
     mp_buffer_printf(&query, " FROM main.\"%s\"%s", table,
                      nsys_has_column(sqlite, table, "start") ? " ORDER BY start, rowid" : "");
     mp_buffer_append(&query, "", 1);
-    int result =
-        query.failed ? SQLITE_NOMEM : sqlite3_prepare_v2(sqlite, (const char *)query.data, -1, &statement, NULL);
+    int result = sqlite3_prepare_v2(sqlite, (const char *)query.data, -1, &statement, NULL);
     while (result == SQLITE_OK || result == SQLITE_ROW) {
         result = sqlite3_step(statement);
         if (result == SQLITE_ROW) row(context, statement);
@@ -123,7 +122,7 @@ static uint32_t string_of(struct nsys *nsys, sqlite3_stmt *row, int column)
 
 static void put_map(struct nsys *nsys, struct mp_map *map, int64_t key, uint64_t value)
 {
-    uint64_t *place = (uint64_t)key + 1 ? mp_map_insert(map, (uint64_t)key + 1, NULL) : NULL;
+    uint64_t *place = (uint64_t)key + 1 ? mp_map_at(map, (uint64_t)key + 1, NULL) : NULL;
     if (place)
         *place = value;
     else
@@ -133,12 +132,9 @@ static void put_map(struct nsys *nsys, struct mp_map *map, int64_t key, uint64_t
 static void count_process(void *context, sqlite3_stmt *row)
 {
     struct nsys *nsys = context;
-    uint64_t *count = mp_map_insert(
-        &nsys->processes, ((uint64_t)process_of(sqlite3_column_int64(row, 0)) & ~(UINT64_C(1) << 63)) + 1, NULL);
-    if (count)
-        ++*count;
-    else
-        nsys->log.failed = true;
+    uint64_t *count = mp_map_at(&nsys->processes,
+                                ((uint64_t)process_of(sqlite3_column_int64(row, 0)) & ~(UINT64_C(1) << 63)) + 1, NULL);
+    ++*count;
 }
 
 /* Which track, by CUDA's kind of memory; *kind is memprof's. */
@@ -162,19 +158,15 @@ static uint16_t track_of(struct nsys *nsys, int64_t nsys_kind, int device, bool 
 /* The total of all pools of the track, after one has reported its own. */
 static void put_pool(struct nsys *nsys, const struct mp_import_call *call, int64_t pool, uint64_t bytes)
 {
-    uint64_t *size = mp_map_insert(
-        &nsys->pools, ((uint64_t)pool & UINT64_C(0xffffffffffff)) + 1 + ((uint64_t)call->track << 49), NULL);
-    uint64_t *sum = mp_map_insert(&nsys->pool_sums, (uint64_t)call->track + 1, NULL);
-    if (!size || !sum) {
-        nsys->log.failed = true;
-        return;
-    }
+    uint64_t *size =
+        mp_map_at(&nsys->pools, ((uint64_t)pool & UINT64_C(0xffffffffffff)) + 1 + ((uint64_t)call->track << 49), NULL);
+    uint64_t *sum = mp_map_at(&nsys->pool_sums, (uint64_t)call->track + 1, NULL);
     *sum += bytes - *size;
     *size = bytes;
     struct mp_import_call reserved = {
         .ns = call->ns, .type = MP_EVENT_RESERVED, .track = call->track, .thread = call->thread, .bytes = *sum};
     mp_import_call(&nsys->log, &reserved);
-    if (!mp_vec_push(&nsys->correlated, 0)) nsys->log.failed = true;
+    mp_vec_add(&nsys->correlated, 0);
 }
 
 /* Not every release says of which kind the memory is. */
@@ -219,15 +211,15 @@ static void take_memory(void *context, sqlite3_stmt *row)
     if (call.type == MP_EVENT_ALLOC) put_map(nsys, &nsys->homes, (int64_t)call.address, (uint64_t)call.track + 1);
     nsys->events++;
     nsys->at_zero += !call.ns;
-    uint64_t *site = is_null(row, 8) ? NULL
-                                     : mp_map_insert(&nsys->correlations,
-                                                     (uint64_t)(uint32_t)sqlite3_column_int64(row, 8) + 1, NULL);
+    uint64_t *site = is_null(row, 8)
+                         ? NULL
+                         : mp_map_at(&nsys->correlations, (uint64_t)(uint32_t)sqlite3_column_int64(row, 8) + 1, NULL);
     if (site && !*site) {
         *site = nsys->sites.count + 1;
-        if (!mp_vec_push(&nsys->sites, (struct nsys_site){0})) nsys->log.failed = true;
+        mp_vec_add(&nsys->sites, (struct nsys_site){0});
     }
     mp_import_call(&nsys->log, &call);
-    if (!mp_vec_push(&nsys->correlated, site ? *site : 0)) nsys->log.failed = true;
+    mp_vec_add(&nsys->correlated, site ? *site : 0);
     if (pooled && !is_null(row, 10))
         put_pool(nsys, &call, sqlite3_column_int64(row, 9), (uint64_t)sqlite3_column_int64(row, 10));
 }

@@ -156,7 +156,7 @@ static enum mp_status memoize(struct unpickler *u, uint64_t index)
     if (!mp_values_above(u->values)) return bad(u, "stores a value where there is none");
     /* Each store takes a byte at least, and pickles number them from 0. */
     if (index > u->opcode_offset) return bad(u, "stores a value under a number that is out of proportion");
-    if (!mp_vec_extend(&u->memo, index + 1)) return failed(u);
+    mp_vec_grow_to(&u->memo, index + 1);
     u->memo.at[index] = u->values->stack.at[u->values->stack.count - 1] + 1;
     return MP_OK;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "exchange/pytorch/pytorch_model.h"
 
 /* Those of the device from *part on. */
@@ -11,7 +12,7 @@ static bool add_parts(const struct mp_pytorch_device *device, size_t segment, si
     for (; *part < device->parts.count && device->parts.at[*part].segment == segment; ++*part) {
         struct mp_segment_part row = device->parts.at[*part];
         row.segment = (uint32_t)rows->segments.count - 1;
-        if (!mp_vec_push(&rows->parts, row)) return false;
+        mp_vec_add(&rows->parts, row);
     }
     return true;
 }
@@ -28,7 +29,9 @@ static bool add_segment(const struct mp_pytorch_segment *from, uint16_t track, s
                                        .keys = from->keys,
                                        .stack = from->stack,
                                        .more = from->more};
-    return rows->segments.count < UINT32_MAX - 1 && mp_vec_push(&rows->segments, segment);
+    if (!(rows->segments.count < UINT32_MAX - 1)) return false;
+    mp_vec_add(&rows->segments, segment);
+    return true;
 }
 
 bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
@@ -36,8 +39,8 @@ bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const str
 {
     struct {
         size_t segment, part;
-    } *next = calloc(count + 1, sizeof *next);
-    bool done = next;
+    } *next = mp_alloc_zeroed(count + 1, sizeof *next);
+    bool done = true;
     while (done) {
         size_t device = count;
         for (size_t i = 0; i < count; i++)
@@ -92,7 +95,7 @@ static bool name_action(struct mp_pytorch_records *records, const struct mp_pyto
 bool mp_pytorch_trace_rows(struct mp_pytorch_records *records, const struct mp_pytorch_device *device, uint16_t track,
                            int64_t start_us, struct mp_pytorch_rows *rows)
 {
-    if (!mp_vec_reserve(&rows->calls, device->trace.count)) return false;
+    mp_vec_room_for(&rows->calls, device->trace.count);
     for (size_t i = 0; i < device->trace.count; i++) {
         const struct mp_pytorch_entry *entry = &records->entries.at[device->trace.at[i]];
         struct mp_allocator_call call = {.time_ns = entry->time_us == MP_PYTORCH_NO_TIME

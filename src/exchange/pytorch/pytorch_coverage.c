@@ -22,10 +22,12 @@ static void __attribute__((format(printf, 3, 4))) tell(struct teller *t, bool li
     va_start(arguments, format);
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
-    uint32_t id = length < 0 ? MP_INTERN_FAILED : mp_intern_text(&t->snapshot->records.values.texts, text);
+    uint32_t id = length < 0 ? MP_INTERN_FAILED : mp_intern_add_text(&t->snapshot->records.values.texts, text);
     if (length >= 0) free(text);
-    if (id == MP_INTERN_FAILED || !(limit ? mp_vec_push(&t->to->limits, id) : mp_vec_push(&t->to->notes, id)))
-        t->failed = true;
+    if (limit)
+        mp_vec_add(&t->to->limits, id);
+    else
+        mp_vec_add(&t->to->notes, id);
 }
 
 static const char *name_of(const struct mp_pytorch_device *device, char *to)
@@ -221,7 +223,5 @@ char *mp_pytorch_settings(struct mp_values *values, uint64_t settings)
         put_setting(&out, values, items[i + 1]);
     }
     mp_buffer_append(&out, "", 1);
-    if (!out.failed) return (char *)out.data;
-    mp_buffer_free(&out);
-    return NULL;
+    return (char *)out.data;
 }

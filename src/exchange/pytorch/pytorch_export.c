@@ -7,6 +7,7 @@
 #include "analysis/allocator/placement.h"
 #include "analysis/device/device_free.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/search.h"
 #include "exchange/pytorch/pytorch_layout.h"
 #include "exchange/pytorch/pytorch_records.h"
@@ -435,7 +436,7 @@ static void put_annotations(struct writer *writer)
         uint64_t ns = model->events.time_ns[event];
         put_steps(writer, event, &step);
         closed.count = 0;
-        writer->value.failed |= !mp_regions_follow(model, event, &open, &closed);
+        mp_regions_follow(model, event, &open, &closed);
         for (size_t k = closed.count; k--;)
             put_annotation(writer, "END", mp_model_text(model, closed.at[k].name), ns);
         if (model->events.type[event] == MP_EVENT_REGION_BEGIN)
@@ -494,10 +495,13 @@ static void free_writer(struct writer *writer)
 /* A file of PyTorch's own is written as it was. */
 static bool put_all(struct writer *writer)
 {
-    if (mp_pytorch_was_told(writer->model)) return mp_pytorch_put_told(writer->model, &writer->value, &writer->stacks);
-    if (!make_layouts(writer) || !mp_steps_marked(writer->model, &writer->steps) ||
-        !mp_placements_find(writer->model, &writer->placements))
-        return false;
+    if (mp_pytorch_was_told(writer->model)) {
+        mp_pytorch_put_told(writer->model, &writer->value, &writer->stacks);
+        return true;
+    }
+    if (!make_layouts(writer)) return false;
+    mp_steps_marked(writer->model, &writer->steps);
+    if (!mp_placements_find(writer->model, &writer->placements)) return false;
     put_snapshot(writer);
     return true;
 }
@@ -509,8 +513,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     if (model->sample_bytes)
         return mp_fail(error, MP_UNSUPPORTED,
                        "the recording has a sample of its blocks (--sample): a memory snapshot has them all");
-    struct writer *writer = calloc(1, sizeof *writer);
-    if (!writer) return mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
+    struct writer *writer = mp_alloc_zeroed(1, sizeof *writer);
     writer->model = model;
     writer->exported = exported;
     enum mp_status status = MP_OK;
@@ -518,8 +521,9 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
     } else {
         mp_value_out_start(&writer->value, out, as_json);
-        bool done = mp_stack_out_init(&writer->stacks, model, &writer->value) && put_all(writer);
-        writer->value.failed |= !done;
+        mp_stack_out_init(&writer->stacks, model, &writer->value);
+        bool done = put_all(writer);
+        if (!done) writer->value.failed = true;
         status = mp_value_out_finish(&writer->value, error);
     }
     free_writer(writer);

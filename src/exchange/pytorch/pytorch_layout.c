@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/search.h"
 
 #define ADDRESS_MAX (UINT64_C(1) << 60) /* addresses and sizes beyond it are nonsense */
@@ -38,9 +39,9 @@ void mp_lives_rewind(struct mp_lives *lives)
         lives->next.at[lives->all.at[i].block] = (uint32_t)i + 1;
 }
 
-static bool put_life(struct mp_lives *lives, const struct mp_life *life)
+static void put_life(struct mp_lives *lives, const struct mp_life *life)
 {
-    return !life->bytes || mp_vec_push(&lives->all, *life);
+    if (life->bytes) mp_vec_add(&lives->all, *life);
 }
 
 /* `resize` is the first of the block's, if it has any. */
@@ -55,12 +56,13 @@ static bool put_block(const struct mp_model *model, uint32_t block, size_t resiz
     if (life.bytes == MP_BYTES_UNKNOWN) lives->unknown_sizes++;
     for (; resize < model->resizes.count && model->resizes.at[resize].block == block; resize++) {
         life.end = model->resizes.at[resize].event;
-        if (life.bytes != MP_BYTES_UNKNOWN && !put_life(lives, &life)) return false;
+        if (life.bytes != MP_BYTES_UNKNOWN) put_life(lives, &life);
         life.begin = life.end;
         life.bytes = model->resizes.at[resize].bytes;
     }
     life.end = blocks->free_event[block];
-    return life.bytes == MP_BYTES_UNKNOWN || put_life(lives, &life);
+    if (life.bytes != MP_BYTES_UNKNOWN) put_life(lives, &life);
+    return true;
 }
 
 /* Of a track's blocks; with `memory` of the ranges below it. */
@@ -74,7 +76,8 @@ static bool find_lives(const struct mp_model *model, uint16_t track, const struc
         bool wanted = memory ? mp_track_is_range(model, memory, block) : model->blocks.track[block] == track;
         if (wanted && !put_block(model, block, resize, lives)) return false;
     }
-    if (lives->all.count >= MP_NONE - 1 || !mp_vec_extend(&lives->next, model->blocks.count)) return false;
+    if (lives->all.count >= MP_NONE - 1) return false;
+    mp_vec_grow_to(&lives->next, model->blocks.count);
     mp_lives_rewind(lives);
     return true;
 }
@@ -90,16 +93,16 @@ struct places {
     uint64_t next;             /* address of the next new place */
 };
 
-static bool new_place(struct places *places, uint64_t bytes, uint32_t *place)
+static void new_place(struct places *places, uint64_t bytes, uint32_t *place)
 {
     uint32_t below = 0;
     *place = (uint32_t)places->address.count;
-    if (!mp_vec_push(&places->address, places->next) || !mp_vec_push(&places->below, below)) return false;
+    mp_vec_add(&places->address, places->next);
+    mp_vec_add(&places->below, below);
     places->next += round_up(bytes, ROUNDING);
-    return true;
 }
 
-static bool move(struct places *places, uint32_t index, bool for_good)
+static void move(struct places *places, uint32_t index, bool for_good)
 {
     struct mp_life *life = &places->layout->lives.all.at[index];
     uint64_t *vacant = for_good ? NULL : mp_map_find(&places->vacant, life->bytes);
@@ -107,13 +110,11 @@ static bool move(struct places *places, uint32_t index, bool for_good)
     if (vacant && *vacant) {
         place = (uint32_t)*vacant - 1;
         *vacant = places->below.at[place];
-    } else if (!new_place(places, life->bytes, &place)) {
-        return false;
-    }
+    } else
+        new_place(places, life->bytes, &place);
     life->address = places->address.at[place];
     places->place_of.at[index] = place + 1;
     places->layout->moved_blocks++;
-    return true;
 }
 
 static bool begin_life(struct places *places, uint32_t index)
@@ -121,9 +122,12 @@ static bool begin_life(struct places *places, uint32_t index)
     struct mp_life *life = &places->layout->lives.all.at[index];
     bool sane = life->address && life->address < ADDRESS_MAX && life->bytes < ADDRESS_MAX;
     bool added = false;
-    uint64_t *at = sane ? mp_map_insert(&places->live, life->address, &added) : NULL;
+    uint64_t *at = sane ? mp_map_at(&places->live, life->address, &added) : NULL;
     if (sane && !at) return false;
-    if (!added) return move(places, index, false);
+    if (!added) {
+        move(places, index, false);
+        return true;
+    }
     *at = index;
     return true;
 }
@@ -133,8 +137,7 @@ static bool end_life(struct places *places, uint32_t index)
     const struct mp_life *life = &places->layout->lives.all.at[index];
     uint32_t place = places->place_of.at[index];
     if (!place) return mp_map_remove(&places->live, life->address, NULL);
-    uint64_t *vacant = mp_map_insert(&places->vacant, life->bytes, NULL);
-    if (!vacant) return false;
+    uint64_t *vacant = mp_map_at(&places->vacant, life->bytes, NULL);
     places->below.at[place - 1] = (uint32_t)*vacant;
     *vacant = place;
     return true;
@@ -187,7 +190,7 @@ static bool find_held(struct places *places)
     uint64_t end = 0;
     bool any_moved = false;
     for (uint32_t i = 0; i < layout->lives.all.count; i++)
-        if (layout->lives.all.at[i].end == MP_NONE && !mp_vec_push(&layout->held, i)) return false;
+        if (layout->lives.all.at[i].end == MP_NONE) mp_vec_add(&layout->held, i);
     sort_by_address(layout->held.at, layout->held.count, &layout->lives);
     for (size_t i = 0; i < layout->held.count; i++) {
         const struct mp_life *life = &layout->lives.all.at[layout->held.at[i]];
@@ -195,7 +198,7 @@ static bool find_held(struct places *places)
             end = life->address + life->bytes;
             continue;
         }
-        if (!move(places, layout->held.at[i], true)) return false;
+        move(places, layout->held.at[i], true);
         any_moved = true;
     }
     if (any_moved) sort_by_address(layout->held.at, layout->held.count, &layout->lives);
@@ -207,8 +210,8 @@ static bool place_lives(const struct mp_model *model, uint16_t track, struct mp_
     struct places places = {.layout = layout};
     uint64_t lives = highest_end(&layout->lives), ranges = highest_end(&layout->ranges);
     places.next = round_up((lives > ranges ? lives : ranges) + 2 * GAP_MAX, 2 * GAP_MAX);
-    bool done = mp_vec_extend(&places.place_of, layout->lives.all.count) && follow_places(model, track, &places) &&
-                find_held(&places);
+    mp_vec_grow_to(&places.place_of, layout->lives.all.count);
+    bool done = follow_places(model, track, &places) && find_held(&places);
     mp_map_free(&places.live);
     mp_map_free(&places.vacant);
     mp_vec_free(&places.address);
@@ -232,19 +235,18 @@ static size_t range_at(const struct cover *cover, uint64_t address)
                            ranges[cover->live.at[i]].address + ranges[cover->live.at[i]].bytes <= address);
 }
 
-static bool begin_range(struct cover *cover, uint32_t index)
+static void begin_range(struct cover *cover, uint32_t index)
 {
     const struct mp_life *ranges = cover->layout->ranges.all.at, *range = &ranges[index];
     size_t at = range_at(cover, range->address);
     bool sane = range->address && range->address < ADDRESS_MAX && range->bytes < ADDRESS_MAX;
     bool apart = at == cover->live.count || range->address + range->bytes <= ranges[cover->live.at[at]].address;
     cover->fits &= sane && apart && cover->live.count < RANGES_MAX;
-    if (!cover->fits) return true;
-    if (!mp_vec_push(&cover->live, index)) return false;
+    if (!cover->fits) return;
+    mp_vec_add(&cover->live, index);
     for (size_t i = cover->live.count - 1; i > at; i--)
         cover->live.at[i] = cover->live.at[i - 1];
     cover->live.at[at] = index;
-    return true;
 }
 
 static void end_range(struct cover *cover, uint32_t index)
@@ -271,22 +273,21 @@ static void check_life(struct cover *cover, const struct mp_life *life)
     cover->fits &= covered >= life->address + life->bytes;
 }
 
-static bool begin_cover(struct cover *cover)
+static void begin_cover(struct cover *cover)
 {
     const struct mp_lives *lives = &cover->layout->lives, *ranges = &cover->layout->ranges;
     for (uint32_t i = 0; i < ranges->all.count; i++)
-        if (ranges->all.at[i].begin == MP_NONE && !begin_range(cover, i)) return false;
+        if (ranges->all.at[i].begin == MP_NONE) begin_range(cover, i);
     for (size_t i = 0; cover->fits && i < lives->all.count; i++)
         if (lives->all.at[i].begin == MP_NONE) check_life(cover, &lives->all.at[i]);
-    return true;
 }
 
-static bool follow_cover(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+static void follow_cover(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
                          struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;
     uint32_t ended, begun;
-    if (!begin_cover(cover)) return false;
+    begin_cover(cover);
     for (uint32_t event = 0; cover->fits && event < model->events.count; event++) {
         uint16_t of = model->events.track[event];
         bool below = of == memory->below || of == memory->mapped;
@@ -295,18 +296,17 @@ static bool follow_cover(const struct mp_model *model, uint16_t track, const str
                         &begun);
         if (of == track && begun != MP_NONE) check_life(cover, &layout->lives.all.at[begun]);
         if (of != track && ended != MP_NONE) end_range(cover, ended);
-        if (of != track && begun != MP_NONE && !begin_range(cover, begun)) return false;
+        if (of != track && begun != MP_NONE) begin_range(cover, begun);
     }
     mp_lives_rewind(&layout->lives);
     mp_lives_rewind(&layout->ranges);
     for (size_t i = 0; cover->fits && i < layout->held.count; i++)
         check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
-    return true;
 }
 
 /* The segments that the layer below holds at the end, of those in which any block ever lay: the others are somebody
  * else's. Pieces of an expandable segment that touch are one. */
-static bool take_ranges(const struct mp_model *model, const struct cover *cover)
+static void take_ranges(const struct mp_model *model, const struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;
     for (size_t i = 0; i < cover->live.count; i++) {
@@ -321,33 +321,31 @@ static bool take_ranges(const struct mp_model *model, const struct cover *cover)
         bool touches = last && last->expandable && segment.expandable && last->address + last->bytes == segment.address;
         if (touches)
             last->bytes += segment.bytes;
-        else if (!mp_vec_push(&layout->segments, segment))
-            return false;
+        else
+            mp_vec_add(&layout->segments, segment);
     }
-    return true;
 }
 
 /* Segments around all places in which any block ever lived: nothing else says where they could end. */
-static bool make_segments(struct mp_layout *layout)
+static void make_segments(struct mp_layout *layout)
 {
     MP_VEC(uint32_t) order = {0};
-    bool done = mp_vec_extend(&order, layout->lives.all.count);
-    for (uint32_t i = 0; done && i < order.count; i++)
+    mp_vec_grow_to(&order, layout->lives.all.count);
+    for (uint32_t i = 0; i < order.count; i++)
         order.at[i] = i;
-    if (done) sort_by_address(order.at, order.count, &layout->lives);
-    for (size_t i = 0; done && i < order.count; i++) {
+    sort_by_address(order.at, order.count, &layout->lives);
+    for (size_t i = 0; i < order.count; i++) {
         const struct mp_life *life = &layout->lives.all.at[order.at[i]];
         uint64_t end = round_up(life->address + life->bytes, ROUNDING);
         struct mp_layout_segment *last =
             layout->segments.count ? &layout->segments.at[layout->segments.count - 1] : NULL;
         struct mp_layout_segment segment = {.address = life->address, .bytes = end - life->address};
         if (!last || last->address + last->bytes + GAP_MAX < life->address)
-            done = mp_vec_push(&layout->segments, segment);
+            mp_vec_add(&layout->segments, segment);
         else if (end > last->address + last->bytes)
             last->bytes = end - last->address;
     }
     mp_vec_free(&order);
-    return done;
 }
 
 static void free_lives(struct mp_lives *lives)
@@ -367,15 +365,15 @@ bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct m
         layout->first_in.at[i] = MP_NONE;
     if (!place_lives(model, track, layout)) return false;
     struct cover cover = {.layout = layout, .fits = layout->ranges.all.count && !layout->moved_blocks};
-    bool done = !cover.fits || follow_cover(model, track, memory, &cover);
-    if (done && cover.fits) {
-        done = take_ranges(model, &cover);
-    } else if (done) {
+    if (cover.fits) follow_cover(model, track, memory, &cover);
+    if (cover.fits) {
+        take_ranges(model, &cover);
+    } else {
         free_lives(&layout->ranges);
-        done = make_segments(layout);
+        make_segments(layout);
     }
     mp_vec_free(&cover.live);
-    return done;
+    return true;
 }
 
 void mp_layout_free(struct mp_layout *layout)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/words.h"
 #include "exchange/common/import_tables.h"
 #include "model/builder.h"
@@ -37,19 +38,16 @@ static int by_time(const void *left, const void *right)
 }
 
 /* An end closes the span of its name that began last; one without a start is passed over. */
-static bool pair_up(const struct mp_pytorch_annotation *const *sorted, size_t count, int64_t start_us,
+static void pair_up(const struct mp_pytorch_annotation *const *sorted, size_t count, int64_t start_us,
                     struct layout *layout)
 {
     struct mp_map open = {0}; /* name + 1 to span + 1 */
-    bool done = true;
-    for (size_t i = 0; done && i < count; i++) {
-        uint64_t *last = mp_map_insert(&open, (uint64_t)sorted[i]->name + 1, NULL);
-        if (!last) {
-            done = false;
-        } else if (sorted[i]->begins) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t *last = mp_map_at(&open, (uint64_t)sorted[i]->name + 1, NULL);
+        if (sorted[i]->begins) {
             int64_t start = sorted[i]->time_us < start_us ? start_us : sorted[i]->time_us;
             struct span span = {start, OPEN, sorted[i]->name, (uint32_t)*last};
-            done = mp_vec_push(&layout->spans, span);
+            mp_vec_add(&layout->spans, span);
             *last = layout->spans.count;
         } else if (*last) {
             struct span *span = &layout->spans.at[*last - 1];
@@ -58,7 +56,6 @@ static bool pair_up(const struct mp_pytorch_annotation *const *sorted, size_t co
         }
     }
     mp_map_free(&open);
-    return done;
 }
 
 static int by_start_longest_first(const void *left, const void *right)
@@ -68,10 +65,10 @@ static int by_start_longest_first(const void *left, const void *right)
     return a->end > b->end ? -1 : a->end < b->end;
 }
 
-static bool put_mark(struct layout *layout, uint32_t lane, int64_t time_us, uint32_t name, unsigned type)
+static void put_mark(struct layout *layout, uint32_t lane, int64_t time_us, uint32_t name, unsigned type)
 {
     struct mp_pytorch_mark mark = {time_us, name, lane, layout->lanes[lane].order++, (uint8_t)type};
-    return mp_vec_push(layout->marks, mark);
+    mp_vec_add(layout->marks, mark);
 }
 
 /* Ends what is over at `now`. */
@@ -82,7 +79,7 @@ static bool close_spans(struct layout *layout, uint32_t lane, int64_t now)
         const struct span *span = &layout->spans.at[at->open.at[at->open.count - 1]];
         if (span->end > now || span->end == OPEN) break;
         at->open.count--;
-        if (!put_mark(layout, lane, span->end, span->name, MP_EVENT_REGION_END)) return false;
+        put_mark(layout, lane, span->end, span->name, MP_EVENT_REGION_END);
     }
     return true;
 }
@@ -96,7 +93,9 @@ static bool lay(struct layout *layout, uint32_t index)
         bool fits = !at->open.count || layout->spans.at[at->open.at[at->open.count - 1]].end >= span->end;
         if (!fits && lane + 1 < LANES_MAX) continue;
         if (lane >= layout->marks->lanes) layout->marks->lanes = lane + 1;
-        return mp_vec_push(&at->open, index) && put_mark(layout, lane, span->start, span->name, MP_EVENT_REGION_BEGIN);
+        mp_vec_add(&at->open, index);
+        put_mark(layout, lane, span->start, span->name, MP_EVENT_REGION_BEGIN);
+        return true;
     }
     return true;
 }
@@ -114,7 +113,8 @@ static bool lay_all(const struct mp_pytorch_records *records, int64_t start_us, 
             done = lay(layout, (uint32_t)i);
         } else if (span->name != last_step) {
             last_step = span->name;
-            done = put_mark(layout, 0, span->start, span->name, MP_EVENT_STEP);
+            put_mark(layout, 0, span->start, span->name, MP_EVENT_STEP);
+            done = true;
         }
         if (!done) return false;
     }
@@ -135,24 +135,24 @@ bool mp_pytorch_marks_make(struct mp_pytorch_records *records, int64_t start_us,
 {
     *marks = (struct mp_pytorch_marks){.lanes = 1};
     size_t count = 0;
-    const struct mp_pytorch_annotation **sorted = malloc((records->annotations.count + 1) * sizeof *sorted);
-    struct layout *layout = calloc(1, sizeof *layout);
-    bool done = sorted && layout;
+    const struct mp_pytorch_annotation **sorted = mp_alloc((records->annotations.count + 1) * sizeof *sorted);
+    struct layout *layout = mp_alloc_zeroed(1, sizeof *layout);
+    bool done = true;
     for (size_t i = 0; done && i < records->annotations.count; i++)
         if (records->annotations.at[i].time_us != MP_PYTORCH_NO_TIME) sorted[count++] = &records->annotations.at[i];
     if (done) {
         layout->marks = marks;
         qsort(sorted, count, sizeof *sorted, by_time);
-        done = pair_up(sorted, count, start_us, layout);
+        pair_up(sorted, count, start_us, layout);
     }
     if (done && layout->spans.count) {
         qsort(layout->spans.at, layout->spans.count, sizeof *layout->spans.at, by_start_longest_first);
         done = lay_all(records, start_us, layout);
         if (marks->count) qsort(marks->at, marks->count, sizeof *marks->at, by_time_lane_order);
     }
-    for (size_t i = 0; layout && i < LANES_MAX; i++)
+    for (size_t i = 0; i < LANES_MAX; i++)
         mp_vec_free(&layout->lanes[i].open);
-    if (layout) mp_vec_free(&layout->spans);
+    mp_vec_free(&layout->spans);
     free(layout);
     free(sorted);
     return done;
@@ -354,12 +354,11 @@ static enum mp_status tell_base(struct maker *m)
 {
     MP_VEC(struct mp_base_block) base = {0};
     const struct mp_pytorch_snapshot *s = m->snapshot;
-    bool done = true;
-    for (size_t i = 0; done && i < s->devices.count; i++) {
+    for (size_t i = 0; i < s->devices.count; i++) {
         const struct mp_pytorch_device *device = &s->devices.at[i];
         struct course *course = &m->courses[i];
         course->first_block = m->next_block;
-        for (size_t k = 0; done && k < device->base.count; k++) {
+        for (size_t k = 0; k < device->base.count; k++) {
             const struct mp_pytorch_block *from = &device->base.at[k];
             struct mp_base_block block = {.block = m->next_block++,
                                           .address = from->address,
@@ -367,9 +366,9 @@ static enum mp_status tell_base(struct maker *m)
                                           .stack = from->stack,
                                           .track = course->torch,
                                           .kind = device->host ? MP_KIND_PINNED : MP_KIND_DEVICE};
-            done = mp_vec_push(&base, block);
+            mp_vec_add(&base, block);
         }
-        for (size_t k = 0; done && k < device->base_ranges; k++) {
+        for (size_t k = 0; k < device->base_ranges; k++) {
             const struct mp_pytorch_range *from = &device->ranges.at[k];
             struct mp_base_block block = {.block = course->range_blocks[k] = m->next_block++,
                                           .address = from->address,
@@ -377,12 +376,12 @@ static enum mp_status tell_base(struct maker *m)
                                           .stack = from->stack,
                                           .track = course->driver,
                                           .kind = from->kind};
-            done = mp_vec_push(&base, block);
+            mp_vec_add(&base, block);
         }
         course->reserved = device->base_range_bytes;
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = base.count, .base = base.at, .base_total = base.count};
-    enum mp_status status = !done ? no_memory(m) : base.count ? mp_builder_add(m->builder, &chunk, m->error) : MP_OK;
+    enum mp_status status = base.count ? mp_builder_add(m->builder, &chunk, m->error) : MP_OK;
     mp_vec_free(&base);
     for (size_t i = 0; !status && i < s->devices.count; i++)
         if (s->devices.at[i].ranges.count) status = put_reserved(m, &m->courses[i], 0);
@@ -400,9 +399,9 @@ static enum mp_status add_frames(struct maker *m)
 {
     const struct mp_stack_table *table = &m->snapshot->records.stacks;
     const struct mp_intern *texts = &m->snapshot->records.values.texts;
-    struct mp_frame *frames = calloc(table->frames.count + 1, sizeof *frames);
-    struct mp_symbol *symbols = calloc(table->frames.count + 1, sizeof *symbols);
-    enum mp_status status = frames && symbols ? MP_OK : no_memory(m);
+    struct mp_frame *frames = mp_alloc_zeroed(table->frames.count + 1, sizeof *frames);
+    struct mp_symbol *symbols = mp_alloc_zeroed(table->frames.count + 1, sizeof *symbols);
+    enum mp_status status = MP_OK;
     size_t native = 0;
     for (size_t i = 0; !status && i < table->frames.count; i++) {
         const struct mp_symbol *from = &table->frames.at[i];
@@ -427,9 +426,9 @@ static enum mp_status add_frames(struct maker *m)
 static enum mp_status add_threads(struct maker *m)
 {
     uint32_t lanes = m->snapshot->marks.lanes;
-    struct mp_thread_info *threads = calloc(lanes, sizeof *threads);
+    struct mp_thread_info *threads = mp_alloc_zeroed(lanes, sizeof *threads);
     struct mp_chunk chunk = {.kind = MP_CHUNK_THREADS, .count = lanes, .threads = threads};
-    enum mp_status status = threads ? mp_builder_add(m->builder, &chunk, m->error) : no_memory(m);
+    enum mp_status status = mp_builder_add(m->builder, &chunk, m->error);
     free(threads);
     return status;
 }
@@ -439,7 +438,7 @@ static uint32_t device_name(struct maker *m, const struct mp_pytorch_device *dev
     char name[MP_ID_TEXT];
     mp_format_device_id(name, sizeof name, device->host ? MP_DEVICE_CPU : MP_DEVICE_CUDA,
                         device->host ? -1 : (int)device->index);
-    return mp_intern_text(&m->snapshot->records.values.texts, name);
+    return mp_intern_add_text(&m->snapshot->records.values.texts, name);
 }
 
 /* Devices, and for each a track for what its allocator handed out and, where it is known, one for what that took. */
@@ -448,16 +447,16 @@ static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
     struct mp_pytorch_snapshot *s = m->snapshot;
     MP_VEC(struct mp_device) devices = {0};
     MP_VEC(struct mp_track) tracks = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < s->devices.count; i++) {
+    for (size_t i = 0; i < s->devices.count; i++) {
         struct mp_device device = {.name = names[i], .total_bytes = MP_BYTES_UNKNOWN};
         struct mp_track torch = {.device = (uint32_t)i, .layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_REQUESTED};
         struct mp_track driver = {.device = (uint32_t)i, .layer = MP_LAYER_DRIVER, .size_basis = MP_BASIS_EXACT};
-        done = mp_vec_push(&devices, device) && mp_vec_push(&tracks, torch);
-        if (s->devices.at[i].ranges.count) done = done && mp_vec_push(&tracks, driver);
+        mp_vec_add(&devices, device);
+        mp_vec_add(&tracks, torch);
+        if (s->devices.at[i].ranges.count) mp_vec_add(&tracks, driver);
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_DEVICES, .count = devices.count, .devices = devices.at};
-    enum mp_status status = done ? mp_builder_add(m->builder, &chunk, m->error) : no_memory(m);
+    enum mp_status status = mp_builder_add(m->builder, &chunk, m->error);
     chunk = (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = tracks.count, .tracks = tracks.at};
     if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
     mp_vec_free(&devices);
@@ -468,8 +467,7 @@ static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
 static enum mp_status add_strings(struct maker *m)
 {
     const struct mp_intern *texts = &m->snapshot->records.values.texts;
-    struct mp_string_entry *strings = malloc(texts->count * sizeof *strings);
-    if (!strings) return no_memory(m);
+    struct mp_string_entry *strings = mp_alloc(texts->count * sizeof *strings);
     for (uint32_t i = 0; i < texts->count; i++)
         strings[i].text = mp_intern_get(texts, i, &strings[i].length);
     struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = texts->count, .strings = strings};
@@ -483,8 +481,8 @@ static bool make_rows(struct maker *m)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;
     struct mp_pytorch_rows *rows = &m->rows;
-    uint16_t *tracks = calloc(s->devices.count + 1, sizeof *tracks);
-    bool done = tracks;
+    uint16_t *tracks = mp_alloc_zeroed(s->devices.count + 1, sizeof *tracks);
+    bool done = true;
     for (size_t i = 0; done && i < s->devices.count; i++) {
         tracks[i] = m->courses[i].torch;
         done = mp_pytorch_trace_rows(&s->records, &s->devices.at[i], tracks[i], m->start_us, rows);
@@ -493,7 +491,8 @@ static bool make_rows(struct maker *m)
     free(tracks);
     for (size_t i = 0; done && i < s->records.annotations.count; i++) {
         const struct mp_aside aside = {s->records.annotations.at[i].more, MP_ASIDE_ANNOTATION};
-        done = !aside.text || mp_vec_push(&s->asides, aside);
+        if (aside.text) mp_vec_add(&s->asides, aside);
+        done = true;
     }
     return done;
 }
@@ -539,18 +538,18 @@ static enum mp_status add_all(struct maker *m, bool has_times)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;
     struct mp_pytorch_sentences sentences = {0};
-    uint32_t *names = calloc(s->devices.count + 1, sizeof *names);
-    uint32_t source = mp_intern_text(&s->records.values.texts, "pytorch");
+    uint32_t *names = mp_alloc_zeroed(s->devices.count + 1, sizeof *names);
+    uint32_t source = mp_intern_add_text(&s->records.values.texts, "pytorch");
     uint16_t track = 0;
-    bool done = names && source != MP_INTERN_FAILED && mp_pytorch_sentences_make(s, has_times, &sentences);
+    bool done = mp_pytorch_sentences_make(s, has_times, &sentences);
     for (size_t i = 0; done && i < s->devices.count; i++) {
         names[i] = device_name(m, &s->devices.at[i]);
         m->courses[i].time_us = m->start_us;
         m->courses[i].torch = track++;
         m->courses[i].driver = track;
         track += s->devices.at[i].ranges.count > 0;
-        m->courses[i].range_blocks = calloc(s->devices.at[i].ranges.count + 1, sizeof(uint64_t));
-        done = names[i] != MP_INTERN_FAILED && m->courses[i].range_blocks;
+        m->courses[i].range_blocks = mp_alloc_zeroed(s->devices.at[i].ranges.count + 1, sizeof(uint64_t));
+        done = names[i] != MP_INTERN_FAILED;
     }
     done = done && make_rows(m);
     enum mp_status status = done ? add_strings(m) : no_memory(m);
@@ -592,24 +591,22 @@ static enum mp_status build(struct maker *m, uint64_t file_bytes, struct mp_mode
     int64_t start = find_start(m->snapshot);
     bool has_times = start != MP_PYTORCH_NO_TIME;
     m->start_us = has_times ? start : 0;
-    m->courses = calloc(m->snapshot->devices.count + 1, sizeof *m->courses);
-    m->events = calloc(1, sizeof *m->events);
+    m->courses = mp_alloc_zeroed(m->snapshot->devices.count + 1, sizeof *m->courses);
+    m->events = mp_alloc_zeroed(1, sizeof *m->events);
     struct mp_recording_start begin = {.realtime_ns = (uint64_t)m->start_us * 1000,
                                        .host = "",
                                        .command = no_command,
                                        .configuration = m->snapshot->settings,
                                        .spool = ""};
     enum mp_status status =
-        m->courses && m->events && mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks)
-            ? MP_OK
-            : no_memory(m);
-    if (!status) status = mp_builder_new(&begin, &m->builder, m->error);
+        mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks) ? MP_OK : no_memory(m);
+    if (!status) mp_builder_new(&begin, &m->builder);
     if (!status) {
         m->events->builder = m->builder;
         m->events->error = m->error;
         status = add_all(m, has_times);
     }
-    for (size_t i = 0; m->courses && i < m->snapshot->devices.count; i++)
+    for (size_t i = 0; i < m->snapshot->devices.count; i++)
         free(m->courses[i].range_blocks);
     free(m->courses);
     free(m->events);

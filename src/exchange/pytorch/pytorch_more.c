@@ -60,9 +60,8 @@ static bool put_record(void *context, uint64_t record, struct mp_buffer *out)
 static bool keep(struct mp_pytorch_records *r, uint32_t *id)
 {
     r->more_bytes += r->text.size;
-    *id =
-        r->text.failed ? MP_INTERN_FAILED : mp_intern_bytes(&r->values.texts, (const char *)r->text.data, r->text.size);
-    return *id != MP_INTERN_FAILED;
+    *id = mp_intern_add(&r->values.texts, (const char *)r->text.data, r->text.size);
+    return true;
 }
 
 /* Appends "key":value; false where that is too much. */
@@ -89,7 +88,7 @@ bool mp_pytorch_more(struct mp_pytorch_records *r, const uint64_t *pairs, size_t
         if (mp_value_tag(key) != MP_VALUE_TEXT || (id < MP_KEYS && (kept >> id & 1))) continue;
         put_member(r, key, pairs[2 * i + 1]);
     }
-    if (r->text.size <= 1) return !r->text.failed;
+    if (r->text.size <= 1) return true;
     mp_buffer_append_text(&r->text, "}");
     return keep(r, more);
 }

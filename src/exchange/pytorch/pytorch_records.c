@@ -203,7 +203,7 @@ static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
     if (!items) return true;
-    if (!mp_vec_reserve(&r->scratch, count)) return false;
+    mp_vec_room_for(&r->scratch, count);
     for (size_t i = 0; i < count; i++) {
         uint64_t frame = mp_values_resolve(values, items[i]);
         if (mp_value_tag(frame) == MP_PYTORCH_FRAME)
@@ -252,7 +252,8 @@ static bool make_entry(struct mp_pytorch_records *r, struct fields *fields, uint
     entry.keys = told(fields);
     if (!keep_more(r, fields, &entry.more) || r->entries.count >= MP_NONE) return false;
     *record = mp_value_make(MP_PYTORCH_ENTRY, r->entries.count);
-    return mp_vec_push(&r->entries, entry);
+    mp_vec_add(&r->entries, entry);
+    return true;
 }
 
 /* What PyTorch writes where it does not know. */
@@ -263,7 +264,7 @@ static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
 
 /* Of generated code PyTorch knows the line of the model that it came from (Python's traceback, the innermost last):
  * that is where the program is. *file stays where it says nothing of the kind. */
-static bool use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
+static void use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
                          uint64_t *line)
 {
     static const char begin[] = "File \"", middle[] = "\", line ", end[] = ", in ";
@@ -273,18 +274,17 @@ static bool use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, ui
     const char *number = last ? strstr(last, middle) : NULL;
     const char *function = number ? strstr(number, end) : NULL;
     size_t length = function ? strcspn(function + sizeof end - 1, "\n") : 0;
-    if (!length || !number || number == last) return true;
+    if (!length || !number || number == last) return;
     char path[4096];
     size_t path_length = (size_t)(number - last);
-    if (path_length >= sizeof path || length >= sizeof path) return true;
+    if (path_length >= sizeof path || length >= sizeof path) return;
     *line = strtoul(number + sizeof middle - 1, NULL, 10) & UINT32_MAX;
     char called[sizeof path];
     memcpy(called, function + sizeof end - 1, length);
     memcpy(path, last, path_length); /* the texts may move when one is added */
-    *file = mp_intern_bytes(&r->values.texts, path, path_length);
-    *name = mp_intern_bytes(&r->values.texts, called, length);
+    *file = mp_intern_add(&r->values.texts, path, path_length);
+    *name = mp_intern_add(&r->values.texts, called, length);
     fields->kept &= ~(KEY(FILENAME) | KEY(NAME) | KEY(LINE));
-    return *file != MP_INTERN_FAILED && *name != MP_INTERN_FAILED;
 }
 
 static bool make_frame(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
@@ -298,7 +298,7 @@ static bool make_frame(struct mp_pytorch_records *r, struct fields *fields, uint
         line = 0;
         fields->kept &= ~KEY(LINE);
     }
-    if (!use_fx_trace(r, fields, &file, &name, &line)) return false;
+    use_fx_trace(r, fields, &file, &name, &line);
     if (is_unknown(r, file)) file = 0;
     if (is_unknown(r, name)) name = 0;
     if (!keep_more(r, fields, &more)) return false;
@@ -369,7 +369,8 @@ static bool make_segment(struct mp_pytorch_records *r, struct fields *fields, ui
     segment.keys = told(fields);
     if (!keep_more(r, fields, &segment.more)) return false;
     *record = mp_value_make(MP_PYTORCH_SEGMENT, r->segments.count);
-    return mp_vec_push(&r->segments, segment);
+    mp_vec_add(&r->segments, segment);
+    return true;
 }
 
 /* Before PyTorch 2.1 a block had its past in `history`; the first is the latest. */
@@ -411,7 +412,8 @@ static bool make_block(struct mp_pytorch_records *r, struct fields *fields, uint
     if (!keep_more(r, fields, &block.more)) return false;
     block.plain = !block.more;
     *record = mp_value_make(old ? MP_PYTORCH_HISTORY : MP_PYTORCH_BLOCK, r->blocks.count);
-    return mp_vec_push(&r->blocks, block);
+    mp_vec_add(&r->blocks, block);
+    return true;
 }
 
 static bool make_annotation(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
@@ -424,7 +426,8 @@ static bool make_annotation(struct mp_pytorch_records *r, struct fields *fields,
     fields->kept = 0;
     if (!keep_more(r, fields, &annotation.more)) return false;
     *record = mp_value_make(MP_PYTORCH_ANNOTATION, r->annotations.count);
-    return mp_vec_push(&r->annotations, annotation);
+    mp_vec_add(&r->annotations, annotation);
+    return true;
 }
 
 static bool make_record(void *context, struct mp_values *values, const uint64_t *pairs, size_t count, uint64_t *record)
@@ -452,11 +455,11 @@ bool mp_pytorch_records_init(struct mp_pytorch_records *records)
 {
     *records = (struct mp_pytorch_records){.values = {.make_record = make_record, .context = records}};
     struct mp_intern *texts = &records->values.texts;
-    bool done = mp_intern_text(texts, "") == 0;
+    bool done = mp_intern_add_text(texts, "") == 0;
     for (uint32_t i = 1; i < MP_KEYS; i++)
-        done = done && mp_intern_text(texts, key_names[i]) == i;
+        done = done && mp_intern_add_text(texts, key_names[i]) == i;
     for (uint32_t i = 0; i < MP_ACTION_UNKNOWN; i++)
-        done = done && mp_intern_text(texts, action_names[i]) == MP_KEYS + i;
+        done = done && mp_intern_add_text(texts, action_names[i]) == MP_KEYS + i;
     return done;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/words.h"
 
 struct replay {
@@ -45,24 +46,25 @@ static struct live_range *find_range(const struct replay *r, uint64_t start, uin
     return found ? *found : NULL;
 }
 
-static bool put_range_event(struct replay *r, uint32_t entry, uint32_t range, bool frees)
+static void put_range_event(struct replay *r, uint32_t entry, uint32_t range, bool frees)
 {
     struct mp_pytorch_range_event event = {entry, range, frees};
-    return mp_vec_push(&r->events, event);
+    mp_vec_add(&r->events, event);
 }
 
 /* Ranges that nothing live overlaps. */
 static bool take_range(struct replay *r, uint32_t entry, struct mp_pytorch_range range)
 {
-    struct live_range *made = malloc(sizeof *made);
-    if (!made) return false;
+    struct live_range *made = mp_alloc(sizeof *made);
     *made = (struct live_range){range.address, range.address + range.bytes, (uint32_t)r->taken.count, false};
-    if (!mp_vec_push(&r->taken, range) || !tsearch(made, &r->ranges, by_place)) {
+    mp_vec_add(&r->taken, range);
+    if (!tsearch(made, &r->ranges, by_place)) {
         free(made);
         return false;
     }
     r->range_count++;
-    return put_range_event(r, entry, made->range, false);
+    put_range_event(r, entry, made->range, false);
+    return true;
 }
 
 /* The remainder of a range that is given back in part is a range of its own. */
@@ -73,7 +75,7 @@ static bool drop_range(struct replay *r, uint32_t entry, struct live_range *live
     tdelete(live, &r->ranges, by_place);
     free(live);
     r->range_count--;
-    if (!put_range_event(r, entry, was.range, true)) return false;
+    put_range_event(r, entry, was.range, true);
     if (was.start < start) {
         rest.address = was.start;
         rest.bytes = start - was.start;
@@ -93,7 +95,9 @@ static bool each_gap(struct replay *r, struct mp_pytorch_range range, uint32_t e
 {
     MP_VEC(uint64_t) todo = {0};
     uint64_t first = range.address, last = range.address + range.bytes;
-    bool done = mp_vec_push(&todo, first) && mp_vec_push(&todo, last);
+    mp_vec_add(&todo, first);
+    mp_vec_add(&todo, last);
+    bool done = true;
     while (done && todo.count) {
         uint64_t end = todo.at[--todo.count], start = todo.at[--todo.count];
         if (start >= end) continue;
@@ -101,14 +105,17 @@ static bool each_gap(struct replay *r, struct mp_pytorch_range range, uint32_t e
         if (!live) {
             range.address = start;
             range.bytes = end - start;
-            done = r->older.count < OLDER && mp_vec_push(&r->older, range) &&
-                   (!frees_gaps || put_range_event(r, entry, OLDER + (uint32_t)r->older.count - 1, true));
+            done = r->older.count < OLDER;
+            if (done) {
+                mp_vec_add(&r->older, range);
+                if (frees_gaps) put_range_event(r, entry, OLDER + (uint32_t)r->older.count - 1, true);
+            }
             continue;
         }
         uint64_t from = live->start, to = live->end;
         live->seen = true;
         if (entry != MP_NONE) done = drop_range(r, entry, live, first, last);
-        done = done && mp_vec_reserve(&todo, 4);
+        if (done) mp_vec_room_for(&todo, 4);
         if (!done) break;
         todo.at[todo.count++] = start;
         todo.at[todo.count++] = from;
@@ -138,35 +145,36 @@ static bool on_segment(struct replay *r, uint32_t at, const struct mp_pytorch_en
 static bool on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp_pytorch_entry *entry)
 {
     bool added;
-    uint64_t *slot = mp_map_insert(&r->live, entry->address + 1, &added);
-    if (!slot) return false;
-    if (!added && (!mp_vec_push(&r->device->missed, at) || !mp_vec_push(&r->device->missed, (uint32_t)*slot)))
-        return false;
+    uint64_t *slot = mp_map_at(&r->live, entry->address + 1, &added);
+    if (!added) {
+        mp_vec_add(&r->device->missed, at);
+        mp_vec_add(&r->device->missed, (uint32_t)*slot);
+    }
     *slot = id;
     r->device->allocs++;
     return true;
 }
 
 /* A request to free that is not followed by its completion, which then has the stack of whoever looked. */
-static bool on_request(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
+static void on_request(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
 {
     const struct mp_pytorch_device *device = r->device;
     const struct mp_pytorch_entry *next =
         at + 1 < device->trace.count ? &r->records->entries.at[device->trace.at[at + 1]] : NULL;
     if (next && next->action == device->free_action && next->address == entry->address && next->stack == entry->stack)
-        return true;
-    uint64_t *slot = mp_map_insert(&r->waiting, entry->address + 1, NULL);
-    if (slot) *slot = entry->stack;
-    return slot;
+        return;
+    uint64_t *slot = mp_map_at(&r->waiting, entry->address + 1, NULL);
+    *slot = entry->stack;
 }
 
 static bool on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entry)
 {
     uint64_t alloc, stack = entry->stack;
     r->device->frees++;
-    if (r->waiting.count && mp_map_remove(&r->waiting, entry->address + 1, &stack) &&
-        (!mp_vec_push(&r->device->requested, at) || !mp_vec_push(&r->device->requested, (uint32_t)stack)))
-        return false;
+    if (r->waiting.count && mp_map_remove(&r->waiting, entry->address + 1, &stack)) {
+        mp_vec_add(&r->device->requested, at);
+        mp_vec_add(&r->device->requested, (uint32_t)stack);
+    }
     if (mp_map_remove(&r->live, entry->address + 1, &alloc)) {
         entry->block = (uint32_t)alloc;
         r->same_stack += r->records->entries.at[alloc].stack == stack;
@@ -177,7 +185,8 @@ static bool on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entr
     entry->older = true;
     entry->block = (uint32_t)r->device->base.count;
     r->device->base_bytes += entry->bytes;
-    return mp_vec_push(&r->device->base, block);
+    mp_vec_add(&r->device->base, block);
+    return true;
 }
 
 static bool is_sound(const struct mp_pytorch_entry *entry)
@@ -195,7 +204,7 @@ static bool replay_trace(struct replay *r)
         bool frees = entry->action == MP_ACTION_FREE || entry->action == device->free_action;
         bool segment = mp_pytorch_is_segment_action(entry->action);
         bool requests = entry->action == MP_ACTION_FREE_REQUESTED && !frees;
-        if (requests && is_sound(entry) && !on_request(r, (uint32_t)i, entry)) return false;
+        if (requests && is_sound(entry)) on_request(r, (uint32_t)i, entry);
         if (!frees && !segment && entry->action != MP_ACTION_ALLOC) continue;
         if (!is_sound(entry) || (segment && !entry->bytes)) {
             entry->action = MP_ACTION_UNKNOWN;
@@ -224,7 +233,7 @@ static uint8_t find_free_action(const struct mp_pytorch_records *records, const 
 }
 
 /* A block that lives at the end: the survivor of an alloc of the trace, or one from before it. */
-static bool meet_block(struct replay *r, const struct mp_pytorch_block *block, uint64_t address)
+static void meet_block(struct replay *r, const struct mp_pytorch_block *block, uint64_t address)
 {
     struct mp_pytorch_device *device = r->device;
     struct mp_pytorch_block base = *block;
@@ -235,10 +244,10 @@ static bool meet_block(struct replay *r, const struct mp_pytorch_block *block, u
     device->live_requested += base.requested;
     if (base.address < INT64_MAX && mp_map_remove(&r->live, base.address + 1, &alloc)) {
         device->other_size += r->records->entries.at[alloc].bytes != base.requested;
-        return true;
+        return;
     }
     device->base_bytes += base.requested;
-    return mp_vec_push(&device->base, base);
+    mp_vec_add(&device->base, base);
 }
 
 /* The parts follow one another: one that is said to lie elsewhere says so besides. */
@@ -254,7 +263,7 @@ static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_bloc
                                          .keys = block->keys,
                                          .stack = block->stack,
                                          .more = block->more};
-    if (!mp_vec_push(&r->device->parts, part)) return false;
+    mp_vec_add(&r->device->parts, part);
     if (!(block->keys & MP_TOLD_ADDRESS) || block->address == address) return true;
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, block->address);
@@ -267,8 +276,7 @@ static bool is_believed(struct replay *r, struct mp_pytorch_segment *segment, bo
 {
     *believed = true;
     if (!segment->bytes || segment->bytes > INT64_MAX || segment->address > INT64_MAX - segment->bytes) return true;
-    struct live_range *listed = malloc(sizeof *listed);
-    if (!listed) return false;
+    struct live_range *listed = mp_alloc(sizeof *listed);
     *listed = (struct live_range){.start = segment->address, .end = segment->address + segment->bytes};
     struct live_range **found = tsearch(listed, &r->listed, by_place);
     *believed = found && *found == listed;
@@ -308,7 +316,8 @@ static bool meet_segment(struct replay *r, uint32_t index)
         uint64_t value = mp_values_resolve(values, items[i]);
         if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
         struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
-        if ((block->live && !meet_block(r, block, address)) || !keep_part(r, index, block, address)) return false;
+        if (block->live) meet_block(r, block, address);
+        if (!keep_part(r, index, block, address)) return false;
         address += block->bytes;
     }
     if (items) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is gone through twice */
@@ -354,7 +363,8 @@ static bool join_ranges(struct replay *r)
 {
     struct mp_pytorch_device *device = r->device;
     size_t older = r->older.count, taken = r->taken.count;
-    if (older + taken >= OLDER || !mp_vec_reserve(&device->ranges, older + taken)) return false;
+    if (older + taken >= OLDER) return false;
+    mp_vec_room_for(&device->ranges, older + taken);
     if (older) memcpy(device->ranges.at, r->older.at, older * sizeof *r->older.at);
     if (taken) memcpy(device->ranges.at + older, r->taken.at, taken * sizeof *r->taken.at);
     device->ranges.count = older + taken;
@@ -364,7 +374,7 @@ static bool join_ranges(struct replay *r)
     for (size_t i = 0; i < r->events.count; i++) {
         struct mp_pytorch_range_event event = r->events.at[i];
         event.range = event.range >= OLDER ? event.range - OLDER : event.range + (uint32_t)older;
-        if (!mp_vec_push(&device->range_events, event)) return false;
+        mp_vec_add(&device->range_events, event);
     }
     return true;
 }

@@ -185,21 +185,20 @@ static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, b
         mp_fail(l->error, MP_DAMAGED, "%s names more than %d devices", l->input->path, DEVICES_MAX);
         return NULL;
     }
-    if (mp_vec_push(&s->devices, device)) return &s->devices.at[s->devices.count - 1];
-    no_memory(l);
-    return NULL;
+    mp_vec_add(&s->devices, device);
+    return &s->devices.at[s->devices.count - 1];
 }
 
 /* For a while in 2024 annotations were entries of the trace: a frame of its own has stage and name. */
-static bool take_annotation(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry)
+static void take_annotation(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry)
 {
-    if (entry->action != MP_ACTION_USER_DEFINED || !entry->stack) return true;
+    if (entry->action != MP_ACTION_USER_DEFINED || !entry->stack) return;
     const struct mp_symbol *frame = &records->stacks.frames.at[records->stacks.nodes.at[entry->stack].frame];
     struct mp_pytorch_annotation annotation = {
         .time_us = entry->time_us,
         .name = frame->file,
         .begins = !strcmp(mp_intern_get(&records->values.texts, frame->function, NULL), "START")};
-    return mp_vec_push(&records->annotations, annotation);
+    mp_vec_add(&records->annotations, annotation);
 }
 
 /* A trace is gone through once: a file in which two devices share one would cost more than it says. */
@@ -211,7 +210,7 @@ static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index
     if (!items || !count) return MP_OK;
     struct mp_pytorch_device *device = find_device(l, host ? 0 : index, host);
     if (!device) return l->error->status;
-    if (!mp_vec_reserve(&device->trace, count)) return no_memory(l);
+    mp_vec_room_for(&device->trace, count);
     for (size_t i = 0; i < count; i++) {
         uint64_t entry = mp_values_resolve(&records->values, items[i]);
         if (mp_value_tag(entry) != MP_PYTORCH_ENTRY) {
@@ -220,7 +219,7 @@ static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index
         }
         uint32_t id = (uint32_t)mp_value_payload(entry);
         device->trace.at[device->trace.count++] = id;
-        if (!take_annotation(records, &records->entries.at[id])) return no_memory(l);
+        take_annotation(records, &records->entries.at[id]);
     }
     mp_values_settle(&records->values, list, MP_VALUE_NONE);
     return MP_OK;
@@ -252,7 +251,7 @@ static enum mp_status take_segments(struct loader *l, uint64_t list, bool host)
         uint32_t id = (uint32_t)mp_value_payload(segment);
         struct mp_pytorch_device *device = find_device(l, host ? 0 : records->segments.at[id].device, host);
         if (!device) return l->error->status;
-        if (!mp_vec_push(&device->segments, id)) return no_memory(l);
+        mp_vec_add(&device->segments, id);
         l->snapshot.any_segments = true;
     }
     return MP_OK;
@@ -279,7 +278,8 @@ static enum mp_status put_aside(struct loader *l, uint64_t key, uint64_t value)
     struct mp_aside aside = {.kind = MP_ASIDE_MEMBERS};
     if (mp_value_tag(key) != MP_VALUE_TEXT) return MP_OK;
     if (!mp_pytorch_more_member(&l->snapshot.records, key, value, &aside.text)) return no_memory(l);
-    return !aside.text || mp_vec_push(&l->snapshot.asides, aside) ? MP_OK : no_memory(l);
+    if (aside.text) mp_vec_add(&l->snapshot.asides, aside);
+    return MP_OK;
 }
 
 /* The lists that the file has, and how long those of traces are: a device may have an empty one. `items` is NULL where
@@ -290,7 +290,7 @@ static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t 
                                                MP_KEY_HOST_SEGMENTS, MP_KEY_HOST_TRACES};
     struct mp_pytorch_records *records = &l->snapshot.records;
     struct mp_aside aside = {.kind = MP_ASIDE_LISTS};
-    aside.text = mp_intern_text(&records->values.texts, "{}");
+    aside.text = mp_intern_add_text(&records->values.texts, "{}");
     bool done = aside.text != MP_INTERN_FAILED;
     for (size_t i = 0; done && i < sizeof keys / sizeof *keys; i++) {
         bool there = !items && i < 2, is_trace = keys[i] == MP_KEY_DEVICE_TRACES || keys[i] == MP_KEY_HOST_TRACES;
@@ -305,7 +305,8 @@ static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t 
         snprintf(text, sizeof text, "%zu", length);
         if (there) done = mp_pytorch_more_text(records, &aside.text, mp_pytorch_key_name(keys[i]), text);
     }
-    return done && mp_vec_push(&l->snapshot.asides, aside) ? MP_OK : no_memory(l);
+    if (done) mp_vec_add(&l->snapshot.asides, aside);
+    return done ? MP_OK : no_memory(l);
 }
 
 static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, bool *known)

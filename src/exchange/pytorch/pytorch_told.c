@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "exchange/pytorch/pytorch_records.h"
 
 struct place {
@@ -262,14 +263,12 @@ static void put_everything(struct teller *teller)
     mp_value_end_dict(teller->value);
 }
 
-bool mp_pytorch_put_told(const struct mp_model *model, struct mp_value_out *value, struct mp_stack_out *stacks)
+void mp_pytorch_put_told(const struct mp_model *model, struct mp_value_out *value, struct mp_stack_out *stacks)
 {
     struct teller teller = {.model = model, .value = value, .stacks = stacks};
-    teller.first_part = calloc(model->segments.count + 1, sizeof *teller.first_part);
-    teller.places = calloc(model->tracks.count + 1, sizeof *teller.places);
-    bool done = teller.first_part && teller.places;
-    if (done) put_everything(&teller);
+    teller.first_part = mp_alloc_zeroed(model->segments.count + 1, sizeof *teller.first_part);
+    teller.places = mp_alloc_zeroed(model->tracks.count + 1, sizeof *teller.places);
+    put_everything(&teller);
     free(teller.first_part);
     free(teller.places);
-    return done;
 }

@@ -8,7 +8,7 @@
 #include "exchange/pytorch/value_out.h"
 
 bool mp_pytorch_was_told(const struct mp_model *model);
-/* Writes all of it, which was told. False where memory is short. */
-bool mp_pytorch_put_told(const struct mp_model *model, struct mp_value_out *value, struct mp_stack_out *stacks);
+/* Writes all of it, which was told. */
+void mp_pytorch_put_told(const struct mp_model *model, struct mp_value_out *value, struct mp_stack_out *stacks);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
+#include "base/memory.h"
 #include "exchange/common/values.h"
 #include "exchange/pytorch/value_out.h"
 
@@ -21,11 +22,10 @@ static const char *key_of(const struct members *members)
     return members->depth && !members->list[members->depth] ? members->key : NULL;
 }
 
-static bool set_text(char **to, const unsigned char *text, size_t length)
+static void set_text(char **to, const unsigned char *text, size_t length)
 {
     free(*to);
-    *to = strndup((const char *)text, length);
-    return *to;
+    *to = mp_text_copy_part((const char *)text, length);
 }
 
 static int on_null(void *context)
@@ -65,7 +65,10 @@ static int on_text(void *context, const unsigned char *text, size_t length)
 {
     struct members *members = context;
     char *copy = NULL;
-    if (members->value && set_text(&copy, text, length)) mp_value_text(members->value, key_of(members), copy);
+    if (members->value) {
+        set_text(&copy, text, length);
+        mp_value_text(members->value, key_of(members), copy);
+    }
     bool failed = members->value && !copy;
     free(copy);
     return members->depth > 0 && !failed;
@@ -75,7 +78,8 @@ static int on_key(void *context, const unsigned char *text, size_t length)
 {
     struct members *members = context;
     if (members->depth == 1 && members->name) members->name(members->context, (const char *)text, length);
-    return !members->value || set_text(&members->key, text, length);
+    if (members->value) set_text(&members->key, text, length);
+    return 1;
 }
 
 static bool on_start(struct members *members, bool list)

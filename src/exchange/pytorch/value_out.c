@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "exchange/pytorch/pickle_opcodes.h"
 
 #define PLACE_TEXT 4096
 
-bool mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value)
+void mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value)
 {
     *out = (struct mp_stack_out){.model = model, .value = value};
-    out->line_memos = calloc(model->lines.count + 1, sizeof *out->line_memos);
-    out->frame_memos = calloc(model->frames.count + 1, sizeof *out->frame_memos);
-    out->stack_memos = calloc(model->stacks.count + 1, sizeof *out->stack_memos);
-    return out->line_memos && out->frame_memos && out->stack_memos;
+    out->line_memos = mp_alloc_zeroed(model->lines.count + 1, sizeof *out->line_memos);
+    out->frame_memos = mp_alloc_zeroed(model->frames.count + 1, sizeof *out->frame_memos);
+    out->stack_memos = mp_alloc_zeroed(model->stacks.count + 1, sizeof *out->stack_memos);
 }
 
 void mp_stack_out_free(struct mp_stack_out *out)
@@ -118,7 +118,6 @@ static void put_op(struct mp_value_out *value, enum mp_pickle_opcode opcode, uin
 
 static void drain(struct mp_value_out *value)
 {
-    if (value->text.failed) value->failed = true;
     bool bad = value->failed || value->sys_errno;
     if (!bad && value->text.size && fwrite(value->text.data, 1, value->text.size, value->out) != value->text.size)
         value->sys_errno = errno ? errno : EIO;
@@ -177,11 +176,8 @@ static void put_clean(struct mp_value_out *value, const char *text, size_t lengt
 
 static void put_text(struct mp_value_out *value, const char *text)
 {
-    uint32_t id = mp_intern_text(&value->texts, text);
-    if (id == MP_INTERN_FAILED || !mp_vec_extend(&value->text_memos, (size_t)id + 1)) {
-        value->failed = true;
-        return;
-    }
+    uint32_t id = mp_intern_add_text(&value->texts, text);
+    mp_vec_grow_to(&value->text_memos, (size_t)id + 1);
     uint32_t *memo = &value->text_memos.at[id];
     if (*memo) {
         put_again(value, *memo - 1);

@@ -28,8 +28,8 @@ struct mp_stack_out {
     uint32_t cut_memo;
 };
 
-/* False where memory is short; to be freed all the same. */
-bool mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value);
+/* To be freed in any case. */
+void mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value);
 /* Writes the stack under "frames". */
 void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack);
 void mp_stack_out_free(struct mp_stack_out *out);

@@ -9,6 +9,7 @@
 #include "analysis/sites/level.h"
 #include "analysis/sites/peak.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "model/frame_text.h"
 #include "model/track.h"
 
@@ -102,9 +103,8 @@ static void put_recording(struct database *db, const char *filter)
     for (const char *const *word = model->start.command; word && *word; word++)
         mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
     mp_buffer_append(&command, "", 1);
-    db->no_memory |= command.failed;
     bool whole = !mp_model_incomplete(model) && !mp_model_limited(model);
-    insert(db, RECORDING, "tttnnnnnnntnn", "memprof.sqlite/1", command.failed ? "" : (const char *)command.data,
+    insert(db, RECORDING, "tttnnnnnnntnn", "memprof.sqlite/1", (const char *)command.data,
            *model->start.host ? model->start.host : NULL, (uint64_t)model->start.pid,
            model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX, model->duration_ns, window->from_ns,
            window->to_ns, (uint64_t)window->first, (uint64_t)window->last, filter, (uint64_t)whole,
@@ -144,9 +144,8 @@ static uint32_t put_frame(struct database *db, const struct mp_stack_line *line)
                      line->file ? line->file : "", 0, line->module ? line->module : "", 0, line->line,
                      (unsigned long long)(line->function ? 0 : line->address), line->cut);
     uint32_t before = db->frame_keys.count;
-    uint32_t id = key.failed ? MP_INTERN_FAILED : mp_intern_bytes(&db->frame_keys, (const char *)key.data, key.size);
+    uint32_t id = mp_intern_add(&db->frame_keys, (const char *)key.data, key.size);
     mp_buffer_free(&key);
-    db->no_memory |= id == MP_INTERN_FAILED;
     if (id < before) return id;
     insert(db, FRAMES, "nttntnt", (uint64_t)id, line->cut ? "[frames left out]" : line->function, line->file,
            line->line ? (uint64_t)line->line : UINT64_MAX, line->module,
@@ -165,12 +164,9 @@ static void put_stack(struct database *db, uint32_t stack)
     mp_buffer_append(&site, "", 1);
     mp_buffer_append(&folded, "", 1);
     const struct mp_stack_line *line = mp_stack_headline(&db->lines);
-    if (site.failed || folded.failed)
-        db->no_memory = true;
-    else
-        insert(db, STACKS, "ntttnt", (uint64_t)stack, site.size > 1 ? (const char *)site.data : NULL,
-               line ? line->function : NULL, line ? line->file : NULL,
-               line && line->line ? (uint64_t)line->line : UINT64_MAX, (const char *)folded.data);
+    insert(db, STACKS, "ntttnt", (uint64_t)stack, site.size > 1 ? (const char *)site.data : NULL,
+           line ? line->function : NULL, line ? line->file : NULL,
+           line && line->line ? (uint64_t)line->line : UINT64_MAX, (const char *)folded.data);
     for (size_t i = 0; i < db->lines.count; i++)
         insert(db, STACK_FRAMES, "nnn", (uint64_t)stack, (uint64_t)i, (uint64_t)put_frame(db, &db->lines.at[i]));
     mp_buffer_free(&site);
@@ -260,7 +256,7 @@ static void put_spans(struct database *db)
                (uint64_t)step->first, (uint64_t)step->end);
     }
     for (size_t i = 0; i < model->noted.count && !db->no_memory; i++) {
-        db->no_memory |= !mp_regions_follow(model, model->noted.at[i], &open, &closed);
+        mp_regions_follow(model, model->noted.at[i], &open, &closed);
         put_closed(db, &closed, model->events.time_ns[model->noted.at[i]]);
     }
     put_closed(db, &open, model->duration_ns);
@@ -341,8 +337,8 @@ enum mp_status mp_sqlite_export(const struct mp_rows *rows, const char *filter, 
     char path[64];
     if (fstat(fileno(out), &facts) || !S_ISREG(facts.st_mode))
         return mp_fail(error, MP_INVALID, "a database cannot be written into a pipe: name a file with -o");
-    db.told = calloc(rows->model->stacks.count + 1, 1);
-    db.no_memory = !db.told;
+    db.told = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
+    db.no_memory = false;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(out));
     check(&db, sqlite3_open_v2(path, &db.sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL));
     if (!db.failed && !db.no_memory) fill(&db, filter);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "exchange/common/sink.h"
 #include "model/frame_text.h"
 #include "model/module_path.h"
@@ -57,7 +58,6 @@ static void fold(struct text_export *export, uint32_t stack)
     mp_buffer_clear(&export->folded);
     export->failed |= !mp_stack_resolve(export->rows->model, stack, &export->lines);
     mp_frame_fold(&export->folded, &export->lines);
-    export->failed |= export->folded.failed;
     export->folded_stack = stack;
 }
 
@@ -257,8 +257,8 @@ enum mp_status mp_jsonl_export(const struct mp_rows *rows, bool compress, FILE *
     struct text_export export = {.rows = rows, .folded_stack = MP_NONE};
     enum mp_status status = mp_sink_start(&export.sink, out, compress, error);
     if (status) return status;
-    export.told = calloc(rows->model->stacks.count + 1, 1);
-    export.failed = !export.told;
+    export.told = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
+    export.failed = false;
     if (!export.failed) {
         tell_recording(&export);
         tell_tracks(&export);

@@ -81,13 +81,9 @@ enum mp_status mp_flame_page_write(const struct mp_flames *flames, const struct 
     const char *template = (const char *)mp_flame_template, *place = strstr(template, mark);
     struct mp_buffer data = {0};
     put_data(&data, flames, page);
-    bool short_of_memory = data.failed;
-    if (!short_of_memory) {
-        fwrite(template, 1, (size_t)(place - template), out);
-        write_harmless(&data, out);
-        fputs(place + strlen(mark), out);
-    }
+    fwrite(template, 1, (size_t)(place - template), out);
+    write_harmless(&data, out);
+    fputs(place + strlen(mark), out);
     mp_buffer_free(&data);
-    if (short_of_memory) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the flame graph");
     return ferror(out) ? mp_fail_errno(error, "cannot write the flame graph") : MP_OK;
 }

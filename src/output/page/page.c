@@ -8,6 +8,7 @@
 #include "analysis/leaks/growth.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "model/model.h"
@@ -168,7 +169,6 @@ static void put_data(struct mp_json *json, const struct mp_page_data *data)
 /* `<`, `>` and `&` stand only inside JSON's strings, but `</script` and `<!--` mean something to HTML. */
 static void append_for_script(struct mp_buffer *to, const struct mp_buffer *json)
 {
-    to->failed |= json->failed;
     size_t from = 0;
     for (size_t i = 0; i < json->size; i++) {
         unsigned char byte = json->data[i];
@@ -235,15 +235,13 @@ static void append_title(struct mp_buffer *to, const struct mp_model *model, con
     mp_buffer_printf(to, ", peak %s", mp_format_bytes(peak, data->tracks.at[track].peak_bytes));
 }
 
-static enum mp_status write_data(const struct mp_page_data *data, FILE *out, struct mp_error *error)
+static void write_data(const struct mp_page_data *data, FILE *out, struct mp_error *error)
 {
-    struct mp_packed *packed = calloc(data->columns.count + 1, sizeof *packed);
-    if (!packed) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page");
+    struct mp_packed *packed = mp_alloc_zeroed(data->columns.count + 1, sizeof *packed);
     for (size_t i = 0; i < data->columns.count; i++)
         packed[i] = data->columns.at[i].packed;
     mp_packed_write(packed, data->columns.count, out);
     free(packed);
-    return MP_OK;
 }
 
 static enum mp_status write_page(const struct mp_model *model, const struct mp_page_options *options,
@@ -262,12 +260,10 @@ static enum mp_status write_page(const struct mp_model *model, const struct mp_p
     mp_buffer_append_text(&text, "<script type=\"application/json\" id=\"header\">");
     page_header(model, options, data, &text);
     mp_buffer_append_text(&text, "</script>\n");
-    if (text.failed) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page");
     fwrite(text.data, 1, text.size, out);
     mp_buffer_free(&text);
 
-    enum mp_status status = write_data(data, out, error);
-    if (status) return status;
+    write_data(data, out, error);
     fputs(data_at + sizeof data_mark - 1, out);
     if (fflush(out) || ferror(out)) return mp_fail_errno(error, "cannot write the page");
     return MP_OK;

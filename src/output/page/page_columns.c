@@ -36,10 +36,7 @@ enum mp_status mp_page_columns_add(struct mp_page_columns *columns, const char *
         enum mp_status status = mp_pack(rows[i].raw, &column.packed, error);
         if (status) return status;
         mp_buffer_free(rows[i].raw);
-        if (!mp_vec_push(columns, column)) {
-            mp_packed_free(&column.packed);
-            return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's columns");
-        }
+        mp_vec_add(columns, column);
     }
     return MP_OK;
 }

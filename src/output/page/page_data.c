@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/varint.h"
 #include "base/vec.h"
 #include "model/module_path.h"
@@ -68,7 +69,7 @@ static uint32_t moment_of(const struct mp_model *model, uint32_t block)
 static enum mp_status page_categories_find(const struct mp_model *model, const struct mp_rules *rules,
                                            struct mp_page_categories *categories, struct mp_error *error)
 {
-    *categories = (struct mp_page_categories){.of_block = calloc(model->blocks.count + 1, sizeof(uint16_t))};
+    *categories = (struct mp_page_categories){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof(uint16_t))};
     if (!categories->of_block) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's categories");
     enum mp_status status = mp_categories_make(model, rules, &categories->categories, error);
     if (status) return status;
@@ -104,13 +105,14 @@ static uint32_t lane_of(struct mp_page_lanes *lanes, uint64_t stream, uint64_t p
     for (size_t i = lanes->count; i-- > 0;)
         if (lanes->at[i].stream == stream && lanes->at[i].pool == pool) return (uint32_t)i + 1;
     const struct mp_page_lane lane = {stream, pool};
-    return mp_vec_push(lanes, lane) ? (uint32_t)lanes->count : 0;
+    mp_vec_add(lanes, lane);
+    return (uint32_t)lanes->count;
 }
 
 /* False where memory is short. The caller frees them, also then. */
 static bool page_lanes_find(const struct mp_model *model, struct mp_page_lanes *lanes)
 {
-    *lanes = (struct mp_page_lanes){.of_block = calloc(model->blocks.count + 1, sizeof *lanes->of_block)};
+    *lanes = (struct mp_page_lanes){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof *lanes->of_block)};
     if (!lanes->of_block) return false;
     if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
     struct mp_placements placements;
@@ -177,11 +179,7 @@ static uint64_t size_index(struct page_shared *shared, uint64_t bytes)
 {
     if (bytes == MP_BYTES_UNKNOWN) return 0;
     bool added;
-    uint64_t *index = mp_map_insert(&shared->sizes, bytes + 1, &added);
-    if (!index) {
-        shared->failed = true;
-        return 0;
-    }
+    uint64_t *index = mp_map_at(&shared->sizes, bytes + 1, &added);
     if (added) {
         *index = shared->sizes.count;
         mp_varint_append(&shared->dictionary, bytes);
@@ -208,11 +206,7 @@ static unsigned page_address_shift(const struct mp_model *model)
 static void add_address(struct page_track_columns *track, struct page_shared *shared, uint64_t address)
 {
     bool added;
-    uint64_t *latest = mp_map_insert(&track->latest, address + 1, &added);
-    if (!latest) {
-        shared->failed = true;
-        return;
-    }
+    uint64_t *latest = mp_map_at(&track->latest, address + 1, &added);
     mp_varint_append(&track->reuse, added ? 0 : track->count.blocks - *latest);
     *latest = track->count.blocks;
     if (!added) return;
@@ -554,7 +548,7 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         struct page_track_columns *track = &make->tracks[i];
         char prefix[16];
         snprintf(prefix, sizeof prefix, "t%u", (unsigned)i);
-        if (!mp_vec_push(&make->data->tracks, track->count)) return no_memory(error);
+        mp_vec_add(&make->data->tracks, track->count);
         mp_page_runs_end(&track->thread);
         mp_page_runs_end(&track->kind);
         mp_page_runs_end(&track->lane);
@@ -626,7 +620,7 @@ static enum mp_status find_leaks(struct maker *make, struct mp_error *error)
     enum mp_status status = mp_leaks_find(make->model, &query, &make->data->leaks, error);
     for (size_t i = 0; !status && i < make->data->leaks.findings.count; i++) {
         uint32_t site = mp_page_stacks_site(&make->stacks, make->data->leaks.findings.at[i].stack);
-        if (!mp_vec_push(&make->data->leak_sites, site)) status = no_memory(error);
+        mp_vec_add(&make->data->leak_sites, site);
     }
     return status;
 }
@@ -635,9 +629,8 @@ static enum mp_status find_leaks(struct maker *make, struct mp_error *error)
 static enum mp_status make_all(struct maker *make, struct mp_error *error)
 {
     const struct mp_model *model = make->model;
-    make->tracks = calloc(model->tracks.count + 1, sizeof *make->tracks);
-    make->shared.local = calloc(model->blocks.count + 1, sizeof *make->shared.local);
-    if (!make->tracks || !make->shared.local) return no_memory(error);
+    make->tracks = mp_alloc_zeroed(model->tracks.count + 1, sizeof *make->tracks);
+    make->shared.local = mp_alloc_zeroed(model->blocks.count + 1, sizeof *make->shared.local);
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
     if (!status && !mp_steps_find(model, &make->steps)) status = no_memory(error);
     if (!status) page_modules_init(&make->modules, model);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include <zlib.h>
 
 /* Bytes in one <script>: a multiple of 3, so that its base64 needs no padding; 64 MiB of text. */
@@ -23,9 +24,9 @@ enum mp_status mp_pack(const struct mp_buffer *raw, struct mp_packed *packed, st
     int code = deflateInit2(&stream, LEVEL, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
     if (code != Z_OK) return refuse(error, code);
     size_t room = deflateBound(&stream, raw->size);
-    unsigned char *data = malloc(room);
+    unsigned char *data = mp_alloc(room);
     size_t taken = 0, made = 0;
-    code = data ? Z_OK : Z_MEM_ERROR;
+    code = Z_OK;
     while (code == Z_OK) {
         size_t in = raw->size - taken < UINT_MAX ? raw->size - taken : UINT_MAX;
         size_t to = room - made < UINT_MAX ? room - made : UINT_MAX;
@@ -42,8 +43,8 @@ enum mp_status mp_pack(const struct mp_buffer *raw, struct mp_packed *packed, st
         free(data);
         return refuse(error, code);
     }
-    unsigned char *fitted = realloc(data, made);
-    *packed = (struct mp_packed){.data = fitted ? fitted : data, .size = made, .raw_size = raw->size};
+    unsigned char *fitted = mp_realloc(data, made);
+    *packed = (struct mp_packed){.data = fitted, .size = made, .raw_size = raw->size};
     return MP_OK;
 }
 

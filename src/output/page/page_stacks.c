@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "base/varint.h"
 #include "model/stack.h"
@@ -15,8 +16,8 @@ static enum mp_status no_memory(struct mp_error *error)
 /* `count` ids that are not given yet. */
 static uint32_t *no_ids(size_t count)
 {
-    uint32_t *ids = malloc((count ? count : 1) * sizeof *ids);
-    if (ids) memset(ids, 0xff, (count ? count : 1) * sizeof *ids);
+    uint32_t *ids = mp_alloc((count ? count : 1) * sizeof *ids);
+    memset(ids, 0xff, (count ? count : 1) * sizeof *ids);
     return ids;
 }
 
@@ -38,10 +39,7 @@ uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack)
     if (stacks->failed) return 0;
     uint32_t *site = &stacks->site_of_stack[stack];
     if (*site != MP_NONE) return *site;
-    if (!mp_vec_push(&stacks->sites, stack)) {
-        stacks->failed = true;
-        return 0;
-    }
+    mp_vec_add(&stacks->sites, stack);
     return *site = (uint32_t)stacks->sites.count - 1;
 }
 
@@ -51,10 +49,7 @@ uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string)
     if (stacks->failed || !stacks->model->strings.count) return 0;
     uint32_t *id = &stacks->string_of_model[string];
     if (*id != MP_NONE) return *id;
-    if (!mp_vec_push(&stacks->strings, string)) {
-        stacks->failed = true;
-        return 0;
-    }
+    mp_vec_add(&stacks->strings, string);
     return *id = (uint32_t)stacks->strings.count - 1;
 }
 
@@ -113,10 +108,7 @@ static void write_nodes(struct mp_page_stacks *stacks, uint32_t *node_of_stack, 
         uint32_t *frame = &frame_of_model[node->frame];
         if (*frame == MP_NONE) {
             *frame = (uint32_t)columns->frames;
-            if (!mp_stack_resolve_frame(model, node->frame, lines)) {
-                stacks->failed = true;
-                return;
-            }
+            mp_stack_resolve_frame(model, node->frame, lines);
             write_frame(stacks, &model->frames.at[node->frame], lines, columns);
         }
         mp_varint_append(&columns->frame, (uint64_t)*frame + 1);
@@ -180,7 +172,7 @@ enum mp_status mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_p
     *columns = (struct mp_page_stack_columns){0};
     uint32_t *node_of_stack = no_ids(model->stacks.count);
     uint32_t *frame_of_model = no_ids(model->frames.count);
-    bool failed = !node_of_stack || !frame_of_model || stacks->failed;
+    bool failed = stacks->failed;
     if (!failed) {
         struct mp_stack_lines lines = {0};
         mark_paths(stacks, node_of_stack);

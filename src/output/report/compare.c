@@ -276,7 +276,6 @@ static void put_group(struct mp_document *document, const struct mp_comparison *
     struct mp_buffer name = {0};
     mp_group_text(&name, &comparison->compare->groups, row->group, comparison->view->grouping.by);
     mp_document_cell(document, "%.*s", (int)name.size, (const char *)name.data);
-    document->out->failed |= name.failed;
     mp_buffer_free(&name);
 }
 

@@ -32,7 +32,7 @@ void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
     if (model->coverage.dropped)
         append_fact(&facts, model->coverage.dropped == 1 ? "%s event was dropped" : "%s events were dropped",
                     mp_format_count(number, model->coverage.dropped));
-    if (!facts.failed) mp_buffer_append(out, facts.data, facts.size);
+    mp_buffer_append(out, facts.data, facts.size);
     mp_buffer_free(&facts);
 }
 
@@ -66,7 +66,7 @@ static void put_counted(const struct note_sink *sink, uint64_t count, const char
     if (!count) return;
     mp_buffer_printf(&note, format, mp_format_count(number, count));
     mp_buffer_append(&note, "", 1);
-    if (!note.failed) put_note(sink, (const char *)note.data);
+    put_note(sink, (const char *)note.data);
     mp_buffer_free(&note);
 }
 
@@ -87,12 +87,12 @@ static void put_notes(const struct note_sink *sink, const struct mp_model *model
     struct mp_buffer missing = {0};
     mp_coverage_sentence(&missing, model);
     mp_buffer_append(&missing, "", 1);
-    if (missing.size > 1 && !missing.failed && sink->json) put_note(sink, (const char *)missing.data);
+    if (missing.size > 1 && sink->json) put_note(sink, (const char *)missing.data);
     mp_buffer_free(&missing);
     struct mp_buffer planned = {0};
     bool is_plan = mp_plan_sentence(&planned, model);
     mp_buffer_append(&planned, "", 1);
-    if (is_plan && !planned.failed) put_note(sink, (const char *)planned.data);
+    if (is_plan) put_note(sink, (const char *)planned.data);
     mp_buffer_free(&planned);
     uint64_t unknown = 0;
     for (size_t i = 0; i < model->sums.count; i++)

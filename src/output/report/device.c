@@ -72,7 +72,6 @@ static void put_device(struct mp_text *text, const struct mp_model *model, const
                              : " | ",
                     (int)part.size, (const char *)part.data);
         width = (breaks ? 0 : width) + part.size + 3;
-        if (part.failed) text->out->failed = true;
         mp_buffer_free(&part);
     }
     if (use->parts.count) mp_text_put(text, MP_PLAIN, "\n");

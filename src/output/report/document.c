@@ -28,8 +28,7 @@ static void put_escaped(struct mp_document *document, const char *text)
 {
     struct mp_buffer clean = {0};
     mp_text_clean(&clean, text);
-    document->out->failed |= clean.failed;
-    for (size_t i = 0; i < clean.size && !clean.failed; i++) {
+    for (size_t i = 0; i < clean.size; i++) {
         char byte = (char)clean.data[i];
         if (document->form == MP_MARKDOWN) {
             bool means = byte && (strchr(markdown_marks, byte) || (!i && strchr(markdown_first, byte)));
@@ -153,8 +152,7 @@ void mp_document_site(struct mp_document *document, const struct mp_model *model
 {
     struct mp_buffer text = {0};
     mp_site_text(&text, model, site);
-    mp_document_cell(document, "%.*s", text.failed ? 0 : (int)text.size, text.failed ? "" : (const char *)text.data);
-    document->out->failed |= text.failed;
+    mp_document_cell(document, "%.*s", (int)text.size, (const char *)text.data);
     mp_buffer_free(&text);
 }
 
@@ -165,9 +163,8 @@ void mp_document_coverage(struct mp_document *document, const struct mp_model *m
     struct mp_text text = {.out = &lines};
     mp_coverage_text(&text, model);
     mp_buffer_append(&lines, "", 1);
-    document->out->failed |= lines.failed;
     mp_document_heading(document, "Coverage");
-    for (char *rest = lines.failed ? NULL : (char *)lines.data, *line; rest && (line = strsep(&rest, "\n"));)
+    for (char *rest = (char *)lines.data, *line; rest && (line = strsep(&rest, "\n"));)
         if (*line) mp_document_paragraph(document, "%s", line + strspn(line, " "));
     mp_buffer_free(&lines);
 }

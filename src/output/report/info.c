@@ -4,6 +4,7 @@
 
 #include "analysis/device/samples.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/units.h"
 #include "model/steps_infer.h"
 #include "output/report/reports.h"
@@ -16,9 +17,9 @@ static uint64_t base_bytes(const struct mp_model_track_sum *sum)
 /* Node 0 is the empty stack. What is counted are stacks of blocks, not the nodes that only lead to them. */
 static uint64_t count_stacks(const struct mp_model *model)
 {
-    unsigned char *used = calloc(model->stacks.count + 1, 1);
+    unsigned char *used = mp_alloc_zeroed(model->stacks.count + 1, 1);
     uint64_t count = 0;
-    for (size_t i = 0; used && i < model->blocks.count; i++) {
+    for (size_t i = 0; i < model->blocks.count; i++) {
         count += model->blocks.stack[i] && !used[model->blocks.stack[i]];
         used[model->blocks.stack[i]] = 1;
     }
@@ -67,7 +68,6 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
     mp_json_number(json, "duration_ns", model->duration_ns);
     mp_json_text(json, "exit", how_it_ended(model));
     mp_json_end_object(json);
-    if (command.failed) json->out->failed = true;
     mp_buffer_free(&command);
 }
 
@@ -108,7 +108,7 @@ static void tracks_json(struct mp_json *json, const struct mp_model *model)
 static void samples_json(struct mp_json *json, const struct mp_model *model)
 {
     struct mp_sampled_list list = {0};
-    if (!mp_samples_sum(model, &list)) json->out->failed = true;
+    mp_samples_sum(model, &list);
     mp_json_array(json, "samples");
     for (size_t i = 0; i < list.count; i++) {
         mp_json_object(json, NULL);
@@ -198,11 +198,11 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     command_text(&value, model);
     bool has_command = value.size;
     mp_buffer_append(&value, "", 1);
-    if (has_command && !value.failed) put_row(&table, "command", (const char *)value.data);
+    if (has_command) put_row(&table, "command", (const char *)value.data);
     mp_buffer_clear(&value);
     process_text(&value, model);
     mp_buffer_append(&value, "", 1);
-    if (!value.failed) put_row(&table, model->start.pid ? "process" : "covers", (const char *)value.data);
+    put_row(&table, model->start.pid ? "process" : "covers", (const char *)value.data);
     mp_buffer_clear(&value);
     if (model->past.events) mp_buffer_append_text(&value, "the newest ");
     mp_buffer_printf(&value, "%s ", mp_format_count(number, model->events.count));
@@ -217,7 +217,7 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     for (uint32_t i = 0; i < model->coverage.source_count; i++)
         mp_buffer_printf(&value, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));
     mp_buffer_append(&value, "", 1);
-    if (!value.failed) put_row(&table, "recorded", (const char *)value.data);
+    put_row(&table, "recorded", (const char *)value.data);
     mp_buffer_free(&value);
     mp_table_finish(&table, text);
 }
@@ -281,7 +281,7 @@ static void sample_table(struct mp_text *text, const struct mp_model *model)
     struct mp_sampled_list list = {0};
     struct mp_table table;
     char number[MP_UNIT_TEXT];
-    if (!mp_samples_sum(model, &list)) text->out->failed = true;
+    mp_samples_sum(model, &list);
     mp_table_start(&table, "lrrr");
     put_heads(&table, heads, 4);
     for (size_t i = 0; i < list.count; i++) {

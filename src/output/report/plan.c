@@ -8,10 +8,7 @@
 void mp_plan_json(struct mp_json *json, const struct mp_model *model)
 {
     struct mp_plan plan;
-    if (!mp_plan_find(model, &plan)) {
-        json->out->failed = true;
-        return;
-    }
+    mp_plan_find(model, &plan);
     if (plan.planned) {
         mp_json_object(json, "plan");
         mp_json_text(json, "device", plan.device);
@@ -55,10 +52,7 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
 {
     struct mp_plan plan;
     char bytes[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
-    if (!mp_plan_find(model, &plan)) {
-        out->failed = true;
-        return false;
-    }
+    mp_plan_find(model, &plan);
     bool planned = plan.planned;
     if (planned) {
         mp_buffer_printf(out, "planned on %s without a GPU: nothing was computed", plan.device);
@@ -79,7 +73,8 @@ static void put_place(struct mp_buffer *out, const struct mp_model *model, const
 {
     struct mp_stack_lines lines = {0};
     char count[MP_UNIT_TEXT];
-    const struct mp_stack_line *line = mp_stack_resolve(model, one->stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    mp_stack_resolve(model, one->stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line)
         mp_headline_text(out, line);
     else
@@ -93,10 +88,7 @@ void mp_plan_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_plan plan;
     char bytes[MP_UNIT_TEXT];
-    if (!mp_plan_find(model, &plan)) {
-        text->out->failed = true;
-        return;
-    }
+    mp_plan_find(model, &plan);
     if (plan.planned) {
         mp_buffer_printf(text->out, "\nplanned on %s, %s; PyTorch %s; values read back are %s\n", plan.device,
                          mp_format_bytes(bytes, plan.total_bytes), *plan.torch ? plan.torch : "unknown", plan.values);

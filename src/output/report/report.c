@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "analysis/device/samples.h"
+#include "base/memory.h"
 #include "base/units.h"
 #include "output/report/categories.h"
 #include "output/report/reports.h"
@@ -119,7 +120,7 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
             mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
         else
             mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
-        mp_site_cell(&table, model, sites, site, twins ? twins[i] : MP_NONE);
+        mp_site_cell(&table, model, sites, site, twins[i]);
         mp_table_end_row(&table);
     }
     free(twins);
@@ -173,7 +174,7 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
         mp_table_end_row(&table);
     }
     struct mp_sampled_list list = {0};
-    if (!mp_samples_sum(model, &list)) text->out->failed = true;
+    mp_samples_sum(model, &list);
     for (size_t i = 0; i < list.count; i++) {
         if (!strncmp(mp_model_text(model, list.at[i].counter), "cuda:", 5))
             continue; /* the part on the device says more */
@@ -232,8 +233,7 @@ static bool median_kept(const struct mp_step_report *report, int64_t *kept)
 {
     size_t count = report->steps.count;
     if (count < 2) return false;
-    int64_t *differences = malloc(count * sizeof *differences);
-    if (!differences) return false;
+    int64_t *differences = mp_alloc(count * sizeof *differences);
     for (size_t i = 1; i < count; i++)
         differences[i - 1] = (int64_t)(report->steps.at[i].end_bytes - report->steps.at[i - 1].end_bytes);
     qsort(differences, count - 1, sizeof *differences, ascending);

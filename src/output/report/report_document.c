@@ -12,7 +12,6 @@ static void put_head(struct mp_document *document, const struct mp_model *model,
     for (const char *const *word = model->start.command; word && *word; word++)
         mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
     if (command.size) mp_document_paragraph(document, "%.*s", (int)command.size, (const char *)command.data);
-    document->out->failed |= command.failed;
     mp_buffer_free(&command);
     mp_document_paragraph(document, "%s%s%s, %llu steps (%s)", model->start.host, *model->start.host ? ", " : "",
                           mp_format_duration(number, model->duration_ns), (unsigned long long)story->leaks->step_count,
@@ -23,8 +22,7 @@ static void put_modules(struct mp_document *document, const struct mp_sites *sit
 {
     struct mp_buffer text = {0};
     mp_site_modules_text(&text, sites, site);
-    mp_document_cell(document, "%.*s", text.failed ? 0 : (int)text.size, text.size ? (const char *)text.data : "");
-    document->out->failed |= text.failed;
+    mp_document_cell(document, "%.*s", (int)text.size, text.size ? (const char *)text.data : "");
     mp_buffer_free(&text);
 }
 

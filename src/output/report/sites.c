@@ -35,7 +35,7 @@ void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
 {
     struct mp_buffer place = {0};
     place_text(&place, line);
-    if (!place.failed) mp_text_clean(out, (const char *)place.data);
+    mp_text_clean(out, (const char *)place.data);
     if (line->function) {
         if (place.size > 1) mp_buffer_append_text(out, " ");
         mp_text_clean(out, line->function);
@@ -79,7 +79,6 @@ static void modules_cell(struct mp_table *table, const struct mp_sites *sites, c
     struct mp_buffer out = {0};
     mp_site_modules_text(&out, sites, site);
     if (out.size) mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
-    table->texts.failed |= out.failed;
     mp_buffer_free(&out);
 }
 
@@ -92,7 +91,7 @@ static void line_cells(struct mp_table *table, enum mp_style style, const char *
     const char *function = function_text(line);
     mp_table_cell(table, style, "%s%.*s", prefix, native ? mp_function_short(function) : (int)strlen(function),
                   function);
-    mp_table_cell(table, style, "%s", place.failed ? "" : (const char *)place.data);
+    mp_table_cell(table, style, "%s", (const char *)place.data);
     mp_buffer_free(&place);
 }
 
@@ -174,7 +173,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     size_t length = strlen(difference);
     if (length && (!rest.size || !memmem(rest.data, rest.size, difference, length)))
         mp_buffer_printf(&rest, "%sin %s", rest.size ? ", " : "", difference);
-    if (rest.size && !rest.failed) {
+    if (rest.size) {
         if (rows) mp_table_skip(table, columns);
         mp_table_wide(table, MP_DIM, "(%.*s)", (int)rest.size, (const char *)rest.data);
         mp_table_end_row(table);
@@ -214,7 +213,7 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
     } else {
         if (twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, twin);
         mp_buffer_append(&difference, "", 1);
-        if (full || difference.failed)
+        if (full)
             full_rows(table, columns, &lines, sites, site);
         else
             short_rows(table, columns, &lines, sites, site, (const char *)difference.data);
@@ -258,7 +257,6 @@ void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint3
     struct mp_buffer name = {0};
     mp_group_text(&name, groups, group, by);
     mp_table_wide(table, MP_PLAIN, "%.*s", (int)name.size, (const char *)name.data);
-    table->texts.failed |= name.failed;
     mp_buffer_free(&name);
 }
 
@@ -299,7 +297,6 @@ static void freed_row(struct mp_table *table, unsigned columns, const struct mp_
     mp_table_skip(table, columns);
     mp_table_wide(table, MP_DIM, "freed at %.*s", (int)out.size, (const char *)out.data);
     mp_table_end_row(table);
-    table->texts.failed |= out.failed;
     mp_buffer_free(&out);
 }
 
@@ -436,7 +433,6 @@ void mp_site_cell(struct mp_table *table, const struct mp_model *model, const st
     } else {
         mp_table_wide(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
     }
-    table->texts.failed |= out.failed;
     mp_buffer_free(&out);
 }
 

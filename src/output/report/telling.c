@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "output/report/sites.h"
 
 int mp_function_short(const char *function)
@@ -84,18 +85,15 @@ void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uin
 }
 
 /* Fills in the twins; `first` is by number of a text: one more than the first row that has it. */
-static bool find_twins(const struct mp_model *model, const struct mp_sites *sites, size_t rows, uint32_t *twins,
+static void find_twins(const struct mp_model *model, const struct mp_sites *sites, size_t rows, uint32_t *twins,
                        uint32_t *first)
 {
     struct mp_intern texts = {0};
     struct mp_buffer text = {0};
-    bool done = true;
-    for (uint32_t i = 0; done && i < rows; i++) {
+    for (uint32_t i = 0; i < rows; i++) {
         mp_buffer_clear(&text);
         mp_site_text(&text, model, &sites->at[i]);
-        uint32_t id = text.failed ? MP_INTERN_FAILED : mp_intern_bytes(&texts, (const char *)text.data, text.size);
-        done = id != MP_INTERN_FAILED;
-        if (!done) break;
+        uint32_t id = mp_intern_add(&texts, (const char *)text.data, text.size);
         uint32_t before = first[id];
         twins[i] = before ? sites->at[before - 1].stack : MP_NONE;
         if (!before)
@@ -105,15 +103,12 @@ static bool find_twins(const struct mp_model *model, const struct mp_sites *site
     }
     mp_intern_free(&texts);
     mp_buffer_free(&text);
-    return done;
 }
 
 uint32_t *mp_site_twins(const struct mp_model *model, const struct mp_sites *sites, size_t rows)
 {
-    uint32_t *twins = malloc((rows + 1) * sizeof *twins), *first = calloc(rows + 2, sizeof *first);
-    bool done = twins && first && find_twins(model, sites, rows, twins, first);
+    uint32_t *twins = mp_alloc((rows + 1) * sizeof *twins), *first = mp_alloc_zeroed(rows + 2, sizeof *first);
+    find_twins(model, sites, rows, twins, first);
     free(first);
-    if (done) return twins;
-    free(twins);
-    return NULL;
+    return twins;
 }

@@ -41,7 +41,6 @@ void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, 
     mp_buffer_append(text->out, made.data + first, end - first);
     if (styled) mp_buffer_append_text(text->out, STYLE_END);
     mp_buffer_append(text->out, made.data + end, made.size - end);
-    if (made.failed) text->out->failed = true;
     mp_buffer_free(&made);
 }
 
@@ -93,13 +92,11 @@ static void add_cell(struct mp_table *table, enum mp_style style, bool wide, con
                                  .column = (unsigned char)table->column,
                                  .style = (unsigned char)style,
                                  .wide = wide};
-    if (raw.failed) table->texts.failed = true;
     append_clean(&table->texts, raw.data, raw.size);
     mp_buffer_free(&raw);
-    if (table->texts.failed) return;
     cell.size = table->texts.size - cell.start;
     cell.width = count_characters(table->texts.data + cell.start, cell.size);
-    if (!mp_vec_push(&table->cells, cell)) table->texts.failed = true;
+    mp_vec_add(&table->cells, cell);
     table->column++;
 }
 
@@ -167,10 +164,7 @@ void mp_table_finish(struct mp_table *table, struct mp_text *text)
         const struct mp_table_cell *cell = &table->cells.at[i];
         if (!cell->wide && cell->width > widths[cell->column]) widths[cell->column] = cell->width;
     }
-    if (table->texts.failed)
-        text->out->failed = true;
-    else
-        print_cells(table, text, widths);
+    print_cells(table, text, widths);
     mp_buffer_free(&table->texts);
     mp_vec_free(&table->cells);
 }

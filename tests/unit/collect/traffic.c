@@ -633,7 +633,7 @@ struct mp_model *traffic_model(const struct traffic *traffic)
     struct mp_model *model;
     struct mp_damage damage = {0};
     struct mp_error error;
-    ck_assert(!mp_builder_new(&start, &builder, &error));
+    mp_builder_new(&start, &builder);
     put_tables(traffic, feed, builder);
     for (size_t i = 0; i < traffic->events.count; i++)
         feed_event(builder, &traffic->events.at[i]);

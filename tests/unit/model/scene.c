@@ -292,7 +292,7 @@ static void build(struct scene *scene)
     struct mp_builder *builder;
     struct mp_error error;
     struct mp_damage damage = {0};
-    ck_assert(mp_builder_new(&start, &builder, &error) == MP_OK);
+    mp_builder_new(&start, &builder);
     feed_tables(builder, scene);
     for (size_t at = 0; at < scene->events.count;) {
         size_t count = 1 + scene_random(scene, CHUNK_MAX);
