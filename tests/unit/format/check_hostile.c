@@ -85,7 +85,7 @@ struct column {
 
 #define NO_KEY "x"
 
-static size_t more_after; /* bytes behind the payload of the next chunk of columns */
+static size_t more_after; /* bytes behind the payload of the next chunk of columns, which are its own, but not told */
 
 /* A chunk of columns with an honest frame around dishonest numbers. `key` is one more number in meta. */
 static void add_columns(struct file *file, unsigned kind, uint64_t count, const uint64_t tables[7], const char *key,
@@ -120,11 +120,10 @@ static void add_columns(struct file *file, unsigned kind, uint64_t count, const 
     unsigned char frame[8192];
     size_t length = ZSTD_compress(frame, sizeof frame, raw, size, 1);
     unsigned char head[5] = {0xc6};
-    mp_put_be32(head + 1, (uint32_t)length);
+    mp_put_be32(head + 1, (uint32_t)(length - more_after));
+    more_after = 0;
     mp_buffer_append(&body, head, 5);
     mp_buffer_append(&body, frame, length);
-    for (; more_after; more_after--)
-        add_byte(&body, 0);
     add_chunk(file, kind, &body);
     mp_buffer_free(&body);
 }
@@ -288,7 +287,7 @@ START_TEST(hostile_msgpack_is_damage)
         add_raw(&file, 9, bodies[i].body, bodies[i].size);
         check_damaged(&file);
     }
-    for (size_t more = 1; more < 4; more++) { /* a good chunk, but for what follows its payload */
+    for (size_t more = 1; more < 4; more++) { /* a good chunk, but for what it says of its payload's end */
         struct file file;
         begin(&file);
         more_after = more;
