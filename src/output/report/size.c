@@ -263,7 +263,7 @@ static void put_method(struct mp_text *text, const struct mp_size_answer *answer
             widest = &answer->needs.at[i];
     double width = widest && widest->high ? 50.0 * (double)(widest->high - widest->low) / (double)widest->high : 0;
     if (width > 0)
-        mp_text_put(text, MP_PLAIN, "± %.2g %%", width);
+        mp_text_put(text, MP_PLAIN, "± %.2g %%, if nothing changes its way beyond the probes", width);
     else if (answer->checked)
         mp_text_put(text, MP_PLAIN, "exact, if nothing changes its way beyond the probes");
     else
