@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "output/report/text.h"
@@ -21,6 +22,34 @@ void mp_message(const char *format, ...)
     fprintf(stderr, "memprof: %.*s\n", (int)clean.size, (const char *)clean.data);
     mp_buffer_free(&clean);
     free(made);
+}
+
+/* Without the current folder in front. */
+static const char *from_here(const char *path)
+{
+    char folder[PATH_MAX];
+    size_t length = getcwd(folder, sizeof folder) ? strlen(folder) : 0;
+    return length > 1 && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
+}
+
+const char *mp_shown_path(char room[MP_SHOWN_ROOM], const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+";
+    path = from_here(path);
+    size_t at = 0, first = strspn(path, plain);
+    if (!path[first] && *path && *path != '-') {
+        snprintf(room, MP_SHOWN_ROOM, "%s", path);
+        return room;
+    }
+    room[at++] = '\'';
+    for (; *path && at < MP_SHOWN_ROOM - 6; path++)
+        if (*path == '\'')
+            at += (size_t)sprintf(room + at, "'\\''");
+        else
+            room[at++] = *path;
+    room[at++] = '\'';
+    room[at] = '\0';
+    return room;
 }
 
 int mp_message_error(const struct mp_error *error)

@@ -2,6 +2,8 @@
 #ifndef MP_CLI_MESSAGES_H
 #define MP_CLI_MESSAGES_H
 
+#include <limits.h>
+
 #include "base/error.h"
 
 enum mp_exit_status {
@@ -14,6 +16,10 @@ enum mp_exit_status {
 
 /* "memprof: " and the text on one line of stderr; control characters become '?'. */
 void mp_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define MP_SHOWN_ROOM (2 * PATH_MAX)
+/* The path as the user would type it: without the current folder in front, and quoted where a shell would take it for
+ * something else. Is in the room. */
+const char *mp_shown_path(char room[MP_SHOWN_ROOM], const char *path);
 /* The message of an error, and the exit status that belongs to it. */
 int mp_message_error(const struct mp_error *error);
 /* Which of `names` (NULL-terminated) the user may have meant; NULL where none is near. */

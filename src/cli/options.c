@@ -91,6 +91,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_NO_COMMAND] = {"no-command", '\0', NULL, "leave the command line out of the file (else: secrets masked)",
                            MP_OPTS_RARE},
     [MP_OPT_QUIET] = {"quiet", '\0', NULL, "say nothing at the end unless something is wrong"},
+    [MP_OPT_VERBOSE] = {"verbose", '\0', NULL, "say at the end what memory memprof itself took", MP_OPTS_RARE},
     [MP_OPT_STRICT] = {"strict", '\0', NULL,
                        "exit with 4 where the command exits with 0 but the recording is not whole", MP_OPTS_RARE},
     [MP_OPT_FORMAT] = {"format", '\0', "FORMAT", "the format to write"},

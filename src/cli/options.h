@@ -55,6 +55,7 @@ enum mp_option {
     MP_OPT_NO_SYMBOLS,
     MP_OPT_NO_COMMAND,
     MP_OPT_QUIET,
+    MP_OPT_VERBOSE,
     MP_OPT_STRICT,
     MP_OPT_CAPACITY,
     MP_OPT_MARGIN,

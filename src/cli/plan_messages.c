@@ -19,13 +19,6 @@
 
 #define PLACES_TOLD 4
 
-static const char *shown_path(const char *path)
-{
-    char folder[PATH_MAX];
-    size_t length = getcwd(folder, sizeof folder) ? strlen(folder) : 0;
-    return length > 1 && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
-}
-
 static bool on_device(const struct mp_model *model, uint16_t track)
 {
     return !strncmp(mp_track_device(model, track), "cuda:", 5);
@@ -234,7 +227,7 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, cons
     struct mp_plan plan;
     struct mp_plan_outcome outcome;
     struct mp_error error;
-    char room[MP_UNIT_TEXT];
+    char room[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
     if (mp_model_load(path, &model, &error)) {
         mp_message("%s: %s", path, error.text);
         return false;
@@ -253,8 +246,8 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, cons
         if (plan.world > 1)
             mp_message("rank %u of %u, alone: what the others would have sent was left as it was", plan.rank,
                        plan.world);
-        mp_message("%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch",
-                   shown_path(path), shown_path(path));
+        mp_shown_path(shown, path);
+        mp_message("%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch", shown, shown);
     }
     mp_plan_free(&plan);
     mp_model_free(model);
@@ -277,10 +270,10 @@ bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan
     if (!count) return tell_nothing(&(struct mp_plan){0}, result->exit_status);
     if (quiet) return whole;
     for (size_t i = 0; i < count; i++) {
-        char peak[MP_UNIT_TEXT];
+        char peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
         const struct mp_recording_summary *summary = &result->recordings.at[i];
         if (i != biggest && summary->path && *summary->track_id)
-            mp_message("%s  %s allocated %s at the peak", shown_path(summary->path), summary->track_id,
+            mp_message("%s  %s allocated %s at the peak", mp_shown_path(shown, summary->path), summary->track_id,
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
     const char *path = result->recordings.at[biggest].path;

@@ -39,7 +39,7 @@ static void choose_name(pid_t pid, char *path, size_t room)
 int mp_running_snapshot(const struct mp_invocation *invocation)
 {
     const char *path = invocation->value[MP_OPT_OUTPUT];
-    char chosen[64], size[MP_UNIT_TEXT];
+    char chosen[64], size[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
     struct mp_output_file output;
     struct mp_error error;
     struct stat facts;
@@ -59,7 +59,8 @@ int mp_running_snapshot(const struct mp_invocation *invocation)
     status = mp_output_close(&output, true);
     if (status || mp_given(invocation, MP_OPT_QUIET)) return status;
     mp_running_tell(pid, answered);
-    mp_message("%s  %s, of process %d as it is now.   Next: memprof report %s", path, mp_format_bytes(size, bytes),
-               (int)answered, path);
+    mp_shown_path(shown, path);
+    mp_message("%s  %s, of process %d as it is now.   Next: memprof report %s", shown, mp_format_bytes(size, bytes),
+               (int)answered, shown);
     return MP_EXIT_DONE;
 }

@@ -133,14 +133,6 @@ static void autopsy(const char *path, const char *shown, uint64_t oom_ns)
     mp_model_free(model);
 }
 
-/* The path as the user would type it: without the current folder in front. */
-static const char *shown_path(const char *path)
-{
-    char folder[PATH_MAX];
-    size_t length = getcwd(folder, sizeof folder) ? strlen(folder) : 0;
-    return length > 1 && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
-}
-
 #define READ_AGAIN_MAX (UINT64_C(64) << 20) /* bytes of a file that is soon read */
 
 /* "; unattributed 0.6 GiB" where the device's total is known: the same number that every report gives. */
@@ -178,7 +170,8 @@ static void tell(const struct mp_recording_summary *summary, bool with_memory)
         outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT], rest[64];
     put_unattributed(summary, rest, sizeof rest);
     const struct mp_ledger_track *track = &summary->track;
-    const char *path = shown_path(summary->path);
+    char shown[MP_SHOWN_ROOM];
+    const char *path = mp_shown_path(shown, summary->path);
     char kept[MP_UNIT_TEXT + 32] = "";
     if (summary->kept < summary->events)
         snprintf(kept, sizeof kept, ", the newest %s kept", mp_format_count(size, summary->kept));
@@ -212,8 +205,8 @@ static void tell(const struct mp_recording_summary *summary, bool with_memory)
 /* Of a process beside the biggest. */
 static void tell_briefly(const struct mp_recording_summary *summary)
 {
-    char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT];
-    const char *path = shown_path(summary->path);
+    char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
+    const char *path = mp_shown_path(shown, summary->path);
     if (*summary->track_id)
         mp_message("%s  %s events, %s peak %s", path, mp_format_count(events, summary->events), summary->track_id,
                    mp_format_bytes(peak, summary->track.peak_bytes));
@@ -260,10 +253,12 @@ static void tell_no_steps(const struct mp_collector_result *result, const struct
         mp_message("--step-range %s: no region's name matches it, so no step was seen", record->step_range);
 }
 
-bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_collector_options *options, bool quiet)
+bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_collector_options *options, bool quiet,
+                      bool verbose)
 {
     bool whole = true;
     size_t told = 0, biggest = 0;
+    char shown[MP_SHOWN_ROOM];
     for (size_t i = 1; i < result->recordings.count; i++)
         if (result->recordings.at[i].events > result->recordings.at[biggest].events) biggest = i;
     for (size_t i = 0; i < result->recordings.count; i++) {
@@ -274,9 +269,9 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
         if (summary->failed)
             mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
                        "memprof recover",
-                       summary->path ? shown_path(summary->path) : "snapshot", summary->failure.text);
+                       summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text);
         else if (!quiet && (i == biggest || summary->dropped))
-            tell(summary, i == biggest);
+            tell(summary, verbose);
         else if (!quiet)
             tell_briefly(summary);
     }
@@ -299,7 +294,8 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
 static void say_oom(void *context)
 {
     const struct mp_snapshot_told *told = context;
-    autopsy(told->path, shown_path(told->path), told->oom_ns);
+    char shown[MP_SHOWN_ROOM];
+    autopsy(told->path, mp_shown_path(shown, told->path), told->oom_ns);
 }
 
 /* Runs in a child of the collector, which has no way to end for lack of memory. */
@@ -312,10 +308,10 @@ void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_told *told)
 
 void mp_snapshot_say(void *quiet, const struct mp_snapshot_told *told)
 {
-    char events[MP_UNIT_TEXT], size[MP_UNIT_TEXT];
+    char events[MP_UNIT_TEXT], size[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
     if (told->status)
         mp_message("no snapshot was taken%s: %s", told->at_oom ? " when memory ran out" : "", told->error.text);
     else if (!told->at_oom && !*(const bool *)quiet)
-        mp_message("%s  %s events so far, %s", shown_path(told->path), mp_format_count(events, told->events),
+        mp_message("%s  %s events so far, %s", mp_shown_path(shown, told->path), mp_format_count(events, told->events),
                    mp_format_bytes(size, told->file_bytes));
 }

@@ -4,9 +4,10 @@
 
 #include "collect/session/collector.h"
 
-/* At the end: a few lines for each recording; with `quiet` only what went wrong. True where every recording is whole.
- */
-bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_collector_options *options, bool quiet);
+/* At the end: three lines for the biggest recording, one for each other; with `quiet` only what went wrong, with
+ * `verbose` also what memory memprof took. True where every recording is whole. */
+bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_collector_options *options, bool quiet,
+                      bool verbose);
 
 /* The callbacks of struct mp_snapshot_calls: what an out-of-memory was about, said by the process that wrote the file;
  * and what became of other snapshots. `quiet` points to a bool. */

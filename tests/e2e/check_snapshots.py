@@ -4,6 +4,7 @@ whole file of its moment, and the recording itself is as if none had been taken.
 
 import os
 import signal
+import subprocess
 import time
 import unittest
 
@@ -197,6 +198,35 @@ class OfPyTorch(harness.TestCase):
         self.record(OUTSIDE, options=("--schedule", "active=1,repeat=1"))
         self.assertEqual(self.live("run.now.mp")[0], 5000 * 4)
         self.assertEqual(len(harness.answer("steps", self.folder / "run.now.mp")["steps"]), 1)
+
+
+class ClosingLines(harness.TestCase):
+    """What `memprof snapshot` says at the end."""
+
+    def said(self, name, *options):
+        folder = self.folder / "it's here"
+        folder.mkdir(exist_ok=True)
+        result = harness.memprof("snapshot", "--force", "-o", name, *options, "--", harness.program("churn"), "counters", 1, 200, 0,
+                                 cwd=folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return folder, result.stderr.splitlines()
+
+    def test_three_lines(self):
+        _, lines = self.said("run.mp")
+        self.assertRegex(lines[0], r"^memprof: run\.mp  \d[\d ]* events in ")
+        self.assertRegex(lines[1], r"^memprof: cpu/app/churn  peak ")
+        self.assertEqual(lines[2:], ["memprof: complete; 0 dropped.   Next: memprof report run.mp"])
+        self.assertRegex(self.said("run.mp", "--verbose")[1][2], r"^memprof: it took .* shared with the program and .* own: ")
+
+    def test_what_comes_next_can_be_pasted(self):
+        for name in ("of two words.mp", "it's.mp", "a;b&c.mp", "$HOME.mp", "plain-1_2.mp"):
+            folder, lines = self.said(name)
+            self.assertTrue((folder / name).exists(), name)
+            command = lines[-1].partition("Next: ")[2]
+            self.assertEqual("'" in command, name != "plain-1_2.mp", command)
+            result = subprocess.run(["sh", "-c", command.replace("memprof", harness.MEMPROF, 1)], cwd=folder, capture_output=True,
+                                    text=True)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), command)
 
 
 if __name__ == "__main__":

@@ -240,14 +240,14 @@ struct telling {
     const struct mp_snapshot_way *way;
     const struct mp_collector_result *result;
     const struct mp_collector_options *options;
-    bool quiet, whole;
+    bool quiet, verbose, whole;
 };
 
 static void tell(void *context)
 {
     struct telling *t = context;
-    t->whole =
-        t->way ? t->way->tell(t->way->context, t->result, t->quiet) : mp_snapshot_tell(t->result, t->options, t->quiet);
+    t->whole = t->way ? t->way->tell(t->way->context, t->result, t->quiet)
+                      : mp_snapshot_tell(t->result, t->options, t->quiet, t->verbose);
 }
 
 /* Errors that are known before the command starts: it is then not started. */
@@ -303,7 +303,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
             int told = mp_message_error(&error);
             status = result.exit_status ? result.exit_status : told;
         } else {
-            struct telling telling = {way, &result, &options, quiet, true};
+            struct telling telling = {way, &result, &options, quiet, mp_given(invocation, MP_OPT_VERBOSE), true};
             if (!mp_memory_try(tell, &telling)) mp_message("not enough memory to say what was recorded");
             bool whole = telling.whole;
             status = result.exit_status;
@@ -348,8 +348,8 @@ const struct mp_command mp_command_snapshot = {
                 MP_OPT_CAPTURE,          MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
                 MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
                 MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
-                MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_STRICT,
-                MP_OPT_METRICS},
+                MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_VERBOSE,
+                MP_OPT_STRICT,           MP_OPT_METRICS},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,
