@@ -229,9 +229,12 @@ START_TEST(code_without_a_description_is_passed_by_its_frame_pointer)
     int count = backtrace(theirs, ROOM);
     ck_assert_int_eq(last.end, MP_WALK_WHOLE);
     ck_assert_ptr_eq(ours[0], at + 6);
-    /* Then walk_through(), this one, and all that called it. */
-    ck_assert_int_eq(last.count, count + 2);
-    ck_assert_mem_eq(ours + 3, theirs + 1, (size_t)(count - 1) * sizeof *theirs);
+    /* Then walk_through(), this one, and all that called it. With AddressSanitizer its own backtrace() is there first. */
+    int callers = 1;
+    while (callers < count && theirs[callers] != __builtin_return_address(0))
+        callers++;
+    ck_assert_int_eq(last.count, 3 + count - callers);
+    ck_assert_mem_eq(ours + 3, theirs + callers, (size_t)(count - callers) * sizeof *theirs);
 }
 END_TEST
 
