@@ -1,0 +1,377 @@
+"""Who still holds the memory: from storages to the tensors over them, and from roots down to those: names of modules,
+locals of frames, what runs; and through graphs of autograd to what their nodes have saved.
+
+One walk, breadth first, from the program's own names first: so the shortest path that a person would write is met first,
+and most of Python's and torch's own objects never. What it did not reach is climbed from below, with few calls of
+gc.get_referrers. It calls no code of the program (no attribute of an object but past its class, no repr), keeps nothing
+alive, and leaves the collector of cycles as it was. holders_names.py makes text of what is found.
+"""
+
+import collections
+import gc
+import sys
+import time
+import types
+
+from libmemprof_torch import holders_names as naming
+from libmemprof_torch.holders_names import Edge, mro_of, type_name
+
+BUDGET_NS = 200_000_000
+# Of it, after which there is no more looking for tensors, walking, climbing; the rest is for names.
+FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT = 25, 65, 85
+OBJECTS_MOST = 3_000_000
+CLOCK_EVERY = 128  # objects between two looks at the clock
+CLIMB_AT_ONCE = 16  # objects whose referrers one call looks for: each is compared with each reference there is
+CLIMB_MOST = 500  # objects above one
+
+# They refer to nothing that could hold a tensor.
+PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), types.CodeType, range,
+         slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
+         types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
+OURS = naming.OURS
+
+
+class Block:
+    """What was found over one storage."""
+
+    __slots__ = ("address", "place", "edge", "object")
+
+    def __init__(self, address, place, edge, found):
+        self.address, self.place, self.edge, self.object = address, place, edge, found
+
+
+class Look:
+    """One look. `blocks` by address of storages afterwards; `complete` says whether all was looked at, `notes` what was
+    not. `wanted`: addresses of storages; None: all that there are."""
+
+    def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST):
+        self._torch = torch
+        self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+        self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
+        self._wanted = set(wanted) if wanted is not None else None
+        self._saved = saved  # SavedHooks
+        self._budget_ns, self._objects_most = budget_ns, objects_most
+        self.blocks, self.notes = {}, []
+        self.complete, self._stop = True, None
+        self.seconds, self.looked_at = 0.0, 0
+
+    # ---- the look
+
+    def run(self):
+        """Holders (holders_names.Holder), most blocks first."""
+        begun = time.perf_counter_ns()
+        self._begun, self._until = begun, begun + self._budget_ns * WALK_PERCENT // 100
+        was_on = gc.isenabled()
+        gc.disable()  # what is made here must not be why a collection begins
+        try:
+            with self._torch._C.DisableTorchFunction():
+                return self._run()
+        finally:
+            self._forget()
+            if was_on:
+                gc.enable()
+            self.seconds = (time.perf_counter_ns() - begun) / 1e9
+
+    def _forget(self):
+        self._before = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
+        self._kinds = {}
+        self._tensors = self._names = self._left = self._frames = self._reader = None
+        self.blocks = {}
+
+    def _run(self):
+        self._order, self._parents, self._edges = [], [], []  # visited objects, the place of each one's parent, the edge
+        self._seen = {}  # place by address
+        self._later = []  # (object, place of the parent) that waits for a later tier
+        self._frames = naming.Frames()
+        self._objects = gc.get_objects()
+        self._frames.read()
+        self._kinds, self._before = {}, None
+        self._find_tensors()
+        self._names = naming.Names(self)
+        self._reader = naming.SavedReader(self._torch, self._saved, self._miss)
+        self._may_read_graph = not self._frames.in_backward
+        if not self._may_read_graph:
+            self._miss("a backward pass is running, so graphs were not looked at")
+        tiers = self._roots()
+        for number, tier in enumerate(tiers):
+            if not self._left or not self._walk(tier, number == 0):
+                break
+        del tiers
+        self._frames.forget()
+        if self._may_climb():
+            self._climb()
+        if self._stop:
+            self._miss(f"the look was {self._stop}: {self._budget_ns // 1_000_000} ms, {len(self._order)} of some "
+                       f"{len(self._objects)} objects")
+        return self._names.holders(self.blocks.values())
+
+    def _may_climb(self):
+        """Where the walk had no time left, a few calls still tell more than a longer walk."""
+        self._until = self._begun + self._budget_ns * CLIMB_PERCENT // 100
+        return bool(self._left)
+
+    def before(self):
+        """The addresses of all objects that were there before the look."""
+        if self._before is None:
+            self._before = set(map(id, self._objects))
+        return self._before
+
+    def _miss(self, note):
+        self.complete = False
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def out_of_time(self):
+        if time.perf_counter_ns() < self._until and len(self._order) < self._objects_most:
+            return False
+        if time.perf_counter_ns() >= self._until:
+            self._stop = "out of time"
+        else:
+            self._stop = "out of objects"
+        self.complete = False
+        return True
+
+    # ---- tensors
+
+    def kind_of(self, cls):
+        """What of ours is to be done with objects of a class: "tensor", "opaque" (a tensor that only says where it is by
+        code of the program), "node", "array", "dict", "type", "frame", or "" for all else."""
+        kind = self._kinds.get(cls)
+        if kind is None:
+            mro = mro_of(cls)
+            kind = ""
+            if self._torch.Tensor in mro or self.base in mro:
+                own = next((each for each in mro if "__torch_dispatch__" in naming.dict_of_type(each)), None)
+                kind = "tensor" if own in (None, self._torch.Tensor, self.base) else "opaque"
+                if cls is self._torch.nn.Parameter or own is None:
+                    kind = "tensor"
+            elif dict in mro:
+                kind = "dict"
+            elif type in mro:
+                kind = "type"
+            elif cls is types.FrameType:
+                kind = "frame"
+            elif naming.is_node_type(self._torch, cls, mro):
+                kind = "node"
+            elif type_name(cls) == "ndarray" and naming.module_of_type(cls) == "numpy":
+                kind = "array"
+            self._kinds[cls] = kind
+        return kind
+
+    def _find_tensors(self):
+        """All tensors that Python has objects of, and the addresses of those whose holder is looked for."""
+        tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) == "tensor"}
+        self._tensors, self._left = {}, set()
+        until = self._begun + self._budget_ns * FIND_PERCENT // 100
+        for found in self._objects:
+            if type(found) in tensor_types:
+                if len(self._tensors) % CLOCK_EVERY == 0 and time.perf_counter_ns() > until and self._tensors:
+                    self._stop, self.complete = "out of time", False
+                    break
+                address = self.address_of(found)
+                if address and (self._wanted is None or address in self._wanted):
+                    self._tensors[id(found)] = address
+                    self._left.add(address)
+        if self._wanted is not None:
+            self._left = set(self._wanted)
+
+    def address_of(self, tensor):
+        """Of its storage; 0 where there is none."""
+        try:
+            if self._storage_of is not None:
+                return self._storage_of(tensor)
+            address = self.base.data_ptr(tensor)
+            return address - self.base.storage_offset(tensor) * self.base.element_size(tensor) if address else 0
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):
+            return 0
+
+    # ---- down from the roots
+
+    def _roots(self):
+        """Tiers of (object, edge): the program's own first, then other packages, then Python's and torch's own."""
+        tiers = ([], [], [])
+        modules = naming.modules()
+        for name, module, namespace, tier in modules:  # never met by the way: each is named at its own turn
+            self._seen[id(module)] = self._seen[id(namespace)] = -1
+        self._seen[id(sys.modules)] = -1
+        for ours in (self, self.__dict__, self._objects, self._order, self._parents, self._edges, self._seen, self._later,
+                     self._tensors, self._left, self.blocks, self._names, self._frames, self.notes, self._kinds):
+            self._seen[id(ours)] = -1
+        for name, module, namespace, tier in modules:
+            if name == "__main__":
+                tiers[0].extend((value, Edge("global", key)) for key, value in dict.items(namespace))
+        for frame in self._frames.all:
+            self._seen[id(frame.frame)] = -1
+            tiers[0].extend((value, Edge("local", key, frame)) for key, value in frame.locals)
+        tiers[0].extend((value, Edge("global", key)) for key, value in naming.handled_exceptions())
+        for name, module, namespace, tier in modules:
+            if name != "__main__" and not name.startswith(OURS):
+                tiers[tier].extend((value, Edge("global", f"{name}.{key}"))
+                                   for key, value in dict.items(namespace) if type(key) is str)
+        tiers[0].extend((value, Edge("global", f"sys.{name}")) for name, value in naming.last_errors())
+        return tiers
+
+    def _add(self, found, parent, edge):
+        self._seen[id(found)] = len(self._order)
+        self._order.append(found)
+        self._parents.append(parent)
+        self._edges.append(edge)
+
+    def _walk(self, roots, is_first):
+        """One tier, and what earlier ones left for it. False: no time is left."""
+        seen, at = self._seen, len(self._order)
+        waiting, self._later = self._later, []
+        for value, edge in roots:
+            if type(value) not in PLAIN and id(value) not in seen:
+                self._add(value, -1, edge)
+        for value, parent, edge in waiting:
+            if id(value) not in seen:
+                self._add(value, parent, edge)
+        return self._visit_from(at, is_first)
+
+    def _visit_from(self, at, is_first):
+        order, parents, edges, seen = self._order, self._parents, self._edges, self._seen
+        referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
+        late = collections.deque()
+        while at < len(order) or late:
+            if at == len(order):
+                below = late.popleft()
+                for child in referents(order[below]):
+                    if type(child) not in PLAIN and id(child) not in seen:
+                        self._add(child, below, None)
+                continue
+            if at % CLOCK_EVERY == CLOCK_EVERY - 1 and (not self._left or self.out_of_time()):
+                return False
+            found = order[at]
+            cls = type(found)
+            kind = kinds.get(cls)
+            if kind is None:
+                kind = kind_of(cls)
+            if kind:
+                if kind == "tensor":
+                    self._visit_tensor(found, at)
+                elif kind == "node":
+                    self._visit_node(found, at)
+                elif kind == "array":
+                    self._push(naming.dict_of_type(cls)["base"].__get__(found), at, Edge("attribute", "base"))
+                elif kind == "type" and is_first and not naming.is_own_type(found):
+                    del seen[id(found)]
+                    self._later.append((found, parents[at], edges[at]))
+                    at += 1
+                    continue
+            if kind == "dict":  # what refers to it as a key says less, and so comes later
+                children = dict.values(found)
+                if cls is not dict or not set(map(type, dict.keys(found))) <= PLAIN:
+                    late.append(at)
+            else:
+                children = referents(found)
+            for child in children:
+                if type(child) in PLAIN:
+                    continue
+                address = id(child)
+                if address not in seen:
+                    seen[address] = len(order)
+                    order.append(child)
+                    parents.append(at)
+                    edges.append(None)
+            at += 1
+            self.looked_at = at
+        return True
+
+    def _push(self, found, parent, edge):
+        if found is not None and type(found) not in PLAIN and id(found) not in self._seen:
+            self._add(found, parent, edge)
+
+    def _claim(self, tensor, place, edge=None):
+        address = self.address_of(tensor)
+        if address and address not in self.blocks and (self._wanted is None or address in self._wanted):
+            self.blocks[address] = Block(address, place, edge, tensor if edge is None else None)
+            self._left.discard(address)
+
+    def _visit_tensor(self, tensor, at):
+        base = self.base
+        self._claim(tensor, at)
+        try:
+            is_leaf = base.is_leaf.__get__(tensor)
+            if is_leaf or base.retains_grad.__get__(tensor):
+                self._push(base.grad.__get__(tensor), at, Edge("attribute", "grad"))
+            if not is_leaf and self._may_read_graph and naming.has_settled_graph(base, tensor):
+                self._push(base.grad_fn.__get__(tensor), at, Edge("graph", "grad_fn"))
+        except (RuntimeError, AttributeError):
+            pass
+
+    def _visit_node(self, node, at):
+        if not self._may_read_graph:
+            return
+        for edge, saved in self._reader.saved_by(node):
+            if type(saved) not in PLAIN and self.kind_of(type(saved)) == "tensor":
+                self._claim(saved, at, edge)
+        try:
+            following = naming.next_functions(self._torch, node)
+        except (RuntimeError, AttributeError):
+            return
+        for function, _ in following:
+            self._push(function, at, Edge("graph", ""))
+            variable = naming.accumulated(function)
+            if variable is not None:
+                self._push(variable, self._seen.get(id(function), at), Edge("graph", "variable"))
+
+    # ---- up from what was not reached
+
+    def _climb(self):
+        """What no root leads to: behind what the time did not suffice for, in a cycle that the collector has not taken
+        yet, or held by what Python does not see."""
+        was_whole = self.complete
+        for found in self._objects:
+            if not self._left or self.out_of_time():
+                break
+            if self._tensors.get(id(found)) in self._left:
+                self._climb_from(found, was_whole)
+
+    def _climb_from(self, tensor, was_whole):
+        group, below = [tensor], {id(tensor): None}  # all that lead there; what each refers to on the way down
+        held, at = set(), 0  # addresses of those that something refers to
+        while at < len(group) and len(group) < CLIMB_MOST and not self.out_of_time():
+            level = group[at:at + CLIMB_AT_ONCE]
+            at += len(level)
+            children = {id(each) for each in level}
+            referrers = gc.get_referrers(*level)
+            for referrer in referrers:
+                if id(referrer) not in self.before() or self._seen.get(id(referrer)) == -1:
+                    continue  # one of ours, made since
+                child = None
+                for child in gc.get_referents(referrer):
+                    if id(child) in children:
+                        held.add(id(child))
+                        if id(referrer) not in below:
+                            below[id(referrer)] = child
+                            group.append(referrer)
+                place = self._seen.get(id(referrer))
+                if place is not None:
+                    del child, referrers
+                    self._connect(place, below[id(referrer)], below)
+                    return
+            referrer = child = referrers = None
+        whole = was_whole and at >= len(group)
+        top = next((each for each in group if id(each) not in held), None)
+        if top is not None or not whole:
+            top = tensor if top is None else top
+            what = ("native" if whole else "lost") + ("" if top is tensor else " object")
+            self._top(top, Edge(what, type_name(type(top)), None, False))
+        else:
+            self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
+
+    def _top(self, found, edge):
+        at = len(self._order)
+        self._add(found, -1, edge)
+        self._visit_from(at, False)
+
+    def _connect(self, place, child, below):
+        """A visited object leads there, which the walk did not come to."""
+        at = len(self._order)
+        while child is not None:
+            if id(child) not in self._seen:
+                self._add(child, place, None)
+            place = self._seen[id(child)]
+            child = below[id(child)]
+        self._visit_from(at, False)

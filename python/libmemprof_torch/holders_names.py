@@ -1,0 +1,669 @@
+"""The names of what holders.py meets: modules, frames, and each step from an object to one that it refers to, as the
+program's author would write it. Nothing here calls code of the program: classes are read past their metaclasses,
+instances through the descriptors of their dictionaries and slots.
+"""
+
+import collections
+import functools
+import sys
+import threading
+import types
+
+OURS = ("libmemprof", "sitecustomize")
+OPTIMIZED = 1  # flag of code: its frames have locals of their own
+HOOKS_END = ("_hooks", "_hook")
+NAMESPACES = ("_parameters", "_buffers", "_modules")  # of torch.nn.Module: attributes, as everybody writes them
+PATH_MOST = 400  # characters
+
+dict_of_type = type.__dict__["__dict__"].__get__
+mro_of = type.__dict__["__mro__"].__get__
+type_name = type.__dict__["__name__"].__get__
+dict_of_module = types.ModuleType.__dict__["__dict__"].__get__
+
+
+def module_of_type(cls):
+    found = type.__dict__["__module__"].__get__(cls)
+    return found if type(found) is str else "builtins"
+
+
+def is_dict(found):
+    """isinstance() would ask the object for its __class__."""
+    return dict in mro_of(type(found))
+
+
+class Edge:
+    """From an object to one that it refers to, where the walk knows more than that."""
+
+    __slots__ = ("what", "text", "frame", "certain")
+
+    def __init__(self, what, text, frame=None, certain=True):
+        self.what, self.text, self.frame, self.certain = what, text, frame, certain
+
+
+# ---- modules
+
+def modules():
+    """(name, module, its dictionary, tier): 0 the program's own, 1 other packages, 2 Python's and torch's."""
+    found = []
+    for name, module in list(dict.items(sys.modules)):
+        if type(name) is str and types.ModuleType in mro_of(type(module)):
+            namespace = dict_of_module(module)
+            if type(namespace) is dict:
+                found.append((name, module, namespace, _tier(name, namespace)))
+    return found
+
+
+def _tier(name, namespace):
+    top = name.partition(".")[0]
+    if name == "__main__":
+        return 0
+    if top in getattr(sys, "stdlib_module_names", ()) or top in sys.builtin_module_names or top in ("torch", "numpy"):
+        return 2
+    file = namespace.get("__file__")
+    if type(file) is not str:
+        return 0 if namespace.get("__loader__") is None else 1
+    return 1 if "/site-packages/" in file or "/dist-packages/" in file else 0
+
+
+def is_own_type(cls):
+    """Of the program: others' classes lead far and wait."""
+    module = sys.modules.get(module_of_type(cls))
+    return module is not None and _tier(module_of_type(cls), dict_of_module(module)) == 0
+
+
+# ---- frames
+
+class Frame:
+    __slots__ = ("frame", "name", "file", "line", "locals", "is_main", "_is_alone")
+
+    def __init__(self, frame, is_main):
+        code = frame.f_code
+        self.frame, self.is_main = frame, is_main
+        self.name, self.file, self.line = function_name(code), code.co_filename, frame.f_lineno
+        self.locals, self._is_alone = None, False
+        locals_of(frame, self._remember)
+
+    def _remember(self, namespace):
+        self._is_alone = sys.getrefcount(namespace) <= ALONE
+        return self._is_alone
+
+    def read(self):
+        self.locals = locals_of(self.frame, lambda namespace: self._is_alone)
+
+
+def function_name(code):
+    name = getattr(code, "co_qualname", code.co_name)
+    return name.rpartition("<locals>.")[2]
+
+
+def locals_of(frame, may_empty):
+    """Pairs. Up to 3.12 Python makes a dictionary of them for that, which keeps them: it is emptied again, where nobody
+    else has it: may_empty(that)."""
+    found = frame.f_locals
+    if not frame.f_code.co_flags & OPTIMIZED:
+        return [] if found is frame.f_globals else list(found.items()) if type(found) is dict else []
+    pairs = list(found.items())
+    if type(found) is dict and may_empty(found):
+        found.clear()
+    return pairs
+
+
+ALONE = 4  # references to such a dictionary: the frame's, that of locals_of(), that of what it asks, the call's
+
+
+def is_our_frame(frame):
+    return "/libmemprof_torch/" in frame.f_code.co_filename
+
+
+class Frames:
+    """The frames of all threads but our own; `in_backward`: whether a graph is in use. Made before the list of all
+    objects, which refers to what Python makes of locals; their values are read after it."""
+
+    def __init__(self):
+        main = threading.main_thread().ident
+        self.all, self.in_backward = [], False
+        current = sys._current_frames()
+        for ident in sorted(current, key=lambda each: each != main):
+            frame = current[ident]
+            while frame is not None:
+                if not is_our_frame(frame):
+                    self.all.append(Frame(frame, ident == main))
+                    self.in_backward = self.in_backward or _is_of_backward(frame.f_code)
+                frame = frame.f_back
+        current.clear()  # it has this very frame, which has it
+
+    def read(self):
+        for frame in self.all:
+            frame.read()
+
+    def forget(self):
+        for frame in self.all:
+            frame.locals = None
+
+
+def _is_of_backward(code):
+    file = code.co_filename
+    return "/torch/autograd/" in file and (code.co_name in ("backward", "grad", "_engine_run_backward") or
+                                           file.endswith("/function.py") and code.co_name == "apply")
+
+
+def handled_exceptions():
+    get = getattr(sys, "_current_exceptions", None)
+    found = list(get().values()) if get else [sys.exc_info()]
+    for each in found:
+        error = each[1] if type(each) is tuple else each
+        if error is not None:
+            yield "the exception being handled", error
+
+
+def last_errors():
+    for name in ("last_exc", "last_value", "last_traceback"):
+        if name in sys.__dict__ and sys.__dict__[name] is not None:
+            yield name, sys.__dict__[name]
+
+
+# ---- graphs of autograd
+
+def is_node_type(torch, cls, mro):
+    if torch._C._FunctionBase in mro:
+        return True
+    members = dict_of_type(cls)
+    return "next_functions" in members and "_register_hook_dict" in members
+
+
+def next_functions(torch, node):
+    return _member(torch, node, "next_functions").__get__(node)
+
+
+def _member(torch, node, name):
+    cls = type(node)
+    if torch._C._FunctionBase in mro_of(cls):
+        cls = torch._C._FunctionBase
+    return dict_of_type(cls)[name]
+
+
+def has_settled_graph(base, tensor):
+    """Asking a view for its node makes a new one where its base was changed: a change of the program's own."""
+    if not base._is_view(tensor):
+        return True
+    below = base._base.__get__(tensor)
+    return base._version.__get__(below) == 0
+
+
+def accumulated(function):
+    """The parameter whose gradient a node adds up."""
+    if function is None or type_name(type(function)) != "AccumulateGrad":
+        return None
+    return dict_of_type(type(function))["variable"].__get__(function)
+
+
+class SavedHooks:
+    """Whether the program has ever packed what graphs save with hooks of its own: to unpack would call them. Newer
+    torch tells of each; where it does not, nothing is unpacked from then on."""
+
+    def __init__(self, torch):
+        self.used = False
+        self.kind = getattr(torch._C._autograd, "SavedTensor", None)
+        self.tells = hasattr(self.kind, "unpack_hook") and hasattr(self.kind, "data")
+        if not self.tells:
+            self._watch(torch._C._autograd, "_push_saved_tensors_default_hooks")
+            self._watch(torch._C._autograd, "_register_saved_tensors_default_hooks")
+            if self.kind is not None:
+                self._watch(self.kind, "register_hooks")
+
+    def _watch(self, owner, name):
+        original = getattr(owner, name, None)
+        if original is None:
+            self.used = self.used or owner is self.kind
+            return
+
+        def watched(*arguments, **named):
+            self.used = True
+            return original(*arguments, **named)
+        setattr(owner, name, watched)
+
+
+PATIENCE, AGAIN = 4, 16
+
+
+class SavedReader:
+    """Reads what nodes have saved. To ask for what was freed, or changed since, costs PyTorch some 0.5 ms for its error:
+    where that was so a few times in a row for one name, only now and then is it asked for."""
+
+    def __init__(self, torch, hooks, miss):
+        self._base, self._hooks, self._miss = torch._C._FunctionBase, hooks, miss
+        self._names = {}  # by type of node: (class that has them, [(name, the name of what is packed)])
+        self._failed = {}  # by type of node and name: how often in a row
+
+    def saved_by(self, node):
+        """(edge, tensor) of each tensor that a node keeps in C++."""
+        kind = type(node)
+        if kind not in self._names:
+            self._names[kind] = self._names_of(kind)
+        members, names = self._names[kind]
+        for name, raw in names:
+            failed = self._failed.get((kind, name), 0)
+            if failed >= PATIENCE and failed % AGAIN:
+                self._failed[kind, name] = failed + 1
+                continue
+            text = f"{type_name(kind)}.{name}"
+            try:
+                if self._hooks is None or self._hooks.tells and raw is not None:
+                    packed = _packed(members[raw].__get__(node)) if raw is not None and self._hooks else None
+                    if packed:
+                        for each in packed:
+                            yield Edge("saved", text), each
+                        continue
+                elif self._hooks.used:
+                    self._miss("the program packs what graphs save with hooks of its own, so that was not looked at")
+                    return
+                saved = members[name].__get__(node)
+                self._failed[kind, name] = 0
+            except RuntimeError:
+                self._failed[kind, name] = failed + 1
+                continue
+            if type(saved) is tuple:
+                for place, tensor in enumerate(saved):
+                    yield Edge("saved", f"{text}[{place}]"), tensor
+            else:
+                yield Edge("saved", text), saved
+
+    def _names_of(self, kind):
+        is_custom = self._base in mro_of(kind)
+        members = dict_of_type(self._base if is_custom else kind)
+        if is_custom:
+            return members, [("saved_tensors", "_raw_saved_tensors" if "_raw_saved_tensors" in members else None)]
+        # What is no tensor has nothing packed.
+        return members, [(name, "_raw" + name) for name in members if name.startswith("_saved_") and
+                         "_raw" + name in members]
+
+
+def _packed(saved):
+    """What hooks of the program made of it; None where they did not."""
+    saved = [each for each in (saved if type(saved) is tuple else (saved,)) if each is not None]
+    return [each.data for each in saved] if any(each.unpack_hook is not None for each in saved) else None
+
+
+# ---- objects
+
+def dict_of(found):
+    """An instance's dictionary, past what its class makes of attributes; None where it has none."""
+    for cls in mro_of(type(found)):
+        member = dict_of_type(cls).get("__dict__")
+        if member is not None:
+            if type(member) is not types.GetSetDescriptorType:
+                return None
+            try:
+                namespace = member.__get__(found)
+            except (AttributeError, TypeError):
+                return None
+            return namespace if is_dict(namespace) else None
+    return None
+
+
+def slots_of(found):
+    for cls in mro_of(type(found)):
+        for name, member in dict.items(dict(dict_of_type(cls))):
+            if type(member) is types.MemberDescriptorType:
+                try:
+                    yield name, member.__get__(found)
+                except AttributeError:
+                    pass
+
+
+def short_of(found):
+    return type_name(type(found))
+
+
+def telling(group):
+    """Of a cycle, the object that says most: one of a class of the program's."""
+    plain = (dict, list, tuple, types.CellType, types.FrameType)
+    return next((each for each in group[1:] if type(each) not in plain), group[-1])
+
+
+def cycle_text(group):
+    return type_name(type(telling(group)))
+
+
+def key_text(key):
+    if type(key) in (str, int, float, bool, type(None), bytes):
+        text = repr(key)
+        return text if len(text) <= 60 else text[:56] + "..." + text[-1]
+    return "*"
+
+
+class Token:
+    """One step of a path. `key`: of an entry of a container, which is `*` where several entries are meant."""
+
+    __slots__ = ("text", "tag", "key", "file", "line", "certain")
+
+    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True):
+        self.text, self.tag, self.key, self.file, self.line, self.certain = text, tag, key, file, line, certain
+
+
+class Holder:
+    """`path` holds `addresses`, of storages; sorted by how many."""
+
+    __slots__ = ("path", "kind", "certain", "addresses", "file", "line")
+
+    def __init__(self, path, kind, certain, file, line):
+        self.path, self.kind, self.certain, self.file, self.line, self.addresses = path, kind, certain, file, line, []
+
+
+class Names:
+    def __init__(self, look):
+        self.look = look
+        self._tokens = {}  # lists by place
+        self._places = {}  # of entries, by the address of the container
+
+    def holders(self, blocks):
+        patterns = {}
+        for block in blocks:
+            tokens = self._path_to(block.place)
+            if block.edge is not None:
+                tokens = [*tokens, Token(" → " + block.edge.text, "graph")]
+            pattern = tuple((token.text, token.tag) if token.key is None else ("[]", token.tag) for token in tokens)
+            patterns.setdefault(pattern, []).append((tokens, block.address))
+        found = [_holder(members) for members in patterns.values()]
+        found.sort(key=lambda each: (-len(each.addresses), each.path))
+        return found
+
+    def _path_to(self, place):
+        """Of an object that was visited; long chains without calling itself."""
+        chain = []
+        while place >= 0 and place not in self._tokens:
+            chain.append(place)
+            place = self.look._parents[place]
+        tokens = self._tokens[place] if place >= 0 else []
+        for place in reversed(chain):
+            tokens = self._tokens[place] = _shortened([*tokens, *self._step(place)])
+        return tokens
+
+    def _step(self, place):
+        look = self.look
+        child, edge, above = look._order[place], look._edges[place], look._parents[place]
+        if edge is not None:
+            return [] if edge.what == "graph" and edge.text == "" else [_token_of(edge)]
+        parent = look._order[above]
+        grand = self._above(above)
+        if type(parent) is dict and type(grand) is dict and threading.local in mro_of(type(self._above(above, 2))):
+            name = self.place_in(parent, child)
+            return [Token(f".{name}", "thread")] if type(name) is str else [Token("", "thread")]
+        if type(parent) is dict and threading.local in mro_of(type(grand)) and type(child) is dict:
+            return [Token("", "thread")]
+        kind = look.kind_of(type(parent))
+        return _steps(self, parent, child, grand, kind) or [Token("." + type_name(type(child)), "attribute")]
+
+    def may_empty(self, namespace):
+        """Of a frame that does not run; the list of all objects has it, if it was there."""
+        return sys.getrefcount(namespace) <= ALONE + (id(namespace) in self.look.before())
+
+    def _above(self, place, steps=1):
+        """What an object was reached through; None above a root."""
+        for _ in range(steps):
+            place = self.look._parents[place] if place >= 0 else -1
+        return self.look._order[place] if place >= 0 else None
+
+    def place_in(self, container, child):
+        """Of an entry; made once for each container."""
+        places = self._places.get(id(container))
+        if places is None:
+            if is_dict(container):
+                places = {id(value): key for key, value in dict.items(container)}
+            else:
+                base = next(each for each in (list, tuple, collections.deque) if each in mro_of(type(container)))
+                places = {id(value): place for place, value in enumerate(base.__iter__(container))}
+            self._places[id(container)] = places
+        return places.get(id(child), MISSING)
+
+
+MISSING = object()
+
+
+def _shortened(tokens):
+    """A list that is linked by hand: head.next … next."""
+    if len(tokens) >= 3 and tokens[-1].key is None and tokens[-1].text[:1] == "." and tokens[-1].tag == "attribute":
+        period = tokens[-1].text
+        if tokens[-2].text == period and tokens[-3].text == period:
+            return [*tokens[:-3], Token(f"{period}…{period[1:]}", "attribute")]
+        if tokens[-2].text == f"{period}…{period[1:]}":
+            return tokens[:-1]
+    return tokens
+
+
+# What no name of the program leads to.
+_UNNAMED = {"native": ("native code", "native"), "native object": ("native code → {}", "native"),
+            "lost": ("unknown", "unknown"), "lost object": ("unknown → {}", "unknown"),
+            "cycle": ("a cycle of {} that gc has not collected yet", "unknown")}
+
+
+def _token_of(edge):
+    if edge.what == "global":
+        return Token(edge.text, "hook" if edge.text.endswith(HOOKS_END) else "attribute")
+    if edge.what == "local":
+        frame = edge.frame
+        return Token(f"{frame.name}().{edge.text}", "local" if frame.is_main else "thread", None, frame.file, frame.line)
+    if edge.what in _UNNAMED:
+        text, tag = _UNNAMED[edge.what]
+        return Token(text.format(edge.text), tag, certain=edge.certain)
+    if edge.what == "graph":
+        return Token("." + edge.text, "graph")
+    return Token("." + edge.text, "attribute")
+
+
+def _holder(members):
+    """Of blocks whose paths differ in the entries of containers alone."""
+    first, address = members[0]
+    texts, file, line = [], None, 0
+    for place, token in enumerate(first):
+        text = token.text
+        if token.key is not None:
+            same = all(tokens[place].key == token.key for tokens, _ in members[1:])
+            text = f"[{token.key}]" if same else "[*]"
+        texts.append(text)
+        if token.file is not None:
+            file, line = token.file, token.line
+    path = "".join(texts[1:])
+    if first[0].tag in ("native", "unknown") and path:
+        path = " → " + path.lstrip(" →.")
+    path = texts[0] + path
+    if len(path) > PATH_MOST:
+        path = path[:PATH_MOST // 2] + " … " + path[-PATH_MOST // 2:]
+    found = Holder(path, _kind(first, members), first[0].certain, file, line)
+    found.addresses = [address for _, address in members]
+    return found
+
+
+def _kind(tokens, members):
+    tags = [token.tag for token in tokens]
+    for first in ("native", "unknown"):
+        if tags[0] == first:
+            return first
+    for tag in ("traceback", "hook", "cache", "graph", "default", "closure", "thread", "local"):
+        if tag in tags:
+            return tag
+    growing = [token.tag for place, token in enumerate(tokens) if token.key is not None]
+    return growing[-1] if growing else next((tag for tag in reversed(tags) if tag), "attribute")
+
+
+# ---- steps, by what the parent is
+
+def _entry(names, container, child, tag):
+    place = names.place_in(container, child)
+    if place is MISSING:
+        if is_dict(container):
+            return [Token(".keys", tag), Token("", tag, "*")]
+        return None
+    return [Token("", tag, key_text(place))]
+
+
+def _steps(names, parent, child, grand, kind):
+    cls = type(parent)
+    rule = _RULES.get(cls)
+    if rule is not None:
+        return rule(names, parent, child, grand)
+    if kind == "tensor":
+        base = names.look.base
+        for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+            if name in dict_of_type(base) and dict_of_type(base)[name].__get__(parent) is child:
+                return [Token("." + name, "hook")]
+    if kind == "type":
+        return [Token("", "namespace")] if type(child) is dict else [Token(".__bases__", "attribute")]
+    mro = mro_of(cls)
+    for base, rule in ((dict, _of_dict), (tuple, _of_tuple), (list, _of_list), (BaseException, _of_exception),
+                       (collections.deque, _of_list), (set, _of_set), (threading.local, _of_thread_local)):
+        if base in mro:
+            found = rule(names, parent, child, grand)
+            if found:
+                return found
+    return _of_instance(names, parent, child, grand)
+
+
+def _of_instance(names, parent, child, grand):
+    namespace = dict_of(parent)
+    if namespace is child:
+        of_node = names.look.kind_of(type(parent)) == "node"
+        return [Token(f" → {type_name(type(parent))}", "graph") if of_node else Token("", "namespace")]
+    if namespace is not None:
+        found = names.place_in(namespace, child)
+        if found is not MISSING and type(found) is str:
+            return [_attribute(found, parent)]
+    for name, value in slots_of(parent):
+        if value is child:
+            return [_attribute(name, parent)]
+    if type_name(type(parent)).endswith("_iterator") or type(child) is type:
+        return [Token("", "attribute")]
+    return None
+
+
+def _attribute(name, owner):
+    if name in NAMESPACES:
+        return Token("", "namespace")
+    return Token("." + name, "hook" if name.endswith(HOOKS_END) else "attribute")
+
+
+def _of_dict(names, parent, child, grand):
+    """An entry, or an attribute where it is a namespace."""
+    place = names.place_in(parent, child)
+    if place is MISSING and type(parent) is not dict:
+        found = _of_instance(names, parent, child, grand)
+        if found:
+            return found
+    if place is not MISSING and type(place) is str and grand is not None and _is_namespace(names, parent, grand):
+        return [_attribute(place, grand)]
+    if type(grand) is _LRU:
+        return [Token("", "cache", "*")]
+    if type(grand) is types.FunctionType and parent is grand.__kwdefaults__ and place is not MISSING:
+        return [Token(f".{place}", "default", None, grand.__code__.co_filename, grand.__code__.co_firstlineno)]
+    return _entry(names, parent, child, "dict")
+
+
+def _is_namespace(names, namespace, owner):
+    if type(owner) is dict:
+        return any(namespace is dict.get(owner, name) for name in NAMESPACES)
+    if type in mro_of(type(owner)):
+        return True
+    own = dict_of(owner)
+    return own is namespace or (own is not None and any(namespace is own.get(name) for name in NAMESPACES))
+
+
+def _of_list(names, parent, child, grand):
+    return _entry(names, parent, child, "list")
+
+
+def _of_set(names, parent, child, grand):
+    return [Token("", "list", "*")]
+
+
+def _of_tuple(names, parent, child, grand):
+    place = names.place_in(parent, child)
+    if type(grand) is types.FunctionType and place is not MISSING:
+        code = grand.__code__
+        if parent is grand.__closure__:
+            return [Token("." + code.co_freevars[place], "closure", None, code.co_filename, code.co_firstlineno)]
+        if parent is grand.__defaults__:
+            arguments = code.co_varnames[:code.co_argcount]
+            name = arguments[place - len(parent)] if len(parent) <= len(arguments) else str(place)
+            return [Token("." + name, "default", None, code.co_filename, code.co_firstlineno)]
+    fields = dict_of_type(type(parent)).get("_fields")
+    if type(fields) is tuple and place is not MISSING and place < len(fields) and type(fields[place]) is str:
+        return [Token("." + fields[place], "attribute")]
+    if place is MISSING:
+        return None
+    return [Token(f"[{place}]", "attribute")]
+
+
+def _of_function(names, parent, child, grand):
+    if child is parent.__closure__ or child is parent.__defaults__ or child is parent.__kwdefaults__:
+        return [Token("", "namespace")]
+    return [Token("" if type(child) is dict else ".__wrapped__", "namespace" if type(child) is dict else "attribute")]
+
+
+def _of_exception(names, parent, child, grand):
+    base = BaseException.__dict__
+    for name in ("__traceback__", "__cause__", "__context__", "args"):
+        if child is base[name].__get__(parent):
+            return [Token("." + name, "traceback")]
+    return None
+
+
+def _of_traceback(names, parent, child, grand):
+    return [Token("", "traceback")]
+
+
+def _of_frame(names, parent, child, grand):
+    code = parent.f_code
+    if child is parent.f_back:
+        return [Token(".f_back", "attribute")]
+    for name, value in locals_of(parent, names.may_empty):
+        if value is child:
+            return [Token(f" → {function_name(code)}().{name}", "local", None, code.co_filename, parent.f_lineno)]
+    return [Token(f" → {function_name(code)}()", "local", None, code.co_filename, parent.f_lineno)]
+
+
+def _of_generator(names, parent, child, grand):
+    for name in ("gi_frame", "cr_frame", "ag_frame"):
+        member = dict_of_type(type(parent)).get(name)
+        frame = member.__get__(parent) if member is not None else None
+        if frame is child:
+            return [Token("", "attribute")]
+        if frame is not None:
+            return _of_frame(names, frame, child, grand)
+    return None
+
+
+def _of_method(names, parent, child, grand):
+    return [Token(".__self__" if child is parent.__self__ else ".__func__", "attribute")]
+
+
+def _of_partial(names, parent, child, grand):
+    for name in ("args", "keywords", "func"):
+        if child is dict_of_type(functools.partial)[name].__get__(parent):
+            return [Token("." + name, "attribute")]
+    return None
+
+
+def _of_cache(names, parent, child, grand):
+    if type(child) is dict:
+        return [Token("", "cache")]
+    return [Token("", "cache", "*")]
+
+
+def _of_link(names, parent, child, grand):
+    return [Token("", "cache", "*")]
+
+
+def _of_cell(names, parent, child, grand):
+    return [Token("", "closure")]
+
+
+def _of_thread_local(names, parent, child, grand):
+    return [Token("", "thread")]
+
+
+_LRU = type(functools.lru_cache()(len))
+_RULES = {dict: _of_dict, list: _of_list, tuple: _of_tuple, set: _of_set, frozenset: _of_set,
+          types.FunctionType: _of_function, types.TracebackType: _of_traceback, types.FrameType: _of_frame,
+          types.GeneratorType: _of_generator, types.CoroutineType: _of_generator,
+          types.AsyncGeneratorType: _of_generator, types.MethodType: _of_method, functools.partial: _of_partial,
+          _LRU: _of_cache, types.CellType: _of_cell}

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Names the holders of labelled leaks (programs/*.py) and says how often that was right.
+
+    bench.py [-v] [NAME...]      exit status 1: fewer than 95 % were right, or one was wrong that claimed to be sure
+"""
+import gc
+import linecache
+import os
+import re
+import sys
+import types
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+
+import torch  # noqa: E402
+
+from libmemprof_torch import holders, holders_names  # noqa: E402
+
+LEAST = 0.95
+
+
+class Case:
+    def __init__(self, file, name, text):
+        self.file, self.name, self.text = file, name, text
+        self.labels = dict(re.findall(r"^# (\w+): (.*)$", text, re.M))
+        self.source = "\n" * (text[:0].count("\n")) + text
+
+
+def cases():
+    for file in sorted(os.listdir(os.path.join(HERE, "programs"))):
+        if file.endswith(".py"):
+            with open(os.path.join(HERE, "programs", file), encoding="utf-8") as opened:
+                parts = re.split(r"^#--- (.*)$", opened.read(), flags=re.M)
+            for name, text in zip(parts[1::2], parts[2::2]):
+                yield Case(file, name, text)
+
+
+def address_of(tensor):
+    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+
+
+def plain(path):
+    """Which entry of a container is not compared, nor whether it is one of several."""
+    return re.sub(r"\[[^\]]*\]", "[*]", path)
+
+
+def run(case, saved, budget_ns):
+    """(holders found, storages leaked), of the look that the program wanted or of its end."""
+    accused, found, later = [], [], []
+
+    def accuse(tensor):
+        accused.append(address_of(tensor))
+        return tensor
+
+    def look():
+        looked = holders.Look(torch, accused, budget_ns, saved)
+        found[:] = [looked.run(), looked]
+
+    module = types.ModuleType("__main__")
+    module.__dict__.update(torch=torch, accuse=accuse, look=look, cleanup=later.append)
+    before, sys.modules["__main__"] = sys.modules["__main__"], module
+    name = f"{case.file}:{case.name}"
+    linecache.cache[name] = (len(case.text), None, case.text.splitlines(True), name)  # for those who read the source
+    module.__file__ = os.path.join(HERE, "programs", case.file)
+    try:
+        exec(compile(case.text, name, "exec"), module.__dict__)
+        if not found:
+            look()
+    finally:
+        sys.modules["__main__"] = before
+        for undo in later:
+            undo()
+        module.__dict__.clear()
+        sys.modules.pop("telemetry", None)
+        sys.last_traceback = None
+        gc.enable()
+        gc.collect()
+    return found[0], found[1], accused
+
+
+def is_right(case, holder):
+    wanted, path = plain(case.labels["holder"]), plain(holder.path)
+    if not (path.startswith(wanted) and not (path[len(wanted):len(wanted) + 1] or ".").isalnum()):
+        return False
+    at = 0
+    for part in case.labels.get("through", "").split(", "):
+        at = holder.path.find(part, at)
+        if at < 0:
+            return False
+    return holder.kind == case.labels["kind"]
+
+
+def main():
+    verbose = "-v" in sys.argv
+    named = [name for name in sys.argv[1:] if not name.startswith("-")]
+    right = wrong = sure_and_wrong = 0
+    saved = holders_names.SavedHooks(torch)
+    for case in cases():
+        if named and case.name not in named:
+            continue
+        found, looked, accused = run(case, saved, 2_000_000_000)
+        best = found[0] if found else None
+        good = best is not None and is_right(case, best) and 2 * len(best.addresses) >= len(set(accused)) - 1
+        right, wrong = right + good, wrong + (not good)
+        sure_and_wrong += not good and best is not None and best.certain
+        if verbose or not good:
+            print(f"{'right' if good else 'WRONG'} {case.name}: wanted {case.labels['holder']} "
+                  f"({case.labels['kind']}){' through ' + case.labels['through'] if 'through' in case.labels else ''}, "
+                  f"{len(set(accused))} blocks; {looked.seconds * 1000:.0f} ms, {looked.looked_at} objects {looked.notes}")
+            for holder in found[:4]:
+                print(f"      {len(holder.addresses)} x {holder.path} ({holder.kind}"
+                      f"{', sure' if holder.certain else ''}) {holder.file or ''}:{holder.line}")
+    share = right / max(right + wrong, 1)
+    print(f"{right} of {right + wrong} right ({share:.0%}), {sure_and_wrong} wrong and sure; torch {torch.__version__}, "
+          f"Python {sys.version.split()[0]}")
+    return 0 if share >= LEAST and not sure_and_wrong and right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Holders of labelled leaks are named rightly (bench.py), and a look leaves the program as it was (walk_rules.py), with
+the torch that is there."""
+
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+PYTHON = harness.python_with_torch()
+HERE = harness.SOURCE / "tests" / "holderbench"
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Walk(harness.TestCase):
+    def run_alone(self, program):
+        result = subprocess.run([PYTHON, HERE / program], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stdout[-4000:] + result.stderr[-4000:])
+        return result.stdout
+
+    def test_the_labelled_leaks(self):
+        self.assertRegex(self.run_alone("bench.py"), r"\d\d of \d\d right .*, 0 wrong and sure")
+
+    def test_the_rules_of_the_walk(self):
+        self.assertGreater(self.run_alone("walk_rules.py").count("ok test_"), 6)
+
+
+if __name__ == "__main__":
+    harness.main()

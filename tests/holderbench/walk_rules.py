@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""What a look must not do to the program, and that the paths it gives are Python that gives the tensor. A script of its
+own: `__main__` is what it looks at. Run by check_holders.py."""
+import collections
+import gc
+import os
+import random
+import sys
+import weakref
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "python"), os.path.join(HERE, "..")]
+
+import torch  # noqa: E402
+
+import asserted  # noqa: E402
+from asserted import held  # noqa: E402
+from libmemprof_torch import holders, holders_names  # noqa: E402
+
+saved = holders_names.SavedHooks(torch)
+called = []
+root = None  # what the tests hold things by
+
+
+def look(addresses=None, budget_ns=20_000_000_000):
+    looked = holders.Look(torch, addresses, budget_ns, saved)
+    return looked.run(), looked
+
+
+class Talks(type):
+    def __getattribute__(cls, name):
+        called.append(f"metaclass {name}")
+        return type.__getattribute__(cls, name)
+
+    def __instancecheck__(cls, instance):
+        called.append("instancecheck")
+        return False
+
+
+def hostile_class():
+    members = {name: (lambda name: lambda self, *arguments: called.append(name))(name)
+               for name in ("__getattr__", "__getattribute__", "__repr__", "__str__", "__len__", "__iter__", "__getitem__",
+                            "__bool__", "__contains__", "__index__", "__dir__", "__sizeof__", "__setattr__")}
+    members["__eq__"] = lambda self, other: called.append("eq")
+    members["__hash__"] = lambda self: called.append("hash") or 7
+    members["__class__"] = property(lambda self: called.append("class"))
+    return Talks("Hostile", (), members)
+
+
+def test_it_calls_no_code_of_the_program():
+    def hold(base):
+        global root
+        owner = object.__new__(base) if base is kind else base.__new__(base)
+        object.__getattribute__(owner, "__dict__")["batch"] = torch.zeros(77)
+        root = [owner]
+        return object.__getattribute__(owner, "__dict__")["batch"].data_ptr()
+
+    global root
+    kind = hostile_class()
+    for base in (kind, type("Listed", (kind, list), {}), type("Mapped", (kind, dict), {})):
+        address = hold(base)
+        called.clear()
+        found, _ = look([address])
+        said = list(called)
+        held(said == [], said)
+        held(found[0].path == "root[0].batch", found[0].path)
+    called.clear()
+    key = object.__new__(kind)
+    root = {key: torch.zeros(5)}
+    called.clear()
+    found, _ = look([next(iter(dict.values(root))).data_ptr()])
+    held(called == [], called)
+    held(found[0].path == "root[*]", found[0].path)
+
+
+def test_hooks_of_what_graphs_save_are_not_called():
+    global root
+    weight = torch.ones(30, requires_grad=True)
+    unpacked = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: value, lambda value: unpacked.append(1) or value):
+        root = [(weight * torch.randn(30)).sum()]
+    _, looked = look()
+    held(not unpacked)
+    held(saved.tells or not looked.complete)
+    saved.used = False
+
+
+def test_nothing_lives_longer_and_the_collector_is_as_it_was():
+    global root
+
+    class Owner:
+        pass
+
+    def running():
+        local = Owner()
+        local.batch = torch.zeros(64)
+        gone = weakref.ref(local)
+        look()
+        del local
+        return gone()
+
+    for was_on in (True, False):
+        gc.collect()
+        (gc.enable if was_on else gc.disable)()
+        owner = root = Owner()
+        owner.batch = torch.zeros(10)
+        dead = weakref.ref(owner), weakref.ref(owner.batch)
+        threshold = gc.get_threshold()
+        gc.set_threshold(1_000_000)  # that none of the test's own begins a collection
+        collections_before = [each["collections"] for each in gc.get_stats()]
+        found, looked = look()
+        held(any(each.path == "root.batch" for each in found), [each.path for each in found])
+        held(gc.isenabled() == was_on)
+        held([each["collections"] for each in gc.get_stats()] == collections_before)
+        owner = root = found = looked = None
+        held(dead[0]() is None, "an object is kept alive")
+        held(dead[1]() is None, "a tensor is kept alive")
+        held(running() is None, "a local is kept alive")
+        gc.enable()
+        held(gc.collect() == 0, "a look left cycles")
+        gc.set_threshold(*threshold)
+
+
+def count_objects():
+    """But empty dictionaries: Python keeps one for each frame whose locals were asked for."""
+    return sum(type(each) is not dict or bool(each) for each in gc.get_objects())
+
+
+def test_no_more_objects_are_there_than_before():
+    look()
+    gc.collect()
+    before = count_objects()
+    for _ in range(5):
+        look()
+    after = count_objects()
+    held(after == before, (after, before))
+
+
+def test_it_makes_no_tensor_and_draws_no_number():
+    before = torch.get_rng_state(), random.getstate()
+    look()
+    held(torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1])
+
+
+def test_a_short_budget_says_how_far_it_got():
+    global root
+    root = [[torch.zeros(4)] for _ in range(200_000)]
+    found, looked = look(budget_ns=20_000_000)
+    held(not looked.complete and "out of time" in looked.notes[-1], looked.notes)
+    held(looked.looked_at > 0)
+    root = None
+
+
+class Box:
+    pass
+
+
+class Slots:
+    __slots__ = ("here",)
+
+
+Named = collections.namedtuple("Named", "left right")
+
+
+def wrap(inner, draw):
+    """A container of one, and what is written behind its name to get it out."""
+    choice = draw.randrange(8)
+    if choice == 0:
+        return [None] * draw.randrange(3) + [inner]
+    if choice == 1:
+        return {draw.choice(["key", "it's", 5, None, 2.5, b"bytes"]): inner, "other": [1]}
+    if choice == 2:
+        return (1, inner)
+    if choice == 3:
+        box = Box()
+        box.value, box.rest = inner, {}
+        return box
+    if choice == 4:
+        slots = Slots()
+        slots.here = inner
+        return slots
+    if choice == 5:
+        return Named(None, inner)
+    if choice == 6:
+        return collections.deque([0, inner])
+    return collections.OrderedDict(first=inner)
+
+
+def test_paths_are_expressions_that_give_the_tensor():
+    global root
+    draw = random.Random(4)
+    for _ in range(60):
+        tensor = thing = torch.zeros(9)
+        for _ in range(draw.randrange(1, 7)):
+            thing = wrap(thing, draw)
+        root, address = thing, tensor.data_ptr()
+        del tensor, thing
+        found, looked = look([address])
+        held(looked.complete and len(found) == 1 and found[0].certain, looked.notes)
+        held("…" in found[0].path or eval(found[0].path).data_ptr() == address, found[0].path)
+        root = None
+
+
+def main():
+    only = sys.argv[1:]
+    tests = {name: test for name, test in globals().items() if name.startswith("test_") and
+             (not only or name in only)}
+    for name, test in tests.items():
+        test()
+        print("ok", name)
+    return 0
+
+
+if __name__ == "__main__":
+    asserted.script(main)
