@@ -3,7 +3,7 @@
 
 Plain PyTorch:
 
-    memprof snapshot -o leak.mp -- python3 examples/leak.py
+    memprof snapshot --holders -o leak.mp -- python3 examples/leak.py
     memprof leaks leak.mp
 """
 

@@ -71,6 +71,13 @@ struct memprof_api_v1 {
     int (*torch_history)(const uint64_t *rows, size_t count);
     void (*torch_mark)(const char *name); /* a mark of the shim's own */
     void (*aside)(int kind, const char *text); /* a text for the file as it is; kind: enum mp_aside_kind */
+    /* Who holds storages (enum mp_holder_kind in src/base/words.h), by the shim's look: `count` addresses, the path, where
+     * that stands. Without addresses the look is over, `certain`: it saw all; else `path` says what it left out. */
+    void (*holder)(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
+                   unsigned line);
+    /* `ask` is called between two instructions of the main thread where such a look is due. 1: that may come; 0: looks at
+     * steps were not asked for. */
+    int (*holder_ask)(int (*ask)(void *), void *context);
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

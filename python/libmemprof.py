@@ -62,6 +62,8 @@ def _bind():
         ("torch_history", slow(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)),
         ("torch_mark", cheap(None, text)),
         ("aside", cheap(None, ctypes.c_int, text)),
+        ("holder", slow(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, text, text, ctypes.c_uint)),
+        ("holder_ask", cheap(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

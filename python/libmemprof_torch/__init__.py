@@ -19,7 +19,8 @@ def start(torch, after_import=lambda name, then: None):
     """Turns on what this torch offers, once in a process; nothing where the recorder is not there. `after_import(name,
     then)` calls then(module) once it is imported."""
     import libmemprof
-    from libmemprof_torch import compiled, history, modules, optimizers, pools, regions, roles
+    from libmemprof_torch import (compiled, history, holders, holders_names, holders_told, modules, optimizers, pools,
+                                  regions, roles)
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -34,8 +35,10 @@ def start(torch, after_import=lambda name, then: None):
     steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api, torch, labels, names))
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
+    _begin(api, "holder_ask", "what holds tensors", lambda: holders_told.start(api, torch))
     _begin(api, "shim", "Dynamo",
-           lambda: _hide_from_dynamo(torch, (compiled, history, modules, optimizers, pools, regions, roles)))
+           lambda: _hide_from_dynamo(torch, (compiled, history, holders, holders_names, holders_told, modules, optimizers,
+                                             pools, regions, roles)))
 
 
 parts = {}

@@ -19,6 +19,7 @@ from libmemprof_torch.holders_names import Edge, mro_of, type_name
 BUDGET_NS = 200_000_000
 # Of it, after which there is no more looking for tensors, walking, climbing; the rest is for names.
 FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT = 25, 65, 85
+WALL = 5
 OBJECTS_MOST = 3_000_000
 CLOCK_EVERY = 128  # objects between two looks at the clock
 CLIMB_AT_ONCE = 16  # objects whose referrers one call looks for: each is compared with each reference there is
@@ -29,6 +30,20 @@ PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...)
          slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
          types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
 OURS = naming.OURS
+
+
+class _Spent:
+    """What a look has taken: the thread's own time, since on a busy machine it is no shorter; but it ends where WALL times
+    as much has passed."""
+
+    def __init__(self):
+        self._own, self._all = time.thread_time_ns(), time.perf_counter_ns()
+
+    def __call__(self):
+        return max(time.thread_time_ns() - self._own, (time.perf_counter_ns() - self._all) // WALL)
+
+    def seconds(self):
+        return (time.perf_counter_ns() - self._all) / 1e9
 
 
 class Block:
@@ -59,8 +74,8 @@ class Look:
 
     def run(self):
         """Holders (holders_names.Holder), most blocks first."""
-        begun = time.perf_counter_ns()
-        self._begun, self._until = begun, begun + self._budget_ns * WALK_PERCENT // 100
+        self._spent = _Spent()
+        self._until = self._budget_ns * WALK_PERCENT // 100
         was_on = gc.isenabled()
         gc.disable()  # what is made here must not be why a collection begins
         try:
@@ -70,7 +85,7 @@ class Look:
             self._forget()
             if was_on:
                 gc.enable()
-            self.seconds = (time.perf_counter_ns() - begun) / 1e9
+            self.seconds = self._spent.seconds()
 
     def _forget(self):
         self._before = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
@@ -101,13 +116,13 @@ class Look:
         if self._may_climb():
             self._climb()
         if self._stop:
-            self._miss(f"the look was {self._stop}: {self._budget_ns // 1_000_000} ms, {len(self._order)} of some "
+            self._miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)} of some "
                        f"{len(self._objects)} objects")
         return self._names.holders(self.blocks.values())
 
     def _may_climb(self):
         """Where the walk had no time left, a few calls still tell more than a longer walk."""
-        self._until = self._begun + self._budget_ns * CLIMB_PERCENT // 100
+        self._until = self._budget_ns * CLIMB_PERCENT // 100
         return bool(self._left)
 
     def before(self):
@@ -122,9 +137,9 @@ class Look:
             self.notes.append(note)
 
     def out_of_time(self):
-        if time.perf_counter_ns() < self._until and len(self._order) < self._objects_most:
+        if self._spent() < self._until and len(self._order) < self._objects_most:
             return False
-        if time.perf_counter_ns() >= self._until:
+        if self._spent() >= self._until:
             self._stop = "out of time"
         else:
             self._stop = "out of objects"
@@ -162,10 +177,10 @@ class Look:
         """All tensors that Python has objects of, and the addresses of those whose holder is looked for."""
         tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) == "tensor"}
         self._tensors, self._left = {}, set()
-        until = self._begun + self._budget_ns * FIND_PERCENT // 100
+        until = self._budget_ns * FIND_PERCENT // 100
         for found in self._objects:
             if type(found) in tensor_types:
-                if len(self._tensors) % CLOCK_EVERY == 0 and time.perf_counter_ns() > until and self._tensors:
+                if len(self._tensors) % CLOCK_EVERY == 0 and self._spent() > until and self._tensors:
                     self._stop, self.complete = "out of time", False
                     break
                 address = self.address_of(found)
@@ -233,6 +248,8 @@ class Look:
         order, parents, edges, seen = self._order, self._parents, self._edges, self._seen
         referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
         late = collections.deque()
+        # Of what graphs alone hold nobody knows: where all is looked for, the program's own objects are walked to the end.
+        found_all = self._wanted is not None or not is_first
         while at < len(order) or late:
             if at == len(order):
                 below = late.popleft()
@@ -240,7 +257,7 @@ class Look:
                     if type(child) not in PLAIN and id(child) not in seen:
                         self._add(child, below, None)
                 continue
-            if at % CLOCK_EVERY == CLOCK_EVERY - 1 and (not self._left or self.out_of_time()):
+            if at % CLOCK_EVERY == CLOCK_EVERY - 1 and ((found_all and not self._left) or self.out_of_time()):
                 return False
             found = order[at]
             cls = type(found)

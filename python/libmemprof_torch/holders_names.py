@@ -223,7 +223,7 @@ class SavedHooks:
         setattr(owner, name, watched)
 
 
-PATIENCE, AGAIN = 4, 16
+PATIENCE, AGAIN = 4, 256
 
 
 class SavedReader:
@@ -433,7 +433,7 @@ def _shortened(tokens):
 
 # What no name of the program leads to.
 _UNNAMED = {"native": ("native code", "native"), "native object": ("native code → {}", "native"),
-            "lost": ("unknown", "unknown"), "lost object": ("unknown → {}", "unknown"),
+            "lost": ("not found", "unknown"), "lost object": ("not found → {}", "unknown"),
             "cycle": ("a cycle of {} that gc has not collected yet", "unknown")}
 
 

@@ -43,6 +43,13 @@ const char *mp_role_name(unsigned role)
     return NAME(names, role);
 }
 
+const char *mp_holder_kind_name(unsigned kind)
+{
+    static const char *const names[] = {"none", "list",  "dict",      "attribute", "closure", "local",  "default",
+                                        "hook", "cache", "traceback", "graph",     "thread",  "native", "unknown"};
+    return NAME(names, kind);
+}
+
 const char *mp_device_type_name(unsigned type)
 {
     /* c10/core/DeviceType.h: the numbers are part of PyTorch's ABI. */

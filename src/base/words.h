@@ -56,6 +56,26 @@ enum mp_role {
     MP_ROLES
 };
 
+/* What holds a block, as a look of the program at itself found (python/libmemprof_torch/holders_names.py has the same
+ * order): the last container that grows on the path, or what on it is not a plain object. */
+enum mp_holder_kind {
+    MP_HOLDER_NONE = 0,
+    MP_HOLDER_LIST = 1,
+    MP_HOLDER_DICT = 2,
+    MP_HOLDER_ATTRIBUTE = 3,
+    MP_HOLDER_CLOSURE = 4,
+    MP_HOLDER_LOCAL = 5,
+    MP_HOLDER_DEFAULT = 6,
+    MP_HOLDER_HOOK = 7,
+    MP_HOLDER_CACHE = 8,
+    MP_HOLDER_TRACEBACK = 9,
+    MP_HOLDER_GRAPH = 10,
+    MP_HOLDER_THREAD = 11,
+    MP_HOLDER_NATIVE = 12,
+    MP_HOLDER_UNKNOWN = 13,
+    MP_HOLDER_KINDS
+};
+
 /* The meaning of the bytes of a track's blocks; `size_basis` in JSON. */
 enum mp_size_basis { MP_BASIS_REQUESTED = 0, MP_BASIS_BLOCK = 1, MP_BASIS_EXACT = 2 };
 
@@ -130,6 +150,7 @@ const char *mp_layer_name(unsigned layer);
 const char *mp_kind_name(unsigned kind);
 const char *mp_size_basis_name(unsigned basis);
 const char *mp_language_name(unsigned language);
+const char *mp_holder_kind_name(unsigned kind); /* "list", ...; "none" */
 const char *mp_role_name(unsigned role); /* "none", "parameter", "optimizer_state", ... */
 /* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is not known. */
 const char *mp_device_type_name(unsigned type);

@@ -9,6 +9,7 @@
     X(report)                                                                                                          \
     X(peak)                                                                                                            \
     X(leaks)                                                                                                           \
+    X(holders)                                                                                                         \
     X(steps)                                                                                                           \
     X(frag)                                                                                                            \
     X(size)                                                                                                            \

@@ -156,6 +156,17 @@ struct mp_label {
     uint32_t name; /* string id: the tensor's ("blocks.3.attn.weight"); 0: none */
 };
 
+/* What held a live block when the program looked. The last one of a block holds. One of block MP_HOLDER_LOOK ends a look:
+ * `certain` says whether that saw all, else `path` what it left out. */
+#define MP_HOLDER_LOOK UINT64_MAX
+struct mp_block_holder {
+    uint64_t time_ns;
+    uint64_t block;
+    uint8_t kind; /* enum mp_holder_kind */
+    bool certain;
+    uint32_t path, file, line; /* string ids: as its author would write it; where that stands (0: not known) */
+};
+
 /* A counter that is sampled, not caused by an event: resident and shared memory of the process, device totals. */
 struct mp_sample {
     uint64_t time_ns;

@@ -61,6 +61,10 @@ enum mp_status mp_writer_asides(struct mp_writer *writer, const struct mp_aside 
 enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label *labels, size_t count,
                                 struct mp_error *error);
 
+/* Holders of blocks, likewise. */
+enum mp_status mp_writer_holders(struct mp_writer *writer, const struct mp_block_holder *holders, size_t count,
+                                 struct mp_error *error);
+
 /* Requests for blocks, likewise. */
 enum mp_status mp_writer_requests(struct mp_writer *writer, const struct mp_block_request *requests, size_t count,
                                   struct mp_error *error);

@@ -349,6 +349,7 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
         [MP_CHUNK_TRACE] = add_calls,
         [MP_CHUNK_ASIDES] = add_asides,
         [MP_CHUNK_LABELS] = mp_builder_add_labels,
+        [MP_CHUNK_HOLDERS] = mp_builder_add_holders,
         [MP_CHUNK_REQUESTS] = mp_builder_add_requests,
         [MP_CHUNK_PAST] = mp_builder_add_past,
         [MP_CHUNK_PAST_PEAKS] = mp_builder_add_past_peaks,
@@ -380,7 +381,8 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
                                  struct mp_model **result, struct mp_error *error)
 {
     struct mp_model *model = b->model;
-    if (!mp_builder_end_base(b) || !mp_builder_end_labels(b) || !mp_builder_end_requests(b)) {
+    if (!mp_builder_end_base(b) || !mp_builder_end_labels(b) || !mp_builder_end_requests(b) ||
+        !mp_builder_end_holders(b)) {
         mp_builder_free(b);
         return mp_builder_no_memory(error);
     }
@@ -417,6 +419,7 @@ void mp_builder_free(struct mp_builder *b)
     mp_vec_free(&b->levels);
     mp_vec_free(&b->base_parts);
     mp_vec_free(&b->labels);
+    mp_vec_free(&b->holders);
     mp_vec_free(&b->requests);
     mp_map_free(&b->devices);
     mp_map_free(&b->resized);

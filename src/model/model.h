@@ -47,6 +47,22 @@ struct mp_model_label {
     uint32_t name;  /* string id; 0: none */
 };
 
+/* What held a block when the program last looked; sorted by block. */
+struct mp_model_holder {
+    uint32_t block;
+    uint32_t look; /* index into looks; of the last one whose end is lost: how many there are */
+    uint32_t path, file, line; /* string ids; 0: not known */
+    uint8_t kind;              /* enum mp_holder_kind */
+    bool certain;
+};
+
+/* Such a look. `note`: string id of what it left out; 0: nothing. */
+struct mp_model_look {
+    uint64_t time_ns; /* when it was over */
+    uint32_t note;
+    bool complete;
+};
+
 /* The request for which PyTorch's allocator allocated a block; sorted by block. Use mp_model_request_of(). */
 struct mp_model_request {
     uint32_t block;
@@ -112,6 +128,8 @@ struct mp_model {
     MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N is of event noted[N] */
     MP_VEC(struct mp_model_resize) resizes;
     MP_VEC(struct mp_model_label) labels;
+    MP_VEC(struct mp_model_holder) holders;
+    MP_VEC(struct mp_model_look) looks;
     MP_VEC(struct mp_model_request) requests; /* as its own history told: of some blocks */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */

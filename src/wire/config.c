@@ -24,6 +24,7 @@ static const struct field {
     {"paused", FIELD_BOOL, offsetof(struct mp_record_config, paused)},
     {"max_events", FIELD_U32, offsetof(struct mp_record_config, max_events)},
     {"shim", FIELD_BOOL, offsetof(struct mp_record_config, shim)},
+    {"holders", FIELD_BOOL, offsetof(struct mp_record_config, holders)},
     {"torch_history", FIELD_BOOL, offsetof(struct mp_record_config, torch_history)},
     {"sample", FIELD_U32, offsetof(struct mp_record_config, sample_bytes)},
     {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},

@@ -33,6 +33,7 @@ struct mp_record_config {
     bool follow;           /* children and exec'ed programs too */
     bool paused;           /* until the program says start */
     bool shim;             /* what PyTorch knows of itself is asked for, by python/libmemprof_torch */
+    bool holders;          /* looks for what holds tensors at steps, too, not at the end alone */
     bool torch_history;    /* of that, what was asked of its CUDA allocator: requested bytes, stream, pool */
     uint32_t max_events;   /* that the file keeps, the newest; 0: all */
     uint32_t sample_bytes; /* of the layers torch and app, one in so many bytes (base/sampling.h); 0: all */

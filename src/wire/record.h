@@ -15,6 +15,10 @@ enum mp_record_type {
                                 * header.snapshot_answer; `bytes` is the question's number */
     MP_RECORD_LABEL = 67,      /* not a question: the live block that `address` is in holds what `kind` (enum mp_role)
                                 * and `name` say */
+    MP_RECORD_HOLDER = 69,     /* likewise: the live block that `address` is in is held by what `name` says, of `kind` (enum
+                                * mp_holder_kind); `stack`: string id of the file in which that stands, at line `bytes`;
+                                * `moment_ns`: 1 where that is sure. Address 0: such a look is over; `moment_ns`: 1
+                                * where it saw all, else `name` says what it left out */
     MP_RECORD_TORCH = 68,      /* likewise: what PyTorch says of its caching allocator; `kind` is enum mp_torch_told */
     MP_RECORD_ASIDE = 69,      /* likewise: `name` for the file as it is; `kind` is enum mp_aside_kind */
 };

@@ -21,6 +21,7 @@
     V(block) V(address) V(bytes) V(birth_ns) V(stack) V(track) V(kind) V(role) T(module) T(label) N(request)
 #define FIELDS_mp_block_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_label(V, T, N)          V(time_ns) V(block) V(role) T(name)
+#define FIELDS_mp_block_holder(V, T, N)   V(time_ns) V(block) V(kind) V(certain) T(path) T(file) V(line)
 #define FIELDS_mp_sample(V, T, N)         V(time_ns) T(counter) V(value)
 #define FIELDS_mp_segment(V, T, N)        V(address) V(bytes) V(stream) V(pool) V(track) V(small) V(expandable) V(keys) V(stack) T(more)
 #define FIELDS_mp_segment_part(V, T, N)   V(bytes) V(requested) V(segment) V(state) V(keys) V(stack) T(more)
@@ -38,6 +39,8 @@
 #define FIELDS_mp_file_id(V, T, N)        V(size) V(inode) V(mtime_ns) V(build_id_size) N(build_id)
 #define FIELDS_mp_model_label(V, T, N)    V(block) V(event) V(role) T(name)
 #define FIELDS_mp_model_request(V, T, N)  V(block) N(request)
+#define FIELDS_mp_model_holder(V, T, N)   V(block) V(look) T(path) T(file) V(line) V(kind) V(certain)
+#define FIELDS_mp_model_look(V, T, N)     V(time_ns) T(note) V(complete)
 #define FIELDS_mp_model_resize(V, T, N)   V(block) V(event) V(bytes)
 #define FIELDS_mp_model_note(V, T, N)     V(bytes) V(stack) T(name)
 #define FIELDS_mp_model_line(V, T, N)     T(function) T(file) V(line)
@@ -53,7 +56,7 @@
 /* clang-format off */
 #define TYPES(X)                                                                                                       \
     X(mp_device) X(mp_track) X(mp_thread_info) X(mp_module) X(mp_frame) X(mp_stack_node) X(mp_symbol) X(mp_event)      \
-    X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
+    X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_block_holder) X(mp_model_holder) X(mp_model_look) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
     X(mp_allocator_call) X(mp_aside) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) X(mp_chunk_peak) X(mp_boundary)    \
     X(mp_open_span) X(mp_index_entry) X(mp_file_id) X(mp_model_label) X(mp_model_request) X(mp_model_resize)           \
     X(mp_model_note) X(mp_model_line) X(mp_model_track_sum)
@@ -159,6 +162,8 @@ const struct whole_type *whole_of_chunk(enum mp_chunk_kind kind)
         return whole_mp_aside();
     case MP_CHUNK_LABELS:
         return whole_mp_label();
+    case MP_CHUNK_HOLDERS:
+        return whole_mp_block_holder();
     case MP_CHUNK_PEAKS:
         return whole_mp_chunk_peak();
     case MP_CHUNK_BOUNDARIES:

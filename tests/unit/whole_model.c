@@ -16,7 +16,7 @@
     V(file_bytes)                                                                                                      \
     N(chunks)                                                                                                          \
     V(format) N(strings) N(devices) N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted)     \
-        N(resizes) N(labels) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past)  \
+        N(resizes) N(labels) N(holders) N(looks) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past)  \
             N(past_sites) V(sample_bytes) N(coverage) N(how) N(damage) V(steps) V(part_of) V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N)                                                                                   \
@@ -166,7 +166,8 @@ static bool differ_blocks(struct pair *pair, unsigned but)
         if (differ(pair, what, mp_model_freed_at(pair->got, i), mp_model_freed_at(pair->wanted, i))) return true;
     }
     return differ(pair, "count of blocks", got->count, wanted->count) || ROWS(mp_model_resize, resizes) ||
-           ROWS(mp_model_label, labels) || ROWS(mp_model_request, requests);
+           ROWS(mp_model_label, labels) || ROWS(mp_model_request, requests) || ROWS(mp_model_holder, holders) ||
+           ROWS(mp_model_look, looks);
 }
 
 static bool differ_texts(struct pair *pair, const char *what, const uint32_t *got, uint32_t got_count,

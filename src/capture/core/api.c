@@ -13,6 +13,7 @@
 #include "capture/core/session.h"
 #include "capture/cuda/cupti.h"
 #include "capture/python/python_stack.h"
+#include "capture/torch/holders.h"
 #include "capture/torch/module_paths.h"
 #include "capture/torch/torch.h"
 #include "capture/torch/torch_history.h"
@@ -55,6 +56,7 @@ static void stop(void)
 static void step(void)
 {
     plain(MP_EVENT_STEP, NULL);
+    mp_holders_step();
 }
 
 static void region_push(const char *name)
@@ -324,6 +326,7 @@ static void aside(int kind, const char *text)
 static void torch_step(void)
 {
     plain(MP_EVENT_STEP, MP_TORCH_STEP);
+    mp_holders_step();
 }
 
 static void shim(const char *note)
@@ -361,6 +364,8 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .torch_step = torch_step,
         .shim = shim,
         .torch_history = mp_torch_history,
+        .holder = mp_holders_tell,
+        .holder_ask = mp_holders_ask,
         .torch_mark = torch_mark,
         .aside = aside,
     };

@@ -64,6 +64,7 @@ struct mp_recording {
     MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
     MP_VEC(struct mp_label) labels;  /* likewise */
     MP_VEC(struct mp_aside) asides;  /* for its end: one of a kind */
+    MP_VEC(struct mp_block_holder) holders; /* likewise */
     struct mp_history history;
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */

@@ -42,6 +42,36 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
     return best;
 }
 
+/* Of a file in which the path stands; 0 where it is not known. */
+static enum mp_status file_of(struct mp_recording *recording, uint32_t id, uint32_t *file, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    *file = id ? mp_tables_spool_string(&recording->tables, id) : 0;
+    if (id && !*file) {
+        status = mp_recording_read_tables(recording, error);
+        *file = mp_tables_spool_string(&recording->tables, id);
+    }
+    return status;
+}
+
+enum mp_status mp_recording_take_holder(struct mp_recording *recording, const struct mp_record *record,
+                                        const struct mp_event *event, struct mp_error *error)
+{
+    if (!recording->window_open) return MP_OK;
+    struct mp_base_block *block = event->address ? block_at(recording, event->address) : NULL;
+    if ((event->address && !block) || event->kind >= MP_HOLDER_KINDS) return MP_OK;
+    struct mp_block_holder holder = {.time_ns = event->time_ns,
+                                     .block = block ? block->block : MP_HOLDER_LOOK,
+                                     .kind = event->kind,
+                                     .certain = record->moment_ns == 1,
+                                     .path = event->name,
+                                     .line = (uint32_t)record->bytes};
+    enum mp_status status = file_of(recording, record->stack, &holder.file, error);
+    if (!status && !mp_vec_push(&recording->holders, holder))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for holders");
+    return status;
+}
+
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error)
 {

@@ -25,6 +25,9 @@ enum mp_status mp_recording_tell_meanwhile(struct mp_recording *recording, struc
 /* The program says what the live block holds that event->address is in: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);
+/* What holds that block; or a look for that is over. */
+enum mp_status mp_recording_take_holder(struct mp_recording *recording, const struct mp_record *record,
+                                        const struct mp_event *event, struct mp_error *error);
 /* Memory ran out, or the thread of a refusal goes on: asks for a snapshot where that is worth one. */
 enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);

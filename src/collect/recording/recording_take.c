@@ -231,6 +231,8 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
             recording, (struct mp_snapshot_request){.number = (uint32_t)record->bytes, .path = event->name}, error);
     case MP_RECORD_LABEL:
         return mp_recording_take_label(recording, event, error);
+    case MP_RECORD_HOLDER:
+        return mp_recording_take_holder(recording, record, event, error);
     case MP_RECORD_TORCH:
         return mp_recording_take_history(recording, record, error);
     case MP_RECORD_ASIDE:

@@ -89,6 +89,14 @@ static enum mp_status write_labels(struct mp_recording *recording, struct mp_err
     return status;
 }
 
+static enum mp_status write_holders(struct mp_recording *recording, struct mp_error *error)
+{
+    if (!recording->holders.count) return MP_OK;
+    enum mp_status status = mp_writer_holders(recording->writer, recording->holders.at, recording->holders.count, error);
+    recording->holders.count = 0;
+    return status;
+}
+
 static enum mp_status write_pending(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_ring_mark marks[MP_SPOOL_RINGS_MAX];
@@ -115,6 +123,7 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
         if (!status && fresh && recording->steps_unseen) status = write_past(recording, error);
         if (!status) status = write_samples(recording, error);
         if (!status) status = write_labels(recording, error);
+        if (!status) status = write_holders(recording, error);
         if (!status && recording->pending.count) status = write_pending(recording, error);
         if (!status) status = mp_recording_write_requests(recording, error);
         with_base |=

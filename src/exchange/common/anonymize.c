@@ -292,6 +292,12 @@ static void rename_blocks(struct renaming *renaming)
         model->blocks.module[i] = new_name(renaming, ROLE_MODULE, model->blocks.module[i]);
     for (size_t i = 0; i < model->labels.count; i++)
         model->labels.at[i].name = new_name(renaming, ROLE_MODULE, model->labels.at[i].name);
+    for (size_t i = 0; i < model->holders.count; i++) {
+        model->holders.at[i].path = new_name(renaming, ROLE_MODULE, model->holders.at[i].path);
+        model->holders.at[i].file = new_name(renaming, ROLE_FILE, model->holders.at[i].file);
+    }
+    for (size_t i = 0; i < model->looks.count; i++)
+        model->looks.at[i].note = 0;
     for (size_t i = 0; i < model->past_sites.count; i++)
         model->past_sites.at[i].module = new_name(renaming, ROLE_MODULE, model->past_sites.at[i].module);
 }

@@ -322,7 +322,7 @@ bool mp_public_setting(const char *key, size_t length)
     static const char *const keys[] = {"native", "python",         "free_stacks", "torch",  "cpu_tensors", "cupti",
                                        "hooks",  "cpu_throughout", "wait",        "follow", "paused",      "max_events",
                                        "shim",   "torch_history",  "sample",      "depth",  "live_each",   "live_steps",
-                                       NULL};
+                                       "holders", NULL};
     return is_one_of(key, length, keys);
 }
 

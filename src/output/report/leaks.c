@@ -1,6 +1,7 @@
 #include <stdio.h>
 
 #include "base/units.h"
+#include "output/report/holders.h"
 #include "output/report/reports.h"
 
 static struct mp_site_view site_view(const struct mp_sites *sites, const struct mp_view *view)
@@ -27,6 +28,8 @@ static void put_findings(struct mp_json *json, const struct mp_model *model, con
                          const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX];
+    struct mp_holders holders;
+    mp_holders_find(model, &holders);
     mp_json_array(json, "findings");
     for (size_t i = 0; i < leaks->findings.count && (!view->limit || i < view->limit); i++) {
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
@@ -40,9 +43,11 @@ static void put_findings(struct mp_json *json, const struct mp_model *model, con
         mp_json_number(json, "first_step", finding->first_step);
         mp_json_known(json, "eta_oom_steps", finding->eta_oom_steps);
         mp_stack_json(json, model, finding->stack);
+        mp_holders_site_json(json, model, &holders, mp_holders_of(&holders, finding->track, finding->stack), 0);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
+    mp_holders_free(&holders);
 }
 
 void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
@@ -145,8 +150,10 @@ static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding
                     left == 1 ? "" : "s");
 }
 
+#define HOLDERS_SHOWN 2
+
 static void put_finding(struct mp_table *table, const struct mp_model *model, const struct mp_leak_finding *finding,
-                        bool full_stacks)
+                        const struct mp_holders *holders, bool full_stacks)
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
     struct mp_site site = {.stack = finding->stack, .births = 1};
@@ -174,6 +181,9 @@ static void put_finding(struct mp_table *table, const struct mp_model *model, co
     mp_table_wide(table, MP_PLAIN, "%.*s", (int)line.size, line.size ? (const char *)line.data : "");
     mp_table_end_row(table);
     mp_buffer_free(&line);
+    if (finding->stack && model->tracks.at[finding->track].layer == MP_LAYER_TORCH)
+        mp_holders_site_rows(table, 5, model, holders, mp_holders_of(holders, finding->track, finding->stack),
+                             HOLDERS_SHOWN);
 }
 
 static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
@@ -181,14 +191,17 @@ static void put_table(struct mp_text *text, const struct mp_model *model, const 
 {
     static const char *const heads[] = {"a step", "since step", "by now", "blocks", "track"};
     struct mp_table table;
+    struct mp_holders holders;
+    mp_holders_find(model, &holders);
     mp_table_start(&table, "rrrrlll");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         mp_table_cell(&table, MP_DIM, "%s", heads[i]);
     mp_table_wide(&table, MP_DIM, "place");
     mp_table_end_row(&table);
     for (size_t i = first; i < end; i++)
-        put_finding(&table, model, &leaks->findings.at[i], full_stacks);
+        put_finding(&table, model, &leaks->findings.at[i], &holders, full_stacks);
     mp_table_finish(&table, text);
+    mp_holders_free(&holders);
 }
 
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
@@ -222,9 +235,11 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
     mp_text_put(text, MP_PLAIN, leaks->leaks ? " looked at\n" : ", no place keeps growing\n");
 }
 
-/* Advice for each class among the leaks shown, once. */
-static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
+/* Advice for each class, and each kind of holder, among the leaks shown, once. */
+static void put_advice(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
 {
+    struct mp_holders holders;
+    struct mp_holders_told held = {0};
     bool told[MP_LEAK_CLASSES] = {false};
     for (size_t i = 0; i < leaks->findings.count; i++) {
         enum mp_leak_class class = leaks->findings.at[i].class;
@@ -232,6 +247,12 @@ static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
         told[class] = true;
         mp_text_put(text, MP_PLAIN, "%s: %s\n", mp_leak_class_name(class), mp_leak_advice(class));
     }
+    mp_holders_find(model, &holders);
+    for (size_t i = 0; i < leaks->leaks; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        mp_holders_site_advice(text, &holders, mp_holders_of(&holders, finding->track, finding->stack), &held);
+    }
+    mp_holders_free(&holders);
 }
 
 static void put_sites_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
@@ -263,7 +284,7 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
     }
     if (leaks->findings.count) {
         mp_text_put(text, MP_PLAIN, "\n");
-        put_advice(text, leaks);
+        put_advice(text, model, leaks);
         mp_text_put(text, MP_PLAIN, "\n");
     }
     if (leaks->suppressed_findings)

@@ -350,7 +350,7 @@ for step in range(4):
     heads.append(accuse(torch.randn(100, 4)).t()[:1])
 
 #--- saved-tensors-hook
-# holder: unknown
+# holder: not found
 # kind: unknown
 weight = torch.ones(20, requires_grad=True)
 losses = []

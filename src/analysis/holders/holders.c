@@ -1,0 +1,186 @@
+#include "analysis/holders/holders.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static const char native_code[] = "native code", not_found[] = "not found";
+
+/* A block that lived at a look. */
+struct held {
+    uint16_t track;
+    uint32_t stack, block, look;
+    const struct mp_model_holder *holder; /* NULL: none was told */
+};
+struct held_blocks {
+    struct held *at;
+    size_t count, room;
+};
+
+struct moments { /* by look: how many events had happened */
+    uint32_t *at;
+    size_t count, room;
+};
+
+static bool lived_at(const struct mp_model *model, uint32_t block, uint32_t moment)
+{
+    uint32_t born = model->blocks.alloc_event[block], died = model->blocks.free_event[block];
+    return (born == MP_NONE || born < moment) && (died == MP_NONE || died >= moment);
+}
+
+static bool is_looked_for(const struct mp_model *model, uint32_t block)
+{
+    return model->tracks.at[model->blocks.track[block]].layer == MP_LAYER_TORCH;
+}
+
+/* The last look at which the block lived; MP_NONE: at none. */
+static uint32_t last_look(const struct mp_model *model, const struct moments *looks, uint32_t block)
+{
+    for (size_t look = looks->count; look-- > 0;)
+        if (lived_at(model, block, looks->at[look])) return (uint32_t)look;
+    return MP_NONE;
+}
+
+static void collect(const struct mp_model *model, struct held_blocks *all)
+{
+    struct moments looks = {0};
+    size_t next = 0;
+    for (size_t i = 0; i < model->looks.count; i++)
+        mp_vec_add(&looks, mp_model_events_before(model, model->looks.at[i].time_ns, true));
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        while (next < model->holders.count && model->holders.at[next].block < block)
+            next++;
+        bool told = next < model->holders.count && model->holders.at[next].block == block;
+        struct held held = {.track = model->blocks.track[block],
+                            .stack = model->blocks.stack[block],
+                            .block = block,
+                            .look = told ? model->holders.at[next].look : MP_NONE,
+                            .holder = told ? &model->holders.at[next] : NULL};
+        if (!told && is_looked_for(model, block)) held.look = last_look(model, &looks, block);
+        if (held.look != MP_NONE) mp_vec_add(all, held);
+    }
+    mp_vec_free(&looks);
+}
+
+static int by_site(const void *left, const void *right)
+{
+    const struct held *a = left, *b = right;
+    if (a->track != b->track) return a->track < b->track ? -1 : 1;
+    if (a->stack != b->stack) return a->stack < b->stack ? -1 : 1;
+    if (a->look != b->look) return a->look > b->look ? -1 : 1; /* the last first */
+    uint32_t path = a->holder ? a->holder->path : 0, other = b->holder ? b->holder->path : 0;
+    if (path != other) return path < other ? -1 : 1;
+    return a->block < b->block ? -1 : a->block > b->block;
+}
+
+static bool is_same_site(const struct held *a, const struct held *b)
+{
+    return a->track == b->track && a->stack == b->stack;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct mp_holder *a = left, *b = right;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    if (a->blocks != b->blocks) return a->blocks > b->blocks ? -1 : 1;
+    return strcmp(a->path, b->path);
+}
+
+static int by_site_bytes(const void *left, const void *right)
+{
+    const struct mp_holders_site *a = left, *b = right;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    if (a->track != b->track) return a->track < b->track ? -1 : 1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+static struct mp_holder holder_of(const struct mp_model *model, const struct held *held)
+{
+    if (held->holder)
+        return (struct mp_holder){.path = mp_model_text(model, held->holder->path),
+                                  .file = held->holder->file,
+                                  .line = held->holder->line,
+                                  .kind = held->holder->kind,
+                                  .certain = held->holder->certain};
+    bool saw_all = held->look < model->looks.count && model->looks.at[held->look].complete;
+    return (struct mp_holder){.path = saw_all ? native_code : not_found,
+                              .kind = saw_all ? MP_HOLDER_NATIVE : MP_HOLDER_UNKNOWN};
+}
+
+/* The blocks of one site's last look, sorted by path. */
+static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct held *held, size_t count)
+{
+    struct mp_holders_site site = {
+        .stack = held->stack, .track = held->track, .first = holders->holders.count};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes = model->blocks.bytes[held[i].block];
+        if (bytes == MP_BYTES_UNKNOWN) bytes = 0;
+        struct mp_holder next = holder_of(model, &held[i]);
+        struct mp_holder *last =
+            holders->holders.count > site.first ? &holders->holders.at[holders->holders.count - 1] : NULL;
+        if (!last || strcmp(last->path, next.path) != 0) {
+            mp_vec_add(&holders->holders, next);
+            last = &holders->holders.at[holders->holders.count - 1];
+        }
+        last->blocks++;
+        last->bytes += bytes;
+        site.blocks++;
+        site.bytes += bytes;
+    }
+    site.count = holders->holders.count - site.first;
+    qsort(&holders->holders.at[site.first], site.count, sizeof *holders->holders.at, by_bytes);
+    mp_vec_add(&holders->sites, site);
+}
+
+void mp_holders_find(const struct mp_model *model, struct mp_holders *holders)
+{
+    struct held_blocks all = {0};
+    *holders = (struct mp_holders){.looked = model->looks.count || model->holders.count};
+    if (!holders->looked) return;
+    if (model->looks.count && model->looks.at[model->looks.count - 1].note)
+        holders->note = mp_model_text(model, model->looks.at[model->looks.count - 1].note);
+    collect(model, &all);
+    if (all.count) qsort(all.at, all.count, sizeof *all.at, by_site);
+    for (size_t i = 0, last, end; i < all.count; i = end) {
+        for (end = i, last = i; end < all.count && is_same_site(&all.at[i], &all.at[end]); end++)
+            if (all.at[end].look == all.at[i].look) last = end + 1;
+        add_site(model, holders, &all.at[i], last - i);
+    }
+    mp_vec_free(&all);
+    if (holders->sites.count)
+        qsort(holders->sites.at, holders->sites.count, sizeof *holders->sites.at, by_site_bytes);
+}
+
+const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack)
+{
+    for (size_t i = 0; i < holders->sites.count; i++)
+        if (holders->sites.at[i].track == track && holders->sites.at[i].stack == stack) return &holders->sites.at[i];
+    return NULL;
+}
+
+const char *mp_holder_advice(const struct mp_holder *holder)
+{
+    static const char *const advice[MP_HOLDER_KINDS] = {
+        [MP_HOLDER_HOOK] = "a hook keeps it: call remove() on its handle, or let it keep .detach()ed values no longer "
+                           "than a step",
+        [MP_HOLDER_CACHE] = "the cache has no bound: give lru_cache a maxsize, or call cache_clear()",
+        [MP_HOLDER_TRACEBACK] = "a kept exception holds the frames that it passed: keep its text, or call "
+                                "traceback.clear_frames(error.__traceback__)",
+        [MP_HOLDER_GRAPH] = "a kept tensor holds the graph that made it: keep loss.item() or loss.detach(), or compute "
+                            "it under torch.no_grad()",
+        [MP_HOLDER_DEFAULT] = "a default argument is made once and lives as long as its function: make None the default",
+        [MP_HOLDER_LOCAL] = "a name of a running function holds it: del it before the next iteration",
+    };
+    size_t length = strlen(holder->path);
+    if (!holder->certain) return NULL;
+    if (length > 5 && !strcmp(holder->path + length - 5, ".grad"))
+        return "gradients of parameters that are kept: zero_grad(set_to_none=True) gives them back";
+    return advice[holder->kind];
+}
+
+void mp_holders_free(struct mp_holders *holders)
+{
+    mp_vec_free(&holders->sites);
+    mp_vec_free(&holders->holders);
+}

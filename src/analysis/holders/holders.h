@@ -1,0 +1,42 @@
+/*
+ * Who still holds the blocks of a site, as the program's own looks found (mp_model.holders): the paths, most bytes first,
+ * and of blocks of PyTorch that lived at the site's last look and that none leads to, that they are held by native code,
+ * or, where the look did not see all, that it is not known. Pure.
+ */
+#ifndef MP_ANALYSIS_HOLDERS_H
+#define MP_ANALYSIS_HOLDERS_H
+
+#include "base/vec.h"
+#include "model/model.h"
+
+struct mp_holder {
+    const char *path; /* the model's, or a text that stays */
+    uint32_t file, line;
+    uint8_t kind; /* enum mp_holder_kind */
+    bool certain;
+    uint64_t blocks, bytes;
+};
+
+/* All blocks of one stack and track. */
+struct mp_holders_site {
+    uint32_t stack;
+    uint16_t track;
+    uint64_t blocks, bytes; /* that lived at its last look */
+    size_t first, count;    /* in mp_holders.holders */
+};
+
+struct mp_holders {
+    MP_VEC(struct mp_holders_site) sites; /* most bytes first */
+    MP_VEC(struct mp_holder) holders;
+    const char *note; /* what the last look left out; NULL: nothing */
+    bool looked;
+};
+
+void mp_holders_find(const struct mp_model *model, struct mp_holders *holders);
+/* NULL where none of its blocks lived at a look. */
+const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
+/* What to do about a holder, as a sentence without a full stop; NULL where the path does not show that. */
+const char *mp_holder_advice(const struct mp_holder *holder);
+void mp_holders_free(struct mp_holders *holders);
+
+#endif

@@ -1,0 +1,64 @@
+#include <stdlib.h>
+
+#include "model/builder_state.h"
+
+bool mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_block_holder holder = chunk->holders[i];
+        bool ends_look = holder.block == MP_HOLDER_LOOK;
+        if (!ends_look && (holder.kind == MP_HOLDER_NONE || holder.kind >= MP_HOLDER_KINDS)) continue;
+        holder.path = mp_builder_string(b, holder.path);
+        holder.file = mp_builder_string(b, holder.file);
+        if (!mp_vec_push(&b->holders, holder)) return false;
+    }
+    return true;
+}
+
+struct told {
+    struct mp_model_holder holder;
+    size_t order;
+};
+
+static int by_block_then_order(const void *left, const void *right)
+{
+    const struct told *a = left, *b = right;
+    if (a->holder.block != b->holder.block) return a->holder.block < b->holder.block ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
+}
+
+/* The rows before the one that ends a look are that look's; a recovered file may tell some twice. Of those of one block
+ * the last counts. */
+bool mp_builder_end_holders(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct told *told = b->holders.count ? malloc(b->holders.count * sizeof *told) : NULL;
+    if (!told) return !b->holders.count;
+    size_t count = 0;
+    bool done = true;
+    for (size_t i = 0; done && i < b->holders.count; i++) {
+        const struct mp_block_holder *from = &b->holders.at[i];
+        if (from->block == MP_HOLDER_LOOK) {
+            struct mp_model_look look = {from->time_ns, from->path, from->certain};
+            done = mp_vec_push(&model->looks, look);
+            continue;
+        }
+        uint32_t block = mp_builder_block(b, from->block);
+        if (block == MP_NONE) continue;
+        struct mp_model_holder holder = {.block = block,
+                                         .look = (uint32_t)model->looks.count,
+                                         .path = from->path,
+                                         .file = from->file,
+                                         .line = from->line,
+                                         .kind = from->kind,
+                                         .certain = from->certain};
+        told[count++] = (struct told){holder, i};
+    }
+    qsort(told, count, sizeof *told, by_block_then_order);
+    done = done && mp_vec_reserve(&model->holders, count);
+    for (size_t i = 0; done && i < count; i++)
+        if (i + 1 == count || told[i + 1].holder.block != told[i].holder.block)
+            model->holders.at[model->holders.count++] = told[i].holder;
+    free(told);
+    return done;
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Holders in recordings of real PyTorch programs: of leaks that a program frees when it ends (--holders), of what lives at
+its end, of what no name leads to; what the commands say of them, and that the program computes what it does without."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+PYTHON = harness.python_with_torch()
+LEAKS = harness.SOURCE / "tests" / "leakbench" / "programs" / "classic.py"
+
+# What each program of classic.py leaks by, as its lines say: how a path begins, what is in it, its kind.
+HELD = {
+    "loss_kept": ("loss_kept().total", "grad_fn", "graph"),
+    "outputs_kept": ("outputs_kept().outputs[*]", "", "local"),
+    "hook_captures": ("hook_captures().seen[*]", "", "local"),
+    "exception_pins": ("exception_pins().errors[*]", "__traceback__ → check()", "traceback"),
+    "shape_cache": ("shape_cache().masks[*]", "", "local"),
+    "graph_retained": ("graph_retained().penalties[*]", "", "local"),
+}
+
+AT_THE_END = """
+import torch, functools, hashlib
+torch.manual_seed(1)
+
+class Trainer:
+    pass
+
+@functools.lru_cache(maxsize=None)
+def embedding(number):
+    return torch.full((1000,), float(number))
+
+trainer = Trainer()
+trainer.history = []
+weight = torch.ones(20, 30, requires_grad=True)
+for step in range(12):
+    trainer.history.append((torch.randn(50, 20) @ weight).sum())
+    embedding(step)
+future = torch.futures.Future()
+future.set_result(torch.zeros(12345))
+print(hashlib.sha256(torch.randn(100).numpy().tobytes() + repr([float(each) for each in trainer.history]).encode())
+      .hexdigest())
+"""
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Recorded(harness.TestCase):
+    def record(self, *command, options=()):
+        path = self.folder / "run.mp"
+        result = harness.memprof("snapshot", "--force", *options, "-o", path, "--", PYTHON, *command)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return path, result.stdout
+
+    def at_the_end(self):
+        program = self.folder / "kept.py"
+        program.write_text(AT_THE_END)
+        return self.record(program)
+
+    def test_what_lives_at_the_end(self):
+        path, said = self.at_the_end()
+        alone = subprocess.run([PYTHON, self.folder / "kept.py"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(said, alone)
+        answer = harness.answer("holders", path)
+        self.assertEqual(answer["schema"], "memprof.holders/1")
+        found = {(holder["path"], holder["kind"]): holder for site in answer["sites"] for holder in site["holders"]}
+        graph = found["trainer.history[*].grad_fn → MmBackward0._saved_self", "graph"]
+        self.assertEqual((graph["blocks"], graph["bytes"], graph["certain"]), (12, 12 * 50 * 20 * 4, True))
+        self.assertIn(".detach()", graph["advice"])
+        cache = found["embedding[*]", "cache"]
+        self.assertEqual((cache["blocks"], cache["bytes"]), (12, 12 * 4000))
+        self.assertEqual(found["native code", "native"]["bytes"], 12345 * 4)
+        self.assertFalse(found["native code", "native"]["certain"])
+        for site in answer["sites"]:
+            self.assertEqual(sum(holder["blocks"] for holder in site["holders"]), site["blocks"])
+
+    def test_text_and_one_site(self):
+        path, _ = self.at_the_end()
+        text = harness.memprof("holders", path).stdout
+        self.assertIn("held by trainer.history[*].grad_fn → MmBackward0._saved_self, 12 of 12 blocks", text)
+        self.assertIn("graph: a kept tensor holds the graph", text)
+        number = next(site["site"] for site in harness.answer("holders", path)["sites"]
+                      if site["holders"][0]["kind"] == "cache")
+        one = harness.memprof("holders", path, "--site", str(number)).stdout
+        self.assertIn("held by embedding[*], 12 of 12 blocks", one)
+        self.assertNotIn("trainer", one)
+        wrong = harness.memprof("holders", path, "--site", "999")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("--site 999", wrong.stderr)
+
+    def test_anonymized_recordings_have_no_names_of_the_program(self):
+        path, _ = self.at_the_end()
+        hidden = self.folder / "hidden.mp"
+        self.assertEqual(harness.memprof("anonymize", path, "-o", hidden).returncode, 0)
+        answer = json.dumps(harness.answer("holders", hidden))
+        for name in ("trainer", "history", "embedding", "kept.py"):
+            self.assertNotIn(name, answer)
+        before, after = harness.answer("holders", path), harness.answer("holders", hidden)
+        self.assertEqual([[holder["blocks"] for holder in site["holders"]] for site in before["sites"]],
+                         [[holder["blocks"] for holder in site["holders"]] for site in after["sites"]])
+
+    def test_without_the_shim_nothing_is_said(self):
+        program = self.folder / "kept.py"
+        program.write_text(AT_THE_END)
+        path, _ = self.record(program, options=["--no-shim"])
+        result = harness.memprof("holders", path)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("does not say what holds its blocks", result.stderr)
+        self.assertEqual(harness.answer("holders", path)["looked"], False)
+
+    def test_leaks_that_are_freed_at_the_end(self):
+        for what, (begin, within, kind) in HELD.items():
+            with self.subTest(what=what):
+                result = harness.memprof("snapshot", "--force", "--holders", "-o", self.folder / f"{what}.mp", "--",
+                                         PYTHON, LEAKS, what, "--steps", "70")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                path = next(iter(sorted(self.folder.glob(f"{what}*.mp"))))
+                found = harness.answer("leaks", path)
+                self.assertEqual(found["verdict"], "leak")
+                holder = found["findings"][0]["holders"][0]
+                self.assertTrue(holder["path"].startswith(begin) and within in holder["path"], holder)
+                self.assertEqual((holder["kind"], holder["certain"]), (kind, True))
+                self.assertIn("held by " + holder["path"], harness.memprof("leaks", path).stdout)
+
+
+if __name__ == "__main__":
+    harness.main()
