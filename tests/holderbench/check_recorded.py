@@ -72,8 +72,13 @@ class Recorded(harness.TestCase):
         self.assertIn(".detach()", graph["advice"])
         cache = found["embedding[*]", "cache"]
         self.assertEqual((cache["blocks"], cache["bytes"]), (12, 12 * 4000))
-        self.assertEqual(found["native code", "native"]["bytes"], 12345 * 4)
-        self.assertFalse(found["native code", "native"]["certain"])
+        unheld = [holder for holder in found.values() if holder["bytes"] == 12345 * 4]
+        self.assertEqual(len(unheld), 1)
+        self.assertFalse(unheld[0]["certain"])
+        if answer["left_out"] is None:  # on a slow machine the look may not come to all objects, and says so
+            self.assertEqual((unheld[0]["path"], unheld[0]["kind"]), ("native code", "native"))
+        else:
+            self.assertEqual(unheld[0]["kind"], "unknown")
         for site in answer["sites"]:
             self.assertEqual(sum(holder["blocks"] for holder in site["holders"]), site["blocks"])
 

@@ -373,6 +373,22 @@ static void put_labels(struct maker *maker)
     PUT(mp_writer_labels, MP_CHUNK_LABELS, labels, 7);
 }
 
+static void put_holders(struct maker *maker)
+{
+    struct mp_block_holder holders[5];
+    memset(holders, 0, sizeof holders);
+    for (size_t i = 0; i < 5; i++) {
+        holders[i].time_ns = below(maker, maker->now + 1);
+        holders[i].block = i == 4 ? MP_HOLDER_LOOK : below(maker, maker->next_block + 100);
+        holders[i].kind = (uint8_t)below(maker, MP_HOLDER_KINDS);
+        holders[i].certain = below(maker, 2);
+        holders[i].path = (uint32_t)below(maker, maker->strings);
+        holders[i].file = (uint32_t)below(maker, maker->strings);
+        holders[i].line = (uint32_t)below(maker, 5000);
+    }
+    PUT(mp_writer_holders, MP_CHUNK_HOLDERS, holders, 5);
+}
+
 static void put_requests(struct maker *maker)
 {
     struct mp_block_request requests[5];
@@ -465,6 +481,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
         put_stacks(maker);
         maker->paths = round % 2;
         if (maker->paths) put_labels(maker);
+        if (maker->paths) put_holders(maker);
         if (round == 1) put_past(maker);
         if (!round || round % 5 >= 3) put_base(maker, (size_t)below(maker, 20));
         put_events(maker, 1 + (size_t)below(maker, events));

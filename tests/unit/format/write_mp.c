@@ -106,6 +106,9 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_LABELS) {
         ROW(mp_label);
         NUMBERS(row->time_ns, row->block, row->role, row->name);
+    } else if (made->kind == MP_CHUNK_HOLDERS) {
+        ROW(mp_block_holder);
+        NUMBERS(row->time_ns, row->block, row->kind, row->certain, row->path, row->file, row->line);
     } else if (made->kind == MP_CHUNK_REQUESTS) {
         ROW(mp_block_request);
         NUMBERS(row->block, row->request.bytes, row->request.stream, row->request.pool);
