@@ -15,7 +15,7 @@ enum mp_record_type {
                                 * header.snapshot_answer; `bytes` is the question's number */
     MP_RECORD_LABEL = 67,      /* not a question: the live block that `address` is in holds what `kind` (enum mp_role)
                                 * and `name` say */
-    MP_RECORD_HOLDER = 69,     /* likewise: the live block that `address` is in is held by what `name` says, of `kind` (enum
+    MP_RECORD_HOLDER = 70,     /* likewise: the live block that `address` is in is held by what `name` says, of `kind` (enum
                                 * mp_holder_kind); `stack`: string id of the file in which that stands, at line `bytes`;
                                 * `moment_ns`: 1 where that is sure. Address 0: such a look is over; `moment_ns`: 1
                                 * where it saw all, else `name` says what it left out */
