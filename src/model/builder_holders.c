@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "model/builder_state.h"
 
 bool mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
@@ -10,7 +11,7 @@ bool mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
         if (!ends_look && (holder.kind == MP_HOLDER_NONE || holder.kind >= MP_HOLDER_KINDS)) continue;
         holder.path = mp_builder_string(b, holder.path);
         holder.file = mp_builder_string(b, holder.file);
-        if (!mp_vec_push(&b->holders, holder)) return false;
+        mp_vec_add(&b->holders, holder);
     }
     return true;
 }
@@ -32,15 +33,14 @@ static int by_block_then_order(const void *left, const void *right)
 bool mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
-    struct told *told = b->holders.count ? malloc(b->holders.count * sizeof *told) : NULL;
+    struct told *told = b->holders.count ? mp_alloc(b->holders.count * sizeof *told) : NULL;
     if (!told) return !b->holders.count;
     size_t count = 0;
-    bool done = true;
-    for (size_t i = 0; done && i < b->holders.count; i++) {
+    for (size_t i = 0; i < b->holders.count; i++) {
         const struct mp_block_holder *from = &b->holders.at[i];
         if (from->block == MP_HOLDER_LOOK) {
             struct mp_model_look look = {from->time_ns, from->path, from->certain};
-            done = mp_vec_push(&model->looks, look);
+            mp_vec_add(&model->looks, look);
             continue;
         }
         uint32_t block = mp_builder_block(b, from->block);
@@ -55,10 +55,10 @@ bool mp_builder_end_holders(struct mp_builder *b)
         told[count++] = (struct told){holder, i};
     }
     qsort(told, count, sizeof *told, by_block_then_order);
-    done = done && mp_vec_reserve(&model->holders, count);
-    for (size_t i = 0; done && i < count; i++)
+    mp_vec_room_for(&model->holders, count);
+    for (size_t i = 0; i < count; i++)
         if (i + 1 == count || told[i + 1].holder.block != told[i].holder.block)
             model->holders.at[model->holders.count++] = told[i].holder;
     free(told);
-    return done;
+    return true;
 }

@@ -197,21 +197,23 @@ static enum mp_status save_holders(struct saver *s)
 {
     const struct mp_model *model = s->model;
     MP_VEC(struct mp_block_holder) rows = {0};
-    bool done = true;
-    for (size_t look = 0; done && look <= model->looks.count; look++) {
+    for (size_t look = 0; look <= model->looks.count; look++) {
         const struct mp_model_look *end = look < model->looks.count ? &model->looks.at[look] : NULL;
         uint64_t time_ns = end ? end->time_ns : model->duration_ns;
-        for (size_t i = 0; done && i < model->holders.count; i++) {
+        for (size_t i = 0; i < model->holders.count; i++) {
             const struct mp_model_holder *from = &model->holders.at[i];
             struct mp_block_holder row = {time_ns,    s->numbers[from->block], from->kind, from->certain,
                                           from->path, from->file,              from->line};
-            if (from->look == look) done = mp_vec_push(&rows, row);
+            if (from->look == look) mp_vec_add(&rows, row);
         }
         struct mp_block_holder last = {.time_ns = time_ns, .block = MP_HOLDER_LOOK};
-        if (end) last.certain = end->complete, last.path = end->note;
-        if (done && end) done = mp_vec_push(&rows, last);
+        if (end) {
+            last.certain = end->complete;
+            last.path = end->note;
+            mp_vec_add(&rows, last);
+        }
     }
-    enum mp_status status = done ? mp_writer_holders(s->writer, rows.at, rows.count, s->error) : no_memory(s);
+    enum mp_status status = mp_writer_holders(s->writer, rows.at, rows.count, s->error);
     mp_vec_free(&rows);
     return status;
 }
