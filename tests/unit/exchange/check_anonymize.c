@@ -87,6 +87,8 @@ static const char *const known_fields[] = {
     "base block.label",
     "sample.counter",
     "label.name",
+    "holder.path",
+    "holder.file",
     "boundary.name",
     "open region.name",
     "past site.module",
@@ -226,6 +228,11 @@ static int make(const char *form, const char *configuration, bool has_past)
     must(&p, mp_writer_base(p.writer, 60, &base, 1, &p.error));
     plant_events(&p);
     plant_row(&p, MP_CHUNK_LABELS);
+    const struct mp_block_holder holders[] = {
+        {.kind = MP_HOLDER_LIST, .path = plant(&p), .file = plant(&p), .line = 3},
+        {.block = MP_HOLDER_LOOK, .path = plant(&p)},
+    };
+    must(&p, mp_writer_holders(p.writer, holders, 2, &p.error));
     plant_row(&p, MP_CHUNK_SEGMENTS);
     plant_row(&p, MP_CHUNK_SEGMENT_PARTS);
     plant_row(&p, MP_CHUNK_TRACE);

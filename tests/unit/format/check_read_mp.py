@@ -29,6 +29,7 @@ MEMBERS = {
     "trace": ["time", "address", "bytes", "stream", "pool", "track", "action", "keys", "stack", "more"],
     "asides": ["text", "kind"],
     "labels": ["time", "block", "role", "name"],
+    "holders": ["time", "block", "kind", "certain", "path", "file", "line"],
     "requests": ["block", "requested", "stream", "pool"],
     "past": ["events", "steps", "time"],
     "past peaks": ["bytes", "blocks", "time", "step", "reserved", "track"],
