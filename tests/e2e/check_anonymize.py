@@ -69,7 +69,7 @@ class Anonymize(harness.TestCase):
     def without_names(self, value):
         if isinstance(value, dict):
             return {key: self.without_names(item) for key, item in value.items()
-                    if key not in ("function", "file", "module", "name")}
+                    if key not in ("function", "file", "module", "name", "path")}
         if isinstance(value, list):
             return [None if isinstance(item, str) else self.without_names(item) for item in value]
         return value
@@ -99,6 +99,8 @@ class Anonymize(harness.TestCase):
             self.assertTrue(any(re.fullmatch(form, text) for text in texts), form)
         self.assertEqual(self.figures(path), self.figures(anonymous))
         self.assertEqual(harness.answer("leaks", anonymous)["verdict"], "leak")
+        paths = [holder["path"] for site in harness.answer("holders", anonymous)["sites"] for holder in site["holders"]]
+        self.assertTrue(any(re.fullmatch(r"m\d+\[\*\]", path) for path in paths), paths)
         stack = str(harness.answer("peak", anonymous)["sites"])
         self.assertIn("_call_impl", stack)  # PyTorch's own names stay
         self.assertEqual(harness.memprof("report", anonymous).returncode, 0)

@@ -24,6 +24,7 @@ enum role {
     ROLE_THREAD,
     ROLE_NOTE,
     ROLE_MODULE,
+    ROLE_PATH,
     ROLE_DEVICE,
     ROLE_MODEL,
     ROLE_WORDS, /* of memprof's own: a track's, a counter's, how the process ended */
@@ -143,6 +144,44 @@ static uint32_t rename_counter(struct renaming *renaming, const char *name)
 }
 
 /* The new id of an old one. Names of functions in public code are kept by whoever knows where they are: ROLE_KEPT. */
+static bool is_path_word(const char *word, size_t length)
+{
+    static const char *const words[] = {"grad_fn", "grad",      "native",  "code", "not",  "found", "a", "cycle", "of",
+                                        "that",    "gc",        "has",     "yet",  "keys", "args",  "collected",
+                                        "saved_tensors", "__self__", "__traceback__", "__cause__", "__context__"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == length && !memcmp(words[i], word, length)) return true;
+    return false;
+}
+
+/* Of what holds a block: its form stays ("m1.m2[*].grad_fn → m3.m4"), and no key of a container. */
+static uint32_t rename_path(struct renaming *renaming, const char *path)
+{
+    static const char arrow[] = "→", dots[] = "…";
+    struct mp_buffer text = {0};
+    for (const char *at = path; *at;) {
+        size_t length = 0, mark = !strncmp(at, arrow, strlen(arrow))  ? strlen(arrow)
+                                  : !strncmp(at, dots, strlen(dots)) ? strlen(dots)
+                                                                     : 0;
+        while (!mark && (isalnum((unsigned char)at[length]) || at[length] == '_' || (at[length] & 0x80)) &&
+               strncmp(at + length, arrow, strlen(arrow)) != 0 && strncmp(at + length, dots, strlen(dots)) != 0)
+            length++;
+        if (length && (is_path_word(at, length) || mp_public_tensor(at, length)))
+            mp_buffer_append(&text, at, length);
+        else if (length)
+            mp_buffer_printf(&text, "m%u", mp_intern_add(&renaming->parts, at, length));
+        else if (*at == '[')
+            mp_buffer_append(&text, "[*", 2), length = at[1] && strchr(at, ']') ? strcspn(at, "]") : 1;
+        else
+            mp_buffer_append(&text, at, length = mark ? mark : 1);
+        at += length;
+    }
+    mp_buffer_append(&text, "", 1);
+    uint32_t id = intern(renaming, (const char *)text.data);
+    mp_buffer_free(&text);
+    return id;
+}
+
 static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old)
 {
     if (!old) return 0;
@@ -166,6 +205,8 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
                                                           : numbered(renaming, role, "thread%u%s", ""));
     case ROLE_NOTE:
         return (uint32_t)(*known = rename_note(renaming, text));
+    case ROLE_PATH:
+        return (uint32_t)(*known = rename_path(renaming, text));
     case ROLE_MODULE:
         return (uint32_t)(*known = rename_module(renaming, text));
     case ROLE_DEVICE:
@@ -293,7 +334,7 @@ static void rename_blocks(struct renaming *renaming)
     for (size_t i = 0; i < model->labels.count; i++)
         model->labels.at[i].name = new_name(renaming, ROLE_MODULE, model->labels.at[i].name);
     for (size_t i = 0; i < model->holders.count; i++) {
-        model->holders.at[i].path = new_name(renaming, ROLE_MODULE, model->holders.at[i].path);
+        model->holders.at[i].path = new_name(renaming, ROLE_PATH, model->holders.at[i].path);
         model->holders.at[i].file = new_name(renaming, ROLE_FILE, model->holders.at[i].file);
     }
     for (size_t i = 0; i < model->looks.count; i++)
