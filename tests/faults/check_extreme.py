@@ -21,7 +21,6 @@ COUNT = 500000 if LONG else 100000
 SECONDS = 150 if LONG else 30  # of processor time; the slowest takes a tenth
 ROOM = 4 << 30
 MAKE = harness.BUILD / "tests" / "faults" / "make_extreme"
-SANITIZED = b"__asan_init" in pathlib.Path(harness.MEMPROF).read_bytes()
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -45,7 +44,7 @@ def commands(path, out):
 def limit():
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if not SANITIZED:  # which needs terabytes of addresses
+    if not harness.SANITIZED:  # which needs terabytes of addresses
         resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
 
 

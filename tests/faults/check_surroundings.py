@@ -124,6 +124,7 @@ class Surroundings(Recorded):
                     self.record(*command)
                     self.assertEqual(self.events(), 4)
 
+    @unittest.skipIf(harness.SANITIZED, "memprof has AddressSanitizer's allocator")
     def test_other_allocators(self):
         for pattern in ("libjemalloc.so.2", "libmimalloc.so*", "libtcmalloc.so*"):
             path = library(pattern)
@@ -145,7 +146,9 @@ class Surroundings(Recorded):
 
     def test_low_limits(self):
         small = {"PATH": os.environ["PATH"]}  # what the environment takes of a stack is not memprof's
-        for limit in ("-s 64", "-n 12", "-v 700000", "-l 0", "-c 0"):
+        # AddressSanitizer wants terabytes of addresses, and larger frames.
+        of_memory = ("-s 256",) if harness.SANITIZED else ("-s 64", "-v 700000")
+        for limit in (*of_memory, "-n 12", "-l 0", "-c 0"):
             result = subprocess.run(["sh", "-c", f"ulimit {limit} && exec \"$@\"", "sh", harness.MEMPROF, "snapshot",
                                      "--force", "-o", self.folder / "x.mp", "--", HOSTILE, "asks-for-errors"],
                                     capture_output=True, text=True, timeout=WATCHDOG, env=small)
