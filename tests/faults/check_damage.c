@@ -52,6 +52,8 @@ static const struct row {
     {"peak --json --from step:3 --to step:7 %f", JSON},
     {"leaks %f", TEXT},
     {"leaks --json %f", JSON},
+    {"holders %f", TEXT},
+    {"holders --json %f", JSON},
     {"steps %f", TEXT},
     {"steps --json %f", JSON},
     {"frag %f", TEXT},
