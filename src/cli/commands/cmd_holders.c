@@ -12,12 +12,7 @@ static int show_holders(struct mp_query *query)
     struct mp_holders holders;
     mp_holders_find(query->model, &holders);
     int status = MP_EXIT_DONE;
-    if (!holders.looked && !query->as_json) {
-        mp_message("%s does not say what holds its blocks: the program must have PyTorch and end by itself under "
-                   "memprof snapshot, without --no-shim; with --holders it is asked at steps, too",
-                   query->view.path);
-        status = MP_EXIT_COULD_NOT;
-    } else if (given && (!only || *end || only > holders.sites.count)) {
+    if (given && (!only || *end || only > holders.sites.count)) {
         mp_message("--site %s: there are sites 1 to %zu", given, holders.sites.count);
         status = MP_EXIT_USAGE;
     } else if (query->as_json) {

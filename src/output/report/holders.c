@@ -155,6 +155,13 @@ void mp_holders_text(struct mp_text *text, const struct mp_model *model, const s
                      const struct mp_view *view)
 {
     struct mp_holders_told told = {0};
+    if (!holders->looked) {
+        mp_text_put(text, MP_PLAIN,
+                    "the recording does not say what holds its blocks: a program with PyTorch looks when it ends by itself, "
+                    "and with snapshot --holders at steps, too\n\n");
+        mp_coverage_text(text, model);
+        return;
+    }
     mp_text_count(text, holders->sites.count, "site");
     mp_text_put(text, MP_PLAIN, " with blocks that lived when the program last looked for what holds them\n\n");
     put_table(text, model, holders, only, view);
