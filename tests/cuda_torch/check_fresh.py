@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs written without a look at memprof (programs/fresh.py), on PyTorch's real CUDA allocator: every allocation with
-what was asked for and on which stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
+"""Programs, the first twelve written without a look at memprof (programs/fresh.py), on PyTorch's real CUDA allocator:
+every allocation with what was asked for and on which stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
 import os
 import sys
 
