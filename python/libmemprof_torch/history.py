@@ -17,7 +17,7 @@ import libmemprof
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 SHARE = 200  # one part in so many of the time
-LOSS_SHARE, LOSS_NS = 20, 500_000_000  # of readings before a loss: one part in so many of the time, and so much at once
+LOSS_SHARE, LOSS_NS = 20, 500_000_000  # of readings after a pool's end: a part of the time, and so much at once
 READ_NS = 20_000_000  # what one reading should take: PyTorch keeps the GIL meanwhile
 ENTRIES_FIRST, ENTRIES_LEAST, ENTRIES_MOST = 8192, 1024, 32768  # in PyTorch's ring
 WITHOUT = ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"]
@@ -57,7 +57,7 @@ class History:
         self._originals, self._settings = {}, {}
         self._entries, self._next_ns = ENTRIES_FIRST, 0
         self._due = False  # a pool ended: its segments say whose their blocks are, as long as they are there
-        self._spent_ns, self._begun_ns = 0, 0  # on readings before such a loss
+        self._spent_ns, self._begun_ns = 0, 0  # on such readings
         self._told_settings = None
 
     # ---- on and off
@@ -209,16 +209,20 @@ class History:
             self._lock.release()
 
     def pool_ended(self):
-        """The next look is a reading."""
-        self._due, self._next_ns = True, 0
+        """The next look is a reading, while early readings take no more than a part of the time."""
+        self._due = True
+        if self._may_be_early():
+            self._next_ns = 0
 
     def before_loss(self):
-        """Segments of a pool that ended may go: a reading, while such readings take no more than a part of the time."""
+        """Segments of a pool that ended may go: likewise a reading."""
+        if self._due and not self._off and self._may_be_early():
+            self.read()
+
+    def _may_be_early(self):
         now = time.perf_counter_ns()
         self._begun_ns = self._begun_ns or now
-        if self._due and self._spent_ns <= LOSS_NS + (now - self._begun_ns) // LOSS_SHARE:
-            self.read()
-            self._spent_ns += time.perf_counter_ns() - now
+        return self._spent_ns <= LOSS_NS + (now - self._begun_ns) // LOSS_SHARE
 
     def _before_fork(self):
         """A child has none: what PyTorch calls at record_function would ask CUDA there, and write that it failed."""
@@ -252,7 +256,7 @@ class History:
             self._next_ns = begun + READ_NS
             return
         snapshot = self._snapshot()
-        self._due = False
+        early, self._due = self._due, False
         self._tell_settings(snapshot.get("allocator_settings"))
         self._fit(snapshot, time.perf_counter_ns() - begun)
         self._empty()
@@ -265,11 +269,13 @@ class History:
         if self._tell(rows.buffer_info()[0], len(rows) // NUMBERS) < 0:
             self._stop()
         now = time.perf_counter_ns()
+        self._spent_ns += now - begun if early else 0
         self._next_ns = now + SHARE * (now - begun)
 
     def _uses_pool(self):
         context = getattr(self._C, "_MemPoolContext", None)
         return context is not None and context.active_pool() is not None
+
     def _tell_settings(self, settings):
         """Those of the allocator, without those of its history, which are ours."""
         if not settings or "aside" not in self._api:

@@ -8,6 +8,8 @@ PyTorch up to 2.9 tells the pool of a segment alone: before segments can go, the
 import functools
 import weakref
 
+from libmemprof_torch import TROUBLE, complain, is_of_signal
+
 BEGINS = ("_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentStreamToPool",
           "_cuda_beginAllocateCurrentThreadToPool")
 ENDS = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")
@@ -21,7 +23,9 @@ def start(api, torch, history):
 
 class Pools:
     def __init__(self, api, torch, history):
-        self._write, self._torch, self._history = api["torch_mark"], torch, history
+        self._api, self._write, self._torch, self._history = api, api["torch_mark"], torch, history
+        self._off = False
+        self._begun = {}  # the last pool of each device
         self._alive = {}  # graphs and pools: what becomes of each when the program lets go of it
         self._wrap("_cuda_emptyCache", self._empties)
         for name in BEGINS:
@@ -49,6 +53,18 @@ class Pools:
         if vars(self._torch.cuda.memory).get(name) is original:
             setattr(self._torch.cuda.memory, name, made)
 
+    def _guarded(self, tell, *arguments):
+        """What fails here is no failure of the program's call: there are no more marks then."""
+        if self._off:
+            return
+        try:
+            tell(*arguments)
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+            self._off = True
+            complain(self._api, "emptied caches and private pools", trouble)
+
     def _mark(self, text):
         self._write(f"torch: {text}".encode())
 
@@ -56,62 +72,90 @@ class Pools:
         if self._history is not None:
             self._history.before_loss()
 
+    def _pool_ended(self):
+        if self._history is not None:
+            self._history.pool_ended()
+
     def _empties(self, original):
-        def empty_cache(*arguments):
-            self._before_loss()
-            self._mark("empty_cache")
-            return original(*arguments)
+        def empty_cache(*arguments, **named):
+            self._guarded(self._empty)
+            return original(*arguments, **named)
         return empty_cache
 
+    def _empty(self):
+        self._before_loss()
+        self._mark("empty_cache")
+
     def _about_pool(self, original, what):
-        def call(device, pool, *arguments):
-            answer = original(device, pool, *arguments)
-            self._mark(f"pool {pool[0]}:{pool[1]} {what} on cuda:{device}")
-            if what == "ends" and self._history is not None:
-                self._history.pool_ended()
+        def call(*arguments, **named):
+            answer = original(*arguments, **named)
+            self._guarded(self._tell_pool, what, *arguments)
             return answer
         return call
 
+    def _tell_pool(self, what, device, pool=None, *more):
+        if what == "begins":
+            self._begun[device] = pool
+        elif pool is None:  # up to 2.1 an end is told of the device alone
+            pool = self._begun.get(device)
+        if pool is None:
+            return
+        self._mark(f"pool {pool[0]}:{pool[1]} {what} on cuda:{device}")
+        if what == "ends":
+            self._pool_ended()
+
     def _limits(self, original):
-        def set_memory_fraction(fraction, device, *arguments):
-            answer = original(fraction, device, *arguments)
-            self._mark(f"memory fraction {fraction:.17g} on cuda:{device}")
+        def set_memory_fraction(*arguments, **named):
+            answer = original(*arguments, **named)
+            self._guarded(self._limit, *arguments)
             return answer
         return set_memory_fraction
+
+    def _limit(self, fraction, device, *more):
+        self._mark(f"memory fraction {fraction:.17g} on cuda:{device}")
 
     # ---- graphs: a pool's number is known once the capture has ended
 
     def _captures(self, original):
         def capture_begin(graph, *arguments, **named):
-            device = self._torch.cuda.current_device()
             answer = original(graph, *arguments, **named)
-            self._mark(f"capture begins on cuda:{device}")
-            self._alive[id(graph)] = (weakref.ref(graph, self._lets_go(id(graph))), device, None)
+            self._guarded(self._begin, graph)
             return answer
         return capture_begin
 
+    def _begin(self, graph):
+        device = self._torch.cuda.current_device()
+        self._mark(f"capture begins on cuda:{device}")
+        self._alive[id(graph)] = (weakref.ref(graph, self._lets_go(id(graph))), device, None)
+
     def _captured(self, original):
-        def capture_end(graph):
-            known = self._alive.get(id(graph))
+        def capture_end(graph, *arguments, **named):
             try:
-                answer = original(graph)
+                answer = original(graph, *arguments, **named)
             except BaseException:
-                if known is not None:
-                    self._mark(f"capture fails on cuda:{known[1]}")
+                self._guarded(self._fail, graph)
                 raise
-            if known is not None:
-                pool = graph.pool()
-                self._mark(f"pool {pool[0]}:{pool[1]} captured on cuda:{known[1]}")
-                self._alive[id(graph)] = (*known[:2], (pool, "released"))
-                if self._history is not None:
-                    self._history.pool_ended()
+            self._guarded(self._end, graph)
             return answer
         return capture_end
 
+    def _fail(self, graph):
+        known = self._alive.get(id(graph))
+        if known is not None:
+            self._mark(f"capture fails on cuda:{known[1]}")
+
+    def _end(self, graph):
+        known = self._alive.get(id(graph))
+        if known is not None:
+            pool = graph.pool()
+            self._mark(f"pool {pool[0]}:{pool[1]} captured on cuda:{known[1]}")
+            self._alive[id(graph)] = (*known[:2], (pool, "released"))
+            self._pool_ended()
+
     def _resets(self, original):
-        def reset(graph):
-            answer = original(graph)
-            self._gone(id(graph))
+        def reset(graph, *arguments, **named):
+            answer = original(graph, *arguments, **named)
+            self._guarded(self._gone, id(graph))
             return answer
         return reset
 
@@ -120,15 +164,18 @@ class Pools:
     def _makes(self, original):
         def __init__(pool, *arguments, **named):
             original(pool, *arguments, **named)
-            if self._torch.cuda.is_initialized():
-                device, number = self._torch.cuda.current_device(), pool.id
-                self._mark(f"pool {number[0]}:{number[1]} made on cuda:{device}")
-                self._alive[id(pool)] = (weakref.ref(pool, self._lets_go(id(pool))), device, (number, "deleted"))
+            self._guarded(self._make, pool)
         return __init__
+
+    def _make(self, pool):
+        if self._torch.cuda.is_initialized():
+            device, number = self._torch.cuda.current_device(), pool.id
+            self._mark(f"pool {number[0]}:{number[1]} made on cuda:{device}")
+            self._alive[id(pool)] = (weakref.ref(pool, self._lets_go(id(pool))), device, (number, "deleted"))
 
     def _lets_go(self, key):
         """Python calls it before the object goes, and with it its pool."""
-        return lambda reference: self._gone(key)
+        return lambda reference: self._guarded(self._gone, key)
 
     def _gone(self, key):
         known = self._alive.pop(key, None)

@@ -26,6 +26,7 @@ sys.path.insert(0, str(FOLDER))
 libmemprof = importlib.import_module("libmemprof")
 shim = importlib.import_module("libmemprof_torch")
 FILES = ("compiled", "history", "modules", "optimizers", "regions", "roles")
+pools = importlib.import_module("libmemprof_torch.pools")
 part = {name: importlib.import_module("libmemprof_torch." + name) for name in FILES}
 CALLS = ("shim", "label", "torch_history", "module_name", "module_code", "module_ask", "torch_step", "region_push",
          "region_pop")
@@ -728,6 +729,28 @@ class History(ShimCase):
                 pass
             self.assertEqual(self.taken()[0].count("snapshot"), reads)
 
+    def test_ends_of_pools_are_followed_by_readings_for_a_part_of_the_time(self):
+        self.start()
+        self.taken()
+        history, region = shim.parts["history"], self.torch.autograd.profiler.record_function
+        self.clock.tick = 10**8  # each look at the clock: a reading takes more than a second
+        for reads in (1, 0, 0):
+            history.pool_ended()
+            history.before_loss()
+            with region("any"):
+                pass
+            self.assertEqual(self.taken()[0].count("snapshot"), reads)
+        self.clock.now += 10**11
+        for reads in (1, 0):
+            history.before_loss()
+            self.assertEqual(self.taken()[0].count("snapshot"), reads)
+        history.pool_ended()
+        history._end()
+        self.taken()
+        with unittest.mock.patch.object(part["history"], "time", None):  # as the interpreter's end leaves it
+            history.before_loss()
+        self.assertEqual(self.taken(), ([], []))
+
     def test_the_ring_gets_room_for_what_can_be_read(self):
         self.start()
         history, things = shim.parts["history"], {"device_traces": [[None] * 1500], "segments": [{"blocks": [None] * 400}],
@@ -884,6 +907,102 @@ class History(ShimCase):
         os.close(write)
         asked = [call if call == "snapshot" else call[0] for call in self.taken()[0]]
         self.assertEqual(asked, ["snapshot", "all", None, "all"])  # read, off while it forks, on again
+
+
+class Pools(unittest.TestCase):
+    """Calls that allocate nothing, on a stand-in of torch.cuda."""
+
+    def setUp(self):
+        self.told, self.calls = [], []
+        calls = self.calls
+
+        class CUDAGraph:
+            def capture_begin(self, pool=None, capture_error_mode="global"):
+                calls.append(("capture_begin", pool, capture_error_mode))
+
+            def capture_end(self):
+                calls.append("capture_end")
+                if calls[0] == "fail":
+                    raise OSError("capture")
+
+            def reset(self):
+                calls.append("reset")
+
+            def pool(self):
+                return 0, 7
+
+        class Native:
+            id = (0, 9)
+
+            def use_count(self):
+                return 1
+
+        class MemPool(Native):
+            def __init__(self, allocator=None):
+                calls.append(("MemPool", allocator))
+
+        def native(name, answer=None):
+            def call(*arguments):
+                calls.append((name, *arguments))
+                return answer
+            return call
+
+        names = ("_cuda_emptyCache", "_cuda_setMemoryFraction", "_cuda_beginAllocateCurrentStreamToPool",
+                 "_cuda_endAllocateCurrentStreamToPool", "_cuda_endAllocateToPool", "_cuda_releasePool")
+        self.native = types.SimpleNamespace(**{name: native(name, "answer of " + name) for name in names})
+        self.memory = types.SimpleNamespace(_cuda_releasePool=self.native._cuda_releasePool)
+        self.cuda = types.SimpleNamespace(CUDAGraph=CUDAGraph, MemPool=MemPool, memory=self.memory,
+                                          current_device=lambda: 1, is_initialized=lambda: True)
+        history = types.SimpleNamespace(pool_ended=lambda: self.told.append("ended"),
+                                        before_loss=lambda: self.told.append("loss"))
+        api = {"torch_mark": lambda text: self.told.append(text.decode()), "shim": self.told.append}
+        pools.start(api, types.SimpleNamespace(_C=self.native, cuda=self.cuda), history)
+
+    def take(self):
+        told, self.told[:] = list(self.told), []
+        return told
+
+    def test_calls_of_the_allocator(self):
+        self.assertEqual(self.native._cuda_emptyCache(), "answer of _cuda_emptyCache")
+        self.assertEqual(self.native._cuda_setMemoryFraction(0.5, 2), "answer of _cuda_setMemoryFraction")
+        self.assertEqual(self.native._cuda_endAllocateToPool(2, (0, 4)), "answer of _cuda_endAllocateToPool")
+        self.assertEqual(self.memory._cuda_releasePool(2, (0, 4)), "answer of _cuda_releasePool")
+        self.assertEqual(self.take(), ["loss", "torch: empty_cache", "torch: memory fraction 0.5 on cuda:2",
+                                       "torch: pool 0:4 ends on cuda:2", "ended", "torch: pool 0:4 released on cuda:2"])
+
+    def test_ends_up_to_2_1_name_no_pool(self):
+        end = self.native._cuda_endAllocateCurrentStreamToPool
+        self.assertEqual(end(3), "answer of _cuda_endAllocateCurrentStreamToPool")
+        self.assertEqual(self.take(), [])
+        self.native._cuda_beginAllocateCurrentStreamToPool(3, (0, 5))
+        end(3)
+        self.assertEqual(self.take(), ["torch: pool 0:5 begins on cuda:3", "torch: pool 0:5 ends on cuda:3", "ended"])
+        self.assertEqual(self.calls[-1], ("_cuda_endAllocateCurrentStreamToPool", 3))
+
+    def test_graphs_and_pools(self):
+        graph = self.cuda.CUDAGraph()
+        graph.capture_begin(pool=(0, 7), capture_error_mode="relaxed")
+        graph.capture_end()
+        begun, captured = "torch: capture begins on cuda:1", "torch: pool 0:7 captured on cuda:1"
+        self.assertEqual(self.take(), [begun, captured, "ended"])
+        graph.reset()
+        self.assertEqual(self.take(), ["torch: pool 0:7 released on cuda:1"])
+        self.assertEqual(self.calls, [("capture_begin", (0, 7), "relaxed"), "capture_end", "reset"])
+        graph.capture_begin()
+        self.calls.insert(0, "fail")
+        self.assertRaises(OSError, graph.capture_end)
+        del graph
+        self.assertEqual(self.take(), [begun, "torch: capture fails on cuda:1"])
+        pool = self.cuda.MemPool(allocator="own")
+        del pool
+        self.assertEqual(self.take(), ["torch: pool 0:9 made on cuda:1", "loss", "torch: pool 0:9 deleted on cuda:1"])
+
+    def test_trouble_is_none_of_the_programs(self):
+        self.cuda.current_device = None
+        self.cuda.CUDAGraph().capture_begin()
+        self.assertEqual(self.native._cuda_emptyCache(), "answer of _cuda_emptyCache")
+        self.assertEqual(self.take(), [b"memprof's PyTorch shim is without emptied caches and private pools: TypeError: "
+                                       b"'NoneType' object is not callable"])
 
 
 START = """
