@@ -63,8 +63,9 @@ static void remember(struct mp_known_frame *frame, uintptr_t address)
     bool by_sp = rule.base == MP_FRAME_BY_SP;
     /* Stacks grow downwards, and what is saved of a frame lies inside it: all else is a rule that is wrong. */
     bool outside = (rule.bp_offset && rule.bp_offset > -WORD) || (by_sp && rule.base_offset <= 0);
-    if (rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset || outside)
-        rule = (struct mp_frame_rule){.base = MP_FRAME_UNKNOWN};
+    bool unusual = rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset;
+    /* Where no base is known, nothing that is said from it on counts either: a guessed base is another one. */
+    if (rule.base == MP_FRAME_UNKNOWN || unusual || outside) rule = (struct mp_frame_rule){.base = MP_FRAME_UNKNOWN};
     /* Interrupted where it ends: what was saved is back in its register, which compilers do not tell. */
     if (by_sp && rule.base_offset < -rule.bp_offset) rule.bp_offset = 0;
     if (rule.base == MP_FRAME_UNKNOWN && returns_from_signal(address)) {
@@ -260,7 +261,8 @@ static __attribute__((noinline)) uintptr_t leave_handler(struct mp_known_frames 
     if (!may_read(known, registers->sp, saved + sizeof(gregset_t))) return 0;
     uintptr_t address = load(saved + REG_RIP * sizeof(greg_t)) + 1;
     registers->bp = load(saved + REG_RBP * sizeof(greg_t));
-    registers->sp = load(saved + REG_RSP * sizeof(greg_t));
+    /* Bases lie at whole words: of a frame of less than one, what it saved would lie further in, perhaps nowhere. */
+    registers->sp = load(saved + REG_RSP * sizeof(greg_t)) & ~(uintptr_t)(WORD - 1);
     begin_stack(known, registers->sp);
     return address;
 }
