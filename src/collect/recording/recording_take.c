@@ -193,6 +193,7 @@ static enum mp_status request_snapshot(struct mp_recording *recording, struct mp
 static enum mp_status take_aside(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
     const struct mp_aside aside = {event->name, event->kind};
+    if (!aside.text) return MP_OK; /* there was no room for its text, and an earlier one is not to go for that */
     for (size_t i = 0; i < recording->asides.count; i++)
         if (recording->asides.at[i].kind == aside.kind) {
             recording->asides.at[i] = aside;
