@@ -47,6 +47,7 @@ void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...)
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     if (length < 0) {
+        if (mp_memory_can_end()) mp_memory_lacks(0);
         buffer->failed = true;
         return;
     }

@@ -111,7 +111,7 @@ static char **make_words(const struct search *search, const char *path, uint64_t
         words[count++] = mp_text_copy(own[i]);
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         const char *given = invocation->value[passed[i]];
-        if (given && asprintf(&words[count], "--%s=%s", mp_option_rows[passed[i]].name, given) > 0) count++;
+        if (given) words[count++] = mp_text_make("--%s=%s", mp_option_rows[passed[i]].name, given);
     }
     words[count++] = mp_text_copy("--");
     bool by_hole = false;

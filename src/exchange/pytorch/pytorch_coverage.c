@@ -6,24 +6,23 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/memory.h"
 #include "base/units.h"
 #include "exchange/pytorch/pytorch_model.h"
 
 struct teller {
     struct mp_pytorch_snapshot *snapshot;
     struct mp_pytorch_sentences *to;
-    bool failed;
 };
 
 static void __attribute__((format(printf, 3, 4))) tell(struct teller *t, bool limit, const char *format, ...)
 {
-    char *text;
     va_list arguments;
     va_start(arguments, format);
-    int length = vasprintf(&text, format, arguments);
+    char *text = mp_text_make_of(format, arguments);
     va_end(arguments);
-    uint32_t id = length < 0 ? MP_INTERN_FAILED : mp_intern_add_text(&t->snapshot->records.values.texts, text);
-    if (length >= 0) free(text);
+    uint32_t id = mp_intern_add_text(&t->snapshot->records.values.texts, text);
+    free(text);
     if (limit)
         mp_vec_add(&t->to->limits, id);
     else
@@ -162,7 +161,7 @@ bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_ti
              "are not known, nor is what the allocator held");
     if (!snapshot->records.any_frames) tell(&t, false, "the file has no stacks: PyTorch was told not to record them");
     tell_unknown(&t);
-    return !t.failed;
+    return true;
 }
 
 static void put_setting(struct mp_buffer *out, const struct mp_values *values, uint64_t value)

@@ -206,7 +206,6 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
         line = end ? end + 1 : NULL;
     }
     mp_buffer_append_text(out, "</pre>\n</body></html>\n");
-    out->failed = false;
     mp_buffer_free(&report);
     mp_buffer_free(&title);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "output/report/reports.h"
 #include "output/report/text.h"
 
@@ -44,11 +45,7 @@ static void put_escaped(struct mp_document *document, const char *text)
 
 static void put_format(struct mp_document *document, const char *format, va_list values)
 {
-    char *text;
-    if (vasprintf(&text, format, values) < 0) {
-        document->out->failed = true;
-        return;
-    }
+    char *text = mp_text_make_of(format, values);
     put_escaped(document, text);
     free(text);
 }

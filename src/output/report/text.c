@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
 
@@ -13,13 +14,8 @@ static const char *const style_begin[] = {"", "\033[1m", "\033[2m"};
 
 static void append_formatted(struct mp_buffer *out, const char *format, va_list arguments)
 {
-    char *made;
-    int length = vasprintf(&made, format, arguments);
-    if (length < 0) {
-        out->failed = true;
-        return;
-    }
-    mp_buffer_append(out, made, (size_t)length);
+    char *made = mp_text_make_of(format, arguments);
+    mp_buffer_append_text(out, made);
     free(made);
 }
 
