@@ -10,6 +10,7 @@
 #include "cli/messages.h"
 #include "cli/output_file.h"
 #include "cli/settings.h"
+#include "cli/size_probing.h"
 
 /* Where the caller closed one of the standard descriptors, a file opened here would get its number and be written to
  * by mistake. One that cannot be used takes the place: writes to it fail, and are noticed. */
@@ -25,6 +26,7 @@ static void end_without_memory(size_t bytes)
 {
     char needed[MP_UNIT_TEXT];
     mp_output_take_back();
+    mp_probing_take_back();
     if (bytes)
         fprintf(stderr, "memprof: not enough memory: %s more were needed; ", mp_format_bytes(needed, bytes));
     else

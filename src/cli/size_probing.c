@@ -29,6 +29,7 @@ static const int ending[] = {SIGTERM, SIGHUP};
 static struct sigaction before[ENDING];
 static volatile sig_atomic_t asked_to_end; /* the signal; 0: none came */
 static volatile pid_t running;             /* 0: none */
+static char *folder_made;                  /* NULL: none */
 
 static void ask_to_end(int number)
 {
@@ -218,7 +219,10 @@ int mp_probing_begin(struct mp_probing *probing)
     probing->ignores = !sigaction(SIGINT, &ignore, &probing->interrupt) && !sigaction(SIGQUIT, &ignore, &probing->quit);
     if (asprintf(&probing->folder, "%s/memprof-size-XXXXXX", parent && *parent ? parent : "/tmp") < 0)
         probing->folder = NULL;
-    if (probing->folder && mkdtemp(probing->folder)) return MP_EXIT_DONE;
+    if (probing->folder && mkdtemp(probing->folder)) {
+        folder_made = probing->folder;
+        return MP_EXIT_DONE;
+    }
     mp_message("cannot make a folder for the recordings: %s", strerror(errno));
     free(probing->folder);
     probing->folder = NULL;
@@ -268,13 +272,19 @@ int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_
     return asked_to_end && !status ? MP_EXIT_COULD_NOT : status;
 }
 
-void mp_probing_end(struct mp_probing *probing)
+void mp_probing_take_back(void)
 {
-    DIR *folder = probing->folder ? opendir(probing->folder) : NULL;
+    DIR *folder = folder_made ? opendir(folder_made) : NULL;
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         unlinkat(dirfd(folder), entry->d_name, 0);
     if (folder) closedir(folder);
-    if (probing->folder) rmdir(probing->folder);
+    if (folder_made) rmdir(folder_made);
+    folder_made = NULL;
+}
+
+void mp_probing_end(struct mp_probing *probing)
+{
+    mp_probing_take_back();
     free(probing->folder);
     probing->folder = NULL;
     stop_ignoring(probing);

@@ -34,5 +34,7 @@ void mp_probing_tell(const struct mp_invocation *invocation, const char *text);
 void mp_probing_tell_last(const char *log);
 /* Removes the folder. Where a signal has asked to end, that happens here. */
 void mp_probing_end(struct mp_probing *probing);
+/* Removes the folder that was made and not removed, if there is one: for who ends at once. */
+void mp_probing_take_back(void);
 
 #endif

@@ -27,8 +27,10 @@ static enum mp_status create(void *context, struct mp_recording *recording, char
     enum mp_status status = mp_new_file_open(output->path, &rule, &output->file, error);
     if (status) return status;
     *fd = output->file.fd;
-    *path = mp_text_copy(output->file.name ? output->file.name : output->path); /* where a bounded one is folded, too */
-    return MP_OK;
+    *path = strdup(output->file.name ? output->file.name : output->path); /* where a bounded one is folded, too */
+    if (*path) return MP_OK;
+    close(*fd);
+    return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
 }
 
 static int tell(const char *input, const char *output, const struct mp_recovery *recovery)
@@ -75,6 +77,7 @@ static int run(const struct mp_invocation *invocation)
         return MP_EXIT_COULD_NOT;
     }
     struct output to = {.path = output, .force = mp_given(invocation, MP_OPT_FORCE)};
+    mp_memory_on_lack(NULL); /* the collector's code says it by a status, and the file that was begun is removed */
     struct mp_recovery recovery;
     struct mp_error error;
     enum mp_status status = mp_recover(input, create, &to, &recovery, &error);
