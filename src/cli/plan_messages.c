@@ -69,9 +69,9 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
     if (status) return status;
     mp_plan_find(model, &plan);
     judge(model, &plan, device, outcome);
-    if (!status) mp_plan_free(&plan);
+    mp_plan_free(&plan);
     mp_model_free(model);
-    return status;
+    return MP_OK;
 }
 
 /* "parameters 5.6 GiB, activations 38.9 GiB, ..." and when it was. */

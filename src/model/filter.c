@@ -199,23 +199,19 @@ static void match_categories(struct mp_filter *filter, struct term *term, const 
 static enum mp_status match_text(struct mp_filter *filter, struct term *term, const char *value, struct mp_error *error)
 {
     regex_t pattern;
-    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL, done;
+    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL, done = true;
     struct mp_error why;
     if (!exact && mp_pattern_compile(value, &pattern, &why))
         return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, why.text);
-    if (term->key == MODULE) {
+    if (term->key == MODULE)
         match_strings(filter->model, mp_module_root(filter->model), term, value, &pattern);
-        done = true;
-    } else if (term->key == LABEL) {
+    else if (term->key == LABEL)
         match_strings(filter->model, 0, term, value, &pattern);
-        done = true;
-    } else if (term->key == REGION) {
+    else if (term->key == REGION)
         match_regions(filter, term, value, &pattern);
-        done = true;
-    } else if (term->key == CATEGORY) {
+    else if (term->key == CATEGORY)
         match_categories(filter, term, value, &pattern);
-        done = true;
-    } else
+    else
         done = match_stacks(filter->model, term, value, &pattern);
     if (!exact) regfree(&pattern);
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");

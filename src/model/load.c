@@ -25,8 +25,7 @@ enum mp_status mp_model_load(const char *path, struct mp_model **model, struct m
     struct mp_builder *builder = NULL;
     uint64_t refused = 0;
     mp_builder_new(mp_reader_start(reader), &builder);
-    status = MP_OK;
-    if (status == MP_OK) status = add_chunks(builder, reader, &refused, error);
+    status = add_chunks(builder, reader, &refused, error);
     if (status == MP_OK) {
         struct mp_damage damage = *mp_reader_damage(reader);
         damage.lost_chunks += refused;

@@ -162,7 +162,7 @@ void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_o
         return;
     }
     struct mp_open_region region = {name, thread, event};
-    if (!(open->count >= MP_OPEN_SPANS_MAX)) mp_vec_add(open, region);
+    if (open->count < MP_OPEN_SPANS_MAX) mp_vec_add(open, region);
 }
 
 static bool is_lane(const struct mp_model *model, uint32_t thread)

@@ -53,8 +53,7 @@ struct mp_open_regions {
     size_t count, room;
 };
 
-/* Brings *open up to date with a region event; others are ignored. `closed` (may be NULL) gets what it closes. False
- * where memory is short. */
+/* Brings *open up to date with a region event; others are ignored. `closed` (may be NULL) gets what it closes. */
 void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
                        struct mp_open_regions *closed);
 /* The regions open after `moment` events, on the thread of the last of them; where that thread has none, on the first

@@ -185,7 +185,7 @@ static double restlessness(const struct anchor *anchor, const int32_t *changes, 
     return sum / (double)(count - 2 * outer) / (anchor->allocs ? anchor->allocs : 1);
 }
 
-/* Whether the anchor can be where a round begins; false in *done where memory is short. */
+/* Whether the anchor can be where a round begins. */
 static bool is_rhythm(const struct anchor *anchor, const struct evenness *most)
 {
     size_t count = anchor->at.count - 1;
@@ -248,10 +248,8 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
     for (size_t i = 0; done && !chosen && i < sizeof evenness / sizeof *evenness; i++)
         done = choose(&inference, &evenness[i], &chosen);
     if (done && chosen && !frees(model, chosen)) chosen = NULL;
-    for (size_t i = 0; done && chosen && i < chosen->at.count; i++) {
+    for (size_t i = 0; done && chosen && i < chosen->at.count; i++)
         mp_steps_begin(model, chosen->at.at[i].event, 0, steps);
-        done = true;
-    }
     for (size_t i = 0; i < inference.anchors.count; i++)
         mp_vec_free(&inference.anchors.at[i].at);
     mp_vec_free(&inference.anchors);

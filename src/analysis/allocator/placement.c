@@ -126,7 +126,6 @@ bool mp_placements_find(const struct mp_model *model, struct mp_placements *plac
     if (!is_any_known(model)) return true;
     *placements = (struct mp_placements){mp_alloc(bytes), mp_alloc(bytes), mp_alloc(bytes),
                                          mp_alloc_zeroed(model->blocks.count + 1, sizeof *placements->usual)};
-    if (!placements->stream || !placements->pool || !placements->requested || !placements->usual) return false;
     memset(placements->stream, 0xff, bytes); /* MP_PLACE_UNKNOWN */
     memset(placements->pool, 0xff, bytes);
     memset(placements->requested, 0xff, bytes);
@@ -135,7 +134,7 @@ bool mp_placements_find(const struct mp_model *model, struct mp_placements *plac
     if (model->calls.count)
         for (uint16_t track = 0; track < model->tracks.count; track++)
             place_traced(model, track, placements);
-    if (!((!model->segments.count || place_held(model, placements)))) return false;
+    if (model->segments.count && !place_held(model, placements)) return false;
     if (model->requests.count) place_usual(model, placements);
     return true;
 }

@@ -98,7 +98,7 @@ uint64_t mp_torch_block_address(const struct mp_torch_allocator *allocator, uint
 uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* what it occupies */
 enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *allocator, uint32_t block);
 const struct mp_torch_stats *mp_torch_stats(const struct mp_torch_allocator *allocator);
-/* The listing starts empty; the caller frees it, also after false: memory is short. */
+/* The listing starts empty; the caller frees it. */
 void mp_torch_list(const struct mp_torch_allocator *allocator, struct mp_torch_listing *listing);
 void mp_torch_listing_free(struct mp_torch_listing *listing);
 

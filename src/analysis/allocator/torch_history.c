@@ -265,10 +265,9 @@ static bool torch_find_base(const struct mp_model *model, struct mp_torch_histor
 {
     struct finder f = {.model = model, .history = history, .driver = mp_track_below(model, history->track)};
     if (history->traced) gather_owners(&f);
-    bool done = true;
-    if (done) find_pools(&f);
-    if (done && history->traced) find_segments(&f);
-    done = done && gather(&f);
+    find_pools(&f);
+    if (history->traced) find_segments(&f);
+    bool done = gather(&f);
     if (done) find_blocks(&f);
     mp_map_free(&f.held);
     mp_vec_free(&f.births);
@@ -604,25 +603,18 @@ enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t trac
     mp_torch_settings_recorded(settings, &history->settings);
     uint32_t ignored;
     pool_index(history, 0, &ignored);
+    if (has_calls(model, track)) follow_calls(model, history, &history->traced);
+    for (size_t i = 0; i < model->segments.count; i++)
+        if (model->segments.at[i].track == track) pool_index(history, model->segments.at[i].pool, &ignored);
     bool done = true;
-    if (done && has_calls(model, track)) {
-        follow_calls(model, history, &history->traced);
-        done = true;
-    }
-    for (size_t i = 0; done && i < model->segments.count; i++)
-        if (model->segments.at[i].track == track) {
-            pool_index(history, model->segments.at[i].pool, &ignored);
-            done = true;
-        }
-    if (done && !history->traced) {
+    if (!history->traced) {
         history->steps.count = 0;
         if (untraced) done = follow_events(model, history);
     }
-    if (history->traced || untraced)
-        if (done) {
-            resolve_requests(model, history);
-            done = torch_find_base(model, history);
-        }
+    if (done && (history->traced || untraced)) {
+        resolve_requests(model, history);
+        done = torch_find_base(model, history);
+    }
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator");
 }
 

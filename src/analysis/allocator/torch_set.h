@@ -31,7 +31,7 @@ struct mp_torch_place {
 void mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key);
 /* The key is in the set. */
 void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *key);
-/* `to` is empty; false where memory is short: what it has then is to be freed. */
+/* `to` is empty. */
 void mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from);
 void mp_torch_set_free(struct mp_torch_set *set);
 

@@ -49,11 +49,8 @@ static void end_uses(struct mp_torch_allocator *a, uint32_t block, bool wait, bo
         next = use->next;
         if (wait && !(but_in_capture && use->in_capture)) {
             struct queue *queue = queue_of(a, use->stream);
-            if (queue) mp_vec_add(&queue->blocks, block);
-            if (queue)
-                a->blocks.at[block].events++;
-            else
-                a->broken = true;
+            mp_vec_add(&queue->blocks, block);
+            a->blocks.at[block].events++;
         }
         use->next = a->unused_use;
         a->unused_use = id;

@@ -115,7 +115,7 @@ static void read_settings(struct mp_plan *plan, const struct mp_model *model)
                plan->values, &plan->devices, &plan->rank, &plan->world, &plan->selected) >= 7;
     struct mp_plan_estimate one = {"CUDA context and kernels", "the device's profile: see memprof plan --help",
                                    context};
-    if (!(!plan->planned || !context)) mp_vec_add(&plan->estimated, one);
+    if (plan->planned && context) mp_vec_add(&plan->estimated, one);
 }
 
 static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of_more)

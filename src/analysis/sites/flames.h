@@ -34,8 +34,7 @@ struct mp_flames {
     struct mp_profile_value sums[MP_SIDES];
 };
 
-/* The flame of a stack (the empty one: of a block that was live before the recording, or not), added where it is new.
- */
+/* The flame of a stack (the empty one: of a block that was live before the recording, or not), added where new. */
 void mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame);
 /* Adds the profile of a recording to one side. Zero-initialised flames are empty. MP_NO_MEMORY. */
 enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,

@@ -140,7 +140,7 @@ static bool site_of(struct counting *counting, const struct key *key, size_t *at
     uint32_t id = mp_intern_add(&counting->keys, (const char *)key, sizeof *key);
     *at = id - 1;
     struct mp_site site = {.stack = key->stack, .group = key->group, .track = (uint16_t)key->track};
-    if (!(*at < counting->sites->count)) {
+    if (*at >= counting->sites->count) {
         mp_vec_add(counting->sites, site);
         mp_vec_add(&counting->last_period, 0);
     }
@@ -175,7 +175,7 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     struct mp_sites *sites = counting->sites;
     size_t at;
     if (!find_site(counting, live, &at)) return false;
-    if ((counting->wants_modules || counting->wants_frees)) mp_vec_add(&counting->site_of, (uint32_t)at);
+    if (counting->wants_modules || counting->wants_frees) mp_vec_add(&counting->site_of, (uint32_t)at);
     struct mp_site *site = &sites->at[at];
     site->bytes += known(live->bytes);
     site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));

@@ -406,7 +406,7 @@ static void add_notes(struct sizing *sizing)
         note(answer, "two probes leave nothing to check the answer with; a third one would");
 }
 
-static void answer_all(struct sizing *sizing, struct mp_error *error)
+static void answer_all(struct sizing *sizing)
 {
     struct mp_size_answer *answer = sizing->answer;
     answer->binds = mp_size_binds(&sizing->needing);
@@ -431,7 +431,7 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
     answer->limit = question->margin < question->capacity ? question->capacity - question->margin : 0;
     enum mp_status status = order_probes(&sizing, error);
     if (!status) status = fit_probes(&sizing, error);
-    if (!status) answer_all(&sizing, error);
+    if (!status) answer_all(&sizing);
     mp_size_needing_free(&sizing.needing);
     mp_size_fit_free(&sizing.fit);
     if (status) mp_size_answer_free(answer);

@@ -10,7 +10,7 @@
 
 static void mark(struct mp_map *map, int64_t pid)
 {
-    if (!(!((uint64_t)pid + 1))) mp_map_at(map, (uint64_t)pid + 1, NULL);
+    if ((uint64_t)pid + 1) mp_map_at(map, (uint64_t)pid + 1, NULL);
 }
 
 static bool is(const struct mp_kineto_event *event, enum mp_kineto_text which, const char *text)

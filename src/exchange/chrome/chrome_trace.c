@@ -272,7 +272,7 @@ static void start(struct instants *instants)
 /* Of the uppermost layer of each device, as the format has one allocator a device; blocks whose size is not known have
  * none. Failures come with the total. Those that a trace to merge into has already are not written again. */
 static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, uint64_t shift_ns,
-                            struct mp_chrome *chrome, uint64_t *left_out, struct mp_error *error)
+                            struct mp_chrome *chrome, uint64_t *left_out)
 {
     const struct mp_chrome_input *merge = query->merge;
     struct instants instants = {.query = query,
@@ -410,7 +410,7 @@ static void put_span(struct trace *trace, uint32_t tid, uint64_t start_ns, uint6
 }
 
 /* By the names that PyTorch's profiler gives them; those that are its own stand among the regions already. */
-static void write_steps(struct trace *trace, struct mp_error *error)
+static void write_steps(struct trace *trace)
 {
     struct mp_steps steps = {0};
     mp_steps_marked(trace->model, &steps);
@@ -432,7 +432,7 @@ static void write_closed(struct trace *trace, struct mp_open_regions *closed, ui
     closed->count = 0;
 }
 
-static void write_regions(struct trace *trace, struct mp_error *error)
+static void write_regions(struct trace *trace)
 {
     const struct mp_model *model = trace->model;
     struct mp_open_regions open = {0}, closed = {0};
@@ -513,7 +513,7 @@ static void write_samples(struct trace *trace)
     }
 }
 
-static enum mp_status write_own(struct trace *trace, struct mp_error *error)
+static void write_own(struct trace *trace)
 {
     struct mp_buffer *out = &trace->chrome.sink.text;
     mp_buffer_append_text(out, "{\n\"schemaVersion\": 1,\n");
@@ -523,20 +523,23 @@ static enum mp_status write_own(struct trace *trace, struct mp_error *error)
                      "\"traceName\": \"memprof\",\n\"traceEvents\": [\n",
                      (unsigned long long)trace->model->start.realtime_ns);
     write_names(trace);
-    write_steps(trace, error);
-    write_regions(trace, error);
-    return MP_OK;
+    write_steps(trace);
+    write_regions(trace);
 }
 
 static enum mp_status write_all(struct trace *trace, uint64_t *left_out, struct mp_error *error)
 {
     const struct mp_chrome_input *merge = trace->query->merge;
-    enum mp_status status = merge ? mp_chrome_copy_head(merge, &trace->chrome.sink, error) : write_own(trace, error);
+    enum mp_status status = MP_OK;
+    if (merge)
+        status = mp_chrome_copy_head(merge, &trace->chrome.sink, error);
+    else
+        write_own(trace);
     if (!status) write_device_names(trace, merge);
     for (size_t track = 0; !status && track < trace->model->tracks.count; track++)
         track_counter(trace, (uint16_t)track);
     if (!status) write_samples(trace);
-    if (!status) chrome_instants(trace->query, trace->pid, trace->shift_ns, &trace->chrome, left_out, error);
+    if (!status) chrome_instants(trace->query, trace->pid, trace->shift_ns, &trace->chrome, left_out);
     if (status) return status;
     if (merge) return mp_chrome_copy_rest(merge, trace->chrome.any_event, &trace->chrome.sink, error);
     chrome_window(&trace->chrome, trace->query->window.from_ns, trace->query->window.to_ns);

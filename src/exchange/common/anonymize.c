@@ -40,7 +40,6 @@ struct renaming {
     struct mp_intern parts; /* those of modules' paths; the number of each stands for it */
     struct mp_step_rule steps;
     bool by_pattern; /* steps are known by a pattern of the user's, which may hold names too */
-    bool failed;
 };
 
 static uint32_t intern(struct renaming *renaming, const char *text)
@@ -406,5 +405,5 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     mp_intern_free(&renaming.parts);
     mp_intern_free(&model->strings);
     model->strings = renaming.to;
-    return renaming.failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory for new names") : MP_OK;
+    return MP_OK;
 }

@@ -39,7 +39,7 @@ uint32_t mp_import_frame(struct mp_import_tables *tables, enum mp_language langu
     return id - 1;
 }
 
-static void has_root(struct mp_import_tables *tables)
+static void need_root(struct mp_import_tables *tables)
 {
     const struct mp_stack_node root = {0, MP_FRAME_CUT};
     if (!tables->nodes.count) mp_vec_add(&tables->nodes, root);
@@ -53,7 +53,7 @@ uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint3
      * there are fewer nodes. */
     uint64_t *id = mp_map_at(&tables->node_ids, ((uint64_t)parent << 32 | frame) + 1, &added);
     if (!added) return (uint32_t)*id;
-    has_root(tables);
+    need_root(tables);
     if (tables->nodes.count < MP_NONE) {
         mp_vec_add(&tables->nodes, node);
         *id = tables->nodes.count - 1;

@@ -13,13 +13,10 @@ uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, u
 {
     bool added;
     uint64_t *pair = number_of(&table->files, function, file, &added);
-    if (!pair) return MP_STACK_TABLE_FAILED;
     if (added) *pair = table->files.count - 1;
     uint64_t *place = number_of(&table->lines, (uint32_t)*pair, line, &added);
-    if (!place) return MP_STACK_TABLE_FAILED;
     if (added) *place = table->lines.count - 1;
     uint64_t *frame = number_of(&table->others, (uint32_t)*place, more, &added);
-    if (!frame) return MP_STACK_TABLE_FAILED;
     if (added) {
         struct mp_symbol symbol = {(uint32_t)table->frames.count, function, file, line};
         if (table->frames.count >= MP_FRAME_CUT) return MP_STACK_TABLE_FAILED;
@@ -34,7 +31,6 @@ static uint32_t child(struct mp_stack_table *table, uint32_t parent, uint32_t fr
 {
     bool added;
     uint64_t *node = number_of(&table->children, parent, frame, &added);
-    if (!node) return MP_STACK_TABLE_FAILED;
     if (added) {
         struct mp_stack_node made = {parent, frame};
         if (table->nodes.count >= MP_STACK_TABLE_FAILED) return MP_STACK_TABLE_FAILED;

@@ -290,10 +290,9 @@ static enum mp_status to_model(struct mp_kineto *kineto, const char *path, struc
     struct importer *importer = mp_alloc_zeroed(1, sizeof *importer);
     importer->kineto = kineto;
     importer->error = importer->events.error = error;
-    enum mp_status status = MP_NO_MEMORY;
     make_boundaries(importer);
     find_window(importer);
-    status = build(importer, path, model);
+    enum mp_status status = build(importer, path, model);
     mp_vec_free(&importer->boundaries);
     free(importer);
     return status;

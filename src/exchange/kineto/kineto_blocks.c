@@ -141,11 +141,8 @@ enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error)
 {
     struct pairing pairing = {.kineto = kineto,
                               .live = mp_alloc_zeroed(kineto->devices.count + 1, sizeof *pairing.live)};
-    bool done = true;
-    if (done) {
-        mp_vec_grow_to(&pairing.below, kineto->memory.count);
-        done = pair_all(&pairing);
-    }
+    mp_vec_grow_to(&pairing.below, kineto->memory.count);
+    bool done = pair_all(&pairing);
     for (size_t i = 0; i < kineto->devices.count; i++) {
         mp_map_free(&pairing.live[i].by_address);
         mp_map_free(&pairing.live[i].by_bytes);

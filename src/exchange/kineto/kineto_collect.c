@@ -201,7 +201,7 @@ static bool on_device(void *context, const struct mp_kineto_event *device)
         .total_bytes = total(device, MP_KINETO_TOTAL_MEMORY),
         .name = mp_import_text(&kineto->tables, device->texts[MP_KINETO_NAME], device->lengths[MP_KINETO_NAME]),
     };
-    if (!(!kineto->tables.failed)) return false;
+    if (kineto->tables.failed) return false;
     mp_vec_add(&kineto->properties, property);
     return true;
 }

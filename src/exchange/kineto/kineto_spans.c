@@ -147,9 +147,8 @@ static uint32_t operator_frame(struct finder *finder, const struct span *span)
         mp_buffer_append_text(&function, whole ? ")" : "...)");
     }
     mp_buffer_append(&function, "", 1);
-    uint32_t frame = 0;
-    frame = mp_import_frame(tables, MP_NATIVE, mp_import_text(tables, (const char *)function.data, function.size - 1),
-                            0, 0);
+    uint32_t full = mp_import_text(tables, (const char *)function.data, function.size - 1);
+    uint32_t frame = mp_import_frame(tables, MP_NATIVE, full, 0, 0);
     mp_buffer_free(&function);
     return frame;
 }
@@ -240,10 +239,9 @@ enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, s
 {
     struct finder finder = {.kineto = kineto};
     const struct mp_kineto_sink sink = {.event = on_span, .context = &finder};
-    enum mp_status status = MP_OK;
     mp_intern_add_text(&finder.texts, "");
     sort_events(&finder);
-    status = mp_kineto_read(path, &sink, error);
+    enum mp_status status = mp_kineto_read(path, &sink, error);
     if (status == MP_BUSY || (!status && !set_stacks(&finder)))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the operators of %s", path);
     mp_intern_free(&finder.texts);

@@ -120,13 +120,9 @@ static uint32_t string_of(struct nsys *nsys, sqlite3_stmt *row, int column)
     return known ? (uint32_t)*known : 0;
 }
 
-static void put_map(struct nsys *nsys, struct mp_map *map, int64_t key, uint64_t value)
+static void put_map(struct mp_map *map, int64_t key, uint64_t value)
 {
-    uint64_t *place = (uint64_t)key + 1 ? mp_map_at(map, (uint64_t)key + 1, NULL) : NULL;
-    if (place)
-        *place = value;
-    else
-        nsys->log.failed |= (uint64_t)key + 1 != 0;
+    if ((uint64_t)key + 1) *mp_map_at(map, (uint64_t)key + 1, NULL) = value;
 }
 
 static void count_process(void *context, sqlite3_stmt *row)
@@ -208,7 +204,7 @@ static void take_memory(void *context, sqlite3_stmt *row)
     call.thread = mp_import_thread(&nsys->log, nsys->log.pid);
     call.name = text_of(nsys, row, 7); /* of a static variable: becomes the innermost frame */
     if (call.type == MP_EVENT_FREE) call.track = home_of(nsys, call.address, call.track);
-    if (call.type == MP_EVENT_ALLOC) put_map(nsys, &nsys->homes, (int64_t)call.address, (uint64_t)call.track + 1);
+    if (call.type == MP_EVENT_ALLOC) put_map(&nsys->homes, (int64_t)call.address, (uint64_t)call.track + 1);
     nsys->events++;
     nsys->at_zero += !call.ns;
     uint64_t *site = is_null(row, 8)
@@ -243,7 +239,7 @@ static const char *const text_columns[] = {"id", "value", NULL};
 static void take_text(void *context, sqlite3_stmt *row)
 {
     struct nsys *nsys = context;
-    put_map(nsys, &nsys->texts, sqlite3_column_int64(row, 0), text_of(nsys, row, 1));
+    put_map(&nsys->texts, sqlite3_column_int64(row, 0), text_of(nsys, row, 1));
 }
 
 static const char *const call_columns[] = {"correlationId", "globalTid", "nameId", "callchainId", NULL};
@@ -261,7 +257,7 @@ static void take_call(void *context, sqlite3_stmt *row)
                                .chain = sqlite3_column_int64(row, 3),
                                .has_chain = !is_null(row, 3),
                                .known = true};
-    if (site->has_chain) put_map(nsys, &nsys->chains, site->chain, 0);
+    if (site->has_chain) put_map(&nsys->chains, site->chain, 0);
 }
 
 /* Takes id, symbol, module of a frame; frames of a backtrace come outermost first. */

@@ -29,7 +29,7 @@ static bool add_segment(const struct mp_pytorch_segment *from, uint16_t track, s
                                        .keys = from->keys,
                                        .stack = from->stack,
                                        .more = from->more};
-    if (!(rows->segments.count < UINT32_MAX - 1)) return false;
+    if (rows->segments.count >= UINT32_MAX - 1) return false;
     mp_vec_add(&rows->segments, segment);
     return true;
 }

@@ -549,7 +549,6 @@ static enum mp_status add_all(struct maker *m, bool has_times)
         m->courses[i].driver = track;
         track += s->devices.at[i].ranges.count > 0;
         m->courses[i].range_blocks = mp_alloc_zeroed(s->devices.at[i].ranges.count + 1, sizeof(uint64_t));
-        done = names[i] != MP_INTERN_FAILED;
     }
     done = done && make_rows(m);
     enum mp_status status = done ? add_strings(m) : no_memory(m);

@@ -291,7 +291,7 @@ static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t 
     struct mp_pytorch_records *records = &l->snapshot.records;
     struct mp_aside aside = {.kind = MP_ASIDE_LISTS};
     aside.text = mp_intern_add_text(&records->values.texts, "{}");
-    bool done = aside.text != MP_INTERN_FAILED;
+    bool done = true;
     for (size_t i = 0; done && i < sizeof keys / sizeof *keys; i++) {
         bool there = !items && i < 2, is_trace = keys[i] == MP_KEY_DEVICE_TRACES || keys[i] == MP_KEY_HOST_TRACES;
         size_t length = 0, room = 0;

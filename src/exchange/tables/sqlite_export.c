@@ -338,7 +338,6 @@ enum mp_status mp_sqlite_export(const struct mp_rows *rows, const char *filter, 
     if (fstat(fileno(out), &facts) || !S_ISREG(facts.st_mode))
         return mp_fail(error, MP_INVALID, "a database cannot be written into a pipe: name a file with -o");
     db.told = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
-    db.no_memory = false;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(out));
     check(&db, sqlite3_open_v2(path, &db.sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL));
     if (!db.failed && !db.no_memory) fill(&db, filter);

@@ -258,14 +258,11 @@ enum mp_status mp_jsonl_export(const struct mp_rows *rows, bool compress, FILE *
     enum mp_status status = mp_sink_start(&export.sink, out, compress, error);
     if (status) return status;
     export.told = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
-    export.failed = false;
-    if (!export.failed) {
-        tell_recording(&export);
-        tell_tracks(&export);
-        for (struct mp_row row = {0}; mp_rows_next(rows, &row) && !export.sink.failed; row.block++)
-            tell_block(&export, &row);
-        for (size_t i = 0; i < rows->model->noted.count && !export.sink.failed; i++)
-            tell_other(&export, i);
-    }
+    tell_recording(&export);
+    tell_tracks(&export);
+    for (struct mp_row row = {0}; mp_rows_next(rows, &row) && !export.sink.failed; row.block++)
+        tell_block(&export, &row);
+    for (size_t i = 0; i < rows->model->noted.count && !export.sink.failed; i++)
+        tell_other(&export, i);
     return end_export(&export, error);
 }

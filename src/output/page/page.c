@@ -235,7 +235,7 @@ static void append_title(struct mp_buffer *to, const struct mp_model *model, con
     mp_buffer_printf(to, ", peak %s", mp_format_bytes(peak, data->tracks.at[track].peak_bytes));
 }
 
-static void write_data(const struct mp_page_data *data, FILE *out, struct mp_error *error)
+static void write_data(const struct mp_page_data *data, FILE *out)
 {
     struct mp_packed *packed = mp_alloc_zeroed(data->columns.count + 1, sizeof *packed);
     for (size_t i = 0; i < data->columns.count; i++)
@@ -263,7 +263,7 @@ static enum mp_status write_page(const struct mp_model *model, const struct mp_p
     fwrite(text.data, 1, text.size, out);
     mp_buffer_free(&text);
 
-    write_data(data, out, error);
+    write_data(data, out);
     fputs(data_at + sizeof data_mark - 1, out);
     if (fflush(out) || ferror(out)) return mp_fail_errno(error, "cannot write the page");
     return MP_OK;

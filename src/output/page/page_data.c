@@ -51,7 +51,6 @@ struct page_shared {
     const uint16_t *category;    /* by block of the model */
     struct mp_map sizes;         /* bytes + 1 to its index in the dictionary */
     struct mp_buffer dictionary; /* sizes, in order of first use */
-    bool failed;                 /* memory was short */
 };
 
 /* After how many events a block is looked at. */
@@ -150,9 +149,8 @@ static uint32_t page_modules_of(struct page_modules *modules, uint32_t block)
     size_t length = 0, before = modules->paths.count;
     const char *path = modules->any ? mp_module_of_block(modules->model, modules->root, block, &length) : "";
     if (!length) return 0;
-    uint32_t number = mp_intern_bytes(&modules->paths, path, length);
-    if (number == MP_INTERN_FAILED) modules->text.failed = true;
-    if (number == MP_INTERN_FAILED || number < before) return number;
+    uint32_t number = mp_intern_add(&modules->paths, path, length);
+    if (number < before) return number;
     mp_varint_append(&modules->length, length);
     mp_buffer_append(&modules->text, path, length);
     return number;
@@ -649,7 +647,6 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
         if (i + 1 == make->data->leaks.held_moment) note_growth_moment(make);
     }
     add_samples(make);
-    if (make->shared.failed) return no_memory(error);
     status = mp_page_stacks_columns(&make->stacks, &make->tree, error);
     return status ? status : pack_all(make, error);
 }

@@ -3,9 +3,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "base/memory.h"
-#include <zlib.h>
 
 /* Bytes in one <script>: a multiple of 3, so that its base64 needs no padding; 64 MiB of text. */
 #define SCRIPT_BYTES ((size_t)48 << 20)
@@ -26,7 +26,6 @@ enum mp_status mp_pack(const struct mp_buffer *raw, struct mp_packed *packed, st
     size_t room = deflateBound(&stream, raw->size);
     unsigned char *data = mp_alloc(room);
     size_t taken = 0, made = 0;
-    code = Z_OK;
     while (code == Z_OK) {
         size_t in = raw->size - taken < UINT_MAX ? raw->size - taken : UINT_MAX;
         size_t to = room - made < UINT_MAX ? room - made : UINT_MAX;
