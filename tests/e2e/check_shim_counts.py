@@ -41,6 +41,12 @@ class Counted(harness.TestCase):
             path, record = self.record(model, "modules")
             wanted = {module.partition(".")[2]: size for module, size in record["modules"]
                       if module and "." in module}  # the one root is not shown
+            # Parameters and what belongs to them are their module's, whoever allocated them.
+            for role, tensors in record["roles"].items():
+                for name, size in tensors.values():
+                    path_of = name.split(".")[1:-2 if role == "optimizer_state" else -1]
+                    if path_of:
+                        wanted[".".join(path_of)] = wanted.get(".".join(path_of), 0) + size
             found = self.groups(path, "module")
             self.assertGreater(len(wanted), 1)
             self.close(found, wanted, model)
