@@ -21,6 +21,9 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness  # noqa: E402
 
+if harness.SANITIZED:  # whoever is killed dies of the signal, not of a report about it
+    os.environ["ASAN_OPTIONS"] += ":handle_segv=0:handle_abort=0"
+
 ALL = os.environ.get("MEMPROF_FAULTS") == "all"
 AT_ONCE = 4
 THREADS = 3
