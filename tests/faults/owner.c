@@ -36,14 +36,6 @@ static void event(void)
     memprof_free(pool, block);
 }
 
-static int paths(unsigned count)
-{
-    int sum = 0;
-    for (unsigned i = 0; i < count; i++)
-        sum += path(i * 2654435761U >> 8, 12);
-    return sum;
-}
-
 static int status_of(pid_t child)
 {
     int status = -1;
@@ -67,10 +59,10 @@ static int no_standard_files(void)
     for (int i = 0; i < 3; i++)
         close(i);
     pool = memprof_pool("owner", -1);
-    int sum = paths(2000);
+    int sum = paths(0, 2000);
     for (int i = 0; i < 3; i++)
         first[i] = open("/dev/null", O_RDWR);
-    sum += paths(100);
+    sum += paths(0, 100);
     bool plain = first[0] == 0 && first[1] == 1 && first[2] == 2;
     dup2(kept, 1);
     close(kept);
@@ -96,7 +88,7 @@ static int closes_all(void)
         for (int fd = 3; fd < 64; fd++)
             close(fd);
         wrong += open("/dev/null", O_RDONLY) != 3;
-        sum += paths(50);
+        sum += paths(0, 50);
     }
     stop = true;
     for (int i = 0; i < 3; i++)
@@ -118,7 +110,7 @@ static int daemonizes(void)
         if (chdir("/")) _exit(1);
         for (int fd = 0; fd < 64; fd++)
             if (fd != done[1]) close(fd);
-        int sum = paths(2000);
+        int sum = paths(0, 2000);
         byte = (char)(sum % 100);
         if (write(done[1], &byte, 1) != 1) _exit(1);
         _exit(0);
@@ -132,7 +124,7 @@ static int daemonizes(void)
 
 static int spawns(void)
 {
-    int sum = paths(200);
+    int sum = paths(0, 200);
     for (int i = 0; i < 40; i++) {
         posix_spawn_file_actions_t actions;
         posix_spawn_file_actions_init(&actions);
@@ -148,7 +140,7 @@ static int spawns(void)
 
 static int is_short(void)
 {
-    return paths(20);
+    return paths(0, 20);
 }
 
 /* Becomes itself, from a thread, from a child between fork and exec, and at last from main. */
@@ -166,10 +158,10 @@ static int becomes_itself(void)
         pthread_t thread;
         if (!freopen("/dev/null", "w", stdout) || !start(&thread, becomes, NULL)) _exit(3);
         for (;;)
-            paths(10);
+            paths(0, 10);
     }
     int sum = status_of(child);
-    sum += paths(100);
+    sum += paths(0, 100);
     child = vfork();
     if (!child) {
         execl(own_path, own_path, "no-such-mode", (char *)NULL);
@@ -193,7 +185,7 @@ static int stops_and_goes_on(void)
     }
     int sum = 0, status;
     while (!waitpid(child, &status, WNOHANG))
-        sum |= paths(100);
+        sum |= paths(0, 100);
     return status + (sum != 0);
 }
 
@@ -201,10 +193,10 @@ static int stops_and_goes_on(void)
 static int stops_collector(void)
 {
     pid_t collector = getenv("MEMPROF_SESSION") ? getppid() : 0;
-    int sum = paths(10);
+    int sum = paths(0, 10);
     if (collector && kill(collector, SIGSTOP)) return -1;
     for (int i = 0; i < 10; i++)
-        sum += paths(2000);
+        sum += paths(0, 2000);
     if (collector && kill(collector, SIGCONT)) return -1;
     return sum;
 }
@@ -250,7 +242,7 @@ static int marks_memory(int advice)
         mappings[i].own = true;
     static struct mapping own[MAPPINGS];
     memcpy(own, mappings, sizeof own);
-    int sum = paths(500), count = read_mappings();
+    int sum = paths(0, 500), count = read_mappings();
     for (int i = 0; i < count; i++) {
         bool known = false;
         for (int k = 0; k < before; k++)
@@ -258,13 +250,13 @@ static int marks_memory(int advice)
         if (!known && mappings[i].anonymous)
             madvise((void *)mappings[i].from, mappings[i].to - mappings[i].from, advice);
     }
-    sum += paths(500);
+    sum += paths(0, 500);
     pid_t child = fork();
     if (!child) {
-        sum = paths(100);
+        sum = paths(0, 100);
         _exit(sum % 50 + 1);
     }
-    sum += paths(500);
+    sum += paths(0, 500);
     return sum + status_of(child);
 }
 
@@ -286,7 +278,7 @@ static int gives_back(void)
         int count = read_mappings();
         for (int i = 0; i < count; i++)
             madvise((void *)mappings[i].from, mappings[i].to - mappings[i].from, MADV_COLD);
-        sum += paths(200);
+        sum += paths(0, 200);
     }
     return sum;
 }
@@ -315,7 +307,7 @@ static int smallest_stacks(void)
 /* The limit comes after the first event. */
 static int limit_comes_late(void)
 {
-    int sum = paths(100);
+    int sum = paths(0, 100);
     struct rlimit limit;
     char line[256];
     unsigned long pages = 0;

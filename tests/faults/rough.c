@@ -39,14 +39,6 @@ static void event(void)
     memprof_free(pool, block);
 }
 
-static int paths(unsigned count)
-{
-    int sum = 0;
-    for (unsigned i = 0; i < count; i++)
-        sum += path(i * 2654435761U >> 8, 12);
-    return sum;
-}
-
 static void *others(void *unused)
 {
     for (unsigned i = 1U << 31; !stop;)
@@ -292,7 +284,7 @@ static int alternate_stacks(void)
     if (sigaltstack(&own, NULL)) return -1;
     handle(SIGALRM, swap_stacks, SA_ONSTACK | SA_RESTART);
     alarms(150);
-    int sum = paths(20000);
+    int sum = paths(0, 20000);
     alarms(0);
     return sum;
 }
@@ -358,7 +350,7 @@ static void unload_caller(void *library)
     for (int i = 0; i < 50; i++)
         event();
     dlclose(library);
-    paths(200);
+    paths(0, 200);
     siglongjmp(back, 1);
 }
 
@@ -378,14 +370,14 @@ static int closed_files(void)
 {
     event();
     syscall(SYS_close_range, 3U, ~0U, 0U);
-    paths(2000);
+    paths(0, 2000);
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 static int not_dumpable(void)
 {
     prctl(PR_SET_DUMPABLE, 0);
-    int sum = paths(2000);
+    int sum = paths(0, 2000);
     pid_t child = fork();
     if (!child) {
         event();
@@ -399,7 +391,7 @@ static int no_large_files(void)
     struct rlimit none = {0, 0};
     event();
     setrlimit(RLIMIT_FSIZE, &none);
-    paths(5000);
+    paths(0, 5000);
     return 0;
 }
 
@@ -408,7 +400,7 @@ static int folder_that_is_gone(void)
     char folder[] = "/tmp/memprof-rough-XXXXXX";
     event();
     if (!mkdtemp(folder) || chdir(folder) || rmdir(folder)) return -1;
-    int sum = paths(2000);
+    int sum = paths(0, 2000);
     memprof_snapshot("in-it.mp");
     return sum;
 }

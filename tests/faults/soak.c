@@ -53,14 +53,6 @@ void hostile_event(void)
     event();
 }
 
-static int paths(unsigned from, unsigned count)
-{
-    int sum = 0;
-    for (unsigned i = 0; i < count; i++)
-        sum += path((from + i) * 2654435761U >> 8, 12);
-    return sum;
-}
-
 static void rest(long us)
 {
     struct timespec time = {0, us * 1000};
