@@ -146,10 +146,7 @@ static bool device_find_hidden(const struct mp_model *model, const unsigned char
     bool done = add_all(model, roles, use, bytes);
     for (size_t i = 0; i < RULES && done; i++) {
         struct mp_hidden_allocator hidden = {rules[i].name, rules[i].advice, bytes[i]};
-        if (bytes[i] && bytes[i] >= use->handed_out_bytes / LEAST_SHARE) {
-            mp_vec_add(&use->hidden, hidden);
-            done = true;
-        }
+        if (bytes[i] && bytes[i] >= use->handed_out_bytes / LEAST_SHARE) mp_vec_add(&use->hidden, hidden);
     }
     return done;
 }
@@ -482,7 +479,7 @@ static const struct reading *choose(const struct readings *readings)
 /* How the rest that no block explains grew from reading to reading, by what was made in between. `rest` is what there
  * is to be shared out; returns what is left of it. */
 static uint64_t book(const struct readings *readings, const struct reading *until, uint64_t rest,
-                     struct mp_device_use *use, bool *done)
+                     struct mp_device_use *use)
 {
     static const struct {
         enum device_role role;
@@ -507,7 +504,6 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
         if (now) memset(made, 0, sizeof made); /* else what was made has taken nothing yet, or that was not read */
         before = now;
     }
-    *done = true;
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
         uint64_t bytes = grown[causes[i].role] < rest ? grown[causes[i].role] : rest;
         device_add_part(use, causes[i].part, causes[i].name, bytes);
@@ -543,15 +539,14 @@ static void add_known(const struct mp_model *model, const unsigned char *roles, 
     device_add_part(use, MP_PART_POOL_FREE, "in pools, free", pool_free);
 }
 
-static bool add_rest(const struct readings *readings, const struct reading *reading, struct mp_device_use *use)
+static void add_rest(const struct readings *readings, const struct reading *reading, struct mp_device_use *use)
 {
     uint64_t all = ours(readings, reading), unattributed = 0;
-    bool done = true;
     use->in_use_bytes = reading->in_use;
     use->process_bytes = reading->process;
     use->others_bytes = reading->others;
     if (use->handed_out_bytes > all) use->beyond_bytes = use->handed_out_bytes - all;
-    if (all > use->handed_out_bytes) unattributed = book(readings, reading, all - use->handed_out_bytes, use, &done);
+    if (all > use->handed_out_bytes) unattributed = book(readings, reading, all - use->handed_out_bytes, use);
     uint64_t rest = reading->in_use - (all < reading->in_use ? all : reading->in_use);
     if (reading->process == MP_BYTES_UNKNOWN) {
         device_add_part(use, MP_PART_BEFORE, "in use before", rest);
@@ -565,9 +560,7 @@ static bool add_rest(const struct readings *readings, const struct reading *read
     if (reading->others == MP_BYTES_UNKNOWN || system > rest) system = rest;
     device_add_part(use, MP_PART_SYSTEM, "driver", system);
     use->unattributed_bytes = unattributed + rest - system;
-    if (!done) return false;
     device_add_part(use, MP_PART_UNATTRIBUTED, "unattributed", use->unattributed_bytes);
-    return true;
 }
 
 static bool find_one(const struct mp_model *model, uint32_t device, struct mp_device_use *use, bool *wanted)
@@ -595,7 +588,7 @@ static bool find_one(const struct mp_model *model, uint32_t device, struct mp_de
     if (done) {
         add_known(model, roles, level, use);
     }
-    if (done && reading) done = add_rest(&readings, reading, use);
+    if (done && reading) add_rest(&readings, reading, use);
     if (done) done = device_find_hidden(model, roles, use);
     free(roles);
     mp_vec_free(&readings);
