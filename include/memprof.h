@@ -65,18 +65,19 @@ struct memprof_api_v1 {
     void (*torch_step)(void);
     void (*shim)(const char *note); /* it has started (NULL); a part of it is off: a sentence */
     /* What PyTorch's CUDA allocator says of itself: rows of what | device << 8 | flags << 16, address, bytes, stream,
-     * pool, moment (enum mp_torch_told in src/wire/record.h). 0: taken, or, of no rows, wanted; 1: not all; -1: not
-     * wanted. With rows of NULL the count says what becomes of callbacks at regions that this thread adds: 1: kept back;
-     * 2: no longer; 3: the one that was kept back is added. */
+     * pool, moment (enum mp_reading_kind in src/wire/record.h). 0: taken, or, of no rows, wanted; 1: not all; -1: not
+     * wanted. With rows of NULL the count says what becomes of callbacks at regions that this thread adds: 1: kept
+     * back; 2: no longer; 3: the one that was kept back is added. */
     int (*torch_history)(const uint64_t *rows, size_t count);
-    void (*torch_mark)(const char *name); /* a mark of the shim's own */
+    void (*torch_mark)(const char *name);      /* a mark of the shim's own */
     void (*aside)(int kind, const char *text); /* a text for the file as it is; kind: enum mp_aside_kind */
-    /* Who holds storages (enum mp_holder_kind in src/base/words.h), by the shim's look: `count` addresses, the path, where
-     * that stands. Without addresses the look is over, `certain`: it saw all; else `path` says what it left out. */
+    /* Who holds storages (enum mp_holder_kind in src/base/words.h), by the shim's look: `count` addresses, the path,
+     * where that stands. Without addresses the look is over, `certain`: it saw all; else `path` says what it left out.
+     */
     void (*holder)(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
                    unsigned line);
-    /* `ask` is called between two instructions of the main thread where such a look is due. 1: that may come; 0: looks at
-     * steps were not asked for. */
+    /* `ask` is called between two instructions of the main thread where such a look is due. 1: that may come; 0: looks
+     * at steps were not asked for. */
     int (*holder_ask)(int (*ask)(void *), void *context);
 };
 

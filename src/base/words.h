@@ -95,22 +95,22 @@ enum mp_torch_action {
 };
 
 /* Which keys a row of another program's file had. */
-enum mp_told {
-    MP_TOLD_ROW = 1 << 0, /* of all of them */
-    MP_TOLD_ADDRESS = 1 << 1,
-    MP_TOLD_SIZE = 1 << 2,
-    MP_TOLD_STREAM = 1 << 3,
-    MP_TOLD_TIME = 1 << 4,
-    MP_TOLD_FRAMES = 1 << 5,
-    MP_TOLD_POOL = 1 << 6,
-    MP_TOLD_REQUESTED = 1 << 7,
-    MP_TOLD_TYPE = 1 << 8,
-    MP_TOLD_EXPANDABLE = 1 << 9,
-    MP_TOLD_DEVICE = 1 << 10,
-    MP_TOLD_ALLOCATED = 1 << 11, /* of a segment: how much of it is so */
-    MP_TOLD_ACTIVE = 1 << 12,
-    MP_TOLD_OVERLAPS = 1 << 14, /* a segment that an earlier one overlaps: it is not believed */
-    MP_TOLD_HISTORY = 1 << 13, /* of a block, before PyTorch 2.1: what was asked for, and its stack, were told there */
+enum mp_row_flag {
+    MP_ROW_IMPORTED = 1 << 0, /* of all of them */
+    MP_ROW_ADDRESS = 1 << 1,
+    MP_ROW_SIZE = 1 << 2,
+    MP_ROW_STREAM = 1 << 3,
+    MP_ROW_TIME = 1 << 4,
+    MP_ROW_FRAMES = 1 << 5,
+    MP_ROW_POOL = 1 << 6,
+    MP_ROW_REQUESTED = 1 << 7,
+    MP_ROW_TYPE = 1 << 8,
+    MP_ROW_EXPANDABLE = 1 << 9,
+    MP_ROW_DEVICE = 1 << 10,
+    MP_ROW_ALLOCATED = 1 << 11, /* of a segment: how much of it is so */
+    MP_ROW_ACTIVE = 1 << 12,
+    MP_ROW_OVERLAPS = 1 << 14, /* a segment that an earlier one overlaps: it is not believed */
+    MP_ROW_HISTORY = 1 << 13, /* of a block, before PyTorch 2.1: what was asked for, and its stack, were told there */
 };
 
 /* What is told aside of a recording's events. */

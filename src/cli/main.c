@@ -41,7 +41,7 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
     int status = mp_options_parse(command, argc, argv, &invocation);
     if (!status) {
         status = mp_given(&invocation, MP_OPT_HELP) ? mp_help_of_command(command) : command->run(&invocation);
-        if (status == MP_EXIT_USAGE) mp_settings_tell(&invocation);
+        if (status == MP_EXIT_USAGE) mp_settings_name_origins(&invocation);
     }
     mp_invocation_free(&invocation);
     return status;

@@ -17,7 +17,7 @@
 #include "model/track.h"
 #include "output/report/reports.h"
 
-#define PLACES_TOLD 4
+#define PLACES_MAX 4
 
 static bool on_device(const struct mp_model *model, uint16_t track)
 {
@@ -75,7 +75,7 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
 }
 
 /* "parameters 5.6 GiB, activations 38.9 GiB, ..." and when it was. */
-static void tell_peak(const struct mp_model *model, uint16_t track)
+static void print_peak(const struct mp_model *model, uint16_t track)
 {
     struct mp_peak peak;
     struct mp_error ignored;
@@ -124,7 +124,7 @@ static const char *source_line(const struct mp_stack_line *line, char *room, siz
     return room;
 }
 
-static void tell_place(const struct mp_model *model, const struct mp_plan_read_back *one)
+static void print_place(const struct mp_model *model, const struct mp_plan_read_back *one)
 {
     struct mp_stack_lines lines = {0};
     char count[MP_UNIT_TEXT], source[96];
@@ -140,7 +140,7 @@ static void tell_place(const struct mp_model *model, const struct mp_plan_read_b
     mp_stack_lines_free(&lines);
 }
 
-static void tell_read_backs(const struct mp_model *model, const struct mp_plan *plan)
+static void print_read_backs(const struct mp_model *model, const struct mp_plan *plan)
 {
     size_t count = plan->read_backs.count, sizes = 0;
     for (size_t i = 0; i < count; i++)
@@ -154,17 +154,17 @@ static void tell_read_backs(const struct mp_model *model, const struct mp_plan *
     else
         mp_message("depends on %zu %s read from the device, which %s %s%s:", count, count == 1 ? "value" : "values",
                    count == 1 ? "was" : "were", plan->values, chosen);
-    for (size_t i = 0; i < count && i < PLACES_TOLD; i++)
-        tell_place(model, &plan->read_backs.at[i]);
-    if (count > PLACES_TOLD) mp_message("  and %zu more: memprof info lists them", count - PLACES_TOLD);
+    for (size_t i = 0; i < count && i < PLACES_MAX; i++)
+        print_place(model, &plan->read_backs.at[i]);
+    if (count > PLACES_MAX) mp_message("  and %zu more: memprof info lists them", count - PLACES_MAX);
     if (!mp_plan_kernels_known(plan))
         mp_message("conditions follow the kernels of PyTorch 2.6: with %.*s some may come out false and select nothing",
                    (int)strcspn(plan->torch, " "), plan->torch);
 }
 
 /* `failed`: the command did, so what it would have taken later is not known. */
-static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
-                     const struct mp_plan *plan, bool failed)
+static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
+                      const struct mp_plan *plan, bool failed)
 {
     struct mp_buffer unknown = {0};
     for (size_t i = 0; i < plan->estimated.count; i++)
@@ -195,7 +195,7 @@ static void tell_fit(const struct mp_plan_outcome *outcome, const struct mp_plan
 }
 
 /* How the command ended, where that was not well. */
-static void tell_failure(int status, const char *then)
+static void print_failure(int status, const char *then)
 {
     const char *signal = status > 128 ? mp_signal_name((unsigned)status - 128) : NULL;
     if (signal)
@@ -205,9 +205,9 @@ static void tell_failure(int status, const char *then)
 }
 
 /* A program that used no device: why. */
-static bool tell_nothing(const struct mp_plan *plan, int status)
+static bool print_nothing(const struct mp_plan *plan, int status)
 {
-    tell_failure(status, " before it used a CUDA device");
+    print_failure(status, " before it used a CUDA device");
     if (strstr(plan->torch, "cuda none"))
         mp_message("nothing was planned: this PyTorch (%.*s) is built without CUDA; plan runs the build for CUDA, on a "
                    "machine without a GPU, too",
@@ -221,7 +221,7 @@ static bool tell_nothing(const struct mp_plan *plan, int status)
     return false;
 }
 
-static bool tell_one(const char *path, const struct mp_plan_device *device, const char *torch, int exit_status)
+static bool print_one(const char *path, const struct mp_plan_device *device, const char *torch, int exit_status)
 {
     struct mp_model *model;
     struct mp_plan plan;
@@ -234,15 +234,15 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, cons
     }
     mp_plan_find(model, &plan);
     judge(model, &plan, device, &outcome);
-    bool told = outcome.has_device || tell_nothing(&plan, exit_status);
+    bool planned = outcome.has_device || print_nothing(&plan, exit_status);
     if (outcome.has_device) {
-        tell_failure(exit_status, ": the plan is of what it did until then");
+        print_failure(exit_status, ": the plan is of what it did until then");
         mp_message("planned on %s (%s for the program; PyTorch %s, nothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context), *plan.torch ? plan.torch : "unknown");
-        tell_fit(&outcome, device, &plan, exit_status);
-        tell_peak(model, find_track(model));
-        tell_read_backs(model, &plan);
-        if (torch) mp_plan_tell_torch(plan.torch, torch);
+        print_fit(&outcome, device, &plan, exit_status);
+        print_peak(model, find_track(model));
+        print_read_backs(model, &plan);
+        if (torch) mp_plan_report_torch(plan.torch, torch);
         if (plan.world > 1)
             mp_message("rank %u of %u, alone: what the others would have sent was left as it was", plan.rank,
                        plan.world);
@@ -251,11 +251,11 @@ static bool tell_one(const char *path, const struct mp_plan_device *device, cons
     }
     mp_plan_free(&plan);
     mp_model_free(model);
-    return told;
+    return planned;
 }
 
-bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
-                  bool quiet)
+bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
+                    bool quiet)
 {
     size_t biggest = 0, count = result->recordings.count;
     bool whole = count > 0;
@@ -267,7 +267,7 @@ bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan
                        summary->failure.text);
         whole &= !summary->failed && !summary->dropped;
     }
-    if (!count) return tell_nothing(&(struct mp_plan){0}, result->exit_status);
+    if (!count) return print_nothing(&(struct mp_plan){0}, result->exit_status);
     if (quiet) return whole;
     for (size_t i = 0; i < count; i++) {
         char peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
@@ -277,5 +277,5 @@ bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
     const char *path = result->recordings.at[biggest].path;
-    return path && tell_one(path, device, torch, result->exit_status) && whole;
+    return path && print_one(path, device, torch, result->exit_status) && whole;
 }

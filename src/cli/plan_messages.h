@@ -18,7 +18,7 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
                              struct mp_error *error);
 
 /* False where something was lost, or nothing was planned. `torch`: the version that is wanted; NULL. */
-bool mp_plan_tell(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
+bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
                   bool quiet);
 
 #endif

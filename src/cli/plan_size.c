@@ -125,7 +125,7 @@ static char **make_words(const struct search *search, const char *path, uint64_t
 /* ---- the search ------------------------------------------------------------------------------------------------- */
 
 /* "run 4, batch 64: the largest so far that fits is 32, 128 does not" */
-static void tell_search(const struct search *search, uint64_t value)
+static void show_search(const struct search *search, uint64_t value)
 {
     char text[256], fits[64] = "", fails[64] = "";
     if (search->fits) snprintf(fits, sizeof fits, "; %llu fits", (unsigned long long)search->fits);
@@ -133,7 +133,7 @@ static void tell_search(const struct search *search, uint64_t value)
         snprintf(fails, sizeof fails, "%s %llu does not", search->fits ? "," : ";", (unsigned long long)search->fails);
     snprintf(text, sizeof text, "run %zu, with %s %llu%s%s", search->count + 1, search->name, (unsigned long long)value,
              fits, fails);
-    mp_probing_tell(search->invocation, text);
+    mp_probing_show(search->invocation, text);
 }
 
 /* An exit status. A run that ran out of memory may fail, and does not fit; another that fails ends the search. */
@@ -143,11 +143,11 @@ static int probe(struct search *search, uint64_t value)
     struct mp_error error;
     snprintf(path, sizeof path, "%s/%llu.mp", search->probing.folder, (unsigned long long)value);
     snprintf(log, sizeof log, "%s/%llu.log", search->probing.folder, (unsigned long long)value);
-    tell_search(search, value);
+    show_search(search, value);
     char **words = make_words(search, path, value);
     int status = mp_probing_run_words(words, log);
     mp_probing_free_words(words);
-    mp_probing_tell(search->invocation, NULL);
+    mp_probing_show(search->invocation, NULL);
     if (status < 0) return MP_EXIT_COULD_NOT;
     if (mp_probing_is_interrupted(status)) {
         mp_message("interrupted while it ran with %s %llu", search->name, (unsigned long long)value);
@@ -160,7 +160,7 @@ static int probe(struct search *search, uint64_t value)
     if (failed) {
         mp_message("the run with %s %llu could not be planned; it printed last:", search->name,
                    (unsigned long long)value);
-        mp_probing_tell_last(log);
+        mp_probing_print_tail(log);
     }
     unlink(path);
     unlink(log);

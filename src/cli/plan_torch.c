@@ -31,7 +31,7 @@ static bool is_before(const unsigned a[2], unsigned major, unsigned minor)
     return a[0] < major || (a[0] == major && a[1] < minor);
 }
 
-void mp_plan_tell_torch(const char *planned, const char *wanted)
+void mp_plan_report_torch(const char *planned, const char *wanted)
 {
     unsigned ran[2], target[2];
     if (!mp_plan_read_torch(planned, ran) || !mp_plan_read_torch(wanted, target) || !memcmp(ran, target, sizeof ran))
@@ -39,12 +39,12 @@ void mp_plan_tell_torch(const char *planned, const char *wanted)
     mp_message(
         "planned with PyTorch %.*s, where %s will run: another version may take another amount; known to differ:",
         (int)strcspn(planned, " "), planned, wanted);
-    size_t told = 0;
+    size_t printed = 0;
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         unsigned major = changes[i].major, minor = changes[i].minor;
         if (is_before(ran, major, minor) == is_before(target, major, minor)) continue;
         mp_message("  %s", changes[i].what);
-        told++;
+        printed++;
     }
-    if (!told) mp_message("  nothing that memprof knows of");
+    if (!printed) mp_message("  nothing that memprof knows of");
 }

@@ -96,7 +96,7 @@ static bool in_window(const struct mp_query *query, uint32_t block)
 }
 
 /* Nothing found is an answer, but often a slip of the pen. */
-static void tell_if_empty(const struct mp_query *query)
+static void note_empty(const struct mp_query *query)
 {
     size_t live = 0;
     for (size_t i = 0; i < query->model->blocks.count; i++) {
@@ -138,12 +138,12 @@ static int bind_options(struct mp_query *query)
                        &error) ||
         mp_query_filter(query, query->model, &query->filter, &error))
         return mp_message_error(&error);
-    if (query->model->blocks.count && (query->filter || !query->view.window.whole)) tell_if_empty(query);
+    if (query->model->blocks.count && (query->filter || !query->view.window.whole)) note_empty(query);
     return MP_EXIT_DONE;
 }
 
 /* Of a file that is not there or ends too early: where the rest is. */
-static void tell_of_spool(const char *path)
+static void note_spool(const char *path)
 {
     struct mp_error error;
     enum mp_status status = mp_left_look(path, &error);
@@ -197,14 +197,14 @@ static int open_query(const struct mp_invocation *invocation, enum mp_sort_by de
     mp_progress_end();
     if (loaded) {
         status = mp_message_error(&error);
-        tell_of_spool(query->view.path);
+        note_spool(query->view.path);
         mp_rules_free(&query->rules);
         return status;
     }
     status = bind_options(query);
     if (!status) return status;
     /* The thing asked for may lie in the lost part: then the question was right. */
-    if (status == MP_EXIT_USAGE && mp_query_tell_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
+    if (status == MP_EXIT_USAGE && mp_query_report_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
     free_query(query);
     return status;
 }
@@ -239,20 +239,20 @@ bool mp_query_pick_track(struct mp_query *query)
     return query->track != MP_TRACK_NONE;
 }
 
-bool mp_query_tell_missing(const char *path, const struct mp_model *model)
+bool mp_query_report_missing(const char *path, const struct mp_model *model)
 {
     struct mp_buffer missing = {0};
     if (!mp_model_incomplete(model)) return false;
     mp_coverage_sentence(&missing, model);
     mp_message("%s: %.*s; what it holds was used", path, (int)missing.size, (const char *)missing.data);
     mp_buffer_free(&missing);
-    if (model->damage.cut) tell_of_spool(path);
+    if (model->damage.cut) note_spool(path);
     return true;
 }
 
 int mp_query_end(struct mp_query *query, int status)
 {
-    if (!status && mp_query_tell_missing(query->view.path, query->model)) status = MP_EXIT_INCOMPLETE;
+    if (!status && mp_query_report_missing(query->view.path, query->model)) status = MP_EXIT_INCOMPLETE;
     free_query(query);
     return status;
 }

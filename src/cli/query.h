@@ -46,7 +46,7 @@ int mp_query_finish(struct mp_query *query, int status);
 int mp_query_end(struct mp_query *query, int status);
 
 /* Says on stderr what a recording lacks; false where it lacks nothing. */
-bool mp_query_tell_missing(const char *path, const struct mp_model *model);
+bool mp_query_report_missing(const char *path, const struct mp_model *model);
 
 /* Whether --color, or else the terminal, asks for colours. Returns an exit status, after a message where it is not 0.
  */

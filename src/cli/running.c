@@ -22,7 +22,7 @@ int mp_running_pid(const struct mp_invocation *invocation, pid_t *pid)
     return MP_EXIT_USAGE;
 }
 
-void mp_running_tell(pid_t asked, pid_t answered)
+void mp_running_note_other(pid_t asked, pid_t answered)
 {
     if (answered != asked)
         mp_message("process %d does not allocate itself; this is of process %d", (int)asked, (int)answered);
@@ -58,7 +58,7 @@ int mp_running_snapshot(const struct mp_invocation *invocation)
     uint64_t bytes = fstat(fileno(output.file), &facts) ? 0 : (uint64_t)facts.st_size;
     status = mp_output_close(&output, true);
     if (status || mp_given(invocation, MP_OPT_QUIET)) return status;
-    mp_running_tell(pid, answered);
+    mp_running_note_other(pid, answered);
     mp_shown_path(shown, path);
     mp_message("%s  %s, of process %d as it is now.   Next: memprof report %s", shown, mp_format_bytes(size, bytes),
                (int)answered, shown);

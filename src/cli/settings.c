@@ -126,7 +126,7 @@ int mp_settings_take(struct mp_invocation *invocation)
     return status ? status : take_list(invocation, invocation->settings + length);
 }
 
-void mp_settings_tell(const struct mp_invocation *invocation)
+void mp_settings_name_origins(const struct mp_invocation *invocation)
 {
     for (int i = MP_OPT_CONFIG + 1; i < MP_OPTIONS; i++) {
         unsigned line = invocation->value[i] ? invocation->setting_line[i] : 0;

@@ -8,6 +8,6 @@
 int mp_settings_take(struct mp_invocation *invocation);
 
 /* For a command that could not use a value: says of each that a setting gave, where it came from. */
-void mp_settings_tell(const struct mp_invocation *invocation);
+void mp_settings_name_origins(const struct mp_invocation *invocation);
 
 #endif

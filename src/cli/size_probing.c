@@ -132,7 +132,7 @@ static int start(char **words, const char *log, pid_t *pid)
 }
 
 /* The last lines that it printed. */
-void mp_probing_tell_last(const char *log)
+void mp_probing_print_tail(const char *log)
 {
     char text[LAST_BYTES + 1];
     FILE *file = fopen(log, "re");
@@ -175,7 +175,7 @@ static int judge(int status, const char *value, const char *path, const char *lo
                    strsignal(code - 128));
     else
         mp_message("the run with %s failed with status %d; it printed last:", value, code);
-    mp_probing_tell_last(log);
+    mp_probing_print_tail(log);
     return MP_EXIT_COULD_NOT;
 }
 
@@ -242,7 +242,7 @@ static int check_command(const struct mp_invocation *invocation, bool two)
     return MP_EXIT_USAGE;
 }
 
-void mp_probing_tell(const struct mp_invocation *invocation, const char *text)
+void mp_probing_show(const struct mp_invocation *invocation, const char *text)
 {
     const char *when = invocation->value[MP_OPT_PROGRESS];
     if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
@@ -261,11 +261,11 @@ int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_
                  (unsigned long long)points[i].second);
         char text[128];
         snprintf(text, sizeof text, "run %zu of %zu, with %s", i + 1, count, value);
-        mp_probing_tell(invocation, text);
+        mp_probing_show(invocation, text);
         if (asprintf(&paths[i], "%s/%s.mp", probing->folder, value) < 0) paths[i] = NULL;
         if (asprintf(&log, "%s/%s.log", probing->folder, value) < 0) log = NULL;
         status = paths[i] && log ? run_one(invocation, points[i], value, paths[i], log) : MP_EXIT_COULD_NOT;
-        mp_probing_tell(invocation, NULL);
+        mp_probing_show(invocation, NULL);
         free(log);
     }
     stop_ignoring(probing);

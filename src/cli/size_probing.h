@@ -29,9 +29,9 @@ void mp_probing_free_words(char **words);
 /* The user ended the run, or this process is asked to end. */
 bool mp_probing_is_interrupted(int status);
 /* A line on the terminal that the next one replaces; NULL takes it away. */
-void mp_probing_tell(const struct mp_invocation *invocation, const char *text);
+void mp_probing_show(const struct mp_invocation *invocation, const char *text);
 /* The last lines that a command printed to this file, as messages. */
-void mp_probing_tell_last(const char *log);
+void mp_probing_print_tail(const char *log);
 /* Removes the folder. Where a signal has asked to end, that happens here. */
 void mp_probing_end(struct mp_probing *probing);
 /* Removes the folder that was made and not removed, if there is one: for who ends at once. */

@@ -152,7 +152,7 @@ static void put_unattributed(const struct mp_recording_summary *summary, char *t
 }
 
 /* The cost of recording the process (collect/recording/recording_memory.h). */
-static void tell_memory(const struct mp_recording_memory *memory)
+static void print_memory(const struct mp_recording_memory *memory)
 {
     char shared[MP_UNIT_TEXT], own[MP_UNIT_TEXT], live[MP_UNIT_TEXT], names[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];
     mp_message(
@@ -164,7 +164,7 @@ static void tell_memory(const struct mp_recording_memory *memory)
 }
 
 /* Advice comes last. */
-static void tell(const struct mp_recording_summary *summary, bool with_memory)
+static void print_summary(const struct mp_recording_summary *summary, bool with_memory)
 {
     char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
         outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT], rest[64];
@@ -183,7 +183,7 @@ static void tell(const struct mp_recording_summary *summary, bool with_memory)
         mp_message("%s  %speak %s at %s%s, %s outstanding at the end", device,
                    summary->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
                    mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
-    if (with_memory) tell_memory(&summary->memory);
+    if (with_memory) print_memory(&summary->memory);
     if (summary->dropped)
         mp_message("%s events were dropped%s.   Next: memprof report %s", mp_format_count(events, summary->dropped),
                    summary->full == summary->dropped ? ": the program was faster than the collector"
@@ -203,7 +203,7 @@ static void tell(const struct mp_recording_summary *summary, bool with_memory)
 }
 
 /* Of a process beside the biggest. */
-static void tell_briefly(const struct mp_recording_summary *summary)
+static void print_briefly(const struct mp_recording_summary *summary)
 {
     char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
     const char *path = mp_shown_path(shown, summary->path);
@@ -214,9 +214,9 @@ static void tell_briefly(const struct mp_recording_summary *summary)
         mp_message("%s  %s events", path, mp_format_count(events, summary->events));
 }
 
-#define TOLD_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
+#define PRINTED_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
 
-static void tell_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
+static void print_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
 {
     const struct mp_schedule *schedule = &options->schedule;
     if (schedule->in_cycles)
@@ -243,7 +243,7 @@ static void tell_nothing(const struct mp_collector_result *result, const struct 
 }
 
 /* How steps were to be seen, where none was in any process. */
-static void tell_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
+static void print_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
 {
     for (size_t i = 0; i < result->recordings.count; i++)
         if (result->recordings.at[i].steps) return;
@@ -253,11 +253,11 @@ static void tell_no_steps(const struct mp_collector_result *result, const struct
         mp_message("--step-range %s: no region's name matches it, so no step was seen", record->step_range);
 }
 
-bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_collector_options *options, bool quiet,
-                      bool verbose)
+bool mp_snapshot_report(const struct mp_collector_result *result, const struct mp_collector_options *options,
+                        bool quiet, bool verbose)
 {
     bool whole = true;
-    size_t told = 0, biggest = 0;
+    size_t outcome = 0, biggest = 0;
     char shown[MP_SHOWN_ROOM];
     for (size_t i = 1; i < result->recordings.count; i++)
         if (result->recordings.at[i].events > result->recordings.at[biggest].events) biggest = i;
@@ -265,18 +265,18 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
         const struct mp_recording_summary *summary = &result->recordings.at[i];
         bool is_whole = !summary->failed && !summary->dropped;
         whole &= is_whole;
-        if (is_whole && i != biggest && told++ >= TOLD_MAX) continue;
+        if (is_whole && i != biggest && outcome++ >= PRINTED_MAX) continue;
         if (summary->failed)
             mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
                        "memprof recover",
                        summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text);
         else if (!quiet && (i == biggest || summary->dropped))
-            tell(summary, verbose);
+            print_summary(summary, verbose);
         else if (!quiet)
-            tell_briefly(summary);
+            print_briefly(summary);
     }
-    if (told > TOLD_MAX && !quiet)
-        mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", told - TOLD_MAX,
+    if (outcome > PRINTED_MAX && !quiet)
+        mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", outcome - PRINTED_MAX,
                    result->recordings.count);
     if (result->refused) {
         whole = false;
@@ -284,34 +284,34 @@ bool mp_snapshot_tell(const struct mp_collector_result *result, const struct mp_
                    result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
     } else if (!result->recordings.count) {
         whole = false;
-        tell_nothing(result, options);
+        print_nothing(result, options);
     }
     bool by_steps = options->schedule.in_cycles && !result->units_seen;
-    if ((result->recordings.count || by_steps) && !quiet) tell_no_steps(result, &options->record);
+    if ((result->recordings.count || by_steps) && !quiet) print_no_steps(result, &options->record);
     return whole;
 }
 
 static void say_oom(void *context)
 {
-    const struct mp_snapshot_told *told = context;
+    const struct mp_snapshot_outcome *outcome = context;
     char shown[MP_SHOWN_ROOM];
-    autopsy(told->path, mp_shown_path(shown, told->path), told->oom_ns);
+    autopsy(outcome->path, mp_shown_path(shown, outcome->path), outcome->oom_ns);
 }
 
 /* Runs in a child of the collector, which has no way to end for lack of memory. */
-void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_told *told)
+void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_outcome *outcome)
 {
     (void)quiet;
-    struct mp_snapshot_told one = *told;
+    struct mp_snapshot_outcome one = *outcome;
     if (one.at_oom && !mp_memory_try(say_oom, &one)) mp_message("not enough memory to say why memory ran out");
 }
 
-void mp_snapshot_say(void *quiet, const struct mp_snapshot_told *told)
+void mp_snapshot_say(void *quiet, const struct mp_snapshot_outcome *outcome)
 {
     char events[MP_UNIT_TEXT], size[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
-    if (told->status)
-        mp_message("no snapshot was taken%s: %s", told->at_oom ? " when memory ran out" : "", told->error.text);
-    else if (!told->at_oom && !*(const bool *)quiet)
-        mp_message("%s  %s events so far, %s", mp_shown_path(shown, told->path), mp_format_count(events, told->events),
-                   mp_format_bytes(size, told->file_bytes));
+    if (outcome->status)
+        mp_message("no snapshot was taken%s: %s", outcome->at_oom ? " when memory ran out" : "", outcome->error.text);
+    else if (!outcome->at_oom && !*(const bool *)quiet)
+        mp_message("%s  %s events so far, %s", mp_shown_path(shown, outcome->path),
+                   mp_format_count(events, outcome->events), mp_format_bytes(size, outcome->file_bytes));
 }

@@ -11,7 +11,7 @@ struct mp_snapshot_way {
     const char *name; /* of the file, before the process and ".mp", where the user gave none */
     void (*prepare)(void *context, struct mp_record_config *config); /* after the options were read */
     /* What came of it, for people; false: it is not whole. */
-    bool (*tell)(void *context, const struct mp_collector_result *result, bool quiet);
+    bool (*report)(void *context, const struct mp_collector_result *result, bool quiet);
 };
 
 /* Records the invocation's operands as a command. `way`: NULL for `memprof snapshot`'s own. Returns an exit status. */

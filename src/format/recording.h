@@ -182,7 +182,7 @@ struct mp_segment {
     uint16_t track;  /* the allocator's */
     uint8_t small;   /* for small blocks */
     uint8_t expandable;
-    uint16_t keys;  /* bits of enum mp_told: 0 where no file told of it so */
+    uint16_t keys;  /* bits of enum mp_row_flag: 0 where no file told of it so */
     uint32_t stack; /* that allocated it, and string id, as in struct mp_allocator_call */
     uint32_t more;
 };
@@ -208,7 +208,7 @@ struct mp_allocator_call {
     uint32_t stack;
     uint32_t more; /* string id of a JSON object: what the entry said besides, or said in another way than memprof does */
     uint16_t track;
-    uint16_t keys;  /* bits of enum mp_told */
+    uint16_t keys;  /* bits of enum mp_row_flag */
     uint8_t action; /* enum mp_torch_action */
 };
 

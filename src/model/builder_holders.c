@@ -16,14 +16,14 @@ bool mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
     return true;
 }
 
-struct told {
+struct ordered {
     struct mp_model_holder holder;
     size_t order;
 };
 
 static int by_block_then_order(const void *left, const void *right)
 {
-    const struct told *a = left, *b = right;
+    const struct ordered *a = left, *b = right;
     if (a->holder.block != b->holder.block) return a->holder.block < b->holder.block ? -1 : 1;
     return a->order < b->order ? -1 : 1;
 }
@@ -33,8 +33,8 @@ static int by_block_then_order(const void *left, const void *right)
 bool mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
-    struct told *told = b->holders.count ? mp_alloc(b->holders.count * sizeof *told) : NULL;
-    if (!told) return !b->holders.count;
+    struct ordered *ordered = b->holders.count ? mp_alloc(b->holders.count * sizeof *ordered) : NULL;
+    if (!ordered) return !b->holders.count;
     size_t count = 0;
     for (size_t i = 0; i < b->holders.count; i++) {
         const struct mp_block_holder *from = &b->holders.at[i];
@@ -52,13 +52,13 @@ bool mp_builder_end_holders(struct mp_builder *b)
                                          .line = from->line,
                                          .kind = from->kind,
                                          .certain = from->certain};
-        told[count++] = (struct told){holder, i};
+        ordered[count++] = (struct ordered){holder, i};
     }
-    qsort(told, count, sizeof *told, by_block_then_order);
+    qsort(ordered, count, sizeof *ordered, by_block_then_order);
     mp_vec_room_for(&model->holders, count);
     for (size_t i = 0; i < count; i++)
-        if (i + 1 == count || told[i + 1].holder.block != told[i].holder.block)
-            model->holders.at[model->holders.count++] = told[i].holder;
-    free(told);
+        if (i + 1 == count || ordered[i + 1].holder.block != ordered[i].holder.block)
+            model->holders.at[model->holders.count++] = ordered[i].holder;
+    free(ordered);
     return true;
 }

@@ -48,7 +48,7 @@ static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block
 
 struct ordered {
     struct mp_model_label label;
-    size_t told;
+    size_t order;
 };
 
 static int by_block_then_moment(const void *left, const void *right)
@@ -56,11 +56,11 @@ static int by_block_then_moment(const void *left, const void *right)
     const struct ordered *a = left, *b = right;
     if (a->label.block != b->label.block) return a->label.block < b->label.block ? -1 : 1;
     if (a->label.event != b->label.event) return a->label.event + 1 < b->label.event + 1 ? -1 : 1;
-    return a->told < b->told ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
 }
 
-/* Of those told between two events the last counts; one that repeats what holds says nothing. */
-static void keep_telling(struct mp_model *model, const struct ordered *labels, size_t count)
+/* Of several labels between two events the last one counts; one that repeats the label in force is dropped. */
+static void keep_lasting(struct mp_model *model, const struct ordered *labels, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct mp_model_label *label = &labels[i].label, *next = &labels[i + 1].label, *last = NULL;
@@ -78,49 +78,49 @@ bool mp_builder_end_labels(struct mp_builder *b)
     if (!labels) return !b->labels.count;
     size_t count = 0;
     for (size_t i = 0; i < b->labels.count; i++) {
-        const struct mp_builder_label *told = &b->labels.at[i];
-        uint32_t block = mp_builder_block(b, told->number);
+        const struct mp_builder_label *label = &b->labels.at[i];
+        uint32_t block = mp_builder_block(b, label->number);
         if (block == MP_NONE) continue;
         /* the last event that is not after it; MP_NONE: all are */
         uint32_t event =
-            told->time_ns == UINT64_MAX ? told->event : mp_model_events_before(model, told->time_ns, true) - 1;
+            label->time_ns == UINT64_MAX ? label->event : mp_model_events_before(model, label->time_ns, true) - 1;
         labels[count++] =
-            (struct ordered){{block, while_alive(&model->blocks, block, event), told->role, told->name}, i};
+            (struct ordered){{block, while_alive(&model->blocks, block, event), label->role, label->name}, i};
     }
     qsort(labels, count, sizeof *labels, by_block_then_moment);
-    keep_telling(model, labels, count);
+    keep_lasting(model, labels, count);
     free(labels);
     return true;
 }
 
-struct told {
+struct ordered_request {
     struct mp_model_request request;
     size_t order;
 };
 
 static int by_block_then_order(const void *left, const void *right)
 {
-    const struct told *a = left, *b = right;
+    const struct ordered_request *a = left, *b = right;
     if (a->request.block != b->request.block) return a->request.block < b->request.block ? -1 : 1;
     return a->order < b->order ? -1 : 1;
 }
 
-/* Of those told of one block the last counts. */
+/* Of several requests for one block the last one counts. */
 bool mp_builder_end_requests(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
-    struct told *told = b->requests.count ? mp_alloc(b->requests.count * sizeof *told) : NULL;
-    if (!told) return !b->requests.count;
+    struct ordered_request *requests = b->requests.count ? mp_alloc(b->requests.count * sizeof *requests) : NULL;
+    if (!requests) return !b->requests.count;
     size_t count = 0;
     for (size_t i = 0; i < b->requests.count; i++) {
         uint32_t block = mp_builder_block(b, b->requests.at[i].block);
-        if (block != MP_NONE) told[count++] = (struct told){{block, b->requests.at[i].request}, i};
+        if (block != MP_NONE) requests[count++] = (struct ordered_request){{block, b->requests.at[i].request}, i};
     }
-    qsort(told, count, sizeof *told, by_block_then_order);
+    qsort(requests, count, sizeof *requests, by_block_then_order);
     mp_vec_room_for(&model->requests, count);
     for (size_t i = 0; i < count; i++)
-        if (i + 1 == count || told[i + 1].request.block != told[i].request.block)
-            model->requests.at[model->requests.count++] = told[i].request;
-    free(told);
+        if (i + 1 == count || requests[i + 1].request.block != requests[i].request.block)
+            model->requests.at[model->requests.count++] = requests[i].request;
+    free(requests);
     return true;
 }

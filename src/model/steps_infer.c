@@ -267,7 +267,7 @@ static bool find(const struct mp_model *model, struct mp_steps *steps)
     if (loop.rounds) return true;
     steps->guessed = true;
     mp_period_find(model, steps);
-    if (steps->count || loop.told) return true;
+    if (steps->count || loop.conclusive) return true;
     return infer(model, steps);
 }
 

@@ -380,7 +380,7 @@ static bool begin_step(struct search *search, struct line *line, uint32_t event,
 
 /* Where much has no lines, as in a program in C++, or none is ever reached again, as in a loop of one line, lines say
  * nothing; but where they show a network or an optimizer, a rhythm would be no better. */
-static bool lines_tell(const struct search *search)
+static bool lines_are_conclusive(const struct search *search)
 {
     bool again = false;
     for (size_t i = 0; i < search->lines.count; i++)
@@ -397,7 +397,7 @@ static bool find(const struct mp_model *model, bool backward, struct mp_steps *s
         sum_work(&search);
         done = follow(&search, count_line) && follow(&search, sample_line) && choose(&search);
     }
-    *loop = (struct mp_loop){.told = lines_tell(&search)};
+    *loop = (struct mp_loop){.conclusive = lines_are_conclusive(&search)};
     if (done && search.chosen) {
         const struct mp_model_line *at = search.chosen->at;
         *loop = (struct mp_loop){at->function, at->file, at->line, search.chosen->count, true, backward};

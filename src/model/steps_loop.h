@@ -33,7 +33,7 @@
 struct mp_loop {
     uint32_t function, file, line; /* string ids; where a round begins */
     uint32_t rounds;               /* 0: no such loop is seen */
-    bool told;                     /* whether that means anything, as there are lines of Python and loops among them */
+    bool conclusive;               /* whether that means anything, as there are lines of Python and loops among them */
     bool backward;                 /* what lies between two rounds is backward alone */
 };
 

@@ -107,18 +107,18 @@ static int compare_holdings(const void *left, const void *right)
 static struct holding *holdings_at_end(const struct mp_model *model, size_t *count)
 {
     struct holding *holdings = mp_alloc((model->tracks.count + 1) * sizeof *holdings);
-    unsigned char *told = mp_alloc_zeroed(model->tracks.count + 1, 1);
+    unsigned char *seen = mp_alloc_zeroed(model->tracks.count + 1, 1);
     *count = 0;
     for (size_t i = model->noted.count; i--;) {
         uint32_t event = model->noted.at[i];
         uint16_t track = model->events.track[event];
-        if (model->events.type[event] != MP_EVENT_RESERVED || told[track]) continue;
-        told[track] = 1;
+        if (model->events.type[event] != MP_EVENT_RESERVED || seen[track]) continue;
+        seen[track] = 1;
         holdings[(*count)++] = (struct holding){.bytes = model->notes.at[i].bytes,
                                                 .device = model->tracks.at[track].device,
                                                 .layer = model->tracks.at[track].layer};
     }
-    free(told);
+    free(seen);
     if (*count) qsort(holdings, *count, sizeof *holdings, compare_holdings);
     return holdings;
 }

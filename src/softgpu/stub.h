@@ -9,8 +9,8 @@
     __attribute__((weak, visibility("default"))) int name(void);                                                       \
     int name(void)                                                                                                     \
     {                                                                                                                  \
-        static int told;                                                                                               \
-        if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))                                                          \
+        static int reported;                                                                                           \
+        if (!__atomic_exchange_n(&reported, 1, __ATOMIC_RELAXED))                                                      \
             fputs("memprof: the stand-in of " library " has no " #name "(); nothing was done\n", stderr);              \
         return soft_stub_result();                                                                                     \
     }

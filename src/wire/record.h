@@ -19,23 +19,23 @@ enum mp_record_type {
                                 * mp_holder_kind); `stack`: string id of the file in which that stands, at line `bytes`;
                                 * `moment_ns`: 1 where that is sure. Address 0: such a look is over; `moment_ns`: 1
                                 * where it saw all, else `name` says what it left out */
-    MP_RECORD_TORCH = 68,      /* likewise: what PyTorch says of its caching allocator; `kind` is enum mp_torch_told */
+    MP_RECORD_TORCH = 68,      /* likewise: what PyTorch says of its caching allocator; `kind` is enum mp_reading_kind */
     MP_RECORD_ASIDE = 69,      /* likewise: `name` for the file as it is; `kind` is enum mp_aside_kind */
 };
 
 /* A reading of PyTorch's own history and segments: any number of the first three, then the last. In all of them `track`
  * is the allocator's, but in the last. */
-enum mp_torch_told {
-    MP_TOLD_ALLOC = 1,   /* at `moment_ns` `bytes` were asked for and `address` was given; stream and pool as below */
-    MP_TOLD_SEGMENT = 2, /* it holds `bytes` at `address`; total_allocated is its stream, total_reserved its pool;
-                          * `stack`: MP_TOLD_SMALL, MP_TOLD_EXPANDABLE */
-    MP_TOLD_PART = 3,    /* the next `bytes` of that segment, of which `address` were asked for; `stack` is enum
+enum mp_reading_kind {
+    MP_READING_ALLOC = 1,   /* at `moment_ns` `bytes` were asked for and `address` was given; stream and pool as below */
+    MP_READING_SEGMENT = 2, /* it holds `bytes` at `address`; total_allocated is its stream, total_reserved its pool;
+                          * `stack`: MP_READING_SMALL, MP_TOLD_EXPANDABLE */
+    MP_READING_PART = 3,    /* the next `bytes` of that segment, of which `address` were asked for; `stack` is enum
                           * mp_torch_state */
-    MP_TOLD_END = 4,     /* it was made at `moment_ns`, and has `bytes` records before this one; `stack`: whether its
+    MP_READING_END = 4,     /* it was made at `moment_ns`, and has `bytes` records before this one; `stack`: whether its
                           * segments are all that there are */
 };
-#define MP_TOLD_SMALL      1
-#define MP_TOLD_EXPANDABLE 2
+#define MP_READING_SMALL      1
+#define MP_READING_EXPANDABLE 2
 
 #define MP_RECORD_ALL_TRACKS    UINT16_MAX
 #define MP_RECORD_TOTAL_UNKNOWN UINT64_MAX

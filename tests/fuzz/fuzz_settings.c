@@ -42,7 +42,7 @@ static void check_values(const struct mp_invocation *invocation, size_t longest)
 {
     for (int i = 0; i < MP_OPTIONS; i++)
         if (invocation->value[i] && strlen(invocation->value[i]) > longest) abort();
-    mp_settings_tell(invocation);
+    mp_settings_name_origins(invocation);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -227,7 +227,7 @@ static void naming(const char *text, size_t size)
     if (snprintf(pattern, sizeof pattern, "/folder/%s", text) >= (int)sizeof pattern) return;
     for (unsigned number = 0; number < 3; number++)
         free(mp_naming_path(&names, 1, number));
-    (void)mp_naming_tells_processes_apart(pattern);
+    (void)mp_naming_separates_processes(pattern);
 }
 
 /* Names are printed without anything that a terminal would obey. */

@@ -52,20 +52,20 @@ static void place_requested(const struct mp_model *model, struct mp_placements *
             placements->requested[i] = blocks->bytes[i];
 }
 
-static void place_told(const struct mp_model *model, struct mp_placements *placements)
+static void place_known(const struct mp_model *model, struct mp_placements *placements)
 {
     for (size_t i = 0; i < model->requests.count; i++) {
-        const struct mp_model_request *told = &model->requests.at[i];
-        placements->requested[told->block] = told->request.bytes;
-        placements->stream[told->block] = told->request.stream;
-        placements->pool[told->block] = told->request.pool;
+        const struct mp_model_request *known = &model->requests.at[i];
+        placements->requested[known->block] = known->request.bytes;
+        placements->stream[known->block] = known->request.stream;
+        placements->pool[known->block] = known->request.pool;
     }
 }
 
 /* What all known blocks of one size of a site have in common: MP_PLACE_UNKNOWN where they differ. */
 struct usual {
     uint64_t requested, stream, pool;
-    uint32_t told;
+    uint32_t known;
 };
 #define USUAL_LEAST 3 /* blocks that agree */
 
@@ -87,21 +87,21 @@ static void place_usual(const struct mp_model *model, struct mp_placements *plac
     MP_VEC(struct usual) usual = {0};
     struct mp_map sites = {0};
     for (size_t i = 0; i < model->requests.count; i++) {
-        const struct mp_request *told = &model->requests.at[i].request;
-        const struct usual first = {told->bytes, told->stream, told->pool, 0};
+        const struct mp_request *known = &model->requests.at[i].request;
+        const struct usual first = {known->bytes, known->stream, known->pool, 0};
         bool added;
         uint64_t *slot = mp_map_at(&sites, key_of(model, model->requests.at[i].block), &added);
         if (added) mp_vec_add(&usual, first);
         if (added) *slot = usual.count - 1;
-        usual.at[*slot].told++;
-        agree(&usual.at[*slot].requested, told->bytes);
-        agree(&usual.at[*slot].stream, told->stream);
-        agree(&usual.at[*slot].pool, told->pool);
+        usual.at[*slot].known++;
+        agree(&usual.at[*slot].requested, known->bytes);
+        agree(&usual.at[*slot].stream, known->stream);
+        agree(&usual.at[*slot].pool, known->pool);
     }
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         if (placements->requested[i] != MP_PLACE_UNKNOWN || !model->blocks.stack[i]) continue;
         const uint64_t *slot = mp_map_find(&sites, key_of(model, i));
-        if (!slot || usual.at[*slot].told < USUAL_LEAST) continue;
+        if (!slot || usual.at[*slot].known < USUAL_LEAST) continue;
         placements->requested[i] = usual.at[*slot].requested;
         placements->usual[i] = true;
         if (placements->stream[i] == MP_PLACE_UNKNOWN) placements->stream[i] = usual.at[*slot].stream;
@@ -130,7 +130,7 @@ bool mp_placements_find(const struct mp_model *model, struct mp_placements *plac
     memset(placements->pool, 0xff, bytes);
     memset(placements->requested, 0xff, bytes);
     place_requested(model, placements);
-    place_told(model, placements);
+    place_known(model, placements);
     if (model->calls.count)
         for (uint16_t track = 0; track < model->tracks.count; track++)
             place_traced(model, track, placements);

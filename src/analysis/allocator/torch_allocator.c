@@ -74,8 +74,8 @@ static enum mp_torch_result result_of(const struct mp_torch_allocator *a)
     return a->broken ? MP_TORCH_BROKEN : MP_TORCH_DONE;
 }
 
-void mp_torch_tell(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
-                   const struct segment *segment, uint32_t block)
+void mp_torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
+                    const struct segment *segment, uint32_t block)
 {
     if (!a->hooks.event) return;
     const struct mp_torch_event event = {address, bytes, segment->stream, segment->pool, block, (uint8_t)action};
@@ -211,7 +211,7 @@ static void hand_out(struct mp_torch_allocator *a, uint32_t block, uint64_t byte
     raise_peak(&stats->peak_allocated, stats->allocated);
     raise_peak(&stats->peak_active, stats->active);
     raise_peak(&stats->peak_requested, stats->requested);
-    mp_torch_tell(a, MP_TORCH_ALLOC, it->address, requested, segment, block);
+    mp_torch_trace(a, MP_TORCH_ALLOC, it->address, requested, segment, block);
 }
 
 enum mp_torch_result mp_torch_malloc(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool,
@@ -229,7 +229,7 @@ enum mp_torch_result mp_torch_malloc(struct mp_torch_allocator *a, uint64_t byte
     if (found == NONE) {
         const struct segment none = {.stream = stream, .pool = pool};
         a->stats.ooms++;
-        mp_torch_tell(a, MP_TORCH_OUT_OF_MEMORY, 0, rounded, &none, MP_TORCH_NO_BLOCK);
+        mp_torch_trace(a, MP_TORCH_OUT_OF_MEMORY, 0, rounded, &none, MP_TORCH_NO_BLOCK);
         return MP_TORCH_OOM;
     }
     hand_out(a, found, rounded, bytes);
@@ -243,7 +243,7 @@ enum mp_torch_result mp_torch_free(struct mp_torch_allocator *a, uint32_t block)
     if (block == MP_TORCH_NO_BLOCK || a->blocks.at[block].state != MP_TORCH_ALLOCATED) return MP_TORCH_DONE;
     const struct block *it = &a->blocks.at[block];
     a->stats.allocated -= it->bytes;
-    mp_torch_tell(a, MP_TORCH_FREE_REQUESTED, it->address, it->requested, segment_of(a, block), block);
+    mp_torch_trace(a, MP_TORCH_FREE_REQUESTED, it->address, it->requested, segment_of(a, block), block);
     if (it->uses != NONE)
         mp_torch_wait_for_streams(a, block);
     else
@@ -255,7 +255,7 @@ void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block)
 {
     struct block *it = &a->blocks.at[block];
     const struct segment *segment = segment_of(a, block);
-    mp_torch_tell(a, MP_TORCH_FREE_COMPLETED, it->address, it->requested, segment, block);
+    mp_torch_trace(a, MP_TORCH_FREE_COMPLETED, it->address, it->requested, segment, block);
     a->stats.active -= it->bytes;
     a->stats.requested -= it->requested;
     it->state = MP_TORCH_FREE;

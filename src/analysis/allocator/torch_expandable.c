@@ -83,7 +83,7 @@ static uint32_t map(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes
     block = mp_torch_join(a, block);
     mp_torch_put(a, block);
     mp_torch_gained(a, &segment, pages);
-    mp_torch_tell(a, MP_TORCH_SEGMENT_MAP, address, pages, &segment, MP_TORCH_NO_BLOCK);
+    mp_torch_trace(a, MP_TORCH_SEGMENT_MAP, address, pages, &segment, MP_TORCH_NO_BLOCK);
     return block;
 }
 
@@ -127,7 +127,7 @@ void mp_torch_unmap(struct mp_torch_allocator *a, uint32_t block)
     block = mp_torch_join(a, block);
     mp_torch_put(a, block);
     mp_torch_lost(a, &segment, last - first);
-    mp_torch_tell(a, MP_TORCH_SEGMENT_UNMAP, segment.address + first, last - first, &segment, MP_TORCH_NO_BLOCK);
+    mp_torch_trace(a, MP_TORCH_SEGMENT_UNMAP, segment.address + first, last - first, &segment, MP_TORCH_NO_BLOCK);
     if (is_split(&a->blocks.at[block])) return;
     mp_torch_take(a, block);
     mp_torch_segment_unused(a, a->blocks.at[block].segment);

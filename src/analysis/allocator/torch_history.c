@@ -138,7 +138,7 @@ static bool gather(struct finder *f)
             offset += model->parts.at[i - 1].bytes;
         else
             offset = 0;
-        if (segment->track != f->history->track || (segment->keys & MP_TOLD_OVERLAPS)) continue;
+        if (segment->track != f->history->track || (segment->keys & MP_ROW_OVERLAPS)) continue;
         if (part->state == MP_TORCH_FREE) continue;
         uint64_t *slot = mp_map_at(&f->held, segment->address + offset + 1, NULL);
         *slot = i;
@@ -162,7 +162,7 @@ static void gather_owners(struct finder *f)
                                                  .pool = mp_torch_pool_index(f->history, from->pool),
                                                  .small = from->small,
                                                  .expandable = from->expandable};
-        if (from->track != f->history->track || (from->keys & MP_TOLD_OVERLAPS)) continue;
+        if (from->track != f->history->track || (from->keys & MP_ROW_OVERLAPS)) continue;
         mp_vec_add(&f->ends, segment);
     }
     for (size_t i = 0; i < f->history->steps.count; i++) {
@@ -525,7 +525,7 @@ static bool follow_events(const struct mp_model *model, struct mp_torch_history 
 }
 
 /* A request to free that its completion follows at once. */
-static bool is_told_by_next(const struct mp_model *model, size_t at)
+static bool is_completed_by_next(const struct mp_model *model, size_t at)
 {
     const struct mp_allocator_call *call = &model->calls.at[at], *next = call + 1;
     return call->action == MP_TORCH_FREE_REQUESTED && at + 1 < model->calls.count && next->track == call->track &&
@@ -540,7 +540,7 @@ static void follow_calls(const struct mp_model *model, struct mp_torch_history *
     for (size_t i = 0; i < model->calls.count && *fit; i++) {
         const struct mp_allocator_call *call = &model->calls.at[i];
         if (call->track != history->track || call->action >= MP_TORCH_SNAPSHOT) continue;
-        if (is_told_by_next(model, i)) continue;
+        if (is_completed_by_next(model, i)) continue;
         struct mp_torch_step step = {.address = call->address,
                                      .bytes = call->bytes,
                                      .stream = call->stream,

@@ -45,7 +45,7 @@ static bool take_list(struct placer *p)
     for (size_t i = 0, last = SIZE_MAX; done && i < model->parts.count; i++) {
         const struct mp_segment_part *part = &model->parts.at[i];
         const struct mp_segment *from = &model->segments.at[part->segment];
-        if (from->track != p->history->track || (from->keys & MP_TOLD_OVERLAPS)) continue;
+        if (from->track != p->history->track || (from->keys & MP_ROW_OVERLAPS)) continue;
         if (part->segment != last) {
             const struct mp_torch_segment segment = {.address = from->address,
                                                      .stream = from->stream,

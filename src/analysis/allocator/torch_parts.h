@@ -100,8 +100,8 @@ static inline bool collects_garbage(const struct mp_torch_allocator *a)
     return a->limit != MP_TORCH_UNLIMITED && a->settings.gc_threshold > 0;
 }
 
-void mp_torch_tell(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
-                   const struct segment *segment, uint32_t block);
+void mp_torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
+                    const struct segment *segment, uint32_t block);
 
 /* torch_blocks.c: blocks and what is free. NONE and `broken` where memory is short. */
 uint32_t mp_torch_block_new(struct mp_torch_allocator *a, const struct block *block);

@@ -211,7 +211,7 @@ static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_l
     MP_VEC(struct place) order = {0};
     for (uint32_t i = 0; i < model->segments.count; i++) {
         const struct place place = {model->segments.at[i].address, i};
-        if (model->segments.at[i].track != p->history->track || (model->segments.at[i].keys & MP_TOLD_OVERLAPS))
+        if (model->segments.at[i].track != p->history->track || (model->segments.at[i].keys & MP_ROW_OVERLAPS))
             continue;
         mp_vec_add(&order, place);
     }

@@ -70,7 +70,7 @@ uint32_t mp_torch_get_memory(struct mp_torch_allocator *a, uint64_t bytes, uint6
     if (block == NONE) return NONE;
     a->segments.at[id].first = block;
     mp_torch_gained(a, &segment, asked);
-    mp_torch_tell(a, MP_TORCH_SEGMENT_ALLOC, address, asked, &segment, MP_TORCH_NO_BLOCK);
+    mp_torch_trace(a, MP_TORCH_SEGMENT_ALLOC, address, asked, &segment, MP_TORCH_NO_BLOCK);
     return block;
 }
 
@@ -85,7 +85,7 @@ static void release(struct mp_torch_allocator *a, uint32_t block)
     struct segment *segment = segment_of(a, block);
     mp_torch_take(a, block);
     mp_torch_lost(a, segment, segment->bytes);
-    mp_torch_tell(a, MP_TORCH_SEGMENT_FREE, segment->address, segment->bytes, segment, MP_TORCH_NO_BLOCK);
+    mp_torch_trace(a, MP_TORCH_SEGMENT_FREE, segment->address, segment->bytes, segment, MP_TORCH_NO_BLOCK);
     mp_torch_segment_unused(a, a->blocks.at[block].segment);
     mp_torch_block_unused(a, block);
 }

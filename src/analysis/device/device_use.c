@@ -40,8 +40,8 @@ static inline uint64_t device_pools(const struct device_level *level)
 /* So does an allocator. */
 static inline uint64_t device_torch(const struct device_level *level)
 {
-    bool told = level->torch_reserved > level->torch_blocks || (level->sampled && level->torch_reserved);
-    return told ? level->torch_reserved : level->torch_blocks;
+    bool has_reserved = level->torch_reserved > level->torch_blocks || (level->sampled && level->torch_reserved);
+    return has_reserved ? level->torch_reserved : level->torch_blocks;
 }
 
 /* Where the driver's side was recorded in part only, what PyTorch has was handed out all the same. */
@@ -417,7 +417,7 @@ static void note_change(struct sweep *sweep, uint64_t now)
 }
 
 /* Whether more is handed out; else, of as much, more of it is known. */
-static bool tells_more(const struct device_level *level, const struct device_level *highest)
+static bool knows_more(const struct device_level *level, const struct device_level *highest)
 {
     uint64_t now = device_handed_out(level), before = device_handed_out(highest);
     if (now != before) return now > before;
@@ -437,7 +437,7 @@ static bool run(struct sweep *sweep)
         apply(sweep, i);
         uint64_t after = device_handed_out(&sweep->level);
         if (after != before) note_change(sweep, now);
-        if (!tells_more(&sweep->level, &sweep->highest)) continue;
+        if (!knows_more(&sweep->level, &sweep->highest)) continue;
         sweep->highest = sweep->level;
         sweep->highest_moment = i + 1;
     }

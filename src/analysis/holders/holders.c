@@ -51,13 +51,13 @@ static void collect(const struct mp_model *model, struct held_blocks *all)
     for (uint32_t block = 0; block < model->blocks.count; block++) {
         while (next < model->holders.count && model->holders.at[next].block < block)
             next++;
-        bool told = next < model->holders.count && model->holders.at[next].block == block;
+        bool found = next < model->holders.count && model->holders.at[next].block == block;
         struct held held = {.track = model->blocks.track[block],
                             .stack = model->blocks.stack[block],
                             .block = block,
-                            .look = told ? model->holders.at[next].look : MP_NONE,
-                            .holder = told ? &model->holders.at[next] : NULL};
-        if (!told && is_looked_for(model, block)) held.look = last_look(model, &looks, block);
+                            .look = found ? model->holders.at[next].look : MP_NONE,
+                            .holder = found ? &model->holders.at[next] : NULL};
+        if (!found && is_looked_for(model, block)) held.look = last_look(model, &looks, block);
         if (held.look != MP_NONE) mp_vec_add(all, held);
     }
     mp_vec_free(&looks);

@@ -306,7 +306,7 @@ static void leak_is_growth_general(const struct mp_model *model, const struct mp
 
 #define CERTAIN_BIRTHS 16
 #define CERTAIN_Z      5.0        /* one chance in three million */
-#define TOLD_BYTES     (1u << 20) /* what is retained once and smaller is not worth a word */
+#define WORTH_BYTES    (1u << 20) /* what is retained once and smaller is not worth a word */
 
 /* Context of a judgement. */
 struct judge {
@@ -479,7 +479,7 @@ static void everything_grows(struct judge *judge, bool *yes)
     judge->growth_is_general = *yes;
 }
 
-static bool steps_are_told(const struct mp_steps *steps)
+static bool steps_are_given(const struct mp_steps *steps)
 {
     return steps->source && strcmp(steps->source, "inferred") != 0;
 }
@@ -504,7 +504,7 @@ static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place
     if (!yes) return true;
     everything_grows(judge, &general);
     if (general) growth->evidence.growth = MP_GROWTH_NONE;
-    if (!general && !steps_are_told(judge->steps) && !trains(judge->model)) {
+    if (!general && !steps_are_given(judge->steps) && !trains(judge->model)) {
         growth->evidence.growth = MP_GROWTH_NONE;
         judge->caches++;
     }
@@ -566,7 +566,7 @@ static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (evidence->growth != MP_GROWTH_LEAK && !judge_regrown(judge, place, &growth)) return false;
     if (evidence->growth == MP_GROWTH_NONE || (!growth.regrown && was_cleared(judge, place, evidence->births)))
         return true;
-    if (evidence->growth == MP_GROWTH_ONCE && growth.slope.bytes < TOLD_BYTES) return true;
+    if (evidence->growth == MP_GROWTH_ONCE && growth.slope.bytes < WORTH_BYTES) return true;
     bool history = false;
     if (evidence->growth == MP_GROWTH_LEAK && evidence->births <= MP_LEAK_HISTORY &&
         !leak_is_history(judge->model, place->stack, &history))

@@ -143,7 +143,7 @@ static void note_moves(const struct match *match, const struct mp_intern *functi
     const char *name = mp_intern_get(functions, match->before->function, NULL), *end = strchr(name, '\n');
     char *file = mp_text_copy_part(name, (size_t)(end - name));
     struct mp_buffer place = {0};
-    bool told = false;
+    bool added = false;
     for (size_t i = 0; i < match->befores; i++) {
         uint32_t line = match->with[i] ? match->after[match->with[i] - 1].line : 0;
         if (!line || line == match->before[i].line) continue;
@@ -153,8 +153,8 @@ static void note_moves(const struct match *match, const struct mp_intern *functi
         moved->lines.at[id - 1] = line;
         struct mp_moved_function function = {mp_intern_add_text(&moved->names, end + 1),
                                              mp_intern_add_text(&moved->names, file), match->before[i].line, line};
-        if (!told) mp_vec_add(&moved->functions, function);
-        told = true;
+        if (!added) mp_vec_add(&moved->functions, function);
+        added = true;
     }
     mp_buffer_free(&place);
     free(file);

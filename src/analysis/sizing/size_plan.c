@@ -32,10 +32,10 @@ static void bounds_of(const struct mp_size_source *source, uint64_t bytes, doubl
 /* The same of a block, of which PyTorch's own history may have told. */
 static void bounds_of_block(const struct mp_size_source *source, uint32_t block, double *low, double *high)
 {
-    const struct mp_request *told = mp_model_request_of(source->model, block);
+    const struct mp_request *request = mp_model_request_of(source->model, block);
     uint64_t bytes = mp_size_bytes(source->model, block);
     bounds_of(source, bytes, low, high);
-    if (told && told->bytes <= bytes) *low = *high = (double)told->bytes;
+    if (request && request->bytes <= bytes) *low = *high = (double)request->bytes;
 }
 
 /* Nearly always nothing was left unsplit. That three probes agree so by chance is not to be expected. */

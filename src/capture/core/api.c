@@ -319,7 +319,7 @@ static void aside(int kind, const char *text)
     if (!thread) return;
     const struct mp_record record = {
         .name = mp_record_name(text), .track = MP_TRACK_NONE, .type = MP_RECORD_ASIDE, .kind = (uint8_t)kind};
-    mp_record_told(thread, &record);
+    mp_record_prepared(thread, &record);
     mp_hook_leave(thread);
 }
 
@@ -364,7 +364,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .torch_step = torch_step,
         .shim = shim,
         .torch_history = mp_torch_history,
-        .holder = mp_holders_tell,
+        .holder = mp_holders_record,
         .holder_ask = mp_holders_ask,
         .torch_mark = torch_mark,
         .aside = aside,

@@ -280,14 +280,14 @@ bool mp_record_fits(const struct mp_thread *thread, uint32_t records)
     return head - atomic_load_explicit(&ring->tail, memory_order_acquire) + records <= MP_RING_RECORDS;
 }
 
-void mp_record_told(struct mp_thread *thread, const struct mp_record *told)
+void mp_record_prepared(struct mp_thread *thread, const struct mp_record *prepared)
 {
     uint32_t hook = thread->hook;
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
     if (!record) return;
     if (is_over(thread, hook)) return;
-    *record = *told;
+    *record = *prepared;
     record->time_ns = now;
     publish(thread);
 }

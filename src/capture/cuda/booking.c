@@ -51,8 +51,8 @@ void mp_cuda_begin(struct mp_cuda_event *event, enum mp_live_class class, uint64
 {
     struct mp_live entry = {.value = value,
                             .bytes = bytes,
-                            .context = event->told->context,
-                            .device = (int16_t)(event->told->device < 0 ? 0 : event->told->device),
+                            .context = event->facts->context,
+                            .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
                             .class = class,
                             .book = book,
                             .kind = kind};
@@ -67,7 +67,7 @@ static void begin_or_refuse(struct mp_cuda_event *event, enum mp_live_class clas
     if (mp_cuda_succeeded(event))
         mp_cuda_begin(event, class, *(const uint64_t *)address_at, bytes, book, kind);
     else
-        mp_cuda_refused(event, book, event->told->device, bytes);
+        mp_cuda_refused(event, book, event->facts->device, bytes);
 }
 
 static void exit_alloc(struct mp_cuda_event *event)
@@ -253,36 +253,36 @@ bool mp_cuda_hooks_ask(void)
     return atomic_load_explicit(&hooks_ask, memory_order_relaxed);
 }
 
-static void book_told(struct mp_cuda_event *event)
+static void book_facts(struct mp_cuda_event *event)
 {
-    const struct mp_cuda_told *told = event->told;
-    if (told->pool && told->device >= 0) {
+    const struct mp_cuda_facts *facts = event->facts;
+    if (facts->pool && facts->device >= 0) {
         atomic_store_explicit(&hooks_ask, true, memory_order_relaxed);
-        mp_cuda_pool_holds(event, told->pool, told->pool_bytes);
+        mp_cuda_pool_holds(event, facts->pool, facts->pool_bytes);
     }
-    if (told->graph_bytes != MP_BYTES_UNKNOWN) mp_book_graphs_hold(event->thread, told->device, told->graph_bytes);
+    if (facts->graph_bytes != MP_BYTES_UNKNOWN) mp_book_graphs_hold(event->thread, facts->device, facts->graph_bytes);
 }
 
-void mp_cuda_book_told(struct mp_thread *thread, const struct mp_cuda_told *told)
+void mp_cuda_book_facts(struct mp_thread *thread, const struct mp_cuda_facts *facts)
 {
-    struct mp_cuda_event event = {.thread = thread, .told = told};
-    book_told(&event);
+    struct mp_cuda_event event = {.thread = thread, .facts = facts};
+    book_facts(&event);
 }
 
 void mp_cuda_exit(enum mp_cuda_call_id id, const void *arguments, int result, struct mp_cuda_visit *visit,
-                  const struct mp_cuda_told *told)
+                  const struct mp_cuda_facts *facts)
 {
     const struct action *action = &actions[mp_cuda_calls[id].action];
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     struct mp_cuda_event event = {
-        .thread = thread, .id = id, .arguments = arguments, .result = result, .visit = visit, .told = told};
-    if (told->context && result == MP_CU_SUCCESS && !mp_cuda_ends_context(mp_cuda_calls[id].action))
-        mp_cuda_context_seen(thread, told->context, told->device, true);
-    book_told(&event);
+        .thread = thread, .id = id, .arguments = arguments, .result = result, .visit = visit, .facts = facts};
+    if (facts->context && result == MP_CU_SUCCESS && !mp_cuda_ends_context(mp_cuda_calls[id].action))
+        mp_cuda_context_seen(thread, facts->context, facts->device, true);
+    book_facts(&event);
     if (action->exit) action->exit(&event);
     if (result == MP_CU_SUCCESS && visit->unknown && action->unknown)
-        mp_book_end_unknown(thread, action->unknown, told->device, first_argument(&event));
+        mp_book_end_unknown(thread, action->unknown, facts->device, first_argument(&event));
     if (result != MP_CU_SUCCESS) mp_cuda_take_back(&event);
     if (!action->asks && is_worth_a_mark(result)) mark_failure(&event);
     mp_hook_leave(thread);

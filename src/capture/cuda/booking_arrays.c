@@ -53,7 +53,7 @@ static void begin_array(struct mp_cuda_event *event, enum mp_live_class class, c
     if (mp_cuda_succeeded(event))
         mp_cuda_begin(event, class, (uint64_t)(uintptr_t)*handle, bytes, MP_BOOK_DEVICE, MP_KIND_ARRAY);
     else
-        mp_cuda_refused(event, MP_BOOK_DEVICE, event->told->device, bytes);
+        mp_cuda_refused(event, MP_BOOK_DEVICE, event->facts->device, bytes);
 }
 
 void mp_exit_array3d_create(struct mp_cuda_event *event)
@@ -112,7 +112,7 @@ void mp_exit_ipc_open(struct mp_cuda_event *event)
     const struct mp_params_cuIpcOpenMemHandle_v2 *a = event->arguments;
     struct mp_live known;
     if (!mp_cuda_succeeded(event)) return;
-    uint64_t bytes = event->told->bytes == MP_BYTES_UNKNOWN ? 0 : event->told->bytes;
+    uint64_t bytes = event->facts->bytes == MP_BYTES_UNKNOWN ? 0 : event->facts->bytes;
     if (!mp_live_count(MP_LIVE_MEMORY, *a->pdptr, 1, 0, &known))
         mp_cuda_begin(event, MP_LIVE_MEMORY, *a->pdptr, bytes, MP_BOOK_IMPORTED, MP_KIND_DEVICE);
 }

@@ -46,7 +46,7 @@ static void begin_holder(struct mp_cuda_event *event, enum mp_live_class class, 
     struct mp_live entry = {.value = (uint64_t)(uintptr_t)handle,
                             .bytes = nodes,
                             .other = number,
-                            .device = (int16_t)(event->told->device < 0 ? 0 : event->told->device),
+                            .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
                             .class = class,
                             .book = book,
                             .kind = MP_KIND_HANDLE};
@@ -150,7 +150,7 @@ static uint64_t number_for_node(struct mp_cuda_event *event, mp_cu_handle graph)
 static void alloc_node_added(struct mp_cuda_event *event, mp_cu_handle graph, const struct mp_cu_alloc_node *node)
 {
     bool on_device = node->poolProps.location.type == MP_CU_LOCATION_DEVICE;
-    int device = on_device ? node->poolProps.location.id : event->told->device;
+    int device = on_device ? node->poolProps.location.id : event->facts->device;
     if (!mp_cuda_succeeded(event))
         mp_cuda_refused(event, MP_BOOK_NODES, device, node->bytesize);
     else
@@ -268,11 +268,11 @@ void mp_exit_capture_end(struct mp_cuda_event *event)
 uint64_t mp_cuda_capture_of(const struct mp_cuda_event *event, mp_cu_handle stream)
 {
     struct mp_live capture;
-    int told = event->told ? event->told->capturing : MP_NOT_TOLD;
-    if (told == 0) return 0;
+    int facts = event->facts ? event->facts->capturing : MP_NOT_KNOWN;
+    if (facts == 0) return 0;
     if (mp_live_find(MP_LIVE_CAPTURE, (uint64_t)(uintptr_t)stream, &capture)) return capture.other;
     /* Another stream that joined a capture: mostly the one that began last. */
-    return told == 1 ? atomic_load(&last_capture) : 0;
+    return facts == 1 ? atomic_load(&last_capture) : 0;
 }
 
 /* While its stream captures, a free becomes a node. */

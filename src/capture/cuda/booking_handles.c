@@ -24,7 +24,7 @@ static void totals_may_have_moved(void)
 int mp_cuda_device_of(uint64_t context)
 {
     struct mp_live found;
-    return context && mp_live_find(MP_LIVE_CONTEXT, context, &found) ? found.device : MP_NOT_TOLD;
+    return context && mp_live_find(MP_LIVE_CONTEXT, context, &found) ? found.device : MP_NOT_KNOWN;
 }
 
 void mp_cuda_context_seen(struct mp_thread *thread, uint64_t context, int device, bool primary)
@@ -113,7 +113,7 @@ static void primary_gone(struct mp_cuda_event *event, int device)
 void mp_exit_primary_release(struct mp_cuda_event *event)
 {
     const struct mp_params_cuDevicePrimaryCtxRelease *a = event->arguments;
-    if (mp_cuda_succeeded(event) && event->told->active == 0) primary_gone(event, a->dev);
+    if (mp_cuda_succeeded(event) && event->facts->active == 0) primary_gone(event, a->dev);
 }
 
 void mp_exit_primary_reset(struct mp_cuda_event *event)
@@ -141,7 +141,7 @@ void mp_exit_library_load(struct mp_cuda_event *event)
     const struct mp_params_cuLibraryLoadData *a = event->arguments;
     if (!mp_cuda_succeeded(event)) return;
     struct mp_live library = {.value = value_of(*a->library),
-                              .device = (int16_t)(event->told->device < 0 ? 0 : event->told->device),
+                              .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
                               .class = MP_LIVE_LIBRARY,
                               .book = MP_BOOK_LIBRARIES,
                               .kind = MP_KIND_HANDLE};

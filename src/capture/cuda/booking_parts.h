@@ -11,7 +11,7 @@ struct mp_cuda_event {
     const void *arguments;
     int result;
     struct mp_cuda_visit *visit;
-    const struct mp_cuda_told *told;
+    const struct mp_cuda_facts *facts;
 };
 
 /* Before the call: what it frees ends, to come back where the call fails. */

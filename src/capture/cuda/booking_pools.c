@@ -66,13 +66,14 @@ void mp_exit_pool_of_location(struct mp_cuda_event *event)
 void mp_exit_pool_import(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemPoolImportFromShareableHandle *a = event->arguments;
-    if (mp_cuda_succeeded(event)) begin_pool(event, *a->pool_out, event->told->device, MP_POOL_IMPORTED, MP_BOOK_POOLS);
+    if (mp_cuda_succeeded(event))
+        begin_pool(event, *a->pool_out, event->facts->device, MP_POOL_IMPORTED, MP_BOOK_POOLS);
 }
 
 void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t bytes)
 {
     struct mp_live known;
-    struct mp_cu_location location = {.type = MP_CU_LOCATION_DEVICE, .id = event->told->device};
+    struct mp_cu_location location = {.type = MP_CU_LOCATION_DEVICE, .id = event->facts->device};
     learn_pool(event, (mp_cu_handle)(uintptr_t)pool, MP_CU_ALLOCATION_PINNED, location);
     if (mp_live_find(MP_LIVE_POOL, pool, &known))
         mp_book_pool_holds(event->thread, known.other, bytes, mp_session_clock_ns());
@@ -96,17 +97,17 @@ void mp_exit_pool_import_pointer(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemPoolImportPointer *a = event->arguments;
     if (!mp_cuda_succeeded(event)) return;
-    uint64_t bytes = event->told->bytes == MP_BYTES_UNKNOWN ? 0 : event->told->bytes;
+    uint64_t bytes = event->facts->bytes == MP_BYTES_UNKNOWN ? 0 : event->facts->bytes;
     struct mp_live pool = {.origin = MP_POOL_IMPORTED};
     mp_live_find(MP_LIVE_POOL, (uint64_t)(uintptr_t)a->pool, &pool);
-    begin_block(event, *a->ptr_out, bytes, &pool, event->told->device);
+    begin_block(event, *a->ptr_out, bytes, &pool, event->facts->device);
 }
 
 /* The stream's device, else the calling thread's. */
 static int device_of_stream(const struct mp_cuda_event *event, mp_cu_handle stream)
 {
     struct mp_live found;
-    return mp_live_find(MP_LIVE_STREAM, (uint64_t)(uintptr_t)stream, &found) ? found.device : event->told->device;
+    return mp_live_find(MP_LIVE_STREAM, (uint64_t)(uintptr_t)stream, &found) ? found.device : event->facts->device;
 }
 
 static void alloc_in_order(struct mp_cuda_event *event, mp_cu_ptr *address, uint64_t bytes, mp_cu_handle stream,
@@ -126,14 +127,14 @@ void mp_exit_alloc_async(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemAllocAsync *a = event->arguments;
     struct mp_live pool = {.origin = MP_POOL_OF_DEVICE};
-    if (event->told->pool) mp_live_find(MP_LIVE_POOL, event->told->pool, &pool);
+    if (event->facts->pool) mp_live_find(MP_LIVE_POOL, event->facts->pool, &pool);
     alloc_in_order(event, a->dptr, a->bytesize, a->hStream, &pool, device_of_stream(event, a->hStream));
 }
 
 void mp_exit_alloc_from_pool(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemAllocFromPoolAsync *a = event->arguments;
-    struct mp_live pool = {.origin = MP_POOL_OF_DEVICE, .device = (int16_t)event->told->device};
+    struct mp_live pool = {.origin = MP_POOL_OF_DEVICE, .device = (int16_t)event->facts->device};
     mp_live_find(MP_LIVE_POOL, (uint64_t)(uintptr_t)a->pool, &pool);
     alloc_in_order(event, a->dptr, a->bytesize, a->hStream, &pool, pool.device);
 }

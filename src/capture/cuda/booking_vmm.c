@@ -15,7 +15,7 @@ void mp_exit_vmm_create(struct mp_cuda_event *event)
     const struct mp_params_cuMemCreate *a = event->arguments;
     bool on_device = !a->prop || a->prop->location.type == MP_CU_LOCATION_DEVICE;
     enum mp_book book = on_device ? MP_BOOK_DEVICE : MP_BOOK_PINNED;
-    int device = a->prop && on_device ? a->prop->location.id : event->told->device;
+    int device = a->prop && on_device ? a->prop->location.id : event->facts->device;
     if (!mp_cuda_succeeded(event)) {
         mp_cuda_refused(event, book, device, a->size);
         return;
@@ -60,7 +60,7 @@ void mp_exit_vmm_import(struct mp_cuda_event *event)
     const struct mp_params_cuMemImportFromShareableHandle *a = event->arguments;
     if (!mp_cuda_succeeded(event) || count(event, *a->handle, 1, 0)) return;
     struct mp_live physical = {.value = *a->handle,
-                               .device = (int16_t)(event->told->device < 0 ? 0 : event->told->device),
+                               .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
                                .class = MP_LIVE_PHYSICAL,
                                .book = MP_BOOK_IMPORTED,
                                .kind = MP_KIND_VMM};
@@ -78,7 +78,7 @@ void mp_exit_vmm_map(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemMap *a = event->arguments;
     if (!mp_cuda_succeeded(event)) return;
-    struct mp_live physical = {.device = (int16_t)(event->told->device < 0 ? 0 : event->told->device)};
+    struct mp_live physical = {.device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device)};
     mp_live_find(MP_LIVE_PHYSICAL, a->handle, &physical);
     struct mp_live mapping = {.value = a->ptr,
                               .bytes = a->size,
@@ -131,7 +131,7 @@ void mp_exit_multicast_create(struct mp_cuda_event *event)
     const struct mp_params_cuMulticastCreate *a = event->arguments;
     if (!mp_cuda_succeeded(event)) return;
     struct mp_live object = {.value = *a->mcHandle,
-                             .device = (int16_t)(event->told->device < 0 ? 0 : event->told->device),
+                             .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
                              .class = MP_LIVE_MULTICAST,
                              .book = MP_BOOK_MULTICAST,
                              .kind = MP_KIND_HANDLE};

@@ -26,7 +26,7 @@ static pid_t holder;               /* the process that subscribed */
 static uint32_t holder_generation; /* of its session: a child made by a raw clone() reads another in the wiped page */
 static _Atomic bool held;
 static _Atomic uint64_t last_flush;
-static bool told_of[MP_CUDA_CALL_COUNT]; /* set before the first callback */
+static bool reported[MP_CUDA_CALL_COUNT]; /* set before the first callback */
 
 /* A cbid's row; MP_CUDA_CALL_COUNT: none. */
 static enum mp_cuda_call_id call_of(uint32_t cbid)
@@ -43,9 +43,9 @@ static enum mp_cuda_call_id call_of(uint32_t cbid)
     return (enum mp_cuda_call_id)id;
 }
 
-bool mp_cupti_tells_of(enum mp_cuda_call_id id)
+bool mp_cupti_reports(enum mp_cuda_call_id id)
 {
-    return told_of[id];
+    return reported[id];
 }
 
 static struct stat own_file; /* st_ino 0: not known */
@@ -78,8 +78,8 @@ static int device_of(mp_cu_handle context)
 {
     uint32_t device;
     int known = mp_cuda_device_of((uint64_t)(uintptr_t)context);
-    if (known != MP_NOT_TOLD || !context) return known;
-    return mp_cupti.cuptiGetDeviceId(context, &device) ? MP_NOT_TOLD : (int)device;
+    if (known != MP_NOT_KNOWN || !context) return known;
+    return mp_cupti.cuptiGetDeviceId(context, &device) ? MP_NOT_KNOWN : (int)device;
 }
 
 static void on_enter(enum mp_cuda_call_id id, const struct mp_cupti_call *data)
@@ -103,11 +103,11 @@ static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data
     if (thread && place && place <= MP_CUPTI_VISITS) visit = thread->cupti.visits[place - 1];
     bool captured = thread && thread->cupti.captured;
     int result = *(const int *)data->functionReturnValue;
-    struct mp_cuda_told told = MP_CUDA_TOLD_NOTHING;
-    told.context = (uint64_t)(uintptr_t)data->context;
-    told.device = device_of(data->context);
-    if (captured) told.capturing = 1;
-    mp_cuda_exit(id, data->functionParams, result, &visit, &told);
+    struct mp_cuda_facts facts = MP_CUDA_NO_FACTS;
+    facts.context = (uint64_t)(uintptr_t)data->context;
+    facts.device = device_of(data->context);
+    if (captured) facts.capturing = 1;
+    mp_cuda_exit(id, data->functionParams, result, &visit, &facts);
     if (result == MP_CU_SUCCESS) mp_cupti_expect(&mp_cuda_calls[id], data, &visit);
     thread = mp_thread_present();
     if (thread) thread->cupti.exits++;
@@ -224,8 +224,8 @@ static void enable_callbacks(void)
     unsigned unknown = 0;
     char text[128];
     for (unsigned id = 0; id < MP_CUDA_CALL_COUNT; id++) {
-        told_of[id] = !enable(MP_CUPTI_DRIVER, mp_cuda_calls[id].cbid);
-        unknown += !told_of[id];
+        reported[id] = !enable(MP_CUPTI_DRIVER, mp_cuda_calls[id].cbid);
+        unknown += !reported[id];
     }
     if (unknown && !mp_cuda_has_hooks()) {
         snprintf(text, sizeof text, "CUPTI %u does not know %u of the driver's calls: what they do is not recorded",

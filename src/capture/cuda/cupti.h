@@ -28,7 +28,7 @@ extern struct mp_cupti mp_cupti;
 bool mp_cupti_find(bool (*use)(void *context), void *context);
 
 /* Whether callbacks tell of that call: false for one that the loaded library does not know. */
-bool mp_cupti_tells_of(enum mp_cuda_call_id id);
+bool mp_cupti_reports(enum mp_cuda_call_id id);
 /* Whether the path is that of this library. */
 void mp_cupti_start(void); /* for the constructor */
 bool mp_cupti_is_own_path(const char *path);

@@ -75,7 +75,7 @@ static bool before(struct mp_hook_call *call)
     call->visit.began = 0;
     int front = atomic_load_explicit(&mp_cuda_front, memory_order_relaxed);
     if (front == MP_FRONT_NOBODY) return false;
-    call->watched = front == MP_FRONT_CUPTI && mp_cupti_tells_of(call->id);
+    call->watched = front == MP_FRONT_CUPTI && mp_cupti_reports(call->id);
     if (call->watched) {
         count_callbacks(&call->enters_before, &call->exits_before);
         return true;
@@ -85,14 +85,14 @@ static bool before(struct mp_hook_call *call)
 }
 
 /* While CUPTI records, a wrapper only adds what no callback may ask the driver for. */
-static void add_what_was_told(const struct mp_hook_call *call, const struct mp_cuda_told *told)
+static void book_facts(const struct mp_hook_call *call, const struct mp_cuda_facts *facts)
 {
-    bool has_size = told->bytes != MP_BYTES_UNKNOWN;
-    if (!told->pool && !has_size && told->graph_bytes == MP_BYTES_UNKNOWN) return;
+    bool has_size = facts->bytes != MP_BYTES_UNKNOWN;
+    if (!facts->pool && !has_size && facts->graph_bytes == MP_BYTES_UNKNOWN) return;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
-    mp_cuda_book_told(thread, told);
-    if (has_size) mp_book_has_size(thread, **(const mp_cu_ptr *const *)call->arguments, told->bytes);
+    mp_cuda_book_facts(thread, facts);
+    if (has_size) mp_book_has_size(thread, **(const mp_cu_ptr *const *)call->arguments, facts->bytes);
     mp_hook_leave(thread);
 }
 
@@ -113,44 +113,44 @@ static void take_over(struct mp_hook_call *call, bool entered)
         mp_cuda_without_cupti("CUPTI went away in the middle, finalized by another tool; from then on");
         mp_hook_leave(thread);
     }
-    const struct mp_cupti_thread *told = entered ? &mp_thread_present()->cupti : NULL;
-    if (told)
-        call->visit = told->visits[(told->enters - 1) % MP_CUPTI_VISITS];
+    const struct mp_cupti_thread *facts = entered ? &mp_thread_present()->cupti : NULL;
+    if (facts)
+        call->visit = facts->visits[(facts->enters - 1) % MP_CUPTI_VISITS];
     else
         mp_cuda_enter(call->id, call->arguments, &call->visit);
 }
 
 /* What the spool is told of the hooks beside the calls: in a hook of its own, and mostly nothing. */
-static void tell_of_hooks(enum mp_cuda_action action, int result)
+static void report_hooks(enum mp_cuda_action action, int result)
 {
-    static _Atomic uint32_t told_session;
+    static _Atomic uint32_t reported_session;
     uint32_t session = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
     bool undecided =
         result == MP_CU_SUCCESS && atomic_load_explicit(&mp_cuda_front, memory_order_relaxed) == MP_FRONT_UNDECIDED;
     bool loads_code = mp_cuda_loads_code(action);
-    if (session == atomic_load_explicit(&told_session, memory_order_relaxed) && !undecided && !loads_code) return;
+    if (session == atomic_load_explicit(&reported_session, memory_order_relaxed) && !undecided && !loads_code) return;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     if (undecided) decide_without_injection();
     mp_session_source(MP_SOURCE_HOOKS);
     if (loads_code) mp_session_note("variables of CUDA modules are not recorded: only CUPTI's records tell of them");
-    atomic_store_explicit(&told_session, session, memory_order_relaxed);
+    atomic_store_explicit(&reported_session, session, memory_order_relaxed);
     mp_hook_leave(thread);
 }
 
-static void after(struct mp_hook_call *call, int result, const struct mp_cuda_told *told)
+static void after(struct mp_hook_call *call, int result, const struct mp_cuda_facts *facts)
 {
     int saved = errno;
     uint32_t enters, exits;
     count_callbacks(&enters, &exits);
     if (call->watched && exits != call->exits_before) {
-        add_what_was_told(call, told);
+        book_facts(call, facts);
         errno = saved;
         return;
     }
     if (call->watched) take_over(call, enters != call->enters_before);
-    tell_of_hooks(mp_cuda_calls[call->id].action, result);
-    mp_cuda_exit(call->id, call->arguments, result, &call->visit, told);
+    report_hooks(mp_cuda_calls[call->id].action, result);
+    mp_cuda_exit(call->id, call->arguments, result, &call->visit, facts);
     errno = saved;
 }
 

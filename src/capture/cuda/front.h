@@ -35,7 +35,7 @@ struct mp_cuda_hooks {
     /* Before the call goes down. False: nothing is recorded, and after() is not to be called. */
     bool (*before)(struct mp_hook_call *call);
     /* When it has returned; errno is kept. */
-    void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_told *told);
+    void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_facts *facts);
     /* A device's UUID, as the driver tells it. */
     void (*device)(int ordinal, const struct mp_cu_uuid *uuid);
 };

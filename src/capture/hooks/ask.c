@@ -46,66 +46,67 @@ static bool find_questions(void)
     return true;
 }
 
-static void ask_context(struct mp_cuda_told *told)
+static void ask_context(struct mp_cuda_facts *facts)
 {
     mp_cu_handle context = NULL;
     int device;
     if (driver.current(&context) || !context || driver.device(&device)) return;
-    told->context = (uint64_t)(uintptr_t)context;
-    told->device = device;
+    facts->context = (uint64_t)(uintptr_t)context;
+    facts->device = device;
 }
 
-static void ask_capturing(const struct mp_cuda_call *call, mp_cu_handle stream, struct mp_cuda_told *told)
+static void ask_capturing(const struct mp_cuda_call *call, mp_cu_handle stream, struct mp_cuda_facts *facts)
 {
     int status = 0;
     if (!atomic_load(&captures)) {
-        told->capturing = 0;
+        facts->capturing = 0;
         return;
     }
     int (*ask)(mp_cu_handle, int *) = call->per_thread ? driver.is_capturing_ptsz : driver.is_capturing;
-    if (ask && !ask(stream, &status)) told->capturing = status != 0;
+    if (ask && !ask(stream, &status)) facts->capturing = status != 0;
 }
 
-static void ask_pool(mp_cu_handle pool, struct mp_cuda_told *told)
+static void ask_pool(mp_cu_handle pool, struct mp_cuda_facts *facts)
 {
     uint64_t bytes = 0;
-    if (!pool && (told->device < 0 || !driver.pool_of_device || driver.pool_of_device(&pool, told->device))) return;
+    if (!pool && (facts->device < 0 || !driver.pool_of_device || driver.pool_of_device(&pool, facts->device))) return;
     if (atomic_load(&captures) || !driver.pool_attribute ||
         driver.pool_attribute(pool, MP_CU_POOL_RESERVED_CURRENT, &bytes))
         return;
-    told->pool = (uint64_t)(uintptr_t)pool;
-    told->pool_bytes = bytes;
+    facts->pool = (uint64_t)(uintptr_t)pool;
+    facts->pool_bytes = bytes;
 }
 
-static void ask_graphs(struct mp_cuda_told *told)
+static void ask_graphs(struct mp_cuda_facts *facts)
 {
     uint64_t bytes = 0;
-    if (!atomic_load(&has_graph_memory) || atomic_load(&captures) || told->device < 0 || !driver.graph_attribute ||
-        driver.graph_attribute(told->device, MP_CU_GRAPH_MEM_RESERVED_CURRENT, &bytes))
+    if (!atomic_load(&has_graph_memory) || atomic_load(&captures) || facts->device < 0 || !driver.graph_attribute ||
+        driver.graph_attribute(facts->device, MP_CU_GRAPH_MEM_RESERVED_CURRENT, &bytes))
         return;
-    told->graph_bytes = bytes;
+    facts->graph_bytes = bytes;
 }
 
-static void ask_size(mp_cu_ptr address, struct mp_cuda_told *told)
+static void ask_size(mp_cu_ptr address, struct mp_cuda_facts *facts)
 {
     mp_cu_ptr base;
     size_t bytes;
-    if (driver.address_range && !driver.address_range(&base, &bytes, address)) told->bytes = bytes;
+    if (driver.address_range && !driver.address_range(&base, &bytes, address)) facts->bytes = bytes;
 }
 
-static void ask_primary(int device, struct mp_cuda_told *told)
+static void ask_primary(int device, struct mp_cuda_facts *facts)
 {
     unsigned flags;
     int active;
-    if (driver.primary_state && !driver.primary_state(device, &flags, &active)) told->active = active;
+    if (driver.primary_state && !driver.primary_state(device, &flags, &active)) facts->active = active;
 }
 
-void mp_hooks_tell_devices(const struct mp_cuda_hooks *recorder)
+void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder)
 {
-    static _Atomic bool told;
+    static _Atomic bool facts;
     struct mp_cu_uuid uuid;
     int count;
-    if (atomic_load_explicit(&told, memory_order_relaxed) || !find_questions() || atomic_exchange(&told, true)) return;
+    if (atomic_load_explicit(&facts, memory_order_relaxed) || !find_questions() || atomic_exchange(&facts, true))
+        return;
     if (!driver.device_count || !driver.uuid || driver.device_count(&count)) return;
     for (int i = 0; i < count && i < MP_CUDA_DEVICES; i++)
         if (!driver.uuid(&uuid, i)) recorder->device(i, &uuid);
@@ -120,31 +121,31 @@ static void follow_captures(enum mp_cuda_action action, int result)
     if (action == MP_CUDA_CAPTURE_END && ends && atomic_load(&captures) > 0) atomic_fetch_sub(&captures, 1);
 }
 
-void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_told *told)
+void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_facts *facts)
 {
     const struct mp_cuda_call *row = &mp_cuda_calls[call->id];
     const void *arguments = call->arguments;
     follow_captures(row->action, result);
     if (!find_questions()) return;
-    ask_context(told);
+    ask_context(facts);
     switch (row->action) {
     case MP_CUDA_ALLOC_ASYNC:
-        ask_capturing(row, ((const struct mp_params_cuMemAllocAsync *)arguments)->hStream, told);
-        if (told->capturing == 1) atomic_store(&has_graph_memory, true);
-        if (told->capturing == 0) ask_pool(NULL, told);
+        ask_capturing(row, ((const struct mp_params_cuMemAllocAsync *)arguments)->hStream, facts);
+        if (facts->capturing == 1) atomic_store(&has_graph_memory, true);
+        if (facts->capturing == 0) ask_pool(NULL, facts);
         return;
     case MP_CUDA_ALLOC_FROM_POOL: {
         const struct mp_params_cuMemAllocFromPoolAsync *a = arguments;
-        ask_capturing(row, a->hStream, told);
-        if (told->capturing == 1) atomic_store(&has_graph_memory, true);
-        if (told->capturing == 0) ask_pool(a->pool, told);
+        ask_capturing(row, a->hStream, facts);
+        if (facts->capturing == 1) atomic_store(&has_graph_memory, true);
+        if (facts->capturing == 0) ask_pool(a->pool, facts);
         return;
     }
     case MP_CUDA_FREE_ASYNC:
-        ask_capturing(row, ((const struct mp_params_cuMemFreeAsync *)arguments)->hStream, told);
+        ask_capturing(row, ((const struct mp_params_cuMemFreeAsync *)arguments)->hStream, facts);
         return;
     case MP_CUDA_POOL_TRIM:
-        if (result == MP_CU_SUCCESS) ask_pool(((const struct mp_params_cuMemPoolTrimTo *)arguments)->pool, told);
+        if (result == MP_CU_SUCCESS) ask_pool(((const struct mp_params_cuMemPoolTrimTo *)arguments)->pool, facts);
         return;
     case MP_CUDA_GRAPH_ALLOC_NODE:
     case MP_CUDA_GRAPH_NODE:
@@ -155,14 +156,14 @@ void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_to
     case MP_CUDA_GRAPH_TRIM:
     case MP_CUDA_GRAPH_INSTANTIATE:
     case MP_CUDA_GRAPH_EXEC_DESTROY:
-        ask_graphs(told);
+        ask_graphs(facts);
         return;
     case MP_CUDA_PRIMARY_RELEASE:
-        ask_primary(*(const int *)arguments, told);
+        ask_primary(*(const int *)arguments, facts);
         return;
     case MP_CUDA_IPC_OPEN:
     case MP_CUDA_POOL_IMPORT_POINTER:
-        if (result == MP_CU_SUCCESS) ask_size(**(mp_cu_ptr *const *)arguments, told);
+        if (result == MP_CU_SUCCESS) ask_size(**(mp_cu_ptr *const *)arguments, facts);
         return;
     default:
         return;

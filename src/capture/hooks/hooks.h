@@ -32,8 +32,8 @@ bool mp_hooks_started(void);
 extern void *const mp_hooks_wrappers[MP_CUDA_CALL_COUNT];
 
 /* ask.c: what libmemprof.so is to be told of a call that has returned. */
-void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_told *told);
+void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_facts *facts);
 /* The devices' UUIDs, once in a process's life. */
-void mp_hooks_tell_devices(const struct mp_cuda_hooks *recorder);
+void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder);
 
 #endif

@@ -54,10 +54,10 @@ static bool before(struct mp_hook_call *call)
 
 static void after(struct mp_hook_call *call, int result)
 {
-    struct mp_cuda_told told = MP_CUDA_TOLD_NOTHING;
-    mp_hooks_tell_devices(recorder());
-    mp_hooks_ask(call, result, &told);
-    recorder()->after(call, result, &told);
+    struct mp_cuda_facts facts = MP_CUDA_NO_FACTS;
+    mp_hooks_report_devices(recorder());
+    mp_hooks_ask(call, result, &facts);
+    recorder()->after(call, result, &facts);
     inside = false;
 }
 

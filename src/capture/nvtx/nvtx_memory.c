@@ -64,7 +64,7 @@ static uint16_t track_of(struct heap *heap)
                                 *heap->name ? heap->name : "nvtx");
 }
 
-static void tell(struct mp_thread *thread, const struct region *region, bool begins)
+static void record_region(struct mp_thread *thread, const struct region *region, bool begins)
 {
     struct mp_block_facts block = {.track = track_of(&heaps[region->heap]),
                                    .kind = MP_KIND_DEVICE,
@@ -79,7 +79,7 @@ static void tell(struct mp_thread *thread, const struct region *region, bool beg
 static void end_region(struct mp_thread *thread, struct region *region)
 {
     if (!region->address) return;
-    tell(thread, region, false);
+    record_region(thread, region, false);
     take_away(region);
 }
 
@@ -96,7 +96,7 @@ static void begin_region(struct mp_thread *thread, uint32_t heap, const void *ad
     struct region *region = place_of(number);
     *region = (struct region){.address = number, .bytes = bytes, .heap = heap};
     regions_used++;
-    tell(thread, region, true);
+    record_region(thread, region, true);
 }
 
 static void end_heap(struct mp_thread *thread, uint32_t heap)

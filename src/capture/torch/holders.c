@@ -14,13 +14,13 @@ static _Atomic uint32_t steps;
 static atomic_bool asking;
 
 /* A row a record; the thread's ring may be full in between, and then waits as for any event. */
-static void tell_one(uint64_t address, const struct mp_record *row)
+static void record_one(uint64_t address, const struct mp_record *row)
 {
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     struct mp_record record = *row;
     record.address = address;
-    mp_record_told(thread, &record);
+    mp_record_prepared(thread, &record);
     mp_hook_leave(thread);
 }
 
@@ -33,8 +33,8 @@ static uint32_t string_of(const char *text)
     return id;
 }
 
-void mp_holders_tell(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
-                     unsigned line)
+void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int certain, const char *path,
+                       const char *file, unsigned line)
 {
     if (count && (kind <= MP_HOLDER_NONE || kind >= MP_HOLDER_KINDS)) return;
     struct mp_record row = {.bytes = line,
@@ -47,8 +47,8 @@ void mp_holders_tell(const uint64_t *addresses, size_t count, int kind, int cert
                             .kind = count ? (uint8_t)kind : MP_HOLDER_NONE,
                             .moment_ns = certain ? 1 : 0};
     for (size_t i = 0; i < count; i++)
-        if (addresses[i]) tell_one(addresses[i], &row);
-    if (!count) tell_one(0, &row);
+        if (addresses[i]) record_one(addresses[i], &row);
+    if (!count) record_one(0, &row);
 }
 
 int mp_holders_ask(int (*ask)(void *), void *context)

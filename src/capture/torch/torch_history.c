@@ -19,7 +19,7 @@ static bool is_wanted(void)
     return mp_session.config.torch && mp_session.config.torch_history && !mp_session.config.sample_bytes;
 }
 
-static void tell(struct mp_thread *thread, const uint64_t *row)
+static void record_row(struct mp_thread *thread, const uint64_t *row)
 {
     unsigned what = row[WHAT] & 0xff, device = row[WHAT] >> 8 & 0xff;
     struct mp_record record = {.address = row[ADDRESS],
@@ -27,11 +27,11 @@ static void tell(struct mp_thread *thread, const uint64_t *row)
                                .total_allocated = row[STREAM],
                                .total_reserved = row[POOL],
                                .stack = (uint32_t)(row[WHAT] >> 16),
-                               .track = what == MP_TOLD_END ? MP_TRACK_NONE : mp_torch_track((int)device),
+                               .track = what == MP_READING_END ? MP_TRACK_NONE : mp_torch_track((int)device),
                                .type = MP_RECORD_TORCH,
                                .kind = (uint8_t)what,
                                .moment_ns = row[MOMENT] ? row[MOMENT] + mp_session.clock_shift_ns : 0};
-    mp_record_told(thread, &record);
+    mp_record_prepared(thread, &record);
 }
 
 /* Outside of a hook: others may fork meanwhile. */
@@ -59,7 +59,7 @@ int mp_torch_history(const uint64_t *rows, size_t count)
         size_t here = count - done < AT_ONCE ? count - done : AT_ONCE;
         bool fits = mp_record_fits(thread, (uint32_t)here), wait = mp_session.config.wait_when_full;
         for (size_t i = 0; fits && i < here; i++)
-            tell(thread, rows + (done + i) * NUMBERS);
+            record_row(thread, rows + (done + i) * NUMBERS);
         mp_hook_leave(thread);
         if (fits) {
             done += here;

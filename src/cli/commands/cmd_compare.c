@@ -159,7 +159,7 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
         if (i + 1 < count) status = load(query, all[i].path, &model);
         if (!status) status = sum_up(query, model, &all[i]);
         if (i + 1 == count || model == query->model) continue;
-        bool lacks = !status && mp_query_tell_missing(all[i].path, model), first = lacks && !lacking;
+        bool lacks = !status && mp_query_report_missing(all[i].path, model), first = lacks && !lacking;
         if (first) lacking = model;
         if (!i && !status)
             before = model;
@@ -168,7 +168,7 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
     }
     *incomplete = lacking;
     struct mp_comparison comparison = {.models = {before, query->model},
-                                       .told = lacking ? lacking : query->model,
+                                       .covered = lacking ? lacking : query->model,
                                        .track = query->track,
                                        .sense = sense,
                                        .all = all,

@@ -98,7 +98,7 @@ static int compare_with(struct graph *graph, const char *path)
 }
 
 /* An empty graph is written like any other, but not without a word. pprof holds the other senses as well. */
-static void tell_empty(const struct graph *graph)
+static void note_empty(const struct graph *graph)
 {
     for (int side = 0; side < MP_SIDES; side++)
         if (graph->profiles[side].sums[graph->sense].blocks) return;
@@ -115,9 +115,9 @@ static int draw(struct graph *graph, const char *before, bool *incomplete)
     describe(graph);
     int status = make_profile(graph, query->model, query->track, &graph->profiles[MP_AFTER]);
     if (!status && before) status = compare_with(graph, before);
-    if (!status) tell_empty(graph);
+    if (!status) note_empty(graph);
     if (!status) status = mp_output_write(query->invocation, write_graph, graph);
-    *incomplete = !status && before && mp_query_tell_missing(before, graph->before);
+    *incomplete = !status && before && mp_query_report_missing(before, graph->before);
     for (int side = 0; side < MP_SIDES; side++)
         mp_profile_free(&graph->profiles[side]);
     mp_model_free(graph->before);

@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/output_recording.h"
 
-static void tell(const struct mp_model *model, const char *path)
+static void print_summary(const struct mp_model *model, const char *path)
 {
     char events[MP_UNIT_TEXT], blocks[MP_UNIT_TEXT];
     mp_message("%s  %s events, %s blocks; format %s", path, mp_format_count(events, model->events.count),
@@ -24,7 +24,7 @@ static int run(const struct mp_invocation *invocation)
     } else {
         status = mp_output_recording(invocation, model);
     }
-    if (!status) tell(model, output);
+    if (!status) print_summary(model, output);
     mp_model_free(model);
     return status;
 }

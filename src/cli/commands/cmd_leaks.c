@@ -17,7 +17,7 @@ static int read_suppressions(const char *path, struct mp_suppressions *suppressi
     return status ? mp_message_error(&error) : MP_EXIT_DONE;
 }
 
-static void tell_uses(const struct mp_suppressions *suppressions)
+static void print_uses(const struct mp_suppressions *suppressions)
 {
     char number[MP_UNIT_TEXT];
     for (size_t i = 0; i < suppressions->at.count; i++) {
@@ -51,7 +51,7 @@ static int ask_running(struct mp_invocation *invocation, char *path, size_t room
     int status = mp_running_pid(invocation, &pid);
     if (status) return status;
     if (mp_control_ask_live(pid, fd, &answered, &error)) return mp_message_error(&error);
-    mp_running_tell(pid, answered);
+    mp_running_note_other(pid, answered);
     snprintf(path, room, "/proc/self/fd/%d", *fd);
     operands[0] = path;
     invocation->operands = operands;
@@ -67,7 +67,7 @@ static int judge(const struct mp_invocation *invocation, struct mp_suppressions 
     if (!status) {
         query.view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
         status = mp_query_finish(&query, find_leaks(&query, suppressions, &found));
-        tell_uses(suppressions);
+        print_uses(suppressions);
     }
     bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
     return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;

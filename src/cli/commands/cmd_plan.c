@@ -199,10 +199,10 @@ static void prepare(void *context, struct mp_record_config *config)
              planning->devices, planning->rank, planning->world, planning->selected);
 }
 
-static bool tell(void *context, const struct mp_collector_result *result, bool quiet)
+static bool report(void *context, const struct mp_collector_result *result, bool quiet)
 {
     const struct planning *planning = context;
-    return mp_plan_tell(result, &planning->device, planning->torch, quiet);
+    return mp_plan_report(result, &planning->device, planning->torch, quiet);
 }
 
 static int run(const struct mp_invocation *invocation)
@@ -237,7 +237,7 @@ static int run(const struct mp_invocation *invocation)
     }
     if (mp_given(invocation, MP_OPT_SIZE)) return mp_plan_size(invocation, &planning.device);
     int status = set_up(&planning) ? MP_EXIT_DONE : MP_EXIT_COULD_NOT;
-    if (!status) status = mp_snapshot_record(invocation, &(struct mp_snapshot_way){&planning, "plan", prepare, tell});
+    if (!status) status = mp_snapshot_record(invocation, &(struct mp_snapshot_way){&planning, "plan", prepare, report});
     if (*planning.state) unlink(planning.state);
     return status;
 }

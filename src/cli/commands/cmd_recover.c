@@ -33,7 +33,7 @@ static enum mp_status create(void *context, struct mp_recording *recording, char
     return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
 }
 
-static int tell(const char *input, const char *output, const struct mp_recovery *recovery)
+static int print_summary(const char *input, const char *output, const struct mp_recovery *recovery)
 {
     char total[MP_UNIT_TEXT], added[MP_UNIT_TEXT];
     const struct mp_damage *damage = &recovery->damage;
@@ -92,7 +92,7 @@ static int run(const struct mp_invocation *invocation)
     } else if (!recovery.summary.path) {
         mp_message("nothing of %s was left to recover", input);
     } else {
-        result = tell(input, output, &recovery);
+        result = print_summary(input, output, &recovery);
     }
     mp_new_file_close(&to.file);
     free(recovery.summary.path);

@@ -53,7 +53,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
     return status;
 }
 
-static int tell(struct mp_query *query)
+static int write_report(struct mp_query *query)
 {
     struct mp_error error;
     struct mp_leaks leaks;
@@ -76,7 +76,7 @@ static int run(const struct mp_invocation *invocation)
     if (status) return status;
     if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT))
         query.view.limit = document ? TOP_IN_DOCUMENT : TOP_SITES;
-    return mp_query_finish(&query, tell(&query));
+    return mp_query_finish(&query, write_report(&query));
 }
 
 extern const struct mp_command mp_command_report;

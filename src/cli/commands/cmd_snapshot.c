@@ -237,18 +237,18 @@ static char *output_pattern(const struct mp_invocation *invocation, const struct
     return pattern;
 }
 
-struct telling {
+struct reporting {
     const struct mp_snapshot_way *way;
     const struct mp_collector_result *result;
     const struct mp_collector_options *options;
     bool quiet, verbose, whole;
 };
 
-static void tell(void *context)
+static void report(void *context)
 {
-    struct telling *t = context;
-    t->whole = t->way ? t->way->tell(t->way->context, t->result, t->quiet)
-                      : mp_snapshot_tell(t->result, t->options, t->quiet, t->verbose);
+    struct reporting *t = context;
+    t->whole = t->way ? t->way->report(t->way->context, t->result, t->quiet)
+                      : mp_snapshot_report(t->result, t->options, t->quiet, t->verbose);
 }
 
 /* Errors that are known before the command starts: it is then not started. */
@@ -301,12 +301,12 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
         options.output = pattern;
         mp_memory_on_lack(NULL); /* the collector does not end while there is something to record */
         if (mp_collector_run(&options, &result, &error)) {
-            int told = mp_message_error(&error);
-            status = result.exit_status ? result.exit_status : told;
+            int message_status = mp_message_error(&error);
+            status = result.exit_status ? result.exit_status : message_status;
         } else {
-            struct telling telling = {way, &result, &options, quiet, mp_given(invocation, MP_OPT_VERBOSE), true};
-            if (!mp_memory_try(tell, &telling)) mp_message("not enough memory to say what was recorded");
-            bool whole = telling.whole;
+            struct reporting reporting = {way, &result, &options, quiet, mp_given(invocation, MP_OPT_VERBOSE), true};
+            if (!mp_memory_try(report, &reporting)) mp_message("not enough memory to say what was recorded");
+            bool whole = reporting.whole;
             status = result.exit_status;
             if (!status && !whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
         }

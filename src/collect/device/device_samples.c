@@ -139,8 +139,8 @@ static void take(struct mp_recording *recording, unsigned ordinal, const struct 
     /* Of a process that has ended in the meantime it says nothing. */
     if (ours == MP_BYTES_UNKNOWN && !is_alive(recording->spool.header->pid)) return;
     uint64_t others = ours == MP_BYTES_UNKNOWN || sum == MP_BYTES_UNKNOWN ? MP_BYTES_UNKNOWN : sum - ours;
-    device->told_process |= ours != MP_BYTES_UNKNOWN;
-    device->told = true;
+    device->has_process |= ours != MP_BYTES_UNKNOWN;
+    device->has_total = true;
     put(recording, ordinal, "device", time_ns, use->used_bytes);
     put(recording, ordinal, "process", time_ns, ours);
     put(recording, ordinal, "others", time_ns, others);
@@ -168,7 +168,7 @@ void mp_device_samples_round(struct mp_recording *recording)
 void mp_device_samples_rewind(struct mp_device_samples *samples)
 {
     for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
-        samples->devices[i].begun = samples->devices[i].told = samples->devices[i].told_process = false;
+        samples->devices[i].begun = samples->devices[i].has_total = samples->devices[i].has_process = false;
 }
 
 void mp_device_samples_notes(struct mp_recording *recording)
@@ -189,7 +189,7 @@ void mp_device_samples_notes(struct mp_recording *recording)
                      "which GPU cuda:%u was cannot be told from CUDA_VISIBLE_DEVICES and the order of the bus; its "
                      "total is not known (CUDA_DEVICE_ORDER=PCI_BUS_ID makes the order known)",
                      i);
-        else if (!device->told || device->told_process)
+        else if (!device->has_total || device->has_process)
             continue;
         else if (device->named)
             snprintf(text, sizeof text,

@@ -24,7 +24,7 @@ struct mp_device_samples {
     bool any;
     char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
     struct mp_device_seen {
-        bool used, begun, named, told, told_process;
+        bool used, begun, named, has_total, has_process;
         bool described; /* which device it is stands in the tables */
         int gpu;        /* -1: not known which */
     } devices[MP_DEVICES_SEEN];

@@ -40,11 +40,11 @@ bool mp_history_event(struct mp_history *history, const struct mp_event *event)
 
 /* ---- a reading ------------------------------------------------------------------------------------------------- */
 
-static bool tell(struct mp_history *history, uint64_t number, const struct mp_request *request)
+static bool add_request(struct mp_history *history, uint64_t number, const struct mp_request *request)
 {
-    const struct mp_block_request told = {number, *request};
+    const struct mp_block_request row = {number, *request};
     if (number & MP_LEDGER_UNNUMBERED) return true; /* in no file; what is live then is told with the next base */
-    return mp_vec_push(&history->requests, told);
+    return mp_vec_push(&history->requests, row);
 }
 
 /* PyTorch before 2.10 says the pool of a segment alone. */
@@ -103,7 +103,7 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
         /* By its birth: it may have got its number in the file since. */
         bool lives = live && live->birth_ns == alloc->time_ns;
         if (lives) live->request = request;
-        done = tell(history, lives ? live->block : alloc->block, &request);
+        done = add_request(history, lives ? live->block : alloc->block, &request);
     }
     free(alloc_of);
     history->entries += count;
@@ -125,7 +125,7 @@ static bool learn_from_parts(struct mp_history *history, struct mp_ledger *ledge
             live->bytes != parts[i].bytes || live->birth_ns > moment_ns)
             continue;
         live->request = (struct mp_request){parts[i].requested, segment->stream, segment->pool};
-        if (!tell(history, live->block, &live->request)) return false;
+        if (!add_request(history, live->block, &live->request)) return false;
     }
     return true;
 }
@@ -172,29 +172,29 @@ static bool take_part(struct mp_history *history, const struct mp_record *record
 enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *ledger, uint16_t number,
                                const struct mp_record *record, uint64_t moment_ns, struct mp_error *error)
 {
-    if (record->kind == MP_TOLD_END) return end_reading(history, ledger, record, moment_ns, error);
+    if (record->kind == MP_READING_END) return end_reading(history, ledger, record, moment_ns, error);
     bool done = true;
     history->records++;
     if (!mp_history_follows(history, number)) {
         history->overflowed = true;
-    } else if (record->kind == MP_TOLD_ALLOC) {
+    } else if (record->kind == MP_READING_ALLOC) {
         struct mp_history_track *track = &history->tracks.at[number];
         const struct mp_history_entry entry = {moment_ns, record->address, record->bytes, record->total_allocated,
                                                record->total_reserved};
         if (track->entries.count < MP_HISTORY_ENTRIES) done = mp_vec_push(&track->entries, entry);
-    } else if (record->kind == MP_TOLD_SEGMENT) {
+    } else if (record->kind == MP_READING_SEGMENT) {
         const struct mp_segment segment = {.address = record->address,
                                            .bytes = record->bytes,
                                            .stream = record->total_allocated,
                                            .pool = record->total_reserved,
                                            .track = number,
-                                           .small = (record->stack & MP_TOLD_SMALL) != 0,
-                                           .expandable = (record->stack & MP_TOLD_EXPANDABLE) != 0};
+                                           .small = (record->stack & MP_READING_SMALL) != 0,
+                                           .expandable = (record->stack & MP_READING_EXPANDABLE) != 0};
         if (history->coming.segments.count < MP_HISTORY_ENTRIES)
             done = mp_vec_push(&history->coming.segments, segment);
         else
             history->overflowed = true;
-    } else if (record->kind == MP_TOLD_PART) {
+    } else if (record->kind == MP_READING_PART) {
         done = take_part(history, record);
     }
     return done ? MP_OK : no_memory(error);

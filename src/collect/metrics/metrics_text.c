@@ -138,13 +138,13 @@ static bool add(struct sums *sums, const struct mp_base_block *block, uint32_t k
 static bool sum_up(const struct mp_recording *recording, struct held *held)
 {
     const struct mp_ledger *ledger = &recording->state.ledger;
-    bool tells = recording->usual_roles.by_kind.count, done = true;
+    bool any_label = recording->usual_roles.by_kind.count, done = true;
     for (size_t i = 0; done && i < ledger->blocks.count; i++) {
         const struct mp_base_block *block = &ledger->blocks.at[i];
         if (block->track == MP_LEDGER_SLOT_FREE) continue;
         done = add(&held->by[BY_SITE], block, block->stack);
         if (done && block->module) done = add(&held->by[BY_MODULE], block, block->module);
-        if (done && tells) done = add(&held->by[BY_CATEGORY], block, mp_usual_role(&recording->usual_roles, block));
+        if (done && any_label) done = add(&held->by[BY_CATEGORY], block, mp_usual_role(&recording->usual_roles, block));
     }
     for (enum by by = 0; by < BYS; by++)
         if (held->by[by].at.count)
@@ -230,7 +230,7 @@ static const struct {
 };
 
 /* Of a track of whose blocks the program said nothing, there is nothing to say. */
-static bool tells_of(const struct sums *sums, uint16_t track)
+static bool has_labels(const struct sums *sums, uint16_t track)
 {
     for (size_t i = 0; i < sums->at.count; i++)
         if (sums->at.at[i].track == track && sums->at.at[i].key != MP_ROLE_NONE) return true;
@@ -243,7 +243,7 @@ static void put_held(struct mp_buffer *out, const struct mp_recording *recording
     char id[MP_ID_TEXT];
     for (size_t i = 0; i < sums->at.count && i < held_families[by].most; i++) {
         const struct sum *sum = &sums->at.at[i];
-        if (by == BY_CATEGORY && !tells_of(sums, sum->track)) continue;
+        if (by == BY_CATEGORY && !has_labels(sums, sum->track)) continue;
         track_name(recording, sum->track, id);
         mp_buffer_printf(out, "%s{pid=\"%u\"", held_families[by].name, recording->spool.header->pid);
         put_label(out, "track", id);

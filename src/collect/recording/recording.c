@@ -150,7 +150,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
 void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_summary *summary)
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
-    bool told_holds = false;
+    bool best_holds = false;
     mp_recording_memory(recording, &summary->memory);
     summary->events = recording->events - recording->events_before;
     summary->kept = recording->bound.file_events;
@@ -166,25 +166,25 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
         uint32_t name = mp_tables_spool_string(&recording->tables, tracks[i].name);
         const char *pool = mp_intern_get(&recording->tables.strings, name, &length);
         bool holds = mp_track_holds_memory(tracks[i].layer, pool);
-        if (*summary->track_id && (holds == told_holds ? track->peak_bytes <= summary->track.peak_bytes : told_holds))
+        if (*summary->track_id && (holds == best_holds ? track->peak_bytes <= summary->track.peak_bytes : best_holds))
             continue;
-        told_holds = holds;
+        best_holds = holds;
         summary->track = *track;
         mp_format_track_id(summary->track_id, sizeof summary->track_id, tracks[i].device_type, tracks[i].device_index,
                            tracks[i].layer, pool, length);
     }
-    summary->track.peak_step = mp_recording_told_step(recording, summary->track.peak_step);
+    summary->track.peak_step = mp_recording_public_step(recording, summary->track.peak_step);
     for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
 }
 
 /* What happened after the last window counts at the end. */
-static void tell_end(struct mp_recording *recording)
+static void write_end(struct mp_recording *recording)
 {
     struct mp_error error;
     /* What came and went there was not seen: it is one step, in which nothing is known not to have happened. */
     if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
-    enum mp_status status = mp_recording_tell_gap(recording, 0, &error);
+    enum mp_status status = mp_recording_write_gap(recording, 0, &error);
     if (!status) status = mp_recording_write(recording, true, &error);
     mp_recording_check(recording, status, &error);
 }
@@ -196,7 +196,7 @@ void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const 
     recording->how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
     snprintf(recording->how_text, sizeof recording->how_text, "%s", text);
     mp_recording_round(recording, true);
-    if (!recording->window_open && recording->writer && !recording->failed) tell_end(recording);
+    if (!recording->window_open && recording->writer && !recording->failed) write_end(recording);
     /* Whoever of that process goes on all the same needs no longer wait for us. */
     atomic_store(&recording->spool.header->collector_left, 1);
     mp_spool_file_wake(&recording->spool);

@@ -66,7 +66,7 @@ static bool collect(struct mp_recording *recording, uint64_t first_new, uint32_t
     return done;
 }
 
-enum mp_status mp_recording_tell_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error)
+enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error)
 {
     struct gap gap = {0};
     uint64_t first_new = recording->state.ledger.next_block;
@@ -88,11 +88,11 @@ enum mp_status mp_recording_tell_gap(struct mp_recording *recording, uint32_t th
     return status;
 }
 
-enum mp_status mp_recording_tell_meanwhile(struct mp_recording *recording, struct mp_error *error)
+enum mp_status mp_recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error)
 {
     bool ended = recording->how_text[0] || recording->schedule_state.position.over;
     if (recording->window_open || !recording->writer || ended || !recording->unkept_steps.count) return MP_OK;
-    enum mp_status status = mp_recording_tell_gap(recording, 0, error);
+    enum mp_status status = mp_recording_write_gap(recording, 0, error);
     recording->window_open = false;
     recording->state.ledger.paused = true;
     return status;

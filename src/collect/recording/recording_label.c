@@ -77,7 +77,7 @@ enum mp_status mp_recording_take_label(struct mp_recording *recording, const str
 {
     struct mp_base_block *block = block_at(recording, event->address);
     if (!block || (block->role == event->kind && block->label == event->name)) return MP_OK;
-    if (!block->role && !mp_usual_roles_tell(&recording->usual_roles, block, event->kind))
+    if (!block->role && !mp_usual_roles_add(&recording->usual_roles, block, event->kind))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
     block->role = event->kind;
     block->label = event->name;

@@ -18,10 +18,10 @@ bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *r
 /* The window was closed and what is live is to be right again: tells what of the time between has lasted, each at its
  * moment: blocks of the file that ended, blocks that were born and live, steps. Blocks from before the file's beginning
  * are its base instead. Not kept by what was called before: the window counts as open from here on. */
-enum mp_status mp_recording_tell_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
+enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
 /* The window is closed and goes on being so, and the rings are about to forget what was taken: tells the same, so that
  * the file has it, where steps began meanwhile and more of them are to be told. */
-enum mp_status mp_recording_tell_meanwhile(struct mp_recording *recording, struct mp_error *error);
+enum mp_status mp_recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error);
 /* The program says what the live block holds that event->address is in: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);
@@ -45,7 +45,7 @@ enum mp_status mp_recording_write_requests(struct mp_recording *recording, struc
 enum mp_status mp_recording_write_segments(struct mp_recording *recording, struct mp_error *error);
 /* The number by which readers know a step (mp_step_of()): one that no optimizer has ended yet is the last that one did.
  */
-uint64_t mp_recording_told_step(const struct mp_recording *recording, uint64_t step);
+uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t step);
 /* A step began outside of the window. */
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error);

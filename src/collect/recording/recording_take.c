@@ -100,7 +100,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
 }
 
 /* What allocators hold may have changed while nothing was kept. */
-static enum mp_status tell_reserved(struct mp_recording *recording, const struct mp_event *at, struct mp_error *error)
+static enum mp_status write_reserved(struct mp_recording *recording, const struct mp_event *at, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
     for (size_t i = 0; i < recording->state.ledger.tracks.count && !status; i++) {
@@ -135,13 +135,13 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
 {
     struct mp_schedule_position after = step_back(recording, ring);
     if (!recording->writer) recording->steps_unseen = recording->steps_before;
-    enum mp_status status = mp_recording_tell_gap(recording, event->thread, error);
+    enum mp_status status = mp_recording_write_gap(recording, event->thread, error);
     if (!status) status = mp_recording_write(recording, true, error);
     step_on(recording, ring, after);
     if (!status && !mp_recording_remember_live(recording))
         status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     if (!status) status = keep(recording, event, error);
-    return status ? status : tell_reserved(recording, event, error);
+    return status ? status : write_reserved(recording, event, error);
 }
 
 /* `whole`: the record that is being taken lies in the window that this ends. */
@@ -177,7 +177,7 @@ static enum mp_status take_step(struct mp_recording *recording, const struct mp_
     return MP_OK;
 }
 
-uint64_t mp_recording_told_step(const struct mp_recording *recording, uint64_t step)
+uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t step)
 {
     bool unended = recording->state.steps.kind == MP_STEP_OF_OPTIMIZER && step == recording->state.ledger.steps;
     return unended ? step - 1 : step;

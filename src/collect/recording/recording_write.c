@@ -114,7 +114,7 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error)
 {
     recording->last_write_ns = mp_clock_monotonic_ns();
-    enum mp_status status = mp_recording_tell_meanwhile(recording, error);
+    enum mp_status status = mp_recording_write_meanwhile(recording, error);
     bool fresh = !recording->writer && (recording->pending.count || with_base);
     if (!status && fresh) status = open_file(recording, error);
     if (!status && recording->writer) {

@@ -12,7 +12,7 @@ static uint64_t kind_of(const struct mp_base_block *block)
 }
 
 /* Boyer and Moore's vote: what more than half of all say leads in the end. */
-bool mp_usual_roles_tell(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role)
+bool mp_usual_roles_add(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role)
 {
     uint64_t kind = kind_of(block), *vote = mp_map_find(&usual->by_kind, kind);
     if (!vote && usual->by_kind.count >= MP_USUAL_ROLES) return true;

@@ -16,7 +16,7 @@ struct mp_usual_roles {
 };
 
 /* The first that is said of a block. False where memory is short. */
-bool mp_usual_roles_tell(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role);
+bool mp_usual_roles_add(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role);
 /* enum mp_role: what was last said of the block itself, else what is usual. */
 unsigned mp_usual_role(const struct mp_usual_roles *usual, const struct mp_base_block *block);
 void mp_usual_roles_free(struct mp_usual_roles *usual);

@@ -43,10 +43,11 @@ static void take_finished(struct mp_collector *collector, struct mp_finished *fi
     uint64_t units = finished->recording->schedule_state.position.units;
     if (units > collector->result->units_seen) collector->result->units_seen = units;
     reap_cycles(collector, finished->recording, true);
-    bool worth_telling = finished->summary.path || finished->summary.failed;
-    if (!worth_telling && !*collector->result->note) keep_note(finished->recording, collector->result);
+    bool worth_reporting = finished->summary.path || finished->summary.failed;
+    if (!worth_reporting && !*collector->result->note) keep_note(finished->recording, collector->result);
     mp_recording_free(finished->recording, !finished->summary.failed);
-    if (!worth_telling || !mp_vec_push(&collector->result->recordings, finished->summary)) free(finished->summary.path);
+    if (!worth_reporting || !mp_vec_push(&collector->result->recordings, finished->summary))
+        free(finished->summary.path);
 }
 
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text)

@@ -95,7 +95,7 @@ static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, 
     if (getenv(MP_NVTX_VARIABLE))
         mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
     if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);
-    process.recording->cycles.apart = schedule->in_cycles && mp_naming_tells_cycles_apart(collector->naming.pattern);
+    process.recording->cycles.apart = schedule->in_cycles && mp_naming_separates_cycles(collector->naming.pattern);
     if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (mp_vec_push(&collector->processes, process)) return MP_OK;
     mp_recording_free(process.recording, true);
@@ -172,10 +172,10 @@ static int64_t clock_shift(pid_t pid, uint64_t sent)
     char process[24];
     int64_t apart = (int64_t)(mp_clock_monotonic_ns() - sent);
     snprintf(process, sizeof process, "%d", (int)pid);
-    int64_t told = clock_offset("self") - clock_offset(process), late = apart - told;
-    if (late >= 0 && late < soon) return told;
+    int64_t shift = clock_offset("self") - clock_offset(process), late = apart - shift;
+    if (late >= 0 && late < soon) return shift;
     if (apart >= 0 && apart < soon) return 0;
-    return late >= 0 ? told : apart;
+    return late >= 0 ? shift : apart;
 }
 
 static const struct mp_recording *greet(struct mp_collector *collector, const struct ucred *who)

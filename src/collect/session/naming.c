@@ -23,12 +23,12 @@ static bool names_one_of(const char *pattern, const char *letters)
     return false;
 }
 
-bool mp_naming_tells_processes_apart(const char *pattern)
+bool mp_naming_separates_processes(const char *pattern)
 {
     return names_one_of(pattern, "pr");
 }
 
-bool mp_naming_tells_cycles_apart(const char *pattern)
+bool mp_naming_separates_cycles(const char *pattern)
 {
     return names_one_of(pattern, "c");
 }
@@ -101,7 +101,7 @@ char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned numb
     char *name = (char *)path.data, *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
     if (!number) return name;
     /* With %p or %r in the pattern the pid is no news: only a number is added. */
-    bool apart = mp_naming_tells_processes_apart(naming->pattern);
+    bool apart = mp_naming_separates_processes(naming->pattern);
     char between[32] = "";
     if (!apart) snprintf(between, sizeof between, ".%u", (unsigned)pid);
     if (number > 1 || apart)

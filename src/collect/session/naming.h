@@ -13,9 +13,9 @@ struct mp_naming {
 };
 
 /* True where two processes can never get one name from the pattern. */
-bool mp_naming_tells_processes_apart(const char *pattern);
+bool mp_naming_separates_processes(const char *pattern);
 /* True where each cycle of a schedule gets a name of its own. */
-bool mp_naming_tells_cycles_apart(const char *pattern);
+bool mp_naming_separates_cycles(const char *pattern);
 
 /* The file of process `pid`; freed by the caller, NULL where memory is short. `number` 0 is the name as given; n > 0
  * is the n-th of those that must differ: run.mp, run.PID.mp, run.PID.2.mp, ... */

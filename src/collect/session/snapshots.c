@@ -33,18 +33,19 @@ static enum mp_status write_now(struct mp_recording *recording, int fd, struct m
 static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_recording *recording,
                                 const struct mp_snapshot_job *job, int fd)
 {
-    struct mp_snapshot_told *told = job->shared;
+    struct mp_snapshot_outcome *outcome = job->shared;
     /* A signal that a terminal sends to all must not leave half a file. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     if (job->path) fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* the writer closes its own */
-    enum mp_status status = (job->live ? mp_live_file_write : write_now)(recording, fd, &told->error);
+    enum mp_status status = (job->live ? mp_live_file_write : write_now)(recording, fd, &outcome->error);
     struct stat facts;
     struct mp_new_file file = job->file;
-    if (!status && job->path) status = mp_new_file_put(&file, &told->error);
-    if (!status && job->path && !stat(job->path, &facts)) told->file_bytes = (uint64_t)facts.st_size;
-    told->status = status;
-    if (!status && job->path && snapshots->calls->written) snapshots->calls->written(snapshots->calls->context, told);
+    if (!status && job->path) status = mp_new_file_put(&file, &outcome->error);
+    if (!status && job->path && !stat(job->path, &facts)) outcome->file_bytes = (uint64_t)facts.st_size;
+    outcome->status = status;
+    if (!status && job->path && snapshots->calls->written)
+        snapshots->calls->written(snapshots->calls->context, outcome);
     _exit(0);
 }
 
@@ -87,7 +88,7 @@ static void free_job(struct mp_snapshot_job *job)
 }
 
 static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording *recording, struct mp_snapshot_job *job,
-                            const struct mp_snapshot_told *told, int fd, struct mp_error *error)
+                            const struct mp_snapshot_outcome *outcome, int fd, struct mp_error *error)
 {
     void *shared = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     job->shared = shared == MAP_FAILED ? NULL : shared;
@@ -96,7 +97,7 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
     if (!job->shared || !mp_vec_push(&snapshots->jobs, *job))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
     struct mp_snapshot_job *kept = &snapshots->jobs.at[snapshots->jobs.count - 1];
-    *job->shared = *told;
+    *job->shared = *outcome;
     job->shared->events = recording->events;
     job->shared->status = mp_fail(&job->shared->error, MP_IO, "the process that wrote the snapshot was killed");
     kept->child = fork();
@@ -128,8 +129,8 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     enum mp_status status = prepare(recording, error);
     if (!status) status = make_file(snapshots, recording, request, &job, error);
     if (!status) {
-        struct mp_snapshot_told told = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
-        status = start(snapshots, recording, &job, &told, job.file.fd, error);
+        struct mp_snapshot_outcome outcome = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
+        status = start(snapshots, recording, &job, &outcome, job.file.fd, error);
         close(job.file.fd);
     }
     if (status) free_job(&job);
@@ -140,10 +141,10 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
                                       int connection, struct mp_error *error)
 {
     struct mp_snapshot_job job = {.child = -1, .connection = connection, .live = live};
-    struct mp_snapshot_told told = {0};
+    struct mp_snapshot_outcome outcome = {0};
     mp_recording_round(recording, false); /* now is when somebody asked, not the last round */
     enum mp_status status = prepare(recording, error);
-    if (!status) status = start(snapshots, recording, &job, &told, fd, error);
+    if (!status) status = start(snapshots, recording, &job, &outcome, fd, error);
     close(fd);
     if (status) free_job(&job);
     return status;
@@ -153,12 +154,12 @@ void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *rec
 {
     for (size_t i = 0; i < recording->requests.count; i++) {
         const struct mp_snapshot_request *request = &recording->requests.at[i];
-        struct mp_snapshot_told told = {.at_oom = request->at_oom};
+        struct mp_snapshot_outcome outcome = {.at_oom = request->at_oom};
         if (request->at_oom && !snapshots->at_oom) continue;
-        told.status = begin(snapshots, recording, request, &told.error);
-        if (!told.status) continue;
+        outcome.status = begin(snapshots, recording, request, &outcome.error);
+        if (!outcome.status) continue;
         mp_snapshots_answer(recording, request->number, false);
-        if (snapshots->calls->told) snapshots->calls->told(snapshots->calls->context, &told);
+        if (snapshots->calls->ended) snapshots->calls->ended(snapshots->calls->context, &outcome);
     }
     recording->requests.count = 0;
 }
@@ -177,8 +178,8 @@ bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *reco
         *written = !job.shared->status;
         if (job.connection >= 0)
             mp_control_answer(job.connection, job.shared->status, job.pid, &job.shared->error);
-        else if (snapshots->calls->told)
-            snapshots->calls->told(snapshots->calls->context, job.shared);
+        else if (snapshots->calls->ended)
+            snapshots->calls->ended(snapshots->calls->context, job.shared);
         free_job(&job);
         return true;
     }

@@ -13,7 +13,7 @@
 #include "format/new_file.h"
 
 /* How a snapshot ended. */
-struct mp_snapshot_told {
+struct mp_snapshot_outcome {
     const char *path; /* NULL: none could be named */
     bool at_oom;
     uint64_t oom_ns;
@@ -23,23 +23,23 @@ struct mp_snapshot_told {
 };
 
 /* Callbacks of the caller. `written` runs in the child when the file is whole: a second process, where memory and
- * time are nobody's but its own. `told` runs in the collector. */
+ * time are nobody's but its own. `ended` runs in the collector. */
 struct mp_snapshot_calls {
     void *context;
-    void (*written)(void *context, const struct mp_snapshot_told *told);
-    void (*told)(void *context, const struct mp_snapshot_told *told);
+    void (*written)(void *context, const struct mp_snapshot_outcome *outcome);
+    void (*ended)(void *context, const struct mp_snapshot_outcome *outcome);
 };
 
 struct mp_snapshot_job {
     pid_t child;
-    char *path;                      /* owned; NULL: the file is another one's */
-    struct mp_new_file file;         /* with a path; the child puts it there */
-    struct mp_snapshot_told *shared; /* with the child */
-    uint64_t recording;              /* its id */
-    uint32_t number;                 /* the program's question that this answers; 0: nobody's */
-    int connection;                  /* of somebody who waits (collect/session/control.h); -1 */
-    uint32_t pid;                    /* of the recorded process */
-    bool live;                       /* only what is live (collect/recording/live_file.h), not all of the recording */
+    char *path;                         /* owned; NULL: the file is another one's */
+    struct mp_new_file file;            /* with a path; the child puts it there */
+    struct mp_snapshot_outcome *shared; /* with the child */
+    uint64_t recording;                 /* its id */
+    uint32_t number;                    /* the program's question that this answers; 0: nobody's */
+    int connection;                     /* of somebody who waits (collect/session/control.h); -1 */
+    uint32_t pid;                       /* of the recorded process */
+    bool live; /* only what is live (collect/recording/live_file.h), not all of the recording */
 };
 
 struct mp_snapshots {

@@ -162,7 +162,7 @@ static void chrome_memory(struct mp_chrome *chrome, const struct chrome_memory *
 /* The "[memory]" and "[OutOfMemory]" events of a recording, as PyTorch's profiler tells of its allocators. */
 
 struct follower {
-    bool told; /* of this track */
+    bool drawn; /* of this track */
     struct mp_level level;
     uint64_t reserved;
     unsigned device_type;
@@ -198,7 +198,7 @@ static uint64_t count_events(const struct instants *instants)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < instants->model->tracks.count; i++)
-        if (instants->tracks[i].told) count += instants->model->sums.at[i].events;
+        if (instants->tracks[i].drawn) count += instants->model->sums.at[i].events;
     return count;
 }
 
@@ -246,7 +246,7 @@ static void follow(struct instants *instants, uint32_t event)
     uint16_t at = model->events.track[event];
     bool on_track = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE ||
                     type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
-    if (!on_track || !instants->tracks[at].told) return;
+    if (!on_track || !instants->tracks[at].drawn) return;
     struct follower *track = &instants->tracks[at], before = *track;
     bool shown = event >= instants->query->window.first;
     if (mp_level_apply(&track->level, model, at, event)) {
@@ -263,8 +263,8 @@ static void start(struct instants *instants)
     const struct mp_model *model = instants->model;
     for (size_t i = 0; i < model->tracks.count; i++) {
         struct follower *track = &instants->tracks[i];
-        track->told = is_upper(model, i);
-        if (track->told) track->level = mp_level_start(model, (uint16_t)i);
+        track->drawn = is_upper(model, i);
+        if (track->drawn) track->level = mp_level_start(model, (uint16_t)i);
         chrome_device(mp_track_device(model, (uint16_t)i), &track->device_type, &track->device);
     }
 }

@@ -16,7 +16,7 @@ enum mp_status mp_import_events_flush(struct mp_import_events *e)
     struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = e->waiting.count};
     chunk.events = mp_event_room_columns(&e->waiting);
     if (chunk.count && !e->status) e->status = mp_builder_add(e->builder, &chunk, e->error);
-    e->told += chunk.count;
+    e->passed += chunk.count;
     e->waiting.count = 0;
     return e->status;
 }

@@ -20,7 +20,7 @@ struct mp_import_events {
     struct mp_builder *builder;
     struct mp_error *error;
     enum mp_status status;        /* the builder's first failure; what comes later is left out */
-    uint64_t told;                /* events that the builder got */
+    uint64_t passed;              /* events that the builder got */
     struct mp_event_room waiting; /* for it */
 };
 

@@ -166,10 +166,10 @@ static void put_pool(struct nsys *nsys, const struct mp_import_call *call, int64
 }
 
 /* Not every release says of which kind the memory is. */
-static uint16_t home_of(struct nsys *nsys, uint64_t address, uint16_t told)
+static uint16_t home_of(struct nsys *nsys, uint64_t address, uint16_t stated)
 {
     uint64_t home;
-    return address + 1 && mp_map_remove(&nsys->homes, address + 1, &home) ? (uint16_t)(home - 1) : told;
+    return address + 1 && mp_map_remove(&nsys->homes, address + 1, &home) ? (uint16_t)(home - 1) : stated;
 }
 
 static const char *const memory_columns[] = {"start",

@@ -10,12 +10,12 @@
 #include "base/units.h"
 #include "exchange/pytorch/pytorch_model.h"
 
-struct teller {
+struct notes {
     struct mp_pytorch_snapshot *snapshot;
     struct mp_pytorch_sentences *to;
 };
 
-static void __attribute__((format(printf, 3, 4))) tell(struct teller *t, bool limit, const char *format, ...)
+static void __attribute__((format(printf, 3, 4))) note(struct notes *t, bool limit, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -38,7 +38,7 @@ static const char *name_of(const struct mp_pytorch_device *device, char *to)
 
 /* Where the trace does not reach back to the first allocation, either the recording began later or its ring had
  * overflowed; newer files say which. */
-static void tell_beginning(struct teller *t, const struct mp_pytorch_device *device)
+static void note_beginning(struct notes *t, const struct mp_pytorch_device *device)
 {
     const struct mp_pytorch_snapshot *s = t->snapshot;
     char name[MP_ID_TEXT], count[MP_UNIT_TEXT], bytes[MP_UNIT_TEXT];
@@ -46,75 +46,75 @@ static void tell_beginning(struct teller *t, const struct mp_pytorch_device *dev
     mp_format_count(count, device->base.count);
     mp_format_bytes(bytes, device->base_bytes);
     if (!device->allocs && !device->frees) {
-        tell(t, true, "the file has no trace of %s: it holds the %s blocks (%s) of one moment, not how they came about",
+        note(t, true, "the file has no trace of %s: it holds the %s blocks (%s) of one moment, not how they came about",
              name, count, bytes);
         return;
     }
     if (s->overflowed)
-        tell(t, true,
+        note(t, true,
              "PyTorch's ring of trace entries overflowed: what happened on %s before its first entry is lost; the "
              "%s blocks (%s) that were live then are in the base",
              name, count, bytes);
     else if (device->base.count)
-        tell(t, !s->says_overflow,
+        note(t, !s->says_overflow,
              "the trace of %s does not reach back to the first allocation: %s blocks (%s) were live before it and are "
              "in the base%s",
              name, count, bytes,
              s->says_overflow ? "" : "; the recording began later, or its ring of entries overflowed");
 }
 
-static void tell_differences(struct teller *t, const struct mp_pytorch_device *device)
+static void note_differences(struct notes *t, const struct mp_pytorch_device *device)
 {
     char name[MP_ID_TEXT], count[MP_UNIT_TEXT], bytes[MP_UNIT_TEXT];
     name_of(device, name);
     if (device->not_in_segments)
-        tell(t, true,
+        note(t, true,
              "trace and segments of %s disagree: %s blocks (%s) are live at the end of the trace and not in the "
              "segments; the trace is told here, which may be cut",
              name, mp_format_count(count, device->not_in_segments),
              mp_format_bytes(bytes, device->not_in_segments_bytes));
     if (device->ranges_missing)
-        tell(t, false, "segments of %s that the trace took and the list of segments lacks: %s", name,
+        note(t, false, "segments of %s that the trace took and the list of segments lacks: %s", name,
              mp_format_count(count, device->ranges_missing));
     if (device->overlapping)
-        tell(t, true,
+        note(t, true,
              "segments of %s that overlap one listed before them: %s; no memory is in two, so they are left out, with "
              "what the file says lives in them (%s)",
              name, mp_format_count(count, device->overlapping), mp_format_bytes(bytes, device->overlapping_bytes));
     if (device->other_size)
-        tell(t, false, "blocks of %s to which trace and segments give different sizes: %s; the trace's are told", name,
+        note(t, false, "blocks of %s to which trace and segments give different sizes: %s; the trace's are told", name,
              mp_format_count(count, device->other_size));
     if (device->bad_entries)
-        tell(t, false, "entries of the trace of %s without a usable address or size, which were passed over: %s", name,
+        note(t, false, "entries of the trace of %s without a usable address or size, which were passed over: %s", name,
              mp_format_count(count, device->bad_entries));
     if (device->free_action == MP_ACTION_FREE_REQUESTED)
-        tell(t, false,
+        note(t, false,
              "the trace of %s has no free_completed entries: blocks are told as freed when that was requested", name);
 }
 
-static void tell_rounding(struct teller *t, const struct mp_pytorch_device *device)
+static void note_rounding(struct notes *t, const struct mp_pytorch_device *device)
 {
     char name[MP_ID_TEXT], rounded[MP_UNIT_TEXT], requested[MP_UNIT_TEXT];
     mp_format_bytes(requested, device->live_requested);
     mp_format_bytes(rounded, device->live_rounded);
     if (strcmp(requested, rounded))
-        tell(t, false, "sizes are what was asked for: the %s live at the end on %s take %s in the allocator's blocks",
+        note(t, false, "sizes are what was asked for: the %s live at the end on %s take %s in the allocator's blocks",
              requested, name_of(device, name), rounded);
 }
 
-static void tell_ooms(struct teller *t, const struct mp_pytorch_device *device)
+static void note_ooms(struct notes *t, const struct mp_pytorch_device *device)
 {
     char name[MP_ID_TEXT], asked[MP_UNIT_TEXT], left[MP_UNIT_TEXT];
     for (size_t i = device->trace.count; i--;) {
         const struct mp_pytorch_entry *entry = &t->snapshot->records.entries.at[device->trace.at[i]];
         if (entry->action != MP_ACTION_OOM || !entry->has_address) continue;
-        tell(t, false, "when %s last ran out of memory, %s were asked for (rounded) and the device had %s free",
+        note(t, false, "when %s last ran out of memory, %s were asked for (rounded) and the device had %s free",
              name_of(device, name), mp_format_bytes(asked, entry->bytes), mp_format_bytes(left, entry->address));
         return;
     }
 }
 
-static void tell_unknown(struct teller *t)
+static void note_unknown(struct notes *t)
 {
     const struct mp_pytorch_snapshot *s = t->snapshot;
     uint64_t unknown = 0;
@@ -128,14 +128,14 @@ static void tell_unknown(struct teller *t)
             if (!unknown++) name = entry->name;
         }
     if (unknown)
-        tell(t, false,
+        note(t, false,
              "entries with actions that memprof does not know, which were passed over: %s, the first is \"%.60s\"",
              mp_format_count(count, unknown), mp_intern_get(&s->records.values.texts, name, NULL));
     if (s->strange)
-        tell(t, false, "items of the file's lists that are no entries or segments, which were passed over: %s",
+        note(t, false, "items of the file's lists that are no entries or segments, which were passed over: %s",
              mp_format_count(count, s->strange));
     if (s->records.too_long)
-        tell(t, false,
+        note(t, false,
              "values that memprof does not keep, as they are more than 60 000 bytes, deeper than 12 levels or numbers "
              "beyond 64 bits: %s",
              mp_format_count(count, s->records.too_long));
@@ -144,23 +144,23 @@ static void tell_unknown(struct teller *t)
 bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
                                struct mp_pytorch_sentences *sentences)
 {
-    struct teller t = {.snapshot = snapshot, .to = sentences};
+    struct notes t = {.snapshot = snapshot, .to = sentences};
     bool any_trace = false;
     for (size_t i = 0; i < snapshot->devices.count; i++) {
         const struct mp_pytorch_device *device = &snapshot->devices.at[i];
         any_trace |= device->trace.count;
-        tell_beginning(&t, device);
-        tell_differences(&t, device);
-        tell_rounding(&t, device);
-        tell_ooms(&t, device);
+        note_beginning(&t, device);
+        note_differences(&t, device);
+        note_rounding(&t, device);
+        note_ooms(&t, device);
     }
-    if (!has_times) tell(&t, false, "the file has no times: when something happened is not known, only in what order");
+    if (!has_times) note(&t, false, "the file has no times: when something happened is not known, only in what order");
     if (any_trace && !snapshot->any_segments)
-        tell(&t, true,
+        note(&t, true,
              "the file lists no segments: blocks that were live before the trace and are never freed in it "
              "are not known, nor is what the allocator held");
-    if (!snapshot->records.any_frames) tell(&t, false, "the file has no stacks: PyTorch was told not to record them");
-    tell_unknown(&t);
+    if (!snapshot->records.any_frames) note(&t, false, "the file has no stacks: PyTorch was told not to record them");
+    note_unknown(&t);
     return true;
 }
 

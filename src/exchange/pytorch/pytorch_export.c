@@ -10,8 +10,8 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "exchange/pytorch/pytorch_layout.h"
+#include "exchange/pytorch/pytorch_original.h"
 #include "exchange/pytorch/pytorch_records.h"
-#include "exchange/pytorch/pytorch_told.h"
 #include "exchange/pytorch/value_out.h"
 #include "model/spans.h"
 #include "model/track.h"
@@ -118,13 +118,13 @@ static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
 }
 
 /* Whether the recording knows what the allocator itself said of its segments at the end. */
-static bool segments_are_told(const struct writer *writer, size_t device)
+static bool has_segments(const struct writer *writer, size_t device)
 {
     const struct mp_model *model = writer->model;
-    bool told = false;
+    bool any = false;
     for (size_t i = 0; i < model->segments.count && writer->tracks[device] != MP_TRACK_NONE; i++)
-        told |= model->segments.at[i].track == writer->tracks[device];
-    return told && !writer->layouts[device].moved_blocks;
+        any |= model->segments.at[i].track == writer->tracks[device];
+    return any && !writer->layouts[device].moved_blocks;
 }
 
 /* A block's stream or pool; the default one where it is not known. */
@@ -229,7 +229,7 @@ static void put_trace(struct writer *writer, size_t device)
     struct mp_device_free room;
     uint32_t ended, begun;
     mp_device_free_start(&room, model, memory->below);
-    if (track != MP_TRACK_NONE && segments_are_told(writer, device)) find_pending(writer, device);
+    if (track != MP_TRACK_NONE && has_segments(writer, device)) find_pending(writer, device);
     for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
         unsigned type = events->type[event];
         uint16_t of = events->track[event];
@@ -357,7 +357,7 @@ static uint32_t segment_stack(const struct mp_layout *layout, uint64_t address)
 }
 
 /* As the allocator told them, block by block. */
-static void put_told_segments(struct writer *writer, size_t device)
+static void put_recorded_segments(struct writer *writer, size_t device)
 {
     static const char *const states[MP_TORCH_STATES] = {"inactive", "active_allocated", "active_pending_free",
                                                         "inactive"};
@@ -387,7 +387,7 @@ static void put_told_segments(struct writer *writer, size_t device)
 
 static void put_segments(struct writer *writer, size_t device)
 {
-    (segments_are_told(writer, device) ? put_told_segments : put_laid_segments)(writer, device);
+    (has_segments(writer, device) ? put_recorded_segments : put_laid_segments)(writer, device);
 }
 
 static void put_annotation(struct writer *writer, const char *stage, const char *name, uint64_t ns)
@@ -495,8 +495,8 @@ static void free_writer(struct writer *writer)
 /* A file of PyTorch's own is written as it was. */
 static bool put_all(struct writer *writer)
 {
-    if (mp_pytorch_was_told(writer->model)) {
-        mp_pytorch_put_told(writer->model, &writer->value, &writer->stacks);
+    if (mp_pytorch_has_original(writer->model)) {
+        mp_pytorch_put_original(writer->model, &writer->value, &writer->stacks);
         return true;
     }
     if (!make_layouts(writer)) return false;
@@ -517,7 +517,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     writer->model = model;
     writer->exported = exported;
     enum mp_status status = MP_OK;
-    if (!mp_pytorch_was_told(model) && !choose_tracks(writer)) {
+    if (!mp_pytorch_has_original(model) && !choose_tracks(writer)) {
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
     } else {
         mp_value_out_start(&writer->value, out, as_json);

@@ -202,8 +202,8 @@ static enum mp_status put_reserved(struct maker *m, const struct course *course,
 }
 
 /* The effect of the trace's next entry on the layer below. */
-static enum mp_status tell_ranges(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
-                                  uint64_t when)
+static enum mp_status write_ranges(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
+                                   uint64_t when)
 {
     enum mp_status status = MP_OK;
     for (; !status && course->next_range < device->range_events.count; course->next_range++) {
@@ -237,8 +237,8 @@ static uint32_t freed_at(const struct mp_pytorch_device *device, struct course *
     return device->requested.at[course->next_requested - 1];
 }
 
-static enum mp_status tell_free(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
-                                uint32_t stack, uint64_t block, uint64_t when)
+static enum mp_status write_free(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
+                                 uint32_t stack, uint64_t block, uint64_t when)
 {
     struct mp_event event = {.time_ns = when,
                              .address = entry->address,
@@ -250,15 +250,15 @@ static enum mp_status tell_free(struct maker *m, const struct course *course, co
     return mp_import_event(m->events, &event);
 }
 
-static enum mp_status tell_alloc(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
-                                 struct mp_pytorch_entry *entry, uint64_t when)
+static enum mp_status write_alloc(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
+                                  struct mp_pytorch_entry *entry, uint64_t when)
 {
     enum mp_status status = MP_OK;
     if (course->next_missed + 1 < device->missed.count && device->missed.at[course->next_missed] == course->next) {
         const struct mp_pytorch_entry *old =
             &m->snapshot->records.entries.at[device->missed.at[course->next_missed + 1]];
         course->next_missed += 2;
-        status = tell_free(m, course, old, 0, old->block, when);
+        status = write_free(m, course, old, 0, old->block, when);
     }
     entry->block = (uint32_t)m->next_block;
     struct mp_event event = {.time_ns = when,
@@ -272,8 +272,8 @@ static enum mp_status tell_alloc(struct maker *m, const struct mp_pytorch_device
     return status ? status : mp_import_event(m->events, &event);
 }
 
-static enum mp_status tell_note(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
-                                uint64_t when)
+static enum mp_status write_note(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
+                                 uint64_t when)
 {
     bool oom = entry->action == MP_ACTION_OOM;
     struct mp_event event = {.time_ns = when,
@@ -285,18 +285,19 @@ static enum mp_status tell_note(struct maker *m, const struct course *course, co
     return mp_import_event(m->events, &event);
 }
 
-static enum mp_status tell_entry(struct maker *m, const struct mp_pytorch_device *device, struct course *course)
+static enum mp_status write_entry(struct maker *m, const struct mp_pytorch_device *device, struct course *course)
 {
     const struct mp_pytorch_records *records = &m->snapshot->records;
     struct mp_pytorch_entry *entry = &m->snapshot->records.entries.at[device->trace.at[course->next]];
     uint64_t when = time_ns(m, course->time_us);
-    if (mp_pytorch_is_segment_action(entry->action)) return tell_ranges(m, device, course, when);
-    if (entry->action == MP_ACTION_ALLOC) return tell_alloc(m, device, course, entry, when);
+    if (mp_pytorch_is_segment_action(entry->action)) return write_ranges(m, device, course, when);
+    if (entry->action == MP_ACTION_ALLOC) return write_alloc(m, device, course, entry, when);
     if (entry->action == MP_ACTION_FREE || entry->action == device->free_action)
-        return tell_free(m, course, entry, freed_at(device, course, entry),
-                         entry->older ? course->first_block + entry->block : records->entries.at[entry->block].block,
-                         when);
-    if (entry->action == MP_ACTION_OOM || entry->action == MP_ACTION_SNAPSHOT) return tell_note(m, course, entry, when);
+        return write_free(m, course, entry, freed_at(device, course, entry),
+                          entry->older ? course->first_block + entry->block : records->entries.at[entry->block].block,
+                          when);
+    if (entry->action == MP_ACTION_OOM || entry->action == MP_ACTION_SNAPSHOT)
+        return write_note(m, course, entry, when);
     return MP_OK;
 }
 
@@ -308,7 +309,7 @@ static void find_time(const struct maker *m, const struct mp_pytorch_device *dev
     if (time_us > course->time_us) course->time_us = time_us;
 }
 
-static enum mp_status tell_mark(struct maker *m, const struct mp_pytorch_mark *mark)
+static enum mp_status write_mark(struct maker *m, const struct mp_pytorch_mark *mark)
 {
     struct mp_event event = {
         .time_ns = time_ns(m, mark->time_us), .name = mark->name, .thread = mark->lane, .type = mark->type};
@@ -322,7 +323,7 @@ static bool mark_is_next(const struct mp_pytorch_mark *mark, const struct course
     return mark->type != MP_EVENT_REGION_END;
 }
 
-static enum mp_status tell_all(struct maker *m)
+static enum mp_status write_all(struct maker *m)
 {
     const struct mp_pytorch_snapshot *s = m->snapshot;
     enum mp_status status = MP_OK;
@@ -337,9 +338,9 @@ static enum mp_status tell_all(struct maker *m)
                 device = i;
         struct course *course = device < s->devices.count ? &m->courses[device] : NULL;
         if (mark < s->marks.count && mark_is_next(&s->marks.at[mark], course)) {
-            status = tell_mark(m, &s->marks.at[mark++]);
+            status = write_mark(m, &s->marks.at[mark++]);
         } else if (course) {
-            status = tell_entry(m, &s->devices.at[device], course);
+            status = write_entry(m, &s->devices.at[device], course);
             course->next++;
             find_time(m, &s->devices.at[device], course);
         } else {
@@ -350,7 +351,7 @@ static enum mp_status tell_all(struct maker *m)
 }
 
 /* The blocks of the base, whose numbers come first, and what was reserved then. */
-static enum mp_status tell_base(struct maker *m)
+static enum mp_status write_base(struct maker *m)
 {
     MP_VEC(struct mp_base_block) base = {0};
     const struct mp_pytorch_snapshot *s = m->snapshot;
@@ -520,7 +521,7 @@ static void free_rows(struct maker *m)
 
 static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sentences *sentences, uint32_t source)
 {
-    struct mp_coverage coverage = {.events = m->events->told,
+    struct mp_coverage coverage = {.events = m->events->passed,
                                    .sources = &source,
                                    .source_count = 1,
                                    .notes = sentences->notes.at,
@@ -555,8 +556,8 @@ static enum mp_status add_all(struct maker *m, bool has_times)
     if (!status) status = add_tracks(m, names);
     if (!status) status = add_threads(m);
     if (!status) status = add_frames(m);
-    if (!status) status = tell_base(m);
-    if (!status) status = tell_all(m);
+    if (!status) status = write_base(m);
+    if (!status) status = write_all(m);
     if (!status) status = add_rows(m);
     if (!status) status = add_coverage(m, &sentences, source);
     free_rows(m);

@@ -104,25 +104,25 @@ static bool keep_more(struct mp_pytorch_records *r, const struct fields *fields,
 }
 
 /* The bits of those keys that were kept. */
-static uint16_t told(const struct fields *fields)
+static uint16_t kept_keys(const struct fields *fields)
 {
     static const struct {
         uint64_t keys;
         uint16_t bit;
-    } bits[] = {{KEY(ADDR) | KEY(DEVICE_FREE) | KEY(ADDRESS), MP_TOLD_ADDRESS},
-                {KEY(SIZE) | KEY(TOTAL_SIZE), MP_TOLD_SIZE},
-                {KEY(STREAM), MP_TOLD_STREAM},
-                {KEY(TIME), MP_TOLD_TIME},
-                {KEY(FRAMES), MP_TOLD_FRAMES},
-                {KEY(POOL) | KEY(SEGMENT_POOL), MP_TOLD_POOL},
-                {KEY(REQUESTED_SIZE), MP_TOLD_REQUESTED},
-                {KEY(SEGMENT_TYPE) | KEY(STATE), MP_TOLD_TYPE},
-                {KEY(EXPANDABLE), MP_TOLD_EXPANDABLE},
-                {KEY(DEVICE), MP_TOLD_DEVICE},
-                {KEY(ALLOCATED_SIZE), MP_TOLD_ALLOCATED},
-                {KEY(ACTIVE_SIZE), MP_TOLD_ACTIVE},
-                {KEY(HISTORY), MP_TOLD_HISTORY}};
-    uint16_t all = MP_TOLD_ROW;
+    } bits[] = {{KEY(ADDR) | KEY(DEVICE_FREE) | KEY(ADDRESS), MP_ROW_ADDRESS},
+                {KEY(SIZE) | KEY(TOTAL_SIZE), MP_ROW_SIZE},
+                {KEY(STREAM), MP_ROW_STREAM},
+                {KEY(TIME), MP_ROW_TIME},
+                {KEY(FRAMES), MP_ROW_FRAMES},
+                {KEY(POOL) | KEY(SEGMENT_POOL), MP_ROW_POOL},
+                {KEY(REQUESTED_SIZE), MP_ROW_REQUESTED},
+                {KEY(SEGMENT_TYPE) | KEY(STATE), MP_ROW_TYPE},
+                {KEY(EXPANDABLE), MP_ROW_EXPANDABLE},
+                {KEY(DEVICE), MP_ROW_DEVICE},
+                {KEY(ALLOCATED_SIZE), MP_ROW_ALLOCATED},
+                {KEY(ACTIVE_SIZE), MP_ROW_ACTIVE},
+                {KEY(HISTORY), MP_ROW_HISTORY}};
+    uint16_t all = MP_ROW_IMPORTED;
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
         if (fields->kept & bits[i].keys) all |= bits[i].bit;
     return all;
@@ -249,7 +249,7 @@ static bool make_entry(struct mp_pytorch_records *r, struct fields *fields, uint
         entry.time_us = (int64_t)time;
     else
         fields->kept &= ~KEY(TIME);
-    entry.keys = told(fields);
+    entry.keys = kept_keys(fields);
     if (!keep_more(r, fields, &entry.more) || r->entries.count >= MP_NONE) return false;
     *record = mp_value_make(MP_PYTORCH_ENTRY, r->entries.count);
     mp_vec_add(&r->entries, entry);
@@ -366,7 +366,7 @@ static bool make_segment(struct mp_pytorch_records *r, struct fields *fields, ui
     keep_if(fields, MP_KEY_SEGMENT_TYPE, segment.small || !strcmp(type, "large"));
     keep_if(fields, MP_KEY_EXPANDABLE,
             segment.expandable || (has(fields, MP_KEY_EXPANDABLE) && fields->of[MP_KEY_EXPANDABLE] == MP_VALUE_FALSE));
-    segment.keys = told(fields);
+    segment.keys = kept_keys(fields);
     if (!keep_more(r, fields, &segment.more)) return false;
     *record = mp_value_make(MP_PYTORCH_SEGMENT, r->segments.count);
     mp_vec_add(&r->segments, segment);
@@ -408,7 +408,7 @@ static bool make_block(struct mp_pytorch_records *r, struct fields *fields, uint
     block.pending = block.live && strcmp(state, "active_allocated");
     keep_if(fields, MP_KEY_STATE,
             block.pending ? !strcmp(state, "active_pending_free") : block.live || !strcmp(state, "inactive"));
-    block.keys = told(fields);
+    block.keys = kept_keys(fields);
     if (!keep_more(r, fields, &block.more)) return false;
     block.plain = !block.more;
     *record = mp_value_make(old ? MP_PYTORCH_HISTORY : MP_PYTORCH_BLOCK, r->blocks.count);

@@ -88,7 +88,7 @@ struct mp_pytorch_entry {
     uint32_t block; /* for mp_pytorch_replay() */
     uint32_t more;  /* text id: what else it says, as JSON; 0: nothing */
     uint32_t name;  /* text id of the action */
-    uint16_t keys;  /* bits of enum mp_told */
+    uint16_t keys;  /* bits of enum mp_row_flag */
     uint8_t action; /* enum mp_pytorch_action */
     bool has_address, has_bytes;
     bool older; /* a free of a block from before the trace */

@@ -264,7 +264,7 @@ static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_bloc
                                          .stack = block->stack,
                                          .more = block->more};
     mp_vec_add(&r->device->parts, part);
-    if (!(block->keys & MP_TOLD_ADDRESS) || block->address == address) return true;
+    if (!(block->keys & MP_ROW_ADDRESS) || block->address == address) return true;
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, block->address);
     return mp_pytorch_more_text(r->records, &r->device->parts.at[r->device->parts.count - 1].more,
@@ -289,7 +289,7 @@ static bool pass_over(struct replay *r, struct mp_pytorch_segment *segment, uint
                       size_t count)
 {
     uint64_t address = segment->address;
-    segment->keys |= MP_TOLD_OVERLAPS;
+    segment->keys |= MP_ROW_OVERLAPS;
     r->device->overlapping++;
     for (size_t i = 0; items && i < count; i++) {
         uint64_t value = mp_values_resolve(&r->records->values, items[i]);

@@ -20,7 +20,7 @@ struct json_reader {
     uint64_t quiet; /* bytes since a value began or ended */
 };
 
-static int told(struct json_reader *reader, bool done)
+static int value_done(struct json_reader *reader, bool done)
 {
     reader->quiet = 0;
     return done;
@@ -29,13 +29,13 @@ static int told(struct json_reader *reader, bool done)
 static int on_null(void *context)
 {
     struct json_reader *reader = context;
-    return told(reader, mp_values_push(reader->values, MP_VALUE_NONE));
+    return value_done(reader, mp_values_push(reader->values, MP_VALUE_NONE));
 }
 
 static int on_boolean(void *context, int value)
 {
     struct json_reader *reader = context;
-    return told(reader, mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE));
+    return value_done(reader, mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE));
 }
 
 /* yajl has seen that it is a number by JSON's grammar. */
@@ -64,12 +64,12 @@ static int on_text(void *context, const unsigned char *text, size_t length)
 {
     struct json_reader *reader = context;
     size_t kept = length < MP_INPUT_WINDOW ? length : MP_INPUT_WINDOW;
-    return told(reader, mp_values_push_text(reader->values, (const char *)text, kept));
+    return value_done(reader, mp_values_push_text(reader->values, (const char *)text, kept));
 }
 
 static int on_start(struct json_reader *reader, enum mp_object_kind kind)
 {
-    return told(reader, mp_values_push_object(reader->values, kind) && mp_values_mark(reader->values));
+    return value_done(reader, mp_values_push_object(reader->values, kind) && mp_values_mark(reader->values));
 }
 
 static int on_start_map(void *context)
@@ -86,14 +86,14 @@ static int on_end_map(void *context)
 {
     struct json_reader *reader = context;
     size_t count;
-    return told(reader, mp_values_unmark(reader->values, &count) && mp_values_set(reader->values, count));
+    return value_done(reader, mp_values_unmark(reader->values, &count) && mp_values_set(reader->values, count));
 }
 
 static int on_end_array(void *context)
 {
     struct json_reader *reader = context;
     size_t count;
-    return told(reader, mp_values_unmark(reader->values, &count) && mp_values_append(reader->values, count));
+    return value_done(reader, mp_values_unmark(reader->values, &count) && mp_values_append(reader->values, count));
 }
 
 static enum mp_status failed(struct json_reader *reader, const struct mp_input *input, yajl_status status,

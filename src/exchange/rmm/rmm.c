@@ -180,11 +180,11 @@ static enum mp_status read_lines(struct rmm_reader *reader, struct mp_error *err
 }
 
 /* ".dev3" at the end of the name, or before what was added to it. */
-static int device_of(const char *path, bool *told)
+static int device_of(const char *path, bool *known)
 {
     const char *name = mp_path_short(path), *found = strstr(name, ".dev");
-    *told = found && found[4] >= '0' && found[4] <= '9';
-    return *told ? (int)(strtoul(found + 4, NULL, 10) & 0x7f) : 0;
+    *known = found && found[4] >= '0' && found[4] <= '9';
+    return *known ? (int)(strtoul(found + 4, NULL, 10) & 0x7f) : 0;
 }
 
 bool mp_rmm_looks_like(const unsigned char *text, size_t size)
@@ -204,11 +204,11 @@ bool mp_rmm_looks_like(const unsigned char *text, size_t size)
 enum mp_status mp_rmm_load(struct mp_input *input, struct mp_model **model, struct mp_error *error)
 {
     struct rmm_reader reader = {.input = input, .log = {.format = "rmm"}};
-    bool told;
-    int device = device_of(input->path, &told);
+    bool known;
+    int device = device_of(input->path, &known);
     reader.track = mp_import_track(&reader.log, MP_DEVICE_CUDA, device, MP_LAYER_APP, "rmm");
     enum mp_status status = read_lines(&reader, error);
-    if (!told) mp_import_note(&reader.log, "the log does not say which GPU it is of; it stands here as cuda:0");
+    if (!known) mp_import_note(&reader.log, "the log does not say which GPU it is of; it stands here as cuda:0");
     mp_import_note(&reader.log, "an RMM log has no stacks");
     if (reader.backwards)
         mp_import_note(&reader.log, "times that go back, and were moved to the line before: %llu",

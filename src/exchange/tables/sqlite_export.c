@@ -48,8 +48,8 @@ struct database {
     sqlite3 *sqlite;
     sqlite3_stmt *inserts[TABLES];
     struct mp_intern
-        frame_keys;      /* function, file, line, module and address of each row of `frames`, which has its id */
-    unsigned char *told; /* by stack */
+        frame_keys;         /* function, file, line, module and address of each row of `frames`, which has its id */
+    unsigned char *written; /* by stack */
     struct mp_stack_lines lines;
     bool no_memory;
     int failed; /* the first status of SQLite that was no success */
@@ -155,8 +155,8 @@ static uint32_t put_frame(struct database *db, const struct mp_stack_line *line)
 
 static void put_stack(struct database *db, uint32_t stack)
 {
-    if (!stack || db->told[stack] || db->failed) return;
-    db->told[stack] = 1;
+    if (!stack || db->written[stack] || db->failed) return;
+    db->written[stack] = 1;
     struct mp_buffer site = {0}, folded = {0};
     db->no_memory |= !mp_stack_resolve(db->model, stack, &db->lines);
     mp_frame_headline(&site, &db->lines);
@@ -326,7 +326,7 @@ static enum mp_status finish(struct database *db, struct mp_error *error)
     if (!status && closed) status = mp_fail(error, MP_IO, "cannot write the database: %s", sqlite3_errstr(closed));
     mp_intern_free(&db->frame_keys);
     mp_stack_lines_free(&db->lines);
-    free(db->told);
+    free(db->written);
     return status;
 }
 
@@ -337,7 +337,7 @@ enum mp_status mp_sqlite_export(const struct mp_rows *rows, const char *filter, 
     char path[64];
     if (fstat(fileno(out), &facts) || !S_ISREG(facts.st_mode))
         return mp_fail(error, MP_INVALID, "a database cannot be written into a pipe: name a file with -o");
-    db.told = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
+    db.written = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(out));
     check(&db, sqlite3_open_v2(path, &db.sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL));
     if (!db.failed && !db.no_memory) fill(&db, filter);

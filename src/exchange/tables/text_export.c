@@ -16,7 +16,7 @@ struct text_export {
     struct mp_stack_lines lines;
     struct mp_buffer folded; /* of the stack `folded_stack` */
     uint32_t folded_stack;
-    unsigned char *told; /* JSON lines: by stack, whether it was written */
+    unsigned char *written; /* JSON lines: by stack, whether it was written */
     bool failed;
 };
 
@@ -100,7 +100,7 @@ static enum mp_status end_export(struct text_export *export, struct mp_error *er
     bool failed = export->failed;
     mp_stack_lines_free(&export->lines);
     mp_buffer_free(&export->folded);
-    free(export->told);
+    free(export->written);
     return mp_sink_end(&export->sink, failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory for the stacks") : MP_OK,
                        error);
 }
@@ -139,7 +139,7 @@ static void hex(struct mp_json *json, const char *key, uint64_t number)
     mp_json_text(json, key, text);
 }
 
-static void tell_recording(struct text_export *export)
+static void put_recording(struct text_export *export)
 {
     const struct mp_model *model = export->rows->model;
     struct mp_json json = begin_line(export, "recording");
@@ -158,7 +158,7 @@ static void tell_recording(struct text_export *export)
     mp_json_end_object(&json);
 }
 
-static void tell_tracks(struct text_export *export)
+static void put_tracks(struct text_export *export)
 {
     const struct mp_model *model = export->rows->model;
     char id[MP_TRACK_ID_MAX];
@@ -176,7 +176,7 @@ static void tell_tracks(struct text_export *export)
     }
 }
 
-static void tell_frame(struct mp_json *json, const struct mp_stack_line *line)
+static void put_frame(struct mp_json *json, const struct mp_stack_line *line)
 {
     mp_json_object(json, NULL);
     mp_json_text(json, "function", line->cut ? "[frames left out]" : line->function);
@@ -187,25 +187,25 @@ static void tell_frame(struct mp_json *json, const struct mp_stack_line *line)
     mp_json_end_object(json);
 }
 
-static void tell_stack(struct text_export *export, uint32_t stack)
+static void put_stack(struct text_export *export, uint32_t stack)
 {
-    if (!stack || export->told[stack]) return;
-    export->told[stack] = 1;
+    if (!stack || export->written[stack]) return;
+    export->written[stack] = 1;
     if (!mp_stack_resolve(export->rows->model, stack, &export->lines)) export->failed = true;
     struct mp_json json = begin_line(export, "stack");
     mp_json_number(&json, "stack", stack);
     mp_json_array(&json, "frames");
     for (size_t i = 0; i < export->lines.count; i++)
-        tell_frame(&json, &export->lines.at[i]);
+        put_frame(&json, &export->lines.at[i]);
     mp_json_end_array(&json);
     mp_json_end_object(&json);
 }
 
-static void tell_block(struct text_export *export, const struct mp_row *row)
+static void put_block(struct text_export *export, const struct mp_row *row)
 {
     const struct mp_model *model = export->rows->model;
     char id[MP_TRACK_ID_MAX];
-    tell_stack(export, row->stack);
+    put_stack(export, row->stack);
     struct mp_json json = begin_line(export, "block");
     mp_json_number(&json, "block", row->block);
     mp_json_text(&json, "track", mp_track_id(model, model->blocks.track[row->block], id));
@@ -228,7 +228,7 @@ static void tell_block(struct text_export *export, const struct mp_row *row)
     mp_json_end_object(&json);
 }
 
-static void tell_other(struct text_export *export, size_t noted)
+static void put_other(struct text_export *export, size_t noted)
 {
     const struct mp_model *model = export->rows->model;
     const struct mp_model_note *note = &model->notes.at[noted];
@@ -237,7 +237,7 @@ static void tell_other(struct text_export *export, size_t noted)
     bool on_track = type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
     char id[MP_TRACK_ID_MAX];
     if (event < export->rows->window->first || event >= export->rows->window->last) return;
-    tell_stack(export, note->stack);
+    put_stack(export, note->stack);
     struct mp_json json = begin_line(export, mp_event_type_name(type));
     mp_json_number(&json, "time_ns", model->events.time_ns[event]);
     mp_json_known(&json, "thread", thread < model->threads.count ? model->threads.at[thread].tid : UINT64_MAX);
@@ -257,12 +257,12 @@ enum mp_status mp_jsonl_export(const struct mp_rows *rows, bool compress, FILE *
     struct text_export export = {.rows = rows, .folded_stack = MP_NONE};
     enum mp_status status = mp_sink_start(&export.sink, out, compress, error);
     if (status) return status;
-    export.told = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
-    tell_recording(&export);
-    tell_tracks(&export);
+    export.written = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
+    put_recording(&export);
+    put_tracks(&export);
     for (struct mp_row row = {0}; mp_rows_next(rows, &row) && !export.sink.failed; row.block++)
-        tell_block(&export, &row);
+        put_block(&export, &row);
     for (size_t i = 0; i < rows->model->noted.count && !export.sink.failed; i++)
-        tell_other(&export, i);
+        put_other(&export, i);
     return end_export(&export, error);
 }

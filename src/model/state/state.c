@@ -183,9 +183,9 @@ static enum mp_status add_base_block(struct mp_state *state, const struct mp_bas
     return status;
 }
 
-static bool is_same(const struct mp_base_block *block, const struct mp_base_block *told)
+static bool is_same(const struct mp_base_block *block, const struct mp_base_block *listed)
 {
-    return block && block->block == told->block && block->bytes == told->bytes;
+    return block && block->block == listed->block && block->bytes == listed->bytes;
 }
 
 /* A base knows better than the events before it, of which some may be lost: what it does not have has ended. */
@@ -195,9 +195,9 @@ static enum mp_status end_others(struct mp_state *state, struct mp_error *error)
     bool *there = calloc(ledger->blocks.count + 1, sizeof *there);
     if (!there) return no_memory(error);
     for (size_t i = 0; i < state->base.count; i++) {
-        const struct mp_base_block *told = &state->base.at[i];
-        const struct mp_base_block *block = mp_ledger_at(ledger, told->track, told->address);
-        if (is_same(block, told)) there[block - ledger->blocks.at] = true;
+        const struct mp_base_block *listed = &state->base.at[i];
+        const struct mp_base_block *block = mp_ledger_at(ledger, listed->track, listed->address);
+        if (is_same(block, listed)) there[block - ledger->blocks.at] = true;
     }
     enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < ledger->blocks.count; i++) {
@@ -223,12 +223,12 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
     state->time_ns = chunk->time_ns;
     enum mp_status status = mp_state_settle(state, state->time_ns) ? end_others(state, error) : no_memory(error);
     for (size_t i = 0; !status && i < state->base.count; i++) {
-        const struct mp_base_block *told = &state->base.at[i];
-        struct mp_base_block *block = mp_ledger_at(ledger, told->track, told->address);
-        if (is_same(block, told))
-            *block = *told;
+        const struct mp_base_block *listed = &state->base.at[i];
+        struct mp_base_block *block = mp_ledger_at(ledger, listed->track, listed->address);
+        if (is_same(block, listed))
+            *block = *listed;
         else
-            status = add_base_block(state, told, error);
+            status = add_base_block(state, listed, error);
     }
     for (size_t i = 0; first && i < ledger->tracks.count; i++) /* that was before anything happened */
         ledger->tracks.at[i].peak_ns = ledger->tracks.at[i].peak_step = 0;

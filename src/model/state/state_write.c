@@ -80,8 +80,8 @@ enum mp_status mp_state_write_events(const struct mp_state *state, struct mp_wri
 }
 
 /* What still holds, as events of the moment at which the new file begins. */
-static enum mp_status tell_again(const struct mp_state *state, struct mp_writer *writer,
-                                 const struct mp_ring_mark *marks, size_t mark_count, struct mp_error *error)
+static enum mp_status write_lasting(const struct mp_state *state, struct mp_writer *writer,
+                                    const struct mp_ring_mark *marks, size_t mark_count, struct mp_error *error)
 {
     MP_VEC(struct mp_event) events = {0};
     bool done = true;
@@ -111,5 +111,5 @@ enum mp_status mp_state_write(struct mp_state *state, struct mp_writer *writer, 
     mp_writer_lost(writer, 0, state->ledger.next_block);
     if (!status) status = mp_state_write_base(state, writer, error);
     if (!status) status = mp_writer_labels(writer, state->labels.at, state->labels.count, error);
-    return status ? status : tell_again(state, writer, marks, mark_count, error);
+    return status ? status : write_lasting(state, writer, marks, mark_count, error);
 }

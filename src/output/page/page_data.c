@@ -229,9 +229,9 @@ static void change_bytes(struct mp_page_track *track, uint64_t before, uint64_t 
 /* Bytes that the allocator gave beyond the request, + 1; 0: not known. */
 static uint64_t rounding_of(const struct mp_model *model, uint32_t block, uint64_t bytes)
 {
-    const struct mp_request *told = mp_model_request_of(model, block);
-    bool sane = told && bytes != MP_BYTES_UNKNOWN && told->bytes <= bytes && bytes - told->bytes < UINT32_MAX;
-    return sane ? bytes - told->bytes + 1 : 0;
+    const struct mp_request *request = mp_model_request_of(model, block);
+    bool sane = request && bytes != MP_BYTES_UNKNOWN && request->bytes <= bytes && bytes - request->bytes < UINT32_MAX;
+    return sane ? bytes - request->bytes + 1 : 0;
 }
 
 /* Gives `block` (again, after a resize) a number on its track and writes what is known of it. */

@@ -5,10 +5,10 @@
 #include "base/units.h"
 #include "output/report/sites.h"
 
-#define BAR       "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
-#define TOLD_PART 50  /* of the peak: a previous graph of less is not worth a line */
-#define MOSTLY    200 /* all but one part in so many is all */
-#define BAR_MAX   30  /* characters, of three bytes each, for the whole */
+#define BAR        "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
+#define SHOWN_PART 50  /* of the peak: a previous graph of less is not worth a line */
+#define MOSTLY     200 /* all but one part in so many is all */
+#define BAR_MAX    30  /* characters, of three bytes each, for the whole */
 
 static const char *name_of(const struct mp_sites *categories, const struct mp_site *row)
 {
@@ -32,7 +32,7 @@ static const struct mp_site *next_row(const struct mp_sites *categories, size_t 
     }
 }
 
-bool mp_categories_tell(const struct mp_sites *categories)
+bool mp_categories_any(const struct mp_sites *categories)
 {
     for (size_t i = 0; i < categories->count; i++)
         if (categories->at[i].group != MP_NONE && categories->at[i].bytes) return true;
@@ -110,9 +110,9 @@ void mp_categories_json(struct mp_json *json, const struct mp_sites *categories)
     mp_json_end_array(json);
 }
 
-bool mp_previous_tells(const struct mp_peak *peak)
+bool mp_previous_matters(const struct mp_peak *peak)
 {
-    return peak->previous.bytes && peak->previous.bytes >= peak->bytes / TOLD_PART;
+    return peak->previous.bytes && peak->previous.bytes >= peak->bytes / SHOWN_PART;
 }
 
 void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak)
@@ -144,7 +144,7 @@ void mp_previous_text(struct mp_text *text, const struct mp_model *model, const 
                       const char *indent)
 {
     struct mp_buffer sentence = {0};
-    if (!mp_previous_tells(peak)) return;
+    if (!mp_previous_matters(peak)) return;
     mp_previous_sentence(&sentence, model, peak);
     mp_text_put(text, MP_BOLD, "%s%.*s\n", indent, (int)sentence.size, (const char *)sentence.data);
     mp_text_put(text, MP_PLAIN, "%sto save it: %s\n", indent, mp_previous_advice());

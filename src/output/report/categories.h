@@ -9,7 +9,7 @@
 #include "output/report/text.h"
 
 /* Whether any bytes have one. */
-bool mp_categories_tell(const struct mp_sites *categories);
+bool mp_categories_any(const struct mp_sites *categories);
 /* "a guess", "2.1 GiB of it a guess", or "". */
 #define MP_GUESS_TEXT (MP_UNIT_TEXT + 20)
 const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes);
@@ -21,7 +21,7 @@ void mp_categories_json(struct mp_json *json, const struct mp_sites *categories)
 
 /* Whether a previous graph is a part of the peak that is worth a line; a sentence about it, without its stop; what to
  * do about it; the object "previous_graph", null where there is none. */
-bool mp_previous_tells(const struct mp_peak *peak);
+bool mp_previous_matters(const struct mp_peak *peak);
 void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak);
 /* The same as a line of text behind `indent`, with the advice; nothing where it does not tell. */
 void mp_previous_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,

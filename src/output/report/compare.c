@@ -104,7 +104,7 @@ void mp_compare_json(struct mp_json *json, const struct mp_comparison *compariso
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
-    mp_coverage_json(json, comparison->told);
+    mp_coverage_json(json, comparison->covered);
     mp_json_end_object(json);
 }
 
@@ -322,5 +322,5 @@ void mp_compare_document(struct mp_document *document, const struct mp_compariso
     }
     if (rows) mp_document_end_table(document);
     if (rows < differing) mp_document_paragraph(document, "%zu more differ.", differing - rows);
-    mp_document_coverage(document, comparison->told);
+    mp_document_coverage(document, comparison->covered);
 }

@@ -20,7 +20,7 @@ struct mp_comparison {
     const struct mp_compare *compare; /* of the first and the last */
     const struct mp_model *models[MP_SIDES];
     const struct mp_model
-        *told;      /* whose coverage stands for all in JSON: the first that lacks something, else the last */
+        *covered;   /* whose coverage stands for all in JSON: the first that lacks something, else the last */
     uint16_t track; /* of the last */
     enum mp_profile_of sense;
     const struct mp_compared *all;

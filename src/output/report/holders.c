@@ -74,13 +74,13 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
 }
 
 void mp_holders_site_advice(struct mp_text *text, const struct mp_holders *holders, const struct mp_holders_site *site,
-                            struct mp_holders_told *told)
+                            struct mp_holders_advised *advised)
 {
     for (size_t i = 0; site && i < site->count && i < SHOWN; i++) {
         const struct mp_holder *holder = &holders->holders.at[site->first + i];
         const char *advice = mp_holder_advice(holder);
-        if (!advice || told->kinds[holder->kind]) continue;
-        told->kinds[holder->kind] = true;
+        if (!advice || advised->kinds[holder->kind]) continue;
+        advised->kinds[holder->kind] = true;
         mp_text_put(text, MP_PLAIN, "%s: %s\n", mp_holder_kind_name(holder->kind), advice);
     }
 }
@@ -154,7 +154,7 @@ static void put_table(struct mp_text *text, const struct mp_model *model, const 
 void mp_holders_text(struct mp_text *text, const struct mp_model *model, const struct mp_holders *holders, size_t only,
                      const struct mp_view *view)
 {
-    struct mp_holders_told told = {0};
+    struct mp_holders_advised advised = {0};
     if (!holders->looked) {
         mp_text_put(text, MP_PLAIN,
                     "the recording does not say what holds its blocks: a program with PyTorch looks when it ends by itself, "
@@ -167,7 +167,7 @@ void mp_holders_text(struct mp_text *text, const struct mp_model *model, const s
     put_table(text, model, holders, only, view);
     mp_text_put(text, MP_PLAIN, "\n");
     for (size_t i = 0; i < holders->sites.count; i++)
-        if (is_shown(i, only, view)) mp_holders_site_advice(text, holders, &holders->sites.at[i], &told);
+        if (is_shown(i, only, view)) mp_holders_site_advice(text, holders, &holders->sites.at[i], &advised);
     if (holders->note) {
         mp_text_put(text, MP_PLAIN, "left out: ");
         mp_text_clean(text->out, holders->note);

@@ -14,11 +14,11 @@ void mp_holders_site_json(struct mp_json *json, const struct mp_model *model, co
 void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct mp_model *model,
                           const struct mp_holders *holders, const struct mp_holders_site *site, size_t limit);
 /* Advice that the holders of these findings show, each once, a line each. */
-struct mp_holders_told {
+struct mp_holders_advised {
     bool kinds[MP_HOLDER_KINDS + 1];
 };
 void mp_holders_site_advice(struct mp_text *text, const struct mp_holders *holders, const struct mp_holders_site *site,
-                            struct mp_holders_told *told);
+                            struct mp_holders_advised *advised);
 
 /* `only`: of the sites shown the one of that number, from 1; 0: all. */
 void mp_holders_json(struct mp_json *json, const struct mp_model *model, const struct mp_holders *holders, size_t only,

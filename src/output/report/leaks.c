@@ -239,12 +239,12 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
 static void put_advice(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
 {
     struct mp_holders holders;
-    struct mp_holders_told held = {0};
-    bool told[MP_LEAK_CLASSES] = {false};
+    struct mp_holders_advised held = {0};
+    bool advised[MP_LEAK_CLASSES] = {false};
     for (size_t i = 0; i < leaks->findings.count; i++) {
         enum mp_leak_class class = leaks->findings.at[i].class;
-        if (told[class]) continue;
-        told[class] = true;
+        if (advised[class]) continue;
+        advised[class] = true;
         mp_text_put(text, MP_PLAIN, "%s: %s\n", mp_leak_class_name(class), mp_leak_advice(class));
     }
     mp_holders_find(model, &holders);

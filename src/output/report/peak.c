@@ -52,12 +52,12 @@ static void put_moment(struct mp_text *text, const struct mp_model *model, const
 {
     char number[MP_UNIT_TEXT];
     mp_text_put(text, MP_PLAIN, " at %s", mp_format_duration(number, peak->ns));
-    bool tells_phase = peak->phase && !peak->regions.count;
-    if (!peak->step && !peak->regions.count && !tells_phase) return;
+    bool shows_phase = peak->phase && !peak->regions.count;
+    if (!peak->step && !peak->regions.count && !shows_phase) return;
     mp_text_put(text, MP_PLAIN, " (");
     if (peak->step)
-        mp_text_put(text, MP_PLAIN, "step %u%s", peak->step, peak->regions.count || tells_phase ? ", " : "");
-    if (tells_phase) mp_text_put(text, MP_PLAIN, "in %s", peak->phase);
+        mp_text_put(text, MP_PLAIN, "step %u%s", peak->step, peak->regions.count || shows_phase ? ", " : "");
+    if (shows_phase) mp_text_put(text, MP_PLAIN, "in %s", peak->phase);
     for (size_t i = 0; i < peak->regions.count; i++) {
         mp_text_put(text, MP_PLAIN, "%s", i ? " > " : "region ");
         mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
@@ -73,9 +73,9 @@ static void put_rest(struct mp_text *text, const struct mp_peak *peak, const str
     for (size_t i = 0; i < view->limit; i++)
         rest -= peak->sites.at[i].bytes;
     size_t lines = peak->sites.count - view->limit;
-    const char *groups = peak->sites.modules.count               ? "category|module|file"
-                         : mp_categories_tell(&peak->categories) ? "category|function|file"
-                                                                 : "function|file|library";
+    const char *groups = peak->sites.modules.count              ? "category|module|file"
+                         : mp_categories_any(&peak->categories) ? "category|function|file"
+                                                                : "function|file|library";
     mp_text_put(text, MP_DIM, "\n%zu more line%s %s %.0f %%; -n %zu shows more, --group %s groups them\n", lines,
                 lines == 1 ? "" : "s", lines == 1 ? "holds" : "hold",
                 peak->bytes ? 100.0 * (double)rest / (double)peak->bytes : 0.0, view->limit * 2, groups);

@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "output/report/categories.h"
+#include "output/report/frame_choice.h"
 #include "output/report/reports.h"
-#include "output/report/telling.h"
 
 /* Blocks of fewer ages than this are what any program holds. */
 #define GROWING_BIRTHS 8
@@ -29,7 +29,7 @@ static void advice_json(struct mp_json *json, const struct mp_model *model, cons
 {
     struct mp_advice advice;
     mp_json_array(json, "advice");
-    if (story->peak && mp_previous_tells(story->peak)) previous_json(json, model, story->peak);
+    if (story->peak && mp_previous_matters(story->peak)) previous_json(json, model, story->peak);
     if (story->frag && mp_frag_advice(story->frag, &advice)) {
         mp_json_object(json, NULL);
         mp_json_text(json, "text", advice.text);
@@ -152,7 +152,7 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
         mp_rounding_text(text, &peak->rounding);
     }
     mp_previous_text(text, model, peak, "  ");
-    if (mp_categories_tell(&peak->categories)) mp_categories_text(text, &peak->categories);
+    if (mp_categories_any(&peak->categories)) mp_categories_text(text, &peak->categories);
     put_top_sites(text, model, &peak->sites, peak->bytes, view, false);
 }
 

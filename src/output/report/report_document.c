@@ -59,14 +59,14 @@ static void put_peak(struct mp_document *document, const struct mp_model *model,
     mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
                           mp_format_duration(at, peak->ns), step, phase, (unsigned long long)peak->blocks,
                           peak->sites.count);
-    if (mp_previous_tells(peak)) {
+    if (mp_previous_matters(peak)) {
         struct mp_buffer sentence = {0};
         mp_previous_sentence(&sentence, model, peak);
         mp_document_paragraph(document, "%.*s. To save it: %s.", (int)sentence.size, (const char *)sentence.data,
                               mp_previous_advice());
         mp_buffer_free(&sentence);
     }
-    if (mp_categories_tell(&peak->categories)) mp_categories_document(document, &peak->categories);
+    if (mp_categories_any(&peak->categories)) mp_categories_document(document, &peak->categories);
     put_sites(document, model, &peak->sites, peak->bytes, limit);
 }
 

@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "model/frame_text.h"
 #include "output/report/categories.h"
-#include "output/report/telling.h"
+#include "output/report/frame_choice.h"
 
 #define LINES_MAX 8 /* of one site, unless all are asked for */
 
@@ -117,21 +117,21 @@ static enum shown choose_shown(const struct mp_stack_lines *lines)
 }
 
 struct folded {
-    const struct mp_stack_line *telling; /* the innermost one; may be NULL */
+    const struct mp_stack_line *meaningful; /* the innermost one; may be NULL */
     size_t count;
 };
 
 static void fold(struct folded *folded, const struct mp_stack_line *line)
 {
-    bool telling = line->language == MP_PYTHON ? line->function && line->file : mp_line_is_telling(line);
+    bool meaningful = line->language == MP_PYTHON ? line->function && line->file : mp_line_is_meaningful(line);
     folded->count++;
-    if (!folded->telling && telling) folded->telling = line;
+    if (!folded->meaningful && meaningful) folded->meaningful = line;
 }
 
 static void append_folded(struct mp_buffer *out, const struct folded *folded, const char *what)
 {
     if (!folded->count) return;
-    const struct mp_stack_line *line = folded->telling;
+    const struct mp_stack_line *line = folded->meaningful;
     if (out->size) mp_buffer_append_text(out, ", ");
     if (line && line->language == MP_PYTHON)
         mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, line->function);

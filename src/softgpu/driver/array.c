@@ -48,7 +48,7 @@ static CUresult create(enum soft_class class, void *to, const CUDA_ARRAY3D_DESCR
     if (!handle) abort();
     *(void **)to = handle;
     struct soft_block *block = soft_add(class, context->device, (uint64_t)(uintptr_t)handle, bytes, context);
-    soft_tell_memory(block, SOFT_TOLD_ALLOCATION, SOFT_TOLD_ARRAY, NULL, NULL);
+    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, SOFT_MEMORY_ARRAY, NULL, NULL);
     return CUDA_SUCCESS;
 }
 
@@ -74,7 +74,7 @@ static CUresult create_mipmap(CUmipmappedArray *to, const CUDA_ARRAY3D_DESCRIPTO
 
 void soft_free_array(struct soft_block *block)
 {
-    soft_tell_memory(block, SOFT_TOLD_RELEASE, SOFT_TOLD_ARRAY, NULL, NULL);
+    soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_ARRAY, NULL, NULL);
     soft_give(block->device, block->bytes);
     free((void *)(uintptr_t)block->address);
     soft_remove(block);

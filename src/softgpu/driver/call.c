@@ -53,7 +53,7 @@ void soft_read_back(uint64_t bytes)
 }
 
 /* A mark in the recording, with the stack that it was made on; the recorder may be absent. */
-static void tell_read_back(void)
+static void report_read_back(void)
 {
     char text[64];
     snprintf(text, sizeof text, "plan: read back %" PRIu64, read_back);
@@ -64,13 +64,13 @@ static void tell_read_back(void)
 void soft_exit(struct soft_call *call)
 {
     innermost = call->outer;
-    if (read_back) tell_read_back();
+    if (read_back) report_read_back();
     if (call->tool && call->cbid && call->tool == __atomic_load_n(&tool, __ATOMIC_ACQUIRE))
         call->tool->call(call, true);
 }
 
 /* $SOFTGPU_FAIL=SYMBOL:N,... Under the lock. */
-static bool told_to_fail(const char *name)
+static bool asked_to_fail(const char *name)
 {
     enum { MOST = 32 };
     static struct {
@@ -95,7 +95,7 @@ bool soft_ready(struct soft_call *call)
         call->result = CUDA_ERROR_NOT_INITIALIZED;
         return false;
     }
-    refusing = told_to_fail(call->name);
+    refusing = asked_to_fail(call->name);
     return true;
 }
 
@@ -132,7 +132,7 @@ void soft_inject(void)
     initialize();
 }
 
-void soft_tell_memory_event(struct soft_memory_event *event)
+void soft_report_memory_event(struct soft_memory_event *event)
 {
     const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
     if (!to) return;
@@ -140,7 +140,7 @@ void soft_tell_memory_event(struct soft_memory_event *event)
     to->memory(event);
 }
 
-void soft_tell_pool_event(struct soft_pool_event *event)
+void soft_report_pool_event(struct soft_pool_event *event)
 {
     const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
     if (!to) return;
@@ -148,9 +148,9 @@ void soft_tell_pool_event(struct soft_pool_event *event)
     to->pool(event);
 }
 
-void soft_tell_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name)
+void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name)
 {
-    soft_tell_memory_event(&(struct soft_memory_event){
+    soft_report_memory_event(&(struct soft_memory_event){
         .operation = operation,
         .kind = kind,
         .address = block->address,
@@ -162,7 +162,7 @@ void soft_tell_memory(struct soft_block *block, unsigned operation, unsigned kin
     });
 }
 
-void soft_tell_context(unsigned cbid, CUcontext context)
+void soft_report_context(unsigned cbid, CUcontext context)
 {
     const struct soft_tool *to = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
     if (to) to->context(&(struct soft_context_event){cbid, context, context->uid});

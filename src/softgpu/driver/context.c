@@ -28,7 +28,7 @@ static CUcontext new_context(int device, bool primary)
     if (!context) abort();
     *context = (struct CUctx_st){.uid = ++contexts, .device = device, .alive = true, .primary = primary};
     soft_add(SOFT_context, device, (uint64_t)(uintptr_t)context, 0, NULL);
-    soft_tell_context(1, context);
+    soft_report_context(1, context);
     return context;
 }
 
@@ -53,7 +53,7 @@ static void collect(struct soft_block *block, void *to)
 /* Its handle is never used again, so that a test sees who still uses it. */
 static void destroy_context(CUcontext context)
 {
-    soft_tell_context(2, context);
+    soft_report_context(2, context);
     struct belongings found = {.context = context};
     soft_each(collect, &found);
     for (size_t i = 0; i < found.count; i++)
@@ -69,16 +69,16 @@ void soft_destroy(struct soft_block *block)
     switch (block->class) {
     case SOFT_linear:
     case SOFT_pitched:
-        soft_tell_memory(block, SOFT_TOLD_RELEASE, SOFT_TOLD_DEVICE, NULL, NULL);
+        soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_DEVICE, NULL, NULL);
         soft_give(block->device, block->bytes);
         soft_free_address(block->address, block->bytes);
         break;
     case SOFT_managed:
-        soft_tell_memory(block, SOFT_TOLD_RELEASE, SOFT_TOLD_MANAGED, NULL, NULL);
+        soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_MANAGED, NULL, NULL);
         free((void *)(uintptr_t)block->address);
         break;
     case SOFT_pinned:
-        soft_tell_memory(block, SOFT_TOLD_RELEASE, SOFT_TOLD_PINNED, NULL, NULL);
+        soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_PINNED, NULL, NULL);
         free((void *)(uintptr_t)block->address);
         break;
     case SOFT_array:

@@ -176,12 +176,12 @@ static bool is_meant(void)
 {
     const char *on = getenv("SOFTGPU_ON");
     if ((on && *on) || (access("/dev/nvidiactl", F_OK) && access("/proc/driver/nvidia/version", F_OK))) return true;
-    static bool told;
-    if (!told)
+    static bool reported;
+    if (!reported)
         fputs("memprof: this machine has a GPU, and the stand-in's libcuda was found in place of NVIDIA's; look at "
               "LD_PRELOAD and LD_LIBRARY_PATH, or run the program under \"memprof plan\"\n",
               stderr);
-    told = true;
+    reported = true;
     return false;
 }
 
@@ -218,8 +218,8 @@ EXPORTED CUresult cuInit(unsigned Flags)
     pthread_mutex_unlock(&soft_lock);
     if (call.result == CUDA_SUCCESS) soft_inject();
     soft_exit(&call);
-    static bool told;
-    if (!call.result && !soft_device_count && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+    static bool reported;
+    if (!call.result && !soft_device_count && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
         memprof_mark("plan: hidden");
     return call.result;
 }

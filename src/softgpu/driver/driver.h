@@ -125,19 +125,19 @@ void soft_exit(struct soft_call *call);
 bool soft_ready(struct soft_call *call);
 /* Whether the test wants the call that runs to find no memory. */
 bool soft_refusing(void);
-void soft_tell_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name);
-void soft_tell_memory_event(struct soft_memory_event *event);
-void soft_tell_pool_event(struct soft_pool_event *event);
-void soft_tell_context(unsigned cbid, CUcontext context);
-enum { SOFT_TOLD_ALLOCATION = 1, SOFT_TOLD_RELEASE = 2 };
+void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name);
+void soft_report_memory_event(struct soft_memory_event *event);
+void soft_report_pool_event(struct soft_pool_event *event);
+void soft_report_context(unsigned cbid, CUcontext context);
+enum { SOFT_MEMORY_ALLOCATION = 1, SOFT_MEMORY_RELEASE = 2 };
 /* CUpti_ActivityMemoryKind */
 enum {
-    SOFT_TOLD_PINNED = 2,
-    SOFT_TOLD_DEVICE = 3,
-    SOFT_TOLD_ARRAY = 4,
-    SOFT_TOLD_MANAGED = 5,
-    SOFT_TOLD_STATIC = 6,
-    SOFT_TOLD_MANAGED_STATIC = 7
+    SOFT_MEMORY_PINNED = 2,
+    SOFT_MEMORY_DEVICE = 3,
+    SOFT_MEMORY_ARRAY = 4,
+    SOFT_MEMORY_MANAGED = 5,
+    SOFT_MEMORY_STATIC = 6,
+    SOFT_MEMORY_MANAGED_STATIC = 7
 };
 
 void soft_inject(void);

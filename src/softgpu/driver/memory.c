@@ -16,7 +16,7 @@ static CUresult hand_out(enum soft_class class, CUdeviceptr *to, uint64_t bytes,
     }
     *to = address;
     struct soft_block *block = soft_add(class, context->device, address, bytes, context);
-    soft_tell_memory(block, SOFT_TOLD_ALLOCATION, SOFT_TOLD_DEVICE, NULL, NULL);
+    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, SOFT_MEMORY_DEVICE, NULL, NULL);
     return CUDA_SUCCESS;
 }
 
@@ -94,14 +94,14 @@ static CUresult alloc_host(enum soft_class class, unsigned kind, uint64_t *to, s
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *to = (uint64_t)(uintptr_t)memory;
-    soft_tell_memory(soft_add(class, device, *to, bytes, context), SOFT_TOLD_ALLOCATION, kind, NULL, NULL);
+    soft_report_memory(soft_add(class, device, *to, bytes, context), SOFT_MEMORY_ALLOCATION, kind, NULL, NULL);
     return CUDA_SUCCESS;
 }
 
 static CUresult alloc_pinned(void **to, size_t bytes)
 {
     uint64_t address;
-    CUresult result = alloc_host(SOFT_pinned, SOFT_TOLD_PINNED, to ? &address : NULL, bytes);
+    CUresult result = alloc_host(SOFT_pinned, SOFT_MEMORY_PINNED, to ? &address : NULL, bytes);
     if (result == CUDA_SUCCESS) *to = (void *)(uintptr_t)address;
     return result;
 }
@@ -109,7 +109,7 @@ static CUresult alloc_pinned(void **to, size_t bytes)
 static CUresult alloc_managed(CUdeviceptr *to, size_t bytes)
 {
     uint64_t address;
-    CUresult result = alloc_host(SOFT_managed, SOFT_TOLD_MANAGED, to ? &address : NULL, bytes);
+    CUresult result = alloc_host(SOFT_managed, SOFT_MEMORY_MANAGED, to ? &address : NULL, bytes);
     if (result == CUDA_SUCCESS) *to = address;
     return result;
 }

@@ -55,7 +55,8 @@ static bool add_variable(struct module *module, CUcontext context, const char *l
     uint64_t address = soft_new_address(bytes);
     struct soft_block *block = soft_add(class, context->device, address, bytes, NULL);
     char *kept = strdup(name);
-    soft_tell_memory(block, SOFT_TOLD_ALLOCATION, managed ? SOFT_TOLD_MANAGED_STATIC : SOFT_TOLD_STATIC, NULL, kept);
+    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, managed ? SOFT_MEMORY_MANAGED_STATIC : SOFT_MEMORY_STATIC, NULL,
+                       kept);
     module->addresses[module->count] = address;
     module->names[module->count++] = kept;
     return true;
@@ -67,8 +68,8 @@ void soft_free_module(struct soft_block *block)
     for (size_t i = 0; i < module->count; i++) {
         struct soft_block *variable = soft_find_like(SOFT_variable, module->addresses[i]);
         bool managed = variable->class == SOFT_managed_variable;
-        soft_tell_memory(variable, SOFT_TOLD_RELEASE, managed ? SOFT_TOLD_MANAGED_STATIC : SOFT_TOLD_STATIC, NULL,
-                         module->names[i]);
+        soft_report_memory(variable, SOFT_MEMORY_RELEASE, managed ? SOFT_MEMORY_MANAGED_STATIC : SOFT_MEMORY_STATIC,
+                           NULL, module->names[i]);
         if (!managed) soft_give(variable->device, variable->bytes);
         soft_free_address(variable->address, variable->bytes);
         soft_remove(variable);

@@ -29,24 +29,24 @@ static struct soft_pool_facts facts_of(const struct CUmemPoolHandle_st *pool)
                                     .process = pool->imported ? 1 : 0};
 }
 
-static void tell_pool(const struct CUmemPoolHandle_st *pool, unsigned operation, uint64_t keep)
+static void report_pool(const struct CUmemPoolHandle_st *pool, unsigned operation, uint64_t keep)
 {
-    soft_tell_pool_event(&(struct soft_pool_event){
+    soft_report_pool_event(&(struct soft_pool_event){
         .operation = operation, .device = (uint32_t)pool->device, .keep = keep, .pool = facts_of(pool)});
 }
 
-static void tell_block(const struct soft_block *block, const struct CUmemPoolHandle_st *pool, unsigned operation,
-                       CUstream stream)
+static void report_block(const struct soft_block *block, const struct CUmemPoolHandle_st *pool, unsigned operation,
+                         CUstream stream)
 {
-    soft_tell_memory_event(&(struct soft_memory_event){.operation = operation,
-                                                       .kind = SOFT_TOLD_DEVICE,
-                                                       .address = block->address,
-                                                       .bytes = block->bytes,
-                                                       .device = (uint32_t)pool->device,
-                                                       .context = soft_current() ? soft_current()->uid : UINT32_MAX,
-                                                       .stream = soft_stream_id(stream),
-                                                       .async = true,
-                                                       .pool = facts_of(pool)});
+    soft_report_memory_event(&(struct soft_memory_event){.operation = operation,
+                                                         .kind = SOFT_MEMORY_DEVICE,
+                                                         .address = block->address,
+                                                         .bytes = block->bytes,
+                                                         .device = (uint32_t)pool->device,
+                                                         .context = soft_current() ? soft_current()->uid : UINT32_MAX,
+                                                         .stream = soft_stream_id(stream),
+                                                         .async = true,
+                                                         .pool = facts_of(pool)});
 }
 
 static void set_reserved(struct CUmemPoolHandle_st *pool, uint64_t bytes)
@@ -98,7 +98,7 @@ static CUresult create(CUmemoryPool *to, const CUmemPoolProps *props)
     if (on_device && !soft_has_device(props->location.id)) return CUDA_ERROR_INVALID_VALUE;
     CUmemoryPool pool = new_pool(on_device ? props->location.id : SOFT_HOST);
     soft_add(SOFT_mempool, pool->device, (uint64_t)(uintptr_t)pool, 0, NULL);
-    tell_pool(pool, 1, 0);
+    report_pool(pool, 1, 0);
     *to = pool;
     return CUDA_SUCCESS;
 }
@@ -122,7 +122,7 @@ static CUresult destroy(CUmemoryPool pool)
     pool->destroyed = true;
     for (int i = 0; i < soft_device_count; i++)
         if (soft_devices[i].current_pool == pool) soft_devices[i].current_pool = soft_devices[i].default_pool;
-    tell_pool(pool, 2, 0);
+    report_pool(pool, 2, 0);
     soft_remove(block);
     if (!pool->blocks) remove_pool(pool);
     return CUDA_SUCCESS;
@@ -145,7 +145,7 @@ static CUresult alloc(CUdeviceptr *to, size_t bytes, CUmemoryPool pool, CUstream
     struct soft_block *block = soft_add(SOFT_pool, pool->device, *to, bytes, NULL);
     if (!(block->more = malloc(sizeof(void *)))) abort();
     *(void **)block->more = pool;
-    tell_block(block, pool, SOFT_TOLD_ALLOCATION, stream);
+    report_block(block, pool, SOFT_MEMORY_ALLOCATION, stream);
     return CUDA_SUCCESS;
 }
 
@@ -162,7 +162,7 @@ void soft_free_pool_block(struct soft_block *block, CUstream stream)
     CUmemoryPool pool = *(CUmemoryPool *)block->more;
     if (block->class == SOFT_pool) {
         pool->used -= block->bytes;
-        tell_block(block, pool, SOFT_TOLD_RELEASE, stream);
+        report_block(block, pool, SOFT_MEMORY_RELEASE, stream);
         soft_free_address(block->address, block->bytes);
     }
     soft_remove(block);
@@ -203,7 +203,7 @@ static CUresult trim_to(CUmemoryPool pool, size_t keep)
 {
     if (!is_pool(pool)) return CUDA_ERROR_INVALID_VALUE;
     trim(pool, keep);
-    tell_pool(pool, 3, keep);
+    report_pool(pool, 3, keep);
     return CUDA_SUCCESS;
 }
 

@@ -188,7 +188,7 @@ static CUresult import(CUmemGenericAllocationHandle *to, void *shared)
     return CUDA_SUCCESS;
 }
 
-static CUresult tell_granularity(size_t *to)
+static CUresult put_granularity(size_t *to)
 {
     *to = SOFT_GRANULE;
     return CUDA_SUCCESS;
@@ -233,7 +233,7 @@ ENTRY(cuMemExportToShareableHandle, export(shareableHandle, handle), (void *, sh
 ENTRY(cuMemImportFromShareableHandle, import(handle, osHandle), (CUmemGenericAllocationHandle *, handle),
       (void *, osHandle), (int, shHandleType))
 ENTRY(cuMemRetainAllocationHandle, retain(handle, addr), (CUmemGenericAllocationHandle *, handle), (void *, addr))
-ENTRY(cuMemGetAllocationGranularity, tell_granularity(granularity), (size_t *, granularity),
+ENTRY(cuMemGetAllocationGranularity, put_granularity(granularity), (size_t *, granularity),
       (const CUmemAllocationProp *, prop), (int, option))
 ENTRY(cuMulticastCreate, multicast_create(mcHandle, prop), (CUmemGenericAllocationHandle *, mcHandle),
       (const CUmulticastObjectProp *, prop))

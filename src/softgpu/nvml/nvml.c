@@ -215,7 +215,7 @@ EXPORTED int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **to)
 EXPORTED int nvmlDeviceGetName(const struct device *device, char *to, unsigned room)
 {
     if (!initialized) return UNINITIALIZED;
-    const char *told = getenv("SOFTGPU_PROFILE"), *name = told ? strstr(told, "name=") : NULL;
+    const char *profile = getenv("SOFTGPU_PROFILE"), *name = profile ? strstr(profile, "name=") : NULL;
     size_t length = name ? strcspn(name + 5, ";") : 0;
     char text[128];
     snprintf(text, sizeof text, "%.*s%s", length ? (int)length : 12, length ? name + 5 : "Stand-in GPU",

@@ -52,26 +52,26 @@ static void tell(struct world *world, struct mp_record record, uint64_t moment_n
 static void tell_alloc(struct world *world, uint64_t moment_ns, uint64_t address, uint64_t bytes, uint64_t pool)
 {
     struct mp_record record = {
-        .kind = MP_TOLD_ALLOC, .address = address, .bytes = bytes, .total_allocated = 7, .total_reserved = pool};
+        .kind = MP_READING_ALLOC, .address = address, .bytes = bytes, .total_allocated = 7, .total_reserved = pool};
     tell(world, record, moment_ns);
 }
 
 static void tell_segment(struct world *world, uint64_t address, uint64_t bytes)
 {
     struct mp_record record = {
-        .kind = MP_TOLD_SEGMENT, .address = address, .bytes = bytes, .total_allocated = 7, .total_reserved = 3};
+        .kind = MP_READING_SEGMENT, .address = address, .bytes = bytes, .total_allocated = 7, .total_reserved = 3};
     tell(world, record, 0);
 }
 
 static void tell_part(struct world *world, uint64_t bytes, uint64_t requested, enum mp_torch_state state)
 {
-    struct mp_record record = {.kind = MP_TOLD_PART, .address = requested, .bytes = bytes, .stack = state};
+    struct mp_record record = {.kind = MP_READING_PART, .address = requested, .bytes = bytes, .stack = state};
     tell(world, record, 0);
 }
 
 static void tell_end(struct world *world, uint64_t records)
 {
-    struct mp_record record = {.kind = MP_TOLD_END, .bytes = records, .stack = 1};
+    struct mp_record record = {.kind = MP_READING_END, .bytes = records, .stack = 1};
     tell(world, record, world->now);
 }
 
@@ -120,7 +120,7 @@ START_TEST(parts_are_of_older_blocks_of_their_size)
     tell_segment(&world, ADDRESS, 2 * MIB);
     tell_part(&world, 4096, 4000, MP_TORCH_ALLOCATED);
     tell_part(&world, 512, 500, MP_TORCH_ALLOCATED);
-    struct mp_record last = {.kind = MP_TOLD_END, .bytes = 3, .stack = 1};
+    struct mp_record last = {.kind = MP_READING_END, .bytes = 3, .stack = 1};
     uint64_t moment_ns = world.now;
     happen(&world, MP_EVENT_ALLOC, ADDRESS, 4096);
     tell(&world, last, moment_ns);

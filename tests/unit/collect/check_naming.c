@@ -40,8 +40,8 @@ START_TEST(each_cycle_has_a_name)
     ck_assert_str_eq(second, "/%c/run.12.4711.mp");
     free(first);
     free(second);
-    ck_assert(mp_naming_tells_cycles_apart("/run.%p.%c.mp"));
-    ck_assert(!mp_naming_tells_cycles_apart("/%c/run.%%c.mp"));
+    ck_assert(mp_naming_separates_cycles("/run.%p.%c.mp"));
+    ck_assert(!mp_naming_separates_cycles("/%c/run.%%c.mp"));
 }
 END_TEST
 
@@ -49,7 +49,7 @@ START_TEST(folders_are_taken_as_they_are)
 {
     check("/50% of %p/%%/run.mp", 0, "/50% of %p/%%/run.mp");
     check("/%p/run-%p.mp", 0, "/%p/run-4711.mp");
-    ck_assert(!mp_naming_tells_processes_apart("/%p/run.mp"));
+    ck_assert(!mp_naming_separates_processes("/%p/run.mp"));
 }
 END_TEST
 
@@ -77,12 +77,12 @@ END_TEST
 
 START_TEST(names_tell_processes_apart)
 {
-    ck_assert(mp_naming_tells_processes_apart("/run.%p.mp"));
-    ck_assert(mp_naming_tells_processes_apart("/run.%h-%r.mp"));
-    ck_assert(!mp_naming_tells_processes_apart("/run.mp"));
-    ck_assert(!mp_naming_tells_processes_apart("/run.%h%t%c.mp"));
-    ck_assert(!mp_naming_tells_processes_apart("/run.%%p.mp"));
-    ck_assert(!mp_naming_tells_processes_apart("/run%"));
+    ck_assert(mp_naming_separates_processes("/run.%p.mp"));
+    ck_assert(mp_naming_separates_processes("/run.%h-%r.mp"));
+    ck_assert(!mp_naming_separates_processes("/run.mp"));
+    ck_assert(!mp_naming_separates_processes("/run.%h%t%c.mp"));
+    ck_assert(!mp_naming_separates_processes("/run.%%p.mp"));
+    ck_assert(!mp_naming_separates_processes("/run%"));
 }
 END_TEST
 

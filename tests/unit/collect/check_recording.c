@@ -603,14 +603,14 @@ END_TEST
 
 /* ---- files of now ------------------------------------------------------------------------------------------------ */
 
-static unsigned tellings;
-static struct mp_snapshot_told last_told;
+static unsigned endings;
+static struct mp_snapshot_outcome last_outcome;
 
-static void told(void *context, const struct mp_snapshot_told *now)
+static void ended(void *context, const struct mp_snapshot_outcome *now)
 {
     (void)context;
-    tellings++;
-    last_told = *now;
+    endings++;
+    last_outcome = *now;
 }
 
 static void ask(struct mp_recording *recording, uint32_t number, const char *name)
@@ -624,7 +624,7 @@ static void ask(struct mp_recording *recording, uint32_t number, const char *nam
 /* Whoever asks is answered, whether there is a file or not. */
 START_TEST(snapshots_are_of_their_moment)
 {
-    static const struct mp_snapshot_calls calls = {.told = told};
+    static const struct mp_snapshot_calls calls = {.ended = ended};
     struct mp_snapshots snapshots = {.calls = &calls};
     struct traffic whole, part;
     const char *path = in_folder("asked.mp");
@@ -640,29 +640,29 @@ START_TEST(snapshots_are_of_their_moment)
         traffic_play(&whole, recording, done, part.records.count);
         mp_recording_round(recording, false);
         done = part.records.count;
-        tellings = 0;
+        endings = 0;
         if (round == 2) { /* cannot be: its folder is not there; nobody waits for the second one */
             ask(recording, 50, "no/such/folder.mp");
             ask(recording, 0, "no/such/folder.mp");
             mp_snapshots_serve(&snapshots, recording);
             ck_assert_uint_eq(answer->answered, 50);
             ck_assert_uint_eq(answer->written, 0);
-            ck_assert_uint_eq(tellings, 2);
-            ck_assert_int_eq(last_told.status, MP_IO);
-            ck_assert_ptr_nonnull(strstr(last_told.error.text, "no/such/folder.mp"));
+            ck_assert_uint_eq(endings, 2);
+            ck_assert_int_eq(last_outcome.status, MP_IO);
+            ck_assert_ptr_nonnull(strstr(last_outcome.error.text, "no/such/folder.mp"));
             ck_assert_uint_eq(recording->requests.count, 0);
             ck_assert(!mp_snapshots_reap(&snapshots, true, &id, &number, &written));
-            tellings = 0;
+            endings = 0;
         }
         unlink(in_folder("now.mp"));
         ask(recording, round, "now.mp");
         mp_snapshots_serve(&snapshots, recording);
         ck_assert_msg(mp_snapshots_reap(&snapshots, true, &id, &number, &written), "%u: %s", round,
-                      last_told.error.text);
+                      last_outcome.error.text);
         ck_assert_uint_eq(number, round);
         ck_assert_uint_eq(id, recording->id);
         ck_assert(written);
-        ck_assert_uint_eq(tellings, 1);
+        ck_assert_uint_eq(endings, 1);
         mp_snapshots_answer(recording, number, written);
         ck_assert_uint_eq(answer->answered, round);
         ck_assert_uint_eq(answer->written, 1);

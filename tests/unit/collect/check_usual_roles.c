@@ -31,7 +31,7 @@ START_TEST(what_most_say_is_usual)
         if (rand() % 3) role = 1 + kind % (MP_ROLES - 1);
         struct mp_base_block block = block_of(kind);
         unsigned first = kind & 4 ? kind & 15 : kind; /* what is as large as others are is of their kind */
-        ck_assert(mp_usual_roles_tell(&usual, &block, role));
+        ck_assert(mp_usual_roles_add(&usual, &block, role));
         said[first][role]++;
         unsigned all = 0, answer = mp_usual_role(&usual, &block);
         for (unsigned r = 0; r < MP_ROLES; r++)
@@ -54,15 +54,15 @@ START_TEST(a_vote_that_is_even_says_nothing)
     struct mp_base_block block = block_of(0);
     ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_NONE);
     for (int round = 0; round < 3; round++) {
-        ck_assert(mp_usual_roles_tell(&usual, &block, MP_ROLE_GRADIENT));
+        ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_GRADIENT));
         ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_GRADIENT);
-        ck_assert(mp_usual_roles_tell(&usual, &block, MP_ROLE_BUFFER));
+        ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_BUFFER));
         ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_NONE);
     }
     for (int round = 0; round < 3; round++)
-        ck_assert(mp_usual_roles_tell(&usual, &block, MP_ROLE_INPUT));
-    ck_assert(mp_usual_roles_tell(&usual, &block, MP_ROLE_BUFFER));
-    ck_assert(mp_usual_roles_tell(&usual, &block, MP_ROLE_BUFFER));
+        ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_INPUT));
+    ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_BUFFER));
+    ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_BUFFER));
     ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_INPUT);
     /* What was said of the block itself counts, if this version knows it. */
     for (unsigned role = 1; role < 256; role++) {
@@ -71,7 +71,7 @@ START_TEST(a_vote_that_is_even_says_nothing)
     }
     block.role = 0;
     for (int round = 0; round < 9; round++)
-        ck_assert(mp_usual_roles_tell(&usual, &block, 200));
+        ck_assert(mp_usual_roles_add(&usual, &block, 200));
     ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_NONE); /* of a newer recorder */
     mp_usual_roles_free(&usual);
 }
@@ -82,7 +82,7 @@ START_TEST(only_so_many_kinds_are_remembered)
     struct mp_usual_roles usual = {0};
     struct mp_base_block block = {.stack = 1};
     for (block.bytes = 0; block.bytes < MP_USUAL_ROLES + 100; block.bytes++)
-        ck_assert(mp_usual_roles_tell(&usual, &block, MP_ROLE_PARAMETER));
+        ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_PARAMETER));
     for (block.bytes = 0; block.bytes < MP_USUAL_ROLES + 100; block.bytes++)
         ck_assert_uint_eq(mp_usual_role(&usual, &block),
                           block.bytes < MP_USUAL_ROLES ? MP_ROLE_PARAMETER : MP_ROLE_NONE);

@@ -322,7 +322,7 @@ static void make_reading(struct traffic *traffic)
         struct mp_block_request told = {alloc->block,
                                         {alloc->bytes - chance(traffic, 500), chance(traffic, 3), chance(traffic, 4)}};
         record = new_record(traffic, MP_RECORD_TORCH);
-        record.kind = MP_TOLD_ALLOC;
+        record.kind = MP_READING_ALLOC;
         record.track = 1;
         record.moment_ns = TRAFFIC_START_NS + alloc->time_ns;
         record.address = alloc->address;
@@ -336,7 +336,7 @@ static void make_reading(struct traffic *traffic)
             if (traffic->live.at[k].block == told.block) traffic->live.at[k].request = told.request;
     }
     record = new_record(traffic, MP_RECORD_TORCH);
-    record.kind = MP_TOLD_END;
+    record.kind = MP_READING_END;
     record.moment_ns = record.time_ns;
     record.bytes = traffic->untold.count;
     put(traffic, record, 0);

@@ -77,7 +77,7 @@ static size_t live_on(enum mp_book book, int device, uint64_t address, uint64_t 
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-static struct mp_cuda_told now = MP_CUDA_TOLD_NOTHING;
+static struct mp_cuda_facts now = MP_CUDA_NO_FACTS;
 
 static void call(enum mp_cuda_call_id id, const void *arguments, int result)
 {
@@ -372,7 +372,7 @@ START_TEST(a_captured_allocation_is_a_node)
     CALL(cuMemAllocAsync, MP_CU_SUCCESS, &block, 64, stream);
     now.capturing = 1;
     CALL(cuMemAllocAsync, MP_CU_SUCCESS, &joined, 64, other); /* of a stream that joined */
-    now.capturing = MP_NOT_TOLD;
+    now.capturing = MP_NOT_KNOWN;
     CALL(cuMemFreeAsync, MP_CU_SUCCESS, block, stream);
     CALL(cuStreamEndCapture, MP_CU_SUCCESS, stream, &graph);
     take_records();

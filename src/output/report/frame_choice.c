@@ -1,4 +1,4 @@
-#include "output/report/telling.h"
+#include "output/report/frame_choice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ bool mp_line_is_start(const struct mp_stack_line *line)
            (!strcmp(line->function, "_start") || !strncmp(line->function, "__libc_start", strlen("__libc_start")));
 }
 
-bool mp_line_is_telling(const struct mp_stack_line *line)
+bool mp_line_is_meaningful(const struct mp_stack_line *line)
 {
     static const char *const plumbing[] = {
         "empty",    "alloc", "Alloc",      "resize",  "dispatch", "Dispatch", "wrapper",    "Boxed", "boxed",
@@ -65,7 +65,7 @@ static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, 
         left--, other--;
     while (left--) {
         const struct mp_stack_line *line = &lines->at[left];
-        if (line->language == MP_PYTHON ? says_what(line) : mp_line_is_telling(line)) return line;
+        if (line->language == MP_PYTHON ? says_what(line) : mp_line_is_meaningful(line)) return line;
         if (!named && line->function) named = line;
     }
     return named;

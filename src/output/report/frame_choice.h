@@ -1,6 +1,6 @@
 /* Which calls of a stack tell what was done, and how stacks that look alike in short form are told apart. */
-#ifndef MP_OUTPUT_TELLING_H
-#define MP_OUTPUT_TELLING_H
+#ifndef MP_OUTPUT_FRAME_CHOICE_H
+#define MP_OUTPUT_FRAME_CHOICE_H
 
 #include "analysis/sites/sites.h"
 #include "model/stack.h"
@@ -10,7 +10,7 @@ int mp_function_short(const char *function);
 /* Functions that call main(). */
 bool mp_line_is_start(const struct mp_stack_line *line);
 /* Whether a native frame says what was being done, rather than how memory is made or calls are passed on. */
-bool mp_line_is_telling(const struct mp_stack_line *line);
+bool mp_line_is_meaningful(const struct mp_stack_line *line);
 
 /* Of the first `rows` sites, a stack that mp_site_text() shows as it does theirs; MP_NONE where theirs is unlike all
  * others. The caller frees it; NULL where memory is short. */
