@@ -72,12 +72,12 @@ static void say_request(const struct mp_model *model, uint32_t event)
 static void say_holders(const struct mp_model *model, uint32_t event)
 {
     uint16_t track = model->events.track[event];
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     struct mp_sites sites = {0};
     struct mp_steps none = {0};
     struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
     struct mp_error ignored;
-    if (!mp_live_at(model, track, event, NULL, &live)) return;
+    if (!mp_live_blocks_at(model, track, event, NULL, &live)) return;
     if (!mp_sites_make(model, &live, &none, &grouping, &sites, &ignored)) {
         char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], cached[MP_UNIT_TEXT];
         uint64_t held = reserved_before(model, track, event);
@@ -99,7 +99,7 @@ static void say_holders(const struct mp_model *model, uint32_t event)
         }
     }
     mp_sites_free(&sites);
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
 }
 
 /* Why, where the recording tells, and which settings would have fitted it. */

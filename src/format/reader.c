@@ -25,7 +25,7 @@ struct mp_index {
 /* The rows of an index chunk, appended. */
 static enum mp_status add_rows(const struct mp_chunk_in *chunk, struct mp_index *index)
 {
-    const struct mp_table *table = mp_table_of(MP_CHUNK_INDEX);
+    const struct mp_table_layout *table = mp_table_of(MP_CHUNK_INDEX);
     size_t before = index->count, count = chunk->meta.count;
     uint64_t *values = malloc((count + 1) * sizeof *values);
     enum mp_status status = values && mp_vec_extend(index, before + count) ? MP_OK : MP_NO_MEMORY;
@@ -205,8 +205,8 @@ static bool make_rows(struct mp_reader *reader, size_t bytes)
     return mp_vec_extend(&reader->rows, bytes);
 }
 
-static enum mp_status decode_field(struct mp_reader *reader, const struct mp_table *table, const struct mp_field *field,
-                                   uint64_t first)
+static enum mp_status decode_field(struct mp_reader *reader, const struct mp_table_layout *table,
+                                   const struct mp_field *field, uint64_t first)
 {
     size_t count = reader->chunk.meta.count, bad;
     if (field->width > 8) {
@@ -231,7 +231,7 @@ static enum mp_status decode_field(struct mp_reader *reader, const struct mp_tab
 
 static enum mp_status decode_table(struct mp_reader *reader, struct mp_chunk *chunk)
 {
-    const struct mp_table *table = mp_table_of(chunk->kind);
+    const struct mp_table_layout *table = mp_table_of(chunk->kind);
     uint64_t first = chunk->kind <= MP_CHUNK_STACKS ? reader->counts.of[chunk->kind] : 0;
     if (!make_rows(reader, chunk->count * table->row)) return MP_NO_MEMORY;
     for (size_t i = 0; i < table->field_count; i++) {
@@ -352,7 +352,7 @@ static bool allow(struct mp_reader *reader, uint64_t wanted)
 /* Makes up entries of a table that lost chunks held. */
 static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, uint64_t missing)
 {
-    const struct mp_table *table = mp_table_of(chunk->kind);
+    const struct mp_table_layout *table = mp_table_of(chunk->kind);
     size_t row = table ? table->row : sizeof *chunk->strings;
     chunk->lost = true;
     chunk->count = missing < MP_CHUNK_ENTRIES ? (size_t)missing : MP_CHUNK_ENTRIES;

@@ -17,7 +17,7 @@
     }
 #define FIELDS(...) .fields = LIST(__VA_ARGS__), .field_count = sizeof(LIST(__VA_ARGS__)) / sizeof(struct mp_field)
 
-static const struct mp_table tables[] = {
+static const struct mp_table_layout tables[] = {
     {.kind = MP_CHUNK_DEVICES,
      .name = "device",
      .row = sizeof(struct mp_device),
@@ -199,7 +199,7 @@ static const struct mp_table tables[] = {
             FIELD(mp_exit, text, MP_CHUNK_STRINGS, VARINT))},
 };
 
-const struct mp_table *mp_table_of(enum mp_chunk_kind kind)
+const struct mp_table_layout *mp_table_of(enum mp_chunk_kind kind)
 {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (tables[i].kind == kind) return &tables[i];

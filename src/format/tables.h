@@ -31,7 +31,7 @@ struct mp_field {
     bool optional; /* left out where all values are 0: in other recordings, and those of older versions */
 };
 
-struct mp_table {
+struct mp_table_layout {
     enum mp_chunk_kind kind;
     const char *name; /* for messages */
     size_t row;       /* bytes */
@@ -40,7 +40,7 @@ struct mp_table {
 };
 
 /* NULL for kinds that are not plain tables. */
-const struct mp_table *mp_table_of(enum mp_chunk_kind kind);
+const struct mp_table_layout *mp_table_of(enum mp_chunk_kind kind);
 
 /* How many entries each table with ids has so far, by chunk kind; of[0] is unused. */
 struct mp_table_counts {

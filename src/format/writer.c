@@ -96,8 +96,9 @@ static bool all_zero(const uint64_t *values, size_t count)
     return !any;
 }
 
-static enum mp_status add_field(struct mp_writer *writer, const struct mp_table *table, const struct mp_field *field,
-                                const void *rows, size_t count, uint64_t first, struct mp_error *error)
+static enum mp_status add_field(struct mp_writer *writer, const struct mp_table_layout *table,
+                                const struct mp_field *field, const void *rows, size_t count, uint64_t first,
+                                struct mp_error *error)
 {
     struct mp_chunk_out *chunk = &writer->chunk;
     if (field->width > 8) {
@@ -118,8 +119,8 @@ static enum mp_status add_field(struct mp_writer *writer, const struct mp_table 
 }
 
 /* The columns of at most MP_CHUNK_ENTRIES rows. */
-static enum mp_status add_rows(struct mp_writer *writer, const struct mp_table *table, const void *rows, size_t count,
-                               uint64_t first, struct mp_error *error)
+static enum mp_status add_rows(struct mp_writer *writer, const struct mp_table_layout *table, const void *rows,
+                               size_t count, uint64_t first, struct mp_error *error)
 {
     mp_chunk_out_clear(&writer->chunk);
     enum mp_status status = MP_OK;
@@ -140,7 +141,7 @@ static enum mp_status check_room(const struct mp_writer *writer, enum mp_chunk_k
 static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
                                 struct mp_error *error)
 {
-    const struct mp_table *table = mp_table_of(kind);
+    const struct mp_table_layout *table = mp_table_of(kind);
     enum mp_status status = mp_writer_failure(writer, error);
     if (!status) status = check_room(writer, kind, table->name, count, error);
     for (size_t done = 0; !status && done < count;) {

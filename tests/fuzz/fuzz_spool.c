@@ -137,7 +137,7 @@ static uint64_t value(struct bytes *bytes)
     return byte == 255 ? UINT64_MAX : byte == 254 ? UINT64_C(1) << 40 : byte;
 }
 
-static void fill_rows(const struct mp_table *table, unsigned char *rows, size_t count, struct bytes *bytes)
+static void fill_rows(const struct mp_table_layout *table, unsigned char *rows, size_t count, struct bytes *bytes)
 {
     uint64_t values[256];
     for (size_t i = 0; i < table->field_count; i++) {
@@ -177,7 +177,7 @@ static void put_events(struct mp_writer *writer, size_t count, struct bytes *byt
 static void put_chunk(struct mp_writer *writer, unsigned kind, size_t count, struct bytes *bytes)
 {
     _Alignas(max_align_t) unsigned char rows[256 * 256] = {0};
-    const struct mp_table *table = mp_table_of((enum mp_chunk_kind)kind);
+    const struct mp_table_layout *table = mp_table_of((enum mp_chunk_kind)kind);
     switch (kind) {
     case MP_CHUNK_STRINGS:
         put_strings(writer, count, bytes);

@@ -33,15 +33,15 @@ static void count(const struct mp_model *model, uint32_t block, uint64_t sign)
 
 static bool agrees(const struct mp_model *model, uint16_t track, uint32_t moment)
 {
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     struct softgpu_digest found = {0, 0, 0};
-    if (!mp_live_at(model, track, moment, NULL, &live)) abort();
+    if (!mp_live_blocks_at(model, track, moment, NULL, &live)) abort();
     for (size_t i = 0; i < live.count; i++) {
         found.blocks++;
         found.bytes += live.at[i].bytes;
         found.sum += sum_of(model, live.at[i].block);
     }
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     return found.blocks == tracks[track].blocks && found.bytes == tracks[track].bytes && found.sum == tracks[track].sum;
 }
 

@@ -284,7 +284,7 @@ static enum mp_status add_pin(const struct mp_model *model, const struct mp_step
     const struct mp_torch_moment *moment = &frag->layout.moment;
     struct mp_frag_pin pin = {
         .address = segment->address, .segment_bytes = segment->bytes, .held_bytes = segment->held};
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     for (size_t i = segment->first_block; i < segment->first_block + segment->block_count; i++) {
         const struct mp_torch_block *block = &moment->listing.blocks.at[i];
         const struct mp_live_block held = {block->bytes, moment->owners.at[i]};
@@ -292,7 +292,7 @@ static enum mp_status add_pin(const struct mp_model *model, const struct mp_step
     }
     const struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
     enum mp_status status = mp_sites_make(model, &live, steps, &grouping, &pin.sites, error);
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     if (status) return status;
     mp_vec_add(&frag->pins, pin);
     return MP_OK;

@@ -157,10 +157,10 @@ static bool has_requests(const struct mp_model *model, uint16_t track)
 bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding)
 {
     struct mp_placements placements = {0};
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     *rounding = (struct mp_rounding){0};
     if (!has_requests(model, track)) return true;
-    bool done = mp_placements_find(model, &placements) && mp_live_at(model, track, moment, NULL, &live);
+    bool done = mp_placements_find(model, &placements) && mp_live_blocks_at(model, track, moment, NULL, &live);
     for (size_t i = 0; done && i < live.count; i++) {
         uint64_t requested = mp_placed(placements.requested, live.at[i].block), bytes = live.at[i].bytes;
         if (bytes == MP_BYTES_UNKNOWN) continue;
@@ -170,7 +170,7 @@ bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t momen
         rounding->requested_bytes += requested;
         if (mp_placed_as_usual(&placements, live.at[i].block)) rounding->usual_bytes += bytes;
     }
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     mp_placements_free(&placements);
     return done;
 }

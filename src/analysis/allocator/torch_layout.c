@@ -35,9 +35,9 @@ static void open_segment(struct placer *p, struct mp_torch_segment segment)
 static bool take_list(struct placer *p)
 {
     const struct mp_model *model = p->model;
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     struct mp_map owners = {0};
-    bool done = mp_live_at(model, p->history->track, p->event, NULL, &live);
+    bool done = mp_live_blocks_at(model, p->history->track, p->event, NULL, &live);
     for (size_t i = 0; done && i < live.count; i++) {
         uint64_t *slot = mp_map_at(&owners, model->blocks.address[live.at[i].block] + 1, NULL);
         *slot = live.at[i].block;
@@ -65,7 +65,7 @@ static bool take_list(struct placer *p)
         segment->bytes += part->bytes;
         done = put(p, &block, owner ? (uint32_t)*owner : (uint32_t)MP_NONE);
     }
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     mp_map_free(&owners);
     return done;
 }
@@ -92,8 +92,8 @@ static bool gather_track(const struct placer *p, uint16_t track, const struct mp
                          struct ranges *to)
 {
     const struct mp_model_blocks *blocks = &p->model->blocks;
-    struct mp_live live = {0};
-    bool done = mp_live_at(p->model, track, p->event, NULL, &live);
+    struct mp_live_blocks live = {0};
+    bool done = mp_live_blocks_at(p->model, track, p->event, NULL, &live);
     for (size_t i = 0; done && i < live.count; i++) {
         uint32_t block = live.at[i].block;
         uint64_t address = blocks->address[block], bytes = live.at[i].bytes;
@@ -103,7 +103,7 @@ static bool gather_track(const struct placer *p, uint16_t track, const struct mp
         mp_vec_add(to, range);
         done = true;
     }
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     return done;
 }
 

@@ -326,12 +326,12 @@ struct judge {
 static enum mp_status sites_at(const struct mp_model *model, const struct mp_leaks_query *query, uint32_t moment,
                                const struct mp_steps *steps, struct mp_sites *sites, struct mp_error *error)
 {
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     enum mp_status status = MP_OK;
-    if (!mp_live_at(model, query->track, moment, query->filter, &live))
+    if (!mp_live_blocks_at(model, query->track, moment, query->filter, &live))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the outstanding blocks");
     if (status == MP_OK) status = mp_sites_make(model, &live, steps, &query->grouping, sites, error);
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     return status;
 }
 

@@ -46,7 +46,8 @@ static enum mp_status add_flames(const struct mp_compare_query *query, const str
 
 /* ---- groups --------------------------------------------------------------------------------------------------- */
 
-static bool find_allocated(const struct mp_model *model, const struct mp_profile_query *ask, struct mp_live *live)
+static bool find_allocated(const struct mp_model *model, const struct mp_profile_query *ask,
+                           struct mp_live_blocks *live)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
     live->moment = ask->window.last;
@@ -77,15 +78,15 @@ static enum mp_status find_groups(const struct mp_compare_query *query, int side
         mp_peak_free(&peak);
         return MP_OK;
     }
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     struct mp_steps steps = {0};
     bool found = query->sense == MP_PROFILE_OUTSTANDING
-                     ? mp_live_at(model, ask->track, ask->window.last, ask->filter, &live)
+                     ? mp_live_blocks_at(model, ask->track, ask->window.last, ask->filter, &live)
                      : find_allocated(model, ask, &live);
     enum mp_status status = found && mp_steps_find(model, &steps)
                                 ? mp_sites_make(model, &live, &steps, &query->grouping, sites, error)
                                 : mp_fail(error, MP_NO_MEMORY, "not enough memory to compare the recordings");
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     mp_steps_free(&steps);
     return status;
 }

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
-                struct mp_live *live)
+bool mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
+                       struct mp_live_blocks *live)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
     unsigned char *meant = mp_tracks_meant(model, track);
@@ -23,7 +23,7 @@ bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, c
     return true;
 }
 
-void mp_live_free(struct mp_live *live)
+void mp_live_blocks_free(struct mp_live_blocks *live)
 {
     mp_vec_free(live);
 }

@@ -11,7 +11,7 @@ struct mp_live_block {
     uint32_t block;
 };
 
-struct mp_live {
+struct mp_live_blocks {
     struct mp_live_block *at;
     size_t count, room;
     uint32_t moment;
@@ -19,8 +19,8 @@ struct mp_live {
 
 /* Blocks of `track` (MP_TRACK_NONE: of all, as mp_tracks_meant() has it) that `filter` picks and that live after
  * `moment` events. */
-bool mp_live_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
-                struct mp_live *live);
-void mp_live_free(struct mp_live *live);
+bool mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
+                       struct mp_live_blocks *live);
+void mp_live_blocks_free(struct mp_live_blocks *live);
 
 #endif

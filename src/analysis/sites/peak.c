@@ -49,19 +49,19 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
 static bool find_error(const struct mp_model *model, struct mp_peak *peak)
 {
     uint64_t mean = mp_model_sample_of(model, peak->track);
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     double variance = 0;
     if (!mean) return true;
-    bool done = mp_live_at(model, peak->track, peak->moment, NULL, &live);
+    bool done = mp_live_blocks_at(model, peak->track, peak->moment, NULL, &live);
     for (size_t i = 0; i < live.count; i++)
         if (live.at[i].bytes != MP_BYTES_UNKNOWN) variance += mp_sampling_variance(live.at[i].bytes, mean);
     peak->standard_error = sqrt(variance);
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     return done;
 }
 
 /* A graph goes at one place, in one go: that of its largest block. */
-static void find_previous(const struct mp_model *model, const struct mp_live *live,
+static void find_previous(const struct mp_model *model, const struct mp_live_blocks *live,
                           const struct mp_categories *categories, struct mp_peak_previous *previous)
 {
     uint64_t largest = 0;
@@ -87,7 +87,7 @@ enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_q
                             struct mp_error *error)
 {
     mp_peak_locate(model, query->track, &query->window, !query->filter, peak);
-    struct mp_live live = {0};
+    struct mp_live_blocks live = {0};
     struct mp_steps steps = {0};
     enum mp_status status = MP_OK;
     if (peak->in_past) {
@@ -95,7 +95,7 @@ enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_q
         peak->standard_error = NAN;
         return mp_sites_of_past(model, query->track, &query->grouping, &peak->sites, error);
     }
-    if (!mp_live_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
+    if (!mp_live_blocks_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
         !find_error(model, peak) || !mp_rounding_at(model, query->track, peak->moment, &peak->rounding) ||
         !mp_regions_at(model, peak->moment, &peak->regions))
         status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks at the peak");
@@ -109,7 +109,7 @@ enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_q
         find_previous(model, &live, query->categories, &peak->previous);
         status = mp_sites_make(model, &live, &steps, &by_category, &peak->categories, error);
     }
-    mp_live_free(&live);
+    mp_live_blocks_free(&live);
     mp_steps_free(&steps);
     if (status != MP_OK) mp_peak_free(peak);
     return status;

@@ -19,7 +19,7 @@ static int by_site_heaviest_first(const void *left, const void *right)
     return a->of.stack < b->of.stack ? -1 : a->of.stack > b->of.stack;
 }
 
-void mp_site_frees_find(const struct mp_model *model, const struct mp_live *live, const uint32_t *site_of,
+void mp_site_frees_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
                         struct mp_sites *sites)
 {
     MP_VEC(struct share) shares = {0};

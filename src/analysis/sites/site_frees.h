@@ -5,7 +5,7 @@
 #include "analysis/sites/sites.h"
 
 /* Fills in mp_sites.frees and each site's share of them. `site_of`: by index in live, the index of its site. */
-void mp_site_frees_find(const struct mp_model *model, const struct mp_live *live, const uint32_t *site_of,
+void mp_site_frees_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
                         struct mp_sites *sites);
 
 #endif

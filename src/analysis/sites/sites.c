@@ -92,7 +92,7 @@ static void add_patterns(const struct mp_model *model, size_t root, const struct
 }
 
 /* Fills in the modules of each site. `site_of`: by index in live, the index of its site. */
-static void site_modules_find(const struct mp_model *model, const struct mp_live *live, const uint32_t *site_of,
+static void site_modules_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
                               struct mp_sites *sites)
 {
     struct shares shares = {0};
@@ -295,7 +295,7 @@ void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort)
 }
 
 /* `live` NULL: what lived at the track's peak in the past. */
-static enum mp_status make(const struct mp_model *model, const struct mp_live *live, uint16_t track,
+static enum mp_status make(const struct mp_model *model, const struct mp_live_blocks *live, uint16_t track,
                            const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites,
                            struct mp_error *error)
 {
@@ -327,8 +327,9 @@ static enum mp_status make(const struct mp_model *model, const struct mp_live *l
     return MP_OK;
 }
 
-enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live *live, const struct mp_steps *steps,
-                             const struct mp_grouping *grouping, struct mp_sites *sites, struct mp_error *error)
+enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live_blocks *live,
+                             const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites,
+                             struct mp_error *error)
 {
     return make(model, live, MP_TRACK_NONE, steps, grouping, sites, error);
 }

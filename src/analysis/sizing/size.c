@@ -134,7 +134,7 @@ struct sizing {
     struct mp_size_source sources[MP_SIZE_PROBES_MAX];
     bool used[MP_SIZE_PROBES_MAX];
     struct mp_size_fit fit;
-    struct mp_size_needing needing;
+    struct mp_size_predictor predictor;
 };
 
 const char *mp_size_fits_name(enum mp_size_fits fits)
@@ -159,8 +159,8 @@ static void add_largest(struct sizing *sizing, uint64_t second)
     struct mp_size_answer *answer = sizing->answer;
     for (size_t i = 0; i < answer->largest.count; i++)
         if (answer->largest.at[i].second == second) return;
-    struct mp_size_largest largest = mp_size_find_largest(&sizing->needing, second);
-    uint64_t expandable = largest.endless ? 0 : mp_size_find_expandable(&sizing->needing, second);
+    struct mp_size_largest largest = mp_size_find_largest(&sizing->predictor, second);
+    uint64_t expandable = largest.endless ? 0 : mp_size_find_expandable(&sizing->predictor, second);
     if (expandable > largest.first) largest.expandable = expandable;
     mp_vec_add(&answer->largest, largest);
 }
@@ -187,7 +187,7 @@ static void add_need(struct sizing *sizing, struct mp_size_point at)
     mp_vec_room_for(&answer->needs, 1);
     memmove(answer->needs.at + before + 1, answer->needs.at + before,
             (answer->needs.count++ - before) * sizeof *answer->needs.at);
-    answer->needs.at[before] = mp_size_need_at(&sizing->needing, at);
+    answer->needs.at[before] = mp_size_need_at(&sizing->predictor, at);
 }
 
 static void find_needs(struct sizing *sizing)
@@ -219,7 +219,7 @@ static void find_plot(struct sizing *sizing)
         struct mp_size_point at = {top * i / points, largest->second};
         if (at.first == last) continue;
         last = at.first;
-        struct mp_size_need need = mp_size_need_at(&sizing->needing, at);
+        struct mp_size_need need = mp_size_need_at(&sizing->predictor, at);
         mp_vec_add(&answer->plot, need);
     }
 }
@@ -365,8 +365,8 @@ static enum mp_status fit_probes(struct sizing *sizing, struct mp_error *error)
     sizing->answer->track = sizing->fit.plan.source->track;
     for (size_t i = 0; i < points.count; i++)
         describe_probe(sizing, i);
-    mp_size_needing_make(&sizing->fit, sizing->answer->probes.at, points.count, sizing->answer->limit,
-                         &sizing->needing);
+    mp_size_predictor_make(&sizing->fit, sizing->answer->probes.at, points.count, sizing->answer->limit,
+                           &sizing->predictor);
     return size_probes_answer(sizing->probes, sizing->answer, &sizing->fit.plan, error);
 }
 
@@ -394,12 +394,12 @@ static void add_notes(struct sizing *sizing)
                  "size?) and is left out; sizes near it may take that way too%s",
                  answer->probes.at[i].name,
                  i + 1 == answer->probes.count ? ", and larger ones: the bounds reach to what it needed" : "");
-    if (sizing->needing.reserves && answer->outside_most == MP_BYTES_UNKNOWN)
+    if (sizing->predictor.reserves && answer->outside_most == MP_BYTES_UNKNOWN)
         note(answer, "what the device needs beside what PyTorch reserves (context, libraries) is not in the "
                      "recordings: it comes on top; leave room for it with --margin");
-    if (sizing->needing.reserves && sizing->needing.settings.expandable)
+    if (sizing->predictor.reserves && sizing->predictor.settings.expandable)
         note(answer, "reserved memory is that of expandable segments, as recorded");
-    if (mp_size_reserves(&sizing->fit.plan) && !sizing->needing.reserves)
+    if (mp_size_reserves(&sizing->fit.plan) && !sizing->predictor.reserves)
         note(answer, "the recordings do not say what PyTorch reserved, so only allocated memory is predicted: it "
                      "needs more");
     if (sizing->fit.points.count == 2 && sizing->fit.plan.unchecked_blocks)
@@ -409,10 +409,10 @@ static void add_notes(struct sizing *sizing)
 static void answer_all(struct sizing *sizing)
 {
     struct mp_size_answer *answer = sizing->answer;
-    answer->binds = mp_size_binds(&sizing->needing);
+    answer->binds = mp_size_binds(&sizing->predictor);
     answer->checked = sizing->fit.points.count > 2;
-    answer->outside_least = sizing->needing.outside_least;
-    answer->outside_most = sizing->needing.outside_most;
+    answer->outside_least = sizing->predictor.outside_least;
+    answer->outside_most = sizing->predictor.outside_most;
     find_all_largest(sizing);
     find_needs(sizing);
     find_plot(sizing);
@@ -432,7 +432,7 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
     enum mp_status status = order_probes(&sizing, error);
     if (!status) status = fit_probes(&sizing, error);
     if (!status) answer_all(&sizing);
-    mp_size_needing_free(&sizing.needing);
+    mp_size_predictor_free(&sizing.predictor);
     mp_size_fit_free(&sizing.fit);
     if (status) mp_size_answer_free(answer);
     return status;

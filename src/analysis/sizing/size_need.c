@@ -117,10 +117,10 @@ static uint64_t whole_bytes(double bytes)
 
 /* A probe that took another way counts where it needed more than is said of the way of the others; one beyond the
  * others also where it needed less, since still larger ones may do as it did. */
-static void add_miss(const struct mp_size_needing *needing, const struct mp_size_probed *probed, double said,
+static void add_miss(const struct mp_size_predictor *predictor, const struct mp_size_probed *probed, double said,
                      double recorded, struct mp_size_error *error)
 {
-    const struct mp_size_points *points = &needing->fit->points;
+    const struct mp_size_points *points = &predictor->fit->points;
     struct mp_size_point last = points->at[points->count - 1];
     if (said <= 0) return;
     double differ = fabs(said - recorded) / said;
@@ -129,176 +129,179 @@ static void add_miss(const struct mp_size_needing *needing, const struct mp_size
     if (probed->used || (recorded < said && beyond)) error->below = fmax(error->below, differ);
 }
 
-static void check_allocated(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count)
+static void check_allocated(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        double said = mp_size_curve_at(&needing->fit->curve, probed[i].at).likely;
-        add_miss(needing, &probed[i], said, (double)probed[i].allocated, &needing->error);
+        double said = mp_size_curve_at(&predictor->fit->curve, probed[i].at).likely;
+        add_miss(predictor, &probed[i], said, (double)probed[i].allocated, &predictor->error);
     }
 }
 
-static struct mp_size_error check_reserved(struct mp_size_needing *needing, const struct mp_size_probed *probed,
+static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, const struct mp_size_probed *probed,
                                            size_t count, const struct mp_torch_settings *settings)
 {
     struct mp_size_error error = {0};
     for (size_t i = 0; i < count; i++) {
         struct mp_size_held said = {0};
-        mp_size_reserved_at(&needing->reserving, probed[i].at, MP_SIZE_LIKELY, settings, &said);
-        add_miss(needing, &probed[i], (double)said.reserved, (double)probed[i].reserved, &error);
+        mp_size_reserved_at(&predictor->pool, probed[i].at, MP_SIZE_LIKELY, settings, &said);
+        add_miss(predictor, &probed[i], (double)said.reserved, (double)probed[i].reserved, &error);
     }
     return error;
 }
 
 /* With the settings that agree with the record better: recordings do not all say which they had. */
-static void choose_settings(struct mp_size_needing *needing, const struct mp_size_probed *probed, size_t count)
+static void choose_settings(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
-    needing->settings = needing->reserving.recorded;
-    struct mp_torch_settings expandable = needing->settings;
+    predictor->settings = predictor->pool.recorded;
+    struct mp_torch_settings expandable = predictor->settings;
     expandable.expandable = !expandable.expandable;
-    needing->reserved_error = check_reserved(needing, probed, count, &needing->settings);
-    if (!(needing->reserved_error.above > 0)) return;
-    struct mp_size_error error = check_reserved(needing, probed, count, &expandable);
-    if (error.above >= needing->reserved_error.above) return;
-    needing->reserved_error = error;
-    needing->settings = expandable;
+    predictor->reserved_error = check_reserved(predictor, probed, count, &predictor->settings);
+    if (!(predictor->reserved_error.above > 0)) return;
+    struct mp_size_error error = check_reserved(predictor, probed, count, &expandable);
+    if (error.above >= predictor->reserved_error.above) return;
+    predictor->reserved_error = error;
+    predictor->settings = expandable;
 }
 
-void mp_size_needing_make(const struct mp_size_fit *fit, const struct mp_size_probed *probed, size_t count,
-                          uint64_t limit, struct mp_size_needing *needing)
+void mp_size_predictor_make(const struct mp_size_fit *fit, const struct mp_size_probed *probed, size_t count,
+                            uint64_t limit, struct mp_size_predictor *predictor)
 {
-    *needing = (struct mp_size_needing){.fit = fit, .limit = limit, .reserves = mp_size_reserves(&fit->plan)};
-    needing->outside_least = needing->outside_most = MP_BYTES_UNKNOWN;
+    *predictor = (struct mp_size_predictor){.fit = fit, .limit = limit, .reserves = mp_size_reserves(&fit->plan)};
+    predictor->outside_least = predictor->outside_most = MP_BYTES_UNKNOWN;
     for (size_t i = 0; i < count; i++) {
-        needing->reserves = needing->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
+        predictor->reserves = predictor->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
         if (probed[i].device == MP_BYTES_UNKNOWN || probed[i].device < probed[i].reserved) continue;
         uint64_t outside = probed[i].device - probed[i].reserved;
-        bool first = needing->outside_least == MP_BYTES_UNKNOWN;
-        if (first || outside < needing->outside_least) needing->outside_least = outside;
-        if (first || outside > needing->outside_most) needing->outside_most = outside;
+        bool first = predictor->outside_least == MP_BYTES_UNKNOWN;
+        if (first || outside < predictor->outside_least) predictor->outside_least = outside;
+        if (first || outside > predictor->outside_most) predictor->outside_most = outside;
     }
     const struct mp_model *model = fit->plan.source->model;
-    needing->blocks = needing->reserves && model->tracks.at[fit->plan.source->track].size_basis == MP_BASIS_BLOCK;
-    if (!needing->blocks) check_allocated(needing, probed, count);
-    if (!needing->reserves) return;
-    mp_size_reserving_make(&fit->plan, &needing->reserving);
-    choose_settings(needing, probed, count);
+    predictor->blocks = predictor->reserves && model->tracks.at[fit->plan.source->track].size_basis == MP_BASIS_BLOCK;
+    if (!predictor->blocks) check_allocated(predictor, probed, count);
+    if (!predictor->reserves) return;
+    mp_size_pool_make(&fit->plan, &predictor->pool);
+    choose_settings(predictor, probed, count);
 }
 
-void mp_size_needing_free(struct mp_size_needing *needing)
+void mp_size_predictor_free(struct mp_size_predictor *predictor)
 {
-    mp_size_reserving_free(&needing->reserving);
+    mp_size_pool_free(&predictor->pool);
 }
 
-const char *mp_size_binds(const struct mp_size_needing *needing)
+const char *mp_size_binds(const struct mp_size_predictor *predictor)
 {
-    if (!needing->reserves) return "allocated";
-    return needing->outside_most == MP_BYTES_UNKNOWN ? "reserved" : "device";
+    if (!predictor->reserves) return "allocated";
+    return predictor->outside_most == MP_BYTES_UNKNOWN ? "reserved" : "device";
 }
 
 /* ---- the need --------------------------------------------------------------------------------------------------- */
 
-static struct mp_size_held held_at(struct mp_size_needing *needing, struct mp_size_point at, enum mp_size_bound bound)
+static struct mp_size_held held_at(struct mp_size_predictor *predictor, struct mp_size_point at,
+                                   enum mp_size_bound bound)
 {
     struct mp_size_held held = {0};
-    mp_size_reserved_at(&needing->reserving, at, bound, &needing->settings, &held);
+    mp_size_reserved_at(&predictor->pool, at, bound, &predictor->settings, &held);
     return held;
 }
 
-static bool is_beyond(const struct mp_size_needing *needing, struct mp_size_point at)
+static bool is_beyond(const struct mp_size_predictor *predictor, struct mp_size_point at)
 {
-    const struct mp_size_points *points = &needing->fit->points;
+    const struct mp_size_points *points = &predictor->fit->points;
     struct mp_size_point last = points->at[points->count - 1];
     return at.first > last.first || at.second > last.second;
 }
 
 /* Reserved memory and the memory beside it, over the bounds of allocated bytes. */
-static void add_reserved(struct mp_size_needing *needing, bool exact, struct mp_size_need *need)
+static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct mp_size_need *need)
 {
     uint64_t low, high;
-    struct mp_size_held likely = held_at(needing, need->at, MP_SIZE_LIKELY);
+    struct mp_size_held likely = held_at(predictor, need->at, MP_SIZE_LIKELY);
     low = high = need->reserved = likely.reserved;
-    if (needing->blocks) need->allocated = likely.allocated;
+    if (predictor->blocks) need->allocated = likely.allocated;
     if (!exact) {
-        uint64_t least = held_at(needing, need->at, MP_SIZE_LOW).reserved;
-        uint64_t most = held_at(needing, need->at, MP_SIZE_HIGH).reserved;
+        uint64_t least = held_at(predictor, need->at, MP_SIZE_LOW).reserved;
+        uint64_t most = held_at(predictor, need->at, MP_SIZE_HIGH).reserved;
         if (least < low) low = least;
         if (most > high) high = most;
     }
-    low = whole_bytes((double)low * (1 - needing->reserved_error.below));
-    high = whole_bytes(ceil((double)high * (1 + needing->reserved_error.above)));
+    low = whole_bytes((double)low * (1 - predictor->reserved_error.below));
+    high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above)));
     /* It holds at least what it hands out. Beyond the probes that is all that is sure: which cached segment serves a
      * request of another size, only that run decides. */
-    if (low > need->low && !is_beyond(needing, need->at)) need->low = low;
+    if (low > need->low && !is_beyond(predictor, need->at)) need->low = low;
     need->high = high > need->high ? high : need->high;
-    if (needing->outside_most == MP_BYTES_UNKNOWN) return;
-    need->device = need->reserved + needing->outside_most;
-    need->low += needing->outside_least;
-    need->high += needing->outside_most;
+    if (predictor->outside_most == MP_BYTES_UNKNOWN) return;
+    need->device = need->reserved + predictor->outside_most;
+    need->low += predictor->outside_least;
+    need->high += predictor->outside_most;
 }
 
-static void judge(const struct mp_size_needing *needing, struct mp_size_need *need)
+static void judge(const struct mp_size_predictor *predictor, struct mp_size_need *need)
 {
-    need->fits = need->high <= needing->limit ? MP_FITS_YES : need->low > needing->limit ? MP_FITS_NO : MP_FITS_UNSURE;
+    need->fits = need->high <= predictor->limit ? MP_FITS_YES
+                 : need->low > predictor->limit ? MP_FITS_NO
+                                                : MP_FITS_UNSURE;
 }
 
 /* The allocated part of it, which costs nothing. */
-static struct mp_size_need allocated_at(const struct mp_size_needing *needing, struct mp_size_point at, bool *exact)
+static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, struct mp_size_point at, bool *exact)
 {
-    struct mp_size_height height = mp_size_curve_at(&needing->fit->curve, at);
+    struct mp_size_height height = mp_size_curve_at(&predictor->fit->curve, at);
     struct mp_size_need need = {.at = at,
                                 .allocated = whole_bytes(height.likely + 0.5),
                                 .reserved = MP_BYTES_UNKNOWN,
                                 .device = MP_BYTES_UNKNOWN,
-                                .low = whole_bytes(height.low * (1 - needing->error.below) + 0.01),
-                                .high = whole_bytes(ceil(height.high * (1 + needing->error.above) - 0.01))};
+                                .low = whole_bytes(height.low * (1 - predictor->error.below) + 0.01),
+                                .high = whole_bytes(ceil(height.high * (1 + predictor->error.above) - 0.01))};
     *exact = height.high - height.low < 0.5;
-    judge(needing, &need);
+    judge(predictor, &need);
     return need;
 }
 
 /* What would hand out millions of blocks is not replayed: it cannot be asked for in earnest. */
-static bool is_bearable(const struct mp_size_needing *needing, struct mp_size_point at)
+static bool is_bearable(const struct mp_size_predictor *predictor, struct mp_size_point at)
 {
-    return mp_size_reserving_work(&needing->reserving, at) <= mp_size_work_most(&needing->reserving);
+    return mp_size_pool_work(&predictor->pool, at) <= mp_size_work_most(&predictor->pool);
 }
 
-struct mp_size_need mp_size_need_at(struct mp_size_needing *needing, struct mp_size_point at)
+struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, struct mp_size_point at)
 {
     bool exact;
-    struct mp_size_need need = allocated_at(needing, at, &exact);
-    if (!needing->reserves || !is_bearable(needing, at)) return need;
-    add_reserved(needing, exact, &need);
-    judge(needing, &need);
+    struct mp_size_need need = allocated_at(predictor, at, &exact);
+    if (!predictor->reserves || !is_bearable(predictor, at)) return need;
+    add_reserved(predictor, exact, &need);
+    judge(predictor, &need);
     return need;
 }
 
 /* ---- the largest ------------------------------------------------------------------------------------------------ */
 
-static bool allocated_fits(const struct mp_size_needing *needing, uint64_t first, uint64_t second)
+static bool allocated_fits(const struct mp_size_predictor *predictor, uint64_t first, uint64_t second)
 {
     bool exact;
-    return allocated_at(needing, (struct mp_size_point){first, second}, &exact).fits == MP_FITS_YES;
+    return allocated_at(predictor, (struct mp_size_point){first, second}, &exact).fits == MP_FITS_YES;
 }
 
-static bool fits(struct mp_size_needing *needing, uint64_t first, uint64_t second)
+static bool fits(struct mp_size_predictor *predictor, uint64_t first, uint64_t second)
 {
     struct mp_size_point at = {first, second};
-    return is_bearable(needing, at) && mp_size_need_at(needing, at).fits == MP_FITS_YES;
+    return is_bearable(predictor, at) && mp_size_need_at(predictor, at).fits == MP_FITS_YES;
 }
 
 /* Of the allocated bytes alone: no larger one can fit. */
-static struct mp_size_largest bound_largest(const struct mp_size_needing *needing, uint64_t second)
+static struct mp_size_largest bound_largest(const struct mp_size_predictor *predictor, uint64_t second)
 {
     struct mp_size_largest largest = {.second = second};
     uint64_t above = 1;
-    while (above <= FIRST_MAX && allocated_fits(needing, above, second)) {
+    while (above <= FIRST_MAX && allocated_fits(predictor, above, second)) {
         largest.first = above;
         above *= 2;
     }
     largest.endless = above > FIRST_MAX;
     while (!largest.endless && above - largest.first > 1) {
         uint64_t middle = largest.first + (above - largest.first) / 2;
-        if (allocated_fits(needing, middle, second))
+        if (allocated_fits(predictor, middle, second))
             largest.first = middle;
         else
             above = middle;
@@ -307,10 +310,10 @@ static struct mp_size_largest bound_largest(const struct mp_size_needing *needin
 }
 
 /* How many replays may be tried: few where they take long. */
-static uint64_t tries(const struct mp_size_needing *needing, struct mp_size_point at)
+static uint64_t tries(const struct mp_size_predictor *predictor, struct mp_size_point at)
 {
-    uint64_t events = needing->reserving.sequence.count + 1, work = mp_size_reserving_work(&needing->reserving, at);
-    if (work > mp_size_work_most(&needing->reserving)) work = mp_size_work_most(&needing->reserving);
+    uint64_t events = predictor->pool.sequence.count + 1, work = mp_size_pool_work(&predictor->pool, at);
+    if (work > mp_size_work_most(&predictor->pool)) work = mp_size_work_most(&predictor->pool);
     if (work > events) events = work;
     return events > EVENTS_TRIED / TRIES_LEAST ? TRIES_LEAST
            : events < EVENTS_TRIED / 256       ? 256
@@ -320,14 +323,14 @@ static uint64_t tries(const struct mp_size_needing *needing, struct mp_size_poin
 /* Reserved memory does not only rise: segments are made in steps, and what one size leaves over another may
  * use. So replays begin at the bound of the allocated bytes and go down, one by one or in even steps, to the first that
  * fits; between that and the step above it is halved. */
-struct mp_size_largest mp_size_find_largest(struct mp_size_needing *needing, uint64_t second)
+struct mp_size_largest mp_size_find_largest(struct mp_size_predictor *predictor, uint64_t second)
 {
-    struct mp_size_largest largest = bound_largest(needing, second);
-    if (!needing->reserves || largest.endless) return largest;
-    uint64_t above = largest.first + 1, most = tries(needing, (struct mp_size_point){largest.first, second}),
+    struct mp_size_largest largest = bound_largest(predictor, second);
+    if (!predictor->reserves || largest.endless) return largest;
+    uint64_t above = largest.first + 1, most = tries(predictor, (struct mp_size_point){largest.first, second}),
              lower = largest.first / 2;
     uint64_t step = (largest.first - lower) / most + 1;
-    while (largest.first && !fits(needing, largest.first, second)) {
+    while (largest.first && !fits(predictor, largest.first, second)) {
         above = largest.first;
         if (above <= lower) { /* half of it and nothing: in larger steps */
             lower = above / 2;
@@ -337,7 +340,7 @@ struct mp_size_largest mp_size_find_largest(struct mp_size_needing *needing, uin
     }
     while (above - largest.first > 1) {
         uint64_t middle = largest.first + (above - largest.first) / 2;
-        if (fits(needing, middle, second))
+        if (fits(predictor, middle, second))
             largest.first = middle;
         else
             above = middle;
@@ -345,11 +348,11 @@ struct mp_size_largest mp_size_find_largest(struct mp_size_needing *needing, uin
     return largest;
 }
 
-uint64_t mp_size_find_expandable(struct mp_size_needing *needing, uint64_t second)
+uint64_t mp_size_find_expandable(struct mp_size_predictor *predictor, uint64_t second)
 {
-    if (!needing->reserves || needing->settings.expandable) return 0;
-    needing->settings.expandable = true;
-    struct mp_size_largest largest = mp_size_find_largest(needing, second);
-    needing->settings.expandable = false;
+    if (!predictor->reserves || predictor->settings.expandable) return 0;
+    predictor->settings.expandable = true;
+    struct mp_size_largest largest = mp_size_find_largest(predictor, second);
+    predictor->settings.expandable = false;
     return largest.endless ? 0 : largest.first;
 }

@@ -34,13 +34,13 @@ struct mp_size_error {
     double below, above;
 };
 
-struct mp_size_needing {
+struct mp_size_predictor {
     const struct mp_size_fit *fit;
     uint64_t limit;
     struct mp_size_error error; /* of allocated bytes */
     /* The caching allocator, where the track is one and the probes say what it held. */
     bool reserves, blocks; /* blocks: what was recorded as allocated is what was handed out */
-    struct mp_size_reserving reserving;
+    struct mp_size_pool pool;
     struct mp_torch_settings settings; /* with which the model misses the probes the least */
     struct mp_size_error reserved_error;
     /* Of the device beside what the allocator holds, at the probes; MP_BYTES_UNKNOWN. */
@@ -48,15 +48,15 @@ struct mp_size_needing {
 };
 
 /* `probed` are all probes, with what was recorded. The fit must stay. */
-void mp_size_needing_make(const struct mp_size_fit *fit, const struct mp_size_probed *probed, size_t count,
-                          uint64_t limit, struct mp_size_needing *needing);
-void mp_size_needing_free(struct mp_size_needing *needing);
+void mp_size_predictor_make(const struct mp_size_fit *fit, const struct mp_size_probed *probed, size_t count,
+                            uint64_t limit, struct mp_size_predictor *predictor);
+void mp_size_predictor_free(struct mp_size_predictor *predictor);
 
-struct mp_size_need mp_size_need_at(struct mp_size_needing *needing, struct mp_size_point at);
-struct mp_size_largest mp_size_find_largest(struct mp_size_needing *needing, uint64_t second);
+struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, struct mp_size_point at);
+struct mp_size_largest mp_size_find_largest(struct mp_size_predictor *predictor, uint64_t second);
 /* The same if the allocator had expandable segments; 0 where it has them, or where it is no such allocator. */
-uint64_t mp_size_find_expandable(struct mp_size_needing *needing, uint64_t second);
+uint64_t mp_size_find_expandable(struct mp_size_predictor *predictor, uint64_t second);
 /* "allocated", "reserved" or "device" */
-const char *mp_size_binds(const struct mp_size_needing *needing);
+const char *mp_size_binds(const struct mp_size_predictor *predictor);
 
 #endif

@@ -173,9 +173,9 @@ static int by_address(const void *left, const void *right)
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
-static void list_base(struct mp_size_reserving *reserving)
+static void list_base(struct mp_size_pool *pool)
 {
-    const struct mp_size_plan *plan = reserving->plan;
+    const struct mp_size_plan *plan = pool->plan;
     const struct mp_model *model = plan->source->model;
     MP_VEC(struct placed) all = {0};
     for (uint32_t block = 0; block < model->blocks.count; block++) {
@@ -185,147 +185,146 @@ static void list_base(struct mp_size_reserving *reserving)
     }
     if (all.count) qsort(all.at, all.count, sizeof *all.at, by_address);
     for (size_t i = 0; i < all.count; i++)
-        mp_vec_add(&reserving->base, all.at[i].block);
+        mp_vec_add(&pool->base, all.at[i].block);
     mp_vec_free(&all);
 }
 
 /* Streams and settings, where the recording has the allocator's own trace. */
-static void read_history(struct mp_size_reserving *reserving)
+static void read_history(struct mp_size_pool *pool)
 {
-    const struct mp_size_source *source = reserving->plan->source;
+    const struct mp_size_source *source = pool->plan->source;
     struct mp_torch_history history = {0};
     if (mp_torch_history_make(source->model, source->track, false, &history, NULL)) mp_memory_lacks(0);
     for (size_t i = 0; i < history.steps.count; i++)
         if (history.steps.at[i].action == MP_TORCH_ALLOC && history.steps.at[i].block != MP_NONE)
-            reserving->streams[history.steps.at[i].block] = history.steps.at[i].stream;
+            pool->streams[history.steps.at[i].block] = history.steps.at[i].stream;
     for (size_t i = 0; i < history.base.count; i++)
-        if (history.base.at[i].block != MP_NONE)
-            reserving->streams[history.base.at[i].block] = history.base.at[i].stream;
-    reserving->recorded = history.settings;
+        if (history.base.at[i].block != MP_NONE) pool->streams[history.base.at[i].block] = history.base.at[i].stream;
+    pool->recorded = history.settings;
     mp_torch_history_free(&history);
 }
 
-void mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_reserving *reserving)
+void mp_size_pool_make(const struct mp_size_plan *plan, struct mp_size_pool *pool)
 {
-    *reserving = (struct mp_size_reserving){.plan = plan};
-    reserving->sizes = mp_alloc_zeroed(plan->values.count + 1, sizeof *reserving->sizes);
-    reserving->copies = mp_alloc_zeroed(plan->values.count + 1, sizeof *reserving->copies);
-    reserving->owed = mp_alloc_zeroed(plan->values.count + 1, sizeof *reserving->owed);
-    reserving->ids = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *reserving->ids);
-    reserving->streams = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *reserving->streams);
-    list_base(reserving);
-    read_history(reserving);
-    mp_size_sequence_make(plan, &reserving->sequence);
+    *pool = (struct mp_size_pool){.plan = plan};
+    pool->sizes = mp_alloc_zeroed(plan->values.count + 1, sizeof *pool->sizes);
+    pool->copies = mp_alloc_zeroed(plan->values.count + 1, sizeof *pool->copies);
+    pool->owed = mp_alloc_zeroed(plan->values.count + 1, sizeof *pool->owed);
+    pool->ids = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *pool->ids);
+    pool->streams = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *pool->streams);
+    list_base(pool);
+    read_history(pool);
+    mp_size_sequence_make(plan, &pool->sequence);
 }
 
-void mp_size_reserving_free(struct mp_size_reserving *reserving)
+void mp_size_pool_free(struct mp_size_pool *pool)
 {
-    mp_size_sequence_free(&reserving->sequence);
-    mp_vec_free(&reserving->base);
-    mp_vec_free(&reserving->placed);
-    free(reserving->sizes);
-    free(reserving->copies);
-    free(reserving->owed);
-    free(reserving->ids);
-    free(reserving->streams);
+    mp_size_sequence_free(&pool->sequence);
+    mp_vec_free(&pool->base);
+    mp_vec_free(&pool->placed);
+    free(pool->sizes);
+    free(pool->copies);
+    free(pool->owed);
+    free(pool->ids);
+    free(pool->streams);
 }
 
 /* ---- one replay ------------------------------------------------------------------------------------------------- */
 
-static void set_sizes(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound)
+static void set_sizes(struct mp_size_pool *pool, struct mp_size_point at, enum mp_size_bound bound)
 {
-    const struct mp_size_plan *plan = reserving->plan;
+    const struct mp_size_plan *plan = pool->plan;
     for (uint32_t i = 0; i < plan->values.count; i++) {
         struct mp_size_bounds bytes = mp_size_value_at(plan, i, at);
         double size = bound == MP_SIZE_LOW ? bytes.low : bound == MP_SIZE_HIGH ? bytes.high : bytes.likely;
         double copies = mp_size_copies_at(plan, i, at);
-        reserving->copies[i] = copies;
-        reserving->owed[i] = 0.5;
-        reserving->sizes[i] = copies > 0 && size > 0 ? (uint64_t)ceil(size / copies - 1e-6) : 0;
+        pool->copies[i] = copies;
+        pool->owed[i] = 0.5;
+        pool->sizes[i] = copies > 0 && size > 0 ? (uint64_t)ceil(size / copies - 1e-6) : 0;
     }
 }
 
-static void keep(struct mp_size_reserving *reserving, uint32_t block, uint32_t id)
+static void keep(struct mp_size_pool *pool, uint32_t block, uint32_t id)
 {
-    uint32_t at = reserving->vacant;
+    uint32_t at = pool->vacant;
     if (at) {
-        reserving->vacant = reserving->placed.at[at - 1].next;
+        pool->vacant = pool->placed.at[at - 1].next;
     } else {
         struct mp_size_placed fresh = {0};
-        mp_vec_add(&reserving->placed, fresh);
-        at = (uint32_t)reserving->placed.count;
+        mp_vec_add(&pool->placed, fresh);
+        at = (uint32_t)pool->placed.count;
     }
-    reserving->placed.at[at - 1] = (struct mp_size_placed){id, reserving->ids[block]};
-    reserving->ids[block] = at;
+    pool->placed.at[at - 1] = (struct mp_size_placed){id, pool->ids[block]};
+    pool->ids[block] = at;
 }
 
-static void allocate(struct mp_size_reserving *reserving, struct mp_torch_allocator *allocator, uint32_t block)
+static void allocate(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, uint32_t block)
 {
-    uint32_t value = reserving->plan->value_of[block], id;
-    reserving->owed[value] += reserving->copies[value];
-    for (; reserving->owed[value] >= 1; reserving->owed[value] -= 1) {
-        if (!reserving->sizes[value]) continue;
-        if (mp_torch_malloc(allocator, reserving->sizes[value], reserving->streams[block], 0, &id) != MP_TORCH_DONE)
+    uint32_t value = pool->plan->value_of[block], id;
+    pool->owed[value] += pool->copies[value];
+    for (; pool->owed[value] >= 1; pool->owed[value] -= 1) {
+        if (!pool->sizes[value]) continue;
+        if (mp_torch_malloc(allocator, pool->sizes[value], pool->streams[block], 0, &id) != MP_TORCH_DONE)
             mp_memory_lacks(0);
-        keep(reserving, block, id);
+        keep(pool, block, id);
     }
 }
 
-static void release(struct mp_size_reserving *reserving, struct mp_torch_allocator *allocator, uint32_t block)
+static void release(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, uint32_t block)
 {
-    for (uint32_t at = reserving->ids[block], next; at; at = next) {
-        struct mp_size_placed *placed = &reserving->placed.at[at - 1];
+    for (uint32_t at = pool->ids[block], next; at; at = next) {
+        struct mp_size_placed *placed = &pool->placed.at[at - 1];
         next = placed->next;
         if (mp_torch_free(allocator, placed->id) != MP_TORCH_DONE) mp_memory_lacks(0);
-        placed->next = reserving->vacant;
-        reserving->vacant = at;
+        placed->next = pool->vacant;
+        pool->vacant = at;
     }
-    reserving->ids[block] = 0;
+    pool->ids[block] = 0;
 }
 
-static void play(struct mp_size_reserving *reserving, struct mp_torch_allocator *allocator)
+static void play(struct mp_size_pool *pool, struct mp_torch_allocator *allocator)
 {
-    for (size_t i = 0; i < reserving->base.count; i++)
-        allocate(reserving, allocator, reserving->base.at[i]);
-    for (size_t i = 0; i < reserving->sequence.count; i++) {
-        const struct mp_size_operation *operation = &reserving->sequence.at[i];
-        (operation->frees ? release : allocate)(reserving, allocator, operation->block);
+    for (size_t i = 0; i < pool->base.count; i++)
+        allocate(pool, allocator, pool->base.at[i]);
+    for (size_t i = 0; i < pool->sequence.count; i++) {
+        const struct mp_size_operation *operation = &pool->sequence.at[i];
+        (operation->frees ? release : allocate)(pool, allocator, operation->block);
     }
 }
 
-static double copies_of(const struct mp_size_reserving *reserving, uint32_t block, struct mp_size_point at)
+static double copies_of(const struct mp_size_pool *pool, uint32_t block, struct mp_size_point at)
 {
-    double copies = mp_size_copies_at(reserving->plan, reserving->plan->value_of[block], at);
+    double copies = mp_size_copies_at(pool->plan, pool->plan->value_of[block], at);
     return copies > 0 ? copies : 0;
 }
 
-uint64_t mp_size_reserving_work(const struct mp_size_reserving *reserving, struct mp_size_point at)
+uint64_t mp_size_pool_work(const struct mp_size_pool *pool, struct mp_size_point at)
 {
     double work = 0;
-    for (size_t i = 0; i < reserving->base.count; i++)
-        work += copies_of(reserving, reserving->base.at[i], at);
-    for (size_t i = 0; i < reserving->sequence.count; i++)
-        if (!reserving->sequence.at[i].frees) work += copies_of(reserving, reserving->sequence.at[i].block, at);
+    for (size_t i = 0; i < pool->base.count; i++)
+        work += copies_of(pool, pool->base.at[i], at);
+    for (size_t i = 0; i < pool->sequence.count; i++)
+        if (!pool->sequence.at[i].frees) work += copies_of(pool, pool->sequence.at[i].block, at);
     return work < 1e18 ? (uint64_t)work : UINT64_MAX;
 }
 
-uint64_t mp_size_work_most(const struct mp_size_reserving *reserving)
+uint64_t mp_size_work_most(const struct mp_size_pool *pool)
 {
-    return (UINT64_C(1) << 18) + 16 * (uint64_t)(reserving->base.count + reserving->sequence.count);
+    return (UINT64_C(1) << 18) + 16 * (uint64_t)(pool->base.count + pool->sequence.count);
 }
 
-void mp_size_reserved_at(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound,
+void mp_size_reserved_at(struct mp_size_pool *pool, struct mp_size_point at, enum mp_size_bound bound,
                          const struct mp_torch_settings *settings, struct mp_size_held *held)
 {
     struct mp_torch_allocator *allocator =
         mp_torch_allocator_new(settings, MP_TORCH_UNLIMITED, UINT64_C(1) << 50, NULL);
-    set_sizes(reserving, at, bound);
-    reserving->placed.count = reserving->vacant = 0;
-    for (size_t i = 0; i < reserving->base.count; i++)
-        reserving->ids[reserving->base.at[i]] = 0;
-    for (size_t i = 0; i < reserving->sequence.count; i++)
-        reserving->ids[reserving->sequence.at[i].block] = 0;
-    play(reserving, allocator);
+    set_sizes(pool, at, bound);
+    pool->placed.count = pool->vacant = 0;
+    for (size_t i = 0; i < pool->base.count; i++)
+        pool->ids[pool->base.at[i]] = 0;
+    for (size_t i = 0; i < pool->sequence.count; i++)
+        pool->ids[pool->sequence.at[i].block] = 0;
+    play(pool, allocator);
     const struct mp_torch_stats *stats = mp_torch_stats(allocator);
     *held = (struct mp_size_held){stats->peak_reserved, stats->peak_allocated};
     mp_torch_allocator_free(allocator);

@@ -34,7 +34,7 @@ struct mp_size_placed {
     uint32_t id, next; /* next: of the same block of the model, index + 1; 0: none */
 };
 
-struct mp_size_reserving {
+struct mp_size_pool {
     const struct mp_size_plan *plan;
     struct mp_size_sequence sequence;
     MP_VEC(uint32_t) base;             /* blocks of the base, by address */
@@ -50,7 +50,7 @@ struct mp_size_reserving {
 /* Whether the plan's track is one of that allocator. */
 bool mp_size_reserves(const struct mp_size_plan *plan);
 
-void mp_size_reserving_make(const struct mp_size_plan *plan, struct mp_size_reserving *reserving);
+void mp_size_pool_make(const struct mp_size_plan *plan, struct mp_size_pool *pool);
 /* The most bytes that it holds and the most that it has handed out (in blocks, which are larger than what was asked
  * for), with every size at the bound. */
 struct mp_size_held {
@@ -58,11 +58,11 @@ struct mp_size_held {
 };
 /* How many blocks a replay at that point hands out: places may be met more often at larger batches. What takes more
  * than mp_size_work_most() is not replayed. */
-uint64_t mp_size_reserving_work(const struct mp_size_reserving *reserving, struct mp_size_point at);
-uint64_t mp_size_work_most(const struct mp_size_reserving *reserving);
+uint64_t mp_size_pool_work(const struct mp_size_pool *pool, struct mp_size_point at);
+uint64_t mp_size_work_most(const struct mp_size_pool *pool);
 
-void mp_size_reserved_at(struct mp_size_reserving *reserving, struct mp_size_point at, enum mp_size_bound bound,
+void mp_size_reserved_at(struct mp_size_pool *pool, struct mp_size_point at, enum mp_size_bound bound,
                          const struct mp_torch_settings *settings, struct mp_size_held *held);
-void mp_size_reserving_free(struct mp_size_reserving *reserving);
+void mp_size_pool_free(struct mp_size_pool *pool);
 
 #endif

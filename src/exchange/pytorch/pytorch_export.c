@@ -134,7 +134,7 @@ static uint64_t known_or_default(uint64_t place)
 }
 
 /* Where the block is as it was allocated: what had been asked for, as far as it is known. */
-static uint64_t requested_of(const struct writer *writer, const struct mp_life *life)
+static uint64_t requested_of(const struct writer *writer, const struct mp_pytorch_life *life)
 {
     bool whole = writer->model->blocks.bytes[life->block] == life->bytes;
     uint64_t requested = mp_placed(writer->placements.requested, life->block);
@@ -161,11 +161,11 @@ static void put_entry(struct writer *writer, const char *action, const char *add
 
 /* Freed at once: the viewer takes the two entries for one where they follow one another. A free whose stack is not
  * known has that of its alloc, as in PyTorch's traces without stacks of frees. */
-static void put_lives(struct writer *writer, const struct mp_lives *lives, uint32_t ended, uint32_t begun,
+static void put_lives(struct writer *writer, const struct mp_pytorch_lives *lives, uint32_t ended, uint32_t begun,
                       uint32_t event)
 {
     if (ended != MP_NONE) {
-        const struct mp_life *life = &lives->all.at[ended];
+        const struct mp_pytorch_life *life = &lives->all.at[ended];
         uint64_t requested = requested_of(writer, life);
         uint32_t freed_at = begun == MP_NONE ? mp_model_freed_at(writer->model, life->block) : 0;
         uint32_t stack = freed_at ? freed_at : life->stack;
@@ -174,7 +174,7 @@ static void put_lives(struct writer *writer, const struct mp_lives *lives, uint3
             put_entry(writer, "free_completed", "addr", life->address, requested, stack, event, life->block);
     }
     if (begun != MP_NONE) {
-        const struct mp_life *life = &lives->all.at[begun];
+        const struct mp_pytorch_life *life = &lives->all.at[begun];
         put_entry(writer, "alloc", "addr", life->address, requested_of(writer, life), life->stack, event, life->block);
     }
 }
@@ -187,7 +187,7 @@ static void put_ranges(struct writer *writer, const struct mp_layout *layout, ui
     for (int begins = 0; begins < 2; begins++) {
         uint32_t index = begins ? begun : ended;
         if (index == MP_NONE || layout->first_in.at[index] == MP_NONE) continue;
-        const struct mp_life *range = &layout->ranges.all.at[index];
+        const struct mp_pytorch_life *range = &layout->ranges.all.at[index];
         bool expandable = model->blocks.kind[range->block] == MP_KIND_VMM;
         const char *const actions[] = {"segment_free", "segment_alloc", "segment_unmap", "segment_map"};
         put_entry(writer, actions[2 * expandable + begins], "addr", range->address, range->bytes, range->stack, event,
@@ -199,7 +199,7 @@ static void put_ranges(struct writer *writer, const struct mp_layout *layout, ui
 static void find_pending(struct writer *writer, size_t device)
 {
     const struct mp_model *model = writer->model;
-    const struct mp_lives *lives = &writer->layouts[device].lives;
+    const struct mp_pytorch_lives *lives = &writer->layouts[device].lives;
     struct mp_map last = {0}; /* address to life + 1, 0 where there is none yet */
     uint64_t address = 0;
     for (size_t i = 0; i < model->parts.count; address += model->parts.at[i++].bytes) {
@@ -209,7 +209,7 @@ static void find_pending(struct writer *writer, size_t device)
             mp_map_at(&last, address, NULL);
     }
     for (size_t i = 0; last.count && i < lives->all.count; i++) {
-        const struct mp_life *life = &lives->all.at[i];
+        const struct mp_pytorch_life *life = &lives->all.at[i];
         uint64_t *slot = life->end == MP_NONE || !life->address ? NULL : mp_map_find(&last, life->address);
         if (slot && (!*slot || lives->all.at[*slot - 1].end < life->end)) *slot = i + 1;
     }
@@ -236,10 +236,10 @@ static void put_trace(struct writer *writer, size_t device)
         bool about_block = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
         mp_device_free_follow(&room, event);
         if (about_block && of == track) {
-            mp_lives_follow(&layout->lives, events->subject[event], event, &ended, &begun);
+            mp_pytorch_lives_follow(&layout->lives, events->subject[event], event, &ended, &begun);
             put_lives(writer, &layout->lives, ended, begun, event);
         } else if (about_block && (of == memory->below || of == memory->mapped) && layout->ranges.all.count) {
-            mp_lives_follow(&layout->ranges, events->subject[event], event, &ended, &begun);
+            mp_pytorch_lives_follow(&layout->ranges, events->subject[event], event, &ended, &begun);
             put_ranges(writer, layout, ended, begun, event);
         } else if (type == MP_EVENT_OOM && of == track) {
             const struct mp_model_note *note = &model->notes.at[events->subject[event]];
@@ -265,8 +265,8 @@ static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, u
 
 static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t end)
 {
-    const struct mp_life *life = &layout->lives.all.at[layout->held.at[held]];
-    const struct mp_life *next =
+    const struct mp_pytorch_life *life = &layout->lives.all.at[layout->held.at[held]];
+    const struct mp_pytorch_life *next =
         held + 1 < layout->held.count ? &layout->lives.all.at[layout->held.at[held + 1]] : NULL;
     uint64_t room = (life->bytes + ROUNDING - 1) / ROUNDING * ROUNDING;
     uint64_t most = next && next->address < end ? next->address - life->address : end - life->address;
@@ -281,7 +281,7 @@ static struct mp_pytorch_sums put_blocks(struct writer *writer, const struct mp_
     uint64_t at = segment->address, end = segment->address + segment->bytes;
     struct mp_pytorch_sums sums = {0};
     for (; *held < layout->held.count; ++*held) {
-        const struct mp_life *life = &layout->lives.all.at[layout->held.at[*held]];
+        const struct mp_pytorch_life *life = &layout->lives.all.at[layout->held.at[*held]];
         if (life->address >= end) break;
         uint64_t room = room_of(layout, *held, end);
         mp_pytorch_sum(&sums, MP_TORCH_ALLOCATED, room, requested_of(writer, life));
@@ -340,9 +340,9 @@ static void put_laid_segments(struct writer *writer, size_t device)
 }
 
 /* The block that lives at the address at the end; NULL where none does. */
-static const struct mp_life *held_at(const struct mp_layout *layout, uint64_t address)
+static const struct mp_pytorch_life *held_at(const struct mp_layout *layout, uint64_t address)
 {
-    const struct mp_life *lives = layout->lives.all.at;
+    const struct mp_pytorch_life *lives = layout->lives.all.at;
     size_t at = MP_COUNT_BEFORE(layout->held.count, i, lives[layout->held.at[i]].address < address);
     bool found = at < layout->held.count && lives[layout->held.at[at]].address == address;
     return found ? &lives[layout->held.at[at]] : NULL;
@@ -377,7 +377,7 @@ static void put_recorded_segments(struct writer *writer, size_t device)
         begin_segment(writer, device, &segment, &sums);
         for (; part < model->parts.count && model->parts.at[part].segment == i; part++) {
             const struct mp_segment_part *from = &model->parts.at[part];
-            const struct mp_life *life = from->state == MP_TORCH_FREE ? NULL : held_at(layout, address);
+            const struct mp_pytorch_life *life = from->state == MP_TORCH_FREE ? NULL : held_at(layout, address);
             put_block(writer, address, from->bytes, from->requested, states[from->state], life ? life->stack : 0);
             address += from->bytes;
         }

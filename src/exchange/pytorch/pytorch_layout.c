@@ -21,7 +21,8 @@ static bool is_about_block(unsigned type)
     return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
 }
 
-void mp_lives_follow(struct mp_lives *lives, uint32_t block, uint32_t event, uint32_t *ended, uint32_t *begun)
+void mp_pytorch_lives_follow(struct mp_pytorch_lives *lives, uint32_t block, uint32_t event, uint32_t *ended,
+                             uint32_t *begun)
 {
     *ended = *begun = MP_NONE;
     uint32_t *next = block < lives->next.count ? &lives->next.at[block] : NULL;
@@ -33,26 +34,26 @@ void mp_lives_follow(struct mp_lives *lives, uint32_t block, uint32_t event, uin
     if (*next && lives->all.at[*next - 1].begin == event) *begun = *next - 1;
 }
 
-void mp_lives_rewind(struct mp_lives *lives)
+void mp_pytorch_lives_rewind(struct mp_pytorch_lives *lives)
 {
     for (size_t i = lives->all.count; i-- > 0;)
         lives->next.at[lives->all.at[i].block] = (uint32_t)i + 1;
 }
 
-static void put_life(struct mp_lives *lives, const struct mp_life *life)
+static void put_life(struct mp_pytorch_lives *lives, const struct mp_pytorch_life *life)
 {
     if (life->bytes) mp_vec_add(&lives->all, *life);
 }
 
 /* `resize` is the first of the block's, if it has any. */
-static bool put_block(const struct mp_model *model, uint32_t block, size_t resize, struct mp_lives *lives)
+static bool put_block(const struct mp_model *model, uint32_t block, size_t resize, struct mp_pytorch_lives *lives)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
-    struct mp_life life = {.address = blocks->address[block],
-                           .bytes = blocks->bytes[block],
-                           .begin = blocks->alloc_event[block],
-                           .block = block,
-                           .stack = blocks->stack[block]};
+    struct mp_pytorch_life life = {.address = blocks->address[block],
+                                   .bytes = blocks->bytes[block],
+                                   .begin = blocks->alloc_event[block],
+                                   .block = block,
+                                   .stack = blocks->stack[block]};
     if (life.bytes == MP_BYTES_UNKNOWN) lives->unknown_sizes++;
     for (; resize < model->resizes.count && model->resizes.at[resize].block == block; resize++) {
         life.end = model->resizes.at[resize].event;
@@ -67,7 +68,7 @@ static bool put_block(const struct mp_model *model, uint32_t block, size_t resiz
 
 /* Of a track's blocks; with `memory` of the ranges below it. */
 static bool find_lives(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
-                       struct mp_lives *lives)
+                       struct mp_pytorch_lives *lives)
 {
     size_t resize = 0;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
@@ -78,7 +79,7 @@ static bool find_lives(const struct mp_model *model, uint16_t track, const struc
     }
     if (lives->all.count >= MP_NONE - 1) return false;
     mp_vec_grow_to(&lives->next, model->blocks.count);
-    mp_lives_rewind(lives);
+    mp_pytorch_lives_rewind(lives);
     return true;
 }
 
@@ -104,7 +105,7 @@ static void new_place(struct places *places, uint64_t bytes, uint32_t *place)
 
 static void move(struct places *places, uint32_t index, bool for_good)
 {
-    struct mp_life *life = &places->layout->lives.all.at[index];
+    struct mp_pytorch_life *life = &places->layout->lives.all.at[index];
     uint64_t *vacant = for_good ? NULL : mp_map_find(&places->vacant, life->bytes);
     uint32_t place;
     if (vacant && *vacant) {
@@ -119,7 +120,7 @@ static void move(struct places *places, uint32_t index, bool for_good)
 
 static bool begin_life(struct places *places, uint32_t index)
 {
-    struct mp_life *life = &places->layout->lives.all.at[index];
+    struct mp_pytorch_life *life = &places->layout->lives.all.at[index];
     bool sane = life->address && life->address < ADDRESS_MAX && life->bytes < ADDRESS_MAX;
     bool added = false;
     uint64_t *at = sane ? mp_map_at(&places->live, life->address, &added) : NULL;
@@ -134,7 +135,7 @@ static bool begin_life(struct places *places, uint32_t index)
 
 static bool end_life(struct places *places, uint32_t index)
 {
-    const struct mp_life *life = &places->layout->lives.all.at[index];
+    const struct mp_pytorch_life *life = &places->layout->lives.all.at[index];
     uint32_t place = places->place_of.at[index];
     if (!place) return mp_map_remove(&places->live, life->address, NULL);
     uint64_t *vacant = mp_map_at(&places->vacant, life->bytes, NULL);
@@ -143,11 +144,11 @@ static bool end_life(struct places *places, uint32_t index)
     return true;
 }
 
-static uint64_t highest_end(const struct mp_lives *lives)
+static uint64_t highest_end(const struct mp_pytorch_lives *lives)
 {
     uint64_t highest = 0;
     for (size_t i = 0; i < lives->all.count; i++) {
-        const struct mp_life *life = &lives->all.at[i];
+        const struct mp_pytorch_life *life = &lives->all.at[i];
         bool sane = life->address < ADDRESS_MAX && life->bytes < ADDRESS_MAX;
         if (sane && life->address + life->bytes > highest) highest = life->address + life->bytes;
     }
@@ -156,29 +157,29 @@ static uint64_t highest_end(const struct mp_lives *lives)
 
 static bool follow_places(const struct mp_model *model, uint16_t track, struct places *places)
 {
-    struct mp_lives *lives = &places->layout->lives;
+    struct mp_pytorch_lives *lives = &places->layout->lives;
     uint32_t ended, begun;
     for (uint32_t i = 0; i < lives->all.count; i++)
         if (lives->all.at[i].begin == MP_NONE && !begin_life(places, i)) return false;
     for (uint32_t event = 0; event < model->events.count; event++) {
         if (model->events.track[event] != track || !is_about_block(model->events.type[event])) continue;
-        mp_lives_follow(lives, model->events.subject[event], event, &ended, &begun);
+        mp_pytorch_lives_follow(lives, model->events.subject[event], event, &ended, &begun);
         if ((ended != MP_NONE && !end_life(places, ended)) || (begun != MP_NONE && !begin_life(places, begun)))
             return false;
     }
-    mp_lives_rewind(lives);
+    mp_pytorch_lives_rewind(lives);
     return true;
 }
 
 static int by_address(const void *left, const void *right, void *lives)
 {
-    const struct mp_life *all = lives;
+    const struct mp_pytorch_life *all = lives;
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
     if (all[a].address != all[b].address) return all[a].address < all[b].address ? -1 : 1;
     return a < b ? -1 : a > b;
 }
 
-static void sort_by_address(uint32_t *indices, size_t count, const struct mp_lives *lives)
+static void sort_by_address(uint32_t *indices, size_t count, const struct mp_pytorch_lives *lives)
 {
     if (count) qsort_r(indices, count, sizeof *indices, by_address, lives->all.at);
 }
@@ -193,7 +194,7 @@ static bool find_held(struct places *places)
         if (layout->lives.all.at[i].end == MP_NONE) mp_vec_add(&layout->held, i);
     sort_by_address(layout->held.at, layout->held.count, &layout->lives);
     for (size_t i = 0; i < layout->held.count; i++) {
-        const struct mp_life *life = &layout->lives.all.at[layout->held.at[i]];
+        const struct mp_pytorch_life *life = &layout->lives.all.at[layout->held.at[i]];
         if (life->address >= end) {
             end = life->address + life->bytes;
             continue;
@@ -230,14 +231,14 @@ struct cover {
 /* The first live range that ends behind the address. */
 static size_t range_at(const struct cover *cover, uint64_t address)
 {
-    const struct mp_life *ranges = cover->layout->ranges.all.at;
+    const struct mp_pytorch_life *ranges = cover->layout->ranges.all.at;
     return MP_COUNT_BEFORE(cover->live.count, i,
                            ranges[cover->live.at[i]].address + ranges[cover->live.at[i]].bytes <= address);
 }
 
 static void begin_range(struct cover *cover, uint32_t index)
 {
-    const struct mp_life *ranges = cover->layout->ranges.all.at, *range = &ranges[index];
+    const struct mp_pytorch_life *ranges = cover->layout->ranges.all.at, *range = &ranges[index];
     size_t at = range_at(cover, range->address);
     bool sane = range->address && range->address < ADDRESS_MAX && range->bytes < ADDRESS_MAX;
     bool apart = at == cover->live.count || range->address + range->bytes <= ranges[cover->live.at[at]].address;
@@ -258,13 +259,13 @@ static void end_range(struct cover *cover, uint32_t index)
 }
 
 /* An expandable segment is mapped piece by piece: a block may lie across them. */
-static void check_life(struct cover *cover, const struct mp_life *life)
+static void check_life(struct cover *cover, const struct mp_pytorch_life *life)
 {
-    const struct mp_life *ranges = cover->layout->ranges.all.at;
+    const struct mp_pytorch_life *ranges = cover->layout->ranges.all.at;
     uint64_t covered = life->address;
     for (size_t i = range_at(cover, life->address); i < cover->live.count && covered < life->address + life->bytes;
          i++) {
-        const struct mp_life *range = &ranges[cover->live.at[i]];
+        const struct mp_pytorch_life *range = &ranges[cover->live.at[i]];
         uint32_t *first = &cover->layout->first_in.at[cover->live.at[i]];
         if (range->address > covered) break;
         covered = range->address + range->bytes;
@@ -275,7 +276,7 @@ static void check_life(struct cover *cover, const struct mp_life *life)
 
 static void begin_cover(struct cover *cover)
 {
-    const struct mp_lives *lives = &cover->layout->lives, *ranges = &cover->layout->ranges;
+    const struct mp_pytorch_lives *lives = &cover->layout->lives, *ranges = &cover->layout->ranges;
     for (uint32_t i = 0; i < ranges->all.count; i++)
         if (ranges->all.at[i].begin == MP_NONE) begin_range(cover, i);
     for (size_t i = 0; cover->fits && i < lives->all.count; i++)
@@ -292,14 +293,14 @@ static void follow_cover(const struct mp_model *model, uint16_t track, const str
         uint16_t of = model->events.track[event];
         bool below = of == memory->below || of == memory->mapped;
         if ((of != track && !below) || !is_about_block(model->events.type[event])) continue;
-        mp_lives_follow(of == track ? &layout->lives : &layout->ranges, model->events.subject[event], event, &ended,
-                        &begun);
+        mp_pytorch_lives_follow(of == track ? &layout->lives : &layout->ranges, model->events.subject[event], event,
+                                &ended, &begun);
         if (of == track && begun != MP_NONE) check_life(cover, &layout->lives.all.at[begun]);
         if (of != track && ended != MP_NONE) end_range(cover, ended);
         if (of != track && begun != MP_NONE) begin_range(cover, begun);
     }
-    mp_lives_rewind(&layout->lives);
-    mp_lives_rewind(&layout->ranges);
+    mp_pytorch_lives_rewind(&layout->lives);
+    mp_pytorch_lives_rewind(&layout->ranges);
     for (size_t i = 0; cover->fits && i < layout->held.count; i++)
         check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
 }
@@ -310,7 +311,7 @@ static void take_ranges(const struct mp_model *model, const struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;
     for (size_t i = 0; i < cover->live.count; i++) {
-        const struct mp_life *range = &layout->ranges.all.at[cover->live.at[i]];
+        const struct mp_pytorch_life *range = &layout->ranges.all.at[cover->live.at[i]];
         if (layout->first_in.at[cover->live.at[i]] == MP_NONE) continue;
         struct mp_layout_segment segment = {.address = range->address,
                                             .bytes = range->bytes,
@@ -335,7 +336,7 @@ static void make_segments(struct mp_layout *layout)
         order.at[i] = i;
     sort_by_address(order.at, order.count, &layout->lives);
     for (size_t i = 0; i < order.count; i++) {
-        const struct mp_life *life = &layout->lives.all.at[order.at[i]];
+        const struct mp_pytorch_life *life = &layout->lives.all.at[order.at[i]];
         uint64_t end = round_up(life->address + life->bytes, ROUNDING);
         struct mp_layout_segment *last =
             layout->segments.count ? &layout->segments.at[layout->segments.count - 1] : NULL;
@@ -348,7 +349,7 @@ static void make_segments(struct mp_layout *layout)
     mp_vec_free(&order);
 }
 
-static void free_lives(struct mp_lives *lives)
+static void free_lives(struct mp_pytorch_lives *lives)
 {
     mp_vec_free(&lives->all);
     mp_vec_free(&lives->next);

@@ -9,15 +9,15 @@
 #include "model/track.h"
 
 /* A block for as long as it has one size: one that is resized has several lives. */
-struct mp_life {
+struct mp_pytorch_life {
     uint64_t address, bytes;
     uint32_t begin, end; /* events; MP_NONE: before the first, after the last */
     uint32_t block, stack;
 };
 
 /* The lives of a track's blocks, by block, then time. */
-struct mp_lives {
-    MP_VEC(struct mp_life) all;
+struct mp_pytorch_lives {
+    MP_VEC(struct mp_pytorch_life) all;
     MP_VEC(uint32_t) next; /* per block of the model: the life that comes next, or is under way, + 1; 0: none */
     uint64_t unknown_sizes;
 };
@@ -30,9 +30,9 @@ struct mp_layout_segment {
 };
 
 struct mp_layout {
-    struct mp_lives lives;
-    struct mp_lives ranges;    /* what the layer below handed out; none where the segments were made up */
-    MP_VEC(uint32_t) first_in; /* by range: the first block that lay in it, of the model; MP_NONE */
+    struct mp_pytorch_lives lives;
+    struct mp_pytorch_lives ranges; /* what the layer below handed out; none where the segments were made up */
+    MP_VEC(uint32_t) first_in;      /* by range: the first block that lay in it, of the model; MP_NONE */
     MP_VEC(struct mp_layout_segment) segments; /* by address; they do not overlap */
     MP_VEC(uint32_t) held;                     /* lives that last to the end, by address; nor do they */
     uint64_t moved_blocks;
@@ -44,8 +44,9 @@ bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct m
 void mp_layout_free(struct mp_layout *layout);
 
 /* Which lives an event about a block ends and begins (MP_NONE: none). Events are to be given in their order, each
- * once; mp_lives_rewind() goes back to the first. */
-void mp_lives_follow(struct mp_lives *lives, uint32_t block, uint32_t event, uint32_t *ended, uint32_t *begun);
-void mp_lives_rewind(struct mp_lives *lives);
+ * once; mp_pytorch_lives_rewind() goes back to the first. */
+void mp_pytorch_lives_follow(struct mp_pytorch_lives *lives, uint32_t block, uint32_t event, uint32_t *ended,
+                             uint32_t *begun);
+void mp_pytorch_lives_rewind(struct mp_pytorch_lives *lives);
 
 #endif

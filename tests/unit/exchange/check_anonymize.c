@@ -126,7 +126,7 @@ static uint32_t plant(struct planting *p)
 /* A row of zeros, but for its strings. */
 static void plant_row(struct planting *p, enum mp_chunk_kind kind)
 {
-    const struct mp_table *table = mp_table_of(kind);
+    const struct mp_table_layout *table = mp_table_of(kind);
     _Alignas(16) unsigned char row[512] = {0};
     ck_assert_uint_le(table->row, sizeof row);
     for (size_t i = 0; i < table->field_count; i++) {
@@ -323,7 +323,7 @@ START_TEST(every_string_of_the_format_is_known)
 {
     size_t count = 0;
     for (unsigned kind = 1; kind < MP_CHUNK_KINDS; kind++) {
-        const struct mp_table *table = mp_table_of((enum mp_chunk_kind)kind);
+        const struct mp_table_layout *table = mp_table_of((enum mp_chunk_kind)kind);
         for (size_t i = 0; table && i < table->field_count; i++) {
             if (table->fields[i].rule != MP_CHUNK_STRINGS) continue;
             char name[128];
