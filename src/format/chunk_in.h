@@ -23,7 +23,7 @@ struct mp_chunk_in {
     ZSTD_DCtx *zstd;
 };
 
-/* The head's fields; true where data (MP_HEAD_BYTES) begins a chunk with a possible length. */
+/* Reads the head's fields. True where a chunk of a possible length begins at data (MP_HEAD_BYTES). */
 bool mp_chunk_head(const unsigned char *data, uint32_t *sequence, uint32_t *length);
 /* Whether the checksum of the whole chunk at data holds. */
 bool mp_chunk_intact(const unsigned char *data, size_t size);
@@ -31,15 +31,15 @@ bool mp_chunk_intact(const unsigned char *data, size_t size);
 bool mp_chunk_in_init(struct mp_chunk_in *in);
 void mp_chunk_in_free(struct mp_chunk_in *in);
 
-/* Takes apart the intact chunk at data, which must stay while `in` is used. MP_DAMAGED: it is not what it says;
- * MP_NO_MEMORY. For kinds that are not known only kind and sequence are set. */
+/* Takes apart the intact chunk at data, which must stay while `in` is used. MP_DAMAGED: its contents break the format;
+ * MP_NO_MEMORY. For an unknown kind only kind and sequence are set. */
 enum mp_status mp_chunk_in_parse(struct mp_chunk_in *in, const unsigned char *data, size_t size);
 
-/* How many values the column of that name has; 0 where it is absent. */
+/* The number of values in the column of that name; 0 where it is absent. */
 size_t mp_chunk_in_count(const struct mp_chunk_in *in, const char *name);
-/* The column of that name if it has `count` values; an absent one where count is 0. NULL otherwise. */
+/* The column of that name if it has `count` values; an absent one counts as empty. NULL otherwise. */
 const struct mp_column *mp_chunk_in_column(const struct mp_chunk_in *in, const char *name, size_t count);
-/* As mp_column_decode; false also where there is no such column of `count` values. */
+/* As mp_column_decode(); false also where no such column has `count` values. */
 bool mp_chunk_in_decode(const struct mp_chunk_in *in, const char *name, size_t count, void *to, unsigned bits);
 
 #endif

@@ -29,8 +29,8 @@ void mp_chunk_out_clear(struct mp_chunk_out *out)
     out->column_count = 0;
 }
 
-/* Each block of a zstd frame has statistics of its own: what differs (planes, columns) is better apart, once it is long
- * enough to pay for that. A break that there is no memory for is only a little compression lost. */
+/* Each block of a zstd frame has its own statistics, so different things (planes, columns) compress better apart once
+ * they are long enough to pay for a block. A break lost for want of memory costs only a little compression. */
 static void add_breaks(struct mp_chunk_out *out, size_t before, enum mp_encoding encoding, size_t count)
 {
     size_t step = encoding == MP_ENCODING_PLANES ? count : out->raw.size - before;
@@ -136,7 +136,7 @@ static void pack_meta(struct mp_chunk_out *out, const struct mp_chunk_meta *meta
     pack_columns(&packer, out);
 }
 
-/* Compresses out->raw into `room` bytes at `to`; an error code of zstd where it could not. */
+/* Compresses out->raw into `room` bytes at `to`. Returns zstd's error code where that fails. */
 static size_t compress_raw(struct mp_chunk_out *out, unsigned char *to, size_t room)
 {
     ZSTD_outBuffer target = {to, room, 0};
@@ -154,7 +154,7 @@ static size_t compress_raw(struct mp_chunk_out *out, unsigned char *to, size_t r
     return ZSTD_isError(result) ? result : target.pos;
 }
 
-/* A bin 32 whatever its length, so that the frame can be compressed in place. */
+/* Always a bin 32, so that the frame can be compressed in place. */
 static enum mp_status pack_payload(struct mp_chunk_out *out, struct mp_error *error)
 {
     enum { BLOCK_HEAD = 32 }; /* more than a flush adds */

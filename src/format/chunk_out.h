@@ -26,12 +26,12 @@ void mp_chunk_out_free(struct mp_chunk_out *out);
 
 /* Starts a new chunk. */
 void mp_chunk_out_clear(struct mp_chunk_out *out);
-/* Adds a column; one without values is left out. `name` is a literal. */
+/* Adds a column; an empty one is left out. `name` is a literal. */
 void mp_chunk_out_column(struct mp_chunk_out *out, const char *name, enum mp_encoding wanted, const uint64_t *values,
                          size_t count);
-/* Takes what was appended to out->raw since it had `before` bytes as a column of bytes. */
+/* Makes a column of bytes of what was appended to out->raw since it had `before` bytes. */
 void mp_chunk_out_took_bytes(struct mp_chunk_out *out, const char *name, size_t before);
-/* Makes out->bytes of what was added. */
+/* Turns the added columns into out->bytes. */
 enum mp_status mp_chunk_out_finish(struct mp_chunk_out *out, enum mp_chunk_kind kind, uint32_t sequence,
                                    const struct mp_chunk_meta *meta, struct mp_error *error);
 

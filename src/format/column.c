@@ -97,14 +97,14 @@ enum mp_encoding mp_column_encode(struct mp_buffer *to, const uint64_t *values, 
     return wanted;
 }
 
-/* Values are decoded in blocks that stay in the first-level cache, then narrowed to the width that is asked for. */
+/* Values are decoded in blocks that stay in the first-level cache, then narrowed to the requested width. */
 #define BLOCK 512
 
 struct decoder {
     enum mp_encoding encoding;
     const unsigned char *at, *end;
-    uint64_t value; /* constant, run: the current one; delta: the one before */
-    uint64_t left;  /* run: how often still */
+    uint64_t value; /* constant, run: the current one; delta: the previous one */
+    uint64_t left;  /* run: repetitions left */
 };
 
 static bool next_run(struct decoder *decoder)

@@ -12,12 +12,12 @@
 #include "base/buffer.h"
 
 enum mp_encoding {
-    MP_ENCODING_CONSTANT, /* one varint: all values are this one */
+    MP_ENCODING_CONSTANT, /* one varint: the value of all */
     MP_ENCODING_VARINT,   /* LEB128 */
-    MP_ENCODING_DELTA,    /* difference to the value before (first: to 0), modulo 2^64, as zig-zag varint */
-    MP_ENCODING_RUN,      /* pairs of varints: value, how often */
+    MP_ENCODING_DELTA,    /* difference from the previous value (first: from 0), modulo 2^64, as zig-zag varint */
+    MP_ENCODING_RUN,      /* pairs of varints: value, repetitions */
     MP_ENCODING_PLANES,   /* the lowest bytes of all values, then the next higher bytes of all, ... */
-    MP_ENCODING_BYTES,    /* as they are: text and other runs of bytes */
+    MP_ENCODING_BYTES,    /* unchanged: text and other runs of bytes */
     MP_ENCODINGS
 };
 
@@ -33,13 +33,13 @@ const char *mp_encoding_name(enum mp_encoding encoding);
 /* MP_ENCODINGS where the name is not known. */
 enum mp_encoding mp_encoding_find(const char *name, size_t length);
 
-/* The most bytes that `count` values can take; what a reader allows. */
+/* The most bytes that `count` values can take: the reader's limit. */
 size_t mp_column_bound(enum mp_encoding encoding, size_t count);
 
-/* Appends values as `wanted`, or as constant or run where that is plainly smaller; returns what was chosen. */
+/* Appends values as `wanted`, or as constant or run where that is plainly smaller; returns the encoding chosen. */
 enum mp_encoding mp_column_encode(struct mp_buffer *to, const uint64_t *values, size_t count, enum mp_encoding wanted);
 
-/* Decodes all of a column's values, each at most UINT64_MAX >> (64 - bits); false where the bytes are not such values.
+/* Decodes all of a column's values, each at most UINT64_MAX >> (64 - bits); false where the bytes are no such values.
  * `to` has room for column->count elements of `bits` bits (8, 16, 32 or 64). */
 bool mp_column_decode(const struct mp_column *column, void *to, unsigned bits);
 

@@ -1,4 +1,4 @@
-/* As many events as a chunk has at most, as columns that somebody fills. Pure; one thread at a time. */
+/* Room for as many events as one chunk can have, as columns to be filled. Pure; one thread at a time. */
 #ifndef MP_FORMAT_EVENT_ROOM_H
 #define MP_FORMAT_EVENT_ROOM_H
 
@@ -12,7 +12,7 @@ struct mp_event_room {
 #undef MP_EVENT_ARRAY
 };
 
-/* There is room for it. */
+/* The caller sees to it that there is room. */
 static inline void mp_event_room_put(struct mp_event_room *events, const struct mp_event *event)
 {
     size_t at = events->count++;

@@ -1,6 +1,6 @@
 /*
- * Events as columns of one chunk, both ways. Nothing outside the chunk is needed to decode it. Which columns there are
- * and how they fit together is in docs/FORMAT.md. One thread at a time.
+ * Events as columns of one chunk, both ways. Decoding needs nothing outside the chunk. docs/FORMAT.md describes the
+ * columns and how they fit together. One thread at a time.
  */
 #ifndef MP_FORMAT_EVENTS_H
 #define MP_FORMAT_EVENTS_H
@@ -9,15 +9,15 @@
 #include "format/chunk_out.h"
 #include "format/tables.h"
 
-/* A column with a member of the events of some types, in their order. Other members that a file does not keep of an
- * event read back as 0. What allocs, frees and resizes have besides (address, bytes, block, track; an alloc's stack and
- * kind) is packed with what is known of the block. */
+/* A column for one member of the events of some types, in their order. Members of an event that the file does not keep
+ * read back as 0. The other members of allocs, frees and resizes (address, bytes, block, track; an alloc's stack and
+ * kind) are packed together with what is known of the block. */
 struct mp_event_column {
     const char *name, *member;
     unsigned types;        /* bits 1 << enum mp_event_type */
     uint16_t offset;       /* of the member: in struct mp_event */
     uint8_t width;         /* its bytes */
-    enum mp_chunk_kind of; /* the table that it names entries of; 0: none */
+    enum mp_chunk_kind of; /* the table whose entries it names; 0: none */
     enum mp_encoding encoding;
     bool optional; /* left out where all values are 0 */
 };
@@ -25,7 +25,7 @@ struct mp_event_column {
 extern const struct mp_event_column mp_event_columns[];
 extern const size_t mp_event_column_count;
 
-/* Whether a file keeps that member (its offset) of such an event in one of these. */
+/* Whether the file has a column for that member (an offset) of events of that type. */
 static inline bool mp_event_keeps(unsigned type, size_t offset)
 {
     bool keeps = false;
@@ -34,7 +34,7 @@ static inline bool mp_event_keeps(unsigned type, size_t offset)
     return keeps;
 }
 
-/* It is about a block: its number, address, bytes and track are kept. */
+/* Whether the event is about a block: its number, address, bytes and track are kept. */
 static inline bool mp_event_of_block(unsigned type)
 {
     return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;

@@ -9,7 +9,7 @@
 
 struct mp_events_in {
     struct mp_event_room events; /* what the caller sees */
-    /* the chunk's columns that do not go straight there */
+    /* the chunk's columns that are not copied straight into `events` */
     uint16_t shape[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES];
     uint8_t place[MP_CHUNK_ENTRIES];
     uint32_t back[MP_CHUNK_ENTRIES];
@@ -25,15 +25,15 @@ struct mp_events_in {
         uint16_t track[MP_CHUNK_ENTRIES];
     } far;
     uint64_t column[MP_CHUNK_ENTRIES]; /* one of mp_event_columns */
-    /* The latest facts of the chunk about a block, by its number less the first; indices + 1, 0 for none. */
+    /* The latest facts in this chunk about a block, by its number less the first; indices + 1, 0 for none. */
     struct {
-        uint32_t event;   /* the latest one that said where it lies */
+        uint32_t event;   /* the latest one that gave its address */
         uint32_t address; /* in `addresses`, until it is freed */
     } placed[MP_CHUNK_ENTRIES];
     struct mp_recent recent;
 };
 
-/* How many values the columns have, and how far each has been read. */
+/* The number of values in each column, and how far each has been read. */
 struct cursors {
     size_t allocs, others, frees, fars;
     size_t types[256];
@@ -130,7 +130,7 @@ static bool decode_rest(struct mp_events_in *in, const struct mp_chunk_in *chunk
            ALL_KNOWN(in->far.track, have->fars, counts, MP_CHUNK_TRACKS);
 }
 
-/* Values of one column to the events of its types. */
+/* Distributes one column's values to the events of its types. */
 #define SPREAD(width)                                                                                                  \
     static void spread_##width(const struct mp_events_in *in, size_t count, unsigned types, void *to)                  \
     {                                                                                                                  \
@@ -153,7 +153,7 @@ static void *array_of(struct mp_events_in *in, size_t offset)
     return NULL;
 }
 
-/* After the events were joined, which have zeroes there. */
+/* Runs after the events were joined; until then these members are zero. */
 static bool decode_column(struct mp_events_in *in, const struct mp_chunk_in *chunk,
                           const struct mp_event_column *column, const struct cursors *have,
                           const struct mp_table_counts *counts)

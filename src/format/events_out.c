@@ -8,7 +8,7 @@
 
 enum { SLOTS = 2 * MP_CHUNK_ENTRIES };
 
-/* Values of one chunk in order of first use, found by hash: slots hold index + 1. */
+/* The distinct values of one chunk in order of first use, found by hash: slots hold index + 1. */
 struct dictionary {
     uint32_t slots[SLOTS];
     uint32_t entries[MP_CHUNK_ENTRIES]; /* the event that was first to use the value */
@@ -16,9 +16,9 @@ struct dictionary {
     size_t mask;
 };
 
-/* The latest facts of the chunk about a block, by its number less the first; indices + 1, 0 for none. */
+/* The latest facts in this chunk about a block, by its number less the first; indices + 1, 0 for none. */
 struct placed {
-    uint32_t event;   /* the latest one that said where it lies */
+    uint32_t event;   /* the latest one that gave its address */
     uint32_t address; /* in the dictionary, until it is freed */
 };
 
@@ -34,7 +34,7 @@ struct mp_events_out {
         far_track[MP_CHUNK_ENTRIES];
     struct {
         size_t count;
-        bool any; /* that is not 0 */
+        bool any; /* a value other than 0 was seen */
         uint64_t values[MP_CHUNK_ENTRIES];
     } columns[MP_EVENT_COLUMNS_MAX];
     uint8_t columns_of[MP_EVENT_TYPES]; /* by type: bits 1 << index in mp_event_columns */
@@ -106,7 +106,7 @@ static uint32_t address_of(struct dictionary *addresses, const struct mp_event *
     }
 }
 
-/* NULL where the block is not one of those that this chunk can bring. */
+/* NULL where this chunk cannot introduce the block. */
 static struct placed *placed(struct mp_events_out *out, uint64_t block, size_t count)
 {
     uint64_t local = block - out->first_block;
@@ -137,7 +137,7 @@ static void add_alloc(struct mp_events_out *out, const struct mp_event *events, 
     if (here) *here = (struct placed){i + 1, address + 1};
 }
 
-/* A resize, and a free of a block of which this chunk does not say all that the free repeats. */
+/* Adds a resize, or a free that repeats more of its block than this chunk has said. */
 static void add_far(struct mp_events_out *out, const struct mp_event *event)
 {
     size_t at = out->fars++;

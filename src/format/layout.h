@@ -14,7 +14,7 @@
 #include "format/reader.h"
 #include "format/recording.h"
 
-#define MP_FORMAT_VERSION     2 /* what this program writes, and the newest that it reads */
+#define MP_FORMAT_VERSION     2 /* the version that this program writes, and the newest that it reads */
 #define MP_FORMAT_MIN_READER  1 /* the oldest reader that understands what this program writes */
 #define MP_FORMAT_STARTS_LATE 2 /* the same for a file that begins in the middle (mp_recording_start.starts_late) */
 
@@ -46,8 +46,8 @@ enum { MP_AT_SEQUENCE = 11, MP_AT_LENGTH = 16, MP_AT_CHECKSUM = 21, MP_AT_KIND =
 #define MP_END_BYTES 30
 enum { MP_END_AT_INDEX = 11, MP_END_AT_COUNT = 20, MP_END_AT_CHECKSUM = 25 };
 
-/* Bounds. A reader takes what exceeds them for damage; a writer splits, or says MP_LIMIT. */
-#define MP_CHUNK_ENTRIES 65536       /* of a chunk, of any column but text */
+/* Bounds. A reader takes anything beyond them for damage; a writer splits, or returns MP_LIMIT. */
+#define MP_CHUNK_ENTRIES 65536       /* entries of a chunk, and of any column but text */
 #define MP_CHUNK_TEXT    (1u << 20)  /* a strings chunk is closed when it has this much text */
 #define MP_STRING_BYTES  (8u << 20)  /* of one string */
 #define MP_CHUNK_BYTES   (64u << 20) /* `length` of a chunk */
@@ -61,7 +61,7 @@ struct mp_chunk_meta {
     uint64_t tables[MP_CHUNK_STACKS]; /* entries of strings, devices, ... stacks before this chunk */
     uint64_t time_ns, end_ns;         /* of the first and last event or sample; of the base */
     uint64_t next_block;              /* events, base: the number that the next new block gets */
-    uint64_t total, part_first;       /* base: blocks of all its parts; those of the parts before this one */
+    uint64_t total, part_first;       /* base: blocks of all its parts; blocks of the parts before this one */
     const uint64_t *live_bytes;
     size_t live_bytes_count;
     const struct mp_ring_mark *marks;

@@ -27,10 +27,10 @@ static bool take_number(struct walk *walk, unsigned width, uint64_t *value)
     return true;
 }
 
-/* Passes over one object's head and its bytes; *children is how many objects follow that belong to it. */
+/* Passes over one object's head and its bytes; *children: how many of the following objects belong to it. */
 static bool take_head(struct walk *walk, uint64_t *children)
 {
-    /* From 0xc0 on: width of the length or count that follows, bytes besides it, and whether it counts children. */
+    /* From 0xc0 on: width of the length or count that follows, extra bytes, and whether the count is of children. */
     static const struct {
         uint8_t width, extra, per_entry;
     } kinds[32] = {
@@ -72,7 +72,7 @@ size_t mp_msgpack_length(const unsigned char *data, size_t size)
         uint64_t children;
         if (!take_head(&walk, &children)) return 0;
         if (!children) continue;
-        /* Each child has at least one byte: a count beyond the bytes at hand is a lie. */
+        /* Each child has at least one byte, so a count beyond the remaining bytes is false. */
         if (children > (uint64_t)(walk.end - walk.at) || ++depth == DEPTH) return 0;
         left[depth] = children;
     }

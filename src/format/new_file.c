@@ -12,7 +12,7 @@
 
 #include "format/reader.h"
 
-/* ---- what must stay ---- */
+/* ---- files that must not be replaced ---- */
 
 static bool is_recording(const char *path)
 {
@@ -22,7 +22,7 @@ static bool is_recording(const char *path)
     return status == MP_OK || status == MP_TOO_NEW;
 }
 
-/* What people write by hand, and what training leaves: no report has such a name. */
+/* Files that people write by hand or that training leaves; no report has such a name. */
 static bool is_precious(const char *path, const struct stat *facts)
 {
     static const char *const endings[] = {
@@ -70,9 +70,9 @@ static enum mp_status may_replace(const char *path, const struct mp_new_file_rul
     }
 }
 
-/* ---- where it will be ---- */
+/* ---- where the file will be ---- */
 
-/* /dev/stdout and the like name what is open already: a file that is opened anew would begin at its start. */
+/* Names such as /dev/stdout mean what is already open: opening the file anew would start at its beginning. */
 static bool is_stdout(const struct stat *facts)
 {
     struct stat out;
@@ -91,7 +91,7 @@ static enum mp_status open_in_place(const char *path, const struct mp_new_file_r
     return file->fd < 0 ? mp_fail_errno(error, "cannot write %s", path) : MP_OK;
 }
 
-/* Finds out what is there. */
+/* Finds out what is at the path. */
 static enum mp_status look(const char *path, const struct mp_new_file_rule *rule, struct mp_new_file *file,
                            struct stat *facts, struct mp_error *error)
 {
@@ -107,7 +107,7 @@ static enum mp_status look(const char *path, const struct mp_new_file_rule *rule
         return mp_fail(error, MP_IO, "cannot write %s: it is a folder; give the name of a file", path);
     if (!S_ISREG(facts->st_mode) || (is_link && !strncmp(path, "/dev/", 5) && is_stdout(facts)))
         return open_in_place(path, rule, facts, file, error);
-    file->path = is_link ? realpath(path, NULL) : strdup(path); /* through a link, not over it */
+    file->path = is_link ? realpath(path, NULL) : strdup(path); /* follows a link instead of replacing it */
     if (!file->path) return mp_fail_errno(error, "cannot write %s", path);
     file->replaces = true;
     file->device = facts->st_dev;
@@ -117,7 +117,7 @@ static enum mp_status look(const char *path, const struct mp_new_file_rule *rule
 
 /* ---- the file itself ---- */
 
-/* FOLDER/.memprof- and what nobody can guess. */
+/* FOLDER/.memprof- and an unguessable suffix. */
 static char *make_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -130,7 +130,7 @@ static char *make_name(const char *path)
 
 static int open_nameless(const char *path)
 {
-    char *copy = access("/proc/self/fd", X_OK) ? NULL : strdup(path); /* through which it will get its name */
+    char *copy = access("/proc/self/fd", X_OK) ? NULL : strdup(path); /* the way by which it will get its name */
     int fd = copy ? open(dirname(copy), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
     free(copy);
     return fd;
@@ -160,7 +160,7 @@ enum mp_status mp_new_file_open(const char *path, const struct mp_new_file_rule 
     return status;
 }
 
-/* A nameless file gets a name. */
+/* Gives a nameless file its name. */
 static bool give_name(struct mp_new_file *file)
 {
     char from[64];
@@ -172,7 +172,7 @@ static bool give_name(struct mp_new_file *file)
     return false;
 }
 
-/* To a name that is free. */
+/* Moves to a name that must still be free. */
 static bool move_fresh(const char *from, const char *to)
 {
     if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE)) return true;

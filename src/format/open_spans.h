@@ -1,5 +1,5 @@
 /*
- * The regions that are open while a file's events go by, as model/spans.h has them of a model. One thread at a time.
+ * The regions that are open while a file's events pass, as model/spans.h has those of a model. One thread at a time.
  */
 #ifndef MP_FORMAT_OPEN_SPANS_H
 #define MP_FORMAT_OPEN_SPANS_H
@@ -9,7 +9,7 @@
 
 #include "format/recording.h"
 
-/* More open at once is no program's nesting; further ones are left out. */
+/* No program nests deeper; further regions are left out. */
 #define MP_OPEN_SPANS_MAX 4096
 
 struct mp_open_spans {
@@ -19,7 +19,7 @@ struct mp_open_spans {
 
 /* Takes a region's begin. False where memory is short. */
 bool mp_open_spans_begin(struct mp_open_spans *open, const struct mp_event *event);
-/* Takes a region's end: the thread's innermost of that name (0: of any) is closed, and what was begun inside it. */
+/* Takes a region's end: closes the thread's innermost region of that name (0: of any name), and all begun inside it. */
 void mp_open_spans_end(struct mp_open_spans *open, const struct mp_event *event);
 
 #endif

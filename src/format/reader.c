@@ -22,7 +22,7 @@ struct mp_index {
     size_t count, room;
 };
 
-/* The rows of an index chunk, appended. */
+/* Appends the rows of an index chunk. */
 static enum mp_status add_rows(const struct mp_chunk_in *chunk, struct mp_index *index)
 {
     const struct mp_table_layout *table = mp_table_of(MP_CHUNK_INDEX);
@@ -40,7 +40,7 @@ static enum mp_status add_rows(const struct mp_chunk_in *chunk, struct mp_index 
     return status;
 }
 
-/* The chunk at the scan's place. MP_NOT_FOUND: it is none of the index. */
+/* Reads the chunk at the scan's place. MP_NOT_FOUND: it is not part of the index. */
 static enum mp_status read_chunk(struct mp_scan *scan, struct mp_chunk_in *chunk, struct mp_index *index,
                                  struct mp_error *error)
 {
@@ -66,8 +66,8 @@ static bool is_whole(const struct mp_scan *scan, uint64_t start, const struct mp
     return offset <= scan->index && index->count + index_chunks == scan->chunk_total;
 }
 
-/* Reads it anew; *scan has looked at the file and is not changed. The first chunk begins at `start`. MP_NOT_FOUND where
- * there is none, or where it does not name every chunk, one after the other. */
+/* Reads the index; *scan, which has looked at the file, is not changed. The first chunk begins at `start`. MP_NOT_FOUND
+ * where there is no index, or where it does not name every chunk, one after the other. */
 static enum mp_status index_read(const struct mp_scan *scan, uint64_t start, struct mp_index *index,
                                  struct mp_error *error)
 {
@@ -86,7 +86,7 @@ static enum mp_status index_read(const struct mp_scan *scan, uint64_t start, str
     return status;
 }
 
-#define BLOCKS_MAX (UINT64_C(1) << 62) /* more are in no recording */
+#define BLOCKS_MAX (UINT64_C(1) << 62) /* no recording has more */
 
 struct mp_reader {
     int fd;
@@ -99,11 +99,11 @@ struct mp_reader {
     struct mp_table_counts counts;
     uint64_t text_bytes; /* of all strings so far */
     uint64_t next_block;
-    bool any_blocks;    /* a chunk that numbers blocks was seen: the first one says where numbers begin */
+    bool any_blocks;    /* whether a chunk that numbers blocks was seen: the first one sets where numbers begin */
     uint64_t sequence;  /* expected next */
     uint64_t allowance; /* entries and block numbers that lost chunks may have held */
     uint64_t seen_lost_bytes;
-    bool skipped; /* chunks were passed over before the next one */
+    bool skipped; /* chunks before the next one were passed over */
     struct mp_index index;
     MP_VEC(unsigned char) rows; /* of the current table chunk */
     MP_VEC(uint64_t) values;
@@ -124,7 +124,7 @@ static enum mp_status open_file(struct mp_reader *reader, const char *path, stru
     return MP_OK;
 }
 
-/* The first object may be as long as a command line: doubles what is read until it is whole. */
+/* The first object may be as long as a command line: doubles the bytes read until it is whole. */
 static enum mp_status read_start(struct mp_reader *reader, const char *path, struct mp_error *error)
 {
     struct mp_error why;
@@ -137,7 +137,7 @@ static enum mp_status read_start(struct mp_reader *reader, const char *path, str
         enum mp_status status = mp_start_parse(reader->rows.at, (size_t)got, &reader->start, &length, &why);
         if (status == MP_DAMAGED && (size_t)got == want && want < MP_START_BYTES) continue;
         reader->start_bytes = length;
-        reader->start.start.starts_late |= status == MP_DAMAGED; /* it may: a copy must be able to say so */
+        reader->start.start.starts_late |= status == MP_DAMAGED; /* perhaps: a copy must be able to say so */
         if (!status || status == MP_DAMAGED) return MP_OK;
         return mp_fail(error, status, "%s: %s", path, why.text);
     }
@@ -198,7 +198,7 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "no memory to read a chunk");
 }
 
-/* Room for rows of a chunk, zeroed. */
+/* Makes zeroed room for rows of a chunk. */
 static bool make_rows(struct mp_reader *reader, size_t bytes)
 {
     reader->rows.count = 0;
@@ -265,7 +265,7 @@ static enum mp_status decode_strings(struct mp_reader *reader, struct mp_chunk *
     return MP_OK;
 }
 
-/* The ids of column `name`, appended to reader->ids. */
+/* Appends the ids of column `name` to reader->ids. */
 static enum mp_status decode_ids(struct mp_reader *reader, const char *name, uint32_t *count)
 {
     size_t have = mp_chunk_in_count(&reader->chunk, name), before = reader->ids.count;
@@ -341,7 +341,7 @@ static enum mp_status decode(struct mp_reader *reader, struct mp_chunk *chunk)
     }
 }
 
-/* Takes `wanted` out of what lost chunks may have held. */
+/* Takes `wanted` out of the allowance for lost chunks. */
 static bool allow(struct mp_reader *reader, uint64_t wanted)
 {
     if (wanted > reader->allowance) return false;
@@ -349,7 +349,7 @@ static bool allow(struct mp_reader *reader, uint64_t wanted)
     return true;
 }
 
-/* Makes up entries of a table that lost chunks held. */
+/* Makes up the table entries that lost chunks held. */
 static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, uint64_t missing)
 {
     const struct mp_table_layout *table = mp_table_of(chunk->kind);
@@ -372,7 +372,7 @@ static bool has_room(const struct mp_reader *reader, unsigned kind, uint64_t mor
     return more <= mp_table_most((enum mp_chunk_kind)kind) - reader->counts.of[kind];
 }
 
-/* After a skip the chunk's own word is taken for what came before it. */
+/* After a skip, believes the chunk's own count of what came before it. */
 static void catch_up(struct mp_reader *reader)
 {
     const struct mp_chunk_meta *meta = &reader->chunk.meta;
@@ -384,8 +384,8 @@ static void catch_up(struct mp_reader *reader)
     reader->skipped = false;
 }
 
-/* Holds the chunk's meta against what was read so far. MP_NOT_FOUND: nothing is missing. MP_OK: *chunk has made-up
- * entries and the chunk itself is still to be read. */
+/* Compares the chunk's meta with what was read so far. MP_NOT_FOUND: nothing is missing. MP_OK: *chunk has made-up
+ * entries, and the chunk itself is still to be read. */
 static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk)
 {
     const struct mp_chunk_meta *meta = &reader->chunk.meta;
@@ -411,7 +411,8 @@ static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk
     return MP_NOT_FOUND;
 }
 
-/* A lost chunk held at most MP_CHUNK_ENTRIES, and took some bytes: a file cannot claim more losses than it has room. */
+/* A lost chunk held at most MP_CHUNK_ENTRIES, and took some bytes: a file cannot claim more losses than it has room
+ * for. */
 static void count_lost(struct mp_reader *reader, uint64_t chunks)
 {
     enum { LEAST_BYTES = 64 };
@@ -421,7 +422,8 @@ static void count_lost(struct mp_reader *reader, uint64_t chunks)
     if (chunks) reader->allowance += (chunks < room ? chunks : room) * MP_CHUNK_ENTRIES;
 }
 
-/* The intact chunk at scan.at: MP_OK with *chunk filled, MP_DAMAGED, or MP_NOT_FOUND where it is nothing to return. */
+/* Reads the intact chunk at scan.at: MP_OK with *chunk filled, MP_DAMAGED, or MP_NOT_FOUND where there is nothing to
+ * return. */
 static enum mp_status take_chunk(struct mp_reader *reader, struct mp_chunk *chunk)
 {
     enum mp_status status = mp_chunk_in_parse(&reader->chunk, reader->scan.bytes.at, reader->scan.bytes.count);

@@ -1,7 +1,7 @@
 /*
- * Reads a snapshot file, whole or cut or damaged, chunk by chunk, in bounded memory. Nothing that the file says is
- * trusted: every length is bounded by what the file holds, every id by the table it points into (an event or node that
- * names an entry that is not there is damage). One thread at a time.
+ * Reads a snapshot file, whole, cut or damaged, chunk by chunk, in bounded memory. It trusts nothing in the file: every
+ * length is bounded by what the file holds, every id by the table it points into (an event or node that names a missing
+ * entry is damage). One thread at a time.
  */
 #ifndef MP_FORMAT_READER_H
 #define MP_FORMAT_READER_H
@@ -53,7 +53,7 @@ struct mp_event_columns {
 };
 #undef MP_EVENT_COLUMN
 
-/* One of them as a structure. */
+/* One event of the columns as a structure. */
 static inline struct mp_event mp_event_at(const struct mp_event_columns *columns, size_t at)
 {
 #define MP_EVENT_TAKE(field, type) .field = columns->field[at],
@@ -64,9 +64,9 @@ static inline struct mp_event mp_event_at(const struct mp_event_columns *columns
 struct mp_chunk {
     enum mp_chunk_kind kind;
     uint64_t sequence, offset; /* of the chunk; byte offset in the file */
-    size_t bytes;              /* of the chunk in the file; 0 for what is lost */
+    size_t bytes;              /* of the chunk in the file; 0 for lost entries */
     size_t count;              /* entries; for tables, new ones */
-    bool lost;                 /* table entries made up in place of lost ones, so that ids stay in step: zeroes, stack
+    bool lost;                 /* made-up table entries in place of lost ones, so that ids stay in step: zeroes, stack
                                 * nodes {0, MP_FRAME_CUT}, texts "" */
     union {
         const void *rows; /* of the kinds that mp_writer_rows() takes */
@@ -102,16 +102,16 @@ struct mp_chunk {
     };
     /* events and base */
     uint64_t time_ns;    /* of the first event; of the base */
-    uint64_t next_block; /* the number that the next new block gets, before this chunk */
+    uint64_t next_block; /* the number that the next new block gets, as of before this chunk */
     const struct mp_ring_mark *marks;
     size_t mark_count;
     const uint64_t *live_bytes; /* per track, at the first event */
     size_t live_bytes_count;
-    /* base: one of more than MP_CHUNK_ENTRIES blocks comes as several chunks, each with how many came before it */
+    /* base: one of more than MP_CHUNK_ENTRIES blocks comes as several chunks; base_before: blocks in those before */
     uint64_t base_total, base_before;
 };
 
-/* A line of the index: a chunk, and what its meta says. */
+/* A line of the index: a chunk and its meta. */
 struct mp_index_entry {
     uint64_t offset, kind, sequence, count, time_ns, end_ns;
 };
@@ -128,25 +128,25 @@ static inline bool mp_damage_any(const struct mp_damage *damage)
     return damage->cut || damage->lost_bytes || damage->lost_chunks;
 }
 
-/* A recording whose first object is cut or damaged opens too: its start then has zeroes and empty texts but for
- * starts_late, and the damage counts it. Otherwise MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO, MP_NO_MEMORY; the sentence
+/* Opens a recording even if its first object is cut or damaged: its start then has zeroes and empty texts, except for
+ * starts_late, and the damage counts it. Fails with MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO or MP_NO_MEMORY; the sentence
  * names path. */
 enum mp_status mp_reader_open(const char *path, struct mp_reader **reader, struct mp_error *error);
 const struct mp_recording_start *mp_reader_start(const struct mp_reader *reader);
 uint64_t mp_reader_file_bytes(const struct mp_reader *reader);
 
-/* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Damaged chunks are passed over
- * and counted; chunks of unknown kinds and the index are not returned. Other statuses: memory or I/O. */
+/* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Passes over damaged chunks and
+ * counts them; does not return chunks of unknown kinds or the index. Any other status is about memory or I/O. */
 enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, struct mp_error *error);
-/* All chunks but those of the index itself, in order, out of the index of a finished file. The entries belong to the
- * reader. MP_NOT_FOUND where there is none that could be relied on; reading goes on as if it had not been asked. */
+/* All chunks but those of the index itself, in order, from the index of a finished file. The entries belong to the
+ * reader. MP_NOT_FOUND where there is no reliable index; reading goes on as if nothing had been asked. */
 enum mp_status mp_reader_index(struct mp_reader *reader, const struct mp_index_entry **entries, size_t *count,
                                struct mp_error *error);
-/* Goes on at a later chunk, an entry of the index. Tables that are passed over count as read: what names an entry of
- * theirs is no damage. */
+/* Continues at a later chunk, an entry of the index. Tables that are skipped count as read: naming one of their entries
+ * is no damage. */
 void mp_reader_skip(struct mp_reader *reader, const struct mp_index_entry *entry);
 
-/* So far; all of it once mp_reader_next() has returned MP_NOT_FOUND. */
+/* The damage found so far; complete once mp_reader_next() has returned MP_NOT_FOUND. */
 const struct mp_damage *mp_reader_damage(const struct mp_reader *reader);
 void mp_reader_close(struct mp_reader *reader);
 

@@ -1,7 +1,7 @@
 /*
- * The addresses freed last, newest first, as writer and reader of an events chunk both keep them: an allocator hands
- * out what it got back a moment ago, so "the third newest" is one byte where the address would be five. At most
- * MP_RECENT entries; a new one pushes out the oldest. Pure; any thread.
+ * The addresses freed last, newest first. The writer and the reader of an events chunk both keep this list: an
+ * allocator reuses what it got back a moment ago, so "the third newest" takes one byte where the address would take
+ * five. At most MP_RECENT entries; a new one pushes out the oldest. Pure; any thread.
  */
 #ifndef MP_FORMAT_RECENT_H
 #define MP_FORMAT_RECENT_H
@@ -21,7 +21,7 @@ static inline uint32_t mp_recent_count(const struct mp_recent *recent)
     return recent->end - recent->first;
 }
 
-/* Adds the newest; returns the one pushed out, or -1. */
+/* Adds the newest; returns the entry that it pushed out, or -1. */
 static inline int32_t mp_recent_push(struct mp_recent *recent, uint16_t value)
 {
     int32_t out = mp_recent_count(recent) == MP_RECENT ? recent->at[recent->first++] : -1;
@@ -43,7 +43,7 @@ static inline uint16_t mp_recent_take(struct mp_recent *recent, uint32_t rank)
     return value;
 }
 
-/* The rank of the newest entry of that value, which is there. */
+/* The rank of the newest entry of that value, which must be there. */
 static inline uint32_t mp_recent_rank(const struct mp_recent *recent, uint16_t value)
 {
     uint32_t rank = 0;

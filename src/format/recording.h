@@ -1,7 +1,7 @@
 /*
  * The contents of a snapshot file, as C structures: the contract between whoever writes recordings (collector,
- * importers, tests) and whoever reads them (model). How they become bytes is docs/FORMAT.md's business and that of
- * writer.c/reader.c.
+ * importers, tests) and whoever reads them (model). docs/FORMAT.md describes their bytes; writer.c and reader.c make
+ * and read them.
  *
  * Ids are indices into the tables of the same name, given in order of appearance, starting at 0:
  *   string 0 is "", stack 0 is the empty stack, module 0 is "unknown".
@@ -17,23 +17,23 @@
 #include "base/file_id.h"
 #include "base/words.h"
 
-/* Known when the file is created; the first object of the file. Texts belong to whoever made the struct. */
+/* Known when the file is created; the first object of the file. The maker of the struct owns the texts. */
 struct mp_recording_start {
     uint64_t realtime_ns, monotonic_ns; /* one moment on both clocks: the start of the recording */
     uint32_t pid;
     const char *host;
     const char *const *command; /* NULL-terminated */
-    const char *configuration;  /* key=value,... as the recorder got it */
-    const char *spool;          /* path of the spool that may still hold what this file lacks; "" where there is none */
+    const char *configuration;  /* key=value,... as given to the recorder */
+    const char *spool;          /* path of the spool that may still hold what this file lacks; "": none */
     uint64_t spool_id;          /* random; the spool's header carries the same */
-    bool starts_late;           /* block numbers begin above 0: readers of version 1 do not understand that */
+    bool starts_late;           /* block numbers begin above 0, which readers of version 1 do not understand */
 };
 
 struct mp_device {
     uint32_t name;        /* "cuda:0", "cpu": string ids from here on */
-    uint32_t uuid;        /* "" where there is none */
+    uint32_t uuid;        /* "": none */
     uint32_t model;       /* "NVIDIA H200" */
-    uint64_t total_bytes; /* MP_BYTES_UNKNOWN where not known */
+    uint64_t total_bytes; /* MP_BYTES_UNKNOWN: not known */
 };
 
 struct mp_track {
@@ -44,9 +44,9 @@ struct mp_track {
 };
 
 #define MP_TID_LANE  UINT32_MAX
-#define MP_LANE_NAME "ranges " /* and its number, from 1 */
+#define MP_LANE_NAME "ranges " /* followed by its number, from 1 */
 struct mp_thread_info {
-    uint32_t tid; /* MP_TID_LANE: no thread, but a lane for regions that belong to none; at most one is open on it */
+    uint32_t tid; /* MP_TID_LANE: a lane for regions that belong to no thread, at most one of them open at a time */
     uint32_t name;
 };
 
@@ -76,16 +76,17 @@ struct mp_stack_node {
 };
 #define MP_FRAME_CUT UINT32_MAX
 
-/* One source-level frame of a native frame, innermost (most inlined) first. `frame` groups them: the lines of one
- * frame are consecutive. A frame without lines was not resolved, or its address is in no symbol. */
+/* One source-level frame of a native frame, innermost (most inlined) first. `frame` groups them: the lines of one frame
+ * are consecutive. A frame without lines was not resolved, or no symbol covers its address. */
 struct mp_symbol {
     uint32_t frame;
     uint32_t function, file; /* string 0: unknown */
     uint32_t line;           /* 0: unknown */
 };
 
-/* The fields of an event: V is a value, T a string id. Whatever holds events is made of this list: one of them, columns
- * of them (format/reader.h), room for them (format/event_room.h). How a file has them is in format/event_columns.c.
+/* The fields of an event: V is a value, T a string id. Everything that holds events is generated from this list: one
+ * event, columns (format/reader.h), room for them (format/event_room.h). format/event_columns.c says how a file stores
+ * them.
  *
  *     address  alloc, free, resize
  *     bytes    alloc, resize, oom, reserved; a free repeats its block's bytes, MP_BYTES_UNKNOWN if unknown
@@ -96,8 +97,7 @@ struct mp_symbol {
  *              running, 0 where none is known
  *     track    alloc, free, resize, oom, reserved
  *     type     enum mp_event_type
- *     kind     enum mp_kind: alloc
- */
+ *     kind     enum mp_kind: alloc */
 #define MP_EVENT_FIELDS(V, T)                                                                                          \
     V(time_ns, uint64_t)                                                                                               \
     V(address, uint64_t)                                                                                               \
@@ -116,26 +116,26 @@ struct mp_event {
 };
 #undef MP_EVENT_MEMBER
 
-/* A request to PyTorch's caching allocator: bytes before they were rounded, 0 where not known (then nothing is),
- * its number of the stream, and of the pool as in struct mp_segment. */
+/* A request to PyTorch's caching allocator: bytes before rounding (0 where unknown, and then so is the rest), the
+ * number of its stream, and of its pool as in struct mp_segment. */
 struct mp_request {
     uint64_t bytes, stream, pool;
 };
 
 /* A block that was live when a chunk of type base was written. */
 struct mp_base_block {
-    uint64_t block, address, bytes; /* bytes MP_BYTES_UNKNOWN where only its free was ever seen */
+    uint64_t block, address, bytes; /* MP_BYTES_UNKNOWN where only its free was ever seen */
     uint64_t birth_ns;
     uint32_t stack;
     uint16_t track;
     uint8_t kind;
-    uint8_t role;    /* enum mp_role: what its last label said */
+    uint8_t role;    /* enum mp_role: from its last label */
     uint32_t module; /* string ids: the path of the module that allocated it; the name in its last label */
     uint32_t label;
     struct mp_request request;
 };
 
-/* The request for a block. The last one of a block counts. */
+/* The request for a block. The last one for a block counts. */
 struct mp_block_request {
     uint64_t block;
     struct mp_request request;
@@ -148,7 +148,7 @@ static inline int mp_base_by_number(const void *left, const void *right)
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-/* A label that the program gave a live block. The last one before a moment holds. */
+/* A label that the program gave a live block. The latest one before a moment holds at it. */
 struct mp_label {
     uint64_t time_ns;
     uint64_t block;
@@ -156,86 +156,87 @@ struct mp_label {
     uint32_t name; /* string id: the tensor's ("blocks.3.attn.weight"); 0: none */
 };
 
-/* What held a live block when the program looked. The last one of a block holds. One of block MP_HOLDER_LOOK ends a look:
- * `certain` says whether that saw all, else `path` what it left out. */
+/* The holder of a live block when the program looked. The last one for a block holds. A row of block MP_HOLDER_LOOK
+ * ends a look: `certain` says whether it saw everything; if not, `path` says what it left out. */
 #define MP_HOLDER_LOOK UINT64_MAX
 struct mp_block_holder {
     uint64_t time_ns;
     uint64_t block;
     uint8_t kind; /* enum mp_holder_kind */
     bool certain;
-    uint32_t path, file, line; /* string ids: as its author would write it; where that stands (0: not known) */
+    uint32_t path, file, line; /* string ids: the path as its author would write it; where that stands (0: not known) */
 };
 
-/* A counter that is sampled, not caused by an event: resident and shared memory of the process, device totals. */
+/* A sample of a counter that no event causes: resident and shared memory of the process, device totals. */
 struct mp_sample {
     uint64_t time_ns;
     uint32_t counter; /* string id: "cpu/resident", "cpu/shared", later "cuda:0/device" */
     uint64_t value;   /* bytes */
 };
 
-/* Memory that a caching allocator held at the end of the recording. Of an expandable segment, a run of mapped pages. */
+/* Memory that a caching allocator held at the end of the recording. Of an expandable segment: a run of mapped pages. */
 struct mp_segment {
     uint64_t address, bytes;
-    uint64_t stream; /* PyTorch's number of it; 0: the default one */
+    uint64_t stream; /* PyTorch's number of the stream; 0: the default one */
     uint64_t pool;   /* PyTorch's pair of numbers, the first in the upper 32 bits; 0: the default pool */
     uint16_t track;  /* the allocator's */
-    uint8_t small;   /* for small blocks */
+    uint8_t small;   /* 1: for small blocks */
     uint8_t expandable;
-    uint16_t keys;  /* bits of enum mp_row_flag: 0 where no file told of it so */
-    uint32_t stack; /* that allocated it, and string id, as in struct mp_allocator_call */
+    uint16_t keys;  /* bits of enum mp_row_flag; 0: not from such a file */
+    uint32_t stack; /* the stack that allocated it, and string id, as in struct mp_allocator_call */
     uint32_t more;
 };
 
-/* A part of a segment, in order of segments and addresses; without gaps. */
+/* A part of a segment, ordered by segment and address, without gaps. */
 struct mp_segment_part {
-    uint64_t bytes, requested; /* what the block takes; what was asked for */
+    uint64_t bytes, requested; /* the block's size; the size requested */
     uint32_t segment;
     uint8_t state; /* enum mp_torch_state */
     uint16_t keys; /* as of a segment */
     uint32_t stack, more;
 };
 
-/* One entry of a caching allocator's own trace, as a file told it. Those that allocate, complete a free or run out of
+/* One entry of a caching allocator's own trace, from a file. The entries that allocate, complete a free or run out of
  * memory belong, in this order, to the alloc, free and oom events of the track, unless the trace contradicts itself.
  * Where `keys` is 0, as in older recordings, times, stacks and the address and bytes of what belongs to an event are
- * not known. */
+ * unknown. */
 struct mp_allocator_call {
     uint64_t time_ns; /* two's complement: may lie before the start */
-    uint64_t address; /* out of memory: what the device had free, MP_BYTES_UNKNOWN */
+    uint64_t address; /* out of memory: the device's free bytes, MP_BYTES_UNKNOWN */
     uint64_t bytes;
     uint64_t stream, pool;
     uint32_t stack;
-    uint32_t more; /* string id of a JSON object: what the entry said besides, or said in another way than memprof does */
+    uint32_t more; /* string id of a JSON object: the entry's other keys, and those that it states differently from
+                    * memprof */
     uint16_t track;
     uint16_t keys;  /* bits of enum mp_row_flag */
     uint8_t action; /* enum mp_torch_action */
 };
 
-/* What a file of another program says that a recording has no word for, and all that it says of its settings and
- * annotations: to be written again. In order. */
+/* Facts from another program's file that a recording has no field for, and all of its settings and annotations, kept so
+ * that they can be written again. In order. */
 struct mp_aside {
     uint32_t text; /* string id of a JSON object, or as the kind says */
     uint8_t kind;  /* enum mp_aside_kind */
 };
 
-/* The time before the file's first event, which is not in it: of a bounded recording all but the newest events, of a
- * schedule what its first window did not see. */
+/* The time before the file's first event, which the file does not hold: in a bounded recording all but the newest
+ * events, with a schedule the time before its first window. */
 struct mp_past {
-    uint64_t events;  /* left out; 0: they were never counted, only steps were */
-    uint64_t steps;   /* begun before; the first one in the file is the next */
-    uint64_t time_ns; /* until when */
+    uint64_t events;  /* left out; 0: never counted, only steps were */
+    uint64_t steps;   /* begun before; the file's first step is the next one */
+    uint64_t time_ns; /* its end */
 };
 
-/* The highest of a track in that time, base included, when it was first reached. */
+/* The highest level of a track in that time, base included, when it was first reached. */
 struct mp_past_peak {
     uint64_t bytes, blocks, time_ns;
     uint64_t step;           /* the step it was in, from 1; 0: before the first */
-    uint64_t reserved_bytes; /* the most that the track's allocator held; MP_BYTES_UNKNOWN where never told */
+    uint64_t reserved_bytes; /* the most that the track's allocator held; MP_BYTES_UNKNOWN where never reported */
     uint16_t track;
 };
 
-/* The blocks of one site (and kind, and module) that lived at that moment. */
+/* The blocks of one site (and kind, and module) that were live at that moment. */
 struct mp_past_site {
     uint64_t bytes, blocks;
     uint32_t stack;
@@ -253,14 +254,14 @@ struct mp_ring_mark {
 /* Lets a reader find the peak and the steps without reading all events; format/summary.h. */
 struct mp_chunk_peak {
     uint64_t chunk; /* sequence number of a chunk of events that has some of the track */
-    uint64_t bytes; /* the most live on the track after any of its allocations; 0 where there are none */
+    uint64_t bytes; /* the most live on the track after any of its allocations; 0: it has none */
     uint16_t track;
 };
 
-/* An event that may begin a step: every step event, and beginnings of regions that are named as steps may be. */
+/* An event that may begin a step: every step event, and beginnings of regions whose names may be those of steps. */
 struct mp_boundary {
     uint64_t time_ns;
-    uint64_t event; /* how many events the file has before it */
+    uint64_t event; /* events in the file before it */
     uint32_t name, thread;
     uint8_t type; /* enum mp_event_type */
 };
@@ -271,16 +272,18 @@ struct mp_open_span {
     uint32_t name, thread;
 };
 
-/* Coverage. Written again and again, the last one counts. */
+/* Coverage. Written repeatedly; the last one counts. */
 struct mp_coverage {
     uint64_t events, dropped;                    /* kept in this file; lost because a ring was full */
     uint64_t truncated_stacks, unmatched_stacks; /* cut at the depth limit; Python and native frames did not pair */
-    uint64_t totals_checked, totals_wrong;       /* the allocator's own totals against ours */
-    uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address still live */
+    uint64_t totals_checked, totals_wrong;       /* checks of the allocator's own totals against ours; those that
+                                                  * differed */
+    uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address that was still
+                                                  * live */
     uint32_t *sources, source_count;             /* string ids: "torch", "c-api", ... */
     uint32_t *notes, note_count;                 /* string ids: sentences */
-    uint32_t *limits, limit_count; /* string ids: sentences: what is missing because of a limit (a ring, a schedule, a full
-                                    * table). Such a recording is not complete, and not damaged either */
+    uint32_t *limits, limit_count; /* string ids: sentences on what is missing because of a limit (a ring, a schedule, a
+                                    * full table). Such a recording is not complete, and not damaged either */
 };
 
 /* How the process ended. */

@@ -51,7 +51,7 @@ enum mp_status mp_scan_open(struct mp_scan *scan, int fd, uint64_t start, uint64
     return MP_OK;
 }
 
-/* MP_OK: a whole chunk begins at offset and is in scan->bytes. MP_NOT_FOUND: it does not. */
+/* MP_OK: a whole chunk begins at offset and is in scan->bytes. MP_NOT_FOUND: none does. */
 static enum mp_status try_chunk(struct mp_scan *scan, uint64_t offset, struct mp_error *error)
 {
     uint32_t sequence, length;
@@ -67,7 +67,7 @@ static enum mp_status try_chunk(struct mp_scan *scan, uint64_t offset, struct mp
     return MP_NOT_FOUND;
 }
 
-/* The first sync mark at or after offset; scan->end where there is none. */
+/* Finds the first sync mark at or after offset; scan->end where there is none. */
 static enum mp_status find_sync(struct mp_scan *scan, uint64_t *offset, struct mp_error *error)
 {
     while (*offset < scan->end && scan->effort) {

@@ -6,10 +6,10 @@
 
 #include "format/recording.h"
 
-/* In order; free() them. They point into `segments`. NULL: out of memory. */
+/* Pointers into `segments`, sorted; free() them. NULL: out of memory. */
 const struct mp_segment **mp_segments_sorted(const struct mp_segment *segments, size_t count);
 
-/* Of those, the one of the track that the address lies in; NULL where none does. */
+/* The sorted segment of the track that contains the address; NULL: none. */
 const struct mp_segment *mp_segment_at(const struct mp_segment *const *sorted, size_t count, uint16_t track,
                                        uint64_t address);
 

@@ -108,7 +108,7 @@ static bool numbers_of(const msgpack_object *map, struct mp_recording_start *sta
     return pid <= UINT32_MAX;
 }
 
-/* `bytes` is the object's packed length: all texts together are shorter. */
+/* `bytes` is the object's packed length: an upper bound of all texts together. */
 static bool own(struct mp_start_owned *owned, const msgpack_object *map, size_t bytes)
 {
     const msgpack_object *command = mp_msgpack_get(map, "command");
@@ -179,7 +179,7 @@ enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_
     *length = mp_msgpack_length(data, size);
     if (!*length || !checksum_holds(data, *length)) {
         *length = 0;
-        /* Where the damage is in the magic itself, the first chunk tells. */
+        /* Where the magic itself is damaged, the first chunk's sync mark decides. */
         if (begins || (size && memmem(data, size, MP_SYNC, MP_SYNC_BYTES)))
             return mp_fail(error, MP_DAMAGED, "the recording's first object is cut or damaged");
     }

@@ -33,7 +33,7 @@ void mp_summary_string(struct mp_summary *summary, const char *text, size_t leng
     if (!mp_vec_push(&summary->may_begin, may)) summary->exact = false;
 }
 
-/* So that sums of different sets differ. */
+/* Mixes a number, so that sums over different sets differ. */
 static uint64_t mix(uint64_t number)
 {
     return mp_hash_mix(number + 1);
@@ -46,7 +46,7 @@ static struct mp_summary_track *track_of(struct mp_summary *summary, uint16_t tr
     return NULL;
 }
 
-/* The row of the chunk at hand for a track. */
+/* The current chunk's row for a track. */
 static struct mp_chunk_peak *row_of(struct mp_summary *summary, uint64_t sequence, uint16_t track)
 {
     struct mp_summary_track *level = track_of(summary, track);
@@ -141,7 +141,7 @@ void mp_summary_events(struct mp_summary *summary, uint64_t sequence, const stru
         summary->tracks.at[track].row = 0;
 }
 
-/* The base that a recording begins with says what is live; a later one must say the same as the events. */
+/* The base at the beginning of a recording says what is live; a later one must agree with the events. */
 void mp_summary_base(struct mp_summary *summary, const struct mp_base_block *blocks, size_t count)
 {
     bool first = !summary->events && !summary->live_blocks;

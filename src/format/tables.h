@@ -9,7 +9,7 @@
 #include "format/column.h"
 #include "format/layout.h"
 
-/* Which values a field may have, beside the limit of its width. */
+/* The values that a field may have, beside the limit of its width. */
 enum mp_field_rule {
     MP_FIELD_ANY = 0,
     /* 1 ... 8: an entry of the table of that chunk kind */
@@ -19,7 +19,7 @@ enum mp_field_rule {
     MP_FIELD_BUILD_ID,    /* at most MP_BUILD_ID_MAX */
     MP_FIELD_ACTION,      /* enum mp_torch_action */
     MP_FIELD_STATE,       /* enum mp_torch_state */
-    MP_FIELD_SEGMENT,     /* a segment told before */
+    MP_FIELD_SEGMENT,     /* a segment of an earlier row */
 };
 
 struct mp_field {
@@ -28,7 +28,7 @@ struct mp_field {
     uint8_t width; /* 1, 2, 4, 8: an integer; more: that many bytes */
     uint8_t rule;  /* enum mp_field_rule */
     enum mp_encoding encoding;
-    bool optional; /* left out where all values are 0: in other recordings, and those of older versions */
+    bool optional; /* left out where all values are 0: in other recordings, and in older versions */
 };
 
 struct mp_table_layout {
@@ -55,7 +55,7 @@ static inline void mp_table_counts_add(struct mp_table_counts *counts, enum mp_c
 }
 
 /* The most entries that the table of such a kind (1 ... 7) may have in a file: far above what any recording needs, and
- * low enough that work on each pair of tracks or devices comes to an end. */
+ * low enough that work on every pair of tracks or devices ends. */
 uint64_t mp_table_most(enum mp_chunk_kind kind);
 
 /* Entry 0 of strings, stacks and modules means "none" and is always there. */
@@ -65,13 +65,13 @@ static inline bool mp_id_known(const struct mp_table_counts *counts, enum mp_chu
            (!id && (kind == MP_CHUNK_STRINGS || kind == MP_CHUNK_STACKS || kind == MP_CHUNK_MODULES));
 }
 
-/* Field i of `count` rows as integers. */
+/* Reads field i of `count` rows as integers. */
 void mp_table_gather(const struct mp_field *field, const void *rows, size_t row, size_t count, uint64_t *to);
-/* Whether values (a gathered field) keep the field's rule; `first` is the id of rows' first entry. *bad is the index of
- * the first value that does not. */
+/* Whether values (a gathered field) obey the field's rule; `first` is the id of the rows' first entry. *bad: the index
+ * of the first value that does not. */
 bool mp_table_check(const struct mp_field *field, const uint64_t *values, size_t count, uint64_t first,
                     const struct mp_table_counts *counts, size_t *bad);
-/* The opposite of gather; values fit the field's width. */
+/* The opposite of gather; the values fit the field's width. */
 void mp_table_scatter(const struct mp_field *field, void *rows, size_t row, size_t count, const uint64_t *from);
 
 #endif

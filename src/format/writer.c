@@ -16,7 +16,7 @@ enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error
     return writer->failure.status;
 }
 
-/* Writes all, or puts the file back to where it was. */
+/* Writes all, or truncates the file to its former length. */
 enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error)
 {
     const char *at = data;
@@ -68,7 +68,7 @@ enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, st
     return status;
 }
 
-/* Writes the chunk whose columns have been added. */
+/* Writes the chunk whose columns were added. */
 static enum mp_status emit(struct mp_writer *writer, enum mp_chunk_kind kind, struct mp_chunk_meta *meta,
                            struct mp_error *error)
 {
@@ -118,7 +118,7 @@ static enum mp_status add_field(struct mp_writer *writer, const struct mp_table_
     return MP_OK;
 }
 
-/* The columns of at most MP_CHUNK_ENTRIES rows. */
+/* Adds the columns of at most MP_CHUNK_ENTRIES rows. */
 static enum mp_status add_rows(struct mp_writer *writer, const struct mp_table_layout *table, const void *rows,
                                size_t count, uint64_t first, struct mp_error *error)
 {
@@ -137,7 +137,7 @@ static enum mp_status check_room(const struct mp_writer *writer, enum mp_chunk_k
                    (unsigned long long)mp_table_most(kind), name);
 }
 
-/* All rows of a plain table, in as many chunks as it takes. */
+/* Writes all rows of a plain table, in as many chunks as needed. */
 static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
                                 struct mp_error *error)
 {
@@ -218,7 +218,7 @@ TABLE_WRITER(mp_writer_past_sites, mp_past_site, MP_CHUNK_PAST_SITES)
 enum mp_status mp_writer_rows(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
                               struct mp_error *error)
 {
-    if (kind == MP_CHUNK_PAST) writer->summary.exact = false; /* it knows nothing of what came before */
+    if (kind == MP_CHUNK_PAST) writer->summary.exact = false; /* the summary knows nothing of the time before */
     return put_table(writer, kind, rows, count, error);
 }
 
@@ -264,8 +264,7 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
     return writer->summary.boundaries.count < MP_CHUNK_ENTRIES ? MP_OK : put_boundaries(writer, error);
 }
 
-/* The block numbers of one chunk are less than the next new one plus its count; so a reader need not trust them.
- */
+/* A chunk's block numbers must lie below the next new one plus its count, so that a reader need not trust them. */
 static enum mp_status check_base(uint64_t next_block, const struct mp_base_block *blocks, size_t count,
                                  struct mp_error *error)
 {

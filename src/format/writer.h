@@ -1,14 +1,14 @@
 /*
- * Writes a snapshot file chunk by chunk. A chunk is whole on disk (in the page cache) when the call that wrote it
- * returns: what a reader finds after a kill is everything up to the last such call. One thread at a time.
+ * Writes a snapshot file chunk by chunk. When a call that writes a chunk returns, the chunk is whole on disk (in the
+ * page cache): after a kill a reader finds everything up to the last such call. One thread at a time.
  *
  * Tables (strings, frames, stacks, modules, devices, tracks, threads) only grow: each call appends entries, whose ids
  * follow on. A table entry must be written before, or in the same call order as, the first event that names it; the
- * writer never reorders. Entry 0 of strings, stacks and modules is written like the others; its id is accepted before
- * that too. What a reader would take for damage (ids that were not written yet, time that runs backwards, block numbers
- * far from in order) is refused with MP_INVALID, and nothing of that chunk is written.
+ * writer never reorders. Entry 0 of strings, stacks and modules is written like the others; its id is valid even before
+ * that. The writer refuses with MP_INVALID what a reader would take for damage (ids not yet written, time that runs
+ * backwards, block numbers far out of order), and writes nothing of that chunk.
  *
- * After a failed write the file is cut back to its last whole chunk and every later call fails with the same error
+ * After a failed write the file is truncated to its last whole chunk, and every later call fails with the same error
  * (MP_IO; the sentence does not know the file's name).
  */
 #ifndef MP_FORMAT_WRITER_H
@@ -25,7 +25,7 @@ struct mp_string {
     size_t length;
 };
 
-/* Takes over fd, an empty file (closed by finish and by abandon, and here on failure), and writes the first object. */
+/* Takes over fd, an empty file, and writes the first object. Finish and abandon close fd; so does a failure here. */
 enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, struct mp_writer **writer,
                               struct mp_error *error);
 
@@ -69,18 +69,18 @@ enum mp_status mp_writer_holders(struct mp_writer *writer, const struct mp_block
 enum mp_status mp_writer_requests(struct mp_writer *writer, const struct mp_block_request *requests, size_t count,
                                   struct mp_error *error);
 
-/* The time before the first event; to be written before it. */
+/* The time before the first event; must be written before that event. */
 enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error);
 enum mp_status mp_writer_past_peaks(struct mp_writer *writer, const struct mp_past_peak *peaks, size_t count,
                                     struct mp_error *error);
 enum mp_status mp_writer_past_sites(struct mp_writer *writer, const struct mp_past_site *sites, size_t count,
                                     struct mp_error *error);
-/* Rows of any kind above, as a reader gave them. */
+/* Rows of any kind above, as returned by a reader. */
 enum mp_status mp_writer_rows(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
                               struct mp_error *error);
 
 /* At most MP_CHUNK_EVENTS events, in order of time; `live_bytes` per track at the first of them (track_count entries).
- * `marks` say how far each ring had been read. Members that an event's type does not have (see struct mp_event; a stack
+ * `marks`: how far each ring had been read. Members that an event's type does not have (see struct mp_event; a stack
  * also on resize) are not kept. */
 enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
@@ -93,19 +93,19 @@ enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const 
 enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage, struct mp_error *error);
 enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *how, struct mp_error *error);
 
-/* Of a file that is made from one that lost something: says that `chunks` are missing here, so that a reader counts
- * them as lost, too. `next_block`, where it is more than the writer's own: the number that the next new block gets;
- * with it, and no lost chunks, numbers begin late in a file whose start says so. */
+/* For a file made from one that lost something: records that `chunks` are missing here, so that a reader counts them as
+ * lost, too. `next_block`, where it exceeds the writer's own: the number that the next new block gets; with it, and
+ * without lost chunks, numbers begin late in a file whose start says so. */
 void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block);
 
 uint64_t mp_writer_bytes(const struct mp_writer *writer);  /* written so far */
-uint64_t mp_writer_memory(const struct mp_writer *writer); /* bytes that it takes */
+uint64_t mp_writer_memory(const struct mp_writer *writer); /* bytes of memory in use */
 
-/* Copies all that was written to `fd`, an empty file (taken over, also on failure), and goes on there. The file before
- * is closed as it is; where another process writes on in it, that does no harm: offsets are not shared. */
+/* Copies everything written so far to `fd`, an empty file (taken over, also on failure), and continues there. The old
+ * file is closed unchanged; another process may go on writing to it, since offsets are not shared. */
 enum mp_status mp_writer_redirect(struct mp_writer *writer, int fd, struct mp_error *error);
 
-/* The contents of a writer so far. Another writer may copy them while it goes on; it must not end meanwhile. */
+/* The contents of a writer so far. Another writer may copy them while this one goes on; it must not end meanwhile. */
 struct mp_written {
     int fd; /* the writer's own */
     uint64_t bytes, next_block;
@@ -114,14 +114,14 @@ struct mp_written {
     size_t count;
 };
 enum mp_status mp_writer_written(const struct mp_writer *writer, struct mp_written *written, struct mp_error *error);
-/* Appends the chunks of `from` that begin at `offset` or later, as they are. Whatever lies before them must have been
+/* Appends those chunks of `from` that begin at `offset` or later, unchanged. Everything before them must have been
  * written to `writer`, too, with the same ids and block numbers. */
 enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written *from, uint64_t offset,
                               struct mp_error *error);
 
-/* Writes the index and the clean-end mark, closes the file and frees the writer, whatever it returns. */
+/* Writes the index and the clean-end mark, closes the file and frees the writer, whatever the result. */
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error);
-/* Closes the file as it is (a cut file) and frees the writer. NULL is ignored. */
+/* Closes the file without finishing it (a cut file) and frees the writer. Ignores NULL. */
 void mp_writer_abandon(struct mp_writer *writer);
 
 #endif

@@ -56,7 +56,7 @@ enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written 
     for (size_t i = 0; !status && i < from->count; i++)
         if (from->chunks[i].offset >= offset) status = copy_chunk(writer, from, i, error);
     if (status) return status;
-    writer->summary.exact = false; /* of what these hold */
+    writer->summary.exact = false; /* the summary lacks these chunks */
     writer->next_block = from->next_block;
     memcpy(writer->counts.of, from->tables, sizeof from->tables);
     return MP_OK;

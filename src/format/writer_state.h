@@ -25,7 +25,7 @@ struct mp_writer {
 };
 
 enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error *error);
-/* Writes all, or puts the file back to where it was. */
+/* Writes all, or truncates the file to its former length. */
 enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error);
 
 #endif

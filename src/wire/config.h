@@ -16,7 +16,7 @@
 
 #define MP_SESSION_VARIABLE "MEMPROF_SESSION"
 #define MP_SESSION_VERSION  '1'
-/* Read by the CUDA driver in cuInit(), and by NVTX: the library that is told of calls, and of ranges. */
+/* Read by the CUDA driver in cuInit(), and by NVTX: the library that gets their callbacks. */
 #define MP_CUDA_VARIABLE "CUDA_INJECTION64_PATH"
 #define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
 
@@ -27,22 +27,22 @@
 struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
     bool torch, cpu_tensors;
-    bool cupti, hooks;   /* the CUDA driver's calls: by CUPTI where it is free, else by the hooks */
-    bool cpu_throughout; /* else CPU tensors only until a block on another device was seen */
+    bool cupti, hooks;   /* the CUDA driver's calls: through CUPTI where it is free, else through the hooks */
+    bool cpu_throughout; /* else CPU tensors only until a block on another device is seen */
     bool wait_when_full;
     bool follow;           /* children and exec'ed programs too */
-    bool paused;           /* until the program says start */
-    bool shim;             /* what PyTorch knows of itself is asked for, by python/libmemprof_torch */
-    bool holders;          /* looks for what holds tensors at steps, too, not at the end alone */
-    bool torch_history;    /* of that, what was asked of its CUDA allocator: requested bytes, stream, pool */
-    uint32_t max_events;   /* that the file keeps, the newest; 0: all */
-    uint32_t sample_bytes; /* of the layers torch and app, one in so many bytes (base/sampling.h); 0: all */
+    bool paused;           /* until the program calls start */
+    bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */
+    bool holders;          /* look for holders of tensors at steps, too, not only at the end */
+    bool torch_history;    /* of that data, the requests to its CUDA allocator: requested bytes, stream, pool */
+    uint32_t max_events;   /* the number of newest events that the file keeps; 0: all */
+    uint32_t sample_bytes; /* of the layers torch and app, sample one in so many bytes (base/sampling.h); 0: all */
     uint32_t depth;        /* frames kept of a stack: three quarters inner, one quarter outer */
 
-    char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text, where it is not
-                                          * empty; the recorder has no use for it and reads it not */
+    char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). Part of the text where it is not
+                                          * empty; the recorder has no use for it and does not parse it */
     char step_at[MP_STEP_AT_ROOM];       /* the function whose calls are steps; likewise */
-    char plan[MP_PLAN_ROOM]; /* of `memprof plan`: device|total|context|values|devices|rank|world; likewise */
+    char plan[MP_PLAN_ROOM]; /* for `memprof plan`: device|total|context|values|devices|rank|world; likewise */
 };
 
 /* The minor versions of CPython 3 whose frames the recorder knows (capture/python/layout.c). */
@@ -53,13 +53,13 @@ struct mp_record_config {
 #define MP_DEPTH_MAX     4096
 
 void mp_record_config_defaults(struct mp_record_config *config);
-/* key=value pairs apart by ';'. Returns false where `room` is too small. */
+/* Writes key=value pairs, separated by ';'. Returns false where `room` is too small. */
 bool mp_record_config_format(const struct mp_record_config *config, char *text, size_t room);
-/* Unknown keys are passed over: an older recorder meets a newer collector. */
+/* Passes over unknown keys: an older recorder may meet a newer collector. */
 void mp_record_config_parse(const char *text, struct mp_record_config *config);
 
-/* The greeting a process sends on the session's socket, and the answer: the spool's and the doorbell's descriptors come
- * with it as SCM_RIGHTS, in this order. No descriptors: this process is not to be recorded. */
+/* The greeting that a process sends on the session's socket, and the answer. With the answer come the descriptors of
+ * the spool and of the doorbell as SCM_RIGHTS, in this order. No descriptors: this process is not to be recorded. */
 #define MP_GREETING_MAGIC UINT32_C(0x6d706869)
 struct mp_greeting {
     uint32_t magic, version;
@@ -68,14 +68,15 @@ struct mp_greeting {
 struct mp_greeting_answer {
     uint32_t magic, version;
     uint64_t file_bytes;
-    int64_t clock_shift_ns; /* to be added to the process's clock, which runs apart in a time namespace */
+    int64_t clock_shift_ns; /* to be added to the process's clock, which differs in a time namespace */
 };
 
-/* A process that cannot be recorded leaves a folder of the socket's name, this and the number of its errno: that needs
- * no descriptor. */
+/* A process that cannot be recorded leaves a folder named after the socket, this suffix and the number of its errno:
+ * that needs no descriptor. */
 #define MP_REFUSED_SUFFIX ".refused."
 
-/* The doorbell: one page for all processes of a session. A recorder adds one and wakes; the collector sleeps on it. */
+/* The doorbell: one page for all processes of a session. A recorder increments it and wakes the collector, which sleeps
+ * on it. */
 #define MP_DOORBELL_BYTES 4096
 
 #endif

@@ -1,5 +1,5 @@
-/* One entry of a ring: an event as the recorder saw it. A cache line, written once, then published by the ring's head.
- */
+/* One entry of a ring: an event as the recorder saw it. One cache line, written once, then published by the ring's
+ * head. */
 #ifndef MP_WIRE_RECORD_H
 #define MP_WIRE_RECORD_H
 
@@ -7,32 +7,34 @@
 
 #include "base/words.h"
 
-/* Record types beyond the events of base/words.h: for the collector, never in a file as they are. */
+/* Record types beyond the events of base/words.h: for the collector, never written to a file unchanged. */
 enum mp_record_type {
     MP_RECORD_STATS = 64,      /* answer header.answer for `track`; `bytes` is the question's number */
     MP_RECORD_RESET_PEAK = 65, /* `track` or MP_RECORD_ALL_TRACKS */
-    MP_RECORD_SNAPSHOT = 66,   /* write a file of now to the path `name` (0: choose one) and answer
+    MP_RECORD_SNAPSHOT = 66,   /* write a file of the present state to the path `name` (0: choose one) and answer
                                 * header.snapshot_answer; `bytes` is the question's number */
-    MP_RECORD_LABEL = 67,      /* not a question: the live block that `address` is in holds what `kind` (enum mp_role)
-                                * and `name` say */
-    MP_RECORD_HOLDER = 70,     /* likewise: the live block that `address` is in is held by what `name` says, of `kind` (enum
-                                * mp_holder_kind); `stack`: string id of the file in which that stands, at line `bytes`;
-                                * `moment_ns`: 1 where that is sure. Address 0: such a look is over; `moment_ns`: 1
-                                * where it saw all, else `name` says what it left out */
-    MP_RECORD_TORCH = 68,      /* likewise: what PyTorch says of its caching allocator; `kind` is enum mp_reading_kind */
-    MP_RECORD_ASIDE = 69,      /* likewise: `name` for the file as it is; `kind` is enum mp_aside_kind */
+    MP_RECORD_LABEL = 67,      /* no question: the contents of the live block that contains `address` are `kind` (enum
+                                * mp_role) and `name` */
+    MP_RECORD_HOLDER = 70,     /* likewise: the holder of the live block that contains `address` is `name`, of `kind`
+                                * (enum mp_holder_kind); `stack`: string id of the file in which it stands, at line
+                                * `bytes`; `moment_ns`: 1 where that is certain. Address 0 ends a look; `moment_ns`: 1
+                                * where the look saw everything, else `name` is what it left out */
+    MP_RECORD_TORCH = 68,      /* likewise: PyTorch's data about its caching allocator; `kind` is enum
+                                * mp_reading_kind */
+    MP_RECORD_ASIDE = 69,      /* likewise: `name`, for the file unchanged; `kind` is enum mp_aside_kind */
 };
 
-/* A reading of PyTorch's own history and segments: any number of the first three, then the last. In all of them `track`
- * is the allocator's, but in the last. */
+/* One reading of PyTorch's own history and segments: any number of records of the first three kinds, then one of the
+ * last. `track` is the allocator's, except in the last. */
 enum mp_reading_kind {
-    MP_READING_ALLOC = 1,   /* at `moment_ns` `bytes` were asked for and `address` was given; stream and pool as below */
-    MP_READING_SEGMENT = 2, /* it holds `bytes` at `address`; total_allocated is its stream, total_reserved its pool;
-                          * `stack`: MP_READING_SMALL, MP_TOLD_EXPANDABLE */
-    MP_READING_PART = 3,    /* the next `bytes` of that segment, of which `address` were asked for; `stack` is enum
-                          * mp_torch_state */
-    MP_READING_END = 4,     /* it was made at `moment_ns`, and has `bytes` records before this one; `stack`: whether its
-                          * segments are all that there are */
+    MP_READING_ALLOC = 1,   /* at `moment_ns`, `bytes` were requested and `address` was returned; stream and pool as
+                             * below */
+    MP_READING_SEGMENT = 2, /* the allocator holds `bytes` at `address`; total_allocated is its stream, total_reserved
+                             * its pool; `stack`: MP_READING_SMALL, MP_READING_EXPANDABLE */
+    MP_READING_PART = 3,    /* the next `bytes` of that segment, of which `address` were requested; `stack` is enum
+                             * mp_torch_state */
+    MP_READING_END = 4,     /* the reading was made at `moment_ns` and has `bytes` records before this one; `stack`:
+                             * whether it lists all segments */
 };
 #define MP_READING_SMALL      1
 #define MP_READING_EXPANDABLE 2
@@ -46,9 +48,9 @@ struct mp_record {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
     uint64_t address;
     uint64_t bytes;
-    uint64_t total_allocated, total_reserved; /* what the allocator itself says; MP_RECORD_TOTAL_UNKNOWN */
+    uint64_t total_allocated, total_reserved; /* according to the allocator itself; MP_RECORD_TOTAL_UNKNOWN */
     uint32_t stack;                           /* node id */
-    uint32_t name;                            /* string id; alloc: the path of the module that ran */
+    uint32_t name;                            /* string id; alloc: the path of the module that was running */
     uint16_t track;                           /* index of the spool's track table */
     uint8_t type;                             /* enum mp_event_type or mp_record_type */
     uint8_t kind;                             /* enum mp_kind */

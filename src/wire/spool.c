@@ -2,7 +2,7 @@
 
 #include <linux/futex.h>
 
-/* Rooms are bounds, not costs: only what is committed takes memory. Together about 220 MiB a process. */
+/* Rooms are bounds, not costs: only committed space takes memory. Together about 220 MiB per process. */
 static const struct {
     size_t entry_bytes;
     uint64_t room;
@@ -38,7 +38,7 @@ bool mp_spool_usable(const struct mp_spool_header *header)
 
 bool mp_spool_attended(const struct mp_spool_header *header)
 {
-    /* The first word of a robust mutex is its futex: the kernel sets FUTEX_OWNER_DIED there when its holder is gone. */
+    /* The first word of a robust mutex is its futex: the kernel sets FUTEX_OWNER_DIED there when the owner has died. */
     const _Atomic uint32_t *word = (const _Atomic uint32_t *)&header->collector;
     uint32_t value = atomic_load_explicit(word, memory_order_relaxed);
     return (value & FUTEX_TID_MASK) && !(value & FUTEX_OWNER_DIED) &&

@@ -3,9 +3,10 @@
  * picks them up. It outlives both, so that `memprof recover` can finish what neither could.
  *
  * Who writes what. The collector creates the file, commits space in it (always by fallocate: touching a hole of a full
- * file system would be SIGBUS in the user's program) and owns `tail`, `committed` and what is marked "collector" below.
- * The recorder maps the whole range once, touches only what is committed, and owns the rest. Everything that both touch
- * is atomic. Offsets, not pointers: each side maps the file where it likes. All numbers little-endian, 64-bit only.
+ * file system would raise SIGBUS in the user's program) and owns `tail`, `committed` and all fields marked "collector"
+ * below. The recorder maps the whole range once, touches only committed space, and owns the rest. All fields that both
+ * touch are atomic. Offsets replace pointers: each side maps the file where it likes. All numbers little-endian, 64-bit
+ * only.
  *
  *     header page(s) | ring 0 | ring 1 | ... | table 0 | table 1 | ...
  *
@@ -37,17 +38,18 @@
 #define MP_SPOOL_SCHEDULE     512
 #define MP_SPOOL_NOTE_TEXT    256
 
-/* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at
- * n % MP_RING_RECORDS. Records in [tail, head) are handed over and not yet in the file. */
+/* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at n %
+ * MP_RING_RECORDS. Records in [tail, head) are handed over and not yet in the file. */
 enum mp_ring_state { MP_RING_FREE = 0, MP_RING_OWNED = 1, MP_RING_RETIRED = 2 /* its thread ended; may be emptied */ };
 
 struct mp_ring {
     /* recorder */
     _Atomic uint64_t head;
-    _Atomic uint64_t open_since; /* a hook is running since then (monotonic ns); 0: none. Stored before the clock of its
-                                  * record is read, so that no record can be older than what the collector saw here */
-    _Atomic uint64_t dropped;    /* records lost since the ring was full */
-    _Atomic uint32_t state;      /* enum mp_ring_state; FREE again by the collector */
+    _Atomic uint64_t open_since; /* monotonic ns since when a hook has been running; 0: none is. Stored before the hook
+                                  * reads the clock for its record, so that no record can be older than what the
+                                  * collector saw here */
+    _Atomic uint64_t dropped;    /* records lost because the ring was full */
+    _Atomic uint32_t state;      /* enum mp_ring_state; the collector sets it back to FREE */
     uint32_t tid;
     char name[16];
     uint64_t unused[2];
@@ -55,7 +57,7 @@ struct mp_ring {
     _Alignas(64) _Atomic uint64_t tail;
 };
 
-/* A table that only grows. `count` is published by the recorder after the entries are written. */
+/* A table that only grows. The recorder publishes `count` after it has written the entries. */
 enum mp_spool_table_id {
     MP_TABLE_NODES,   /* struct mp_wire_node; entry 0 is the empty stack */
     MP_TABLE_FRAMES,  /* struct mp_wire_frame */
@@ -68,7 +70,7 @@ enum mp_spool_table_id {
 
 struct mp_spool_table {
     uint64_t offset;            /* in the file */
-    uint64_t room;              /* entries that may ever be (bytes for strings) */
+    uint64_t room;              /* the most entries that it can ever have (bytes for strings) */
     _Atomic uint64_t committed; /* collector: entries that may be touched */
     _Atomic uint64_t count;
 };
@@ -89,7 +91,7 @@ struct mp_wire_frame {
 
 struct mp_wire_module {
     uint64_t start, end, bias;
-    struct mp_file_id file; /* only the build-id is filled: the collector looks the rest up */
+    struct mp_file_id file; /* only the build-id is filled in; the collector looks up the rest */
     uint32_t path;
     uint32_t generation; /* modules may be unloaded: later ones win within overlapping ranges */
 };
@@ -99,29 +101,30 @@ struct mp_wire_track {
     uint8_t device_type;  /* enum mp_device_type or another number of c10's */
     uint8_t layer;
     uint8_t size_basis;
-    uint8_t unused[3]; /* entries are compared as bytes: none is left to chance */
+    uint8_t unused[3]; /* set to zero, since entries are compared as bytes */
     uint32_t name;     /* string id: a pool's name, 0 otherwise */
 };
 
-/* A device as the program's own driver names it: its ordinal there is the index, which CUDA_VISIBLE_DEVICES decides. */
+/* A device as the program's own driver names it: the index is its ordinal there, which depends on
+ * CUDA_VISIBLE_DEVICES. */
 #define MP_SPOOL_DEVICES 64
 struct mp_spool_device {
     _Atomic uint32_t known; /* 1: `uuid` is there */
     uint8_t uuid[16];
 };
 
-/* What CUPTI's records said beside its callbacks. */
+/* What CUPTI's records add to its callbacks. */
 struct mp_spool_cupti {
-    _Atomic uint64_t records, agreed; /* memory records; those that a callback had told the same of */
-    _Atomic uint64_t without_call;    /* records of which no callback told */
-    _Atomic uint64_t without_record;  /* calls of which no record told, at the end */
-    _Atomic uint64_t different;       /* same call, another address or size */
+    _Atomic uint64_t records, agreed; /* memory records; those that agree with a callback */
+    _Atomic uint64_t without_call;    /* records without a callback */
+    _Atomic uint64_t without_record;  /* calls without a record, at the end */
+    _Atomic uint64_t different;       /* records that give another address or size than their call */
     _Atomic uint64_t dropped;         /* records that CUPTI dropped */
     _Atomic uint64_t unreadable;      /* of an unknown kind, or cut */
-    _Atomic uint32_t flushed;         /* 1: nothing was left in CUPTI's buffers at the end */
+    _Atomic uint32_t flushed;         /* 1: CUPTI's buffers were empty at the end */
 };
 
-/* A question to the collector and its answer (statistics). The answer holds when `answered` equals the question's
+/* A question to the collector and its answer (statistics). The answer is valid once `answered` equals the question's
  * number. */
 struct mp_spool_answer {
     _Atomic uint32_t asked, answered;
@@ -129,11 +132,11 @@ struct mp_spool_answer {
     _Atomic uint32_t found;
 };
 
-/* How far the schedule had come with the last record that is no longer in the rings (collect/recording/schedule.h). */
+/* The schedule's position at the last record that is no longer in the rings (collect/recording/schedule.h). */
 struct mp_schedule_position {
     uint64_t units; /* begun so far */
     uint64_t end_ns;
-    uint32_t unit_ring; /* the thread whose region is the unit, and how deep in its regions that lies */
+    uint32_t unit_ring; /* the thread whose region is the unit, and the depth of that region */
     uint32_t unit_depth;
     bool begun, over;
 };
@@ -146,7 +149,7 @@ struct mp_spool_snapshot_answer {
 struct mp_spool_header {
     uint64_t magic;
     uint32_t version;
-    uint32_t header_bytes; /* sizeof(struct mp_spool_header): a difference is another build */
+    uint32_t header_bytes; /* sizeof(struct mp_spool_header): a difference means another build */
     uint64_t spool_id;
     uint64_t file_bytes;
     uint64_t realtime_ns, monotonic_ns; /* one moment on both clocks: time 0 of the recording */
@@ -154,35 +157,35 @@ struct mp_spool_header {
     char output[MP_SPOOL_TEXT];        /* the snapshot file's path */
     char configuration[MP_SPOOL_TEXT]; /* wire/config.h */
     char host[256];
-    char command[4 * MP_SPOOL_TEXT]; /* arguments, each NUL-terminated, an empty one at the end */
+    char command[4 * MP_SPOOL_TEXT]; /* arguments, each NUL-terminated, with an empty one at the end */
 
     /* collector */
     pthread_mutex_t collector; /* robust, process-shared, held by the collector for as long as it lives: the kernel
-                                * marks it when the holder dies, however it dies */
-    _Atomic uint32_t collector_left; /* 1: it finished the file in order; nothing will be read any more */
+                                * marks it when the collector dies, however it dies */
+    _Atomic uint32_t collector_left; /* 1: the collector finished the file properly and will read nothing more */
     _Atomic uint32_t drained;        /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
-    _Atomic uint32_t cannot_grow; /* 1: no more space is to be had now; nobody should wait for it */
+    _Atomic uint32_t cannot_grow; /* 1: no more space is available now; nobody should wait for it */
     struct mp_spool_answer answer;
     struct mp_spool_snapshot_answer snapshot_answer;
-    char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, as collect/recording/schedule.h writes it; "": none */
+    char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, in the form of collect/recording/schedule.h; "": none */
     struct mp_schedule_position schedule_position;
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;
     _Atomic uint32_t program_left; /* 1: the program ran its exit handlers */
-    _Atomic uint32_t rung;         /* 1: the doorbell was rung and not yet heard */
-    _Atomic uint32_t ring_waiters; /* threads that wait for a ring now */
+    _Atomic uint32_t rung;         /* 1: the doorbell was rung and the collector has not yet noticed */
+    _Atomic uint32_t ring_waiters; /* threads that are waiting for a ring */
     _Atomic uint64_t dropped_no_ring;
     _Atomic uint64_t dropped_inside; /* events of a handler that interrupted a hook */
-    _Atomic uint64_t dropped_refused; /* 1: the system refused a call, and with this event recording ended */
-    _Atomic uint64_t left_hooks;     /* that the program left by a jump, with the event of each */
+    _Atomic uint64_t dropped_refused; /* 1: the system refused a call, and recording ended with this event */
+    _Atomic uint64_t left_hooks;     /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
     _Atomic uint64_t lost_strings;                                    /* names: likewise */
-    _Atomic uint64_t without_lock;                                    /* stacks and names: a lock was not to be had */
+    _Atomic uint64_t without_lock;                                    /* stacks and names: a lock could not be taken */
     _Atomic uint32_t sources;                                         /* bits: enum mp_source */
-    _Atomic uint32_t devices_changed;                                 /* counts what may have moved the devices' totals:
-                                                                       * contexts, modules, libraries */
+    _Atomic uint32_t devices_changed;                                 /* counts changes that may have moved the devices'
+                                                                       * totals: contexts, modules, libraries */
     struct mp_spool_cupti cupti;
     struct mp_spool_device devices[MP_SPOOL_DEVICES];
     _Atomic uint32_t note_count;
@@ -204,7 +207,7 @@ enum mp_source {
 static_assert(sizeof(struct mp_spool_header) <= MP_SPOOL_HEADER_BYTES, "the header must fit its pages");
 static_assert(sizeof(struct mp_record) == 64, "a record is a cache line");
 
-/* Fills offsets and rooms of the tables; the same on both sides. Returns the size of the file. */
+/* Fills in the tables' offsets and rooms, which are the same on both sides. Returns the size of the file. */
 uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES]);
 size_t mp_spool_entry_bytes(enum mp_spool_table_id table);
 
@@ -223,10 +226,10 @@ static inline void *mp_spool_entries(void *spool, enum mp_spool_table_id table)
     return (char *)spool + ((struct mp_spool_header *)spool)->tables[table].offset;
 }
 
-/* True where the mapped header is one that this build can use. */
+/* True where this build can use the mapped header. */
 bool mp_spool_usable(const struct mp_spool_header *header);
 
-/* True while somebody will read the rings: the collector neither died nor left. */
+/* True while somebody will read the rings: the collector has neither died nor left. */
 bool mp_spool_attended(const struct mp_spool_header *header);
 
 #endif
