@@ -1,5 +1,5 @@
-/* Clocks in nanoseconds: the kernel's own, also in a program in whose place another library answers clock_gettime().
- * Never allocates; may be called in the program (vDSO; a system call where the kernel has none). */
+/* Clocks in nanoseconds: the kernel's own, even in a program where another library replaces clock_gettime(). Never
+ * allocates; may be called in the program (vDSO; a system call where the kernel has none). */
 #ifndef MP_BASE_CLOCK_H
 #define MP_BASE_CLOCK_H
 
@@ -11,7 +11,7 @@
 /* The clock of every event. */
 uint64_t mp_clock_monotonic_ns(void);
 
-/* The clock that other tools' traces use; only ever recorded beside the monotonic one. */
+/* The clock of other tools' traces; only recorded beside the monotonic one. */
 uint64_t mp_clock_realtime_ns(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * How code below the command line reports failure: a status as the return value, and a sentence in a struct that the
- * caller owns. Nothing here prints or exits. Any thread; the struct belongs to one thread at a time.
+ * caller owns. Never prints or exits. Any thread; the struct belongs to one thread at a time.
  */
 #ifndef MP_BASE_ERROR_H
 #define MP_BASE_ERROR_H
@@ -11,17 +11,17 @@ enum mp_status {
     MP_IO,              /* the system refused; sys_errno says why */
     MP_NOT_A_RECORDING, /* the file is something else */
     MP_TOO_NEW,         /* written by a later major version */
-    MP_DAMAGED,         /* cut or inconsistent beyond what can be read around */
+    MP_DAMAGED,         /* cut or inconsistent so badly that reading cannot go on */
     MP_INVALID,         /* the caller's argument, as the user wrote it, makes no sense */
     MP_LIMIT,           /* a stated bound was reached */
     MP_NOT_FOUND,
     MP_UNSUPPORTED,
-    MP_BUSY, /* somebody else still uses it: later it may work */
+    MP_BUSY, /* still in use by somebody else: may work later */
 };
 
 struct mp_error {
     enum mp_status status;
-    int sys_errno;   /* 0 where the system was not asked */
+    int sys_errno;   /* 0 where no system call failed */
     char text[480];  /* one sentence without a full stop: what failed, with what */
 };
 

@@ -80,7 +80,7 @@ static uint32_t add(struct mp_intern *intern, const char *text, size_t length)
 
 uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t length)
 {
-    if (!length) text = ""; /* that of an empty text may be NULL */
+    if (!length) text = ""; /* the pointer of an empty text may be NULL */
     if (!intern->count && add(intern, "", 0)) return MP_INTERN_FAILED;
     return add(intern, text, length);
 }

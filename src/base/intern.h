@@ -22,10 +22,10 @@ struct mp_intern {
 /* The id of `length` bytes at text (NULs inside are kept), or MP_INTERN_FAILED where memory is short. */
 uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_text(struct mp_intern *intern, const char *text);
-/* The same, for code that cannot go on without memory: end through base/memory.h. */
+/* The same for code that cannot go on without memory: a lack of it ends the program through base/memory.h. */
 uint32_t mp_intern_add(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_add_text(struct mp_intern *intern, const char *text);
-/* The id of such bytes, or MP_INTERN_FAILED where they have none. */
+/* The id of these bytes, or MP_INTERN_FAILED where they were never added. */
 uint32_t mp_intern_find(const struct mp_intern *intern, const char *text, size_t length);
 /* The text of id and (where `length` is not NULL) its length; "" for an id that is not known. The pointer is valid
  * until the next insertion. */

@@ -1,7 +1,7 @@
 /*
- * Writes one JSON value into a buffer. Commas and nesting are kept right by the writer; what a caller must keep is that
- * every value inside an object follows a key. Strings are bytes of any kind: what is not UTF-8 becomes U+FFFD. Numbers
- * are exact 64-bit integers. One thread at a time.
+ * Writes one JSON value into a buffer. The writer takes care of commas and nesting; the caller must give every value
+ * inside an object a key. Strings may hold any bytes: invalid UTF-8 becomes U+FFFD. Numbers are exact 64-bit integers.
+ * One thread at a time.
  */
 #ifndef MP_BASE_JSON_H
 #define MP_BASE_JSON_H
@@ -15,7 +15,7 @@
 struct mp_json {
     struct mp_buffer *out;
     unsigned depth;
-    bool follows; /* a value stands before: a comma is due */
+    bool follows; /* a value precedes: a comma is due */
     bool flat;    /* set by the caller: what follows stays on one line */
 };
 
@@ -29,7 +29,7 @@ void mp_json_text(struct mp_json *json, const char *key, const char *text); /* N
 void mp_json_bytes_of_text(struct mp_json *json, const char *key, const char *text, size_t length);
 void mp_json_number(struct mp_json *json, const char *key, uint64_t number);
 void mp_json_signed(struct mp_json *json, const char *key, int64_t number);
-void mp_json_real(struct mp_json *json, const char *key, double number); /* with a fraction, be it 0 */
+void mp_json_real(struct mp_json *json, const char *key, double number); /* always with a fraction, even .0 */
 void mp_json_known(struct mp_json *json, const char *key, uint64_t number); /* UINT64_MAX (MP_BYTES_UNKNOWN): null */
 void mp_json_share(struct mp_json *json, const char *key, uint64_t part, uint64_t whole); /* 0 to 1; whole 0: null */
 void mp_json_bool(struct mp_json *json, const char *key, bool value);

@@ -20,9 +20,10 @@ struct mp_map {
 
 /* The value of key, or NULL. */
 uint64_t *mp_map_find(const struct mp_map *map, uint64_t key);
-/* The value of key, inserted as 0 where it was absent (*added says so; may be NULL); NULL where memory is short. */
+/* The value of key, inserted as 0 where it was absent (*added says whether; may be NULL); NULL where memory is
+ * short. */
 uint64_t *mp_map_insert(struct mp_map *map, uint64_t key, bool *added);
-/* The same, never NULL: ends through base/memory.h where memory is short. */
+/* The same, never NULL: a lack of memory ends the program through base/memory.h. */
 uint64_t *mp_map_at(struct mp_map *map, uint64_t key, bool *added) __attribute__((returns_nonnull));
 /* Removes key and stores its value in *value (may be NULL); false where it was absent. */
 bool mp_map_remove(struct mp_map *map, uint64_t key, uint64_t *value);

@@ -9,12 +9,12 @@
 #define COST_MAX  10000
 #define DEPTH_MAX 100
 
-/* The cost of compiling an expression, in characters: a repetition is written out, and one of what may be empty costs
- * several times that once more. Of the groups that are open, outermost first. Measured with glibc 2.36: 10 000 are at
- * most 50 MB and 0.1 s, while "e" and eight times "+?" take seconds. */
+/* The cost of compiling an expression, in characters: the C library writes a repetition out, and several times over if
+ * the repeated part can be empty. By group still open, outermost first. Measured with glibc 2.36: 10 000 are at most 50
+ * MB and 0.1 s, while "e" and eight times "+?" take seconds. */
 struct measure {
     uint64_t before[DEPTH_MAX + 1]; /* all but the last piece */
-    uint64_t last[DEPTH_MAX + 1];   /* what a repetition would repeat */
+    uint64_t last[DEPTH_MAX + 1];   /* the piece that a repetition would repeat */
     unsigned depth;
 };
 
@@ -45,8 +45,7 @@ static void repeat(struct measure *measure, uint64_t times)
     *last = times > COST_MAX || *last * times > COST_MAX ? COST_MAX + 1 : *last * times;
 }
 
-/* "{2}", "{2,}", "{2,5}": how often at most it is copied, *end its last character; 0 for a brace that stands for
- * itself. */
+/* For "{2}", "{2,}", "{2,5}": the most copies that it makes, *end its last character; 0 for a literal brace. */
 static uint64_t times_of(const char *at, const char **end)
 {
     size_t digits = strspn(at + 1, "0123456789");
@@ -54,7 +53,7 @@ static uint64_t times_of(const char *at, const char **end)
     *end = at;
     if (!digits && *comma != ',') return 0;
     const char *close = comma + strspn(comma, ",0123456789");
-    if (*close == '}') *end = close; /* else it is no expression at all */
+    if (*close == '}') *end = close; /* otherwise this is no valid expression */
     uint64_t low = strtoul(at + 1, NULL, 10), high = *comma == ',' ? strtoul(comma + 1, NULL, 10) : 0;
     high = high > low ? high : low + 1;
     return high < COST_MAX ? high : COST_MAX;
@@ -62,7 +61,7 @@ static uint64_t times_of(const char *at, const char **end)
 
 static bool close_group(struct measure *measure)
 {
-    if (!measure->depth) { /* nothing was opened: it stands for itself */
+    if (!measure->depth) { /* no group is open: a literal character */
         add_piece(measure);
         return true;
     }
@@ -73,7 +72,7 @@ static bool close_group(struct measure *measure)
     return inside <= COST_MAX;
 }
 
-/* NULL: it may be compiled; else why not. */
+/* NULL where the expression may be compiled, otherwise the reason against it. */
 static const char *measure_pattern(const char *text)
 {
     static const char too_long[] = "it repeats too much", refers[] = "it refers back";

@@ -1,7 +1,7 @@
 /*
- * Extended regular expressions, as users and recordings give them. The C library copies what is repeated, so that
- * twenty bytes ("a" and nineteen "+") may take gigabytes and minutes to compile; and what refers back may take as long
- * to match. Both are refused. Pure; any thread.
+ * Extended regular expressions from users and recordings. The C library copies repeated parts, so twenty bytes ("a" and
+ * nineteen "+") may take gigabytes and minutes to compile; a back reference may take as long to match. Both are
+ * refused. Pure; any thread.
  */
 #ifndef MP_BASE_PATTERN_H
 #define MP_BASE_PATTERN_H
@@ -10,7 +10,8 @@
 
 #include "base/error.h"
 
-/* Without substrings (REG_NOSUB); to be freed with regfree(). MP_INVALID: *error is why, without the text itself. */
+/* Compiles without substrings (REG_NOSUB); free with regfree(). MP_INVALID: *error is the reason, without the text
+ * itself. */
 enum mp_status mp_pattern_compile(const char *text, regex_t *pattern, struct mp_error *error);
 
 #endif

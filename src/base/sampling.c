@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#define NEWTON_STEPS 60 /* near the smallest sizes each only halves the error */
+#define NEWTON_STEPS 60 /* near the smallest sizes each step only halves the error */
 
 uint64_t mp_sampling_estimate(uint64_t size, uint64_t mean)
 {

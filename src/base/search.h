@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* How many of `count` places come before what is sought. `is_before` is an expression of a place's number `i`: true for
- * the first so many, false for all others. */
+/* The number of places, of `count`, that come before the one sought. `is_before` is an expression of a place's number
+ * `i`: true up to some place, false from there on. */
 #define MP_COUNT_BEFORE(count, i, is_before)                                                                           \
     ({                                                                                                                 \
         size_t low_ = 0, high_ = (count);                                                                              \

@@ -80,7 +80,7 @@ bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name)
     return !strcmp(stem, rule->stem);
 }
 
-/* Programs have few names and many regions. */
+/* Remembers each name's answer: programs have few names and many regions. */
 static bool is_step_region(struct mp_step_rule *rule, uint32_t number, const char *name)
 {
     enum { UNKNOWN, NO, YES };

@@ -36,21 +36,22 @@ struct mp_step_rule {
     bool has_pattern;
     regex_t pattern;
     char stem[128];                /* the first named step's name without digits; "" until one was seen */
-    char function[128];            /* "": none was asked for */
-    enum mp_step_kind range;       /* the kind of regions that count: MP_STEP_OF_RANGE where the user asked for them */
-    enum mp_step_kind weakest;     /* what is weaker begins no steps */
+    char function[128];            /* "": none was requested */
+    enum mp_step_kind range;       /* the kind of regions that count: MP_STEP_OF_RANGE where the user gave an
+                                    * expression */
+    enum mp_step_kind weakest;     /* weaker kinds begin no steps */
     enum mp_step_kind kind;        /* the strongest so far */
     uint64_t begun[MP_STEP_KINDS]; /* events of each kind so far */
     uint64_t before;               /* steps that began before the first event that it takes */
-    MP_VEC(unsigned char) regions; /* by the number of a name, whether it is a step's; 0: was not asked yet */
+    MP_VEC(unsigned char) regions; /* by the number of a name: whether it is a step's; 0: not yet decided */
 };
 
-/* An extended regular expression; "" or NULL: none. Fails for what is none, and says why. */
+/* Takes an extended regular expression; "" or NULL: none. Fails for an invalid one, with the reason. */
 enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern, struct mp_error *error);
-/* By the settings that a recording carries (a recording's configuration, wire/config.h), which were looked at before.
- */
+/* Opens the rule with the settings in a recording's configuration (wire/config.h), which were checked when it was
+ * made. */
 void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration);
-/* A text that a recording's configuration has about steps: step_range, step_at; "" where it has none. */
+/* Copies a setting about steps from a recording's configuration: step_range or step_at; "" where it is not there. */
 void mp_step_setting(char *to, size_t room, const char *configuration, const char *key);
 /* Whether a region of that name is a step. */
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name);
@@ -58,13 +59,13 @@ bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name);
 /* Whether it may be one in some order of regions. */
 bool mp_step_rule_may_match(const struct mp_step_rule *rule, const char *name);
 
-/* The kind of an event (enum mp_event_type) by its name, which has that number among all names. */
+/* The kind of an event (enum mp_event_type) by its name; `number` is that name's number among all names. */
 enum mp_step_kind mp_step_rule_kind(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name);
 /* Takes the next event: true where a step begins with it. */
 bool mp_step_rule_take(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name);
-/* Steps that have begun, those before included. The first of an optimizer's began before its first event. */
+/* Steps that have begun, including those before. An optimizer's first step began before its first event. */
 uint64_t mp_step_rule_steps(const struct mp_step_rule *rule);
-/* Where the user asked for some, nothing else begins steps, even if those never come. */
+/* From now on only the kinds that the user asked for begin steps, even if none ever comes. */
 void mp_step_rule_only_asked(struct mp_step_rule *rule);
 void mp_step_rule_close(struct mp_step_rule *rule);
 

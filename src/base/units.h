@@ -14,7 +14,7 @@ char *mp_format_bytes(char *to, uint64_t bytes);
 char *mp_format_signed_bytes(char *to, int64_t bytes);
 /* "850 ns", "12.7 ms", "38.2 s", "3 h 20 min". */
 char *mp_format_duration(char *to, uint64_t ns);
-/* "412 816": thousands apart by a space. */
+/* "412 816": thousands separated by a space. */
 char *mp_format_count(char *to, uint64_t count);
 
 /* "80GiB", "512 MB", "4096", "1.5k" (k, M, G, T and KB, MB, ... decimal; KiB, MiB, ... binary). */

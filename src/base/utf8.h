@@ -31,8 +31,8 @@ static inline size_t mp_utf8_next(const unsigned char *at, size_t left, uint32_t
     return 1;
 }
 
-/* Whether a character is one that nobody sees and that changes how others are read: marks of direction (U+202E turns
- * what follows round), of no width, breaks of lines and paragraphs, tags. Controls below U+00A0 are not among them. */
+/* Whether a character is invisible and changes how others are read: marks of direction (U+202E reverses the text after
+ * it), of zero width, breaks of lines and paragraphs, tags. Controls below U+00A0 are not among them. */
 static inline bool mp_utf8_is_hidden(uint32_t point)
 {
     static const struct {

@@ -3,7 +3,8 @@
  * empty.
  *
  * Growing can fail. There are two kinds of growing macros: mp_vec_push() and its like yield true on success and leave
- * the array as it was on failure, for code that must go on; mp_vec_add() and its like end through base/memory.h.
+ * the array unchanged on failure, for code that must go on; mp_vec_add() and its like end the program through
+ * base/memory.h.
  */
 #ifndef MP_BASE_VEC_H
 #define MP_BASE_VEC_H
@@ -55,7 +56,7 @@ static inline bool mp_vec_reserve_(void **at, size_t *room, size_t need, size_t 
       (__builtin_memset((vec)->at + (vec)->count, 0, ((total) - (vec)->count) * sizeof *(vec)->at),                    \
        (vec)->count = (total), true)))
 
-/* The same for code that cannot go on without memory: these yield nothing. */
+/* The same for code that cannot go on without memory; these yield nothing. */
 static inline void mp_vec_room_(void **at, size_t *room, size_t need, size_t each)
 {
     if (!mp_vec_reserve_(at, room, need, each)) mp_memory_lacks(need > SIZE_MAX / each ? SIZE_MAX : need * each);

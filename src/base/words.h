@@ -1,7 +1,7 @@
 /*
- * The project's vocabulary as enumerations: what design and documents call event, layer, kind and language. The numbers
- * stand in snapshot files and in the spool, so they never change; new ones are added at the end.
- * Never allocates; may be called in the program.
+ * The project's vocabulary as enumerations: events, layers, kinds, languages and so on. The numbers are stored in
+ * snapshot files and in the spool, so they never change; new ones are added at the end. Never allocates; may be called
+ * in the program.
  */
 #ifndef MP_BASE_WORDS_H
 #define MP_BASE_WORDS_H
@@ -15,7 +15,7 @@ enum mp_event_type {
     MP_EVENT_ALLOC = 1,
     MP_EVENT_FREE = 2,
     MP_EVENT_RESIZE = 3,       /* the block keeps its identity, `bytes` is the new size */
-    MP_EVENT_OOM = 4,          /* `bytes` is what was asked for */
+    MP_EVENT_OOM = 4,          /* `bytes`: the size requested */
     MP_EVENT_STEP = 5,         /* a step begins; the one before it ends */
     MP_EVENT_REGION_BEGIN = 6, /* `name` */
     MP_EVENT_REGION_END = 7,
@@ -41,8 +41,8 @@ enum mp_kind {
     MP_KINDS
 };
 
-/* MP_BACKWARD: no call, but the border in a path between what autograd ran ("backward of") and the path that made its
- * node in forward, which is further out. */
+/* MP_BACKWARD: not a call, but a border in a path. On its inner side is what autograd ran ("backward of"); on its outer
+ * side the path that made the node in forward. */
 enum mp_language { MP_NATIVE = 0, MP_PYTHON = 1, MP_BACKWARD = 2, MP_LANGUAGES };
 
 /* Roles that a program gives a block: PyTorch's words for a tensor's part in training. */
@@ -56,8 +56,8 @@ enum mp_role {
     MP_ROLES
 };
 
-/* What holds a block, as a look of the program at itself found (python/libmemprof_torch/holders_names.py has the same
- * order): the last container that grows on the path, or what on it is not a plain object. */
+/* The kind of a block's holder, found when the program looked at itself (python/libmemprof_torch/holders_names.py has
+ * the same order): the last growing container on the path, or the object on it that is not plain. */
 enum mp_holder_kind {
     MP_HOLDER_NONE = 0,
     MP_HOLDER_LIST = 1,
@@ -90,13 +90,13 @@ enum mp_torch_action {
     MP_TORCH_SEGMENT_UNMAP = 6,
     MP_TORCH_OUT_OF_MEMORY = 7,
     MP_TORCH_SNAPSHOT = 8,
-    MP_TORCH_OTHER = 9, /* says something; nothing happened to memory */
+    MP_TORCH_OTHER = 9, /* a remark; nothing happened to memory */
     MP_TORCH_ACTIONS
 };
 
-/* Which keys a row of another program's file had. */
+/* The keys that a row of another program's file had. */
 enum mp_row_flag {
-    MP_ROW_IMPORTED = 1 << 0, /* of all of them */
+    MP_ROW_IMPORTED = 1 << 0, /* set for every imported row */
     MP_ROW_ADDRESS = 1 << 1,
     MP_ROW_SIZE = 1 << 2,
     MP_ROW_STREAM = 1 << 3,
@@ -107,17 +107,17 @@ enum mp_row_flag {
     MP_ROW_TYPE = 1 << 8,
     MP_ROW_EXPANDABLE = 1 << 9,
     MP_ROW_DEVICE = 1 << 10,
-    MP_ROW_ALLOCATED = 1 << 11, /* of a segment: how much of it is so */
+    MP_ROW_ALLOCATED = 1 << 11, /* of a segment: its allocated bytes */
     MP_ROW_ACTIVE = 1 << 12,
-    MP_ROW_OVERLAPS = 1 << 14, /* a segment that an earlier one overlaps: it is not believed */
-    MP_ROW_HISTORY = 1 << 13, /* of a block, before PyTorch 2.1: what was asked for, and its stack, were told there */
+    MP_ROW_OVERLAPS = 1 << 14, /* a segment that overlaps an earlier one: not believed */
+    MP_ROW_HISTORY = 1 << 13, /* of a block, before PyTorch 2.1: requested size and stack stood in its history */
 };
 
-/* What is told aside of a recording's events. */
+/* Kinds of facts kept beside a recording's events. */
 enum mp_aside_kind {
     MP_ASIDE_MEMBERS = 0,    /* of the file's outermost object */
     MP_ASIDE_ANNOTATION = 1, /* a row of external_annotations */
-    MP_ASIDE_LISTS = 2,      /* how many traces there are, by key: always there where a PyTorch snapshot was read */
+    MP_ASIDE_LISTS = 2,      /* how many traces there are, by key: present wherever a PyTorch snapshot was read */
     MP_ASIDE_SETTINGS = 3,   /* no JSON: the settings of PyTorch's allocator, as key=value,...; the last one counts */
     MP_ASIDE_KINDS
 };
@@ -131,20 +131,19 @@ enum mp_torch_state {
     MP_TORCH_STATES
 };
 
-/* How the name of a mark begins that the PyTorch shim makes of a call of the allocator (analysis/allocator/torch_marks.h).
- */
+/* The prefix of marks that the PyTorch shim makes of calls of the allocator (analysis/allocator/torch_marks.h). */
 #define MP_TORCH_MARK "torch: "
 
 /* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */
 enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 
-/* The name of a step event that an optimizer of PyTorch's made: with it a step ends, unlike with others. */
+/* The name of a step event that one of PyTorch's optimizers made: it ends a step, while others begin one. */
 #define MP_TORCH_STEP "torch.optim"
 
 #define MP_NONE          UINT32_MAX /* no event, no block, no step */
 #define MP_BYTES_UNKNOWN UINT64_MAX
 
-/* The words themselves ("alloc", "torch", "device", ...); "?" for a number that is not known. */
+/* The words themselves ("alloc", "torch", "device", ...); "?" for an unknown number. */
 const char *mp_event_type_name(unsigned type);
 const char *mp_layer_name(unsigned layer);
 const char *mp_kind_name(unsigned kind);
@@ -152,7 +151,7 @@ const char *mp_size_basis_name(unsigned basis);
 const char *mp_language_name(unsigned language);
 const char *mp_holder_kind_name(unsigned kind); /* "list", ...; "none" */
 const char *mp_role_name(unsigned role); /* "none", "parameter", "optimizer_state", ... */
-/* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is not known. */
+/* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is unknown. */
 const char *mp_device_type_name(unsigned type);
 
 /* A device's id ("cpu", "cuda:0") and a track's ("cuda:0/torch"; an application's pool: "cpu/app/scratch"), cut to
@@ -162,11 +161,11 @@ void mp_format_device_id(char *to, size_t room, unsigned type, int index);
 void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
                         size_t pool_length);
 
-/* Whether a track of that name holds memory of its device, so that its bytes may be compared with those of others. The
- * driver's other named tracks tell the same memory from another side ("mapped"), memory of others ("imported"), none at
- * all ("addresses", "streams"), or none that is known to be there ("managed"). */
+/* Whether a track of that name holds memory of its device, so that its bytes may be compared with other tracks'. The
+ * driver's other named tracks show the same memory from another side ("mapped"), memory of others ("imported"), no
+ * memory ("addresses", "streams"), or memory that may not be there ("managed"). */
 bool mp_track_holds_memory(unsigned layer, const char *name);
-/* Whether its bytes are addresses: memory that another track tells of, or none. */
+/* Whether its bytes are addresses: memory that another track shows, or none. */
 bool mp_track_is_of_addresses(unsigned layer, const char *name);
 
 #endif

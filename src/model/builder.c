@@ -9,8 +9,8 @@
 #include "model/builder_state.h"
 #include "model/steps_infer.h"
 
-#define DEPTH_MAX 10000 /* frames of a path: a recorder's longest, twice, where backward is joined to its forward */
-#define TEXT_MAX  65536 /* bytes of a name: what is longer is cut, since names come again with every row about them */
+#define DEPTH_MAX 10000 /* frames of a path: twice a recorder's longest, since backward is joined to its forward */
+#define TEXT_MAX  65536 /* bytes of a name; longer ones are cut, since every row about them repeats them */
 #define LINES_MAX 256   /* source lines of one native frame */
 
 enum mp_status mp_builder_no_memory(struct mp_error *error)
@@ -60,7 +60,7 @@ void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **
     *builder = made;
 }
 
-/* Where a text that is too long ends: not inside a character of UTF-8. */
+/* Where to cut a text that is too long: not inside a UTF-8 character. */
 static size_t cut_text(const char *text)
 {
     size_t length = TEXT_MAX;
@@ -96,7 +96,7 @@ static bool add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
         device.uuid = mp_builder_string(b, device.uuid);
         device.model = mp_builder_string(b, device.model);
         uint32_t at = (uint32_t)model->devices.count;
-        if (device.name) { /* a lost one is nobody's */
+        if (device.name) { /* a lost one belongs to nobody */
             bool fresh;
             uint64_t *known = mp_map_at(&b->devices, device.name, &fresh);
             if (fresh) *known = at;
@@ -163,7 +163,7 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
     return true;
 }
 
-/* A path that is deeper than any recorder's is cut, so that whoever follows one to its root comes to an end soon. */
+/* Cuts a path that is deeper than any recorder's, so that following it to its root ends soon. */
 static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
@@ -286,7 +286,7 @@ static bool known_stack(const struct mp_model *model, uint32_t stack)
     return stack < model->stacks.count || !stack;
 }
 
-/* The ids that later code follows without looking. */
+/* Checks the ids that later code follows without looking. */
 static enum mp_status check_table(const struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
 {
     const struct mp_model *model = b->model;
@@ -399,7 +399,7 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
     if (model->samples.count && model->samples.at[model->samples.count - 1].time_ns > end)
         end = model->samples.at[model->samples.count - 1].time_ns;
     model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
-    char each[8]; /* a running program tells of some of its events, and how many there were */
+    char each[8]; /* a running program's file has some of its events, and their number in all */
     mp_step_setting(each, sizeof each, model->start.configuration, "live_each");
     if (*each) model->part_of = model->coverage.events;
     *result = model;

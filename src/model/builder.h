@@ -1,11 +1,12 @@
 /*
  * Makes a model out of a recording's chunks, in their order: the reader's, or those of a test or an importer. Every id
- * in a chunk must be in the tables that were added before it; a chunk that breaks this is refused (MP_DAMAGED) whole or
- * from the offending entry on, and the builder stays usable. Sums are exact while events arrive: no second pass.
+ * in a chunk must be in the tables that were added before it. A chunk that breaks this rule is refused (MP_DAMAGED)
+ * whole or from the offending entry on, and the builder stays usable. Sums are exact while events arrive: no second
+ * pass.
  *
- * A base chunk is the truth about its moment. Blocks live there that were never seen before belong to the model's base
- * where nothing came before; else they were born in a gap (lost chunks, a window that was not recorded) and get an
- * alloc event at their birth. Blocks that should be live but are not in it died in the gap.
+ * A base chunk is the truth about its moment. Live blocks in it that were never seen before belong to the model's base
+ * if nothing came earlier; otherwise they were born in a gap (lost chunks, a window that was not recorded) and get an
+ * alloc event at their birth. Blocks that should be live but are missing from it died in the gap.
  *
  * One thread at a time.
  */
@@ -20,9 +21,9 @@ struct mp_builder;
 
 /* Copies *start. */
 void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder);
-/* Copies what it needs of the chunk. Kinds that a model does not hold are ignored. */
+/* Copies what it needs of the chunk. Ignores kinds that a model does not hold. */
 enum mp_status mp_builder_add(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
-/* The model, which the caller frees; the builder is gone, whatever is returned. *damage is copied. */
+/* Returns the model, which the caller frees. The builder is freed in any case. Copies *damage. */
 enum mp_status mp_builder_finish(struct mp_builder *builder, const struct mp_damage *damage, uint64_t file_bytes,
                                  struct mp_model **model, struct mp_error *error);
 void mp_builder_free(struct mp_builder *builder);

@@ -37,7 +37,7 @@ static bool reserve_events(struct mp_builder *b, size_t extra)
     return true;
 }
 
-/* A column that few recordings have has as much room as the others, or does not exist. */
+/* Gives a column that few recordings have as much room as the others, unless it does not exist. */
 static void reserve_rare(struct mp_builder *b, uint32_t **column, size_t room)
 {
     size_t before = *column ? b->block_room : 0;
@@ -67,7 +67,7 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
 
 uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
 {
-    uint64_t near = number - b->first_block; /* what is older than all is far, too */
+    uint64_t near = number - b->first_block; /* a number older than all others is far, too */
     if (near < b->by_number.count && b->by_number.at[near]) return b->by_number.at[near] - 1;
     if (!b->far_numbers.count || number == UINT64_MAX) return MP_NONE;
     const uint64_t *far = mp_map_find(&b->far_numbers, number + 1);
@@ -99,7 +99,7 @@ static void extend_near_limit(struct mp_builder *b, size_t entries)
     b->near_limit += entries + gap * CHUNK_EVENTS;
 }
 
-/* Appends a block; room was reserved. */
+/* Appends a block; the caller has reserved room. */
 static uint32_t put_block(struct mp_builder *b, uint64_t address, uint64_t bytes, uint32_t stack, uint32_t alloc_event,
                           uint16_t track, uint8_t kind)
 {
@@ -128,7 +128,7 @@ static void set_module(struct mp_builder *b, uint32_t block, uint32_t path)
     set_rare(b, &b->model->blocks.module, block, mp_builder_string(b, path));
 }
 
-/* Appends an event; room was reserved. Time never runs backwards in a model. */
+/* Appends an event; the caller has reserved room. Time never runs backwards in a model. */
 static uint32_t put_event(struct mp_builder *b, uint64_t time_ns, unsigned type, uint32_t subject, uint32_t thread,
                           uint16_t track)
 {
@@ -166,7 +166,7 @@ static void raise_peak(struct mp_builder *b, uint16_t track, uint32_t event)
     sum->peak_ns = event == MP_NONE ? 0 : b->model->events.time_ns[event];
 }
 
-/* A block that was live all the time from the start until now: what was summed so far lacked it throughout. */
+/* Adds a block that lived from the start until now: all sums so far lacked it. */
 static uint32_t put_base_block(struct mp_builder *b, uint64_t address, uint64_t bytes, uint32_t stack, uint16_t track,
                                uint8_t kind)
 {
@@ -217,7 +217,7 @@ static void on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint
     raise_peak(b, b->model->blocks.track[block], event);
 }
 
-/* An event about a block. An alloc of a number that is taken and a free of a block that is gone say nothing new. */
+/* Takes an event about a block. An alloc of a used number and a free of an ended block are repetitions. */
 static bool add_block_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
 {
     uint64_t number = c->block[i];
@@ -302,7 +302,8 @@ enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk
     return MP_OK;
 }
 
-/* Blocks that must have died between the last event and this base: not `in_base` (one byte a block). */
+/* Ends the blocks that must have died between the last event and this base: those not `in_base` (one byte per
+ * block). */
 static void bury_missing(struct mp_builder *b, const unsigned char *in_base)
 {
     struct mp_model_blocks *blocks = &b->model->blocks;
@@ -322,8 +323,8 @@ static int by_birth(const void *left, const void *right)
     return a->birth_ns < b->birth_ns ? -1 : a->birth_ns > b->birth_ns;
 }
 
-/* Blocks of the base that no event told of: before all events they are the model's base, later they were born in a
- * gap. Frees come first there, so that a gap never makes up a peak. */
+/* Adds blocks of the base that no event introduced. Before all events they are the model's base; later they were born
+ * in a gap. Frees come first there, so that a gap never makes up a peak. */
 static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen, size_t count)
 {
     bool at_start = !b->model->events.count;
@@ -346,7 +347,7 @@ static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
     }
 }
 
-/* Whether the base says just what the events said, as it nearly always does. */
+/* Whether the base agrees with the events, as it nearly always does. */
 static bool base_agrees(const struct mp_builder *b, const struct mp_base_block *base, size_t count)
 {
     if (count != b->live_blocks) return false;
@@ -376,7 +377,7 @@ static bool meet_base(struct mp_builder *b, const struct mp_base_block *base, si
     return true;
 }
 
-/* `whole`: these are all the blocks that live. */
+/* `whole`: these are all the live blocks. */
 static bool take_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole)
 {
     if (!reserve_blocks(b, count)) return false;
@@ -402,7 +403,7 @@ bool mp_builder_end_base(struct mp_builder *b)
     return !count || take_base(b, b->base_parts.at, count, false);
 }
 
-/* Parts are put together; a base that lacks one still tells of the blocks in the others. */
+/* Puts the parts together; where one is missing, the blocks in the others still count. */
 static bool take_part(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     if (chunk->base_before != b->base_parts.count) {

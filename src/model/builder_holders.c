@@ -28,8 +28,8 @@ static int by_block_then_order(const void *left, const void *right)
     return a->order < b->order ? -1 : 1;
 }
 
-/* The rows before the one that ends a look are that look's; a recovered file may tell some twice. Of those of one block
- * the last counts. */
+/* The rows before the one that ends a look belong to that look; a recovered file may repeat some. Of several rows for
+ * one block the last one counts. */
 bool mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;

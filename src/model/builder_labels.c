@@ -37,7 +37,7 @@ bool mp_builder_add_requests(struct mp_builder *b, const struct mp_chunk *chunk)
     return true;
 }
 
-/* A block has labels only while it lives, whatever two equal stamps leave open. */
+/* A block has labels only while it lives, even where two equal time stamps leave the order open. */
 static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block, uint32_t event)
 {
     uint32_t born = blocks->alloc_event[block], died = blocks->free_event[block];
@@ -81,7 +81,7 @@ bool mp_builder_end_labels(struct mp_builder *b)
         const struct mp_builder_label *label = &b->labels.at[i];
         uint32_t block = mp_builder_block(b, label->number);
         if (block == MP_NONE) continue;
-        /* the last event that is not after it; MP_NONE: all are */
+        /* the last event that is not after the label; MP_NONE: all are */
         uint32_t event =
             label->time_ns == UINT64_MAX ? label->event : mp_model_events_before(model, label->time_ns, true) - 1;
         labels[count++] =

@@ -9,7 +9,7 @@ struct mp_builder_level {
     uint64_t bytes, blocks; /* live now */
 };
 
-/* A label as it was told; its block may be told of later. */
+/* A label as read; the events of its block may come later. */
 struct mp_builder_label {
     uint64_t number;
     uint64_t time_ns; /* UINT64_MAX: `event` is known instead */
@@ -19,24 +19,23 @@ struct mp_builder_label {
 struct mp_builder {
     struct mp_model *model;
     size_t event_room, block_room;
-    MP_VEC(uint32_t) string_ids; /* the file's id to the model's: they differ only where a file repeats a string */
-    MP_VEC(uint32_t) device_ids; /* likewise: a device that is named again is the same, with more facts */
-    MP_VEC(uint16_t) depths;     /* of stacks: how many nodes lie above each */
+    MP_VEC(uint32_t) string_ids; /* from the file's id to the model's: they differ only where a file repeats a string */
+    MP_VEC(uint32_t) device_ids; /* likewise: a device that is named again is the same one, with more facts */
+    MP_VEC(uint16_t) depths;     /* of stacks: the number of nodes above each */
     MP_VEC(uint32_t) by_number;  /* block number to index in blocks + 1; 0: not seen */
-    struct mp_map
-        far_numbers;     /* the same for numbers that leave larger holes than lost chunks explain, by number + 1 */
-    uint64_t near_limit; /* numbers below it go to by_number: what has been read could have made that many */
+    struct mp_map far_numbers;   /* the same for numbers beyond holes larger than lost chunks explain, by number + 1 */
+    uint64_t near_limit; /* numbers below it go to by_number: the chunks read so far could have made that many */
     MP_VEC(struct mp_builder_level) levels;  /* per track */
     MP_VEC(struct mp_base_block) base_parts; /* of a base that comes in several chunks, until it is whole */
     struct mp_map devices;                   /* string id of the name to index */
-    struct mp_map resized;                   /* block index + 1 to its size now, for blocks that were resized */
+    struct mp_map resized;                   /* block index + 1 to its present size, for blocks that were resized */
     MP_VEC(struct mp_builder_label) labels;
     MP_VEC(struct mp_block_holder) holders;
-    MP_VEC(struct mp_block_request) requests; /* as they were told */
+    MP_VEC(struct mp_block_request) requests; /* as read */
     uint64_t first_block;                     /* where the file's numbers begin */
     bool any_blocks;
     uint64_t last_ns;
-    uint64_t next_sequence; /* of the chunk that follows if none was lost */
+    uint64_t next_sequence; /* of the next chunk, if none was lost */
     uint64_t gap_chunks;    /* lost before the present chunk */
     bool any_chunk;
     size_t live_blocks;
@@ -44,7 +43,7 @@ struct mp_builder {
 
 enum mp_status mp_builder_add_events(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
 enum mp_status mp_builder_add_base(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
-/* Takes up the parts of a base whose rest did not come. */
+/* Takes the parts of a base whose other parts never came. */
 bool mp_builder_end_base(struct mp_builder *builder);
 enum mp_status mp_builder_no_memory(struct mp_error *error);
 /* The index of a block number, or MP_NONE where it was never seen. */
@@ -53,19 +52,19 @@ uint32_t mp_builder_block(const struct mp_builder *builder, uint64_t number);
 bool mp_builder_add_past(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_past_peaks(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk *chunk);
-/* A block turns out to have lived all that time. */
+/* Notes that a block turns out to have lived through all that time. */
 void mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t kind, uint64_t bytes);
 void mp_builder_end_past(struct mp_builder *builder);
 bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_holders(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_end_holders(struct mp_builder *builder);
 bool mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
-/* Takes over the labels and requests that a base has of its blocks. */
+/* Takes over the labels and requests that a base has for its blocks. */
 void mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
-/* Make the model's labels and requests of all that were told. */
+/* Make the model's labels and requests from all that were read. */
 bool mp_builder_end_labels(struct mp_builder *builder);
 bool mp_builder_end_requests(struct mp_builder *builder);
-/* The model's id of a string of the file; 0 for one that is not there. */
+/* The model's id for a string of the file; 0 for a missing one. */
 uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
 
 #endif

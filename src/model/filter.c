@@ -43,20 +43,20 @@ static const struct {
 struct term {
     enum key key;
     enum operation operation;
-    uint64_t low, high;     /* size, step: both inside; layer, kind, role: low */
-    unsigned char *matches; /* one byte each, whether it fits: fn, file: a stack node, of any frame of its stack;
+    uint64_t low, high;     /* size, step: both inclusive; layer, kind, role: low */
+    unsigned char *matches; /* one byte each, whether it fits: fn, file: a stack node, for any frame of its stack;
                              * module, region, label: a string; category: a block */
 };
 
 struct mp_filter {
     const struct mp_model *model;
-    const struct mp_filter_categories *categories; /* while it is made; may be NULL */
+    const struct mp_filter_categories *categories; /* only while it is made; may be NULL */
     struct mp_steps steps;
-    uint32_t *regions; /* by block; NULL where no term asks */
+    uint32_t *regions; /* by block; NULL where no term needs it */
     MP_VEC(struct term) terms;
 };
 
-/* Reads KEY OPERATION at `text`; returns what follows, or NULL. */
+/* Reads KEY OPERATION at `text`; returns the rest, or NULL. */
 static const char *read_head(const char *text, enum key *key, enum operation *operation)
 {
     text += strspn(text, " ");
@@ -74,7 +74,7 @@ static const char *read_head(const char *text, enum key *key, enum operation *op
     return NULL;
 }
 
-/* The comma that ends a term: the first one that a further term follows, so that patterns may hold commas. */
+/* The comma that ends a term: the first one that another term follows, so that patterns may contain commas. */
 static const char *find_end(const char *text)
 {
     enum key key;

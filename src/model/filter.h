@@ -14,14 +14,14 @@
 
 struct mp_filter;
 
-/* Who says what category a block has ("" for none), asked only while the filter is made. NULL as a function: nobody,
- * and filters by category are refused. */
+/* Gives the category of blocks ("" for none); called only while the filter is made. Where the function is NULL, filters
+ * by category are refused. */
 struct mp_filter_categories {
     const char *(*of_block)(const void *context, uint32_t block);
     const void *context;
 };
 
-/* Parses and readies it for one model, which must outlive the filter. MP_INVALID says what is wrong with the text. */
+/* Parses the text and prepares a filter for one model, which must outlive it. MP_INVALID: *error says what is wrong. */
 enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
                               const struct mp_filter_categories *categories, struct mp_filter **filter,
                               struct mp_error *error);

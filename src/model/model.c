@@ -57,7 +57,7 @@ void mp_model_free(struct mp_model *model)
 
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event)
 {
-    /* The last resize of the block that is not after the event. */
+    /* The block's last resize that is not after the event. */
     size_t before = MP_COUNT_BEFORE(model->resizes.count, i,
                                     model->resizes.at[i].block < block ||
                                         (model->resizes.at[i].block == block && model->resizes.at[i].event <= event));
@@ -73,10 +73,10 @@ const struct mp_request *mp_model_request_of(const struct mp_model *model, uint3
                : NULL;
 }
 
-/* How many labels are of the blocks before that one, or of it and told after fewer than `end` events. */
+/* The number of labels of earlier blocks, and of this one before `end` events. */
 static size_t labels_before(const struct mp_model *model, uint32_t block, uint64_t end)
 {
-    /* MP_NONE + 1, from the start on, is 0. */
+    /* MP_NONE + 1 is 0: from the start on. */
     return MP_COUNT_BEFORE(model->labels.count, i,
                            model->labels.at[i].block < block ||
                                (model->labels.at[i].block == block && model->labels.at[i].event + 1 < end));

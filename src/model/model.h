@@ -1,8 +1,8 @@
 /*
- * A whole recording in memory, as columns. Built once (by loading a file or by the builder below), then never changed:
- * any number of threads may read it. Ids are those of format/recording.h.
+ * A whole recording in memory, as columns. Built once (by loading a file or by the builder), then never changed: any
+ * number of threads may read it. Ids are those of format/recording.h.
  *
- * About 16 bytes an event and 30 bytes a block, 4 more where modules are known.
+ * About 16 bytes per event and 30 bytes per block, 4 more where modules are known.
  */
 #ifndef MP_MODEL_MODEL_H
 #define MP_MODEL_MODEL_H
@@ -20,7 +20,7 @@ struct mp_model_events {
     uint64_t *time_ns;
     uint32_t *subject; /* alloc, free, resize: index into blocks; oom, reserved, step, region, mark, start, stop: index
                         * into mp_model.notes (struct mp_model_note) */
-    uint32_t *thread;  /* MP_NONE: an event that a lost part of the file held, known by its effect */
+    uint32_t *thread;  /* MP_NONE: an event in a lost part of the file, known by its effect */
     uint16_t *track;
     uint8_t *type;
 };
@@ -35,28 +35,28 @@ struct mp_model_blocks {
     uint32_t *free_event;  /* MP_NONE: live at the end */
     uint16_t *track;
     uint8_t *kind;
-    uint32_t *module;   /* string id of the path; NULL where no block has one: ask mp_model_module() */
-    uint32_t *freed_at; /* stack that freed it; NULL where none is known: ask mp_model_freed_at() */
+    uint32_t *module;   /* string id of the path; NULL where no block has one: use mp_model_module() */
+    uint32_t *freed_at; /* stack that freed it; NULL where none is known: use mp_model_freed_at() */
 };
 
 /* A label that the program gave a block; sorted by block, then event. Use mp_model_label_at(). */
 struct mp_model_label {
     uint32_t block;
-    uint32_t event; /* it holds from just after that event on; MP_NONE: from the very start */
+    uint32_t event; /* the label holds from just after that event on; MP_NONE: from the very start */
     uint32_t role;  /* enum mp_role */
     uint32_t name;  /* string id; 0: none */
 };
 
-/* What held a block when the program last looked; sorted by block. */
+/* The holder of a block when the program last looked; sorted by block. */
 struct mp_model_holder {
     uint32_t block;
-    uint32_t look; /* index into looks; of the last one whose end is lost: how many there are */
+    uint32_t look; /* index into looks; the count of looks, for the last one if its end is lost */
     uint32_t path, file, line; /* string ids; 0: not known */
     uint8_t kind;              /* enum mp_holder_kind */
     bool certain;
 };
 
-/* Such a look. `note`: string id of what it left out; 0: nothing. */
+/* A look of the program at what holds its blocks. `note`: string id of what it left out; 0: nothing. */
 struct mp_model_look {
     uint64_t time_ns; /* when it was over */
     uint32_t note;
@@ -77,7 +77,7 @@ struct mp_model_resize {
 
 /* The rarer facts of events that are not about a block. */
 struct mp_model_note {
-    uint64_t bytes; /* oom: asked for; reserved: now held */
+    uint64_t bytes; /* oom: requested; reserved: now held */
     uint32_t stack; /* oom, mark */
     uint32_t name;  /* string id: region, mark, step; oom: the path of the module that ran */
 };
@@ -99,22 +99,22 @@ struct mp_model_track_sum {
     uint64_t events, allocs, frees, ooms;
     uint64_t base_bytes, peak_bytes, end_bytes;
     uint64_t peak_blocks, end_blocks;
-    uint64_t unknown_blocks; /* blocks of the base whose size is not known: base and peak are at least what they say */
+    uint64_t unknown_blocks; /* blocks of the base of unknown size: base and peak are at least the values given */
     uint32_t peak_event;     /* the event after which the peak was first reached; MP_NONE: at the very start */
     uint64_t peak_ns;
     uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN where never reported */
     /* The time before the model's first event (mp_model.past). */
-    struct mp_past_peak past; /* all 0 where nothing does */
-    bool peak_in_past; /* the peak was reached there: peak_event is MP_NONE, its blocks are mp_model.past_sites */
+    struct mp_past_peak past; /* all 0: no such time */
+    bool peak_in_past; /* the peak lies in that time: peak_event is MP_NONE, its blocks are mp_model.past_sites */
 };
 
 struct mp_model {
     struct mp_recording_start start;
-    MP_VEC(void *) owned; /* what the texts of `start` lie in */
+    MP_VEC(void *) owned; /* memory of the texts of `start` */
     uint64_t file_bytes;
     struct mp_model_chunks {
         uint64_t chunks, entries, bytes;
-    } chunks[MP_CHUNK_KINDS]; /* what the file holds, by kind */
+    } chunks[MP_CHUNK_KINDS]; /* the file's contents, by kind */
     const char *format;       /* "mp", later "pytorch", "kineto" */
     struct mp_intern strings;
     MP_VEC(struct mp_device) devices;
@@ -125,30 +125,30 @@ struct mp_model {
     MP_VEC(struct mp_model_line) lines;
     MP_VEC(struct mp_stack_node) stacks;
     MP_VEC(struct mp_model_note) notes;
-    MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N is of event noted[N] */
+    MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N belongs to event noted[N] */
     MP_VEC(struct mp_model_resize) resizes;
     MP_VEC(struct mp_model_label) labels;
     MP_VEC(struct mp_model_holder) holders;
     MP_VEC(struct mp_model_look) looks;
-    MP_VEC(struct mp_model_request) requests; /* as its own history told: of some blocks */
+    MP_VEC(struct mp_model_request) requests; /* from PyTorch's own history: of some blocks */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */
     MP_VEC(struct mp_segment_part) parts;
-    MP_VEC(struct mp_allocator_call) calls; /* of one that has an allocator's own trace */
+    MP_VEC(struct mp_allocator_call) calls; /* of a file with an allocator's own trace */
     MP_VEC(struct mp_aside) asides;         /* of another program's file */
     struct mp_model_events events;
     struct mp_model_blocks blocks;
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */
-    struct mp_past past;                    /* what came before the base and the first event; all 0: nothing */
-    MP_VEC(struct mp_past_site) past_sites; /* what lived at the peaks of that time; `module` is the model's string */
-    uint64_t sample_bytes; /* of the layers torch and app there is a sample, one in so many bytes (base/sampling.h);
-                            * 0: all */
+    struct mp_past past;                    /* the time before the base and the first event; all 0: none */
+    MP_VEC(struct mp_past_site) past_sites; /* the sites live at that time's peaks; `module` is the model's string */
+    uint64_t sample_bytes; /* the layers torch and app are sampled, one in so many bytes (base/sampling.h); 0:
+                            * complete */
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
-    struct mp_model_steps *steps; /* what model/steps_infer.h has found so far; may be NULL */
-    uint64_t part_of; /* where only a part was read (model/part.h) or told (leaks --pid): how many events there were;
-                         else 0 */
+    struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
+    uint64_t part_of; /* where only a part was read (model/part.h) or written (leaks --pid): the number of events in
+                       * all; else 0 */
     uint64_t duration_ns; /* to the exit, else to the last event or sample */
 };
 
@@ -158,22 +158,22 @@ void mp_model_free(struct mp_model *model);
 /* The size of a block just after an event of its life (MP_NONE: at the end). */
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event);
 
-/* The label of a block just after an event of its life (MP_NONE: at the end); NULL where nothing was said by then. */
+/* The label of a block just after an event of its life (MP_NONE: at the end); NULL where it had none yet. */
 const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event);
 /* The first label of a block; NULL: none. */
 const struct mp_model_label *mp_model_label_first(const struct mp_model *model, uint32_t block);
 
-/* NULL where it was not told, as where the block's size is what was asked for. */
+/* NULL where there is no request, as where the block's size is the requested one. */
 const struct mp_request *mp_model_request_of(const struct mp_model *model, uint32_t block);
 
-/* The path of the module that allocated the block, as it was stored ("Net.blocks.3.attn"); 0 where none is known. */
+/* The path of the module that allocated the block, as stored ("Net.blocks.3.attn"); 0 where unknown. */
 static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)
 {
     return model->blocks.module ? model->blocks.module[block] : 0;
 }
 
-/* The stack that freed the block (--free-stacks, or the trace of an allocator that took stacks of frees); 0 where it is
- * not known, as of a block that lives at the end. */
+/* The stack that freed the block (--free-stacks, or the trace of an allocator that took stacks of frees); 0 where
+ * unknown, or where the block lives at the end. */
 static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t block)
 {
     return model->blocks.freed_at ? model->blocks.freed_at[block] : 0;
@@ -185,21 +185,21 @@ static inline const char *mp_model_text(const struct mp_model *model, uint32_t i
     return mp_intern_get(&model->strings, id, NULL);
 }
 
-/* The events of the recording, also where only a part of it was read. */
+/* The number of events of the recording, even where only a part of it was read. */
 static inline uint64_t mp_model_event_count(const struct mp_model *model)
 {
     return model->part_of ? model->part_of : model->events.count;
 }
 
-/* How many events happened before `ns`, or, with `also_at`, not after it. */
+/* The number of events before `ns`, or, with `also_at`, up to and including it. */
 uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool also_at);
 
-/* Whether something was recorded by it: "torch", "api", "nvtx", ... */
+/* Whether that source recorded anything: "torch", "api", "nvtx", ... */
 bool mp_model_has_source(const struct mp_model *model, const char *source);
-/* Whether memprof watched the program; else another tool did, whatever the file's format is by now. */
+/* Whether memprof watched the program itself; otherwise another tool did, whatever the file's format is now. */
 bool mp_model_was_recorded(const struct mp_model *model);
 
-/* The mean of the sample that a track's blocks are, whose bytes are what they stand for; 0: they are all there. */
+/* The sampling mean of a track whose blocks are a sample and stand for more bytes; 0: the track is complete. */
 static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t track)
 {
     return model->tracks.at[track].layer == MP_LAYER_DRIVER ? 0 : model->sample_bytes;
@@ -207,7 +207,7 @@ static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t
 
 /* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
 bool mp_model_incomplete(const struct mp_model *model);
-/* True where a limit that was set left something out: not complete, and nothing wrong either. */
+/* True where a limit left something out: the recording is not complete, but nothing went wrong. */
 bool mp_model_limited(const struct mp_model *model);
 
 #endif

@@ -27,7 +27,7 @@ const char *mp_module_path(const struct mp_model *model, size_t root, uint32_t i
     return length > root ? path + root : path;
 }
 
-/* The length without the last part, and the dot before it; 0: it has one part. */
+/* The length without the last part and the dot before it; 0: there is one part only. */
 static size_t without_last(const char *path, size_t length)
 {
     while (length && path[length - 1] != '.')

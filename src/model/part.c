@@ -18,7 +18,7 @@ struct mp_part {
     size_t count;
     struct mp_builder *builder;
     uint64_t added; /* chunks given to the builder */
-    /* learnt by the first reading, which leaves the events out */
+    /* from the first reading, which leaves the events out */
     MP_VEC(struct mp_chunk_peak) peaks;
     MP_VEC(struct mp_boundary) boundaries;
     MP_VEC(uint64_t) at_start; /* by track: bytes of the base that the recording begins with */
@@ -28,7 +28,7 @@ struct mp_part {
     MP_VEC(uint64_t) peak_bytes;   /* by track: the highest level of all */
     MP_VEC(uint64_t) track_chunks; /* by track: chunks with events of it */
     uint16_t track;
-    /* what is read the second time: events from `from` to `to`, none where from > to */
+    /* for the second reading: events from `from` to `to`, none where from > to */
     size_t from, to;
     size_t base, base_end; /* the base that it begins with; none where they are equal */
     uint64_t events_before, events_to;
@@ -112,8 +112,8 @@ static bool is_open(const struct mp_part *part, const struct mp_boundary *bounda
     return false;
 }
 
-/* One after the other as they happened: births, boundaries, and the regions still open. False where two at one moment
- * leave open in which step a block was born. */
+/* Merges births, boundaries and the regions still open in order of time. False where two at one moment leave open in
+ * which step a block was born. */
 static bool put_all(const struct mp_part *part, const struct mp_base_block *born, size_t born_count, size_t boundaries,
                     struct made *made)
 {
@@ -142,7 +142,7 @@ static bool put_all(const struct mp_part *part, const struct mp_base_block *born
     return true;
 }
 
-/* Those that the recording began with. */
+/* Gives the builder the blocks that the recording began with. */
 static enum mp_status give_base(struct mp_part *part, size_t count, struct mp_error *error)
 {
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .sequence = part->added++, .count = count, .base_total = count};
@@ -151,14 +151,14 @@ static enum mp_status give_base(struct mp_part *part, size_t count, struct mp_er
     return count ? mp_builder_add(part->builder, &chunk, error) : MP_OK;
 }
 
-/* Gives the builder what happened before the base at hand, as far as it can be told. */
+/* Gives the builder what is known to have happened before this base. */
 static enum mp_status part_begin(struct mp_part *part, struct mp_error *error)
 {
     size_t old = 0, boundaries = boundary_at(part, part->events_before);
     if (part->live.count) qsort(part->live.at, part->live.count, sizeof *part->live.at, mp_base_by_number);
     while (old < part->live.count && part->live.at[old].block < part->first_number)
         old++;
-    for (size_t i = old; i + 1 < part->live.count; i++) /* numbers are given in order of birth */
+    for (size_t i = old; i + 1 < part->live.count; i++) /* numbers follow the order of birth */
         if (part->live.at[i].birth_ns > part->live.at[i + 1].birth_ns) return MP_NOT_FOUND;
     struct made made = {.events = {0}};
     mp_vec_room_for(&made.events, part->live.count - old + 2 * boundaries + part->open.count);
@@ -197,7 +197,7 @@ static const unsigned char kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_BOUNDARIES] = COLLECT,
 };
 
-/* The chunk that the index has at `place`; MP_NOT_FOUND where the file has another there. */
+/* Reads the chunk that the index has at `place`; MP_NOT_FOUND where the file has another one there. */
 static enum mp_status read_at(struct mp_part *part, size_t place, struct mp_chunk *chunk, struct mp_error *error)
 {
     const struct mp_index_entry *entry = &part->index[place];
@@ -261,7 +261,7 @@ static enum mp_status collect(struct mp_part *part, size_t place, struct mp_erro
     return MP_OK;
 }
 
-/* All but the events: how long, which steps, how high. */
+/* Reads everything but the events: the duration, the steps, the levels. */
 static enum mp_status look(struct mp_part *part, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
@@ -302,7 +302,7 @@ static bool has_steps(const struct mp_model *model)
     return has;
 }
 
-/* By track: the highest level, and in how many chunks it has events. */
+/* By track: the highest level, and the number of chunks with its events. */
 static enum mp_status sum_peaks(struct mp_part *part, size_t tracks, struct mp_error *error)
 {
     mp_vec_grow_to(&part->at_start, tracks);
@@ -329,7 +329,7 @@ static void take_sums(const struct mp_part *part, struct mp_model *model)
     model->part_of = part->events;
 }
 
-/* The chunk in which the track was first at its highest; none where that was at the very start. */
+/* Finds the chunk in which the track first reached its peak; none where that was at the very start. */
 static enum mp_status choose_peak(struct mp_part *part)
 {
     uint64_t most = part->peak_bytes.at[part->track];
@@ -344,7 +344,7 @@ static enum mp_status choose_peak(struct mp_part *part)
     return MP_OK;
 }
 
-/* From a chunk that begins before the window, so that there is an event before it. */
+/* Begins with a chunk before the window, so that there is an event before it. */
 static enum mp_status choose_window(struct mp_part *part, const struct mp_window *window)
 {
     bool any = false;
@@ -358,7 +358,7 @@ static enum mp_status choose_window(struct mp_part *part, const struct mp_window
     return any ? MP_OK : MP_NOT_FOUND;
 }
 
-/* The last base before the part, and what the events before it are. */
+/* Finds the last base before the part, and the events before that base. */
 static void choose_base(struct mp_part *part)
 {
     uint64_t before = 0;
@@ -372,7 +372,7 @@ static void choose_base(struct mp_part *part)
         part->base_end = i + 1;
         part->events_before = before;
     }
-    /* without one, from the first event on */
+    /* without a base, from the first event on */
     size_t begin = part->base_end ? part->base_end : 0;
     part->events_to = part->events_before;
     if (whole_start) return;
@@ -448,7 +448,7 @@ static enum mp_status read_part(struct mp_part *part, struct mp_error *error)
     return status ? status : part_put_boundaries(part, part->events_to, UINT64_MAX, error);
 }
 
-/* The second reading: the part itself, held against what the first one promised. */
+/* The second reading: reads the part itself, and checks it against the first reading. */
 static enum mp_status load(struct mp_part *part, const char *path, struct mp_model **model, struct mp_error *error)
 {
     static const struct mp_damage whole;

@@ -29,7 +29,8 @@ static void find_kind(const struct mp_model *model, struct mp_step_rule *rule, e
         if (kind_of(model, rule, i) == kind) mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps);
 }
 
-/* Each event ends a step and begins the next, but the last. The first step had what came before the first event. */
+/* Each event but the last ends a step and begins the next. The first step contains everything before the first
+ * event. */
 static void find_of_optimizer(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
 {
     size_t first = 0;
@@ -70,7 +71,7 @@ void mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name,
 
 static bool is_of_profiler(const struct mp_model *model, uint32_t name)
 {
-    static const char profiler[] = "ProfilerStep#"; /* how PyTorch's profiler names its steps */
+    static const char profiler[] = "ProfilerStep#"; /* the prefix of PyTorch's profiler's step names */
     return !strncmp(mp_model_text(model, name), profiler, sizeof profiler - 1);
 }
 
@@ -88,7 +89,7 @@ static const char *source_of(const struct mp_model *model, const struct mp_steps
     return kind == MP_STEP_OF_OPTIMIZER || is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
 }
 
-/* Steps as a recording of a running program has them. */
+/* Reads the steps that a running program's recording states. */
 static void read_live(const struct mp_model *model, struct mp_steps *steps)
 {
     static const char *const sources[] = {"inferred", "function", "torch"};
@@ -110,7 +111,7 @@ void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
     bool recorded = model->format && !strcmp(model->format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
-    if (!recorded) rule.range = MP_STEP_NAMED; /* nobody asked for it */
+    if (!recorded) rule.range = MP_STEP_NAMED; /* the user did not ask for it */
     find_marked(model, &rule, steps);
     steps->source = source_of(model, steps, rule.kind);
     if (steps->count) steps->before = model->past.steps < UINT32_MAX / 2 ? (uint32_t)model->past.steps : 0;
@@ -170,7 +171,7 @@ static bool is_lane(const struct mp_model *model, uint32_t thread)
     return thread < model->threads.count && model->threads.at[thread].tid == MP_TID_LANE;
 }
 
-/* A thread's own and those of no thread. */
+/* Keeps the thread's own regions and those of no thread. */
 static void keep_thread(const struct mp_model *model, struct mp_open_regions *open, uint32_t thread)
 {
     size_t kept = 0;
@@ -179,7 +180,7 @@ static void keep_thread(const struct mp_model *model, struct mp_open_regions *op
     open->count = kept;
 }
 
-/* The thread that stands in for one that has no region open: the first that has; of lanes only where there is none. */
+/* The thread that replaces one without open regions: the first that has some; a lane only where no thread has any. */
 static uint32_t stand_in(const struct mp_model *model, const struct mp_open_regions *open)
 {
     size_t first = 0;

@@ -1,8 +1,8 @@
 /*
  * Steps and regions as spans over the events. A step begins at its step event and ends at the next one, or with the
- * recording; steps are numbered from 1, and what comes before the first belongs to none. Regions nest per thread; an
- * end closes the thread's innermost open region of that name (an end without a name: its innermost), and with it what
- * was opened inside. Pure.
+ * recording; steps are numbered from 1, and events before the first belong to none. Regions nest per thread. An end
+ * closes the thread's innermost open region of that name (an end without a name: the innermost), and all that were
+ * opened inside it. Pure.
  */
 #ifndef MP_MODEL_SPANS_H
 #define MP_MODEL_SPANS_H
@@ -21,29 +21,28 @@ struct mp_steps {
     const char *source; /* who marked them, NULL where there are none; model/steps_infer.h adds one */
     bool guessed;       /* inferred from a rhythm alone: they may be parts of steps */
     uint32_t before;    /* steps that began before the recording's first event */
-    uint32_t each;      /* how many of the program's steps one stands for; 1 but in what a running program told */
-    bool running;       /* the program told while it ran: */
-    uint32_t total;     /* how many steps there were */
+    uint32_t each;      /* the number of the program's steps that one stands for; more than 1 only in data from a
+                         * running program */
+    bool running;       /* from a program that was still running: */
+    uint32_t total;     /* its number of steps */
 };
 
-/* Those that were marked, of the strongest kind that the recording has (base/step_rule.h); model/steps_infer.h finds
- * all. In files of other programs only regions "ProfilerStep#N" are named as steps. An optimizer's steps end where its
- * work does: the first has all that came before (unless nothing was allocated, as where a schedule begins to keep), and
- * what comes after the last one's `end` belongs to none. They are at least two. */
+/* The marked steps of the strongest kind that the recording has (base/step_rule.h); model/steps_infer.h finds the
+ * others. In files of other programs only regions "ProfilerStep#N" count as named steps. An optimizer's steps end where
+ * its work does: the first contains everything before it (unless nothing was allocated, as where a schedule begins to
+ * keep), and events after the last one's `end` belong to none. There are at least two. */
 void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
-/* Whether a step is one of the regions, by its name: then it stands among them, too. */
+/* Whether a step is also a region, judging by its name: then it stands among the regions, too. */
 bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step);
-/* Adds a step that begins at an event, which is after those already there; it ends the one before. */
+/* Adds a step that begins at an event after those of all others; it ends the step before. */
 void mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
-/* The number of the step that an event belongs to, counted from the program's first one; 0 before the first that the
- * recording has. */
+/* The number of an event's step, counted from the program's first one; 0 before the first one in the recording. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
-/* Who marked the steps: the words of `source` in JSON ("api", "nvtx", "torch", "function", "inferred",
- * "none"). */
+/* Who marked the steps: the words of `source` in JSON ("api", "nvtx", "torch", "function", "inferred", "none"). */
 const char *mp_steps_source(const struct mp_steps *steps);
 
-/* A region that is open. */
+/* An open region. */
 struct mp_open_region {
     uint32_t name, thread, first; /* string id; index; event */
 };
@@ -53,14 +52,15 @@ struct mp_open_regions {
     size_t count, room;
 };
 
-/* Brings *open up to date with a region event; others are ignored. `closed` (may be NULL) gets what it closes. */
+/* Updates *open with a region event; ignores others. `closed` (may be NULL) gets the regions that it closes. */
 void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
                        struct mp_open_regions *closed);
-/* The regions open after `moment` events, on the thread of the last of them; where that thread has none, on the first
- * thread that has (an autograd thread works for the one in backward()); and those of no thread. Outermost first. */
+/* The regions open after `moment` events, outermost first: those of the last event's thread, and those of no thread.
+ * Where that thread has none, those of the first thread that has (an autograd thread works for the one in
+ * backward()). */
 bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open);
 /* By block: the name (a string id) of the innermost region in which it was allocated, by the same rule; MP_NONE where
- * there was none or the block is of the base. The caller frees it; NULL where memory is short. */
+ * there was none or the block is in the base. The caller frees it; NULL where memory is short. */
 uint32_t *mp_regions_of_births(const struct mp_model *model);
 void mp_open_regions_free(struct mp_open_regions *open);
 

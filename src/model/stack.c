@@ -7,8 +7,8 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
     return id ? mp_model_text(model, id) : NULL;
 }
 
-/* Names in angle brackets are code that was made up (<frozen importlib>, <eval_with_key>), but for what was typed.
- * PyTorch's profiler leaves out the folder in which a package lies: its own is known by its name. */
+/* Names in angle brackets are generated code (<frozen importlib>, <eval_with_key>), except for interactive input.
+ * PyTorch's profiler leaves out a package's folder; its own package is known by its name. */
 bool mp_stack_is_user_file(const char *file)
 {
     static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3",
@@ -78,7 +78,7 @@ const char *mp_path_short(const char *path)
     return before ? before + 1 : path;
 }
 
-/* PyTorch's own history has functions without their libraries. */
+/* PyTorch's own history names functions without their libraries. */
 bool mp_stack_is_allocator(const struct mp_stack_line *line)
 {
     static const char *const modules[] = {"libmemprof", "libc10",     "libc.so",   "libc-2",
@@ -104,7 +104,7 @@ bool mp_stack_is_allocator(const struct mp_stack_line *line)
     return false;
 }
 
-/* On a thread of backward() there is no Python: whose gradient it works out tells most. */
+/* A thread of backward() has no Python: the operator whose gradient it computes says most. */
 static bool is_backward(const struct mp_stack_line *line)
 {
     static const char generated[] = "torch::autograd::generated::", sum[] = "torch::autograd::AccumulateGrad";

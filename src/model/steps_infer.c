@@ -9,16 +9,16 @@
 #include "model/steps_period.h"
 
 #define STEPS_MIN    8  /* fewer rounds show no rhythm */
-#define PARTS_MAX    16 /* of a site's span: some occurrence must lie in most of them */
+#define PARTS_MAX    16 /* of a site's span: most of them must contain an occurrence */
 #define ANCHORS_MAX  64 /* candidates that are looked at closely */
 #define IN_GROUP_MAX 8  /* of one group */
-/* How even a rhythm must be; the later set is for programs in which nothing meets the first. */
+/* How even a rhythm must be; the later set is for programs where nothing meets the first. */
 static const struct evenness {
-    double odd, pauses; /* the most rounds of unusual length, and the most of the time that pauses may take */
-    double restless;    /* blocks by which the level differs from its usual change, for each alloc of a round */
+    double odd, pauses; /* the most rounds of unusual length, and the largest share of the time in pauses */
+    double restless;    /* blocks by which the level differs from its usual change, per alloc of a round */
 } evenness[] = {{0.25, 0.5, 0.1}, {0.34, 0.7, 0.6}};
 
-#define ODD 2.5 /* times as long or as short as usual is no usual round */
+#define ODD 2.5 /* a round is unusual if it is so many times as long or as short as usual */
 
 /* A stack. Positions are numbers of alloc events. */
 struct beat {
@@ -30,8 +30,8 @@ struct occurrence {
 };
 
 struct anchor {
-    uint32_t stack, allocs; /* allocs: per round, in the mean */
-    size_t group;           /* sites that come as often */
+    uint32_t stack, allocs; /* allocs: per round, on average */
+    size_t group;           /* number of sites that come as often */
     MP_VEC(struct occurrence) at;
 };
 
@@ -57,7 +57,7 @@ static uint32_t parts_of(const struct beat *beat)
     return beat->count / 2 < PARTS_MAX ? beat->count / 2 : PARTS_MAX;
 }
 
-/* By stack. The empty one, which is never even, is in the table of stacks or not. */
+/* Counts by stack. The empty stack, which is never even, may be missing from the table. */
 static void count_beats(struct inference *inference)
 {
     uint32_t position = 0, events = (uint32_t)inference->model->events.count;
@@ -80,7 +80,7 @@ static void count_beats(struct inference *inference)
     }
 }
 
-/* Comes often enough, over at least half of the recording, in nearly every part of that. */
+/* Whether it comes often enough, over at least half of the recording, in nearly every part of that. */
 static bool is_even(const struct inference *inference, const struct beat *beat)
 {
     if (beat->count < STEPS_MIN || !beat->stack) return false;
@@ -114,7 +114,7 @@ static size_t group_end(const struct inference *inference, size_t from)
     return end;
 }
 
-/* Groups that are large beside the largest, each by the sites that begin first. */
+/* Chooses groups that are large compared with the largest, each by the sites that begin first. */
 static void choose_anchors(struct inference *inference)
 {
     size_t largest = 0;
@@ -160,8 +160,8 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The rounds are about as long as each other. What comes in bursts (once for each layer, each parameter) is no round;
- * a long pause now and then (an evaluation) is allowed. Gaps are sorted. */
+/* Whether the rounds are about equally long. Bursts (once per layer, per parameter) are no rounds; an occasional long
+ * pause (an evaluation) is allowed. Gaps are sorted. */
 static bool is_regular(const int32_t *gaps, size_t count, const struct evenness *most)
 {
     double usual = gaps[count / 2], span = 0, pauses = 0;
@@ -175,17 +175,17 @@ static bool is_regular(const int32_t *gaps, size_t count, const struct evenness 
     return (double)odd <= most->odd * (double)count && pauses <= most->pauses * span;
 }
 
-/* How far, in the mean, the change of the level from one occurrence to the next is from the usual one. */
+/* The average deviation of the level's change between two occurrences from its usual change. */
 static double restlessness(const struct anchor *anchor, const int32_t *changes, size_t count)
 {
     double sum = 0;
-    size_t outer = count / 20; /* what comes rarely (an evaluation, a warm-up) is no part of the rhythm */
+    size_t outer = count / 20; /* rare events (an evaluation, a warm-up) are no part of the rhythm */
     for (size_t i = outer; i < count - outer; i++)
         sum += abs(changes[i] - changes[count / 2]);
     return sum / (double)(count - 2 * outer) / (anchor->allocs ? anchor->allocs : 1);
 }
 
-/* Whether the anchor can be where a round begins. */
+/* Whether a round may begin at the anchor. */
 static bool is_rhythm(const struct anchor *anchor, const struct evenness *most)
 {
     size_t count = anchor->at.count - 1;
@@ -210,7 +210,8 @@ static double mean_live(const struct anchor *anchor)
     return sum / (double)anchor->at.count;
 }
 
-/* The rhythm that most sites keep, of those that can be one; within it, where least is live. *chosen: NULL for none. */
+/* Chooses the rhythm with the most sites, of those possible; within it, the anchor where least is live. *chosen: NULL
+ * for none. */
 static bool choose(const struct inference *inference, const struct evenness *most, const struct anchor **chosen)
 {
     *chosen = NULL;
@@ -222,7 +223,7 @@ static bool choose(const struct inference *inference, const struct evenness *mos
     return true;
 }
 
-/* Whether an eighth of what came in the rounds also went: what only makes things is no loop that works. */
+/* Whether an eighth of the blocks made in the rounds also ended: a loop that only makes things does no work. */
 static bool frees(const struct mp_model *model, const struct anchor *anchor)
 {
     uint32_t first = anchor->at.at[0].event, end = anchor->at.at[anchor->at.count - 1].event;
@@ -271,7 +272,7 @@ static bool find(const struct mp_model *model, struct mp_steps *steps)
     return infer(model, steps);
 }
 
-/* Several threads may find them at once; one answer is kept. */
+/* Several threads may find the steps at once; one answer is kept. */
 struct mp_model_steps {
     _Atomic(struct mp_steps *) found;
 };

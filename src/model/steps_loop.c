@@ -8,38 +8,38 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-#define ROUNDS_MIN 3  /* fewer show no loop; a site that allocates less often is no part of one */
+#define ROUNDS_MIN 3  /* fewer show no loop; a site that allocates less often belongs to none */
 #define DEPTH_MAX  24 /* frames, from the outermost: loops are not deeper */
-#define THREADS    32 /* told apart */
+#define THREADS    32 /* distinguished */
 #define SAMPLES    64 /* rounds of a line that are looked at, about */
-#define EFFORT     12 /* times the recording: no more events are looked at in rounds */
+#define EFFORT     12 /* times the recording: the limit of events looked at in rounds */
 
 struct round {
     uint32_t first, end; /* events [first, end) */
 };
 
-/* A line of a function that allocates, itself or in what it calls. It is reached where it allocates and another line of
- * its function did before. */
+/* A line of a function that allocates, directly or in what it calls. It is reached where it allocates and another line
+ * of its function did before. */
 struct line {
     const struct mp_model_line *at;
-    bool backward; /* not a line, but all that runs nodes which lines of the function made. What called for that is not
-                    * known: where other lines show no loop, it is taken for a line of its own */
+    bool backward; /* not a line, but the running of all nodes that lines of the function made. Who called for that is
+                    * unknown: where other lines show no loop, it counts as a line of its own */
     uint32_t function, depth;
-    uint32_t count, first, last; /* how often it was reached; the events at which it was first and last */
-    double live;                 /* blocks where it was reached, in the mean, less those of the beginning */
+    uint32_t count, first, last; /* times it was reached; the events at which it was first and last */
+    double live;                 /* average number of blocks where it was reached, less those at the beginning */
     MP_VEC(struct round) rounds; /* a sample of them */
-    uint32_t followed;           /* how many were come by while the sample was taken */
+    uint32_t followed;           /* rounds passed while the sample was taken */
     bool open;                   /* the last of the sample has not ended */
 };
 
 struct site {
     uint32_t first, count;       /* in line_of: outermost first */
-    uint32_t allocs, begin, end; /* on any thread; it is at work in events [begin, end) */
+    uint32_t allocs, begin, end; /* on any thread; at work in events [begin, end) */
     uint32_t seen;               /* the round in which it was seen last */
     bool known, optimizer;
 };
 
-/* Sites that begin or end to be at work: a sum over this and all before it. */
+/* Sites that begin or stop being at work; summed over this and all earlier ones. */
 struct change {
     uint32_t event, optimizers;
     double weight;
@@ -52,11 +52,11 @@ struct changes {
 
 struct search {
     const struct mp_model *model;
-    uint32_t root;             /* function: lines count in what it calls, on any thread */
+    uint32_t root;             /* function: lines count in its callees, on any thread */
     MP_VEC(struct site) sites; /* by stack */
     MP_VEC(struct line) lines;
     MP_VEC(uint32_t) line_of;
-    MP_VEC(uint32_t) work; /* by function: allocs in what it calls, as the outermost */
+    MP_VEC(uint32_t) work; /* by function: allocs in its callees, where it is outermost */
     uint32_t *now;         /* by function and thread: the line that allocated last, + 1 */
     MP_VEC(uint8_t) roles; /* by string, of files: enum role */
     struct mp_map functions, numbers;
@@ -64,14 +64,14 @@ struct search {
     uint64_t allocs, with_lines;
     uint32_t round;
     uint64_t effort; /* events looked at in rounds */
-    bool inside;     /* some code is such as lies inside a step */
-    bool backward;   /* running nodes is a line, too */
-    bool nodes;      /* some ran that lines made */
+    bool inside;     /* some code is of a kind that lies inside a step */
+    bool backward;   /* running nodes counts as a line, too */
+    bool nodes;      /* nodes made by lines were run */
     const struct line *chosen;
     struct mp_steps *steps;
 };
 
-/* ROLE_AROUND: what decorators put around a function of the program: torch.no_grad(), torch.inference_mode() */
+/* ROLE_AROUND: the wrapper that a decorator puts around a function of the program: torch.no_grad(), ... */
 enum role { ROLE_UNKNOWN, ROLE_ANY, ROLE_INNER, ROLE_OPTIMIZER, ROLE_AROUND };
 
 /* Functions that networks, optimizers and loaders of data call: they lie inside a step. */
@@ -114,7 +114,7 @@ static bool is_border(const struct mp_model *model, uint32_t node)
     return frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
 }
 
-/* The number of a function's line; of a function that is in the stack twice only the outermost counts. */
+/* The number of a function's line; a function that is in the stack twice counts as the outermost only. */
 static bool add_line(struct search *search, const struct mp_model_line *from, bool backward, uint32_t depth,
                      struct site *site)
 {
@@ -176,7 +176,7 @@ static uint32_t root_of(const struct search *search, const struct site *site)
     return search->lines.at[search->line_of.at[site->first]].function;
 }
 
-/* The sites, and the root of most of what is allocated by lines: of the main thread, or of a pool of threads. */
+/* Numbers the sites, and finds the root under which lines allocate most: of the main thread, or of a thread pool. */
 static bool know_sites(struct search *search)
 {
     const struct mp_model *model = search->model;
@@ -199,11 +199,11 @@ static bool know_sites(struct search *search)
     return true;
 }
 
-/* Calls `reach` for each line that is reached, with the number of blocks live there. */
+/* Calls `reach` each time that a line is reached, with the number of blocks live there. */
 static bool follow(struct search *search, bool (*reach)(struct search *, struct line *, uint32_t, int64_t))
 {
     const struct mp_model *model = search->model;
-    int64_t live = 0; /* less those of the beginning */
+    int64_t live = 0; /* less those at the beginning */
     memset(search->now, 0, search->work.count * THREADS * sizeof *search->now);
     for (uint32_t event = 0; event < model->events.count; event++) {
         live -= model->events.type[event] == MP_EVENT_FREE;
@@ -231,13 +231,14 @@ static bool count_line(struct search *search, struct line *line, uint32_t event,
     return true;
 }
 
-/* Reached often enough, over half of the recording. */
+/* Whether it was reached often enough, over half of the recording. */
 static bool may_loop(const struct search *search, const struct line *line)
 {
     return line->count >= ROUNDS_MIN && (uint64_t)(line->last - line->first) * 2 >= search->model->events.count;
 }
 
-/* Chosen by multiples of the golden ratio: what happens in every k-th round is in the sample as often as it happens. */
+/* Chooses rounds by multiples of the golden ratio, so that an event of every k-th round is in the sample in
+ * proportion. */
 static bool sample_line(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
     if (!may_loop(search, line)) return true;
@@ -250,8 +251,8 @@ static bool sample_line(struct search *search, struct line *line, uint32_t event
     return true;
 }
 
-/* How much a site counts: neither the few that come in every row of a batch nor the many that an evaluation has now and
- * then are to outweigh a step's. */
+/* A site's weight: neither the few sites of every row in a batch nor the many of an occasional evaluation may outweigh
+ * a step's. */
 static double weight_of(const struct site *site)
 {
     return site->allocs < ROUNDS_MIN ? 0 : sqrt(site->allocs);
@@ -263,7 +264,7 @@ static int by_event(const void *left, const void *right)
     return a->event < b->event ? -1 : a->event > b->event;
 }
 
-/* Running sums of the work that begins and ends, by event. */
+/* Computes running sums, by event, of the work that begins and ends. */
 static void sum_work(struct search *search)
 {
     struct changes *all[] = {&search->begins, &search->ends};
@@ -293,7 +294,7 @@ static struct change sum_until(const struct changes *changes, uint32_t event)
     return before ? changes->at[before - 1] : (struct change){0};
 }
 
-/* A round holds half of what is at work around it, and an optimizer's if one is. */
+/* Whether a round contains half of the work around it, and an optimizer's if there is one. */
 static bool is_whole(struct search *search, const struct round *round)
 {
     const struct mp_model *model = search->model;
@@ -313,7 +314,7 @@ static bool is_whole(struct search *search, const struct round *round)
     return optimizer && weight * 2 >= begun.weight - ended.weight;
 }
 
-/* Three in four rounds are whole. The last, which may hold the end of the program or be cut, does not count. */
+/* Whether three in four rounds are whole. The last, which may hold the end of the program or be cut, does not count. */
 static bool has_whole_rounds(struct search *search, const struct line *line)
 {
     uint32_t whole = 0, looked_at = 0;
@@ -333,8 +334,8 @@ static int by_count(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Lines of a function that go round exactly as often: most of a loop's do, but for one that is reached once more when
- * the loop ends. */
+/* The number of the function's lines that go round exactly as often: most lines of a loop do, except one that is
+ * reached once more when the loop ends. */
 static uint32_t fellows(const struct search *search, const struct line *line)
 {
     uint32_t count = 0;
@@ -343,7 +344,7 @@ static uint32_t fellows(const struct search *search, const struct line *line)
     return count;
 }
 
-/* Better of two that go round about equally often. */
+/* Whether a line is the better one of two that go round about equally often. */
 static bool is_better(const struct search *search, const struct line *line, const struct line *than)
 {
     if (line->function != than->function) return line->depth < than->depth;
@@ -378,8 +379,9 @@ static bool begin_step(struct search *search, struct line *line, uint32_t event,
     return true;
 }
 
-/* Where much has no lines, as in a program in C++, or none is ever reached again, as in a loop of one line, lines say
- * nothing; but where they show a network or an optimizer, a rhythm would be no better. */
+/* Whether the lines allow an answer. They do not where much code has no lines, as in a C++ program, or no line is ever
+ * reached again, as in a loop of one line. Where they show a network or an optimizer they do: a rhythm would be no
+ * better. */
 static bool lines_are_conclusive(const struct search *search)
 {
     bool again = false;
@@ -388,7 +390,7 @@ static bool lines_are_conclusive(const struct search *search)
     return search->inside || (again && search->with_lines * 10 >= search->allocs * 9);
 }
 
-/* *again: worth another search, with `backward`. */
+/* *again: another search, with `backward`, is worth while. */
 static bool find(const struct mp_model *model, bool backward, struct mp_steps *steps, struct mp_loop *loop, bool *again)
 {
     struct search search = {.model = model, .backward = backward, .steps = steps};

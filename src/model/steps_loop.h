@@ -32,18 +32,19 @@
 
 struct mp_loop {
     uint32_t function, file, line; /* string ids; where a round begins */
-    uint32_t rounds;               /* 0: no such loop is seen */
-    bool conclusive;               /* whether that means anything, as there are lines of Python and loops among them */
-    bool backward;                 /* what lies between two rounds is backward alone */
+    uint32_t rounds;               /* 0: no such loop was found */
+    bool conclusive;               /* whether that is an answer: there are lines of Python, and loops among them */
+    bool backward;                 /* only backward lies between two rounds */
 };
 
-/* Looks at events, blocks' stacks, stacks, frames, lines and strings of the model alone. False where memory is short;
- * `steps` (may be NULL) gets those of the loop. */
+/* Looks only at the model's events, blocks' stacks, stacks, frames, lines and strings. False where memory is short;
+ * `steps` (may be NULL) gets the loop's steps. */
 bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop);
 
-/* The line of a call (a node of the stacks) of Python code; NULL where it is none. */
+/* The line of a call (a node of the stacks) of Python code; NULL for other calls. */
 const struct mp_model_line *mp_loop_python_line(const struct mp_model *model, uint32_t node);
-/* Whether a line is of a network's forward(); whether it is in no file of networks, optimizers, loaders. */
+/* Whether a line belongs to a network's forward(); the other: whether it is in no file of networks, optimizers,
+ * loaders. */
 bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line);
 bool mp_loop_is_outside(const struct mp_model *model, const struct mp_model_line *line);
 

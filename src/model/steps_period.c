@@ -8,19 +8,19 @@
 
 #define ROUNDS_MIN   3
 #define ALIKE_MIN    0.90 /* of the allocations, at the period */
-#define AS_GOOD      0.02 /* a shorter period may be so much worse than the best one */
-#define SITES_MAX    16   /* whose distances are tried, the rarest ones */
-#define AGAIN_MAX    48   /* times that one of them may come in a round */
+#define AS_GOOD      0.02 /* a shorter period may be this much worse than the best one */
+#define SITES_MAX    16   /* the rarest sites, whose distances are tried */
+#define AGAIN_MAX    48   /* most occurrences of one of them in a round */
 #define PERIODS_MAX  256
 #define COMPARISONS  20000000
 #define COMPARED_MAX 1000
-#define LINES_MAX    64 /* frames of the program's, from the outermost */
+#define LINES_MAX    64 /* frames of the program, from the outermost */
 
-/* Allocations of one thread, in order. Sites are numbered: a stack and the module that ran. */
+/* The allocations of one thread, in order. A site is a stack and the running module. */
 struct calls {
     MP_VEC(uint32_t) events, sites, live;
     MP_VEC(uint32_t) counts; /* by site */
-    bool modules;            /* are known */
+    bool modules;            /* modules are known */
 };
 
 struct periods {
@@ -61,7 +61,7 @@ static void collect(const struct mp_model *model, struct calls *calls)
     uint32_t thread = busiest_thread(model), live = 0;
     struct mp_map numbers = {0};
     for (uint32_t event = 0; event < model->events.count; event++) {
-        live -= model->events.type[event] == MP_EVENT_FREE; /* less those of the beginning */
+        live -= model->events.type[event] == MP_EVENT_FREE; /* less those at the beginning */
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         if (model->events.thread[event] == thread) {
             mp_vec_add(&calls->events, event);
@@ -84,7 +84,7 @@ static void add_period(struct periods *periods, uint32_t period)
     periods->count++;
 }
 
-/* The distances from where a site comes to where it comes the first, second, ... time again, if most are the same. */
+/* Adds the distances from an occurrence of a site to its first, second, ... next one, where most are equal. */
 static void add_periods_of(const struct calls *calls, uint32_t site, struct periods *periods)
 {
     MP_VEC(uint32_t) at = {0};
@@ -94,14 +94,14 @@ static void add_periods_of(const struct calls *calls, uint32_t site, struct peri
         uint32_t distance = 0, same = 0;
         for (size_t i = 0; i + again < at.count; i++) {
             if (!same) distance = at.at[i + again] - at.at[i];
-            same += at.at[i + again] - at.at[i] == distance ? 1 : -1; /* the one that most are remains */
+            same += at.at[i + again] - at.at[i] == distance ? 1 : -1; /* the majority value remains */
         }
         if (same && (uint64_t)distance * ROUNDS_MIN <= calls->sites.count) add_period(periods, distance);
     }
     mp_vec_free(&at);
 }
 
-/* Those of the rarest sites that come in several rounds. */
+/* Collects the distances of the rarest sites that come in several rounds. */
 static void find_periods(const struct calls *calls, struct periods *periods)
 {
     uint32_t rare[SITES_MAX], count = 0;
@@ -119,7 +119,7 @@ static void find_periods(const struct calls *calls, struct periods *periods)
         add_periods_of(calls, rare[i], periods);
 }
 
-/* The part of the allocations that have their like at a distance; of many, of some. */
+/* The share of the allocations that have an equal one at that distance; estimated from some where there are many. */
 static double alike(const struct calls *calls, uint32_t distance, size_t tries)
 {
     size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;
@@ -150,7 +150,8 @@ static uint32_t first_like(const struct calls *calls, uint32_t at)
     return first;
 }
 
-/* Where in a round it begins: where least is live; of several such, at what came first in the program. */
+/* Where in a round it begins: where least is live; of several such places, at the one that came first in the
+ * program. */
 static uint32_t find_beginning(const struct calls *calls, uint32_t period)
 {
     uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = first, came = first_like(calls, first);
@@ -165,7 +166,7 @@ static uint32_t find_beginning(const struct calls *calls, uint32_t period)
     return best;
 }
 
-/* Whether the calls from there on are those from `like` on, as far as a look says. */
+/* Whether the calls from `at` on look like those from `like` on. */
 static bool begins_at(const struct calls *calls, size_t at, uint32_t like, uint32_t period)
 {
     uint32_t look = period < 16 ? period : 16;
@@ -176,7 +177,7 @@ static bool begins_at(const struct calls *calls, size_t at, uint32_t like, uint3
     return true;
 }
 
-/* The lines of a stack, the outermost first. */
+/* The lines of a stack, outermost first. */
 static size_t lines_of(const struct mp_model *model, uint32_t stack, const struct mp_model_line **lines)
 {
     const struct mp_model_line *inner[LINES_MAX]; /* the outermost, as a ring */
@@ -196,7 +197,7 @@ static bool same_line(const struct mp_model_line *a, const struct mp_model_line 
     return a->line == b->line && a->function == b->function && a->file == b->file;
 }
 
-/* Whether a site comes more than once in a round: then the round is more than a layer. */
+/* Whether a site comes more than once per round: then the round is more than a layer. */
 static bool has_parts(const struct calls *calls, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i < last; i++)
@@ -205,8 +206,8 @@ static bool has_parts(const struct calls *calls, uint32_t first, uint32_t last)
     return false;
 }
 
-/* Whether a round's allocations lie under lines that are in no network. Where it is known which module ran, layers are
- * told apart; else the round must have parts, and no line of a forward() may be common to all of it. */
+/* Whether a round's allocations lie under lines outside of networks. Where the running module is known, it
+ * distinguishes layers; otherwise the round must have parts, and no line of a forward() may be common to all of it. */
 static bool is_outside(const struct mp_model *model, const struct calls *calls, uint32_t first, uint32_t period)
 {
     const struct mp_model_line *lines[LINES_MAX], *others[LINES_MAX];
@@ -239,7 +240,7 @@ static bool has_python(const struct mp_model *model)
     return false;
 }
 
-/* What is made for the first time takes other ways: where the first round begins of which half is like the next one. */
+/* First times take other ways, so the first round begins at the first place where half a round equals the next. */
 static size_t find_first(const struct calls *calls, size_t next, uint32_t period)
 {
     size_t alike = 0, first = next;

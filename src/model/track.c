@@ -8,7 +8,7 @@
 
 const char *mp_track_device(const struct mp_model *model, uint16_t track)
 {
-    uint32_t device = model->tracks.at[track].device; /* not there where a damaged file lost it */
+    uint32_t device = model->tracks.at[track].device; /* missing where a damaged file lost it */
     return device < model->devices.count ? mp_model_text(model, model->devices.at[device].name) : "";
 }
 
@@ -103,7 +103,7 @@ static int compare_holdings(const void *left, const void *right)
     return a->layer < b->layer ? -1 : a->layer > b->layer;
 }
 
-/* The last that each track's allocator said it holds, sorted; NULL where memory is short. */
+/* Each track's allocator's last total, sorted; NULL where memory is short. */
 static struct holding *holdings_at_end(const struct mp_model *model, size_t *count)
 {
     struct holding *holdings = mp_alloc((model->tracks.count + 1) * sizeof *holdings);
@@ -126,8 +126,7 @@ static struct holding *holdings_at_end(const struct mp_model *model, size_t *cou
 static bool only_backs(const struct mp_model *model, const struct holding *holdings, size_t count, size_t track)
 {
     const struct mp_track *below = &model->tracks.at[track];
-    /* The first one that stands behind (device, bytes, layer of `below`), if it has the same two, is of a layer above.
-     */
+    /* If the first entry after (device, bytes, layer of `below`) has the same device and bytes, its layer is higher. */
     const struct holding key = {model->sums.at[track].end_bytes, below->device, below->layer};
     size_t low = 0, high = count;
     while (low < high) {

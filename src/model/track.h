@@ -17,23 +17,23 @@ uint16_t mp_track_find(const struct mp_model *model, const char *id);
  * layer that has events (app, torch, driver); MP_TRACK_NONE where there are no tracks. */
 uint16_t mp_track_default(const struct mp_model *model);
 
-/* The memory of the driver's on the same device: that which the segments of an allocator's track come from.
- * MP_TRACK_NONE where there is none, and for tracks of the driver's own. */
+/* The track of the driver's memory on the same device, where the segments of an allocator's track come from.
+ * MP_TRACK_NONE where there is none, and for the driver's own tracks. */
 uint16_t mp_track_below(const struct mp_model *model, uint16_t track);
 
-/* Where the memory of an allocator's track lies: what the driver handed out, and of virtual memory, which a recording
- * of memprof's own tells twice, the address at which it was mapped ("mapped") in place of the handle. */
+/* Where the memory of an allocator's track lies: in what the driver handed out. A recording of memprof's own shows
+ * virtual memory twice; then the address at which it was mapped ("mapped") counts, not the handle. */
 struct mp_track_memory {
-    uint16_t below, mapped; /* MP_TRACK_NONE: none, and then virtual memory has its address */
+    uint16_t below, mapped; /* MP_TRACK_NONE: none; virtual memory then has its address in `below` */
 };
 struct mp_track_memory mp_track_memory_of(const struct mp_model *model, uint16_t track);
-/* Whether a block is such a range. */
+/* Whether a block is a range of such memory. */
 bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memory *memory, size_t block);
 
-/* The tracks that a question means: one byte each, 1 for `track`; for MP_TRACK_NONE all but those whose memory another
- * track tells too: where an allocator on the same device holds (by its reserved total at the end) just what a layer
- * below handed out, the blocks there are its segments; and addresses of the driver's are no memory. The caller frees
- * it; NULL where memory is short. */
+/* The tracks that a question means, one byte each: 1 for `track`. MP_TRACK_NONE means all tracks except those whose
+ * memory another track shows, too: where an allocator's reserved total at the end equals what a lower layer of the same
+ * device handed out, the blocks there are its segments; and the driver's addresses are no memory. The caller frees it;
+ * NULL where memory is short. */
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track);
 
 #endif

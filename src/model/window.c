@@ -14,7 +14,7 @@ static bool parse_part(const char *text, double *part)
     return end != text && !strcmp(end, "%") && *part >= 0 && *part <= 100;
 }
 
-/* A moment as the user gave it. */
+/* A moment as given by the user. */
 struct place {
     uint64_t ns;
     uint32_t moment; /* of a step: exactly where it begins or ends; else MP_NONE */

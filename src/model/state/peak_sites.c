@@ -17,7 +17,7 @@ static struct mp_peak_site *site_of(struct mp_peak_sites *sites, uint16_t track,
     return site;
 }
 
-/* What is now is about to change. */
+/* Leaves the peak: the present state is about to change. */
 static void leave_peak(struct mp_peak_track *track)
 {
     track->number += track->at_peak;

@@ -1,7 +1,7 @@
 /*
- * What lived at the peak of each track, site by site, while events go by: exact, in one step an event and memory for
- * the sites. What a site held at the peak is looked at only when it changes next (memray's way, its
- * src/memray/_memray/snapshot.cpp): until then it is what it holds. One thread at a time.
+ * The blocks at the peak of each track, site by site, as events pass: exact, with one step per event and memory for the
+ * sites. A site's contents at the peak are saved only when it next changes (memray's way, its
+ * src/memray/_memray/snapshot.cpp): until then they equal its present contents. One thread at a time.
  */
 #ifndef MP_MODEL_STATE_PEAK_SITES_H
 #define MP_MODEL_STATE_PEAK_SITES_H
@@ -18,23 +18,23 @@ struct mp_peak_site {
 
 struct mp_peak_sites {
     MP_VEC(struct mp_peak_track {
-        uint64_t number; /* of the peaks that are over */
-        bool at_peak;    /* what is now is the peak */
+        uint64_t number; /* of peaks that are over */
+        bool at_peak;    /* the present state is the peak */
     })
     tracks;
     MP_VEC(struct mp_peak_site) at;
-    struct mp_intern keys; /* site N is of key N + 1 */
+    struct mp_intern keys; /* site N has key N + 1 */
 };
 
-/* All return false where memory is short. Of a block counts what tells sites apart. */
+/* All return false where memory is short. Of a block, only the members that distinguish sites count. */
 
-/* What a file says of the peak in the time before it; before anything else. */
+/* A file's site of the peak in the time before it; must come before anything else. */
 bool mp_peak_sites_past(struct mp_peak_sites *sites, const struct mp_past_site *past);
 /* Blocks begin (1), end (-1) or change their size (0). */
 bool mp_peak_sites_change(struct mp_peak_sites *sites, const struct mp_base_block *block, int64_t bytes, int blocks);
-/* The track is at its highest since the last change. */
+/* The track reached its highest level with the last change. */
 void mp_peak_sites_raise(struct mp_peak_sites *sites, uint16_t track);
-/* A block that nobody has seen before has ended: it lived all the time until now. */
+/* A block never seen before has ended: it lived all the time until now. */
 bool mp_peak_sites_ended(struct mp_peak_sites *sites, const struct mp_base_block *block, uint64_t bytes);
 /* Brings `held` of each site up to the last peak. */
 void mp_peak_sites_settle(struct mp_peak_sites *sites);

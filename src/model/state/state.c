@@ -76,7 +76,7 @@ static inline enum mp_status take_free(struct mp_state *state, struct mp_event *
     return mp_ledger_free(&state->ledger, event, known_block, error);
 }
 
-/* No recorder of memprof's makes these; other files have them. */
+/* memprof's recorders never make these; other files have them. */
 static enum mp_status take_resize(struct mp_state *state, const struct mp_event *event, struct mp_error *error)
 {
     const struct mp_base_block *block = mp_ledger_at(&state->ledger, event->track, event->address);
@@ -155,7 +155,7 @@ enum mp_status mp_state_replay(struct mp_state *state, struct mp_event event, st
     if (event.type != MP_EVENT_ALLOC && event.type != MP_EVENT_FREE && event.type != MP_EVENT_RESIZE)
         return mp_state_take(state, &event, NULL, NULL, error);
     const struct mp_base_block *block = mp_ledger_at(ledger, event.track, event.address);
-    bool again = event.type == MP_EVENT_ALLOC && block && block->block == event.block; /* says nothing new */
+    bool again = event.type == MP_EVENT_ALLOC && block && block->block == event.block; /* repeats what is known */
     uint64_t next = ledger->next_block > event.block ? ledger->next_block : event.block + 1;
     ledger->next_block = event.block;
     enum mp_status status = again ? MP_OK : mp_state_take(state, &event, NULL, NULL, error);
@@ -188,7 +188,7 @@ static bool is_same(const struct mp_base_block *block, const struct mp_base_bloc
     return block && block->block == listed->block && block->bytes == listed->bytes;
 }
 
-/* A base knows better than the events before it, of which some may be lost: what it does not have has ended. */
+/* A base knows better than the events before it, some of which may be lost: a block that it lacks has ended. */
 static enum mp_status end_others(struct mp_state *state, struct mp_error *error)
 {
     struct mp_ledger *ledger = &state->ledger;
@@ -216,7 +216,7 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
     struct mp_ledger *ledger = &state->ledger;
     bool first = !state->events && !ledger->by_address.count && !state->past.events;
     if (!chunk->base_before) state->base.count = 0;
-    if (chunk->base_before != state->base.count) return MP_OK; /* a part of it is lost */
+    if (chunk->base_before != state->base.count) return MP_OK; /* one of its parts is lost */
     if (!mp_vec_append(&state->base, chunk->base, chunk->count)) return no_memory(error);
     if (state->base.count < chunk->base_total) return MP_OK;
     *whole = true;
@@ -230,7 +230,7 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
         else
             status = add_base_block(state, listed, error);
     }
-    for (size_t i = 0; first && i < ledger->tracks.count; i++) /* that was before anything happened */
+    for (size_t i = 0; first && i < ledger->tracks.count; i++) /* of the time before anything happened */
         ledger->tracks.at[i].peak_ns = ledger->tracks.at[i].peak_step = 0;
     return status;
 }
@@ -256,7 +256,7 @@ static enum mp_status take_past(struct mp_state *state, const struct mp_chunk *c
     return MP_OK;
 }
 
-#define WAITING_MAX 4096 /* more than that, and than what is live, are said of their blocks */
+#define WAITING_MAX 4096 /* beyond this, and the number of live blocks, waiting labels are given to their blocks */
 
 static enum mp_status take_words(struct mp_state *state, const struct mp_chunk *chunk, struct mp_error *error)
 {
@@ -333,7 +333,7 @@ bool mp_state_settle(struct mp_state *state, uint64_t until_ns)
         struct mp_base_block *block = live(state, &slots, state->requests.at[i].block);
         if (block) block->request = state->requests.at[i].request;
     }
-    state->requests.count = 0; /* they come after their blocks */
+    state->requests.count = 0; /* they follow their blocks */
     mp_map_free(&slots);
     return true;
 }
