@@ -540,19 +540,65 @@ static unsigned of_workspace(const struct sizes *there, const struct sizes *grad
     return few && (bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS) ? MP_CATEGORY_WORKSPACE : MP_CATEGORY_NONE;
 }
 
-/* The Nth of its size, from 0, where `each` come for each parameter: parameters first. */
-static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, bool steps)
+/* How many tensors of a parameter's size PyTorch's optimizers keep for it, as they are used nearly always. */
+static const struct {
+    const char *file;
+    uint32_t states;
+} optimizers[] = {
+    {"adadelta.py", 2}, {"adagrad.py", 1}, {"adam.py", 2},  {"adamax.py", 2}, {"adamw.py", 2},   {"asgd.py", 1},
+    {"nadam.py", 2},    {"radam.py", 2},   {"rprop.py", 2}, {"sgd.py", 1},    {"rmsprop.py", 1},
+};
+
+static bool is_of_optimizers(const char *file)
+{
+    static const char *const shared[] = {"optimizer.py", "lr_scheduler.py", "swa_utils.py", "_functional.py"};
+    const char *name = strrchr(file, '/');
+    for (size_t i = 0; name && i < sizeof shared / sizeof *shared; i++)
+        if (!strcmp(name + 1, shared[i])) return false;
+    return name && name - file >= 11 && !memcmp(name - 11, "torch/optim", 11);
+}
+
+/* The most that the optimizers which the stacks name keep for a parameter; UINT32_MAX: any number. What there are more
+ * copies of is a model that stands beside the one that is trained: its average, an earlier state of it. */
+static uint32_t find_states(const struct mp_model *model)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < model->frames.count; i++) {
+        const struct mp_model_frame *frame = &model->frames.at[i];
+        const char *file = frame->line_count ? mp_model_text(model, model->lines.at[frame->first_line].file) : "";
+        if (frame->raw.language != MP_PYTHON || !is_of_optimizers(file)) continue;
+        uint32_t states = UINT32_MAX;
+        for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
+            if (!strcmp(strrchr(file, '/') + 1, optimizers[k].file)) states = optimizers[k].states;
+        if (states > most) most = states;
+    }
+    return most ? most : UINT32_MAX;
+}
+
+/* The Nth of its size, from 0, where so many parameters have it: parameters first. `states`: of each; 0: nothing is
+ * trained. */
+static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, uint32_t states)
 {
     uint32_t copy = parameters ? nth / parameters : 0;
     if (!copy) return MP_CATEGORY_PARAMETERS;
     if (with_gradients && copy == 1) return MP_CATEGORY_GRADIENTS;
-    return steps ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
+    return copy - with_gradients <= states ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
+}
+
+/* Sizes of what the steps of optimizers make. */
+static void list_made_by_steps(const struct finder *f, struct sizes *made)
+{
+    for (uint32_t i = 0; i < f->model->blocks.count; i++)
+        if (!was_before(f, i) && is_of_torch(f, i) && f->model->blocks.bytes[i] >= STEADY &&
+            mp_phase_of_block(f->phases, f->model, i) == MP_PHASE_OPTIMIZER)
+            add_size(made, f->model->blocks.bytes[i], 0);
+    sum_up(made);
 }
 
 static void guess_lasting(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct sizes there = {0}, gradients = {0}, seen = {0};
+    struct sizes there = {0}, gradients = {0}, seen = {0}, made = {0};
     bool kept = false, steps = false, any = false;
     for (size_t i = 0; i < f->phases->turns.count; i++)
         steps |= f->phases->turns.at[i].phase == MP_PHASE_OPTIMIZER;
@@ -569,18 +615,23 @@ static void guess_lasting(struct finder *f)
     }
     find_setters(f, matched && matched >= bytes_of(&gradients) / 2);
     any = f->phases->any || is_of_layers(&there);
+    list_made_by_steps(f, &made);
+    uint32_t states = steps ? find_states(model) : 0;
     for (uint32_t i = 0; any && i < model->blocks.count; i++) {
         if (!is_lasting(f, i)) continue;
         uint64_t bytes = model->blocks.bytes[i];
         const struct size_count *one = find_size(&gradients, bytes);
         unsigned guess = of_workspace(&there, &gradients, bytes);
         uint32_t nth = find_size(&seen, bytes)->count++;
-        if (!guess) guess = of_copy(nth, one ? one->count : 0, kept, steps);
+        bool by_steps = !one && find_size(&made, bytes); /* of all parameters together, as LBFGS keeps it */
+        if (!guess && by_steps) guess = MP_CATEGORY_OPTIMIZER_STATE;
+        if (!guess) guess = of_copy(nth, one ? one->count : 0, kept, states);
         f->guesses->of_block[i] = (unsigned char)guess;
     }
     mp_vec_free(&there);
     mp_vec_free(&gradients);
     mp_vec_free(&seen);
+    mp_vec_free(&made);
 }
 
 /* ---- what was there with a stack, and what is freed */
