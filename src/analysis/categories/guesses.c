@@ -14,6 +14,16 @@
 #define SMALL_CUBLAS 8519680u  /* bytes of cuBLAS's workspace as PyTorch makes it, before Hopper and from there on */
 #define LARGE_CUBLAS 33554432u
 
+/* How many blocks of a size there are; sorted by size. */
+struct size_count {
+    uint64_t bytes;
+    uint32_t round, count;
+};
+struct sizes {
+    struct size_count *at;
+    size_t count, room;
+};
+
 struct finder {
     const struct mp_model *model;
     const struct mp_phases *phases;
@@ -24,16 +34,7 @@ struct finder {
     uint32_t *successor;   /* by block: find_successors() */
     bool stays;            /* find_staying() */
     bool trains, infers;   /* some turn is backward; some is inference */
-};
-
-/* How many blocks of a size there are; sorted by size. */
-struct size_count {
-    uint64_t bytes;
-    uint32_t round, count;
-};
-struct sizes {
-    struct size_count *at;
-    size_t count, room;
+    struct sizes vectors;  /* list_vectors() */
 };
 
 uint32_t mp_guesses_line(const struct mp_model *model, uint32_t stack)
@@ -585,20 +586,22 @@ static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, 
     return copy - with_gradients <= states ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
 }
 
-/* Sizes of what the steps of optimizers make. */
-static void list_made_by_steps(const struct finder *f, struct sizes *made)
+/* Sizes of what the steps of optimizers make and no gradient has: of all parameters together, as LBFGS keeps them. */
+static void list_vectors(struct finder *f, const struct sizes *gradients)
 {
-    for (uint32_t i = 0; i < f->model->blocks.count; i++)
-        if (!was_before(f, i) && is_of_torch(f, i) && f->model->blocks.bytes[i] >= STEADY &&
+    for (uint32_t i = 0; i < f->model->blocks.count; i++) {
+        uint64_t bytes = f->model->blocks.bytes[i];
+        if (!was_before(f, i) && is_of_torch(f, i) && bytes >= STEADY && !find_size(gradients, bytes) &&
             mp_phase_of_block(f->phases, f->model, i) == MP_PHASE_OPTIMIZER)
-            add_size(made, f->model->blocks.bytes[i], 0);
-    sum_up(made);
+            add_size(&f->vectors, bytes, 0);
+    }
+    sum_up(&f->vectors);
 }
 
 static void guess_lasting(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct sizes there = {0}, gradients = {0}, seen = {0}, made = {0};
+    struct sizes there = {0}, gradients = {0}, seen = {0};
     bool kept = false, steps = false, any = false;
     for (size_t i = 0; i < f->phases->turns.count; i++)
         steps |= f->phases->turns.at[i].phase == MP_PHASE_OPTIMIZER;
@@ -615,7 +618,7 @@ static void guess_lasting(struct finder *f)
     }
     find_setters(f, matched && matched >= bytes_of(&gradients) / 2);
     any = f->phases->any || is_of_layers(&there);
-    list_made_by_steps(f, &made);
+    list_vectors(f, &gradients);
     uint32_t states = steps ? find_states(model) : 0;
     for (uint32_t i = 0; any && i < model->blocks.count; i++) {
         if (!is_lasting(f, i)) continue;
@@ -623,15 +626,13 @@ static void guess_lasting(struct finder *f)
         const struct size_count *one = find_size(&gradients, bytes);
         unsigned guess = of_workspace(&there, &gradients, bytes);
         uint32_t nth = find_size(&seen, bytes)->count++;
-        bool by_steps = !one && find_size(&made, bytes); /* of all parameters together, as LBFGS keeps it */
-        if (!guess && by_steps) guess = MP_CATEGORY_OPTIMIZER_STATE;
+        if (!guess && find_size(&f->vectors, bytes)) guess = MP_CATEGORY_OPTIMIZER_STATE;
         if (!guess) guess = of_copy(nth, one ? one->count : 0, kept, states);
         f->guesses->of_block[i] = (unsigned char)guess;
     }
     mp_vec_free(&there);
     mp_vec_free(&gradients);
     mp_vec_free(&seen);
-    mp_vec_free(&made);
 }
 
 /* ---- what was there with a stack, and what is freed */
@@ -654,6 +655,7 @@ static unsigned of_stack(const struct finder *f, uint32_t block)
 static unsigned of_rest(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
 {
     unsigned guess = f->model->blocks.stack[block] ? of_stack(f, block) : MP_CATEGORY_NONE;
+    if (!guess && find_size(&f->vectors, f->model->blocks.bytes[block])) return MP_CATEGORY_OPTIMIZER_STATE;
     return guess || lives_to_the_end(f, block) ? guess : of_freed(f, block, votes, together);
 }
 
@@ -711,6 +713,7 @@ void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phase
     free(f.zeroes);
     free(f.line);
     free(f.successor);
+    mp_vec_free(&f.vectors);
 }
 
 void mp_guesses_free(struct mp_guesses *guesses)

@@ -150,7 +150,7 @@ def factored(watch):
 
 def two_way(watch):
     """LBFGS calls what makes the loss itself, several times a step."""
-    model = perceptron(1024, 1536, 1024, 100).cuda()
+    model = perceptron(1024, 2048, 1024, 100).cuda()
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3, history_size=4)
     watch.models, calls = [model], 0
     for step in range(5):
