@@ -1,7 +1,8 @@
 /*
- * The types of NVIDIA's driver API that the stand-ins and their programs use, written from its documentation and by its
- * names. A second reading, on purpose not the recorder's own header (capture/cuda/driver_abi.h): what one of them has
- * wrong shows in the tests. tests/e2e/check_cuda_nvidia.py holds it against NVIDIA's headers where those are.
+ * The types of NVIDIA's driver API that the stand-ins and their programs use, written from its documentation and with
+ * its names. This is deliberately a second reading, separate from the recorder's own header
+ * (capture/cuda/driver_abi.h): the tests show an error in either. tests/e2e/check_cuda_nvidia.py compares it with
+ * NVIDIA's headers where they are installed.
  */
 #ifndef SOFTGPU_CUDA_TYPES_H
 #define SOFTGPU_CUDA_TYPES_H

@@ -3,9 +3,9 @@
  *
  *     F(name, version, mode, symbol, cbid, signature)
  *
- * `name` and `version` are what cuGetProcAddress() is asked for (cudaTypedefs.h); `mode` is PLAIN, or THREAD for the
- * _ptsz form of per-thread default streams; `symbol` is what libcuda.so.1 exports; `cbid` is CUPTI's number of the
- * function (cupti_driver_cbid.h), 0 where the stand-in of CUPTI tells nobody.
+ * `name` and `version` are the arguments of cuGetProcAddress() (cudaTypedefs.h); `mode` is PLAIN, or THREAD for the
+ * _ptsz form of per-thread default streams; `symbol` is the export of libcuda.so.1; `cbid` is CUPTI's number of the
+ * function (cupti_driver_cbid.h), 0 where the stand-in of CUPTI makes no callback.
  */
 #ifndef SOFTGPU_DRIVER_CALLS_H
 #define SOFTGPU_DRIVER_CALLS_H

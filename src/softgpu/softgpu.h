@@ -1,8 +1,8 @@
 /*
- * The stand-in driver's own book: what a test holds a recording against. Exported by its libcuda.so.1 beside the driver
- * API; no program but ours knows of it.
+ * The stand-in driver's own ledger, with which a test compares a recording. Exported by its libcuda.so.1 beside the
+ * driver API; only our programs know of it.
  *
- * The same book goes to the file that $SOFTGPU_LEDGER names, a line an entry, in the order of the driver's doing:
+ * The same ledger goes to the file that $SOFTGPU_LEDGER names, a line per entry, in the order of the driver's actions:
  *
  *     + CLASS DEVICE ADDRESS BYTES      memory handed out, or a handle (0 bytes)
  *     - CLASS DEVICE ADDRESS BYTES      given back, by whatever way
@@ -48,7 +48,7 @@
     F(mipmap, HANDLE)                                                                                                  \
     F(pool, MEMORY)                                                                                                    \
     F(graph, MEMORY)      /* a launched graph's block */                                                               \
-    F(node, NODE)         /* an allocation node of a graph: an address that launches will give memory */               \
+    F(node, NODE)         /* an allocation node of a graph: an address that gets memory from launches */               \
     F(physical, PHYSICAL) /* cuMemCreate() */                                                                          \
     F(reservation, RANGE) /* cuMemAddressReserve() */                                                                  \
     F(mapping, MAPPING)   /* cuMemMap() */                                                                             \
@@ -74,12 +74,12 @@
 enum soft_class { SOFT_CLASSES(SOFT_CLASS) SOFT_CLASS_COUNT };
 #undef SOFT_CLASS
 
-/* What is live, as a sum that does not depend on any order: equal sums, equal sets. */
+/* The live blocks as a sum that does not depend on their order: equal sums mean equal sets. */
 struct softgpu_digest {
     uint64_t blocks, bytes, sum;
 };
 
-/* One block's part of `sum`. */
+/* One block's contribution to `sum`. */
 static inline uint64_t softgpu_digest_of(uint64_t address, uint64_t bytes)
 {
     uint64_t hash = address * 0x9e3779b97f4a7c15 ^ (bytes + 1) * 0xc2b2ae3d27d4eb4f;
@@ -88,15 +88,15 @@ static inline uint64_t softgpu_digest_of(uint64_t address, uint64_t bytes)
     return hash ^ hash >> 31;
 }
 
-/* Of all classes at once, between two calls; `of` has SOFT_CLASS_COUNT entries. */
+/* Sums over all classes at once, between two calls; `of` has SOFT_CLASS_COUNT entries. */
 void softgpu_live(struct softgpu_digest *of);
-/* Writes what is buffered of the ledger's file. */
+/* Writes buffered lines to the ledger's file. */
 void softgpu_flush(void);
 const char *softgpu_class_name(enum soft_class class);
-/* What the calling thread reads of the address (0: any), of one of so many bytes, before its next kernel, is this
- * value; `widths`: a sum of 1, 4, 8. The values' policy "ones" goes before. */
+/* Sets the value that the calling thread reads before its next kernel, from the address (0: any) and with one of the
+ * widths; `widths`: a sum of 1, 4, 8. The policy "ones" takes precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
-/* Of memory that was handed out on some device. */
+/* Whether the address lies in memory handed out on some device. */
 bool softgpu_is_device_address(uint64_t address);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The file that $SOFTGPU_STATE names: what every process on the stand-in driver holds of each device. The drivers write
- * it, the stand-in of NVML reads it. Zeroes are an empty state.
+ * The file that $SOFTGPU_STATE names: the memory of each device that every process on the stand-in driver holds. The
+ * drivers write it, the stand-in of NVML reads it. Zeroes are an empty state.
  */
 #ifndef SOFTGPU_STATE_H
 #define SOFTGPU_STATE_H
@@ -19,7 +19,7 @@ struct soft_state {
     } processes[SOFT_PROCESSES];
 };
 
-/* A device's 16 bytes, and the text of them that NVML gives ("GPU-50f7a9d0-..."). */
+/* A device's 16 bytes, and NVML's text of them ("GPU-50f7a9d0-..."). */
 static inline void soft_uuid(int physical, unsigned char uuid[16])
 {
     for (int i = 0; i < 16; i++)

@@ -1,4 +1,4 @@
-/* A function of NVIDIA's libraries that nobody imitates: it does nothing, and its name is said once. */
+/* A function of NVIDIA's libraries that is not imitated: it does nothing, and prints its name once. */
 #ifndef SOFTGPU_STUB_H
 #define SOFTGPU_STUB_H
 

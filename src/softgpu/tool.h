@@ -1,6 +1,6 @@
 /*
- * What the stand-in driver tells the stand-in of CUPTI: the one interface between them. NVIDIA's own is private and is
- * not imitated. All of it is called on the thread that called the driver.
+ * Calls from the stand-in driver to the stand-in of CUPTI: the one interface between them. NVIDIA's own is private and
+ * is not imitated. All calls are made on the thread that called the driver.
  */
 #ifndef SOFTGPU_TOOL_H
 #define SOFTGPU_TOOL_H
@@ -10,16 +10,16 @@
 
 #include "softgpu/cuda_types.h"
 
-/* A call of the program's, from its entry to its exit. */
+/* A call by the program, from its entry to its exit. */
 struct soft_call {
     uint32_t cbid;
     const char *name;
-    const void *params; /* the arguments, laid out like generated_cuda_meta.h's struct of the function */
+    const void *params; /* the arguments, laid out like generated_cuda_meta.h's struct for the function */
     CUresult result;    /* valid at the exit */
     CUcontext context;
     uint32_t context_uid, correlation;
     uint64_t correlation_data;    /* the tool's, from entry to exit */
-    const struct soft_tool *tool; /* who was told of the entry: nobody else hears of the exit */
+    const struct soft_tool *tool; /* the tool that got the entry: no other one gets the exit */
     struct soft_call *outer;
 };
 
@@ -64,7 +64,7 @@ struct soft_tool {
 /* Exported by the driver. NULL: nobody listens. */
 typedef void softgpu_set_tool_function(const struct soft_tool *tool);
 softgpu_set_tool_function softgpu_set_tool;
-/* The device of a context, its uid, and a context's number by its handle; false where there is no such context. */
+/* A context's device, its uid and its number, by its handle; false where there is no such context. */
 typedef bool softgpu_context_facts_function(CUcontext context, uint32_t *uid, int *device);
 softgpu_context_facts_function softgpu_context_facts;
 

@@ -1,5 +1,5 @@
-/* The stand-in of cuBLAS: handles, what is set in them, and products that compute nothing. Its own memory is the
- * caller's: PyTorch gives each handle and stream a workspace, so each handle is one of its own. */
+/* The stand-in of cuBLAS: handles, their settings, and products that compute nothing. It allocates no memory: PyTorch
+ * gives each handle and stream a workspace, so each handle is one of its own. */
 #include <stddef.h>
 #include <stdlib.h>
 

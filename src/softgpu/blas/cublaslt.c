@@ -1,4 +1,4 @@
-/* The stand-in of cuBLASLt: every product has one way of being done, which needs no workspace beyond the caller's. */
+/* The stand-in of cuBLASLt: every product has one algorithm, which needs no workspace beyond the caller's. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,7 +19,7 @@ typedef struct {
     int reserved[4];
 } cublasLtMatmulHeuristicResult_t;
 
-static char anything; /* what descriptors point at */
+static char anything; /* the target of descriptors */
 
 EXPORTED size_t cublasLtGetVersion(void)
 {

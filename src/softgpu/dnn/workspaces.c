@@ -1,14 +1,14 @@
 /*
- * Convolutions and normalisations by cuDNN's older functions, which PyTorch uses where TORCH_CUDNN_V8_API_DISABLED is
- * set, as `memprof plan` sets it. Which algorithm cuDNN would choose, and so its workspace, is known to cuDNN alone:
- * the stand-in's takes none, and the recording says that.
+ * Convolutions and normalisations through cuDNN's older functions, which PyTorch uses where TORCH_CUDNN_V8_API_DISABLED
+ * is set, as `memprof plan` sets it. Only cuDNN knows which algorithm it would choose, and so its workspace: the
+ * stand-in's takes none, and the recording says so.
  */
 #include <memprof.h>
 #include <stddef.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* cudnnConvolutionFwdAlgoPerf_t, and those of backward, which are laid out the same. */
+/* cudnnConvolutionFwdAlgoPerf_t, and those of backward, which have the same layout. */
 struct algorithm {
     int algorithm, status;
     float time;

@@ -1,4 +1,5 @@
-/* A call from its entry to its exit: whether the driver may be used, and what the tools hear. Injection at cuInit(). */
+/* A call from its entry to its exit: whether the driver may be used, and the tools' callbacks. Injection at
+ * cuInit(). */
 #include "softgpu/driver/driver.h"
 
 #include <dlfcn.h>
@@ -14,8 +15,8 @@ static const struct soft_tool *tool;
 static uint32_t correlations;
 static pid_t started_in; /* the process that called cuInit(): CUDA does not survive a fork */
 static __thread struct soft_call *innermost;
-static __thread uint64_t read_back; /* bytes that the call that runs gave and nobody computed */
-static __thread bool refusing;      /* the call that runs is to find no memory */
+static __thread uint64_t read_back; /* bytes that the running call returned and nobody computed */
+static __thread bool refusing;      /* the running call shall find no memory */
 
 EXPORTED void softgpu_set_tool(const struct soft_tool *to)
 {
@@ -52,7 +53,7 @@ void soft_read_back(uint64_t bytes)
     read_back += bytes;
 }
 
-/* A mark in the recording, with the stack that it was made on; the recorder may be absent. */
+/* Makes a mark in the recording, with the present stack; the recorder may be absent. */
 static void report_read_back(void)
 {
     char text[64];
@@ -104,7 +105,7 @@ bool soft_refusing(void)
     return refusing;
 }
 
-/* The child gets the lock free, and none of what the ledger's file has not written yet. */
+/* The child gets an unlocked lock, and none of the ledger's unwritten text. */
 static void before_fork(void)
 {
     softgpu_flush();

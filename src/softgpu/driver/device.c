@@ -1,4 +1,5 @@
-/* The devices of the stand-in: their memory, their addresses, and what cuInit() and the cuDevice functions say. */
+/* The devices of the stand-in: their memory, their addresses, and the answers of cuInit() and the cuDevice
+ * functions. */
 #include "softgpu/driver/driver.h"
 
 #include <fcntl.h>
@@ -14,8 +15,8 @@ pthread_mutex_t soft_lock = PTHREAD_MUTEX_INITIALIZER;
 struct soft_device soft_devices[SOFT_DEVICES];
 int soft_device_count;
 
-/* Nothing lies there: a program that reads device memory faults, as on a GPU. Freed ranges are given out again at once,
- * the latest first, by the power of two of their size. */
+/* Nothing is mapped there: a program that reads device memory faults, as on a GPU. Freed ranges are reused at once, the
+ * latest first, by the power of two of their size. */
 #define ADDRESS_BITS 44
 #define SMALLEST     9
 static uint64_t range_from, next_address, address_end, next_low = 0x10000000;
@@ -162,7 +163,7 @@ static void find_devices(void)
     while (visible && *visible && soft_device_count < present) {
         size_t length = strcspn(visible, ",");
         int physical = physical_device(visible, length, present);
-        if (physical < 0) break; /* as in CUDA: what follows is not seen either */
+        if (physical < 0) break; /* as in CUDA, the rest of the list is invisible, too */
         soft_devices[soft_device_count++].physical = physical;
         visible += length + (visible[length] == ',');
     }
@@ -170,8 +171,8 @@ static void find_devices(void)
         soft_devices[i].total = number("SOFTGPU_MEMORY", (uint64_t)8 << 30);
 }
 
-/* On a machine with a GPU of its own a program would compute nothing and not know it: there the stand-in works only for
- * whoever says that it is meant. */
+/* On a machine with a real GPU a program would compute nothing and not notice, so there the stand-in works only for
+ * users who set SOFTGPU_ON. */
 static bool is_meant(void)
 {
     const char *on = getenv("SOFTGPU_ON");

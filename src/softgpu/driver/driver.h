@@ -1,6 +1,6 @@
 /*
- * Inside the stand-in driver. Every function of the driver API is an ENTRY; what it answers is computed under one lock,
- * by the functions declared here. Times do not matter, exactness does.
+ * Internals of the stand-in driver. Every function of the driver API is an ENTRY; the functions declared here compute
+ * its answer under one lock. Speed does not matter, exactness does.
  */
 #ifndef SOFTGPU_DRIVER_H
 #define SOFTGPU_DRIVER_H
@@ -19,17 +19,17 @@
 /* ---- the ledger (ledger.c) ---- */
 
 struct soft_block {
-    struct soft_block *next; /* of its bucket */
+    struct soft_block *next; /* of its hash bucket */
     enum soft_class class;
     int device; /* ordinal; -1: the host's */
     uint64_t address, bytes;
-    CUcontext context; /* which it dies with; NULL: nobody's */
-    void *more;        /* what its class needs; malloced, freed with the block */
+    CUcontext context; /* the context that it ends with; NULL: none */
+    void *more;        /* data of its class; malloced, freed with the block */
 };
 
 struct soft_block *soft_add(enum soft_class class, int device, uint64_t address, uint64_t bytes, CUcontext context);
 struct soft_block *soft_find(enum soft_class class, uint64_t address);
-/* Any block at that address of the space that `like` lies in. */
+/* Any block at that address of the address space of `like`. */
 struct soft_block *soft_find_like(enum soft_class like, uint64_t address);
 void soft_remove(struct soft_block *block);
 void soft_refused(enum soft_class class, int device, uint64_t bytes);
@@ -54,8 +54,8 @@ extern struct soft_device soft_devices[SOFT_DEVICES];
 extern int soft_device_count;
 
 bool soft_has_device(CUdevice device);
-/* Takes physical memory of a device; false: it is full, or the test wants it to be. Books the refusal of what was
- * asked for. */
+/* Takes physical memory of a device; false: it is full, or the test makes the call fail. Books the refusal of
+ * `asked`. */
 bool soft_take(enum soft_class class, int device, uint64_t bytes, uint64_t asked);
 void soft_give(int device, uint64_t bytes);
 /* Addresses of the device's range; `low`: below 4 GiB, for the calls of CUDA 2. */
@@ -68,18 +68,18 @@ static inline uint64_t soft_round(uint64_t bytes, uint64_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* ---- what the devices are (profile.c) ---- */
+/* ---- the devices' properties (profile.c) ---- */
 
 void soft_read_profile(void);
 const char *soft_profile_name(void);
 int soft_threads_per_sm(void);
 int soft_attribute(int attribute, int physical);
 
-/* ---- what is in device memory (values.c) ---- */
+/* ---- the contents of device memory (values.c) ---- */
 
-/* A kernel ran: what the program copied to the device may no longer be what is there. */
+/* A kernel ran: device memory may no longer hold what the program copied there. */
 void soft_values_changed(void);
-/* The call that runs gave the program bytes that nobody computed; the recorder hears of it when the lock is free. */
+/* The running call gave the program bytes that nobody computed; the recorder is notified when the lock is free. */
 void soft_read_back(uint64_t bytes);
 
 /* ---- contexts and streams (context.c, stream.c) ---- */
@@ -90,26 +90,26 @@ struct CUctx_st {
     bool alive, primary;
 };
 
-/* The thread's context, alive; NULL: none. */
+/* The thread's live context; NULL: none. */
 CUcontext soft_current(void);
-/* What dies with a context or a module, by class; frees memory and removes the block. */
+/* Destroys a block that ends with a context or a module, by class: frees memory and removes the block. */
 void soft_destroy(struct soft_block *block);
 bool soft_is_stream(CUstream stream);
-/* The graph that captures what is put into the stream; NULL: it is not capturing. */
+/* The graph that captures the stream's operations; NULL: the stream is not capturing. */
 CUgraph soft_capturing(CUstream stream);
 uint32_t soft_stream_id(CUstream stream);
-void soft_pools_idle(void); /* pools give back what is above their thresholds, as at a synchronisation */
+void soft_pools_idle(void); /* pools give back memory above their thresholds, as at a synchronisation */
 
 /* ---- graphs (graph.c) ---- */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
 CUresult soft_capture_free(CUgraph graph, CUdeviceptr address);
 CUgraph soft_new_graph(void);
 bool soft_is_graph(CUgraph graph);
-/* A launched graph's block that the program frees itself. */
+/* Frees a launched graph's block that the program itself frees. */
 void soft_free_graph_block(struct soft_block *block);
 
 /* ---- arrays (array.c), physical memory (vmm.c), pools (pool.c), modules (module.c) ---- */
-/* The physical memory that is mapped at an address; NULL: none. */
+/* The physical memory mapped at an address; NULL: none. */
 struct soft_block *soft_mapping_at(uint64_t address);
 uint64_t soft_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels);
 void soft_free_array(struct soft_block *block);
@@ -117,13 +117,13 @@ void soft_free_pool_block(struct soft_block *block, CUstream stream);
 void soft_free_module(struct soft_block *block);
 void soft_free_external(struct soft_block *block);
 
-/* ---- what the tools hear (call.c) ---- */
+/* ---- the tools' callbacks (call.c) ---- */
 
 void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const void *params);
 void soft_exit(struct soft_call *call);
 /* Whether the driver may be used; else `result` says why not. */
 bool soft_ready(struct soft_call *call);
-/* Whether the test wants the call that runs to find no memory. */
+/* Whether the test wants the running call to find no memory. */
 bool soft_refusing(void);
 void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name);
 void soft_report_memory_event(struct soft_memory_event *event);
@@ -185,7 +185,7 @@ enum {
         return call.result;                                                                                            \
     }
 
-/* Both forms of a function that knows default streams. */
+/* Both forms of a function that has default streams. */
 #define ENTRY_BOTH(symbol, answer, ...)                                                                                \
     ENTRY(symbol, answer, __VA_ARGS__)                                                                                 \
     ENTRY(symbol##_ptsz, answer, __VA_ARGS__)

@@ -1,7 +1,7 @@
 /*
- * Graphs, as far as they are about memory. An allocation node reserves an address when it is added (or captured); a
- * launch gives it memory from the device's graph pool, a free node or the program takes it back. Nodes live as long as
- * their graph, or an executable made of it.
+ * Graphs, as far as they concern memory. An allocation node reserves an address when it is added (or captured). A
+ * launch gives it memory from the device's graph pool; a free node or the program takes that back. Nodes live as long
+ * as their graph, or an executable made of it.
  */
 #include "softgpu/driver/driver.h"
 
@@ -87,7 +87,7 @@ static CUresult destroy(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-/* Addresses of nodes are never given out again: a graph's block may outlive its graph. */
+/* Addresses of nodes are never reused: a graph's block may outlive its graph. */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes)
 {
     if (soft_refusing()) {
@@ -195,7 +195,7 @@ static CUresult launch(CUgraphExec executable, CUstream stream)
     for (size_t i = 0; i < list->count; i++) {
         struct soft_block *live = soft_find(SOFT_graph, list->nodes[i]->address);
         if (!live || list->nodes[i]->frees) continue;
-        if (!executable->frees_on_launch) return CUDA_ERROR_INVALID_VALUE; /* of the launch before, not freed */
+        if (!executable->frees_on_launch) return CUDA_ERROR_INVALID_VALUE; /* not freed since the previous launch */
         soft_free_graph_block(live);
     }
     for (size_t i = 0; i < list->count; i++) {

@@ -1,4 +1,4 @@
-/* Kernels, which do nothing: what is asked of them, and whether they could be launched. */
+/* Kernels, which do nothing: their attributes, and whether they could be launched. */
 #include "softgpu/driver/driver.h"
 
 #define MOST_THREADS 1024
@@ -45,7 +45,7 @@ static CUresult occupancy(int *blocks, int block_size)
     return CUDA_SUCCESS;
 }
 
-/* Any name: a module's code is not looked at. */
+/* Accepts any name: nobody looks at a module's code. */
 static CUresult find_function(CUfunction *to, CUmodule module)
 {
     *to = (CUfunction)module;

@@ -1,4 +1,4 @@
-/* The stand-in driver's book of what is live, found by address; its sums; and its file. */
+/* The stand-in driver's ledger of live blocks, found by address; its sums; and its file. */
 #include "softgpu/driver/driver.h"
 
 #include <inttypes.h>

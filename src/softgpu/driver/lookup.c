@@ -9,7 +9,7 @@
 
 enum { PLAIN, THREAD };
 
-/* The same function at another address, which the library does not export: NVIDIA's driver may answer with such. */
+/* The same function at another address, which the library does not export: NVIDIA's driver may answer like this. */
 #if defined(__x86_64__)
 #    define JUMP "jmp "
 #elif defined(__aarch64__)
@@ -33,7 +33,7 @@ static const struct row {
 #undef ROW
 };
 
-/* The newest form that the version reaches, of the wanted kind of stream where the function knows streams. */
+/* The newest form up to the version, with the wanted kind of stream where the function has streams. */
 static const struct row *best_row(const char *name, int version, int mode, bool *known)
 {
     const struct row *best = NULL;
@@ -47,7 +47,7 @@ static const struct row *best_row(const char *name, int version, int mode, bool 
     return best;
 }
 
-/* $SOFTGPU_LOOKUPS: a line for each question, with the library that asked. */
+/* $SOFTGPU_LOOKUPS: a line for each lookup, with the library that asked. */
 static void log_look_up(const char *name, int version, uint64_t flags, const void *caller)
 {
     static FILE *file;

@@ -9,7 +9,7 @@
 static CUresult hand_out(enum soft_class class, CUdeviceptr *to, uint64_t bytes, uint64_t address)
 {
     CUcontext context = soft_current();
-    if (!address) { /* no range of addresses is that long */
+    if (!address) { /* no address range is that long */
         soft_give(context->device, bytes);
         soft_refused(class, context->device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -81,7 +81,7 @@ static CUresult free_memory(CUdeviceptr address)
     }
 }
 
-/* Host memory that the program may touch. Managed memory is such, too, and no device holds it. */
+/* Host memory that the program may touch. Managed memory is of that kind, too, and takes none of a device's memory. */
 static CUresult alloc_host(enum soft_class class, unsigned kind, uint64_t *to, size_t bytes)
 {
     CUcontext context = soft_current();
@@ -177,7 +177,7 @@ static void find_host(struct soft_block *block, void *context)
         inside->found = block;
 }
 
-/* One device's address is known without looking; else the block that the address lies in says whose it is. */
+/* With one device the answer is that device; otherwise it is that of the block that contains the address. */
 static int device_of(uint64_t address)
 {
     struct inside inside = {address, NULL};

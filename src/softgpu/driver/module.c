@@ -18,12 +18,12 @@
 struct module {
     size_t count;
     uint64_t addresses[VARIABLES];
-    char *names[VARIABLES]; /* never freed: records point at them */
+    char *names[VARIABLES]; /* never freed, since records point at them */
 };
 
 static const char first_line[] = "softgpu module\n";
 
-/* The variable on a line, or false. */
+/* Reads a line that declares a variable; false for other lines. */
 static bool read_variable(const char *line, bool *managed, char name[NAME], uint64_t *bytes)
 {
     char word[16];
@@ -32,7 +32,7 @@ static bool read_variable(const char *line, bool *managed, char name[NAME], uint
     return *managed || !strcmp(word, "variable");
 }
 
-/* What NVIDIA's compilers make: an ELF file, a fat binary or its wrapper, PTX. Its variables are not looked for. */
+/* Output of NVIDIA's compilers: an ELF file, a fat binary or its wrapper, PTX. Nobody looks for variables in it. */
 static bool is_code(const char *image)
 {
     static const uint32_t fat_binary = 0xba55ed50, wrapper = 0x466243b1;

@@ -1,7 +1,7 @@
 /*
- * Stream-ordered pools: what they hold of the device (reserved) and what the program has of that (used). A pool grows
- * by whole granules when what is used no longer fits, and gives back what is above its threshold when something is
- * synchronised, or trimmed. Its own holes are not modelled.
+ * Stream-ordered pools: the memory that they hold of the device (reserved) and the part that the program has (used). A
+ * pool grows by whole granules when the used memory no longer fits, and gives back memory above its threshold at a
+ * synchronisation or when trimmed. Holes inside a pool are not modelled.
  */
 #include "softgpu/driver/driver.h"
 
@@ -13,7 +13,7 @@ struct CUmemPoolHandle_st {
     bool imported, is_default, destroyed;
     uint64_t blocks;
     uint64_t reserved, reserved_high, used, used_high, threshold;
-    uint64_t base; /* an address by which records know it */
+    uint64_t base; /* an address that identifies it in records */
     struct CUmemPoolHandle_st *next;
 };
 
@@ -114,7 +114,7 @@ static void remove_pool(CUmemoryPool pool)
     free(pool);
 }
 
-/* What was allocated from it lives on until it is freed; the pool's memory goes with the last of it. */
+/* Allocations from it live on until they are freed; the pool's memory goes with the last of them. */
 static CUresult destroy(CUmemoryPool pool)
 {
     struct soft_block *block = soft_find(SOFT_mempool, (uint64_t)(uintptr_t)pool);
@@ -241,7 +241,7 @@ static CUresult get_attribute(CUmemoryPool pool, int which, void *value)
     return CUDA_SUCCESS;
 }
 
-/* Of another process only the number of bytes is known: a handle is a pool's, a pointer a block's size. */
+/* Of another process only the number of bytes is known: a handle stands for a pool, a pointer for a block's size. */
 static CUresult export_pool(void *handle, CUmemoryPool pool)
 {
     if (!is_pool(pool)) return CUDA_ERROR_INVALID_VALUE;

@@ -1,17 +1,17 @@
-/* Memory that somebody else owns: opened by IPC, imported from a graphics API. */
+/* Memory that another owner has: opened by IPC, or imported from a graphics API. */
 #include "softgpu/driver/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a stand-in's IPC handle holds. */
+/* The contents of a stand-in's IPC handle. */
 struct shared {
     uint64_t bytes;
     int32_t device;
 };
 
 struct opened {
-    uint64_t times; /* the same handle opened again gives the same address */
+    uint64_t times; /* opens of this handle: they all get the same address */
     struct shared of;
     uint64_t exporter;
 };

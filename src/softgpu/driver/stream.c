@@ -1,6 +1,6 @@
 /*
- * Streams, what they capture, and events. What is put into a stream is done at once; $SOFTGPU_EVENT_MS=N lets events
- * complete N milliseconds after they were recorded, so that what waits for them waits.
+ * Streams, captures, and events. Work in a stream is done at once; with $SOFTGPU_EVENT_MS=N events complete N
+ * milliseconds after they were recorded, so that waiting for them takes time.
  */
 #include "softgpu/driver/driver.h"
 
@@ -17,7 +17,7 @@ struct CUstream_st {
 
 struct CUevent_st {
     uint64_t recorded_ns;
-    CUgraph graph; /* that was being captured where it was recorded */
+    CUgraph graph; /* the graph captured where it was recorded */
     unsigned long long capture;
 };
 
@@ -27,7 +27,7 @@ static uint32_t streams = 16; /* CUPTI's first user stream has a small number th
 
 bool soft_is_stream(CUstream stream)
 {
-    /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are there without being created. */
+    /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD exist without being created. */
     return (uintptr_t)stream <= 2 || soft_find(SOFT_stream, (uint64_t)(uintptr_t)stream);
 }
 
@@ -159,7 +159,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* How long until the event is complete. */
+/* The time until the event is complete. */
 static uint64_t event_wait_ns(CUevent event)
 {
     static uint64_t takes = UINT64_MAX;

@@ -1,12 +1,12 @@
 /*
- * What is in device memory. Kernels do nothing and the memory is address space only, so what a program reads back is a
- * policy, $SOFTGPU_VALUES:
+ * The contents of device memory. Kernels do nothing and the memory is address space only, so a policy decides what a
+ * program reads back, $SOFTGPU_VALUES:
  *
  *     zeros (the default), ones     as bytes, as integers of 8 bytes, as floats of 4 and 2
  *     host                          what was last copied there from the host, else zeros
  *
- * Whatever the policy, what the host copied there, or set, and reads back before any kernel ran comes back as it was:
- * that is how libraries compare shapes between ranks.
+ * Under every policy, data that the host copied or set there comes back unchanged if it is read before any kernel runs:
+ * libraries compare shapes between ranks this way.
  */
 #include "softgpu/driver/driver.h"
 
@@ -46,7 +46,7 @@ void soft_values_changed(void)
 }
 
 static __thread struct {
-    uint64_t launch; /* the kernel whose answer it is */
+    uint64_t launch; /* the kernel that gives this answer */
     uint64_t address;
     unsigned widths;
     uint64_t value;
@@ -60,7 +60,7 @@ EXPORTED void softgpu_expect(uint64_t address, unsigned widths, uint64_t value)
     expected.value = value;
 }
 
-/* Drops what lies in the range, and what a kernel may have changed since, unless the policy keeps it. */
+/* Drops the kept data of the range, and data that a kernel may have changed since, unless the policy keeps it. */
 static void forget(uint64_t address, uint64_t bytes)
 {
     for (struct kept **at = &newest; *at;) {
@@ -88,7 +88,7 @@ static void keep(uint64_t address, const void *data, uint64_t bytes)
     kept_bytes += bytes;
 }
 
-/* What was kept of the whole range; NULL: nothing. */
+/* Kept data that covers the whole range; NULL: none. */
 static const unsigned char *find_kept(uint64_t address, uint64_t bytes)
 {
     for (const struct kept *kept = newest; kept; kept = kept->next)

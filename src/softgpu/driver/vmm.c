@@ -1,5 +1,5 @@
 /*
- * Virtual memory management: address ranges, physical memory behind handles with reference counts, mappings; physical
+ * Virtual memory management: address ranges, physical memory behind handles with reference counts, mappings. Physical
  * memory of other processes and multicast objects have handles of the same kind.
  */
 #include "softgpu/driver/driver.h"
@@ -8,7 +8,8 @@
 #include <string.h>
 
 struct physical {
-    uint64_t references; /* creation, retention; 0: the handle is gone, mappings may still hold the memory */
+    uint64_t references; /* from creation and retention; 0: the handle is gone, but mappings may still hold the
+                          * memory */
     uint64_t mappings;
 };
 
@@ -16,7 +17,7 @@ struct mapping {
     uint64_t handle;
 };
 
-static uint64_t handles = 0x0ffffff000000000; /* not like any address */
+static uint64_t handles = 0x0ffffff000000000; /* unlike any address */
 
 static CUresult reserve(CUdeviceptr *to, size_t bytes)
 {
@@ -35,7 +36,7 @@ static CUresult reserve(CUdeviceptr *to, size_t bytes)
 struct range {
     uint64_t from, to;
     enum soft_class class;
-    uint64_t inside, across; /* bytes of whole mappings in it; mappings that only begin or end in it */
+    uint64_t inside, across; /* bytes of whole mappings inside it; mappings that only begin or end in it */
 };
 
 static void look_at(struct soft_block *block, void *context)
@@ -135,7 +136,7 @@ static void drop_unused(struct soft_block *block, void *context)
     if (block->class == SOFT_physical || block->class == SOFT_import || block->class == SOFT_multicast) drop(block);
 }
 
-/* Whole mappings only, as many as there are in the range. */
+/* Unmaps whole mappings only, all that the range contains. */
 static CUresult unmap(CUdeviceptr address, size_t bytes)
 {
     struct range range = {address, address + bytes, SOFT_mapping, 0, 0};
@@ -207,7 +208,7 @@ static CUresult multicast_add(CUmemGenericAllocationHandle handle, CUdevice devi
     return block && block->class == SOFT_multicast && soft_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A binding is no memory, and who binds keeps what it bound: the stand-in does not count bindings. */
+/* A binding takes no memory, and its maker keeps what it bound: the stand-in does not count bindings. */
 static CUresult multicast_bind(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle memory, size_t offset,
                                size_t bytes)
 {

@@ -1,7 +1,7 @@
 /*
- * The stand-in of NCCL: communicators know their rank and size, collectives return at once, nothing is sent. What each
- * rank gets is what it gave: a broadcast or a sum leaves the buffer as it is. It takes no device memory; what NVIDIA's
- * takes is told beside the plan.
+ * The stand-in of NCCL: communicators know their rank and size, collectives return at once, nothing is sent. Each rank
+ * gets back its own data: a broadcast or a sum leaves the buffer unchanged. It takes no device memory; the plan states
+ * separately how much NVIDIA's takes.
  */
 #include <dlfcn.h>
 #include <memprof.h>
@@ -83,7 +83,7 @@ static size_t bytes_of(size_t count, int type)
     return count * (type >= 0 && type < (int)sizeof sizes ? sizes[type] : 1);
 }
 
-/* By the driver's public function, so that what the host knows of the values goes along. */
+/* Uses the driver's public function, so that the host's knowledge of the values is copied, too. */
 static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
 {
     static int (*copy)(unsigned long long, unsigned long long, size_t, void *);
@@ -133,7 +133,7 @@ EXPORTED ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, in
     return give(from, to, bytes_of(count, type), stream);
 }
 
-/* The colour says who stays together, which one rank cannot know: as if all of them did. */
+/* The colour says which ranks stay together, which one rank cannot know: assumes that all of them do. */
 EXPORTED ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key, ncclComm_t *to, void *config)
 {
     (void)key, (void)config;

@@ -244,7 +244,7 @@ EXPORTED int nvmlDeviceGetPciInfo_v3(const struct device *device, struct pci *to
     return OK;
 }
 
-/* A process that is dead, or has ended and is not yet waited for, holds nothing of a device. */
+/* A process that is dead, or has ended and not yet been waited for, holds nothing on a device. */
 static bool is_alive(int pid)
 {
     char path[64], text[512];
@@ -258,7 +258,7 @@ static bool is_alive(int pid)
     return after && after[1] && after[2] != 'Z' && after[2] != 'X';
 }
 
-/* The processes on a device or instance. `to`: room for SOFT_PROCESSES + 1. */
+/* Lists the processes on a device or instance. `to`: room for SOFT_PROCESSES + 1. */
 static unsigned list_processes(const struct device *device, struct process *to)
 {
     unsigned count = 0, in_turn = 0;
@@ -309,7 +309,7 @@ EXPORTED int nvmlDeviceGetMemoryInfo_v2(const struct device *device, struct memo
     return OK;
 }
 
-/* `count` in: room; out: how many there are. */
+/* `count` in: room; out: the number of processes. */
 static int give_processes(const struct device *device, unsigned *count, struct process *to, struct process_v1 *to_v1)
 {
     if (!initialized) return UNINITIALIZED;
@@ -393,7 +393,7 @@ EXPORTED int nvmlDeviceIsMigDeviceHandle(const struct device *device, unsigned *
     return initialized ? OK : UNINITIALIZED;
 }
 
-/* What PyTorch looks up when memory runs out, and before it copies between devices: "0000:01:00.0". */
+/* PyTorch looks this up when memory runs out, and before it copies between devices: "0000:01:00.0". */
 EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char *id, struct device **to)
 {
     unsigned domain, bus;

@@ -1,9 +1,9 @@
 /*
- * What the program will read of what a kernel made, as far as the kernel's name tells: a test of all holds, a test of
- * any does not, numbers are finite, and of the elements that a condition selects from there is a share
- * ($SOFTGPU_SELECTED). The driver is told after each launch, and gives it to the same thread's next read-back
- * (driver/values.c). Names are those of the device functions, which compiled code registers; all of it is PyTorch's and
- * CUB's naming.
+ * The values that the program will read from a kernel's result, as far as the kernel's name shows: a test of "all"
+ * holds, a test of "any" does not, numbers are finite, and a condition selects a share of the elements
+ * ($SOFTGPU_SELECTED). The driver gets the value after each launch, and returns it at the same thread's next read-back
+ * (driver/values.c). Names are those of the device functions, which compiled code registers; all are PyTorch's and
+ * CUB's.
  */
 #include "softgpu/runtime/runtime.h"
 
@@ -14,23 +14,23 @@
 
 #include "softgpu/softgpu.h"
 
-/* What a kernel's name tells of what it makes. */
+/* The result of a kernel, as its name shows it. */
 enum answer {
     UNKNOWN,  /* not looked at yet */
-    OTHER,    /* a comparison, too: it does not hold */
-    COMPARES, /* with a number: that nothing is negative holds, and nothing else */
+    OTHER,    /* among them comparisons: they do not hold */
+    COMPARES, /* with a number: only the test that nothing is negative holds */
     HOLDS,
-    ALL, /* of truths that are not known holds, ANY does not (truths.c) */
+    ALL, /* over truths that are not known: ALL holds, ANY does not (truths.c) */
     ANY,
-    ADDS,         /* a number to what is there, which is zero */
-    NEGATES,      /* what the thread's last kernel made */
-    KEEPS,        /* the same */
-    SELECTS,      /* a count of some of the elements, how many there are is an argument */
+    ADDS,         /* adds a number to the memory's value, which is zero */
+    NEGATES,      /* the result of the thread's last kernel */
+    KEEPS,        /* the same result */
+    SELECTS,      /* gives the count of the selected elements; an argument says how many there are */
     ADDS_SELECTED /* CUB's second pass */
 };
 
-/* All parts are in the name. Vectorized and unrolled elementwise kernels take the same arguments. Isfinite ends with a
- * product of truths; NonZeroOp counts for nonzero and masks. */
+/* A name must contain all parts. Vectorized and unrolled elementwise kernels take the same arguments. Isfinite ends
+ * with a product of truths; NonZeroOp counts for nonzero and masks. */
 static const struct {
     const char *parts[2];
     enum answer answer;
@@ -71,7 +71,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __typeof__(softgpu_expect) *expect;
 static __typeof__(softgpu_is_device_address) *is_device_address;
 static double share = 0.5;
-/* What the thread's last kernel made. */
+/* The result of the thread's last kernel. */
 static __thread bool truth;
 static __thread uint64_t selected;
 
@@ -138,7 +138,7 @@ bool softrt_is_device_address(uint64_t address)
     return is_device_address(address);
 }
 
-/* At least one of some, unless there is to be none. */
+/* At least one of several, unless the share is none. */
 static uint64_t share_of(const void *argument)
 {
     int32_t elements;
@@ -148,7 +148,7 @@ static uint64_t share_of(const void *argument)
     return some ? some : 1;
 }
 
-/* Of PyTorch's compare_scalar_kernel: its argument is an operation (0: greater or equal), then the number. */
+/* For PyTorch's compare_scalar_kernel: its argument is an operation (0: greater or equal), then the number. */
 static bool is_not_negative(const char *name, void *const *arguments)
 {
     static const char kernel[] = "compare_scalar_kernelI", zero[8];
@@ -159,7 +159,7 @@ static bool is_not_negative(const char *name, void *const *arguments)
     return !operation && !memcmp(closure + (width == 8 ? 8 : 4), zero, width);
 }
 
-/* Of one element: PyTorch's functor holds the number and a factor; the kernel's last argument begins with the result's
+/* For one element: PyTorch's functor holds the number and a factor; the kernel's last argument begins with the result's
  * address. Sums of integers decide where slices end. */
 static void expect_sum(const char *name, void *const *arguments)
 {

@@ -1,4 +1,4 @@
-/* Kernels: what compiled code registers and launches. They do nothing. */
+/* Kernels: compiled code registers and launches them. They do nothing. */
 #include "softgpu/runtime/runtime.h"
 
 #define NESTED 16
@@ -63,7 +63,7 @@ EXPORTED void __cudaRegisterVar(void **handle, char *variable, char *address, co
     (void)handle, (void)variable, (void)address, (void)name, (void)external, (void)bytes, (void)constant, (void)global;
 }
 
-/* CUDA 13 looks the kernel up first, and launches what it got. */
+/* CUDA 13 looks up the kernel first, and launches the result. */
 EXPORTED cudaError_t __cudaGetKernel(void **to, const void *function)
 {
     *to = (void *)(uintptr_t)function;

@@ -9,7 +9,7 @@ EXPORTED cudaError_t cudaMalloc(void **to, size_t bytes)
 {
     cudaError_t error = softrt_ready();
     if (error) return softrt_keep(error);
-    *to = NULL; /* of no bytes: no address, no error */
+    *to = NULL; /* zero bytes: no address, no error */
     return softrt_keep(bytes ? soft_driver.cuMemAlloc_v2((CUdeviceptr *)to, bytes) : cudaSuccess);
 }
 
@@ -45,7 +45,7 @@ EXPORTED cudaError_t cudaIpcOpenMemHandle(void **to, cudaIpcMemHandle_t handle, 
     return softrt_keep(error ? error : soft_driver.cuIpcOpenMemHandle_v2((CUdeviceptr *)to, of_driver, flags));
 }
 
-/* The first attributes are how memory is reused, which the driver's stand-in does not model. */
+/* The first attributes concern the reuse of memory, which the driver's stand-in does not model. */
 EXPORTED cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, int which, void *value)
 {
     cudaError_t error = softrt_ready();

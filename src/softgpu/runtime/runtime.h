@@ -1,6 +1,6 @@
 /*
- * Inside the stand-in of NVIDIA's runtime (libcudart): its public functions over the driver's public functions, which
- * it finds as NVIDIA's does. It keeps no memory of its own.
+ * Internals of the stand-in of NVIDIA's runtime (libcudart): its public functions over the driver's public functions,
+ * which it finds as NVIDIA's does. It keeps no memory of its own.
  */
 #ifndef SOFTGPU_RUNTIME_RUNTIME_H
 #define SOFTGPU_RUNTIME_RUNTIME_H
@@ -12,13 +12,13 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* The version that this library is, 12040 for CUDA 12.4's; set by the build. */
+/* This library's version, 12040 for CUDA 12.4's; set by the build. */
 #ifndef SOFTRT_VERSION
 #    define SOFTRT_VERSION 12040
 #endif
 #define SOFTRT_MAJOR (SOFTRT_VERSION / 1000)
 
-/* What is asked of the driver: F(name, version, symbol). */
+/* The driver's functions that it calls: F(name, version, symbol). */
 #define RUNTIME_NEEDS(F)                                                                                               \
     F(cuInit, 2000, cuInit)                                                                                            \
     F(cuDriverGetVersion, 2020, cuDriverGetVersion)                                                                    \
@@ -84,32 +84,32 @@ struct soft_driver {
 extern struct soft_driver soft_driver;
 extern __thread int softrt_device; /* the thread's current device */
 
-/* The driver was found and cuInit() succeeded. */
+/* Makes sure that the driver was found and cuInit() succeeded. */
 cudaError_t softrt_initialized(void);
-/* The thread's device is current, its primary context made. */
+/* Makes sure that the thread's device is current and its primary context exists. */
 cudaError_t softrt_ready(void);
 bool softrt_has_device(int device);
-/* The driver's function for a version, as cuGetProcAddress() answers; NULL: it has none. */
+/* The driver's function for a version, from cuGetProcAddress(); NULL: it has none. */
 void *softrt_find(const char *name, int version);
-/* What cudaGetLastError() will say; returns `error`. */
+/* Sets the next result of cudaGetLastError(); returns `error`. */
 cudaError_t softrt_keep(cudaError_t error);
 
-/* ---- what comes back of kernels that compute nothing (answers.c) ---- */
+/* ---- results of kernels that compute nothing (answers.c) ---- */
 
 void softrt_register_kernel(const void *function, const char *name);
-/* The thread launched it. */
+/* Called when the thread launched the kernel. */
 void softrt_expect_answer(const void *function, void *const *arguments);
 
-/* ---- what tensors of truths hold (truths.c) ---- */
+/* ---- the contents of tensors of truths (truths.c) ---- */
 
 enum softrt_truth { SOFTRT_UNKNOWN, SOFTRT_FALSE, SOFTRT_TRUE };
-/* How a kernel of that name is followed; 0: it tells nothing. Found once for each. */
+/* How to follow a kernel of that name; 0: not at all. Looked up once for each. */
 int softrt_follow_of(const char *name);
-/* The thread launches it. */
+/* Called when the thread launches the kernel. */
 void softrt_follow_truths(int follow, const char *name, void *const *arguments);
-/* The thread copies from tensor to tensor. */
+/* Called when the thread copies from tensor to tensor. */
 void softrt_copy_truths(const void *to, const void *from);
-/* The thread launches a reduction to truths (all, any): what it makes, `otherwise` where that is not known. */
+/* Called when the thread launches a reduction to truths (all, any): its result, `otherwise` where that is unknown. */
 enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise);
 bool softrt_is_device_address(uint64_t address);
 

@@ -58,7 +58,7 @@ EXPORTED cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t st
     return cudaEventRecord(event, stream);
 }
 
-/* "Not ready" is an answer, no error to remember. */
+/* "Not ready" is an answer, not an error to remember. */
 EXPORTED cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t error = softrt_ready();

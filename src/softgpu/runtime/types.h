@@ -1,6 +1,6 @@
 /*
- * The types of NVIDIA's runtime API that the stand-in answers with, by its documentation and names. Where NVIDIA's headers
- * are, tests/e2e/check_cuda_nvidia.py holds them against those (CUDA 13's). Enumerations are ints.
+ * The types of NVIDIA's runtime API that the stand-in's answers use, by its documentation and names. Where NVIDIA's
+ * headers are installed, tests/e2e/check_cuda_nvidia.py compares them with those (CUDA 13's). Enumerations are ints.
  */
 #ifndef SOFTGPU_RUNTIME_TYPES_H
 #define SOFTGPU_RUNTIME_TYPES_H
@@ -42,7 +42,7 @@ struct cudaPointerAttributes {
     void *devicePointer, *hostPointer;
 };
 
-/* The beginning, which all versions have. */
+/* The beginning, which is the same in all versions. */
 struct cudaFuncAttributes {
     size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
     int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes,
@@ -57,7 +57,8 @@ typedef struct {
     unsigned numAttrs;
 } cudaLaunchConfig_t;
 
-/* cudaDeviceProp: CUDA 13 dropped what is marked OLD. What follows reservedSharedMemPerBlock is CUDA 12's and 13's. */
+/* cudaDeviceProp: CUDA 13 dropped the members marked OLD. Those after reservedSharedMemPerBlock are in CUDA 12 and
+ * 13. */
 #define DEVICE_PROPERTIES(OLD)                                                                                         \
     char name[256];                                                                                                    \
     CUuuid uuid;                                                                                                       \
