@@ -4,7 +4,7 @@
  *
  * Who writes what. The collector creates the file, commits space in it (always by fallocate: touching a hole of a full
  * file system would raise SIGBUS in the user's program) and owns `tail`, `committed` and all fields marked "collector"
- * below. The recorder maps the whole range once, touches only committed space, and owns the rest. All fields that both
+ * below. The recorder maps what it needs, touches only committed space, and owns the rest. All fields that both
  * touch are atomic. Offsets replace pointers: each side maps the file where it likes. All numbers little-endian, 64-bit
  * only.
  *
@@ -177,9 +177,10 @@ struct mp_spool_header {
     _Atomic uint32_t rung;         /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters; /* threads that are waiting for a ring */
     _Atomic uint64_t dropped_no_ring;
-    _Atomic uint64_t dropped_inside; /* events of a handler that interrupted a hook */
-    _Atomic uint64_t dropped_refused; /* 1: the system refused a call, and recording ended with this event */
-    _Atomic uint64_t left_hooks;     /* hooks that the program left by a jump; the event of each is lost */
+    _Atomic uint64_t dropped_no_memory; /* their thread found no memory for its room, or its ring */
+    _Atomic uint64_t dropped_inside;    /* events of a handler that interrupted a hook */
+    _Atomic uint64_t dropped_refused;   /* 1: the system refused a call, and recording ended with this event */
+    _Atomic uint64_t left_hooks;        /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
     _Atomic uint64_t lost_strings;                                    /* names: likewise */
     _Atomic uint64_t without_lock;                                    /* stacks and names: a lock could not be taken */

@@ -118,6 +118,24 @@ class Hostile(harness.TestCase):
         with_, without = self.memory(2), self.memory(2, recorded=False)
         self.assertLess(with_["VmRSS"] - without["VmRSS"], 24 << 10)
         self.assertLess(with_["RssShmem"], 4 << 10)
+        self.assertLess(with_["VmSize"] - without["VmSize"], 32 << 10)
+
+    def test_with_little_address_space_what_is_lost_is_said(self):
+        """From where nothing can be recorded to where nothing is lost."""
+        ways = set()
+        for limit in range(12000, 34000, 2000):
+            path = self.folder / "x.mp"
+            result = harness.memprof("snapshot", "--force", "-o", path, "--", "sh", "-c",
+                                     f"ulimit -v {limit}; exec {HOSTILE} asks-for-errors")
+            self.assertEqual((result.returncode, result.stdout), (0, "calls 9000 begun 9000\n"), result.stderr)
+            if "Cannot allocate memory" in result.stderr:
+                ways.add("not at all")
+                continue
+            coverage = harness.answer("info", path, status=(0, 4))["coverage"]
+            self.assertEqual(coverage["events"] + coverage["dropped"], 9000)
+            self.assertEqual(coverage["complete"], not coverage["notes"], limit)
+            ways.add("complete" if coverage["complete"] else "in part")
+        self.assertLessEqual({"not at all", "complete"}, ways)
 
     def test_more_threads_than_rings(self):
         coverage, dropped, _ = self.complete("many-threads")
@@ -135,7 +153,7 @@ class Hostile(harness.TestCase):
             self.assertIn("a sandbox", result.stderr)
 
     def test_where_attaching_is_impossible(self):
-        for limit, said in (("-n 5", "Too many open files"), ("-v 100000", "Cannot allocate memory")):
+        for limit, said in (("-n 5", "Too many open files"), ("-v 16000", "Cannot allocate memory")):
             result = harness.memprof("snapshot", "--force", "-o", self.folder / "x.mp", "--", "sh", "-c",
                                      f"ulimit {limit}; exec {HOSTILE} asks-for-errors")
             self.assertIn(said, result.stderr)

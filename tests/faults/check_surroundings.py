@@ -147,7 +147,7 @@ class Surroundings(Recorded):
     def test_low_limits(self):
         small = {"PATH": os.environ["PATH"]}  # what the environment takes of a stack is not memprof's
         # AddressSanitizer wants terabytes of addresses, and larger frames.
-        of_memory = ("-s 256",) if harness.SANITIZED else ("-s 64", "-v 700000")
+        of_memory = ("-s 256",) if harness.SANITIZED else ("-s 64", "-v 700000", "-v 30000")
         for limit in (*of_memory, "-n 12", "-l 0", "-c 0"):
             result = subprocess.run(["sh", "-c", f"ulimit {limit} && exec \"$@\"", "sh", harness.MEMPROF, "snapshot",
                                      "--force", "-o", self.folder / "x.mp", "--", HOSTILE, "asks-for-errors"],
@@ -211,6 +211,12 @@ class Owner(Recorded):
 
     def test_memory(self):
         self.try_modes("not-for-children", "wiped-in-children", "gives-back", "smallest-stacks", "limit-comes-late")
+
+    def test_address_space(self):
+        for mode, events in (("budget-of-addresses", 40200), ("budget-of-threads", 16000), ("budget-of-children", 10000)):
+            self.record(OWNER, mode)
+            self.assertEqual(self.events(), events)
+            self.assertEqual(self.info()["coverage"]["dropped"], 0)
 
     def test_full_rings_are_named(self):
         for way, least in (("drop", 40020 - 16384), ("wait", 1)):

@@ -323,6 +323,63 @@ static int limit_comes_late(void)
     return sum > 0;
 }
 
+static bool has_addresses(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at != MAP_FAILED) munmap(at, bytes);
+    return at != MAP_FAILED;
+}
+
+/* What a job's limit leaves for its data, of which the program itself needs half. */
+static int budget_of_addresses(void)
+{
+    const struct rlimit limit = {128 << 20, 128 << 20};
+    int sum = paths(0, 100);
+    if (setrlimit(RLIMIT_AS, &limit) || !has_addresses(64 << 20)) return -1;
+    sum += paths(100, 20000);
+    return has_addresses(64 << 20) ? sum : -2;
+}
+
+static void *many_paths(void *sum)
+{
+    *(int *)sum = paths(*(unsigned *)sum, 500);
+    return NULL;
+}
+
+static int budget_of_threads(void)
+{
+    enum { THREADS = 16 };
+    const struct rlimit limit = {192 << 20, 192 << 20};
+    pthread_t threads[THREADS];
+    int sums[THREADS], sum = 0;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (setrlimit(RLIMIT_AS, &limit) || pthread_attr_setstacksize(&attributes, 1 << 20)) return -1;
+    for (int i = 0; i < THREADS; i++) {
+        sums[i] = 500 * i;
+        if (pthread_create(&threads[i], &attributes, many_paths, &sums[i])) return -2;
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        sum += sums[i];
+    }
+    return has_addresses(96 << 20) ? sum : -3;
+}
+
+/* A child that begins with what its parent has left of the limit. */
+static int budget_of_children(void)
+{
+    const struct rlimit limit = {128 << 20, 128 << 20};
+    int sum = paths(0, 5000);
+    if (setrlimit(RLIMIT_AS, &limit)) return -1;
+    for (int i = 0; i < 4; i++) {
+        pid_t child = fork();
+        if (!child) _exit(paths(0, 3000) && has_addresses(64 << 20) ? 3 : 4);
+        sum += status_of(child);
+    }
+    return has_addresses(64 << 20) ? sum : -2;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -340,6 +397,9 @@ static const struct {
     {"gives-back", gives_back},
     {"smallest-stacks", smallest_stacks},
     {"limit-comes-late", limit_comes_late},
+    {"budget-of-addresses", budget_of_addresses},
+    {"budget-of-threads", budget_of_threads},
+    {"budget-of-children", budget_of_children},
 };
 
 int main(int argc, char **argv)

@@ -11,6 +11,7 @@
 #include "capture/core/fork.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
+#include "capture/core/views.h"
 #include "capture/cuda/cupti.h"
 #include "capture/python/python_stack.h"
 #include "capture/torch/holders.h"
@@ -229,12 +230,16 @@ static int snapshot(const char *path)
 static uint16_t track_by_name(const char *name)
 {
     if (!name) return MP_RECORD_ALL_TRACKS;
-    const struct mp_wire_track *tracks = mp_spool_entries(mp_session.header, MP_TABLE_TRACKS);
-    const char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
-    for (uint64_t i = 0; i < track_count(); i++) {
-        uint32_t length;
-        const char *pool_name = strings + (size_t)tracks[i].name * 4 + sizeof length;
-        memcpy(&length, pool_name - sizeof length, sizeof length);
+    const uint64_t count = track_count(); /* before the views: others enter tracks meanwhile */
+    const struct mp_wire_track *tracks = (const struct mp_wire_track *)mp_view(MP_TABLE_TRACKS)->at;
+    const char *strings = mp_view(MP_TABLE_STRINGS)->at; /* NULL: none was entered, and no track has a name */
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t length = 0;
+        const char *pool_name = "";
+        if (tracks[i].name) {
+            pool_name = strings + (size_t)tracks[i].name * 4 + sizeof length;
+            memcpy(&length, pool_name - sizeof length, sizeof length);
+        }
         char id[MP_ID_TEXT];
         mp_format_track_id(id, sizeof id, tracks[i].device_type, tracks[i].device_index, tracks[i].layer, pool_name,
                            length);

@@ -29,7 +29,10 @@ struct mp_thread *mp_hook_enter(void)
     }
     thread->saved_errno = saved;
     if (!thread->ring) {
-        atomic_fetch_add(&mp_session.header->dropped_no_ring, 1);
+        if (thread->no_memory)
+            mp_session_no_memory();
+        else
+            atomic_fetch_add(&mp_session.header->dropped_no_ring, 1);
         mp_hook_leave(thread);
         return NULL;
     }
@@ -114,7 +117,7 @@ static struct mp_record *reserve(struct mp_thread *thread)
 {
     uint64_t head = atomic_load_explicit(&thread->ring->head, memory_order_relaxed);
     if (__builtin_expect(head - thread->tail_seen >= MP_RING_RECORDS, 0) && !make_room(thread, head)) return NULL;
-    return mp_ring_record(mp_session.header, thread->ring_index, head);
+    return &thread->records[head % MP_RING_RECORDS];
 }
 
 static void publish(struct mp_thread *thread)

@@ -16,6 +16,7 @@
 #include "capture/core/signals.h"
 #include "capture/core/stack.h"
 #include "capture/core/tables.h"
+#include "capture/core/views.h"
 
 struct mp_session mp_session;
 
@@ -112,15 +113,12 @@ static int connect_to_collector(uint64_t give_up)
     return -1;
 }
 
-/* Without access at first: what mlockall() fills and pins is only what this process writes to. */
-static void *map_private_in_children(int descriptor, uint64_t bytes)
+static void *map_doorbell(int descriptor)
 {
-    void *at = mp_mmap(NULL, bytes, PROT_NONE, MAP_SHARED, descriptor, 0);
-    if (at == MAP_FAILED) leave_refusal(errno);
+    void *at = mp_mmap(NULL, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) return NULL;
-    mp_munlock(at, bytes); /* after mlockall(MCL_FUTURE) */
-    mp_madvise(at, bytes, MADV_DONTFORK);
-    mp_madvise(at, bytes, MADV_DONTDUMP);
+    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTFORK);
+    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTDUMP);
     return at;
 }
 
@@ -132,23 +130,17 @@ static bool attach(void)
     int descriptors[2] = {-1, -1};
     struct mp_greeting_answer answer = {0};
     bool answered = exchange_greeting(connection, give_up, descriptors, &answer);
-    const uint64_t file_bytes = answer.file_bytes;
     mp_close(connection);
     if (descriptors[0] < 0) return false;
-    struct mp_spool_header *header = answered ? map_private_in_children(descriptors[0], file_bytes) : NULL;
-    void *doorbell = header ? map_private_in_children(descriptors[1], MP_DOORBELL_BYTES) : NULL;
+    void *doorbell = answered ? map_doorbell(descriptors[1]) : NULL;
+    struct mp_spool_header *header = doorbell ? mp_views_start(descriptors[0], answer.file_bytes) : NULL;
+    if (answered && !header && errno) leave_refusal(errno);
     mp_close(descriptors[0]);
     mp_close(descriptors[1]);
-    if (!doorbell || mp_mprotect(header, MP_SPOOL_HEADER_BYTES, PROT_READ | PROT_WRITE) ||
-        mp_mprotect(doorbell, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE) || !mp_spool_usable(header)) {
-        if (header) mp_munmap(header, file_bytes);
-        if (doorbell) mp_munmap(doorbell, MP_DOORBELL_BYTES);
-        return false;
-    }
+    if (!header && doorbell) mp_munmap(doorbell, MP_DOORBELL_BYTES);
+    if (!header) return false;
     mp_session.header = header;
-    mp_session.file_bytes = file_bytes;
     mp_session.clock_shift_ns = (uint64_t)answer.clock_shift_ns;
-    memset(mp_session.opened, 0, sizeof mp_session.opened);
     mp_session.doorbell = doorbell;
     mp_record_config_defaults(&mp_session.config);
     mp_record_config_parse(header->configuration, &mp_session.config);
@@ -195,16 +187,6 @@ bool mp_session_attach(void)
     return atomic_load_explicit(&page->recording, memory_order_acquire);
 }
 
-bool mp_session_open(uint64_t offset, uint64_t bytes)
-{
-    int saved = errno;
-    const uint64_t page = 4096, from = offset & ~(page - 1);
-    bool opened = !mp_mprotect((char *)mp_session.header + from, offset + bytes - from, PROT_READ | PROT_WRITE);
-    if (!opened) mp_session_refused("mprotect");
-    errno = saved;
-    return opened;
-}
-
 void mp_session_ring_doorbell(void)
 {
     if (atomic_exchange(&mp_session.header->rung, 1)) return;
@@ -234,6 +216,14 @@ void mp_session_without_lock(void)
 {
     struct mp_spool_header *header = mp_session.header;
     if (header) atomic_fetch_add(&header->without_lock, 1);
+}
+
+void mp_session_no_memory(void)
+{
+    struct mp_spool_header *header = mp_session.header;
+    bool is_first = !atomic_fetch_add(&header->dropped_no_memory, 1);
+    bool any = atomic_load(&header->rings_used) > 1 || atomic_load(&header->rings[0].head);
+    if (is_first && !any) leave_refusal(ENOMEM); /* where there are no events, nothing else is told */
 }
 
 void mp_session_refused(const char *call)
@@ -287,21 +277,13 @@ void mp_session_give_up(void)
     mp_session.doorbell = NULL;
 }
 
-/* Memory of no meaning in place of a mapping that is not here. */
-static void put_blank(uintptr_t at, uint64_t bytes)
-{
-    if (at)
-        mp_mmap((void *)at, bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-}
-
 void mp_session_after_fork(bool inside_hook)
 {
     mp_own_tid_forget();
     /* The parent's mappings are not here (MADV_DONTFORK); nothing must touch the old addresses. */
     if (inside_hook) {
-        put_blank((uintptr_t)mp_session.header, mp_session.file_bytes);
-        put_blank((uintptr_t)mp_session.doorbell, MP_DOORBELL_BYTES);
+        mp_views_blank();
+        mp_view_put_blank(mp_session.doorbell, MP_DOORBELL_BYTES);
         atomic_store(&mp_session.pending, false);
         return;
     }

@@ -28,11 +28,9 @@ struct mp_session_page {
 
 struct mp_session {
     struct mp_session_page *page;
-    struct mp_spool_header *header; /* also the base of the mapping; NULL until attached */
+    struct mp_spool_header *header; /* NULL until attached */
     _Atomic uint32_t *doorbell;
-    uint64_t file_bytes;        /* of the mapping */
-    uint64_t clock_shift_ns;    /* modulo 2^64 */
-    uint64_t opened[MP_TABLES]; /* bytes of each table that may be touched here; under the table lock */
+    uint64_t clock_shift_ns; /* modulo 2^64 */
     struct mp_record_config config;
     _Atomic bool pending; /* an attach is worth trying */
 };
@@ -64,8 +62,8 @@ void mp_session_source(enum mp_source source); /* or several */
 /* The system refused a call of the recorder's (errno): where a sandbox does that, recording ends, since the next one
  * may cost the program its life. */
 void mp_session_refused(const char *call);
-/* Lets this process touch a part of the spool; false: it may not. */
-bool mp_session_open(uint64_t offset, uint64_t bytes);
+/* An event is dropped: there was no memory for its thread. */
+void mp_session_no_memory(void);
 /* Something was left out since a lock was not to be had: said at the end. */
 void mp_session_without_lock(void);
 

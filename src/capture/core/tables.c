@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "capture/core/room.h"
 #include "capture/core/session.h"
+#include "capture/core/views.h"
 
 #define WAIT_FOR_SPACE_NS (20 * MP_NS_PER_MS)
 
@@ -18,15 +19,20 @@
  * is open. */
 #define FIRST_SLOTS (UINT64_C(1) << 12)
 #define MOVED_EACH  16
+#define MADE_MOST   32 /* it doubles each time */
 struct slots {
     uint64_t mask;
-    struct slots *before; /* the smaller one, emptied once all of it has moved */
     uint32_t at[];
 };
 static struct lookup {
     uint64_t most;           /* slots that it may ever have */
     struct slots *now, *old; /* `old`: NULL when all has moved */
     uint64_t used, moved;    /* `moved`: slots of the old one that were looked at */
+    struct {
+        void *at;
+        size_t bytes;
+    } made[MADE_MOST]; /* all, for the end: not in their own memory, which a forked child may be without */
+    uint32_t made_count;
 } lookups[MP_TABLES] = {
     [MP_TABLE_NODES] = {.most = UINT64_C(1) << 24},
     [MP_TABLE_FRAMES] = {.most = UINT64_C(1) << 21},
@@ -38,10 +44,15 @@ static size_t bytes_of(uint64_t slots)
     return sizeof(struct slots) + slots * sizeof(uint32_t);
 }
 
-static struct slots *map_slots(uint64_t count, struct slots *before)
+static struct slots *map_slots(struct lookup *lookup, uint64_t count)
 {
-    struct slots *slots = mp_room_map(bytes_of(count));
-    if (slots) *slots = (struct slots){.mask = count - 1, .before = before};
+    uint32_t place = lookup->made_count;
+    struct slots *slots = place < MADE_MOST ? mp_room_map(bytes_of(count)) : NULL;
+    if (!slots) return NULL;
+    slots->mask = count - 1;
+    lookup->made[place].at = slots;
+    lookup->made[place].bytes = bytes_of(count);
+    lookup->made_count = place + 1;
     return slots;
 }
 
@@ -61,12 +72,10 @@ void mp_tables_memory(const void *parts[MP_TABLES])
 void mp_tables_end(void)
 {
     for (int i = 0; i < MP_TABLES; i++) {
-        struct slots *slots = lookups[i].now, *before;
-        lookups[i] = (struct lookup){.most = lookups[i].most};
-        for (; slots; slots = before) {
-            before = slots->before;
-            mp_room_unmap(slots, bytes_of(slots->mask + 1));
-        }
+        struct lookup *lookup = &lookups[i];
+        for (uint32_t k = 0; k < lookup->made_count; k++)
+            mp_room_unmap(lookup->made[k].at, lookup->made[k].bytes);
+        *lookup = (struct lookup){.most = lookup->most};
     }
 }
 
@@ -76,7 +85,7 @@ bool mp_tables_reset(void)
     for (int i = 0; i < MP_TABLES; i++) {
         struct lookup *lookup = &lookups[i];
         if (!lookup->most) continue;
-        lookup->now = map_slots(FIRST_SLOTS, NULL);
+        lookup->now = map_slots(lookup, FIRST_SLOTS);
         if (!lookup->now) return false;
     }
     return true;
@@ -121,14 +130,25 @@ static bool wait_for_space(enum mp_spool_table_id id, uint64_t need)
     return false;
 }
 
+/* Whether entries (bytes of strings) up to `end` may be touched. */
+static bool is_open(enum mp_spool_table_id id, uint64_t end)
+{
+    return end * mp_spool_entry_bytes(id) <= mp_view(id)->bytes;
+}
+
 /* Lets this process touch what is committed of a table. */
 static bool open_table(enum mp_spool_table_id id, uint64_t need, uint64_t committed)
 {
-    uint64_t bytes = mp_spool_entry_bytes(id);
-    if (need * bytes <= mp_session.opened[id]) return true;
-    if (!mp_session_open(table_of(id)->offset, committed * bytes)) return false;
-    mp_session.opened[id] = committed * bytes;
-    return true;
+    int saved = errno;
+    bool opened = is_open(id, need) || mp_view_grow(id, committed * mp_spool_entry_bytes(id));
+    if (!opened) mp_session_refused("mremap");
+    errno = saved;
+    return opened;
+}
+
+static char *entry_of(enum mp_spool_table_id id, uint64_t number)
+{
+    return mp_view(id)->at + number * mp_spool_entry_bytes(id);
 }
 
 /* True where `more` entries may be touched past the end; asks the collector for space and waits a little if need be. */
@@ -164,16 +184,11 @@ static void publish(enum mp_spool_table_id id, uint64_t count)
     }
 }
 
-/* Whether entries (bytes of strings) up to `end` may be written still. */
-static bool is_open(enum mp_spool_table_id id, uint64_t end)
-{
-    return end * mp_spool_entry_bytes(id) <= mp_session.opened[id];
-}
-
 static const char *text_of(uint32_t id, uint32_t *length)
 {
-    const char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
-    uint64_t at = (uint64_t)id * 4, open = mp_session.opened[MP_TABLE_STRINGS];
+    const struct mp_view *view = mp_view(MP_TABLE_STRINGS);
+    const char *strings = view->at;
+    uint64_t at = (uint64_t)id * 4, open = view->bytes;
     *length = 0;
     if (at + sizeof *length > open) return strings;
     memcpy(length, strings + at, sizeof *length);
@@ -185,8 +200,7 @@ static uint64_t hash_of_entry(enum mp_spool_table_id table, uint32_t id)
 {
     size_t bytes = mp_spool_entry_bytes(table);
     uint32_t length;
-    if (table != MP_TABLE_STRINGS)
-        return mp_hash_bytes((const char *)mp_spool_entries(mp_session.header, table) + id * bytes, bytes);
+    if (table != MP_TABLE_STRINGS) return mp_hash_bytes(entry_of(table, id), bytes);
     const char *text = text_of(id, &length);
     return mp_hash_bytes(text, length);
 }
@@ -194,8 +208,7 @@ static uint64_t hash_of_entry(enum mp_spool_table_id table, uint32_t id)
 static bool is_entry(enum mp_spool_table_id table, uint32_t id, const void *content, size_t bytes)
 {
     uint32_t length;
-    if (table != MP_TABLE_STRINGS)
-        return !memcmp((const char *)mp_spool_entries(mp_session.header, table) + id * bytes, content, bytes);
+    if (table != MP_TABLE_STRINGS) return !memcmp(entry_of(table, id), content, bytes);
     const char *text = text_of(id, &length);
     return length == bytes && !memcmp(text, content, bytes);
 }
@@ -231,7 +244,7 @@ static void move_some(enum mp_spool_table_id table, struct lookup *lookup)
 
 static void begin_growth(struct lookup *lookup)
 {
-    struct slots *now = lookup->now, *larger = map_slots(2 * (now->mask + 1), now);
+    struct slots *now = lookup->now, *larger = map_slots(lookup, 2 * (now->mask + 1));
     if (!larger) return;
     lookup->moved = 0;
     lookup->old = now;
@@ -273,7 +286,7 @@ static uint32_t find_or_add(enum mp_spool_table_id id, const void *entry, uint32
     if (!slot || !have_space(id, 1) || !still_ours()) return none;
     uint64_t count = atomic_load_explicit(&table_of(id)->count, memory_order_relaxed);
     if (!is_open(id, count + 1)) return none;
-    memcpy((char *)mp_spool_entries(mp_session.header, id) + count * bytes, entry, bytes);
+    memcpy(entry_of(id, count), entry, bytes);
     if (!still_ours()) return none;
     publish(id, count + 1);
     fill_slot(id, slot, (uint32_t)count);
@@ -293,13 +306,11 @@ uint32_t mp_table_node_locked(uint32_t parent, uint32_t frame)
 
 uint32_t mp_table_module_locked(const struct mp_wire_module *module)
 {
-    const struct mp_wire_module *modules = mp_spool_entries(mp_session.header, MP_TABLE_MODULES);
     uint64_t count = atomic_load_explicit(&table_of(MP_TABLE_MODULES)->count, memory_order_relaxed);
     for (uint64_t i = count; i-- > 1;)
-        if (!memcmp(&modules[i], module, sizeof *module)) return (uint32_t)i;
+        if (is_entry(MP_TABLE_MODULES, (uint32_t)i, module, sizeof *module)) return (uint32_t)i;
     if (!have_space(MP_TABLE_MODULES, 1) || !still_ours() || !is_open(MP_TABLE_MODULES, count + 1)) return 0;
-    memcpy((char *)mp_spool_entries(mp_session.header, MP_TABLE_MODULES) + count * sizeof *module, module,
-           sizeof *module);
+    memcpy(entry_of(MP_TABLE_MODULES, count), module, sizeof *module);
     publish(MP_TABLE_MODULES, count + 1);
     return (uint32_t)count;
 }
@@ -309,15 +320,15 @@ uint32_t mp_table_string_locked(const char *text, size_t length)
     if (!length) return 0;
     uint32_t *slot, known = look_up(MP_TABLE_STRINGS, text, length, &slot);
     if (known) return known - 1;
-    char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
     uint64_t bytes = (sizeof(uint32_t) + length + 3) & ~UINT64_C(3);
     if (!slot) atomic_fetch_add(&mp_session.header->lost_strings, 1);
     if (!slot || !have_space(MP_TABLE_STRINGS, bytes) || !still_ours()) return 0;
     uint64_t end = atomic_load_explicit(&table_of(MP_TABLE_STRINGS)->count, memory_order_relaxed);
     if (!is_open(MP_TABLE_STRINGS, end + bytes)) return 0;
     uint32_t stored = (uint32_t)length;
-    memcpy(strings + end, &stored, sizeof stored);
-    memcpy(strings + end + sizeof stored, text, length);
+    char *at = entry_of(MP_TABLE_STRINGS, end);
+    memcpy(at, &stored, sizeof stored);
+    memcpy(at + sizeof stored, text, length);
     if (!still_ours()) return 0;
     publish(MP_TABLE_STRINGS, end + bytes);
     fill_slot(MP_TABLE_STRINGS, slot, (uint32_t)(end / 4));
@@ -335,14 +346,13 @@ uint32_t mp_table_string(const char *text, size_t length)
 uint16_t mp_table_track(const struct mp_wire_track *track)
 {
     if (!mp_tables_lock()) return UINT16_MAX;
-    struct mp_wire_track *tracks = mp_spool_entries(mp_session.header, MP_TABLE_TRACKS);
     uint64_t count = atomic_load_explicit(&table_of(MP_TABLE_TRACKS)->count, memory_order_relaxed);
     uint64_t i = 0;
-    while (i < count && memcmp(&tracks[i], track, sizeof *track))
+    while (i < count && !is_entry(MP_TABLE_TRACKS, (uint32_t)i, track, sizeof *track))
         i++;
     if (i == count) {
         if (have_space(MP_TABLE_TRACKS, 1) && still_ours() && is_open(MP_TABLE_TRACKS, count + 1)) {
-            tracks[i] = *track;
+            memcpy(entry_of(MP_TABLE_TRACKS, i), track, sizeof *track);
             publish(MP_TABLE_TRACKS, count + 1);
         } else {
             i = UINT16_MAX;

@@ -12,6 +12,7 @@
 #include "base/kernel.h"
 #include "capture/core/room.h"
 #include "capture/core/session.h"
+#include "capture/core/views.h"
 
 /* One pointer of static TLS: a library with much of it could not be loaded late. */
 static __thread struct mp_thread *self __attribute__((tls_model("initial-exec")));
@@ -102,14 +103,18 @@ static void claim_ring(struct mp_thread *thread)
 {
     struct mp_spool_header *header = mp_session.header;
     thread->ring = NULL;
+    thread->no_memory = false;
     int index = wait_for_ring(thread, header);
     thread->ring_index = (uint32_t)index;
     if (atomic_load(&header->rings_used) + 1 >= atomic_load(&header->rings_committed)) mp_session_ring_doorbell();
-    if (index >= 0 && !mp_session_open(mp_ring_offset((uint32_t)index), MP_RING_BYTES)) {
+    if (index < 0) return;
+    thread->records = mp_view_ring((uint32_t)index);
+    thread->no_memory = !thread->records;
+    if (thread->no_memory) {
+        mp_session_refused("mremap");
         atomic_store(&header->rings[index].state, MP_RING_FREE);
         return;
     }
-    if (index < 0) return;
     struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once: a handler may jump out of here */
     ring->tid = mp_own_tid();
     memset(ring->name, 0, sizeof ring->name);
@@ -191,11 +196,12 @@ static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread
     if (!generation) return NULL; /* a signal handler has forked since the caller looked */
     if (!thread) {
         thread = mp_room_map(sizeof *thread);
-        if (!thread) return NULL;
-        if (pthread_setspecific(ending_thread, thread)) {
+        if (thread && pthread_setspecific(ending_thread, thread)) {
             mp_room_unmap(thread, sizeof *thread);
-            return NULL;
+            thread = NULL;
         }
+        if (!thread) mp_session_no_memory();
+        if (!thread) return NULL;
         self = thread;
     }
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);

@@ -23,10 +23,12 @@ struct mp_thread {
     uint64_t refused_ns;
     int saved_errno;      /* of the program, while inside */
     bool full;            /* the ring stayed full for as long as may be waited: drop until its tail moves */
+    bool no_memory;       /* `ring` is NULL since it could not be mapped */
     bool waited_for_ring; /* the wait for a ring of this session is spent */
     uint32_t generation;  /* of the session that `ring` belongs to */
     uint32_t ring_index;
-    struct mp_ring *ring; /* NULL: none could be had */
+    struct mp_ring *ring;      /* NULL: none could be had */
+    struct mp_record *records; /* of it */
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
     struct mp_sampler sampler;

@@ -171,8 +171,8 @@ enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct
 
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
 {
-    return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_inside) +
-           atomic_load(&spool->dropped_refused) + atomic_load(&spool->left_hooks) + mp_recording_ring_full(spool);
+    return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_memory) +
+           atomic_load(&spool->dropped_inside) + atomic_load(&spool->dropped_refused) + atomic_load(&spool->left_hooks) + mp_recording_ring_full(spool);
 }
 
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
@@ -231,6 +231,9 @@ static void note_losses(struct mp_recording *recording)
                    "event was dropped: its thread began before there was room for it",
                    "events were dropped: their threads began before there was room for them");
     }
+    note_count(recording, atomic_load(&spool->dropped_no_memory),
+               "event was dropped: the system gave the recorder no memory for its thread",
+               "events were dropped: the system gave the recorder no memory for their threads");
     note_count(recording, mp_recording_ring_full(spool),
                "event was dropped: the program was faster than the collector, and the ring of its thread was full",
                "events were dropped: the program was faster than the collector, and the rings of its threads were "

@@ -25,7 +25,7 @@ static const char *path_of(uint64_t number)
     static _Thread_local char text[MP_MODULE_PATH + 1];
     uint32_t id = mp_module_path_id(at(number), true), length;
     if (!id) return NULL;
-    const char *strings = mp_spool_entries(mp_session.header, MP_TABLE_STRINGS);
+    const char *strings = mp_view(MP_TABLE_STRINGS)->at;
     memcpy(&length, strings + (size_t)id * 4, sizeof length);
     if (length >= sizeof text) ck_abort();
     memcpy(text, strings + (size_t)id * 4 + sizeof length, length);

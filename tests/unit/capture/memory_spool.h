@@ -10,6 +10,7 @@
 #include "capture/core/session.h"
 #include "capture/core/stack.h"
 #include "capture/core/tables.h"
+#include "capture/core/views.h"
 #include "unit/suite.h"
 
 static _Atomic uint32_t doorbell;
@@ -26,8 +27,14 @@ static inline struct mp_spool_header *start(bool wait)
 {
     struct mp_spool_table tables[MP_TABLES] = {{0}};
     uint64_t bytes = mp_spool_layout(tables);
-    struct mp_spool_header *spool = map(bytes);
+    int file = memfd_create("spool", MFD_CLOEXEC);
+    ck_assert(file >= 0 && !ftruncate(file, (off_t)bytes));
+    struct mp_spool_header *spool = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    ck_assert_ptr_ne(spool, MAP_FAILED);
     madvise(spool, bytes, MADV_DONTFORK);
+    spool->magic = MP_SPOOL_MAGIC;
+    spool->version = MP_SPOOL_VERSION;
+    spool->header_bytes = sizeof *spool;
     memcpy(spool->tables, tables, sizeof tables);
     for (int id = 0; id < MP_TABLES; id++)
         spool->tables[id].committed = tables[id].room;
@@ -38,8 +45,9 @@ static inline struct mp_spool_header *start(bool wait)
 
     mp_session.page = map((uint64_t)sysconf(_SC_PAGESIZE));
     ck_assert(!madvise(mp_session.page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK));
-    mp_session.header = spool;
-    mp_session.file_bytes = bytes;
+    mp_session.header = mp_views_start(file, bytes);
+    ck_assert_ptr_nonnull(mp_session.header);
+    close(file);
     mp_session.doorbell = &doorbell;
     mp_record_config_defaults(&mp_session.config);
     mp_session.config.native_stacks = mp_session.config.python_stacks = false;
