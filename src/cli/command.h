@@ -8,12 +8,12 @@
 struct mp_command {
     const char *name;
     const char *summary;                /* one line, no capital, no full stop */
-    const char *usage;                  /* what follows the options: "FILE" */
+    const char *usage;                  /* the text after the options: "FILE" */
     const char *about;                  /* a paragraph or two for --help and the manual; may be NULL */
     const char *example;                /* a whole command line */
-    enum mp_option options[MP_OPTIONS]; /* ends with MP_OPT_NONE; --help and --config are understood */
+    enum mp_option options[MP_OPTIONS]; /* ends with MP_OPT_NONE; --help and --config always work */
     size_t operands_min, operands_max;
-    bool stops_at_operand; /* what follows the first operand or "--" is not looked at: another command's own options */
+    bool stops_at_operand; /* the first operand or "--" ends its options: the rest belongs to another command */
     bool hidden;           /* not in the list of commands */
     int (*run)(const struct mp_invocation *invocation); /* returns an exit status */
 };
@@ -22,7 +22,7 @@ extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL
 
 const struct mp_command *mp_command_find(const char *name);
 bool mp_command_takes(const struct mp_command *command, enum mp_option option);
-/* Says that there is no such command, and the nearest one; returns MP_EXIT_USAGE. */
+/* Reports that there is no such command, and suggests the nearest one; returns MP_EXIT_USAGE. */
 int mp_command_unknown(const char *name);
 
 #endif

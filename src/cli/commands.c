@@ -47,7 +47,7 @@ bool mp_command_takes(const struct mp_command *command, enum mp_option option)
     return false;
 }
 
-/* Names that other tools have for commands. */
+/* Other tools' names for commands. */
 static const char *by_other_name(const char *name)
 {
     static const char *const names[][2] = {

@@ -16,7 +16,7 @@ static int print(struct mp_buffer *out)
     return status;
 }
 
-/* Text in lines of at most WIDTH characters, each after `indent` blanks; the first line goes on after `written`
+/* Text in lines of at most WIDTH characters, each after `indent` blanks. The first line continues after `written`
  * characters. */
 static void wrap(struct mp_buffer *out, const char *text, int indent, int written)
 {
@@ -69,7 +69,7 @@ int mp_help_of_all(void)
     return print(&out);
 }
 
-/* "-o, --output FILE": what stands left of what the option does. */
+/* "-o, --output FILE": the left column, beside the option's description. */
 static void option_name(char *name, size_t room, const struct mp_option_row *row)
 {
     char letter[5] = {'-', row->letter, ',', ' '};
@@ -77,7 +77,7 @@ static void option_name(char *name, size_t room, const struct mp_option_row *row
              row->argument ? row->argument : "");
 }
 
-#define NAME_ROOM 26 /* with two blanks after it; a longer one has a line to itself */
+#define NAME_ROOM 26 /* with two blanks after it; a longer name gets its own line */
 
 static void option_rows(struct mp_buffer *out, const struct mp_command *command, enum mp_option_group group)
 {

@@ -12,16 +12,16 @@
 #include "cli/settings.h"
 #include "cli/size_probing.h"
 
-/* Where the caller closed one of the standard descriptors, a file opened here would get its number and be written to
- * by mistake. One that cannot be used takes the place: writes to it fail, and are noticed. */
+/* Where the caller closed a standard descriptor, a file opened here would get its number and be written to by mistake.
+ * An unusable descriptor takes the number instead: writes to it fail, and are noticed. */
 static void guard_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
 }
 
-/* The one way in which code from the model up ends where there is no memory (base/memory.h). What has been written so
- * far is taken back. */
+/* The hook by which code from the model up ends the program where there is no memory (base/memory.h). Removes what has
+ * been written so far. */
 static void end_without_memory(size_t bytes)
 {
     char needed[MP_UNIT_TEXT];
@@ -47,8 +47,8 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
     return status;
 }
 
-/* `memprof FILE` is `memprof report FILE`. A name with a dot or a slash is a file's, since no command has such a name,
- * so that a mistyped file is called missing. */
+/* `memprof FILE` is `memprof report FILE`. A word with a dot or a slash is a file name, since no command has such a
+ * name: so a mistyped file is reported as missing. */
 static bool names_file(const char *name)
 {
     return strpbrk(name, "./") || !access(name, F_OK);

@@ -3,7 +3,7 @@
 #include "analysis/categories/categories.h"
 #include "cli/help.h"
 
-/* Text as roff takes it literally: no line begins a request, no hyphen is stretched. */
+/* Text that roff takes literally: no line begins a request, no hyphen is stretched. */
 static void roff(struct mp_buffer *out, const char *text)
 {
     for (; *text; text++) {
@@ -59,7 +59,7 @@ static void command_section(struct mp_buffer *out, const struct mp_command *comm
     mp_buffer_append_text(out, "\n.fi\n.RE\n");
 }
 
-/* One rule a line, as a file of rules has it. */
+/* One rule per line, as in a file of rules. */
 static void rule_lines(struct mp_buffer *out, bool doubtless)
 {
     mp_buffer_append_text(out, ".PP\n.RS 4\n.nf\n");

@@ -24,7 +24,7 @@ void mp_message(const char *format, ...)
     free(made);
 }
 
-/* Without the current folder in front. */
+/* The path without the current folder in front. */
 static const char *from_here(const char *path)
 {
     char folder[PATH_MAX];

@@ -8,21 +8,21 @@
 
 enum mp_exit_status {
     MP_EXIT_DONE = 0,
-    MP_EXIT_COULD_NOT = 1, /* the message says what and what to do */
+    MP_EXIT_COULD_NOT = 1, /* the message says what failed and what to do */
     MP_EXIT_USAGE = 2,
-    MP_EXIT_FOUND = 3,      /* a check that was asked for found something */
+    MP_EXIT_FOUND = 3,      /* a requested check found something */
     MP_EXIT_INCOMPLETE = 4, /* done, but the recording is cut, damaged or lost events */
 };
 
-/* "memprof: " and the text on one line of stderr; control characters become '?'. */
+/* Prints "memprof: " and the text on one line of stderr; control characters become '?'. */
 void mp_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define MP_SHOWN_ROOM (2 * PATH_MAX)
-/* The path as the user would type it: without the current folder in front, and quoted where a shell would take it for
- * something else. Is in the room. */
+/* The path as the user would type it: without the current folder in front, and quoted where a shell would misread it.
+ * Stored in `room`. */
 const char *mp_shown_path(char room[MP_SHOWN_ROOM], const char *path);
-/* The message of an error, and the exit status that belongs to it. */
+/* Prints the message of an error, and returns its exit status. */
 int mp_message_error(const struct mp_error *error);
-/* Which of `names` (NULL-terminated) the user may have meant; NULL where none is near. */
+/* The name of `names` (NULL-terminated) that the user may have meant; NULL where none is near. */
 const char *mp_nearest(const char *name, const char *const *names);
 
 #endif

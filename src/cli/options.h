@@ -85,7 +85,7 @@ enum mp_option {
 /* Headings of a long help, in its order. */
 enum mp_option_group {
     MP_OPTS_COMMON,
-    MP_OPTS_RECORDED, /* what of the program is recorded */
+    MP_OPTS_RECORDED, /* which parts of the program are recorded */
     MP_OPTS_STEPS,
     MP_OPTS_LONG_RUNS,
     MP_OPTS_RARE,
@@ -106,7 +106,7 @@ struct mp_command;
 
 #define MP_SETTING_VARIABLE UINT_MAX
 
-/* A command with what the user gave it. Values belong to the invocation or to argv. */
+/* A command with the user's options. Values belong to the invocation or to argv. */
 struct mp_invocation {
     const struct mp_command *command;
     const char *value[MP_OPTIONS]; /* NULL: not given; switches: "" */
@@ -116,11 +116,11 @@ struct mp_invocation {
     unsigned setting_line[MP_OPTIONS]; /* of that file; MP_SETTING_VARIABLE: the environment; 0: no setting */
 };
 
-/* MP_OPT_NONE: there is none. */
+/* MP_OPT_NONE: no such option. */
 enum mp_option mp_option_named(const char *name, size_t length);
 
-/* Parses argv (argv[0] is the command's name; the array is reordered), then takes what is not given there from the file
- * of --config and then from MEMPROF_CONF. Returns an exit status; a message was written where it is not 0. */
+/* Parses argv (argv[0] is the command's name; the array is reordered). Options missing there come from the file of
+ * --config, and then from MEMPROF_CONF. Returns an exit status; where it is not 0, a message was printed. */
 int mp_options_parse(const struct mp_command *command, int argc, char **argv, struct mp_invocation *invocation);
 void mp_invocation_free(struct mp_invocation *invocation);
 

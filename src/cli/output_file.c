@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "cli/messages.h"
 
-static char *volatile unfinished; /* what a signal leaves behind if nobody removes it */
+static char *volatile unfinished; /* the file that a signal must remove */
 
 void mp_output_take_back(void)
 {
@@ -46,7 +46,7 @@ static void forget(struct mp_output_file *output)
     *output = (struct mp_output_file){0};
 }
 
-/* What the command reads: operands ("FILE", "8=FILE") and options that name a file. NULL where memory is short. */
+/* The command's input files: operands ("FILE", "8=FILE") and options that name a file. NULL where memory is short. */
 static const char **inputs_of(const struct mp_invocation *invocation)
 {
     static const enum mp_option reading[] = {MP_OPT_CONFIG, MP_OPT_RULES, MP_OPT_SUPPRESSIONS, MP_OPT_MERGE};

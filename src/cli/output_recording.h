@@ -1,12 +1,12 @@
-/* Writing a model as a new recording to where -o says. */
+/* Writes a model as a new recording to the file that -o names. */
 #ifndef MP_CLI_OUTPUT_RECORDING_H
 #define MP_CLI_OUTPUT_RECORDING_H
 
 #include "cli/options.h"
 #include "model/model.h"
 
-/* Reads the command's file, after a look at -o: it names a file, and one that is there already may be replaced. Both
- * return an exit status; a message was written where it is not 0. */
+/* Reads the command's file, after checking -o: it must name a file that may be written or replaced. Both return an exit
+ * status; where it is not 0, a message was printed. */
 int mp_output_recording_load(const struct mp_invocation *invocation, struct mp_model **model);
 int mp_output_recording(const struct mp_invocation *invocation, struct mp_model *model);
 

@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "cli/text_file.h"
 
-#define OF_BYTES      "h100-80gb" /* what a device is of which only the bytes were told */
+#define OF_BYTES      "h100-80gb" /* the properties of a device given by its bytes alone */
 #define CONTEXT_BYTES (UINT64_C(512) << 20)
 
 static char *trimmed(char *text)
@@ -43,7 +43,7 @@ static bool take(struct mp_plan_device *device, const char *key, const char *val
     return false;
 }
 
-/* The section of that name, "" for the first; false: there is none. `names`: all that there are, apart by ", ". */
+/* Reads the section of that name, "" for the first; false: there is none. `names`: all names, separated by ", ". */
 static enum mp_status read_section(const char *path, const char *wanted, struct mp_plan_device *device, char *names,
                                    size_t room, bool *found, struct mp_error *error)
 {
@@ -81,7 +81,7 @@ static enum mp_status read_section(const char *path, const char *wanted, struct 
     return status;
 }
 
-/* "24" is 24 bytes, which nobody means. */
+/* "24" means 24 bytes, which is surely a mistake. */
 static enum mp_status check_room(const struct mp_plan_device *device, struct mp_error *error)
 {
     char total[MP_UNIT_TEXT], context[MP_UNIT_TEXT];

@@ -24,7 +24,7 @@ static bool on_device(const struct mp_model *model, uint16_t track)
     return !strncmp(mp_track_device(model, track), "cuda:", 5);
 }
 
-/* The track of PyTorch's allocator, else the driver's, of the device that holds most; MP_TRACK_NONE. */
+/* The track of PyTorch's allocator, else of the driver, on the device that holds most; MP_TRACK_NONE. */
 static uint16_t find_track(const struct mp_model *model)
 {
     uint16_t found = MP_TRACK_NONE;
@@ -49,7 +49,7 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
     for (size_t i = 0; i < plan->read_backs.count; i++)
         outcome->sizes += plan->read_backs.at[i].use == MP_PLAN_SIZE;
     if (track == MP_TRACK_NONE) return;
-    for (size_t i = 0; i < model->tracks.count; i++) /* PyTorch's refusal follows on the driver's */
+    for (size_t i = 0; i < model->tracks.count; i++) /* PyTorch's refusal follows the driver's */
         if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)
             outcome->ooms += model->sums.at[i].ooms;
     const struct mp_model_track_sum *sum = &model->sums.at[track];
@@ -74,7 +74,7 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
     return MP_OK;
 }
 
-/* "parameters 5.6 GiB, activations 38.9 GiB, ..." and when it was. */
+/* Prints "parameters 5.6 GiB, activations 38.9 GiB, ..." and the time. */
 static void print_peak(const struct mp_model *model, uint16_t track)
 {
     struct mp_peak peak;
@@ -103,7 +103,7 @@ static void print_peak(const struct mp_model *model, uint16_t track)
     mp_categories_free(categories);
 }
 
-/* What stands there, cut to what fits; "": the file cannot be read. */
+/* The text of that line, cut to the room; "": the file cannot be read. */
 static const char *source_line(const struct mp_stack_line *line, char *room, size_t bytes)
 {
     FILE *file = line->language == MP_PYTHON && line->file && line->line ? fopen(line->file, "re") : NULL;
@@ -162,7 +162,7 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
                    (int)strcspn(plan->torch, " "), plan->torch);
 }
 
-/* `failed`: the command did, so what it would have taken later is not known. */
+/* `failed`: the command did, so its later needs are unknown. */
 static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
                       const struct mp_plan *plan, bool failed)
 {
@@ -194,7 +194,7 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     mp_buffer_free(&unknown);
 }
 
-/* How the command ended, where that was not well. */
+/* Prints how the command ended, where it failed. */
 static void print_failure(int status, const char *then)
 {
     const char *signal = status > 128 ? mp_signal_name((unsigned)status - 128) : NULL;
@@ -204,7 +204,7 @@ static void print_failure(int status, const char *then)
         mp_message("the command failed, with status %d%s", status, then);
 }
 
-/* A program that used no device: why. */
+/* Prints why a program used no device. */
 static bool print_nothing(const struct mp_plan *plan, int status)
 {
     print_failure(status, " before it used a CUDA device");

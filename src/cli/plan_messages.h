@@ -1,23 +1,23 @@
-/* Messages of `memprof plan` at its end, on stderr. */
+/* The messages that `memprof plan` prints at its end, on stderr. */
 #ifndef MP_CLI_PLAN_MESSAGES_H
 #define MP_CLI_PLAN_MESSAGES_H
 
 #include "cli/plan_devices.h"
 #include "collect/session/collector.h"
 
-/* Whether the program of a recording fits. */
+/* Whether a recorded program fits. */
 struct mp_plan_outcome {
     bool has_device; /* it allocated on one */
-    bool fits;       /* memory never ran out, and context and libraries fit beside what was reserved */
-    bool unknown; /* something that takes memory beside it, nobody knows how much */
-    size_t sizes; /* places where a value that was read decided how much there is */
+    bool fits;       /* memory never ran out, and context and libraries fit beside the reserved memory */
+    bool unknown; /* something else takes memory, an unknown amount */
+    size_t sizes; /* places where a value read from the device decided a size */
     unsigned long ooms;
     uint64_t allocated, reserved, estimated; /* peaks of the device that held most; reserved: at least allocated */
 };
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
                              struct mp_error *error);
 
-/* False where something was lost, or nothing was planned. `torch`: the version that is wanted; NULL. */
+/* Prints the outcome. False where something was lost, or nothing was planned. `torch`: the wanted version; NULL. */
 bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
                   bool quiet);
 

@@ -16,7 +16,7 @@
 
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
-#define FARTHEST   16 /* times what fits is tried next at most */
+#define FARTHEST   16 /* the next value is at most so many times one that fits */
 
 struct probe {
     uint64_t value;
@@ -31,8 +31,8 @@ struct search {
     struct mp_probing probing;
     struct probe probes[PROBES_MAX];
     size_t count;
-    uint64_t fits, fails; /* the largest that does, the smallest that does not; 0: none yet */
-    uint64_t step;        /* how far below what failed was tried last */
+    uint64_t fits, fails; /* the largest value that fits, the smallest that does not; 0: none yet */
+    uint64_t step;        /* how far the last value lay below one that failed */
 };
 
 /* ---- the command ------------------------------------------------------------------------------------------------ */
@@ -53,7 +53,7 @@ static bool read_question(struct search *search)
     return true;
 }
 
-/* Where an operand ends with the start's number as a word of its own ("32", "--batch-size=32"); NULL. */
+/* The place where an operand ends with the start's number as a word of its own ("32", "--batch-size=32"); NULL. */
 static const char *number_in(const char *operand, uint64_t start)
 {
     char text[24];
@@ -136,7 +136,8 @@ static void show_search(const struct search *search, uint64_t value)
     mp_probing_show(search->invocation, text);
 }
 
-/* An exit status. A run that ran out of memory may fail, and does not fit; another that fails ends the search. */
+/* Returns an exit status. A run out of memory may fail, and counts as not fitting; any other failure ends the
+ * search. */
 static int probe(struct search *search, uint64_t value)
 {
     char path[512], log[512];
@@ -171,8 +172,8 @@ static int probe(struct search *search, uint64_t value)
     return MP_EXIT_DONE;
 }
 
-/* By the line through the two largest probes that fit, where allocated bytes reach the device's: it grows evenly,
- * unlike what is reserved, and is mostly a little above the answer. 0: not known. */
+/* Follows the line through the two largest probes that fit to the point where allocated bytes reach the device's.
+ * Allocated bytes grow evenly, unlike reserved ones, and this point is mostly a little above the answer. 0: unknown. */
 static uint64_t extrapolated(const struct search *search)
 {
     const struct probe *high = NULL, *low = NULL;
@@ -193,7 +194,7 @@ static uint64_t extrapolated(const struct search *search)
     return value < 1 ? 0 : value > (double)LARGEST ? LARGEST : (uint64_t)value;
 }
 
-/* Up by the line until one fails, then down from there in steps that double, then halving. */
+/* Goes up by the line until one fails, then down from there in doubling steps, then by halving. */
 static uint64_t next_value(struct search *search)
 {
     uint64_t from = search->fits, to = search->fails, guess = extrapolated(search);

@@ -1,4 +1,4 @@
-/* `memprof plan --size batch=N`: the largest number with which the command fits, by planning it again and again. */
+/* `memprof plan --size batch=N`: finds the largest number with which the command fits by planning it repeatedly. */
 #ifndef MP_CLI_PLAN_SIZE_H
 #define MP_CLI_PLAN_SIZE_H
 

@@ -5,10 +5,10 @@
 
 #include "cli/messages.h"
 
-/* What changed how much memory a program takes, and with which version; known from recordings of real GPUs that were
- * compared with plans, and from PyTorch's own notes. */
+/* Changes to PyTorch that altered a program's memory, with their versions; known from comparing recordings of real GPUs
+ * with plans, and from PyTorch's own notes. */
 static const struct {
-    unsigned major, minor; /* the first that has it */
+    unsigned major, minor; /* the first version that has it */
     const char *what;
 } changes[] = {
     {2, 9, "cuBLASLt's workspace is kept for each stream since 2.9, not made for each call (pytorch#156495)"},

@@ -22,7 +22,7 @@ static bool is_watching;
 static _Atomic bool is_over;
 static const char *watched;
 
-/* Where the descriptor on the watched file stands, as the kernel knows it: no reader needs to tell. */
+/* The watched file's descriptor's position, from the kernel: readers need not report it. */
 static bool find_position(unsigned long long *position)
 {
     char target[PATH_MAX], link[64], path[64];

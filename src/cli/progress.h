@@ -1,15 +1,15 @@
-/* A line on the terminal while a file is read that takes longer than a second. One at a time; main thread. */
+/* A line on the terminal while a file is being read for longer than a second. One at a time; main thread. */
 #ifndef MP_CLI_PROGRESS_H
 #define MP_CLI_PROGRESS_H
 
 #include "cli/options.h"
 
-/* Starts watching how far this process has read `path`. Nothing is shown where stderr is no terminal, or with
- * --progress never. */
+/* Starts watching how far this process has read `path`. Shows nothing where stderr is no terminal, or with --progress
+ * never. */
 void mp_progress_start(const struct mp_invocation *invocation, const char *path);
-/* False, after a message, where --progress was given a word that it does not know. */
+/* False, after a message, where --progress has an unknown value. */
 bool mp_progress_valid(const struct mp_invocation *invocation);
-/* Takes the line away. Before anything else is written to stderr. */
+/* Removes the line. Call it before anything else is written to stderr. */
 void mp_progress_end(void);
 
 #endif

@@ -95,7 +95,7 @@ static bool in_window(const struct mp_query *query, uint32_t block)
            (death == MP_NONE || death >= query->view.window.first);
 }
 
-/* Nothing found is an answer, but often a slip of the pen. */
+/* Finding nothing is an answer, but often follows from a typo. */
 static void note_empty(const struct mp_query *query)
 {
     size_t live = 0;
@@ -142,7 +142,7 @@ static int bind_options(struct mp_query *query)
     return MP_EXIT_DONE;
 }
 
-/* Of a file that is not there or ends too early: where the rest is. */
+/* Says where the rest is, for a file that is missing or ends too early. */
 static void note_spool(const char *path)
 {
     struct mp_error error;
@@ -161,7 +161,7 @@ static void free_query(struct mp_query *query)
     mp_model_free(query->model);
 }
 
-/* Whether a part can tell: what is grouped or picked by the whole life of a block needs it all. */
+/* Whether a part can answer: grouping or filtering by the whole life of a block needs everything. */
 static bool part_is_enough(const struct mp_query *query)
 {
     return mp_group_is_of_stack(query->view.grouping.by) && !query->view.filter;
@@ -203,7 +203,7 @@ static int open_query(const struct mp_invocation *invocation, enum mp_sort_by de
     }
     status = bind_options(query);
     if (!status) return status;
-    /* The thing asked for may lie in the lost part: then the question was right. */
+    /* The requested thing may lie in the lost part: then the question was right. */
     if (status == MP_EXIT_USAGE && mp_query_report_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
     free_query(query);
     return status;

@@ -1,5 +1,5 @@
 /*
- * Steps that all commands share which read a recording: options to query, file to model, result to its place.
+ * Steps shared by all commands that read a recording: from options to query, from file to model, from result to output.
  */
 #ifndef MP_CLI_QUERY_H
 #define MP_CLI_QUERY_H
@@ -15,37 +15,38 @@ struct mp_query {
     struct mp_view view;
     struct mp_filter *filter;
     struct mp_rules rules; /* of --rules; view.grouping.rules points here */
-    uint16_t track;        /* MP_TRACK_NONE: none was asked for and, unless all are meant, the recording has none */
+    uint16_t track;        /* MP_TRACK_NONE: none was requested and, unless all are meant, the recording has none */
     struct mp_buffer out;
     struct mp_text text;
     struct mp_json json;
     bool as_json;
 };
 
-/* The options of reports, as they stand in a command's list. */
+/* The options of reports, for a command's list. */
 #define MP_REPORT_OPTIONS MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS
 #define MP_SITE_OPTIONS   MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_FULL_STACKS
 #define MP_WINDOW_OPTIONS MP_OPT_TRACK, MP_OPT_FROM, MP_OPT_TO
 
-/* Checks the options, loads the recording that the last operand names. Returns an exit status; a message was written
- * and nothing is held where it is not 0. `default_sort` where --sort is not given. */
+/* Checks the options, and loads the recording that the last operand names. Returns an exit status; where it is not 0, a
+ * message was printed and nothing is held. `default_sort`: used without --sort. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* The same where only the peak is asked for, of all or of the window: reads no more than that takes (model/part.h). */
+/* The same where the question is only about the peak, of all or of the window: reads no more than that takes
+ * (model/part.h). */
 int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* Whether --format asks for a document, and which; MP_EXIT_USAGE, with a message, where it makes no sense. */
+/* Whether --format asks for a document, and which; MP_EXIT_USAGE, with a message, where its value makes no sense. */
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
 /* --filter for a recording, which need not be the query's; NULL where none was given. The caller frees it. */
 enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,
                                struct mp_error *error);
-/* Where no track was asked for: the default one. False, with query->track MP_TRACK_NONE, where there is none. */
+/* Picks the default track where none was requested. False, with query->track MP_TRACK_NONE, where there is none. */
 bool mp_query_pick_track(struct mp_query *query);
-/* Writes out what was put into query->text or query->json, says on stderr what the recording lacks, frees the query.
- * `status` is the command's so far; with an error nothing is written. Returns the exit status. */
+/* Writes query->text or query->json, reports on stderr what the recording lacks, and frees the query. `status` is the
+ * command's so far; after an error nothing is written. Returns the exit status. */
 int mp_query_finish(struct mp_query *query, int status);
 /* The same for a command that wrote its output itself. */
 int mp_query_end(struct mp_query *query, int status);
 
-/* Says on stderr what a recording lacks; false where it lacks nothing. */
+/* Reports on stderr what a recording lacks; false where it lacks nothing. */
 bool mp_query_report_missing(const char *path, const struct mp_model *model);
 
 /* Whether --color, or else the terminal, asks for colours. Returns an exit status, after a message where it is not 0.

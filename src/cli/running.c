@@ -28,7 +28,7 @@ void mp_running_note_other(pid_t asked, pid_t answered)
         mp_message("process %d does not allocate itself; this is of process %d", (int)asked, (int)answered);
 }
 
-/* snapshot.PID.mp, or the first of snapshot.PID.2.mp, ... that is free. */
+/* Chooses snapshot.PID.mp, or the first free name of snapshot.PID.2.mp, ... */
 static void choose_name(pid_t pid, char *path, size_t room)
 {
     snprintf(path, room, "snapshot.%d.mp", (int)pid);

@@ -6,12 +6,12 @@
 
 #include "cli/options.h"
 
-/* The process that --pid names. Returns an exit status; a message was written where it is not 0. */
+/* The process that --pid names. Returns an exit status; where it is not 0, a message was printed. */
 int mp_running_pid(const struct mp_invocation *invocation, pid_t *pid);
-/* Says so where the answer is of another process than was asked for. */
+/* Prints a note where the answer is about another process than the one asked for. */
 void mp_running_note_other(pid_t asked, pid_t answered);
 
-/* `memprof snapshot --pid`: the recording so far of a program that runs, to where -o says. Returns an exit status. */
+/* `memprof snapshot --pid`: writes a running program's recording so far to the file of -o. Returns an exit status. */
 int mp_running_snapshot(const struct mp_invocation *invocation);
 
 #endif

@@ -9,7 +9,7 @@
 
 static const char variable[] = "MEMPROF_CONF";
 
-/* Where a setting was read, for messages. */
+/* The origin of a setting, for messages. */
 struct source {
     const char *name;
     unsigned line; /* 0: none */
@@ -36,7 +36,7 @@ static int unknown_setting(const struct source *source, const char *name)
     return status;
 }
 
-/* Settings serve every command: one that this command has no use for is passed over. */
+/* Settings serve every command: one that this command cannot use is skipped. */
 static int take_setting(struct mp_invocation *invocation, const struct source *source, const char *name,
                         const char *value)
 {

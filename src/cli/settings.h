@@ -4,10 +4,10 @@
 
 #include "cli/options.h"
 
-/* Fills what `invocation` has no value for. Returns an exit status; a message was written where it is not 0. */
+/* Fills in the values missing from `invocation`. Returns an exit status; where it is not 0, a message was printed. */
 int mp_settings_take(struct mp_invocation *invocation);
 
-/* For a command that could not use a value: says of each that a setting gave, where it came from. */
+/* For a command that could not use a value: prints the origin of each value that came from a setting. */
 void mp_settings_name_origins(const struct mp_invocation *invocation);
 
 #endif

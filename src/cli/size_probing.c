@@ -15,14 +15,14 @@
 #include "base/memory.h"
 #include "cli/messages.h"
 
-#define LAST_BYTES 2000 /* of what a failed command printed are looked at */
+#define LAST_BYTES 2000 /* of a failed command's output that are looked at */
 #define LAST_LINES 6
 
 extern char **environ;
 
-/* ---- being asked to end ----------------------------------------------------------------------------------------- */
+/* ---- signals that end the program ------------------------------------------------------------------------------- */
 
-/* The run that goes on is asked too, then the folder is removed, then the signal does what it does to everybody. */
+/* The signal goes to the current run, too; then the folder is removed, then the signal has its usual effect. */
 static const int ending[] = {SIGTERM, SIGHUP};
 #define ENDING (sizeof ending / sizeof *ending)
 
@@ -203,7 +203,7 @@ static int run_one(const struct mp_invocation *invocation, struct mp_size_point 
     return status < 0 ? MP_EXIT_COULD_NOT : judge(status, value, path, log);
 }
 
-/* SIGINT and SIGQUIT reach the run, too, which ends by them; the folder is then to be removed. */
+/* SIGINT and SIGQUIT reach the run, too, and end it; the folder must then be removed. */
 static void stop_ignoring(struct mp_probing *probing)
 {
     if (probing->ignores && !sigaction(SIGINT, &probing->interrupt, NULL)) sigaction(SIGQUIT, &probing->quit, NULL);

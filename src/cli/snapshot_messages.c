@@ -16,7 +16,7 @@
 #include "output/report/reports.h"
 #include "output/report/sites.h"
 
-/* The lines that stand on stderr when an allocator has run out of memory. */
+/* The lines printed on stderr when an allocator has run out of memory. */
 
 #define HOLDERS  3
 #define REMEDIES 2
@@ -41,7 +41,7 @@ static uint64_t reserved_before(const struct mp_model *model, uint16_t track, ui
     return MP_BYTES_UNKNOWN;
 }
 
-/* The line that a person wants to see of a stack, appended. */
+/* Appends the line of a stack that a person wants to see. */
 static void put_place(struct mp_buffer *text, const struct mp_model *model, uint32_t stack)
 {
     struct mp_stack_lines lines = {0};
@@ -102,7 +102,7 @@ static void say_holders(const struct mp_model *model, uint32_t event)
     mp_live_blocks_free(&live);
 }
 
-/* Why, where the recording tells, and which settings would have fitted it. */
+/* Prints the cause, where the recording shows it, and the settings that would have helped. */
 static void say_cause(const struct mp_model *model, uint32_t event)
 {
     const struct mp_frag_query query = {.track = model->events.track[event],
@@ -116,8 +116,8 @@ static void say_cause(const struct mp_model *model, uint32_t event)
     mp_frag_free(&frag);
 }
 
-/* Of the first out-of-memory event at or after `oom_ns` in the recording at `path`, which is called `shown`. Says
- * nothing where the file cannot be read or has no such event. */
+/* Explains the first out-of-memory event at or after `oom_ns` in the recording at `path`, shown under the name `shown`.
+ * Prints nothing where the file cannot be read or has no such event. */
 static void autopsy(const char *path, const char *shown, uint64_t oom_ns)
 {
     struct mp_model *model;
@@ -133,9 +133,9 @@ static void autopsy(const char *path, const char *shown, uint64_t oom_ns)
     mp_model_free(model);
 }
 
-#define READ_AGAIN_MAX (UINT64_C(64) << 20) /* bytes of a file that is soon read */
+#define READ_AGAIN_MAX (UINT64_C(64) << 20) /* bytes of a file that is quickly read */
 
-/* "; unattributed 0.6 GiB" where the device's total is known: the same number that every report gives. */
+/* "; unattributed 0.6 GiB" where the device's total is known: the same number as in every report. */
 static void put_unattributed(const struct mp_recording_summary *summary, char *text, size_t room)
 {
     struct mp_model *model;
@@ -179,7 +179,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                mp_format_duration(duration, summary->duration_ns), kept, mp_format_bytes(size, summary->file_bytes));
     snprintf(device, sizeof device, "%s", summary->track_id);
     if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
-    if (*device) /* else it has steps, regions and marks alone */
+    if (*device) /* otherwise it has only steps, regions and marks */
         mp_message("%s  %speak %s at %s%s, %s outstanding at the end", device,
                    summary->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
                    mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
@@ -202,7 +202,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    rest, path);
 }
 
-/* Of a process beside the biggest. */
+/* For a process beside the biggest. */
 static void print_briefly(const struct mp_recording_summary *summary)
 {
     char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
@@ -214,7 +214,7 @@ static void print_briefly(const struct mp_recording_summary *summary)
         mp_message("%s  %s events", path, mp_format_count(events, summary->events));
 }
 
-#define PRINTED_MAX 8 /* whole recordings told one by one; a command may start thousands of processes */
+#define PRINTED_MAX 8 /* whole recordings listed one by one; a command may start thousands of processes */
 
 static void print_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
 {
@@ -242,7 +242,7 @@ static void print_nothing(const struct mp_collector_result *result, const struct
             "a static program)");
 }
 
-/* How steps were to be seen, where none was in any process. */
+/* Prints how steps could have been seen, where no process had any. */
 static void print_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
 {
     for (size_t i = 0; i < result->recordings.count; i++)
@@ -298,7 +298,7 @@ static void say_oom(void *context)
     autopsy(outcome->path, mp_shown_path(shown, outcome->path), outcome->oom_ns);
 }
 
-/* Runs in a child of the collector, which has no way to end for lack of memory. */
+/* Runs in a child of the collector, which has no hook for lack of memory. */
 void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_outcome *outcome)
 {
     (void)quiet;

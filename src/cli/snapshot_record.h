@@ -1,16 +1,16 @@
-/* Recording a command, for the commands that do: `memprof snapshot`, `memprof plan`. Main thread. */
+/* Recording a command, for `memprof snapshot` and `memprof plan`. Main thread. */
 #ifndef MP_CLI_SNAPSHOT_RECORD_H
 #define MP_CLI_SNAPSHOT_RECORD_H
 
 #include "cli/options.h"
 #include "collect/session/collector.h"
 
-/* What is done in another way than `memprof snapshot` does it. */
+/* Differences from `memprof snapshot`. */
 struct mp_snapshot_way {
     void *context;
-    const char *name; /* of the file, before the process and ".mp", where the user gave none */
+    const char *name; /* the file's name, before the process and ".mp", where the user gave none */
     void (*prepare)(void *context, struct mp_record_config *config); /* after the options were read */
-    /* What came of it, for people; false: it is not whole. */
+    /* Prints the outcome for people; false: the recording is not whole. */
     bool (*report)(void *context, const struct mp_collector_result *result, bool quiet);
 };
 

@@ -27,7 +27,7 @@ enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error 
         if (fd >= 0) close(fd);
         return status;
     }
-    /* A pipe that somebody holds open, as <(command) is, may be waited for: it ends. */
+    /* Waits for a pipe that another process holds open, such as <(command): it ends. */
     bool is_open = !strncmp(path, "/dev/fd/", strlen("/dev/fd/")) || !strcmp(path, "/dev/stdin");
     bool is_pipe = S_ISFIFO(facts.st_mode) && is_open;
     if (S_ISREG(facts.st_mode) || is_pipe) fcntl(fd, F_SETFL, 0);

@@ -7,12 +7,12 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* Opens it, without waiting for anybody: MP_INVALID where it is no file (a pipe that is open already, as <(command)
- * makes one, is taken). The caller closes it. */
+/* Opens the file without waiting for another process: MP_INVALID where it is no file (an open pipe, as <(command) makes
+ * one, is accepted). The caller closes it. */
 enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error *error);
 
-/* The whole file, with a NUL behind it, in the empty buffer `text`, which the caller frees, also after a failure.
- * MP_IO; MP_INVALID where it holds a byte 0 or more than a mebibyte: nobody wrote that. */
+/* Reads the whole file, with a NUL behind it, into the empty buffer `text`, which the caller frees, even after a
+ * failure. MP_IO; MP_INVALID where it has a byte 0 or more than a mebibyte, which nobody writes by hand. */
 enum mp_status mp_text_file_read(const char *path, struct mp_buffer *text, struct mp_error *error);
 
 #endif

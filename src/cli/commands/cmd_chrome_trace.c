@@ -11,7 +11,7 @@
 struct trace {
     struct mp_query *query;
     struct mp_chrome_query ask;
-    struct mp_invocation to; /* with the place that --tensorboard made out */
+    struct mp_invocation to; /* with the path that --tensorboard determined */
     char path[4096];
     uint64_t left_out;
 };
@@ -22,7 +22,7 @@ static enum mp_status write_trace(void *context, FILE *out, struct mp_error *err
     return mp_chrome_trace_write(&trace->ask, out, &trace->left_out, error);
 }
 
-/* As torch.profiler.tensorboard_trace_handler names its files: HOST_PID.TIME.pt.trace.json.gz. */
+/* Names the file as torch.profiler.tensorboard_trace_handler does: HOST_PID.TIME.pt.trace.json.gz. */
 static int name_for_tensorboard(struct trace *trace, const char *folder)
 {
     const struct mp_recording_start *start = &trace->query->model->start;

@@ -8,7 +8,7 @@
 #include "exchange/common/load.h"
 #include "output/report/compare.h"
 
-#define GROWTH_PERCENT 5.0 /* that --fail lets pass where --max-growth is not given */
+#define GROWTH_PERCENT 5.0 /* allowed by --fail where --max-growth is not given */
 
 struct limit {
     uint64_t bytes;
@@ -43,7 +43,7 @@ static int read_sense(const char *of, enum mp_profile_of *sense)
     return MP_EXIT_USAGE;
 }
 
-/* A profile query of a recording, with the options as they apply to it. The filter is the caller's. */
+/* A profile query for a recording, with the options as they apply to it. The caller frees the filter. */
 static int ask_of(const struct mp_query *query, const struct mp_model *model, struct mp_profile_query *ask,
                   struct mp_filter **filter)
 {

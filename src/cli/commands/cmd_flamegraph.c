@@ -97,7 +97,7 @@ static int compare_with(struct graph *graph, const char *path)
     return MP_EXIT_COULD_NOT;
 }
 
-/* An empty graph is written like any other, but not without a word. pprof holds the other senses as well. */
+/* An empty graph is written like any other, but with a message. pprof holds the other senses as well. */
 static void note_empty(const struct graph *graph)
 {
     for (int side = 0; side < MP_SIDES; side++)
@@ -137,7 +137,7 @@ static int read_sense(const char *of, struct graph *graph)
     return MP_EXIT_USAGE;
 }
 
-/* Where --format is not given, the name says it. */
+/* Without --format, the file's name decides. */
 static const char *format_of(const struct mp_invocation *invocation)
 {
     static const struct {

@@ -42,7 +42,7 @@ static int find_leaks(struct mp_query *query, struct mp_suppressions *suppressio
     return MP_EXIT_DONE;
 }
 
-/* Asks the memprof that records the process; *fd holds the answer, and the invocation reads it as its file. */
+/* Asks the memprof that records the process; *fd is the answer, which the invocation then reads as its file. */
 static int ask_running(struct mp_invocation *invocation, char *path, size_t room, int *fd)
 {
     static char *operands[2];

@@ -25,13 +25,13 @@ struct planning {
     unsigned devices, rank, world;
     char values[16];
     double selected;
-    const char *torch; /* the version that is wanted; NULL */
-    bool random;       /* values of the CPU's tensors are made */
+    const char *torch; /* the wanted version; NULL */
+    bool random;       /* values of the CPU's tensors are made, too */
     char folder[PATH_MAX];
-    char state[PATH_MAX]; /* what the processes hold of the devices, while they run; "": none */
+    char state[PATH_MAX]; /* file of the devices' memory in use, while the processes run; "": none */
 };
 
-/* ---- what the user wrote ---------------------------------------------------------------------------------------- */
+/* ---- the user's options ---------------------------------------------------------------------------------------- */
 
 static bool read_count(const struct mp_invocation *invocation, enum mp_option option, unsigned least, unsigned most,
                        unsigned *to)
@@ -102,7 +102,7 @@ static bool find_folder(char folder[PATH_MAX])
     return false;
 }
 
-/* Where the program was not installed, the list of devices lies with the sources. */
+/* Where the program was not installed, the list of devices is among the sources. */
 static enum mp_status find_device(const struct mp_invocation *invocation, struct planning *planning,
                                   struct mp_error *error)
 {
@@ -128,8 +128,8 @@ static bool set(const char *name, const char *format, ...)
     return done;
 }
 
-/* By path, so that a library that is searched by run path finds them loaded already under its name. Of each major
- * version, since it is not known which one the command's PyTorch wants: their symbols have versions. */
+/* By path, so that a library that is searched by run path is already loaded under its name. One of each major version,
+ * since nobody knows which one the command's PyTorch wants: their symbols have versions. */
 static bool preload(const struct planning *planning)
 {
     static const char *const libraries[] = {
@@ -162,8 +162,8 @@ static bool make_state(struct planning *planning)
     return set("SOFTGPU_STATE", "%s", planning->state);
 }
 
-/* Of this process, which the command inherits. NVML's stand-in is loaded here, too: a real GPU's memory is none of the
- * plan's. */
+/* Sets up this process, from which the command inherits. Loads NVML's stand-in here, too: a real GPU's memory must not
+ * enter the plan. */
 static bool set_up(struct planning *planning)
 {
     const struct mp_plan_device *device = &planning->device;

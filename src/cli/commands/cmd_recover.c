@@ -27,7 +27,7 @@ static enum mp_status create(void *context, struct mp_recording *recording, char
     enum mp_status status = mp_new_file_open(output->path, &rule, &output->file, error);
     if (status) return status;
     *fd = output->file.fd;
-    *path = strdup(output->file.name ? output->file.name : output->path); /* where a bounded one is folded, too */
+    *path = strdup(output->file.name ? output->file.name : output->path); /* a bounded one is folded there, too */
     if (*path) return MP_OK;
     close(*fd);
     return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
@@ -50,7 +50,7 @@ static int print_summary(const char *input, const char *output, const struct mp_
         mp_message("%s events were dropped while nobody read them",
                    mp_format_count(dropped, recovery->summary.dropped));
     }
-    /* The rest of the last chunk, which a kill had cut, came out of the spool. */
+    /* The rest of the last chunk, cut by a kill, came from the spool. */
     bool joined = recovery->had_spool && damage->cut && !damage->lost_chunks;
     if (!joined && (damage->lost_chunks || damage->lost_bytes)) {
         char lost[MP_UNIT_TEXT], chunks[64] = "";
@@ -77,13 +77,13 @@ static int run(const struct mp_invocation *invocation)
         return MP_EXIT_COULD_NOT;
     }
     struct output to = {.path = output, .force = mp_given(invocation, MP_OPT_FORCE)};
-    mp_memory_on_lack(NULL); /* the collector's code says it by a status, and the file that was begun is removed */
+    mp_memory_on_lack(NULL); /* the collector's code returns a status instead, and the unfinished file is removed */
     struct mp_recovery recovery;
     struct mp_error error;
     enum mp_status status = mp_recover(input, create, &to, &recovery, &error);
     int result = MP_EXIT_COULD_NOT;
     if (!status && recovery.summary.path && mp_new_file_put(&to.file, &error)) {
-        /* The spool is gone: what was made of it must not go with it. */
+        /* The spool is gone: the file made from it must not be lost, too. */
         mp_message("%s. What was recovered is in %s", error.text, to.file.name ? to.file.name : output);
         free(to.file.name);
         to.file.name = NULL;

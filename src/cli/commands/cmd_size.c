@@ -26,7 +26,7 @@ struct sizing {
     double margin_part; /* of the capacity; negative: margin is in bytes */
 };
 
-/* ---- what the user wrote ---------------------------------------------------------------------------------------- */
+/* ---- the user's options ---------------------------------------------------------------------------------------- */
 
 static bool read_number(const char **text, uint64_t *number)
 {
@@ -39,7 +39,7 @@ static bool read_number(const char **text, uint64_t *number)
     return true;
 }
 
-/* "16" or "16x2048"; *text moves behind it. */
+/* "16" or "16x2048"; moves *text behind it. */
 static bool read_point(const char **text, struct mp_size_point *point, bool *two)
 {
     *point = (struct mp_size_point){.second = 1};
@@ -56,7 +56,7 @@ static int mixed_variables(const char *text)
     return MP_EXIT_USAGE;
 }
 
-/* "4,8,12" or "4x512,8x512". `two` is checked where there were points before. */
+/* "4,8,12" or "4x512,8x512". `two` is checked where there already were points. */
 static int read_points(const char *option, const char *text, struct mp_size_point *points, size_t room, size_t *count,
                        bool known, bool *two)
 {
@@ -182,7 +182,7 @@ static int get_recordings(struct sizing *sizing)
     return status;
 }
 
-/* Bytes of a device that other processes had; 0 where not known. */
+/* Bytes of a device that other processes used; 0 where unknown. */
 static uint64_t used_by_others(const struct mp_model *model, uint32_t device)
 {
     struct mp_device_uses uses = {0};

@@ -110,7 +110,7 @@ static bool parse_follow(const char *text, struct mp_record_config *config)
     return config->follow || !strcmp(text, "no");
 }
 
-/* Looked at here, so that what runs for hours does not end without steps. */
+/* Checked here, so that a run of hours does not end without steps. */
 static bool parse_step_range(const char *text, struct mp_record_config *config)
 {
     struct mp_step_rule rule;
@@ -182,7 +182,7 @@ static int read_schedule(const struct mp_invocation *invocation, struct mp_sched
     return MP_EXIT_USAGE;
 }
 
-/* When a snapshot is to be taken of a program that goes on. */
+/* When to take snapshots of a program that goes on. */
 static int read_snapshots(const struct mp_invocation *invocation, struct mp_collector_options *options)
 {
     const char *at_oom = invocation->value[MP_OPT_ON_OOM], *name = invocation->value[MP_OPT_AT_SIGNAL];
@@ -201,7 +201,7 @@ static int read_snapshots(const struct mp_invocation *invocation, struct mp_coll
     return MP_EXIT_USAGE;
 }
 
-/* ---- where it goes -------------------------------------------------------------------------------------------- */
+/* ---- the output ----------------------------------------------------------------------------------------------- */
 
 /* The name with each % doubled, freed by the caller; NULL. */
 static char *escaped(const char *name)
@@ -229,7 +229,7 @@ static char *output_pattern(const struct mp_invocation *invocation, const struct
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
-    if (!folder[1]) folder[0] = '\0'; /* the root ends with the slash that comes next */
+    if (!folder[1]) folder[0] = '\0'; /* the next part begins with a slash */
     if (given) return mp_text_make("%s/%s", folder, given);
     char *command = way ? mp_text_copy(way->name) : escaped(basename(invocation->operands[0]));
     char *pattern = mp_text_make("%s/%s.%%p.mp", folder, command);
@@ -251,7 +251,7 @@ static void report(void *context)
                       : mp_snapshot_report(t->result, t->options, t->quiet, t->verbose);
 }
 
-/* Errors that are known before the command starts: it is then not started. */
+/* Checks for errors that are known before the command starts, so that it is not started. */
 static int check_output(const struct mp_invocation *invocation, const char *pattern)
 {
     char *copy = mp_text_copy(pattern);
@@ -299,7 +299,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
         struct mp_collector_result result = {0};
         struct mp_error error;
         options.output = pattern;
-        mp_memory_on_lack(NULL); /* the collector does not end while there is something to record */
+        mp_memory_on_lack(NULL); /* the collector must not end while there is something to record */
         if (mp_collector_run(&options, &result, &error)) {
             int message_status = mp_message_error(&error);
             status = result.exit_status ? result.exit_status : message_status;

@@ -9,7 +9,7 @@
 #include "analysis/sites/flames.h"
 
 struct mp_flame_page {
-    const char *title; /* what the recording is called */
+    const char *title; /* the recording's name */
     const char *about; /* "allocated at the peak, 12.6 s, cuda:0/torch" */
     bool differential; /* the flames have a side MP_BEFORE */
 };

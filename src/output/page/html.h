@@ -4,8 +4,8 @@
 
 #include "base/buffer.h"
 
-/* Appends a text so that it is only text, between tags and in attributes; what is not UTF-8 becomes U+FFFD, control
- * characters blanks. */
+/* Appends a text so that it stays plain text, between tags and in attributes: invalid UTF-8 becomes U+FFFD, control
+ * characters become blanks. */
 void mp_html_text(struct mp_buffer *to, const char *text);
 
 #endif

@@ -20,7 +20,7 @@
 
 /* The header that the page reads before it unpacks a column: one JSON object inside a <script> element. */
 
-/* The index of the track shown first; 0 where there is none. */
+/* The index of the track that is shown first; 0 where there is none. */
 static unsigned page_first_track(const struct mp_model *model, const struct mp_page_options *options)
 {
     if (options->track >= 0 && (size_t)options->track < model->tracks.count) return (unsigned)options->track;
@@ -76,7 +76,7 @@ static void put_process(struct mp_json *json, const struct mp_model *model)
     mp_json_end_array(json);
 }
 
-/* How births are told apart where there are no steps, as mp_birth_period() does. */
+/* The periods that distinguish births where there are no steps, as mp_birth_period() has them. */
 static void put_periods(struct mp_json *json, const struct mp_model *model)
 {
     size_t count = model->events.count;
@@ -180,7 +180,7 @@ static void append_for_script(struct mp_buffer *to, const struct mp_buffer *json
     if (json->size) mp_buffer_append(to, json->data + from, json->size - from);
 }
 
-/* Appends the object. Whatever the recording's names hold, no byte of it can end the element it stands in. */
+/* Appends the object. No byte of it, whatever the recording's names hold, can end the element around it. */
 static void page_header(const struct mp_model *model, const struct mp_page_options *options,
                         const struct mp_page_data *data, struct mp_buffer *to)
 {
@@ -214,11 +214,11 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
     mp_buffer_free(&text);
 }
 
-/* Where the template has the title and the recording. */
+/* The places of the title and the recording in the template. */
 static const char title_mark[] = "<!--memprof:title-->";
 static const char data_mark[] = "<!--memprof:data-->";
 
-/* "run.mp: python3 train.py, cuda:0/torch, peak 61.4 GiB": what a browser's tab and its history show. */
+/* "run.mp: python3 train.py, cuda:0/torch, peak 61.4 GiB": the title in a browser's tab and history. */
 static void append_title(struct mp_buffer *to, const struct mp_model *model, const struct mp_page_options *options,
                          const struct mp_page_data *data)
 {

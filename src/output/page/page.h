@@ -1,6 +1,6 @@
 /*
- * The page that `trace_plot` and its like write: one self-contained HTML file with a recording's blocks in it. The
- * page's own code is built from viz/ and embedded in the program. The model is only read; any thread.
+ * The page that `trace_plot` and similar commands write: one self-contained HTML file with a recording's blocks in it.
+ * The page's own code is built from viz/ and embedded in the program. Only reads the model; any thread.
  */
 #ifndef MP_OUTPUT_PAGE_H
 #define MP_OUTPUT_PAGE_H
@@ -13,10 +13,10 @@
 #include "model/model.h"
 #include "model/window.h"
 
-/* More events than this are no page that a browser opens. */
+/* No browser opens a page with more events. */
 #define MP_PAGE_EVENTS_MAX UINT32_C(100000000)
 
-/* The part that a page shows; it says what it leaves out. */
+/* The part that a page shows; the page says what it leaves out. */
 struct mp_page_cut {
     struct mp_window window;
     const struct mp_filter *filter; /* NULL: every block */
@@ -24,15 +24,15 @@ struct mp_page_cut {
 };
 
 struct mp_page_options {
-    int track; /* the track shown first, an index into model.tracks; -1: the device with the highest peak and, on
-                * it, the uppermost layer that has blocks. Every track is in the page. */
-    const char *title;             /* what the page calls the recording, usually its file's name */
+    int track; /* the track shown first, an index into model.tracks; -1: the device with the highest peak and, on it,
+                * the uppermost layer that has blocks. Every track is in the page. */
+    const char *title;             /* the recording's name on the page, usually its file's */
     const char *view;              /* the view that the page opens on; NULL or "": the timeline */
     const struct mp_page_cut *cut; /* NULL: nothing is left out */
     const struct mp_rules *rules;  /* the user's, for categories; NULL: none */
 };
 
-/* Writes the whole page to `out`, which stays open. MP_IO where a write failed, MP_LIMIT where it has more than
+/* Writes the whole page to `out`, which stays open. MP_IO where a write fails, MP_LIMIT where the model has more than
  * MP_PAGE_EVENTS_MAX events, MP_NO_MEMORY. */
 enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_options *options, FILE *out,
                              struct mp_error *error);

@@ -1,5 +1,5 @@
 /*
- * Columns of a page on their way into it: bytes that grow, and how the rows of one group become compressed columns.
+ * Columns of a page while they are made: bytes that grow, and how the rows of one group become compressed columns.
  */
 #ifndef MP_OUTPUT_PAGE_COLUMNS_H
 #define MP_OUTPUT_PAGE_COLUMNS_H
@@ -11,7 +11,7 @@
 
 struct mp_page_column {
     char name[24];
-    uint64_t count; /* entries, which is not bytes */
+    uint64_t count; /* entries, not bytes */
     struct mp_packed packed;
 };
 
@@ -20,16 +20,16 @@ struct mp_page_columns {
     size_t count, room;
 };
 
-/* The same value again and again, as pairs of value and length. */
+/* Repeated values, as pairs of value and length. */
 struct mp_page_runs {
     struct mp_buffer to;
-    uint64_t value, length, count; /* of the run that goes on; of runs that ended */
+    uint64_t value, length, count; /* of the current run; of ended runs */
 };
 
 void mp_page_runs_add(struct mp_page_runs *runs, uint64_t value);
 void mp_page_runs_end(struct mp_page_runs *runs);
 
-/* Appends a time (in units) as the distance from *last; one that lies before *last is taken to be *last. */
+/* Appends a time (in units) as its distance from *last; a time before *last counts as *last. */
 void mp_page_add_time(struct mp_buffer *to, uint64_t *last, uint64_t time);
 
 struct mp_page_row {
@@ -38,7 +38,7 @@ struct mp_page_row {
     uint64_t count;
 };
 
-/* Compresses the rows as the next columns, "prefix.name" each; what is compressed is freed. */
+/* Compresses the rows as the next columns, "prefix.name" each, and frees the uncompressed rows. */
 enum mp_status mp_page_columns_add(struct mp_page_columns *columns, const char *prefix, const struct mp_page_row *rows,
                                    size_t count, struct mp_error *error);
 void mp_page_columns_free(struct mp_page_columns *columns);

@@ -17,13 +17,13 @@
 #include "output/page/page_stacks.h"
 
 /*
- * The network's modules as a page has them: paths that its blocks use, numbered from 1 in order of first use.
+ * The network's modules on a page: the paths that its blocks use, numbered from 1 in order of first use.
  */
 struct page_modules {
     const struct mp_model *model;
-    bool any;                      /* some block may have one */
-    size_t root;                   /* bytes of each path that are the same in all: left out */
-    struct mp_intern paths;        /* the number of a module is its id */
+    bool any;                      /* whether some block may have one */
+    size_t root;                   /* length of the common beginning of all paths, which is left out */
+    struct mp_intern paths;        /* a module's number is its id */
     struct mp_buffer length, text; /* columns: each path's bytes, and the paths one after the other */
 };
 
@@ -31,7 +31,7 @@ struct page_modules {
 struct page_track_columns {
     struct mp_page_track count;
     uint64_t frees, resizes, last_resized;
-    uint64_t last_step; /* events when the latest step began */
+    uint64_t last_step; /* events at the beginning of the latest step */
     uint64_t last_time; /* in units */
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
@@ -44,7 +44,7 @@ struct page_shared {
     const struct mp_model *model;
     struct mp_page_stacks *stacks;
     struct page_modules *modules;
-    uint64_t time_unit_ns, from_ns; /* from_ns: where the page begins */
+    uint64_t time_unit_ns, from_ns; /* from_ns: the beginning of the page */
     unsigned address_shift;
     uint32_t *local;             /* by block of the model: its number on its track */
     const uint32_t *lane;        /* by block of the model, as mp_page_lanes.of_block */
@@ -53,7 +53,7 @@ struct page_shared {
     struct mp_buffer dictionary; /* sizes, in order of first use */
 };
 
-/* After how many events a block is looked at. */
+/* The number of events after which a block is looked at. */
 static uint32_t moment_of(const struct mp_model *model, uint32_t block)
 {
     uint32_t birth = model->blocks.alloc_event[block], death = model->blocks.free_event[block];
@@ -98,7 +98,7 @@ static void page_categories_free(struct mp_page_categories *categories)
     free(categories->of_block);
 }
 
-/* The lane's number from 1, the latest ones looked at first: a program uses few. 0 where memory is short. */
+/* The lane's number from 1; the latest ones are tried first, since a program uses few. 0 where memory is short. */
 static uint32_t lane_of(struct mp_page_lanes *lanes, uint64_t stream, uint64_t pool)
 {
     for (size_t i = lanes->count; i-- > 0;)
@@ -108,7 +108,7 @@ static uint32_t lane_of(struct mp_page_lanes *lanes, uint64_t stream, uint64_t p
     return (uint32_t)lanes->count;
 }
 
-/* False where memory is short. The caller frees them, also then. */
+/* False where memory is short. The caller frees the lanes even then. */
 static bool page_lanes_find(const struct mp_model *model, struct mp_page_lanes *lanes)
 {
     *lanes = (struct mp_page_lanes){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof *lanes->of_block)};
@@ -137,7 +137,7 @@ static void page_modules_init(struct page_modules *modules, const struct mp_mode
     if (modules->any) modules->root = mp_module_root(model);
 }
 
-/* The empty text is one of the paths, too, and stands for none. */
+/* One of the paths is the empty text, which means none. */
 static uint64_t page_modules_count(const struct page_modules *modules)
 {
     return modules->paths.count ? modules->paths.count - 1 : 0;
@@ -163,7 +163,7 @@ static void page_modules_free(struct page_modules *modules)
     mp_buffer_free(&modules->text);
 }
 
-#define ADDRESS_LIMIT (UINT64_C(1) << 53) /* what a number in the page can hold */
+#define ADDRESS_LIMIT (UINT64_C(1) << 53) /* a JavaScript number holds no more */
 
 enum page_op { OP_ALLOC = 0, OP_FREE = 1 };
 
@@ -172,7 +172,7 @@ static uint64_t known(uint64_t bytes)
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
 }
 
-/* Index of a size in the dictionary; 0 stands for a size that is not known. */
+/* Index of a size in the dictionary; 0 means an unknown size. */
 static uint64_t size_index(struct page_shared *shared, uint64_t bytes)
 {
     if (bytes == MP_BYTES_UNKNOWN) return 0;
@@ -191,7 +191,7 @@ static uint64_t page_address(const struct mp_model *model, size_t block)
     return address < ADDRESS_LIMIT ? address : 0;
 }
 
-/* How many low bits every address of the model has clear. */
+/* The number of low bits that are clear in every address of the model. */
 static unsigned page_address_shift(const struct mp_model *model)
 {
     uint64_t bits = UINT64_C(1) << 16;
@@ -200,7 +200,7 @@ static unsigned page_address_shift(const struct mp_model *model)
     return (unsigned)__builtin_ctzll(bits);
 }
 
-/* Allocators use few addresses again and again: how many blocks ago this one was in use, or 0 and the address. */
+/* Allocators reuse few addresses: writes how many blocks ago this one was in use, or 0 and the address. */
 static void add_address(struct page_track_columns *track, struct page_shared *shared, uint64_t address)
 {
     bool added;
@@ -213,10 +213,10 @@ static void add_address(struct page_track_columns *track, struct page_shared *sh
     track->addresses++;
 }
 
-/* A block's bytes go from `before` to `after`. */
+/* Changes a block's bytes from `before` to `after`. */
 static void change_bytes(struct mp_page_track *track, uint64_t before, uint64_t after, uint64_t time_ns, bool picked)
 {
-    uint64_t change = known(after) - known(before); /* modulo 2^64, as are the sums on their way */
+    uint64_t change = known(after) - known(before); /* modulo 2^64, as are the sums meanwhile */
     track->whole_bytes += change;
     if (track->whole_bytes > track->whole_peak_bytes) track->whole_peak_bytes = track->whole_bytes;
     if (!picked) return;
@@ -226,7 +226,7 @@ static void change_bytes(struct mp_page_track *track, uint64_t before, uint64_t 
     track->peak_ns = time_ns;
 }
 
-/* Bytes that the allocator gave beyond the request, + 1; 0: not known. */
+/* Bytes that the allocator gave beyond the request, + 1; 0: unknown. */
 static uint64_t rounding_of(const struct mp_model *model, uint32_t block, uint64_t bytes)
 {
     const struct mp_request *request = mp_model_request_of(model, block);
@@ -234,7 +234,7 @@ static uint64_t rounding_of(const struct mp_model *model, uint32_t block, uint64
     return sane ? bytes - request->bytes + 1 : 0;
 }
 
-/* Gives `block` (again, after a resize) a number on its track and writes what is known of it. */
+/* Gives `block` (again, after a resize) a number on its track and writes its facts. */
 static void add_block(struct page_track_columns *track, struct page_shared *shared, size_t block, uint64_t bytes,
                       uint32_t thread)
 {
@@ -287,7 +287,8 @@ static void add_resize(struct page_track_columns *track, struct page_shared *sha
     track->resizes++;
 }
 
-/* A block that is live when the page begins; before any event. One that is not `picked` is only counted in `whole_`. */
+/* Takes a block that is live when the page begins, before any event. One that is not `picked` only counts in
+ * `whole_`. */
 static void page_track_base(struct page_track_columns *track, struct page_shared *shared, uint32_t block,
                             uint64_t bytes, bool picked)
 {
@@ -297,7 +298,7 @@ static void page_track_base(struct page_track_columns *track, struct page_shared
     track->count.base_blocks++;
 }
 
-/* An alloc, a free or a resize of a block of the track; likewise. */
+/* Takes an alloc, a free or a resize of a block of the track; likewise. */
 static void page_track_event(struct page_track_columns *track, struct page_shared *shared, uint32_t event, bool picked)
 {
     const struct mp_model *model = shared->model;
@@ -318,7 +319,7 @@ static void page_track_event(struct page_track_columns *track, struct page_share
     }
 }
 
-/* A step of the recording begins. */
+/* Notes that a step of the recording begins. */
 static void page_track_step(struct page_track_columns *track)
 {
     mp_varint_append(&track->step, track->count.events - track->last_step);
@@ -359,8 +360,8 @@ static void page_track_free(struct page_track_columns *track)
     mp_map_free(&track->latest);
 }
 
-/* Recordings with more events than this have their times in microseconds: nanoseconds would be most of the page, and
- * the order of events stands without them. */
+/* Recordings with more events have their times in microseconds: nanoseconds would be most of the page, and the order of
+ * events is clear without them. */
 #define EXACT_TIMES    100000
 #define COARSE_NS      1000
 #define STEP_COLUMNS   2
@@ -395,7 +396,7 @@ struct maker {
     struct sample_columns samples;
     struct mp_steps steps;
     uint64_t last_step_time;
-    size_t next_step; /* that has not begun at the event that is looked at */
+    size_t next_step; /* the first step not yet begun at the current event */
     struct mp_buffer step_time, step_name;
 };
 
@@ -448,7 +449,7 @@ static void add_event(struct maker *make, uint32_t event)
                          mp_filter_picks(make->cut->filter, block));
 }
 
-/* The step that begins with an event, if one does. */
+/* Adds the step that begins with an event, if there is one. */
 static void add_step(struct maker *make, uint32_t event)
 {
     if (make->next_step == make->steps.count || make->steps.at[make->next_step].first > event) return;
@@ -459,7 +460,7 @@ static void add_step(struct maker *make, uint32_t event)
         page_track_step(&make->tracks[i]);
 }
 
-/* Whether a block is live at some time of the window. */
+/* Whether a block is live at some time in the window. */
 static bool in_window(const struct maker *make, uint32_t block)
 {
     const struct mp_model_blocks *blocks = &make->model->blocks;
@@ -606,7 +607,7 @@ static void note_growth_moment(struct maker *make)
         make->tracks[i].count.growth_events = make->tracks[i].count.events;
 }
 
-/* As `memprof leaks` finds them, with the sites that the page knows them by. */
+/* Finds the leaks as `memprof leaks` does, with their sites' numbers on the page. */
 static enum mp_status find_leaks(struct maker *make, struct mp_error *error)
 {
     struct mp_leaks_query query = {
@@ -623,7 +624,7 @@ static enum mp_status find_leaks(struct maker *make, struct mp_error *error)
     return status;
 }
 
-/* Events first: they say which sites and strings the tables must hold. */
+/* Events come first: they decide which sites and strings the tables must hold. */
 static enum mp_status make_all(struct maker *make, struct mp_error *error)
 {
     const struct mp_model *model = make->model;

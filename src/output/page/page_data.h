@@ -1,5 +1,5 @@
 /*
- * A model as the columns that the page reads; viz/src/data/ is their other end, and viz/FORMAT.md says what each holds.
+ * A model as the columns that the page reads. viz/src/data/ reads them, and viz/FORMAT.md describes their contents.
  */
 #ifndef MP_OUTPUT_PAGE_DATA_H
 #define MP_OUTPUT_PAGE_DATA_H
@@ -14,8 +14,8 @@
 #include "output/page/page_columns.h"
 
 /*
- * Categories of a page's blocks: of each block one, which is the one that it has at its track's peak where it
- * is live then, so that a page says of the peak what `memprof peak` says; else the last one that it had.
+ * Categories of a page's blocks, one for each block. A block that is live at its track's peak has the category that it
+ * has then, so that a page describes the peak as `memprof peak` does; any other block has its last one.
  */
 struct mp_page_categories {
     struct mp_categories *categories; /* NULL where no block has one */
@@ -23,7 +23,7 @@ struct mp_page_categories {
 };
 
 /*
- * In which stream and in which pool of a caching allocator each block was allocated, where a recording has the
+ * The stream and the pool of a caching allocator in which each block was allocated, where a recording has the
  * allocator's own trace or its segments. A *lane* is a pair of the two.
  */
 struct mp_page_lane {
@@ -33,19 +33,19 @@ struct mp_page_lane {
 struct mp_page_lanes {
     struct mp_page_lane *at; /* in order of first use */
     size_t count, room;
-    uint32_t *of_block; /* by block of the model: its lane, from 1; 0: not known */
+    uint32_t *of_block; /* by block of the model: its lane, from 1; 0: unknown */
 };
 
 #define MP_PAGE_TRACK_ROWS 16
 
-/* Counts of a track's columns. Bytes and blocks of the peak and the end are of what is in the page, base included. */
+/* Counts of a track's columns. Bytes and blocks of the peak and the end are those in the page, base included. */
 struct mp_page_track {
     uint64_t events;         /* of blocks; a resize counts two */
     uint64_t blocks;         /* a block that is resized counts once for each of its sizes */
     uint64_t base_blocks;    /* the first ones */
     uint64_t unknown_blocks; /* of unknown size */
     uint64_t left_out;       /* blocks of the recording that are not in the page */
-    uint64_t growth_events;  /* that had happened when the leaks' `held` was taken */
+    uint64_t growth_events;  /* events before the leaks' `held` was taken */
     uint64_t bytes, peak_bytes, peak_ns;
     uint64_t live_blocks;
     uint64_t whole_bytes, whole_peak_bytes; /* the same with the blocks that a filter leaves out */
@@ -54,9 +54,9 @@ struct mp_page_track {
 struct mp_page_data {
     uint64_t time_unit_ns;
     unsigned address_shift;
-    uint64_t from_ns, to_ns; /* what it shows of the recording */
+    uint64_t from_ns, to_ns; /* the part of the recording that it shows */
     const char *step_source; /* as mp_steps_source() */
-    uint32_t steps_before;   /* of the program, before the recording's first event */
+    uint32_t steps_before;   /* steps of the program before the recording's first event */
     struct mp_page_lanes lanes;
     struct mp_page_categories categories;
     struct mp_leaks leaks;               /* of that part */
@@ -65,8 +65,8 @@ struct mp_page_data {
     struct mp_page_columns columns;
 };
 
-/* The whole recording, or the part and the blocks that `cut` names (NULL: all); `rules` as in struct mp_page_options.
- * MP_LIMIT where it has too many events for a browser. */
+/* Makes the data of the whole recording, or of the part and the blocks that `cut` names (NULL: all); `rules` as in
+ * struct mp_page_options. MP_LIMIT where it has too many events for a browser. */
 enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_page_cut *cut,
                                  const struct mp_rules *rules, struct mp_page_data *data, struct mp_error *error);
 void mp_page_data_free(struct mp_page_data *data);

@@ -13,7 +13,7 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's stacks");
 }
 
-/* `count` ids that are not given yet. */
+/* An array for `count` ids, none of them given yet. */
 static uint32_t *no_ids(size_t count)
 {
     uint32_t *ids = mp_alloc((count ? count : 1) * sizeof *ids);
@@ -115,7 +115,7 @@ static void write_nodes(struct mp_page_stacks *stacks, uint32_t *node_of_stack, 
     }
 }
 
-/* The page's string + 1 of a library that a line of a stack names; texts of modules are each there once. */
+/* The page's string + 1 of a library that a line of a stack names; each module's text is stored once. */
 static uint64_t library_string(struct mp_page_stacks *stacks, const char *library)
 {
     const struct mp_model *model = stacks->model;
@@ -141,7 +141,7 @@ static void write_sites(struct mp_page_stacks *stacks, const uint32_t *node_of_s
     }
 }
 
-/* What would change how the text beside it is read is replaced. */
+/* Appends a text, and replaces characters that would change how the text beside them reads. */
 static void append_visible(struct mp_buffer *to, const unsigned char *at, size_t left)
 {
     for (size_t size; left; at += size, left -= size) {

@@ -1,6 +1,6 @@
 /*
- * The stacks that a page shows, as the smaller tables that it carries: only what is used, numbered in order of first
- * use. A page's *site* is a stack that a block or a note has; the path of its frames is in a tree of nodes.
+ * The stacks that a page shows, as smaller tables: only the used ones, numbered in order of first use. A page's *site*
+ * is the stack of a block or a note; the path of its frames is in a tree of nodes.
  */
 #ifndef MP_OUTPUT_PAGE_STACKS_H
 #define MP_OUTPUT_PAGE_STACKS_H
@@ -22,14 +22,14 @@ struct mp_page_stacks {
 /* The tables as bytes, every entry a varint unless said otherwise. */
 struct mp_page_stack_columns {
     struct mp_buffer site;     /* node of each site */
-    struct mp_buffer headline; /* by site: which line of its stack names it, counted from 1; 0: none */
+    struct mp_buffer headline; /* by site: the line of its stack that names it, counted from 1; 0: none */
     struct mp_buffer library;  /* by site: string + 1 of the shared object that allocated; 0: unknown */
-    struct mp_buffer parent;   /* by node, from 1: how far back its parent is */
+    struct mp_buffer parent;   /* by node, from 1: the distance back to its parent */
     struct mp_buffer frame;    /* by node, from 1: frame + 1, or 0 where the stack was cut */
     struct mp_buffer language; /* by frame, one byte: enum mp_language */
     struct mp_buffer module;   /* by frame: string */
     struct mp_buffer address;  /* by frame */
-    struct mp_buffer lines;    /* by frame: how many lines it has */
+    struct mp_buffer lines;    /* by frame: the number of its lines */
     struct mp_buffer line;     /* by line: function, file (strings), line */
     struct mp_buffer user;     /* by line, one byte: 1 for the user's own Python code */
     struct mp_buffer length;   /* by string: bytes */
@@ -41,7 +41,7 @@ enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct m
 /* The site of a stack of the model, and the page's number of a string of it. */
 uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack);
 uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string);
-/* Fills the columns, once every site and string is known. The caller frees them, also after a failure. */
+/* Fills in the columns, once every site and string is known. The caller frees them, even after a failure. */
 enum mp_status mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns,
                                       struct mp_error *error);
 void mp_page_stacks_free(struct mp_page_stacks *stacks);

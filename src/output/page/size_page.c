@@ -5,7 +5,7 @@
 #include "output/page/html.h"
 #include "output/report/reports.h"
 
-/* One picture in SVG, drawn here, and the report below it: the page needs neither a script nor a network. */
+/* One SVG picture, drawn here, with the report below it: the page needs neither a script nor a network. */
 
 #define WIDTH   960
 #define HEIGHT  440
@@ -50,7 +50,7 @@ static double place_y(const struct plot *plot, double bytes)
     return TOP + (HEIGHT - TOP - BOTTOM) * (1 - fmin(bytes / plot->most_y, 1.02));
 }
 
-/* The line that is compared with the limit. */
+/* The value that is compared with the limit. */
 static uint64_t bytes_of(const struct mp_size_need *need)
 {
     return need->device != MP_BYTES_UNKNOWN     ? need->device
@@ -72,7 +72,7 @@ static struct plot measure(const struct mp_size_answer *answer)
         if (answer->plot.at[i].high > top) top = answer->plot.at[i].high;
         plot.most_x = fmax(plot.most_x, (double)answer->plot.at[i].at.first);
     }
-    /* The capacity is in the picture unless the curve stays far below it. */
+    /* The picture includes the capacity unless the curve stays far below it. */
     plot.most_y = 1.06 * fmax((double)top, answer->capacity / 4 < top ? (double)answer->capacity : 1);
     plot.most_y = fmin(plot.most_y, fmax(2.0 * (double)answer->capacity, 1.06 * (double)top / 4));
     return plot;
@@ -135,7 +135,7 @@ static void put_curve(struct mp_buffer *out, const struct plot *plot)
     mp_buffer_append_text(out, "\"/>\n");
 }
 
-/* A dot that says on hovering what it is. */
+/* A dot whose tooltip explains it. */
 static void put_dot(struct mp_buffer *out, const struct plot *plot, const char *class, const char *what, uint64_t first,
                     uint64_t bytes)
 {
@@ -196,7 +196,7 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
     mp_buffer_append_text(out, "</h1>\n");
     put_picture(out, answer);
     mp_buffer_append_text(out, "<pre>");
-    /* Line by line, since the text of a page has no control characters. */
+    /* Line by line, since the text of a page may have no control characters. */
     char *line = (char *)report.data;
     while (line && *line) {
         char *end = strchr(line, '\n');

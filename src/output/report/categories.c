@@ -6,8 +6,8 @@
 #include "output/report/sites.h"
 
 #define BAR        "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
-#define SHOWN_PART 50  /* of the peak: a previous graph of less is not worth a line */
-#define MOSTLY     200 /* all but one part in so many is all */
+#define SHOWN_PART 50  /* of the peak: a smaller previous graph is not worth a line */
+#define MOSTLY     200 /* all but one part in so many count as all */
 #define BAR_MAX    30  /* characters, of three bytes each, for the whole */
 
 static const char *name_of(const struct mp_sites *categories, const struct mp_site *row)
@@ -20,7 +20,7 @@ static double share_of(const struct mp_sites *categories, const struct mp_site *
     return categories->bytes ? (double)row->bytes / (double)categories->bytes : 0;
 }
 
-/* Those that have a name, then the rest. */
+/* First the rows that have a name, then the others. */
 static const struct mp_site *next_row(const struct mp_sites *categories, size_t *at, bool *named)
 {
     for (;; *at = 0, *named = false) {

@@ -8,22 +8,22 @@
 #include "output/report/document.h"
 #include "output/report/text.h"
 
-/* Whether any bytes have one. */
+/* Whether any bytes have a category. */
 bool mp_categories_any(const struct mp_sites *categories);
 /* "a guess", "2.1 GiB of it a guess", or "". */
 #define MP_GUESS_TEXT (MP_UNIT_TEXT + 20)
 const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes);
-/* A row each with a bar, the largest first, what has none last. */
+/* A row for each, with a bar; the largest first, bytes without a category last. */
 void mp_categories_text(struct mp_text *text, const struct mp_sites *categories);
 void mp_categories_document(struct mp_document *document, const struct mp_sites *categories);
 /* An array under "categories"; null where no block has one. */
 void mp_categories_json(struct mp_json *json, const struct mp_sites *categories);
 
-/* Whether a previous graph is a part of the peak that is worth a line; a sentence about it, without its stop; what to
- * do about it; the object "previous_graph", null where there is none. */
+/* Whether a previous graph is a large enough part of the peak for a line; a sentence about it, without a full stop; the
+ * advice; the object "previous_graph", null where there is none. */
 bool mp_previous_matters(const struct mp_peak *peak);
 void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak);
-/* The same as a line of text behind `indent`, with the advice; nothing where it does not tell. */
+/* The same as a line of text behind `indent`, with the advice; nothing where it is too small. */
 void mp_previous_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
                       const char *indent);
 const char *mp_previous_advice(void);

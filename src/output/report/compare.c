@@ -23,7 +23,7 @@ static const struct mp_compare_row *row_at(const struct mp_comparison *compariso
     return &comparison->compare->rows.at[row];
 }
 
-/* Rows that are shown: in text at most as many as were asked for. */
+/* The number of rows shown: in text at most as many as requested. */
 static size_t count_rows(const struct mp_comparison *comparison)
 {
     size_t limit = comparison->view->limit, all = comparison->compare->rows.count;
@@ -41,7 +41,7 @@ static const char *row_word(const struct mp_comparison *comparison)
     return by_site(comparison) ? "site" : mp_group_name(comparison->view->grouping.by);
 }
 
-/* In which recording a site's stack is to be looked up: after, where it is there at all. */
+/* The recording that has a site's stack: the later one where it is there at all. */
 static enum mp_flame_side side_of(const struct mp_compare_row *row)
 {
     return row->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;
@@ -108,7 +108,7 @@ void mp_compare_json(struct mp_json *json, const struct mp_comparison *compariso
     mp_json_end_object(json);
 }
 
-/* " (+12 %)"; nothing where there was nothing before. */
+/* " (+12 %)"; nothing where the value was 0 before. */
 static const char *percent(char to[MP_UNIT_TEXT], uint64_t before, uint64_t after)
 {
     *to = '\0';
@@ -216,7 +216,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
     mp_table_finish(&table, text);
 }
 
-/* Recordings of one program are what is compared, mostly; of two, its options or the program differ. */
+/* Most comparisons are of recordings of one program; in others the options or the program differ. */
 static bool other_command(const struct mp_comparison *comparison)
 {
     const struct mp_buffer *before = &comparison->all[0].command,

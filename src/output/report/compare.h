@@ -12,7 +12,7 @@ struct mp_compared {
     uint64_t peak_bytes, outstanding_bytes, allocated_bytes;
     uint64_t events;
     bool complete;
-    struct mp_buffer command;  /* of the program: words with spaces between */
+    struct mp_buffer command;  /* of the program: words separated by spaces */
     struct mp_buffer coverage; /* as text */
 };
 
@@ -20,7 +20,7 @@ struct mp_comparison {
     const struct mp_compare *compare; /* of the first and the last */
     const struct mp_model *models[MP_SIDES];
     const struct mp_model
-        *covered;   /* whose coverage stands for all in JSON: the first that lacks something, else the last */
+        *covered;   /* its coverage stands for all in JSON: the first model that lacks something, else the last */
     uint16_t track; /* of the last */
     enum mp_profile_of sense;
     const struct mp_compared *all;

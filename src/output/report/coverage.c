@@ -10,7 +10,7 @@ static void append_fact(struct mp_buffer *out, const char *format, const char *n
     mp_buffer_printf(out, format, number);
 }
 
-/* To the last event: readings of the process may be later than what events the file has. */
+/* Until the last event: readings of the process may come later. */
 static uint64_t extent(const struct mp_model *model)
 {
     size_t count = model->events.count;
@@ -42,7 +42,7 @@ const char *mp_coverage_hedge(const struct mp_model *model)
     return mp_model_incomplete(model) ? "at least " : "";
 }
 
-/* Notes that the numbers alone do not give: derived notes, then the recorder's own. */
+/* Collects notes beside the numbers: derived notes, then the recorder's own. */
 struct note_sink {
     struct mp_json *json;
     struct mp_text *text;

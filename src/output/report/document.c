@@ -9,7 +9,7 @@
 #include "output/report/reports.h"
 #include "output/report/text.h"
 
-/* The characters that mean something in Markdown, anywhere and at the beginning of a text. */
+/* The characters with a meaning in Markdown, anywhere and at the beginning of a text. */
 static const char markdown_marks[] = "\\`*_[]<>|~&", markdown_first[] = "#+-=";
 
 static const char page_head[] =

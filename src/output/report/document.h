@@ -1,7 +1,7 @@
 /*
- * A report as a document for other people: Markdown as GitHub and GitLab show it, or one self-contained HTML page. What
- * is in it is said once, by calls to these; texts may hold anything. A shortage of memory marks the buffer as failed.
- * One thread at a time.
+ * A report as a document for other people: Markdown as GitHub and GitLab show it, or one self-contained HTML page.
+ * Calls to these functions state the contents once for both; texts may hold anything. A shortage of memory marks the
+ * buffer as failed. One thread at a time.
  */
 #ifndef MP_OUTPUT_DOCUMENT_H
 #define MP_OUTPUT_DOCUMENT_H
@@ -14,7 +14,7 @@ enum mp_document_form { MP_MARKDOWN, MP_HTML };
 struct mp_document {
     struct mp_buffer *out;
     enum mp_document_form form;
-    const char *columns; /* of the table that is open */
+    const char *columns; /* of the open table */
     unsigned column;
 };
 
@@ -23,12 +23,12 @@ void mp_document_start(struct mp_document *document, struct mp_buffer *out, enum
 void mp_document_end(struct mp_document *document);
 void mp_document_heading(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mp_document_paragraph(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* `columns`: a letter each, 'l' or 'r'; as many heads; then cells, row by row. */
+/* `columns`: 'l' or 'r' for each; as many heads; then come the cells, row by row. */
 void mp_document_table(struct mp_document *document, const char *columns, const char *const *heads);
 void mp_document_cell(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mp_document_end_table(struct mp_document *document);
 
-/* A cell that names a site, and the part that ends every document: what the recording could not see. */
+/* A cell that names a site; and the part that ends every document: what the recording could not see. */
 void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site);
 void mp_document_coverage(struct mp_document *document, const struct mp_model *model);
 

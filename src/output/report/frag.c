@@ -140,7 +140,7 @@ const char *mp_frag_when(const struct mp_frag *frag)
     return when[frag->moment];
 }
 
-/* Less than this is not worth a change. */
+/* Whether a saving is worth a change. */
 static bool is_worth(uint64_t saved, uint64_t of)
 {
     return saved >= (uint64_t)64 << 20 && saved >= of / 50;

@@ -50,13 +50,13 @@ static bool same_line(const struct mp_stack_line *a, const struct mp_stack_line 
            same_text(a->file, b->file);
 }
 
-/* Whether a Python line does more than pass on the call of any module. */
+/* Whether a Python line does more than pass on a module's call. */
 static bool says_what(const struct mp_stack_line *line)
 {
     return line->function && line->file && !strstr(line->file, "torch/nn/modules/module.py");
 }
 
-/* The first call that is the stack's alone, counted from outside: one that tells, else one that has a name. */
+/* The first call that only this stack has, counted from outside: a meaningful one, else one with a name. */
 static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, const struct mp_stack_lines *others)
 {
     const struct mp_stack_line *named = NULL;
@@ -84,7 +84,7 @@ void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uin
     mp_stack_lines_free(&others);
 }
 
-/* Fills in the twins; `first` is by number of a text: one more than the first row that has it. */
+/* Fills in the twins; `first`, by number of a text: the first row that has it, + 1. */
 static void find_twins(const struct mp_model *model, const struct mp_sites *sites, size_t rows, uint32_t *twins,
                        uint32_t *first)
 {

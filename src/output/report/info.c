@@ -14,7 +14,7 @@ static uint64_t base_bytes(const struct mp_model_track_sum *sum)
     return sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes;
 }
 
-/* Node 0 is the empty stack. What is counted are stacks of blocks, not the nodes that only lead to them. */
+/* Counts stacks of blocks, not the nodes that only lead to them. Node 0 is the empty stack. */
 static uint64_t count_stacks(const struct mp_model *model)
 {
     unsigned char *used = mp_alloc_zeroed(model->stacks.count + 1, 1);
@@ -47,7 +47,7 @@ static const char *device_of(const struct mp_model *model, uint32_t text)
     return text ? mp_model_text(model, text) : NULL;
 }
 
-/* An imported file does not say of what process it is. */
+/* An imported file does not name its process. */
 static uint64_t known_or_none(uint64_t number)
 {
     return number ? number : MP_BYTES_UNKNOWN;
@@ -71,7 +71,7 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
     mp_buffer_free(&command);
 }
 
-/* Beside the peak, of the blocks that lived then. */
+/* For the blocks live at the peak. */
 static void put_requested(struct mp_json *json, const struct mp_model *model, uint16_t track)
 {
     const struct mp_model_track_sum *sum = &model->sums.at[track];

@@ -235,7 +235,7 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
     mp_text_put(text, MP_PLAIN, leaks->leaks ? " looked at\n" : ", no place keeps growing\n");
 }
 
-/* Advice for each class, and each kind of holder, among the leaks shown, once. */
+/* Advice for each class, and each kind of holder, among the leaks shown, given once. */
 static void put_advice(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
 {
     struct mp_holders holders;

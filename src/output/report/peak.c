@@ -65,7 +65,7 @@ static void put_moment(struct mp_text *text, const struct mp_model *model, const
     mp_text_put(text, MP_PLAIN, ")");
 }
 
-/* Says what the table left out, and how to see it. */
+/* States what the table left out, and how to see it. */
 static void put_rest(struct mp_text *text, const struct mp_peak *peak, const struct mp_view *view)
 {
     if (!view->limit || view->limit >= peak->sites.count) return;

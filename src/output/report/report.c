@@ -8,9 +8,9 @@
 #include "output/report/frame_choice.h"
 #include "output/report/reports.h"
 
-/* Blocks of fewer ages than this are what any program holds. */
+/* Any program holds blocks of so few ages. */
 #define GROWING_BIRTHS 8
-#define ROUNDING_SHOWN 100 /* from one part in so many on */
+#define ROUNDING_SHOWN 100 /* shown from one part in so many on */
 
 static void previous_json(struct mp_json *json, const struct mp_model *model, const struct mp_peak *peak)
 {
@@ -156,7 +156,7 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
     put_top_sites(text, model, &peak->sites, peak->bytes, view, false);
 }
 
-/* Other tracks, and what was sampled of the process. */
+/* Other tracks, and samples of the process. */
 static void put_others(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
 {
     struct mp_table table;
@@ -166,7 +166,7 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
         const struct mp_model_track_sum *sum = &model->sums.at[i];
         if ((peak && i == peak->track) || !sum->events) continue;
         mp_table_cell(&table, MP_PLAIN, "%s", mp_track_id(model, (uint16_t)i, id));
-        if (sum->peak_bytes || !sum->allocs) /* else handles: what counts is how many */
+        if (sum->peak_bytes || !sum->allocs) /* otherwise handles, which are counted */
             mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, sum->peak_bytes));
         else
             mp_table_cell(&table, MP_PLAIN, "%llu made, %llu left", (unsigned long long)sum->allocs,
@@ -228,7 +228,7 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The median of what a step leaves behind: one that warms up, or the last with its tear-down, says little. */
+/* The median of what a step leaves behind: a step that warms up, or the last with its tear-down, says little. */
 static bool median_kept(const struct mp_step_report *report, int64_t *kept)
 {
     size_t count = report->steps.count;

@@ -1,4 +1,4 @@
-/* The report as a document: what its text says, in the same order, less what a device was used for and counters. */
+/* The report as a document: the same as its text, in the same order, without the device's uses and counters. */
 #ifndef MP_OUTPUT_REPORT_DOCUMENT_H
 #define MP_OUTPUT_REPORT_DOCUMENT_H
 

@@ -1,7 +1,7 @@
 /*
- * Result structs as text and as JSON (the keys are a promise: other programs read them).
- * A JSON report goes under `key`, or stands alone with key NULL; each names its schema and ends with its coverage. Text
- * begins with the answer. Nothing here fails: a shortage of memory marks the buffer as failed.
+ * Result structs as text and as JSON (the keys are a promise: other programs read them). A JSON report goes under
+ * `key`, or stands alone with key NULL; each names its schema and ends with its coverage. Text begins with the answer.
+ * Nothing here fails: a shortage of memory marks the buffer as failed.
  */
 #ifndef MP_OUTPUT_REPORTS_H
 #define MP_OUTPUT_REPORTS_H
@@ -19,16 +19,16 @@
 #include "output/report/sites.h"
 #include "output/report/text.h"
 
-/* How a report is to be shown, whatever it is about. */
+/* How to show a report, whatever its subject. */
 struct mp_view {
-    const char *path; /* the file's name as the user gave it */
+    const char *path; /* the file's name as given by the user */
     size_t limit;     /* rows; 0: all */
     bool full_stacks;
-    const char *filter; /* as the user wrote it; NULL: none */
+    const char *filter; /* as written by the user; NULL: none */
     struct mp_grouping grouping;
     struct mp_window window;
-    bool outstanding; /* leaks: list what was never freed */
-    bool sizes;       /* info: what the file's bytes are spent on */
+    bool outstanding; /* leaks: list blocks that were never freed */
+    bool sizes;       /* info: what takes the file's bytes */
 };
 
 void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
@@ -45,8 +45,8 @@ const char *mp_coverage_hedge(const struct mp_model *model);
 void mp_device_uses_json(struct mp_json *json, const struct mp_model *model);
 void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);
 
-/* Of a recording of `memprof plan`, else nothing: the object "plan"; a part of text that begins with an empty line; one
- * sentence for the notes (false: it is none). */
+/* For a recording of `memprof plan`, else nothing: the object "plan"; a part of text that begins with an empty line; a
+ * sentence for the notes (false: there is none). */
 void mp_plan_json(struct mp_json *json, const struct mp_model *model);
 void mp_plan_text(struct mp_text *text, const struct mp_model *model);
 bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
@@ -59,14 +59,15 @@ void mp_sizes_json(struct mp_json *json, const struct mp_model *model);
 void mp_sizes_text(struct mp_text *text, const struct mp_model *model);
 
 /* The requested part of a level's bytes: a line of text, or nothing; the keys requested_peak_bytes and rounding; the
- * number alone, UINT64_MAX where it is not known of all. */
+ * number alone, UINT64_MAX where some of it is unknown. */
 void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding);
 void mp_rounding_json(struct mp_json *json, const struct mp_rounding *rounding);
 uint64_t mp_rounding_requested(const struct mp_rounding *rounding);
 
 void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
                   const struct mp_view *view);
-/* " ± 1.2 MiB" behind the bytes of a peak that is an estimate, else ""; returns `to`, of MP_PEAK_ERROR_TEXT bytes. */
+/* " ± 1.2 MiB" for the bytes of a peak that is an estimate, else ""; returns `to`, which has MP_PEAK_ERROR_TEXT
+ * bytes. */
 #define MP_PEAK_ERROR_TEXT (MP_UNIT_TEXT + 4)
 const char *mp_peak_error_text(char *to, const struct mp_model *model, const struct mp_peak *peak);
 void mp_peak_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
@@ -77,14 +78,14 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
 void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view);
 
-/* How many more steps fit into the device, as it is said in words: two digits, since the rate is no more exact.
- * UINT64_MAX: not known, or so far away (above a million steps) that nobody needs to hear of it. */
+/* How many more steps fit into the device, in words: two digits, since the rate is no more exact. UINT64_MAX: unknown,
+ * or so far away (above a million steps) that it does not matter. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
 /* The leaks alone, as a table: the places that keep growing. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);
 
-/* `groups`: of the steps, or NULL. */
+/* `groups`: those of the steps, or NULL. */
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
                    const struct mp_step_report *report, const struct mp_step_groups *groups,
                    const struct mp_view *view);
@@ -96,18 +97,18 @@ void mp_frag_text(struct mp_text *text, const struct mp_model *model, const stru
                   const struct mp_view *view);
 /* "fragmentation: enough was free, but ..." */
 const char *mp_oom_cause_text(enum mp_oom_cause cause);
-/* When the moment is, for people: "at the end". */
+/* The moment for people: "at the end". */
 const char *mp_frag_when(const struct mp_frag *frag);
 
-/* The advice in a sentence, what it saves (MP_BYTES_UNKNOWN: not told) and how that is known. */
+/* The advice as a sentence, its saving (MP_BYTES_UNKNOWN: not stated) and the evidence for it. */
 struct mp_advice {
     char text[200], evidence[200];
     uint64_t saved;
 };
-/* False where nothing that was replayed would help. */
+/* False where no replayed setting would help. */
 bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice);
 
-/* The whole story. `peak`, `steps` and `frag` are NULL where the recording has no track. */
+/* The whole report. `peak`, `steps` and `frag` are NULL where the recording has no track. */
 struct mp_story {
     const struct mp_peak *peak;
     const struct mp_leaks *leaks;
@@ -119,10 +120,10 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
 void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);
 
-/* `two`: the question had two variables. Of the view only the limit counts. */
+/* `two`: the question had two variables. Only the view's limit counts. */
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_view *view);
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two);
-/* The plot over the batch with the text below it, as a page that needs nothing else. */
+/* The plot over the batch with the text below it, as a self-contained page. */
 void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two);
 
 #endif

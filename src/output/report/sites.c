@@ -9,7 +9,7 @@
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
 
-#define LINES_MAX 8 /* of one site, unless all are asked for */
+#define LINES_MAX 8 /* of one site, unless the user asks for all */
 
 static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
 {
@@ -140,14 +140,14 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
     mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
 }
 
-/* One row a line; the first row has its first `columns` cells already, the others get empty ones. */
+/* Prints one row per line; the first row already has its first `columns` cells, the others get empty ones. */
 static void short_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
                        const struct mp_sites *sites, const struct mp_site *site, const char *difference)
 {
     enum shown shown = choose_shown(lines);
     struct folded package = {0}, native = {0};
     size_t rows = 0, more = 0;
-    bool backward = false; /* it has been said */
+    bool backward = false; /* it has been printed */
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
         if (!is_shown(line, shown)) {
@@ -177,7 +177,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
         if (rows) mp_table_skip(table, columns);
         mp_table_wide(table, MP_DIM, "(%.*s)", (int)rest.size, (const char *)rest.data);
         mp_table_end_row(table);
-    } else if (!rows) { /* only frames that are lost, or were cut */
+    } else if (!rows) { /* all frames are lost or were cut */
         mp_table_wide(table, MP_DIM, "(no stack)");
         mp_table_end_row(table);
     }
@@ -280,7 +280,7 @@ void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_
         mp_json_text(json, "group", mp_intern_get(groups, group, NULL));
 }
 
-/* "freed at train.py:74 zero_grad" and, where they did not all end there, how many did. */
+/* "freed at train.py:74 zero_grad" and, where not all ended there, their number. */
 static void freed_row(struct mp_table *table, unsigned columns, const struct mp_model *model,
                       const struct mp_sites *sites, const struct mp_site *site)
 {

@@ -10,25 +10,25 @@
 struct mp_site_view {
     size_t limit;        /* rows; 0: all */
     bool full_stacks;    /* every frame instead of the user's lines and a count of the rest */
-    enum mp_group_by by; /* what the rows are */
+    enum mp_group_by by; /* what a row stands for */
     bool births, track;  /* extra columns, extra keys */
-    uint64_t whole;      /* what shares are taken of; 0: no column */
+    uint64_t whole;      /* the total for shares; 0: no column */
 };
 
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
-/* "standard_error_bytes" of what is an estimate; null for NAN. */
+/* "standard_error_bytes" of an estimate; null for NAN. */
 void mp_error_json(struct mp_json *json, double standard_error);
 /* An array of sites under `key`. */
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
-/* The rows of one stack: function and place in two cells each, the first with the modules as a third. The first row has
- * `columns` cells already. `sites` may be NULL for a site that is none of a table. `twin`: a stack to be told apart
- * from (mp_site_twins()), or MP_NONE. */
+/* The rows of one stack: function and place in two cells each, the first with the modules as a third. The first row
+ * already has `columns` cells. `sites` may be NULL for a site outside of any table. `twin`: a stack from which to
+ * distinguish it (mp_site_twins()), or MP_NONE. */
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site *site, uint32_t twin, bool full);
-/* A group's name for people, as text and as the last cell of a row; as it is, under "group", where null is not known.
- */
+/* A group's name for people, as text and as the last cell of a row; and unchanged, under "group", null where
+ * unknown. */
 void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
 void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
 void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_t group);
@@ -37,18 +37,18 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
  * it. */
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
-/* Stands in place of an empty stack. */
+/* The text for an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
-/* The same of a stack, as a line of its own. */
+/* The same for a stack, as a line of its own. */
 void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
-/* The same as the last cell of a row, or, where modules are known, the last but one before them. */
+/* The same as the last cell of a row, or, where modules are known, as the last cell before them. */
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
                   const struct mp_site *site, uint32_t twin);
 /* The modules of a site: "blocks.*.attn", "head +2"; nothing where none is known. */
 void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site);
-/* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where nothing better is known. */
+/* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where no better name is known. */
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
-/* The same for a line that stands for its stack: "backward of model.py:31 forward". */
+/* The same for a line that represents its stack: "backward of model.py:31 forward". */
 void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "output/report/reports.h"
 
-#define SITES_OF_TEXT 3 /* of those that grow */
+#define SITES_OF_TEXT 3 /* of the sites that grow */
 
 static char *point_text(char *to, size_t room, bool two, struct mp_size_point at)
 {
@@ -153,7 +153,7 @@ static void put_bytes(struct mp_table *table, uint64_t bytes)
     mp_table_cell(table, MP_PLAIN, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
 }
 
-/* The columns of which something is known. */
+/* The columns with known values. */
 struct columns {
     bool reserved, device, bounds;
 };

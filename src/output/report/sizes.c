@@ -32,7 +32,7 @@ static const char *const kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_PAST_SITES] = "past_sites",
 };
 
-/* Bytes outside the chunks that were read: the first object, the index, the end, what is damaged. */
+/* Bytes outside the chunks that were read: the first object, the index, the end, damaged parts. */
 static uint64_t other_bytes(const struct mp_model *model)
 {
     uint64_t rest = model->file_bytes;

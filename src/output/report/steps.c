@@ -1,7 +1,7 @@
 #include "base/units.h"
 #include "output/report/reports.h"
 
-/* The rows shown of `count`: the last ones, where a limit is set; what is recent tells most. */
+/* The first row shown, of `count`: with a limit the last rows are shown, since recent ones say most. */
 static size_t first_shown(size_t count, const struct mp_view *view)
 {
     return view->limit && view->limit < count ? count - view->limit : 0;
@@ -94,9 +94,9 @@ static void step_table(struct mp_text *text, const struct mp_step_report *report
     mp_table_finish(&table, text);
 }
 
-#define GROUPS_OF_TEXT 6 /* columns; the rest is summed up */
+#define GROUPS_OF_TEXT 6 /* columns; the others are added up */
 
-/* Bytes of each step at its peak, a column a group. */
+/* Bytes of each step at its peak, with a column per group. */
 static void group_table(struct mp_text *text, const struct mp_step_report *report, const struct mp_step_groups *groups,
                         const struct mp_view *view)
 {

@@ -129,7 +129,7 @@ static void put_blanks(struct mp_buffer *out, size_t count)
         mp_buffer_append_text(out, " ");
 }
 
-/* Trailing blanks are never written: those due are put before the next cell that has text. */
+/* Trailing blanks are never written: pending blanks come before the next cell that has text. */
 static void print_cells(const struct mp_table *table, struct mp_text *text, const size_t *widths)
 {
     size_t due = 0;

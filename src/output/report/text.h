@@ -1,6 +1,6 @@
 /*
- * Text for people: what every text report is made of. Names that come from a recording pass through mp_text_clean(), so
- * that no file can send control sequences to a terminal. One thread at a time.
+ * Text for people: the parts of every text report. Names from a recording pass through mp_text_clean(), so that no file
+ * can send control sequences to a terminal. One thread at a time.
  */
 #ifndef MP_OUTPUT_TEXT_H
 #define MP_OUTPUT_TEXT_H
@@ -19,13 +19,13 @@ struct mp_text {
     bool color;
 };
 
-/* Appends in a style, which holds for the text but not for line breaks at its ends. The result of the format is taken
- * as it is: clean names first. */
+/* Appends in a style, which applies to the text but not to line breaks at its ends. The formatted text is appended
+ * unchanged: clean names first. */
 void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Appends "1 block", "12 345 blocks". */
 void mp_text_count(struct mp_text *text, uint64_t count, const char *what);
-/* Appends a name of unknown origin: control characters become '?', what is not UTF-8 becomes U+FFFD. */
+/* Appends a name of unknown origin: control characters become '?', invalid UTF-8 becomes U+FFFD. */
 void mp_text_clean(struct mp_buffer *out, const char *name);
 
 /*
@@ -35,7 +35,7 @@ void mp_text_clean(struct mp_buffer *out, const char *name);
 struct mp_table_cell {
     size_t start, size, width; /* in `texts`; characters */
     unsigned char column, style;
-    bool wide; /* runs over the columns that follow and claims no width */
+    bool wide; /* extends over the following columns and claims no width */
 };
 
 struct mp_table {
