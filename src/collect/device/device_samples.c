@@ -8,7 +8,8 @@
 
 #include "collect/recording/recording_parts.h"
 
-/* The value of a variable that the process was started with; NULL: not set. What it sets itself is not to be seen. */
+/* The value of a variable that the process was started with; NULL: not set. Its own later settings are invisible
+ * here. */
 static char *started_with(uint32_t pid, const char *name)
 {
     char path[64], *text = NULL, *found = NULL;
@@ -24,7 +25,7 @@ static char *started_with(uint32_t pid, const char *name)
     return found;
 }
 
-/* Bytes that a process uses; MP_BYTES_UNKNOWN where the driver does not say. */
+/* Bytes that a process uses; MP_BYTES_UNKNOWN where the driver does not report them. */
 static uint64_t used_by(const struct mp_gpu_use *use, uint32_t pid, bool *named)
 {
     for (unsigned i = 0; i < use->process_count; i++) {
@@ -53,7 +54,7 @@ static void put(struct mp_recording *recording, unsigned ordinal, const char *wh
     if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->samples, sample);
 }
 
-/* Whether the process has memory yet: not one that has ended, even if nobody has waited for it. */
+/* Whether the process still has memory: not if it has ended, even if nobody has waited for it. */
 static bool is_alive(uint32_t pid)
 {
     char path[64], text[256] = "";
@@ -76,7 +77,8 @@ void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_wa
     samples->order = started_with(recording->spool.header->pid, "CUDA_DEVICE_ORDER");
 }
 
-/* By what the program's own driver answered: -1 where it was not asked. NVML writes "GPU-" or "MIG-" before it. */
+/* The GPU by the UUID from the program's own driver; -1 where the program did not ask it. NVML puts "GPU-" or "MIG-" in
+ * front. */
 static int gpu_by_uuid(const struct mp_gpus *gpus, const struct mp_spool_header *spool, unsigned ordinal)
 {
     char uuid[MP_UUID_TEXT];
@@ -99,7 +101,7 @@ static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_de
     if (device->gpu < 0) device->gpu = mp_gpu_of_ordinal(gpus, samples->visible, samples->order, (int)ordinal);
     if (device->gpu < 0) return;
     const struct mp_gpu *gpu = &gpus->at[device->gpu];
-    struct mp_error ignored; /* facts that there is no memory for are not told */
+    struct mp_error ignored; /* facts for which there is no memory are left out */
     if (!device->described)
         (void)mp_tables_device_facts(&recording->tables, MP_DEVICE_CUDA, (int)ordinal, gpu->uuid, gpu->name,
                                      gpu->total_bytes, &ignored);
@@ -128,15 +130,15 @@ static void look_for_devices(struct mp_recording *recording)
 
 /* ---- readings ---- */
 
-/* All of them, also those that say what the one before said: that nothing happened around a reading is worth knowing,
- * and they take a dozen bytes. */
+/* Takes every reading, even one equal to the one before: that nothing changed around a moment is worth knowing, and a
+ * reading takes a dozen bytes. */
 static void take(struct mp_recording *recording, unsigned ordinal, const struct mp_device_reading *reading)
 {
     struct mp_device_seen *device = &recording->devices.devices[ordinal];
     const struct mp_gpu_use *use = &reading->use;
     uint64_t time_ns = mp_recording_time(recording, reading->begun_ns + (reading->ended_ns - reading->begun_ns) / 2);
     uint64_t ours = used_by(use, recording->spool.header->pid, &device->named), sum = sum_of(use);
-    /* Of a process that has ended in the meantime it says nothing. */
+    /* About a process that has ended meanwhile it says nothing. */
     if (ours == MP_BYTES_UNKNOWN && !is_alive(recording->spool.header->pid)) return;
     uint64_t others = ours == MP_BYTES_UNKNOWN || sum == MP_BYTES_UNKNOWN ? MP_BYTES_UNKNOWN : sum - ours;
     device->has_process |= ours != MP_BYTES_UNKNOWN;

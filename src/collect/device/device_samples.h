@@ -1,11 +1,11 @@
 /*
- * The devices of one process's recording: which they are, and readings of the watch as samples.
+ * The devices of one process's recording: their identity, and the watch's readings as samples.
  *
  *     cuda:N/device    in use on the device, by everybody
- *     cuda:N/process   by this process; absent where NVML does not tell
+ *     cuda:N/process   by this process; absent where NVML does not report it
  *     cuda:N/others    by other processes; absent likewise
  *     cuda:N/before    once, at 0: in use before the command ran
- *     cuda:N/system    once, at 0: the part of that which no process had
+ *     cuda:N/system    once, at 0: the part of that held by no process
  *
  * N is the device's number in the process. One thread at a time.
  */
@@ -25,21 +25,22 @@ struct mp_device_samples {
     char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
     struct mp_device_seen {
         bool used, begun, named, has_total, has_process;
-        bool described; /* which device it is stands in the tables */
-        int gpu;        /* -1: not known which */
+        bool described; /* the tables say which device it is */
+        int gpu;        /* -1: unknown */
     } devices[MP_DEVICES_SEEN];
 };
 
 struct mp_recording;
 
-/* When the process has just connected: what it was started with can be read. `watch`: not owned; NULL: nothing is read.
- */
+/* Called when the process has just connected, while its original environment can be read. `watch`: not owned; NULL:
+ * nothing is read. */
 void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
-/* Once a round: new devices, new readings; reads at once where the recorder says that something takes memory. */
+/* Called once per round: takes new devices and new readings; reads at once where the recorder reports that something
+ * took memory. */
 void mp_device_samples_round(struct mp_recording *recording);
 /* Another file begins. */
 void mp_device_samples_rewind(struct mp_device_samples *samples);
-/* Before coverage is written: notes on what could not be had. */
+/* Adds notes on missing data, before coverage is written. */
 void mp_device_samples_notes(struct mp_recording *recording);
 void mp_device_samples_free(struct mp_device_samples *samples);
 

@@ -11,7 +11,7 @@
 
 #define FIRST_WAIT_NS  (2 * MP_NS_PER_SECOND)
 #define EVERY_NS       (100 * MP_NS_PER_MS)
-#define LEAST_APART_NS (10 * MP_NS_PER_MS) /* also where it is asked for at once */
+#define LEAST_APART_NS (10 * MP_NS_PER_MS) /* even for requests to read at once */
 #define READINGS       256
 #define GPUS_MAX       64
 
@@ -28,7 +28,7 @@ struct mp_device_watch {
     bool has_first[GPUS_MAX];
 };
 
-/* Under the lock. True where the watch is to end. */
+/* Under the lock. True where the watch must end. */
 static bool wait_until(struct mp_device_watch *watch, uint64_t when)
 {
     struct timespec moment = {(time_t)(when / MP_NS_PER_SECOND), (long)(when % MP_NS_PER_SECOND)};
@@ -85,7 +85,7 @@ static void *run(void *context)
     if (!status) status = mp_nvml_gpus(nvml, &watch->gpus, &error);
     if (!status) read_all(watch, nvml);
     pthread_mutex_lock(&watch->lock);
-    /* No driver is no trouble. */
+    /* A missing driver is no trouble. */
     if (status && status != MP_NOT_FOUND) memcpy(watch->trouble, error.text, sizeof watch->trouble - 1);
     watch->ready = true;
     pthread_cond_broadcast(&watch->changed);

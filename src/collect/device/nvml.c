@@ -8,12 +8,12 @@
 
 #include "base/words.h"
 
-/* ---- what is needed of nvml.h ---- */
+/* ---- the parts of nvml.h in use ---- */
 
 #define NVML_OK            0
 #define NVML_NOT_AVAILABLE UINT64_MAX
 
-struct nvml_memory { /* nvmlMemory_t; used: with what the driver reserves */
+struct nvml_memory { /* nvmlMemory_t; used: includes the driver's own reserve */
     uint64_t total, free, used;
 };
 struct nvml_memory_v2 {
@@ -131,7 +131,7 @@ static void read_memory(const struct mp_nvml *nvml, void *handle, uint64_t *tota
     *total = *used = MP_BYTES_UNKNOWN;
     if (nvml->nvmlDeviceGetMemoryInfo_v2 && nvml->nvmlDeviceGetMemoryInfo_v2(handle, &second) == NVML_OK) {
         *total = second.total;
-        *used = second.used; /* without what the driver keeps for itself */
+        *used = second.used; /* without the driver's own reserve */
     } else if (nvml->nvmlDeviceGetMemoryInfo && nvml->nvmlDeviceGetMemoryInfo(handle, &first) == NVML_OK) {
         *total = first.total;
         *used = first.used;
@@ -182,7 +182,9 @@ enum mp_status mp_nvml_gpus(struct mp_nvml *nvml, struct mp_gpus *gpus, struct m
 static void add_process(struct mp_gpu_use *use, const struct nvml_process *process)
 {
     for (unsigned i = 0; i < use->process_count; i++)
-        if (use->processes[i].pid == process->pid) return; /* computes and draws: told twice, with one number */
+        if (use->processes[i].pid == process->pid)
+            return; /* it computes and draws: listed twice, with the same
+                     * number */
     if (use->process_count == MP_GPU_PROCESSES) {
         use->sum_known = false;
         return;
@@ -216,10 +218,10 @@ void mp_nvml_use(struct mp_nvml *nvml, const struct mp_gpu *gpu, struct mp_gpu_u
     use->sum_known &= known;
 }
 
-/* ---- which device is which ---- */
+/* ---- matching a program's devices ---- */
 
-/* The entry's device: a whole GPU's number, of which a cut-up one is its first instance; or a UUID or the beginning of
- * one. -1: none, or not one alone. */
+/* The entry's device: a whole GPU's number (a GPU cut into instances counts as its first), or a UUID or the beginning
+ * of one. -1: none, or several. */
 static int gpu_named(const struct mp_gpus *gpus, const char *name, size_t length)
 {
     int found = -1;
@@ -233,7 +235,7 @@ static int gpu_named(const struct mp_gpus *gpus, const char *name, size_t length
     return found;
 }
 
-/* CUDA numbers the fastest GPU first, which tells the order only where all are alike. */
+/* CUDA numbers the fastest GPU first, which determines the order only where all are alike. */
 static bool orders_agree(const struct mp_gpus *gpus, const char *order)
 {
     if (order && !strcmp(order, "PCI_BUS_ID")) return true;
@@ -248,7 +250,7 @@ int mp_gpu_of_ordinal(const struct mp_gpus *gpus, const char *visible, const cha
     if (ordinal < 0) return -1;
     if (!visible) {
         if (!agree && gpus->count > 1) return -1;
-        /* Of instances a program sees only the first. */
+        /* Of several instances a program sees only the first. */
         if (gpus->count && gpus->at[0].is_instance) return ordinal ? -1 : 0;
         return (size_t)ordinal < gpus->count ? ordinal : -1;
     }
@@ -258,7 +260,7 @@ int mp_gpu_of_ordinal(const struct mp_gpus *gpus, const char *visible, const cha
         if (!length) return -1;
         bool is_number = isdigit((unsigned char)visible[blank]) != 0;
         int found = gpu_named(gpus, visible + blank, length);
-        if (found < 0) return -1; /* the list ends at the first that is none */
+        if (found < 0) return -1; /* the list ends at the first invalid entry */
         if (i == ordinal) return is_number && !agree && gpus->count > 1 ? -1 : found;
         visible += blank + length;
         visible += strcspn(visible, ",");

@@ -64,7 +64,7 @@ bool mp_doctor_ask(mp_doctor_question *ask, const void *context, char answer[MP_
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
-        /* Its output is not for the user. */
+        /* Hides its output from the user. */
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(1);
         ask(shared, context);
         _exit(0);
@@ -134,7 +134,7 @@ static void list_devices(char answer[MP_ANSWER_ROOM], const void *context)
     mp_nvml_close(nvml);
 }
 
-/* The kernel's side of the driver without the libraries: a container that was started without them. */
+/* Whether only the kernel's side of the driver is there: a container that was started without the libraries. */
 static bool kernel_has_driver(void)
 {
     return !access("/proc/driver/nvidia/version", F_OK) || !access("/dev/nvidiactl", F_OK);
@@ -178,7 +178,7 @@ static bool check_driver(struct mp_checks *checks)
     return check;
 }
 
-/* ---- what the recorder needs ---- */
+/* ---- the recorder's needs ---- */
 
 static bool check_recorder(struct mp_checks *checks)
 {
@@ -200,7 +200,7 @@ static bool check_recorder(struct mp_checks *checks)
 #if defined(__x86_64__)
 static bool check_libunwind(struct mp_checks *checks)
 {
-    (void)checks; /* not needed */
+    (void)checks; /* unused */
     return true;
 }
 #else
@@ -236,7 +236,7 @@ static bool check_libunwind(struct mp_checks *checks)
 
 /* ---- room and rights ---- */
 
-/* Below, a spool of some threads does not fit; what then happens. */
+/* With less, a spool of some threads does not fit; and the consequence of that. */
 #define ROOM_WANTED (UINT64_C(256) << 20)
 
 static bool check_room(struct mp_checks *checks)
@@ -277,7 +277,7 @@ static bool check_ptrace(struct mp_checks *checks)
     return check;
 }
 
-/* Who else wants to be loaded into the command. */
+/* Other libraries that would be loaded into the command. */
 static bool check_environment(struct mp_checks *checks)
 {
     static const struct {

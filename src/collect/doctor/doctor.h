@@ -1,7 +1,7 @@
 /*
  * Checks what can be recorded on this machine: each thing that memprof relies on, whether it is there, and what to do
- * where it is not. Works without a GPU and without a driver. Libraries and programs of others are asked in child
- * processes, so that one that crashes or hangs costs a line of the answer. One thread.
+ * where it is not. Works without a GPU and without a driver. Child processes try the libraries and programs of others,
+ * so that one that crashes or hangs costs only a line of the answer. One thread.
  */
 #ifndef MP_COLLECT_DOCTOR_H
 #define MP_COLLECT_DOCTOR_H
@@ -11,19 +11,19 @@
 
 enum mp_check_state {
     MP_CHECK_OK,
-    MP_CHECK_LIMITED, /* recording works, with less than it could have: advice says what and what to do */
-    MP_CHECK_ABSENT,  /* is not there; advice says what is then not recorded */
+    MP_CHECK_LIMITED, /* recording works, but with less than possible: advice says what is missing and what to do */
+    MP_CHECK_ABSENT,  /* not there; advice says what is then not recorded */
 };
 
 struct mp_check {
     const char *name; /* a word or two, the same on every machine */
     enum mp_check_state state;
     char found[240];
-    char advice[320]; /* "" where all is well */
+    char advice[320]; /* "" where nothing is wrong */
 };
 
 struct mp_checks {
-    struct mp_check *at; /* in the order in which they are to be read */
+    struct mp_check *at; /* in reading order */
     size_t count, room;
 };
 

@@ -1,4 +1,4 @@
-/* CUPTI as the recorder would find it: which library, which version, and whether somebody else holds it. */
+/* CUPTI as the recorder would find it: the library, its version, and whether another tool uses it. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 #include "collect/doctor/doctor_parts.h"
 
-/* Results of CUPTI (CUptiResult) that say something about the machine. */
+/* The results of CUPTI (CUptiResult) that describe the machine. */
 enum {
     CUPTI_DONE = 0,
     CUPTI_NOT_INITIALIZED = 15,
@@ -20,7 +20,7 @@ enum {
     CUPTI_UNKNOWN = 999
 };
 #define PATH_ROOM    2000 /* of a path in an answer */
-#define CUPTI_OLDEST 15   /* CUDA 11.2: the first with the records that are wanted */
+#define CUPTI_OLDEST 15   /* CUDA 11.2: the first with the needed records */
 
 /* The parameters of cuptiSubscribe_v2 (CUPTI 13.0 and later). */
 struct subscriber_parameters {
@@ -58,7 +58,7 @@ static void try_cupti(char answer[MP_ANSWER_ROOM], const void *path)
     FIND(subscribe, "cuptiSubscribe");
 #undef FIND
     int result = CUPTI_UNKNOWN;
-    (void)dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL); /* CUPTI is asked in programs that have it */
+    (void)dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL); /* programs that use CUPTI have it loaded */
     struct subscriber_parameters parameters = {
         offsetof(struct subscriber_parameters, more), "memprof doctor", holder, sizeof holder, {0}};
     if (subscribe_named)
@@ -69,11 +69,12 @@ static void try_cupti(char answer[MP_ANSWER_ROOM], const void *path)
     snprintf(answer, MP_ANSWER_ROOM, "%.*s\n%u\n%d\n%s", PATH_ROOM, real, version, result, holder);
 }
 
-/* The order of the recorder's own search, as far as it does not depend on what the program has loaded. */
+/* The candidates in the order of the recorder's own search, as far as that does not depend on the program's
+ * libraries. */
 static bool candidate(unsigned number, const char *site, char path[PATH_MAX])
 {
     static const struct {
-        const char *variable; /* "" : the folder of torch's packages; NULL: a path as it is */
+        const char *variable; /* "": the folder of torch's packages; NULL: an absolute path */
         const char *path;
     } candidates[] = {{"MEMPROF_CUPTI", ""},
                       {"CUDA_HOME", "/extras/CUPTI/lib64/libcupti.so"},

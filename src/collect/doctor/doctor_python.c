@@ -1,4 +1,4 @@
-/* The Pythons of the search path, and the torch of each: by its files, since to import it takes seconds. */
+/* The Pythons of the search path, and the torch of each: by its files, since importing it takes seconds. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define PYTHONS_MAX 12
 
-/* Prints MINOR, VERSION, whether it is free-threaded, where it is, and torch's folder and version. */
+/* Prints MINOR, VERSION, whether it is free-threaded, its path, and torch's folder and version. */
 static char script[] = "import sys, importlib.util as u, os, sysconfig\n"
                        "s = u.find_spec('torch')\n"
                        "f = os.path.dirname(s.origin) if s and s.origin else ''\n"
@@ -23,7 +23,7 @@ static char script[] = "import sys, importlib.util as u, os, sysconfig\n"
 
 /* ---- Pythons ---- */
 
-/* Real paths of all that is called python3 or python3.N on the search path; freed by the caller. */
+/* Real paths of all programs called python3 or python3.N on the search path; freed by the caller. */
 static size_t find_pythons(char *found[PYTHONS_MAX])
 {
     size_t count = 0;
@@ -41,7 +41,7 @@ static size_t find_pythons(char *found[PYTHONS_MAX])
                 free(other);
             }
             free(real);
-            /* As it is called: a virtual environment is known by the path of its link. */
+            /* Kept under this name: a virtual environment is known by the path of its link. */
             if (!known) found[count] = strdup(name);
             count += !known && found[count];
         }
@@ -55,7 +55,7 @@ static bool check_python(struct mp_checks *checks, char *python, bool *is_real, 
     char answer[MP_ANSWER_ROOM], *rest = answer, *fields[6], none[] = "";
     char *command[] = {python, (char[]){"-c"}, script, NULL};
     *is_real = mp_doctor_run(command, answer);
-    if (!*is_real) return true; /* a shim that starts nothing, say */
+    if (!*is_real) return true; /* for instance a shim that starts nothing */
     for (size_t i = 0; i < 6; i++) {
         fields[i] = rest ? strsep(&rest, "\n") : NULL;
         if (!fields[i]) fields[i] = none;
@@ -63,7 +63,7 @@ static bool check_python(struct mp_checks *checks, char *python, bool *is_real, 
     int minor = atoi(fields[0]);
     for (size_t i = 0; i < checks->count; i++) {
         const char *path = strchr(checks->at[i].found, '/');
-        if (path && !strcmp(path, fields[3])) return true; /* under another name, or through a shim */
+        if (path && !strcmp(path, fields[3])) return true; /* the same one under another name, or through a shim */
     }
     bool known = minor >= MP_PYTHON_MINOR_FIRST && minor <= MP_PYTHON_MINOR_LAST;
     struct mp_check *check = mp_doctor_add(checks, "python", known ? MP_CHECK_OK : MP_CHECK_LIMITED, "%s%s, %s",

@@ -1,4 +1,4 @@
-/* A torch as it lies on disk: which functions of it can be caught, and what of it the shim knows. */
+/* A torch on disk: the functions that can be hooked, and the parts that the shim knows. */
 #include <fcntl.h>
 #include <gelf.h>
 #include <limits.h>
@@ -23,7 +23,7 @@ static const struct mp_hook {
        "RKS2_INS0_10ReadyQueueEE",
        "torch::autograd::Engine::evaluate_function"}};
 
-/* Which of some functions a shared object defines: a bit for each. */
+/* The functions that a shared object defines: a bit for each. */
 static unsigned hooks_of(const char *path, const struct mp_hook *hooks, size_t count)
 {
     unsigned found = 0;
@@ -48,7 +48,7 @@ static unsigned hooks_of(const char *path, const struct mp_hook *hooks, size_t c
     return found;
 }
 
-/* The same of one of torch's libraries. Wheels have it in torch's folder, distributions among their own. */
+/* The same for one of torch's libraries. Wheels have it in torch's folder, distributions among their own libraries. */
 static unsigned hooks_in(const char *folder, const char *library, const struct mp_hook *hooks, size_t count)
 {
     static const char *const elsewhere[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"};
@@ -119,7 +119,7 @@ static struct mp_check *check_shim(struct mp_checks *checks, const char *folder)
         size_t used = strlen(list);
         snprintf(list + used, sizeof known - used, "%s%s", used ? ", " : "", parts[i].what);
     }
-    /* Of no use without CUDA, so that a version without it lacks nothing there. */
+    /* Needed only with CUDA, so a version without CUDA lacks nothing. */
     bool history = has_text(folder, "cuda/memory.py", "max_entries");
     struct mp_check *check = mp_doctor_add(checks, "torch shim", *missing ? MP_CHECK_LIMITED : MP_CHECK_OK, "%s%s",
                                            *known ? known : "nothing", history ? ", history of CUDA" : "");

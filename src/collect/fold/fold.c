@@ -7,7 +7,7 @@
 #include "collect/fold/fold_tables.h"
 #include "model/state/state.h"
 
-/* A counter that is sampled: of all its values two are left. */
+/* A sampled counter, of whose values two are kept. */
 struct counter {
     struct mp_sample highest, last;
 };
@@ -46,7 +46,7 @@ static bool keep_marks(void *vec_pointer, const struct mp_chunk *chunk)
     return mp_vec_append(marks, chunk->marks, chunk->mark_count);
 }
 
-/* Takes a chunk's events while there are too many; the others are its rest. */
+/* Takes a chunk's events while there are too many; the remaining ones are its rest. */
 static enum mp_status take_events(struct folding *folding, const struct mp_chunk *chunk, struct mp_error *error)
 {
     const struct mp_event_columns *columns = &chunk->events;

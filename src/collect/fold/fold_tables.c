@@ -5,7 +5,7 @@
 
 #include "format/tables.h"
 
-#define ROWS_MAX 65536 /* that wait, of one kind */
+#define ROWS_MAX 65536 /* waiting rows of one kind */
 
 static enum mp_status no_memory(struct mp_error *error)
 {
@@ -43,7 +43,7 @@ static enum mp_status write_strings(struct mp_fold_tables *tables, struct mp_wri
     return status;
 }
 
-/* Kinds are numbered so that each names only entries of those before it. */
+/* Each kind's rows name only entries of kinds with lower numbers. */
 enum mp_status mp_fold_tables_flush(struct mp_fold_tables *tables, struct mp_writer *writer, struct mp_error *error)
 {
     enum mp_status status = write_strings(tables, writer, error);

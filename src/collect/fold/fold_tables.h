@@ -10,12 +10,12 @@
 
 struct mp_fold_tables {
     MP_VEC(char) texts;     /* of all strings, each NUL-terminated */
-    MP_VEC(size_t) strings; /* where each begins */
+    MP_VEC(size_t) strings; /* the beginning of each */
     size_t strings_written;
     struct {
         MP_VEC(char) bytes;
         size_t count;
-    } rows[MP_CHUNK_STACKS + 1]; /* by kind, not written yet */
+    } rows[MP_CHUNK_STACKS + 1]; /* by kind, not yet written */
 };
 
 /* Takes a chunk of kinds 1 to 7. */

@@ -43,11 +43,11 @@ bool mp_history_event(struct mp_history *history, const struct mp_event *event)
 static bool add_request(struct mp_history *history, uint64_t number, const struct mp_request *request)
 {
     const struct mp_block_request row = {number, *request};
-    if (number & MP_LEDGER_UNNUMBERED) return true; /* in no file; what is live then is told with the next base */
+    if (number & MP_LEDGER_UNNUMBERED) return true; /* in no file; the next base repeats it if it is still live */
     return mp_vec_push(&history->requests, row);
 }
 
-/* PyTorch before 2.10 says the pool of a segment alone. */
+/* Before 2.10 PyTorch gives the pool of a segment only. */
 static bool find_pools(struct mp_history *history)
 {
     size_t count = history->coming.segments.count;
@@ -66,8 +66,8 @@ static bool find_pools(struct mp_history *history)
     return done;
 }
 
-/* Whether most pairs lie close. Where they do not, a clock was set or ran apart while PyTorch counted its own time, and
- * in a loop each entry may have met its neighbour's allocation. */
+/* Whether most pairs lie close in time. Where they do not, a clock was set or drifted while PyTorch counted its own
+ * time, and in a loop each entry may have been joined to its neighbour's allocation. */
 static bool times_agree(const struct mp_history_alloc *allocs, const struct mp_history_entry *entries,
                         const uint32_t *alloc_of, size_t count, size_t pairs)
 {
@@ -100,7 +100,7 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
         const struct mp_history_alloc *alloc = &allocs[alloc_of[i]];
         const struct mp_request request = {entries[i].bytes, entries[i].stream, entries[i].pool};
         struct mp_base_block *live = mp_ledger_at(ledger, number, alloc->address);
-        /* By its birth: it may have got its number in the file since. */
+        /* compared by birth: its number in the file may be new */
         bool lives = live && live->birth_ns == alloc->time_ns;
         if (lives) live->request = request;
         done = add_request(history, lives ? live->block : alloc->block, &request);
@@ -111,7 +111,7 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
     return done;
 }
 
-/* A block that was live when the reading was made is still the one there, where it is as old and as large. */
+/* The block now at a part's address is the one of the reading if its age and size fit. */
 static bool learn_from_parts(struct mp_history *history, struct mp_ledger *ledger, uint64_t moment_ns)
 {
     const struct mp_segment_part *parts = history->coming.parts.at;
@@ -143,7 +143,7 @@ static enum mp_status end_reading(struct mp_history *history, struct mp_ledger *
         history->held_ns = moment_ns;
         history->coming = before;
     }
-    /* PyTorch forgets with each reading: what comes later is told of later. */
+    /* PyTorch forgets entries at each reading: later ones come with the next. */
     for (size_t i = 0; i < history->tracks.count; i++) {
         struct mp_history_track *track = &history->tracks.at[i];
         track->entries.count = 0;
@@ -204,7 +204,7 @@ void mp_history_forget(struct mp_history *history)
 {
     for (size_t i = 0; i < history->tracks.count; i++)
         for (size_t k = 0; k < history->tracks.at[i].allocs.count; k++)
-            history->tracks.at[i].allocs.at[k].block = UINT64_MAX; /* of none that lives, and told to no file */
+            history->tracks.at[i].allocs.at[k].block = UINT64_MAX; /* belongs to no live block and to no file */
     history->requests.count = 0;
 }
 

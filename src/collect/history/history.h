@@ -1,8 +1,8 @@
 /*
- * What PyTorch told of its caching allocators on CUDA (MP_RECORD_TORCH): readings of its own history, without stacks,
- * and of its segments. Each entry is joined to the allocation that it is (collect/history/history_join.h), and says
- * what was asked for there, on which stream, from which pool; of a block that lives when segments are read those say
- * the same. Bounded: the newest MP_HISTORY_ALLOCS allocations of a track wait for their entry. One thread at a time.
+ * PyTorch's data about its caching allocators on CUDA (MP_RECORD_TORCH): readings of its own history, without stacks,
+ * and of its segments. Each entry is joined to its allocation (collect/history/history_join.h), and gives the requested
+ * bytes, the stream and the pool; segments give the same for blocks that are live when they are read. Bounded: the
+ * newest MP_HISTORY_ALLOCS allocations of a track wait for their entry. One thread at a time.
  */
 #ifndef MP_COLLECT_HISTORY_H
 #define MP_COLLECT_HISTORY_H
@@ -14,14 +14,15 @@
 #include "wire/record.h"
 
 #define MP_HISTORY_ALLOCS   (UINT32_C(1) << 17)
-#define MP_HISTORY_CLOSE_NS INT64_C(500000)     /* most entries' times are nearer to ours; else none is believed */
-#define MP_HISTORY_ENTRIES  (UINT32_C(1) << 18) /* of one reading; and as many parts of segments */
+#define MP_HISTORY_CLOSE_NS INT64_C(500000)     /* most entries' times differ less from ours; otherwise none is
+                                                 * believed */
+#define MP_HISTORY_ENTRIES  (UINT32_C(1) << 18) /* of one reading; the same limit for parts of segments */
 
 struct mp_history_track {
     bool followed;                           /* PyTorch's caching allocator of a CUDA device */
     uint64_t last_event_ns;                  /* of its blocks */
     MP_VEC(struct mp_history_alloc) allocs;  /* the newest, in order of time */
-    MP_VEC(struct mp_history_entry) entries; /* of the reading that is coming */
+    MP_VEC(struct mp_history_entry) entries; /* of the incoming reading */
 };
 
 struct mp_history_held {
@@ -31,35 +32,35 @@ struct mp_history_held {
 
 struct mp_history {
     MP_VEC(struct mp_history_track) tracks; /* by number */
-    struct mp_history_held coming, held;    /* of the reading that is coming; of the last whole one, */
+    struct mp_history_held coming, held;    /* of the incoming reading; of the last whole one, */
     uint64_t held_ns;                       /* which was made then */
-    uint64_t records;                       /* that have come */
+    uint64_t records;                       /* received so far */
     bool overflowed;
     MP_VEC(struct mp_block_request) requests; /* found, for the file; the caller empties it */
     uint64_t entries, joined;                 /* so far */
 };
 
-/* Says of the next track, the numbers of which come in order, whether to follow it. False: out of memory. */
+/* Adds the next track (they come in order of their numbers), and says whether to follow it. False: out of memory. */
 bool mp_history_add_track(struct mp_history *history, bool followed);
 static inline bool mp_history_follows(const struct mp_history *history, uint16_t track)
 {
     return track < history->tracks.count && history->tracks.at[track].followed;
 }
 
-/* A block of a track that is followed began, with the number that the ledger gave it, or ended. False: out of memory.
- */
+/* A block of a followed track began, with the number from the ledger, or ended. False: out of memory. */
 bool mp_history_event(struct mp_history *history, const struct mp_event *event);
 
-/* A record of a reading; `moment_ns` is its own time in the recording. With the last record the reading is joined: live
- * blocks of the ledger learn what was asked for, and history->requests is added to. */
+/* Takes a record of a reading; `moment_ns` is its own time in the recording. The last record joins the reading: live
+ * blocks of the ledger get their requests, and history->requests grows. */
 enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *ledger, uint16_t track,
                                const struct mp_record *record, uint64_t moment_ns, struct mp_error *error);
 
-/* Numbers of blocks begin anew. */
+/* Called when block numbers start again. */
 void mp_history_forget(struct mp_history *history);
 
-/* What the allocators hold now: the segments of the last reading with the blocks that live, of the tracks where nothing
- * happened since, or that is as much as the allocator says to hold, and all blocks lie in it. The caller frees *held, which starts empty. */
+/* The memory that the allocators hold now: the segments of the last reading with the live blocks. Only for tracks where
+ * nothing happened since, or where the segments add up to the allocator's present total and contain all blocks. The
+ * caller frees *held, which starts empty. */
 enum mp_status mp_history_now(const struct mp_history *history, const struct mp_ledger *ledger,
                               struct mp_history_held *held, struct mp_error *error);
 void mp_history_held_free(struct mp_history_held *held);

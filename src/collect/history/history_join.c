@@ -6,15 +6,15 @@
 #include "base/vec.h"
 #include "base/words.h"
 
-#define CANDIDATES 16 /* allocations that one entry may be, those nearest in time */
-#define LOOKS      64 /* at its address, to find them */
+#define CANDIDATES 16 /* the allocations nearest in time that one entry may be */
+#define LOOKS      64 /* at its address, to find the candidates */
 
-/* An allocation that an entry may be; a chain of them goes up in both. */
+/* An allocation and an entry that may be the same; a chain of pairs rises in both. */
 struct pair {
-    uint32_t alloc, before; /* before: index of the chain's pair before this, or MP_NONE */
+    uint32_t alloc, before; /* before: index of the previous pair in the chain, or MP_NONE */
 };
 
-/* The worth of a chain: a pair more is more than all differences of time, in units of about a microsecond. */
+/* The worth of a chain: one more pair outweighs all differences of time, in units of about a microsecond. */
 #define PAIR_WORTH (UINT64_C(1) << 42)
 #define TIME_SHIFT 10
 
@@ -27,8 +27,8 @@ struct joiner {
     const struct mp_history_alloc *allocs;
     size_t alloc_count;
     struct place *places; /* of all allocations, by address, then order */
-    uint64_t *best;       /* Fenwick's tree over allocations: of all before, the highest worth of a chain's end */
-    uint32_t *best_pair;  /* and which pair that is */
+    uint64_t *best;       /* Fenwick tree over allocations: of all before, the highest worth of a chain's end */
+    uint32_t *best_pair;  /* and the pair with that worth */
     MP_VEC(struct pair) pairs;
 };
 
@@ -59,7 +59,7 @@ static uint64_t distance(const struct mp_history_alloc *alloc, const struct mp_h
     return alloc->time_ns > entry->time_ns ? alloc->time_ns - entry->time_ns : entry->time_ns - alloc->time_ns;
 }
 
-/* The allocation at that place, where it is as near as is allowed and at the entry's address; else NULL. */
+/* The allocation at that place, if it is near enough in time and at the entry's address; else NULL. */
 static const struct mp_history_alloc *near(const struct joiner *j, size_t place, const struct mp_history_entry *entry,
                                            uint64_t allowed)
 {
@@ -68,7 +68,8 @@ static const struct mp_history_alloc *near(const struct joiner *j, size_t place,
     return distance(alloc, entry) <= allowed ? alloc : NULL;
 }
 
-/* The first allocation from that place on that the entry may be, at any distance; the place after it, or the same. */
+/* The first allocation from that place on that the entry may be, at any distance. Returns the place after it, or the
+ * same place. */
 static size_t after_first_later(const struct joiner *j, size_t place, const struct mp_history_entry *entry)
 {
     const struct mp_history_alloc *alloc;
@@ -77,8 +78,8 @@ static size_t after_first_later(const struct joiner *j, size_t place, const stru
     return place;
 }
 
-/* The candidates of one entry: the first later one; then outwards from its time, those nearest first. The latest comes
- * first. */
+/* The candidates of one entry: the first later one; then outwards from its time, nearest first. The latest in time
+ * comes first in `found`. */
 static size_t find_candidates(const struct joiner *j, const struct mp_history_entry *entry, uint32_t *found)
 {
     if (!entry->bytes) return 0;
@@ -122,7 +123,7 @@ static void raise(struct joiner *j, uint32_t alloc, uint64_t worth, uint32_t pai
         }
 }
 
-/* Chains that end with this entry. Going down through its candidates, none of them builds on another. */
+/* Adds the chains that end with this entry. Going down through its candidates, none of them builds on another. */
 static bool add_entry(struct joiner *j, const struct mp_history_entry *entry)
 {
     uint32_t found[CANDIDATES];
@@ -137,7 +138,7 @@ static bool add_entry(struct joiner *j, const struct mp_history_entry *entry)
     return true;
 }
 
-/* Back along the best chain; `first`: of each entry, its first pair. */
+/* Follows the best chain backwards; `first`: the first pair of each entry. */
 static size_t follow(const struct joiner *j, const size_t *first, size_t entry_count, uint32_t *alloc_of)
 {
     uint32_t at;

@@ -1,13 +1,13 @@
 /*
- * Which entry of PyTorch's own history is which allocation of ours. Both tell of one device's caching allocator, under
- * whose lock either was made, so both are in one order; and each lacks some: the history, a ring, what it has forgotten
- * between two readings, ours what was dropped. Addresses recur, in a loop with the same neighbours in each turn.
+ * Joins the entries of PyTorch's own history to our allocations. Both lists describe one device's caching allocator and
+ * were made under its lock, so they have the same order. Each lacks some: the history is a ring, and forgets entries
+ * between two readings; ours lacks dropped events. Addresses recur, in a loop with the same neighbours in each turn.
  *
- * So: of all ways to pair them in order, same address with same address, a request with a block that it fits in, and
- * near in time, the one with most pairs; of those the one whose times agree best. What has no pair is left out.
- * Pure; any thread.
+ * A pair needs the same address, a block large enough for the request, and nearness in time. Of all ways to pair the
+ * two lists in order, the result is the one with most pairs, and of those the one whose times agree best. The rest
+ * stays without a pair. Pure; any thread.
  *
- * An example, of a loop that allocates at A and at B in each turn, while the ring had forgotten the first turn (times
+ * An example, of a loop that allocates at A and at B in each turn, where the ring has forgotten the first turn (times
  * in microseconds):
  *
  *     ours      a0 10 A    a1 20 B    a2 30 A    a3 40 B
@@ -26,22 +26,22 @@
 /* An allocation as the recorder saw it. */
 struct mp_history_alloc {
     uint64_t time_ns, address, bytes;
-    uint64_t block; /* the caller's own */
+    uint64_t block; /* the caller's own number */
 };
 
-/* One of PyTorch's: `bytes` were asked for. */
+/* An entry of PyTorch's: `bytes` were requested. */
 struct mp_history_entry {
     uint64_t time_ns, address, bytes, stream, pool;
 };
 
 /* The history's clock is read a moment before ours, to a microsecond, and its readings go through two conversions. Our
- * thread may lose its processor in between, for however long, and keeps the lock meanwhile: the first allocation after
- * an entry may be it at any distance, later ones no further off than this. */
+ * thread may lose its processor in between, for any length of time, while it keeps the lock. So the first allocation
+ * after an entry may be it at any distance, later ones only up to this one. */
 #define MP_HISTORY_EARLY_NS UINT64_C(2000000)
 #define MP_HISTORY_LATE_NS  UINT64_C(50000000)
 
-/* Fills alloc_of[entry] with an index into allocs, or MP_NONE; both are in order, allocs also by time, and fewer than
- * 2^20. *pairs: how many there are. False where memory is short. */
+/* Fills alloc_of[entry] with an index into allocs, or MP_NONE. Both lists are in order, allocs also by time, and
+ * shorter than 2^20. *pairs: their number. False where memory is short. */
 bool mp_history_join(const struct mp_history_alloc *allocs, size_t alloc_count, const struct mp_history_entry *entries,
                      size_t entry_count, uint32_t *alloc_of, size_t *pairs);
 

@@ -20,7 +20,7 @@ static int by_address(const void *left, const void *right)
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
-/* The live blocks of the track by address, at the beginning of `blocks`. */
+/* Moves the track's live blocks to the beginning of `blocks`, by address. */
 static size_t pick(struct mp_base_block *blocks, size_t count, uint16_t track)
 {
     size_t picked = 0;
@@ -39,9 +39,9 @@ struct maker {
     const struct mp_history *history;
     const struct mp_base_block *blocks; /* of the track, by address */
     size_t count, next, placed;
-    const struct mp_segment_part *part, *parts_end; /* what was read, so far, of the segment; to the end of all parts */
+    const struct mp_segment_part *part, *parts_end; /* the segment's parts as read, so far; the end of all parts */
     uint64_t part_address;
-    bool unchanged; /* nothing has happened since the reading: what was pending then still is */
+    bool unchanged; /* nothing has happened since the reading, so pending parts are still pending */
 };
 
 static bool put(struct maker *m, uint64_t bytes, uint64_t requested, enum mp_torch_state state)
@@ -53,7 +53,7 @@ static bool put(struct maker *m, uint64_t bytes, uint64_t requested, enum mp_tor
     return !bytes || mp_vec_push(&m->to->parts, part);
 }
 
-/* Room without a live block: as it was read, where that is still so. */
+/* Adds room without a live block: as it was read, where that still holds. */
 static bool put_room(struct maker *m, uint64_t address, uint64_t end)
 {
     for (; m->unchanged && m->part < m->parts_end && m->part_address < end; m->part_address += m->part++->bytes) {
@@ -67,7 +67,7 @@ static bool put_room(struct maker *m, uint64_t address, uint64_t end)
     return put(m, end - address, 0, MP_TORCH_FREE);
 }
 
-/* `part`: the first one of the segment as it was read. */
+/* `part`: the segment's first one as read. */
 static bool put_segment(struct maker *m, const struct mp_segment *segment, const struct mp_segment_part *part)
 {
     const struct mp_history_held *held = &m->history->held;
@@ -81,7 +81,7 @@ static bool put_segment(struct maker *m, const struct mp_segment *segment, const
         m->next++;
     for (; m->next < m->count && m->blocks[m->next].address < end; m->next++) {
         const struct mp_base_block *block = &m->blocks[m->next];
-        if (block->address < at || block->bytes > end - block->address) break; /* that cannot be */
+        if (block->address < at || block->bytes > end - block->address) break; /* impossible */
         uint64_t asked = block->request.bytes ? block->request.bytes : block->bytes;
         if (!put_room(m, at, block->address) || !put(m, block->bytes, asked, MP_TORCH_ALLOCATED)) return false;
         at = block->address + block->bytes;
@@ -104,7 +104,7 @@ static bool put_track(struct maker *m, const struct mp_segment *const *sorted, s
     return true;
 }
 
-/* No block of the track began or ended since the reading. */
+/* Whether no block of the track began or ended since the reading. */
 static bool is_unchanged(const struct mp_history *history, uint16_t track)
 {
     return mp_history_follows(history, track) && history->tracks.at[track].last_event_ns <= history->held_ns;
@@ -125,7 +125,7 @@ static bool put_all(const struct mp_history *history, const struct mp_ledger *le
         bool unchanged = is_unchanged(history, track);
         for (next = i; next < held->segments.count && sorted[next]->track == track; next++)
             bytes += sorted[next]->bytes;
-        /* What is given back after a free is told by no event: then the reading alone knows. */
+        /* No event shows memory given back after a free: then only the reading knows. */
         if (track >= ledger->tracks.count || (!unchanged && ledger->tracks.at[track].reserved_bytes != bytes)) continue;
         struct maker m = {.to = to,
                           .history = history,

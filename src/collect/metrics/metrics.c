@@ -15,9 +15,11 @@
 #include "format/new_file.h"
 
 #define FILE_EVERY_NS   (5 * UINT64_C(1000000000))
-#define TEXT_AT_MOST_NS UINT64_C(1000000000) /* so long a text is good for, */
-#define TEXT_SHARE      50                   /* and so many times longer than it took: millions of blocks may be live */
-#define CLIENT_NS       (2 * UINT64_C(1000000000))
+#define TEXT_AT_MOST_NS UINT64_C(1000000000) /* a text is used for at most this long, */
+#define TEXT_SHARE                                                                                                     \
+    50 /* and for so many times the time that it took to make: millions of blocks                                      \
+        * may be live */
+#define CLIENT_NS (2 * UINT64_C(1000000000))
 
 static enum mp_status listen_on(int family, const struct sockaddr *address, socklen_t size, const char *where,
                                 struct mp_metrics *metrics, struct mp_error *error)
@@ -26,7 +28,7 @@ static enum mp_status listen_on(int family, const struct sockaddr *address, sock
     metrics->listener = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (metrics->listener >= 0 && family == AF_INET)
         setsockopt(metrics->listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    mode_t mask = umask(0177); /* the socket is the user's alone */
+    mode_t mask = umask(0177); /* only the user may open the socket */
     bool bound = metrics->listener >= 0 && !bind(metrics->listener, address, size);
     umask(mask);
     if (bound && !listen(metrics->listener, MP_METRICS_CLIENTS)) return MP_OK;
@@ -66,7 +68,7 @@ static enum mp_status listen_on_port(const char *where, struct mp_metrics *metri
     return listen_on(AF_INET, (struct sockaddr *)&address, sizeof address, where, metrics, error);
 }
 
-/* The socket of an earlier run that was killed may be replaced; anything else stays. */
+/* Replaces the socket of an earlier run that was killed; leaves anything else. */
 static enum mp_status take_over(const char *where, struct mp_metrics *metrics, struct mp_error *error)
 {
     static const char begins[] = "# TYPE memprof_", type[] = "# HELP memprof_";
@@ -108,7 +110,8 @@ enum mp_status mp_metrics_open(const char *where, struct mp_metrics *metrics, st
     struct mp_new_file probe;
     enum mp_status status = take_over(where, metrics, error);
     if (!status)
-        status = open_file(metrics, &probe, error); /* what is known before the command starts is said before */
+        status = open_file(metrics, &probe, error); /* an error that is known before the command starts is reported
+                                                     * before */
     if (status) {
         free(metrics->path);
         metrics->path = NULL;
@@ -129,11 +132,11 @@ static void make_text(struct mp_metrics *metrics, struct mp_recording *const *re
     metrics->took_ns = mp_clock_monotonic_ns() - now;
 }
 
-/* Readers see the old text or the new one. */
+/* Writes the file so that readers see the old text or the new one. */
 static void write_file(struct mp_metrics *metrics)
 {
     struct mp_new_file file;
-    struct mp_error ignored; /* it is tried again */
+    struct mp_error ignored; /* the next round tries again */
     struct stat facts;
     if (metrics->text.failed || open_file(metrics, &file, &ignored)) return;
     bool written = write(file.fd, metrics->text.data, metrics->text.size) == (ssize_t)metrics->text.size &&
@@ -164,7 +167,7 @@ static void take_clients(struct mp_metrics *metrics, uint64_t now)
     }
 }
 
-/* A page of another host that resolves to the loopback address is not answered. */
+/* A page of another host that resolves to the loopback address gets no answer. */
 static bool host_is_local(const char *request)
 {
     static const char *const local[] = {"127.0.0.1", "localhost"};

@@ -99,7 +99,7 @@ static void begin_family(struct mp_buffer *out, const char *name, const char *ty
     mp_buffer_printf(out, "# HELP %s %s\n", name, help);
 }
 
-/* ---- what holds the bytes ------------------------------------------------------------------------------------- */
+/* ---- the holders of the bytes --------------------------------------------------------------------------------- */
 
 struct sum {
     uint64_t bytes;
@@ -166,7 +166,7 @@ static const char *text_or_null(const struct mp_tables *tables, uint32_t spool_s
     return id ? mp_intern_get(&tables->strings, id, NULL) : NULL;
 }
 
-/* The Python lines of a stack, innermost first: native ones have names only at the end. */
+/* The Python lines of a stack, innermost first: native ones get their names only at the end. */
 static void python_lines(const struct mp_recording *recording, uint32_t stack, struct mp_stack_lines *lines)
 {
     struct mp_spool_header *spool = recording->spool.header;
@@ -229,7 +229,7 @@ static const struct {
                      put_category_label, SIZE_MAX},
 };
 
-/* Of a track of whose blocks the program said nothing, there is nothing to say. */
+/* Whether the program labelled any of the track's blocks; otherwise its categories are not reported. */
 static bool has_labels(const struct sums *sums, uint16_t track)
 {
     for (size_t i = 0; i < sums->at.count; i++)

@@ -2,14 +2,14 @@
 
 #include "base/clock.h"
 
-/* A hook takes microseconds, and a tenth of a second at most where its ring is full. One that is open for longer was
- * left without its end (a longjmp out of a signal handler, a stopped thread): it no longer holds the others back. */
+/* A hook takes microseconds, and a tenth of a second at most where its ring is full. A hook that is open for longer
+ * never ended (a longjmp out of a signal handler, a stopped thread): it no longer holds back the other rings. */
 #define HOOK_MAX_NS     (MP_NS_PER_SECOND)
 #define CLOCK_MARGIN_NS 1000
 
-#define RETIRED_MANY 8 /* rings of ended threads: a program that starts many should not need many */
+#define RETIRED_MANY 8 /* rings of ended threads: a program that starts many threads should not need many rings */
 
-/* The part of a ring that is to be taken: [next, end). */
+/* The part of a ring to take: [next, end). */
 struct cursor {
     uint32_t ring;
     uint64_t next, end;
@@ -27,7 +27,7 @@ static uint64_t order_of(const struct mp_record *record)
     return record->time_ns << 1 | (record->type != MP_EVENT_FREE);
 }
 
-/* A hook that was seen running without any change for longer than a hook can take. */
+/* Whether a hook has been running unchanged for longer than a hook can take. */
 static bool is_abandoned(struct mp_drain *drain, uint32_t ring, uint64_t open, uint64_t head, uint64_t now)
 {
     if (drain->hooks[ring].open != open || drain->hooks[ring].head != head) {
@@ -38,9 +38,9 @@ static bool is_abandoned(struct mp_drain *drain, uint32_t ring, uint64_t open, u
     return now - drain->hooks[ring].first_ns >= HOOK_MAX_NS;
 }
 
-/* The moment before which everything that will ever be recorded is already in the rings; *rings says how many there
- * are. The clock comes before the looks: a ring or a hook that is not seen began later. The processor may read the
- * clock a little late, hence the margin. */
+/* The moment before which everything that will ever be recorded is already in the rings; *rings is their number. The
+ * clock is read before the rings: a ring or a hook that is not seen began later. The processor may read the clock a
+ * little late, hence the margin. */
 static uint64_t horizon(struct mp_drain *drain, const struct mp_spool_header *spool, uint32_t *rings)
 {
     uint64_t now = mp_clock_monotonic_ns(), oldest = now - CLOCK_MARGIN_NS;
@@ -96,12 +96,12 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
         place(heap, count, i);
 
     while (count) {
-        /* A run of one ring goes on until another ring has something older. */
+        /* Goes on in one ring until another ring has an older record. */
         struct cursor *first = &heap[0];
         uint64_t limit = oldest_after_first(heap, count);
         do {
             const struct mp_record *record = mp_ring_record(spool, first->ring, first->next);
-            drain->next[first->ring] = ++first->next; /* before the visit: it may write marks */
+            drain->next[first->ring] = ++first->next; /* before the visit, which may write marks */
             taken++;
             if (!visit(context, first->ring, record)) return taken;
             first->order = first->next < first->end ? order_of(mp_ring_record(spool, first->ring, first->next)) : until;

@@ -6,7 +6,7 @@
 
 #include "collect/recording/recording_parts.h"
 
-/* A block, ended or live; those that were there before the first step are base. */
+/* A block, ended or live; blocks from before the first step are base. */
 struct entry {
     struct mp_base_block block;
     uint32_t birth, death; /* units; death UINT32_MAX: live */
@@ -20,7 +20,7 @@ struct live_file {
     MP_VEC(struct entry) entries;
     MP_VEC(struct mp_event) events;
     MP_VEC(struct mp_label) labels;
-    MP_VEC(uint64_t) live_bytes, before; /* by track: now, and at the first event that waits */
+    MP_VEC(uint64_t) live_bytes, before; /* by track: now, and at the first waiting event */
     uint64_t next_block;
 };
 
@@ -56,7 +56,7 @@ static enum mp_status start_writer(struct live_file *file, int fd, struct mp_err
     return mp_writer_open(fd, &start, &file->writer, error);
 }
 
-/* All tables as the spool has them, and one thread. */
+/* Writes all tables as the spool has them, and one thread. */
 static enum mp_status write_tables(struct live_file *file, uint32_t *thread, uint32_t *step, struct mp_error *error)
 {
     struct mp_spool_header *spool = file->recording->spool.header;
@@ -66,7 +66,7 @@ static enum mp_status write_tables(struct live_file *file, uint32_t *thread, uin
     if (!status) status = mp_tables_text(&file->tables, file->recording->watch.asked, step, error);
     if (!status && !mp_vec_push(&file->tables.threads, entry)) status = no_memory(error);
     if (!status) status = mp_tables_write(&file->tables, spool, file->writer, error);
-    if (!status) status = mp_recording_read_tables(file->recording, error); /* modules that are new */
+    if (!status) status = mp_recording_read_tables(file->recording, error); /* new modules */
     return status ? status : mp_recording_write_symbols(file->recording, &file->tables, file->writer, error);
 }
 
@@ -140,7 +140,7 @@ static enum mp_status gather(struct live_file *file, struct mp_error *error)
     return status;
 }
 
-/* The entries' indices by unit: those of unit N lie in order[first[N]] to order[first[N + 1]]. NULL: out of memory. */
+/* The entries' indices by unit: unit N's lie in order[first[N]] to order[first[N + 1]]. NULL: out of memory. */
 static uint32_t *sort(const struct live_file *file, bool by_death, uint32_t *first)
 {
     size_t units = file->recording->lives.begun_ns.count;
@@ -183,7 +183,7 @@ static enum mp_status put_blocks(struct live_file *file, const uint32_t *order, 
     return status;
 }
 
-/* Unit by unit: its step, what ends in it, what begins in it. */
+/* Writes unit by unit: its step, the blocks that end in it, those that begin in it. */
 static enum mp_status put_units(struct live_file *file, uint32_t thread, uint32_t step, struct mp_error *error)
 {
     const struct mp_lives *lives = &file->recording->lives;
@@ -208,8 +208,8 @@ static enum mp_status put_units(struct live_file *file, uint32_t thread, uint32_
     return status;
 }
 
-/* What allocators hold: so a reader knows which memory of the layer below is theirs, and is not counted beside what
- * they gave out. */
+/* Writes the allocators' totals: a reader then knows which memory of the layer below is theirs, and does not count it
+ * in addition to what they handed out. */
 static enum mp_status put_reserved(struct live_file *file, uint32_t thread, struct mp_error *error)
 {
     const struct mp_state *state = &file->recording->state;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Units become twice as long. */
+/* Doubles the length of units. */
 static void coarsen(struct mp_lives *lives)
 {
     size_t kept = 0;
@@ -19,7 +19,7 @@ static void coarsen(struct mp_lives *lives)
     lives->ended.count = kept;
 }
 
-/* The older half of what ended. */
+/* Forgets the older half of the ended lives. */
 static void forget(struct mp_lives *lives)
 {
     size_t half = lives->ended.count / 2;
@@ -42,7 +42,7 @@ void mp_lives_step(struct mp_lives *lives, struct mp_ledger *ledger, enum mp_liv
     if (mp_lives_unit(lives, lives->steps + 1) == MP_LIVES_UNITS) coarsen(lives);
     ledger->step_now = ++lives->steps;
     if (mp_lives_unit(lives, lives->steps) == lives->begun_ns.count && !mp_vec_push(&lives->begun_ns, time_ns))
-        restart(lives, ledger); /* without memory for less than a page there is little else to be done */
+        restart(lives, ledger); /* without memory for less than a page little else is possible */
 }
 
 void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger)

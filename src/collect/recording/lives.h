@@ -1,8 +1,8 @@
 /*
- * What outlived a step, while the program runs: evidence for the rule of analysis/leaks/leak_rule.h in bounded memory.
- * Steps are counted in units of one step at first, of twice as many whenever there are too many units or too many ended
- * lives; what then lies within one unit is forgotten. So the rule sees a long run as it sees a short one, at fewer
- * boundaries. Births of live blocks stand in the ledger. One thread at a time.
+ * Blocks that outlived a step, while the program runs: evidence for the rule of analysis/leaks/leak_rule.h in bounded
+ * memory. A unit is one step at first; its length doubles whenever there are too many units or too many ended lives,
+ * and lives that then lie within one unit are forgotten. So the rule sees a long run as it sees a short one, with fewer
+ * boundaries. The ledger has the births of live blocks. One thread at a time.
  */
 #ifndef MP_COLLECT_LIVES_H
 #define MP_COLLECT_LIVES_H
@@ -31,7 +31,7 @@ struct mp_lives {
     MP_VEC(uint64_t) begun_ns; /* by unit */
 };
 
-/* A step begins. What is marked makes what was inferred before void, and so does an optimizer's. */
+/* A step begins. Marked steps make inferred ones void, and so do an optimizer's. */
 void mp_lives_step(struct mp_lives *lives, struct mp_ledger *ledger, enum mp_lives_source source, uint64_t time_ns);
 /* The block ledger->freed has ended. */
 void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger);

@@ -34,7 +34,8 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     *spool = (struct mp_spool_file){.fd = -1};
     const char *configuration = recording->spool.header->configuration;
     mp_state_open(&recording->state, configuration, text_of, &recording->tables.strings);
-    mp_step_rule_only_asked(&recording->state.steps); /* a schedule counts them; the user hears that there was none */
+    mp_step_rule_only_asked(&recording->state.steps); /* a schedule counts them; the user is informed if there was
+                                                       * none */
     mp_step_watch_open(&recording->watch, configuration);
     mp_record_config_defaults(&recording->config);
     mp_record_config_parse(configuration, &recording->config);
@@ -68,7 +69,7 @@ bool mp_recording_check(struct mp_recording *recording, enum mp_status status, c
     if (status && !recording->failed) {
         recording->failed = status;
         recording->failure = *error;
-        atomic_store(&recording->spool.header->collector_left, 1); /* nobody waits for a file that is over */
+        atomic_store(&recording->spool.header->collector_left, 1); /* nobody waits for a file that is finished */
     }
     return !status;
 }
@@ -128,7 +129,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     atomic_store(&spool->rung, 0);
     if (!process_ended) {
         if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
-        if (recording->writer) sample_memory(recording); /* samples without a file would only pile up */
+        if (recording->writer) sample_memory(recording); /* without a file, samples would only pile up */
     }
     mp_device_samples_round(recording);
     bool pressing = mp_drain_is_pressing(spool);
@@ -178,11 +179,11 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
 }
 
-/* What happened after the last window counts at the end. */
+/* Counts events after the last window at the end. */
 static void write_end(struct mp_recording *recording)
 {
     struct mp_error error;
-    /* What came and went there was not seen: it is one step, in which nothing is known not to have happened. */
+    /* Nobody saw what came and went there: it is one step of unknown content. */
     if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
     enum mp_status status = mp_recording_write_gap(recording, 0, &error);
     if (!status) status = mp_recording_write(recording, true, &error);
@@ -197,7 +198,7 @@ void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const 
     snprintf(recording->how_text, sizeof recording->how_text, "%s", text);
     mp_recording_round(recording, true);
     if (!recording->window_open && recording->writer && !recording->failed) write_end(recording);
-    /* Whoever of that process goes on all the same needs no longer wait for us. */
+    /* A thread of that process that still runs need no longer wait for us. */
     atomic_store(&recording->spool.header->collector_left, 1);
     mp_spool_file_wake(&recording->spool);
 }

@@ -1,6 +1,6 @@
 /*
- * One process being recorded: from its spool, through what is live, into its snapshot file. The same steps serve the
- * running collector and `memprof recover`, which begins with what a file already holds. One thread at a time.
+ * One process being recorded: from its spool, through its state, into its snapshot file. The same steps serve the
+ * running collector and `memprof recover`, which begins with a file's contents. One thread at a time.
  */
 #ifndef MP_COLLECT_RECORDING_H
 #define MP_COLLECT_RECORDING_H
@@ -25,39 +25,39 @@
 
 struct mp_recording;
 
-/* Creates the snapshot file's name and descriptor when the first events come; the path is allocated. */
+/* Chooses the snapshot file's name and opens it when the first events come; the path is allocated. */
 typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
                                          struct mp_error *error);
 
-/* A wish for a file of now (collect/session/snapshots.h). */
+/* A request for a file of the present state (collect/session/snapshots.h). */
 struct mp_snapshot_request {
-    uint32_t number; /* of the program's question; 0: not asked by it */
+    uint32_t number; /* of the program's question; 0: not the program's */
     uint32_t path;   /* string id; 0: beside the recording */
-    bool at_oom;     /* else somebody asked */
-    uint64_t oom_ns; /* when it was that memory ran out */
+    bool at_oom;     /* otherwise on request */
+    uint64_t oom_ns; /* the time when memory ran out */
 };
 
-/* The first since its thread last got memory. */
+/* The first refusal since its thread last got memory. */
 struct mp_refusal {
     uint32_t thread;
     uint64_t time_ns;
-    bool to_allocator; /* PyTorch's may have been who asked */
+    bool to_allocator; /* the asker may have been PyTorch's allocator */
 };
 
 struct mp_recording {
-    struct mp_spool_file spool; /* owned; the header is the process's identity, its texts serve as those of the file */
-    struct mp_record_config config; /* as that says */
+    struct mp_spool_file spool; /* owned; the header identifies the process, its texts become the file's */
+    struct mp_record_config config; /* from the spool's configuration */
     struct mp_drain drain;
     struct mp_tables tables;
     struct mp_state state;      /* what is live, the step, what is open */
     struct mp_symbols *symbols; /* NULL: not wanted */
-    char root[64];              /* /proc/PID/root: where the process's paths begin */
+    char root[64];              /* /proc/PID/root: the root of the process's paths */
 
     mp_recording_name *name;
     void *name_context;
     struct mp_writer *writer; /* NULL until there is something to write */
     char *path;               /* of the file, owned; NULL likewise */
-    enum mp_status failed;    /* the file could not be written any further; failure says why */
+    enum mp_status failed;    /* the file could not be written any further; see failure */
     struct mp_error failure;
 
     MP_VEC(struct mp_event) pending; /* taken, not yet written */
@@ -67,77 +67,79 @@ struct mp_recording {
     MP_VEC(struct mp_block_holder) holders; /* likewise */
     struct mp_history history;
     MP_VEC(struct mp_snapshot_request) requests;
-    MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be told when it opens */
-    MP_VEC(struct mp_refusal) refusals;   /* by the driver, of which it is not known whether they are survived */
+    MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be written when it
+                                           * opens */
+    MP_VEC(struct mp_refusal) refusals;   /* by the driver, and undecided whether the program survives them */
     unsigned ooms_looked_at;
-    uint64_t last_oom_ns;        /* of those */
-    bool oom_passed_over;        /* the last of all was none of those, */
-    uint64_t oom_passed_over_ns; /* and was then */
+    uint64_t last_oom_ns;        /* of the refusals */
+    bool oom_passed_over;        /* no snapshot was made of the very last one, */
+    uint64_t oom_passed_over_ns; /* which was at this time */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(uint32_t) notes; /* of the file, as string ids */
     uint64_t notes_read;
     struct mp_bound bound;
     struct mp_cycles cycles;
-    uint64_t id;            /* the spool's number when this began */
-    uint64_t events_before; /* in the files of cycles that are over */
+    uint64_t id;            /* the spool's number when this recording began */
+    uint64_t events_before; /* in files of earlier cycles */
     uint64_t events, events_since_base, last_write_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;
-    struct mp_step_watch watch; /* steps that the program does not mark */
-    uint32_t step_name;         /* string id of the function asked for; 0: none */
-    struct mp_lives lives;      /* what outlived a step */
+    struct mp_step_watch watch; /* unmarked steps */
+    uint32_t step_name;         /* string id of the requested function; 0: none */
+    struct mp_lives lives;      /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
-    uint64_t steps_before;              /* begun before the event that is being taken */
+    uint64_t steps_before;              /* begun before the event being taken */
     uint64_t steps_unseen;              /* begun before the file's first window */
-    bool window_open;                   /* events go to the file; else only what is live is followed */
+    bool window_open;                   /* events go to the file; otherwise only the state is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
-    struct mp_schedule_position position_before; /* the record that is being taken */
-    bool ended;                                  /* the process did */
-    struct mp_exit how;                          /* how, and that in words; of a file made before: of its end */
+    struct mp_schedule_position position_before; /* before the record being taken */
+    bool ended;                                  /* the process has ended */
+    struct mp_exit how;                          /* how, also in words; for a previous file: its end */
     char how_text[96];
 };
 
-/* How a finished recording reads in one line. */
+/* A finished recording in one line. */
 struct mp_recording_summary {
-    char *path; /* owned by whoever holds the summary; NULL where nothing was recorded */
-    uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: of the events, in the file */
-    uint64_t full;                                           /* of those dropped: as a ring was full */
-    bool lacks_names;                                        /* some events have no stack or no name in it */
-    uint64_t steps;                                          /* that began, as the recording was told to see them */
-    struct mp_recording_memory memory;                       /* what it took; no table ever shrinks */
-    uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: not */
+    char *path; /* owned by the holder of the summary; NULL where nothing was recorded */
+    uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
+    uint64_t full;                                           /* dropped because a ring was full */
+    bool lacks_names;                                        /* some events lack their stack or a name in it */
+    uint64_t steps;                                          /* begun, by the recording's rule */
+    struct mp_recording_memory memory;                       /* the memory that it took; no table ever shrinks */
+    uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: they are
+                                                              * exact */
     bool scheduled;                                          /* only parts were to be kept */
-    bool has_totals;                                         /* of devices: the file says what is not attributed */
+    bool has_totals;                                         /* of devices: the file has unattributed memory */
     struct mp_ledger_track track;                            /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;
 };
 
-/* Before the first round. The schedule is the caller's and must outlive the recording. */
+/* Called before the first round. The schedule is the caller's and must outlive the recording. */
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
 
-/* Takes over the spool; NULL where that fails: then it is still the caller's. What was set is in the spool's
- * configuration: of a paused one the window opens with the first start event, or when the schedule says so. */
+/* Takes over the spool; NULL where that fails: then it is still the caller's. The settings are in the spool's
+ * configuration: a paused recording opens its window with the first start event, or when the schedule says so. */
 struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
 
-/* One round: gives the spool space, takes what has happened, answers questions, samples the process's memory, and
- * writes where it is time. False where the file can no longer be written (recording->failure). */
+/* One round: gives the spool space, takes new records, answers questions, samples the process's memory, and writes when
+ * it is time. False where the file can no longer be written (recording->failure). */
 bool mp_recording_round(struct mp_recording *recording, bool process_ended);
 
-/* The process has ended: takes everything that is still in the spool. `how` without its text and time; `text` says it
+/* The process has ended: takes everything that is still in the spool. `how` lacks its text and time; `text` is the end
  * in words. */
 void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text);
-/* After mp_recording_end, and on any thread: symbols, coverage, the end; closes the file. May take seconds. The spool
- * is then no longer of use where !summary->failed. */
+/* After mp_recording_end, on any thread: writes symbols, coverage and the end, and closes the file. May take seconds.
+ * Unless summary->failed, the spool is then no longer needed. */
 void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary);
 
-/* Pushes a sentence to the file's notes. */
+/* Adds a sentence to the file's notes. */
 void mp_recording_note(struct mp_recording *recording, const char *text);
 
-/* Frees everything, on the thread that made the spool; a file not finished stays as it is (cut). */
+/* Frees everything, on the thread that made the spool; an unfinished file stays as it is (cut). */
 void mp_recording_free(struct mp_recording *recording, bool remove_spool);
 
 #endif

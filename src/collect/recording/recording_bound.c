@@ -15,9 +15,9 @@
 
 struct mp_bound_job {
     struct mp_written from;
-    uint64_t events; /* of the file, when this began */
+    uint64_t events; /* in the file when the job began */
     uint64_t keep;
-    struct mp_new_file file; /* that will take the old one's place */
+    struct mp_new_file file; /* the file that will replace the old one */
     int fd;                  /* a duplicate of the new file's, which its writer owns */
     int new_fd;
     struct mp_folded folded;
@@ -49,7 +49,7 @@ static void free_job(struct mp_recording *recording)
     recording->bound.job = NULL;
 }
 
-/* Begins to fold; with `here`, and where there is no thread to be had, all of it on this one. */
+/* Begins to fold; with `here`, and where no thread can be started, folds completely on this one. */
 static enum mp_status begin(struct mp_recording *recording, bool here, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
@@ -82,7 +82,7 @@ static enum mp_status begin(struct mp_recording *recording, bool here, struct mp
     return MP_OK;
 }
 
-/* The new file, with what was written meanwhile, takes the old one's place. */
+/* Replaces the old file by the new one, to which the events written meanwhile are added. */
 static enum mp_status take(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
@@ -111,7 +111,7 @@ static uint64_t slack(const struct mp_bound *bound)
     return bound->max_events > MP_BOUND_SLACK ? bound->max_events : MP_BOUND_SLACK;
 }
 
-/* A file that cannot be folded now grows on, and it is tried again later. */
+/* A file that cannot be folded now keeps growing; a later attempt follows. */
 static enum mp_status go_on(struct mp_recording *recording, enum mp_status status, const struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;

@@ -40,14 +40,14 @@ static void end_file(struct mp_recording *recording, struct ended *ended)
 
 static _Noreturn void run_child(struct mp_recording *recording, struct ended *ended)
 {
-    /* What a terminal sends to all must not leave half a file. */
+    /* A signal that a terminal sends to all must not leave half a file. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     end_file(recording, ended);
     _exit(0);
 }
 
-/* Nothing was written yet, into a file whose first events are those of the next window. */
+/* Starts again while nothing is written yet, in a file whose first events are those of the next window. */
 static enum mp_status begin_anew(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
@@ -75,7 +75,7 @@ enum mp_status mp_recording_end_cycle(struct mp_recording *recording, struct mp_
         if (job) free_job(job);
         return mp_fail(error, MP_NO_MEMORY, "out of memory for a cycle's file");
     }
-    mp_recording_bound_free(recording); /* a child has no threads: it folds itself */
+    mp_recording_bound_free(recording); /* a child has no other threads: it folds by itself */
     recording->how = (struct mp_exit){.time_ns = recording->state.time_ns};
     snprintf(recording->how_text, sizeof recording->how_text, "still running when its cycle of the schedule ended");
     mp_recording_summarise(recording, &job->summary);

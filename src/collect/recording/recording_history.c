@@ -8,7 +8,7 @@ static bool is_wanted(const struct mp_recording *recording)
     return config->torch && config->torch_history && !config->sample_bytes;
 }
 
-/* Tracks of the spool that came since the last look. */
+/* Takes tracks that were added to the spool since the last call. */
 static bool look_at_tracks(struct mp_recording *recording)
 {
     struct mp_spool_header *spool = recording->spool.header;

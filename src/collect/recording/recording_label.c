@@ -1,7 +1,7 @@
 #include "base/sampling.h"
 #include "collect/recording/recording_parts.h"
 
-/* An address may lie in blocks of several tracks: an allocator's block in what the driver gave it. The program means
+/* An address may lie in blocks of several tracks: an allocator's block inside one from the driver. The program means
  * the uppermost. */
 static unsigned rank_of(struct mp_recording *recording, uint16_t track)
 {
@@ -10,7 +10,7 @@ static unsigned rank_of(struct mp_recording *recording, uint16_t track)
     return tracks[track].layer < MP_LAYERS ? ranks[tracks[track].layer] : 0;
 }
 
-/* Of a sample, a block stands for more bytes than it has. */
+/* In a sample, a block stands for more bytes than it has. */
 static bool is_beyond(struct mp_recording *recording, const struct mp_base_block *block, uint64_t address)
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
@@ -18,7 +18,7 @@ static bool is_beyond(struct mp_recording *recording, const struct mp_base_block
            (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->config.sample_bytes);
 }
 
-/* The block that begins there, as that of a tensor mostly does; else the one that the address is in. */
+/* The block that begins there, as a tensor's mostly does; else the one that contains the address. */
 static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t address)
 {
     const struct mp_ledger *ledger = &recording->state.ledger;
@@ -42,7 +42,7 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
     return best;
 }
 
-/* Of a file in which the path stands; 0 where it is not known. */
+/* Numbers the file of a path; 0 where it is unknown. */
 static enum mp_status file_of(struct mp_recording *recording, uint32_t id, uint32_t *file, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
@@ -81,7 +81,7 @@ enum mp_status mp_recording_take_label(struct mp_recording *recording, const str
         return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
     block->role = event->kind;
     block->label = event->name;
-    if (!recording->window_open) return MP_OK; /* the base says it that is written when the window opens */
+    if (!recording->window_open) return MP_OK; /* the base written when the window opens has it */
     struct mp_label label = {
         .time_ns = event->time_ns, .block = block->block, .role = event->kind, .name = event->name};
     return mp_vec_push(&recording->labels, label) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for labels");

@@ -1,5 +1,5 @@
 /*
- * What recording one process costs in memory, by what bounds it. Any moment; the thread that records.
+ * The memory that recording one process takes, by its bounds. At any moment, on the recording thread.
  *
  *     spool    shared with the program: rings for its threads (96 MiB at most) and tables of names, frames and stacks
  *              (about 220 MiB at most), as far as they were ever used
@@ -22,7 +22,7 @@ struct mp_recording_memory {
 };
 
 void mp_recording_memory(const struct mp_recording *recording, struct mp_recording_memory *memory);
-/* Of the collector alone: all but the spool. */
+/* The collector's part: all but the spool. */
 uint64_t mp_recording_memory_sum(const struct mp_recording_memory *memory);
 
 #endif

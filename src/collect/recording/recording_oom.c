@@ -1,7 +1,8 @@
 /*
- * When memory ran out, and whether that is worth a look. A refusal of the driver's is none where PyTorch survives it:
- * its caching allocator gives back what it holds and asks again. What the same thread does next tells: it gets memory,
- * or PyTorch says itself that it is out of memory. Anywhere else a refusal is looked at at once.
+ * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver is not where PyTorch
+ * survives it: its caching allocator gives back what it holds and asks again. The next action of the same thread
+ * decides: it gets memory, or PyTorch itself reports that it is out of memory. Any other refusal gets a snapshot at
+ * once.
  */
 #include "collect/recording/recording_parts.h"
 
@@ -9,7 +10,7 @@
 
 #define OOMS_LOOKED_AT 3
 #define OOM_APART_NS   (10 * MP_NS_PER_SECOND)
-/* PyTorch asks the driver and NVML how much there is before it reports: milliseconds, more on a busy machine. */
+/* PyTorch asks the driver and NVML for the total before it reports: milliseconds, more on a busy machine. */
 #define ANSWER_WITHIN_NS MP_NS_PER_SECOND
 
 static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
@@ -19,8 +20,8 @@ static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time
     return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* A program that searches for a batch that fits runs out of memory often: a few times are worth a file, and the last
- * one where the program did not end well. */
+/* A program that searches for a fitting batch size runs out of memory often: the first few times are worth a file, and
+ * the last one where the program did not end well. */
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
     bool soon = recording->ooms_looked_at && time_ns - recording->last_oom_ns < OOM_APART_NS;
@@ -32,12 +33,12 @@ static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, 
     return ask_for_look(recording, time_ns, error);
 }
 
-/* NULL for what is no track. */
+/* NULL where that is no track. */
 static const struct mp_wire_track *track_of(const struct mp_recording *recording, uint16_t track)
 {
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
-    /* A damaged spool may name any. */
+    /* A damaged spool may contain any number. */
     bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
     return there ? &tracks[track] : NULL;
 }
@@ -48,7 +49,7 @@ static bool is_driver(const struct mp_recording *recording, uint16_t track)
     return facts && facts->layer == MP_LAYER_DRIVER;
 }
 
-/* PyTorch's caching allocator has memory of the track's device. */
+/* Whether PyTorch's caching allocator has memory on the track's device. */
 static bool has_allocator_above(const struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *facts = track_of(recording, track), *other;
@@ -92,7 +93,7 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
     if (event->type == MP_EVENT_OOM) return take_oom(recording, event, error);
     struct mp_refusal *refusal = recording->refusals.count ? refusal_of(recording, event->thread) : NULL;
     if (!refusal || event->type == MP_EVENT_RESERVED || event->type >= MP_EVENT_TYPES) return MP_OK;
-    /* What it gives back may be to make room. */
+    /* A free may be PyTorch making room. */
     if (refusal->to_allocator && event->type == MP_EVENT_FREE) return MP_OK;
     bool survived = refusal->to_allocator && event->type == MP_EVENT_ALLOC;
     uint64_t time_ns = refusal->time_ns;
@@ -106,7 +107,7 @@ enum mp_status mp_recording_look_at_ooms(struct mp_recording *recording, bool pr
     uint64_t now = mp_clock_monotonic_ns();
     for (size_t i = recording->refusals.count; i-- > 0 && !status;) {
         struct mp_refusal refusal = recording->refusals.at[i];
-        /* The first that an allocator ever asks for has nothing before it that shows the allocator. */
+        /* An allocator's very first request has nothing before it that shows the allocator. */
         bool wait = !process_ended && (refusal.to_allocator || now < refusal.time_ns + ANSWER_WITHIN_NS);
         if (wait) continue;
         forget(recording, &recording->refusals.at[i]);

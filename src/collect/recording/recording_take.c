@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/sampling.h"
 
-#define EVENTS_OF_A_RECORD 4 /* at most: a step, a free that was missed, the reserved total, the event itself */
+#define EVENTS_OF_A_RECORD 4 /* at most: a step, a missed free, the reserved total, the event itself */
 
 bool mp_recording_remember_live(struct mp_recording *recording)
 {
@@ -70,7 +70,7 @@ static bool is_sampled(const struct mp_recording *recording, uint16_t track)
 {
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
-    /* A damaged spool may name any. */
+    /* A damaged spool may contain any number. */
     bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
     return recording->config.sample_bytes && there && tracks[track].layer != MP_LAYER_DRIVER;
 }
@@ -99,7 +99,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     return status;
 }
 
-/* What allocators hold may have changed while nothing was kept. */
+/* Writes the allocators' totals, which may have changed while nothing was kept. */
 static enum mp_status write_reserved(struct mp_recording *recording, const struct mp_event *at, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
@@ -114,7 +114,7 @@ static enum mp_status write_reserved(struct mp_recording *recording, const struc
     return status;
 }
 
-/* What is written from here on must not say that the record was which is being taken: a kill would lose it. */
+/* What is written from here on must not count the current record as taken: a kill would lose it. */
 static struct mp_schedule_position step_back(struct mp_recording *recording, uint32_t ring)
 {
     struct mp_schedule_position after = recording->schedule_state.position;
@@ -129,7 +129,7 @@ static void step_on(struct mp_recording *recording, uint32_t ring, struct mp_sch
     recording->schedule_state.position = after;
 }
 
-/* What ended while nothing was kept ends now; what is live is written down; then the window begins. */
+/* Ends the blocks that ended while nothing was kept, writes the live ones, then begins the window. */
 static enum mp_status open_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                   struct mp_error *error)
 {
@@ -144,7 +144,7 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
     return status ? status : write_reserved(recording, event, error);
 }
 
-/* `whole`: the record that is being taken lies in the window that this ends. */
+/* `whole`: the current record lies in the window that this ends. */
 static enum mp_status take_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                   bool whole, struct mp_error *error)
 {
@@ -193,7 +193,7 @@ static enum mp_status request_snapshot(struct mp_recording *recording, struct mp
 static enum mp_status take_aside(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
     const struct mp_aside aside = {event->name, event->kind};
-    if (!aside.text) return MP_OK; /* there was no room for its text, and an earlier one is not to go for that */
+    if (!aside.text) return MP_OK; /* there was no room for its text, and an earlier one must not be lost for that */
     for (size_t i = 0; i < recording->asides.count; i++)
         if (recording->asides.at[i].kind == aside.kind) {
             recording->asides.at[i] = aside;
@@ -242,7 +242,7 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
         reset_peaks(recording, record->track);
         return MP_OK;
     default:
-        return MP_OK; /* of a newer recorder */
+        return MP_OK; /* from a newer recorder */
     }
 }
 
@@ -258,7 +258,7 @@ static enum mp_status ask_schedule(struct mp_recording *recording, uint32_t ring
     recording->position_before = recording->schedule_state.position;
     if (status || !recording->schedule || event->type >= MP_EVENT_TYPES) return status;
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
-    /* A range that may end on another thread is in nobody's order. */
+    /* A range that may end on another thread fits no thread's order. */
     if (record->flags & MP_RECORD_LANE) ring = MP_SPOOL_RINGS_MAX;
     *wish = mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, *is_step);
     return MP_OK;
@@ -288,7 +288,8 @@ static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const 
     return status;
 }
 
-/* A step that is no event of the program's, but seen in what it allocates: in the file where it was asked for. */
+/* Takes a step that is no event of the program's, but was seen in its allocations. It goes to the file only on
+ * request. */
 static enum mp_status take_unmarked_step(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                          struct mp_error *error)
 {
@@ -312,7 +313,7 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
                            struct mp_error *error)
 {
     struct mp_spool_header *spool = recording->spool.header;
-    /* While the window is closed, what the file knows stays what it was. */
+    /* While the window is closed, the file's live bytes stay as they were. */
     if (!recording->pending.count && recording->window_open && !mp_recording_remember_live(recording))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     struct mp_event event = {.time_ns = mp_recording_time(recording, record->time_ns),

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-#define BASE_FACTOR 4 /* a base is written when this many events came per live block */
+#define BASE_FACTOR 4 /* a base is written after this many events per live block */
 
 static void add_module(void *context, uint32_t id, const char *path, const struct mp_file_id *file)
 {
@@ -63,7 +63,7 @@ enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp
     return status;
 }
 
-/* Steps are counted from the program's first one, whichever the file begins with. */
+/* Steps are counted from the program's first one, wherever the file begins. */
 static enum mp_status write_past(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_past past = {.steps = recording->steps_unseen, .time_ns = recording->state.time_ns};
@@ -79,8 +79,8 @@ static enum mp_status write_samples(struct mp_recording *recording, struct mp_er
     return status;
 }
 
-/* Before the events that they belong to: a kill in between leaves labels that the spool still has, and so tells twice,
- * which does no harm. */
+/* Labels come before the events that they belong to. A kill in between leaves labels that the spool still has; they
+ * then come twice, which does no harm. */
 static enum mp_status write_labels(struct mp_recording *recording, struct mp_error *error)
 {
     if (!recording->labels.count) return MP_OK;
@@ -196,7 +196,7 @@ static void note_count(struct mp_recording *recording, uint64_t count, const cha
     mp_recording_note(recording, text);
 }
 
-/* CUPTI's callbacks are what is recorded; its records are held against them. */
+/* CUPTI's callbacks are recorded; its records only check them. */
 static void note_cupti(struct mp_recording *recording)
 {
     const struct mp_spool_cupti *cupti = &recording->spool.header->cupti;
@@ -216,7 +216,7 @@ static void note_cupti(struct mp_recording *recording)
                                      "pools that were still in its buffers are not recorded");
 }
 
-/* What the recorder could not keep, and why. */
+/* Notes the recorder's losses, and their reasons. */
 static void note_losses(struct mp_recording *recording)
 {
     const struct mp_spool_header *spool = recording->spool.header;
@@ -252,7 +252,7 @@ static void note_losses(struct mp_recording *recording)
                "stacks or names were left out: another thread held the recorder's tables for too long");
 }
 
-/* Python that uses PyTorch, and nothing of the shim that was wanted. */
+/* Notes a Python that uses PyTorch without the shim, although the shim was wanted. */
 static void note_shim(struct mp_recording *recording)
 {
     struct mp_spool_header *spool = recording->spool.header;
@@ -268,7 +268,7 @@ static void note_shim(struct mp_recording *recording)
                           "without the PYTHONPATH that memprof sets");
 }
 
-/* Why it is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
+/* Reasons why the recording is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
 #define LIMITS_MAX 4
 static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
                                     struct mp_error *error)

@@ -1,9 +1,9 @@
 /*
  * The collector's side of a spool: making it, giving it space, opening one that was left behind.
  *
- * All space is given by fallocate() before the recorder may touch it: a hole on a full file system would be SIGBUS in
- * the user's program. One thread at a time; the thread that creates a spool must live as long as the collector does
- * (it holds the robust mutex by which the recorder sees that somebody reads).
+ * fallocate() provides all space before the recorder may touch it: a hole on a full file system would raise SIGBUS in
+ * the user's program. One thread at a time; the thread that creates a spool must live as long as the collector does (it
+ * holds the robust mutex that shows the recorder that somebody reads).
  */
 #ifndef MP_COLLECT_SPOOL_FILE_H
 #define MP_COLLECT_SPOOL_FILE_H
@@ -19,19 +19,19 @@ struct mp_spool_file {
     bool held; /* its collector mutex is locked by us */
 };
 
-/* A fresh spool in the first folder that takes it: $XDG_RUNTIME_DIR, /dev/shm, `output_folder` on a local file system;
- * else in memory without a name. `header` gives pid, times, texts. */
+/* Creates a spool in the first folder that can hold it: $XDG_RUNTIME_DIR, /dev/shm, `output_folder` on a local file
+ * system; else in memory without a name. `header` gives pid, times, texts. */
 enum mp_status mp_spool_file_create(const struct mp_spool_header *header, const char *output_folder,
                                     struct mp_spool_file *spool, struct mp_error *error);
-/* Commits more wherever less than half is left. Returns true where anything was added. */
+/* Commits more space wherever less than half is left. Returns true where anything was added. */
 bool mp_spool_file_grow(struct mp_spool_file *spool);
-/* Moves the futex word on which a waiting recorder sleeps. */
+/* Changes the futex word on which a waiting recorder sleeps. */
 void mp_spool_file_wake(struct mp_spool_file *spool);
 
-/* One that a killed collector left. It is opened read-only, since its name may come out of somebody's recording: what
- * is emptied is a copy, and the file stays as it is until mp_spool_file_close() removes it. */
+/* Opens a spool that a killed collector left, read-only, since its name may come from another user's recording: a copy
+ * is emptied, and the file stays unchanged until mp_spool_file_close() removes it. */
 enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error);
-/* The path of a left spool whose output was `output` (absolute), in the folders above; freed by the caller; NULL. */
+/* The path of a left spool with the output `output` (absolute), in the folders above; freed by the caller; NULL. */
 char *mp_spool_file_find(const char *output, const char *output_folder);
 
 /* Unmaps and closes, on the thread that created the spool; `remove` also deletes the file. */

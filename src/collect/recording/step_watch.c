@@ -9,13 +9,13 @@
 
 #define PAST        (UINT32_C(1) << 17) /* events that are looked at */
 #define FIRST_LOOK  (UINT32_C(1) << 13)
-#define ROUNDS_MIN  8  /* fewer may be what comes before the program's loop */
-#define LOST_STEPS  16 /* a line that was not reached for the time of so many steps is not the loop's */
+#define ROUNDS_MIN  8  /* fewer may come before the program's loop */
+#define LOST_STEPS  16 /* a line that was not reached for so many steps is not the loop's */
 #define MOST_WAIT   (UINT64_C(1) << 20)
 #define THREADS_MAX (UINT32_C(1) << 16)
 
 enum { NOTHING, OUTSIDE, LINE_0 };
-#define BACKWARD UINT32_MAX /* a node runs that was made inside; whether that is running now is not known */
+#define BACKWARD UINT32_MAX /* a node runs that was made inside; whether the function itself is running is unknown */
 
 struct mp_step_past {
     uint32_t stack[PAST];
@@ -35,8 +35,8 @@ static const char *text_of(const struct mp_tables *tables, uint32_t spool_string
     return mp_intern_get(&tables->strings, mp_tables_spool_string(tables, spool_string), NULL);
 }
 
-/* "step" is every function of that name, "Trainer.step" that of a class; Python before 3.11 does not say the class. The
- * step of PyTorch's own optimizers is known by their common name. */
+/* "step" means every function of that name, "Trainer.step" that of a class; Python before 3.11 does not give the class.
+ * The step of PyTorch's own optimizers is known by their common name. */
 static bool is_asked(const char *asked, const char *function, const char *file)
 {
     const char *method = strrchr(function, '.'), *asked_method = strrchr(asked, '.');
@@ -60,7 +60,7 @@ static bool is_watched(const struct mp_step_watch *watch, const struct mp_tables
            mp_tables_spool_string(tables, frame->file) == watch->file;
 }
 
-/* What a stack is; the outermost frame of the function counts. Parents come before their children in the table. */
+/* Classifies a stack; the outermost frame of the function counts. Parents come before their children in the table. */
 static uint32_t look_up(struct mp_step_watch *watch, const struct mp_tables *tables, struct mp_spool_header *spool,
                         uint32_t stack)
 {
@@ -76,7 +76,7 @@ static uint32_t look_up(struct mp_step_watch *watch, const struct mp_tables *tab
     return stack < watch->nodes.count ? watch->nodes.at[stack] : OUTSIDE;
 }
 
-/* The program as far as its lines are needed: a model that borrows and is never freed as one. */
+/* The program, as far as its lines are needed: a model that borrows its data and is never freed as one. */
 static bool make_model(const struct mp_step_watch *watch, const struct mp_tables *tables, struct mp_spool_header *spool,
                        struct mp_model *model)
 {
@@ -138,7 +138,7 @@ static void find_loop(void *context)
     if (!mp_loop_find(look->model, NULL, look->loop)) look->loop->rounds = 0;
 }
 
-/* Looks for the loop, each time after twice as many events, as long as none is found. */
+/* Looks for the loop as long as none is found, each time after twice as many events. */
 static void look_for_loop(struct mp_step_watch *watch, const struct mp_tables *tables, struct mp_spool_header *spool)
 {
     struct mp_model model;
@@ -170,8 +170,8 @@ static void remember(struct mp_step_watch *watch, const struct mp_event *event)
     watch->past->type[at] = event->type;
 }
 
-/* Entered: something else was allocated before. The line: another one of its function was reached before, or was the
- * one that called for backward. */
+/* Whether the function or line is reached anew. The function: something else allocated before. The line: another line
+ * of its function was reached before, or the one that called for backward. */
 static bool is_beginning(const struct mp_step_watch *watch, uint32_t before, uint32_t now)
 {
     return *watch->asked ? before < LINE_0 && now >= LINE_0 : before != now && now == LINE_0 + watch->line;

@@ -37,7 +37,7 @@ static enum mp_status read_strings(struct mp_tables *tables, struct mp_spool_hea
     while (*at + sizeof(uint32_t) <= end) {
         uint32_t length;
         memcpy(&length, entries + *at, sizeof length);
-        if (length > end - *at - sizeof length) return MP_OK; /* a damaged spool: what follows cannot be told apart */
+        if (length > end - *at - sizeof length) return MP_OK; /* a damaged spool: the rest cannot be separated */
         uint32_t id = mp_intern_bytes(&tables->strings, entries + *at + sizeof length, length);
         uint64_t *known = mp_map_insert(&tables->spool_strings, *at / 4 + 1, NULL);
         if (id == MP_INTERN_FAILED || !known) return no_memory(error);
@@ -50,7 +50,8 @@ static enum mp_status read_strings(struct mp_tables *tables, struct mp_spool_hea
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error)
 {
-    /* Who names comes before what is named: then no entry below these counts can point past another's. */
+    /* Read referencing tables before referenced ones: then no entry below these counts can point past another
+     * table's. */
     static const enum mp_spool_table_id order[] = {MP_TABLE_NODES, MP_TABLE_FRAMES, MP_TABLE_TRACKS, MP_TABLE_MODULES,
                                                    MP_TABLE_STRINGS};
     uint64_t modules_before = tables->seen[MP_TABLE_MODULES];
@@ -101,7 +102,7 @@ static enum mp_status device_of(struct mp_tables *tables, const struct mp_spool_
     return mp_vec_push(&tables->devices, entry) && mp_vec_push(&tables->device_keys, key) ? MP_OK : no_memory(error);
 }
 
-/* A second entry of the same name: the first may be in the file already. Its key is nobody's. */
+/* A second entry of the same name: the first may be in the file already. No device has its key. */
 enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
                                       const char *model, uint64_t total_bytes, struct mp_error *error)
 {
@@ -198,8 +199,7 @@ static enum mp_status write_strings(struct mp_tables *tables, struct mp_writer *
         tables->done[table_id] += count_;                                                                              \
     } while (0)
 
-/* A program that writes where it should not may reach the spool: what names something that there is not names nothing.
- */
+/* A program that writes out of bounds may damage the spool: a reference to a missing entry refers to none. */
 static uint32_t known_or(struct mp_tables *tables, uint32_t id, uint64_t count, uint32_t none)
 {
     if (id < count) return id;
@@ -237,7 +237,7 @@ static enum mp_status write_modules_and_frames(struct mp_tables *tables, struct 
 static enum mp_status write_tracks(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                    struct mp_error *error)
 {
-    /* Devices first: their names are strings, so they come before the strings are written. */
+    /* Devices come first: their names are strings, so they must exist before the strings are written. */
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
     uint64_t count = tables->seen[MP_TABLE_TRACKS], from = tables->done[MP_TABLE_TRACKS];
     struct mp_track entries[256];
@@ -264,7 +264,7 @@ void mp_tables_rewind(struct mp_tables *tables)
     tables->strings_written = 0;
     tables->devices_written = tables->threads_written = 0;
     for (unsigned id = 0; id < MP_TABLES; id++)
-        if (id != MP_TABLE_STRINGS) tables->done[id] = 0; /* of strings, what was read */
+        if (id != MP_TABLE_STRINGS) tables->done[id] = 0; /* of strings: the bytes read */
 }
 
 enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,

@@ -1,6 +1,6 @@
 /*
- * Carries a spool's tables over into a snapshot file: strings, modules, frames, stacks, tracks with their devices, and
- * threads. Entries keep their numbers but for strings, which the file numbers anew because the collector adds its own.
+ * Copies a spool's tables into a snapshot file: strings, modules, frames, stacks, tracks with their devices, and
+ * threads. Entries keep their numbers except for strings, which the file renumbers because the collector adds its own.
  * One thread at a time.
  */
 #ifndef MP_COLLECT_TABLES_H
@@ -18,9 +18,9 @@ struct mp_tables {
     struct mp_intern strings; /* the file's, in its numbering */
     uint32_t strings_written;
     struct mp_map spool_strings; /* spool id + 1 to file id */
-    uint64_t seen[MP_TABLES];    /* per spool table: entries (bytes of strings) there were at the last reading */
+    uint64_t seen[MP_TABLES];    /* per spool table: entries (bytes of strings) at the last reading */
     uint64_t done[MP_TABLES];    /* per spool table: entries in the file; of strings, bytes read */
-    uint64_t mended;             /* entries of a damaged spool that named what there is not */
+    uint64_t mended;             /* references to missing entries in a damaged spool */
     MP_VEC(struct mp_device) devices;
     MP_VEC(uint16_t) device_keys; /* type << 8 | index + 1, per device */
     size_t devices_written;
@@ -30,37 +30,38 @@ struct mp_tables {
     MP_VEC(uint32_t) lane_thread;             /* the thread number + 1 of each lane */
 };
 
-/* What tells a track's device from others: its type and index. MP_DEVICE_KEY_NOBODY is no device's. */
+/* A track's device by its type and index. No device has MP_DEVICE_KEY_NOBODY. */
 #define MP_DEVICE_KEY_NOBODY UINT16_MAX
 uint16_t mp_tables_device_key(const struct mp_wire_track *track);
 
-/* "GPU-6f1c8a3e-...", as NVIDIA's tools write it; "" where the program's driver did not tell. */
+/* "GPU-6f1c8a3e-...", as NVIDIA's tools write it; "" where the program's driver did not give it. */
 #define MP_UUID_TEXT 48
 void mp_tables_device_uuid(const struct mp_spool_header *spool, int index, char to[MP_UUID_TEXT]);
 
 /* The number of the thread that now owns the ring. */
 enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
                                 uint32_t *thread, struct mp_error *error);
-/* The number of the thread that stands for a lane of regions (from 1). */
+/* The number of the thread that represents a lane of regions (from 1). */
 enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error);
-/* What is known of a device ("" and MP_BYTES_UNKNOWN: nothing); the file gets it beside what it has of the device. */
+/* Sets the facts about a device ("" and MP_BYTES_UNKNOWN: unknown); the file gets them in addition to what it has. */
 enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
                                       const char *model, uint64_t total_bytes, struct mp_error *error);
-/* A thread of the file is a lane: its name says which. */
+/* Notes that a thread of the file is a lane: its name says which. */
 void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread);
-/* The file's number of a string of the spool (0 where it is not known), of a text. */
+/* The file's number of a string of the spool (0 where unknown), of a text. */
 uint32_t mp_tables_spool_string(const struct mp_tables *tables, uint32_t spool_id);
 enum mp_status mp_tables_text(struct mp_tables *tables, const char *text, uint32_t *id, struct mp_error *error);
 
-/* Called for each module that is new. */
+/* Called for each new module. */
 typedef void mp_tables_module_seen(void *context, uint32_t id, const char *path, const struct mp_file_id *file);
 
-/* Looks how far each table goes and reads new strings. What every record taken so far names is then known. */
+/* Looks how far each table goes and reads new strings. Everything that the records taken so far refer to is then
+ * known. */
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error);
-/* What was written is to be written once more, into another file. */
+/* Prepares to write everything once more, into another file. */
 void mp_tables_rewind(struct mp_tables *tables);
-/* Writes what the last reading saw. */
+/* Writes what the last reading found. */
 enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                struct mp_error *error);
 void mp_tables_free(struct mp_tables *tables);

@@ -11,7 +11,7 @@ static uint64_t kind_of(const struct mp_base_block *block)
     return hash ? hash : 1;
 }
 
-/* Boyer and Moore's vote: what more than half of all say leads in the end. */
+/* Boyer and Moore's majority vote: a role that more than half of all have leads in the end. */
 bool mp_usual_roles_add(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role)
 {
     uint64_t kind = kind_of(block), *vote = mp_map_find(&usual->by_kind, kind);
@@ -27,7 +27,7 @@ unsigned mp_usual_role(const struct mp_usual_roles *usual, const struct mp_base_
 {
     const uint64_t *vote = block->role ? NULL : mp_map_find(&usual->by_kind, kind_of(block));
     unsigned role = vote && *vote >> LEAD ? (unsigned)(*vote & ((1u << LEAD) - 1)) : block->role;
-    return role < MP_ROLES ? role : MP_ROLE_NONE; /* of a newer recorder */
+    return role < MP_ROLES ? role : MP_ROLE_NONE; /* from a newer recorder */
 }
 
 void mp_usual_roles_free(struct mp_usual_roles *usual)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The kill came within the first write: the file's first object, which names the spool, is not whole. */
+/* Whether the kill came within the first write: the file's first object, which names the spool, is not whole. */
 static bool only_begun(const char *path)
 {
     struct mp_reader *reader;
@@ -20,7 +20,7 @@ static bool only_begun(const char *path)
     return begun;
 }
 
-/* A file that is not there, or into which nothing that is of use was written before the kill. */
+/* Whether the file is missing, or has nothing of use because the kill came early. */
 static bool holds_nothing(const char *path)
 {
     struct stat facts;
@@ -34,7 +34,7 @@ enum mp_status mp_left_recording(const char *path, struct mp_reader **reader, st
     return holds_nothing(path) ? MP_OK : mp_reader_open(path, reader, error);
 }
 
-/* True where the process that the spool belongs to still has it mapped. */
+/* True where the spool's process still has it mapped. */
 static bool is_in_use(const struct mp_spool_file *spool)
 {
     char path[64], *line = NULL;

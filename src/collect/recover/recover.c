@@ -20,7 +20,7 @@ static void restore_ring_threads(struct mp_recording *recording)
     for (uint32_t ring = 0; ring < MP_SPOOL_RINGS_MAX; ring++) {
         for (size_t i = 0; i < tables->threads.count; i++)
             if (tables->threads.at[i].tid == spool->rings[ring].tid) tables->ring_thread[ring] = (uint32_t)i + 1;
-        /* Records that a closed window left out were released without a chunk that says so. */
+        /* Records that a closed window left out were released without a chunk that records it. */
         uint64_t tail = atomic_load(&spool->rings[ring].tail);
         if (tail > recording->drain.next[ring]) recording->drain.next[ring] = tail;
     }
@@ -34,7 +34,7 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
     enum mp_status status = MP_OK;
     if (recovering->reader) {
         int fd;
-        recording->state.ledger.paused = false; /* until the file is read: what it has was numbered and told */
+        recording->state.ledger.paused = false; /* until the file is read: its blocks already have numbers */
         status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
         if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
         if (!status) status = mp_recover_copy(recovering, recording->writer, error);
@@ -80,8 +80,8 @@ static enum mp_status recover_alone(struct mp_recovering *recovering, mp_recordi
     return mp_writer_finish(recovering->writer, error);
 }
 
-/* A schedule goes on where the collector was killed. Where there is no file, the program had not said start; a file
- * says it itself. */
+/* A schedule continues where the collector was killed. Without a file the program had not yet said start; a file has
+ * its own start. */
 static enum mp_status new_recording(struct mp_recovering *recovering, struct mp_spool_file *spool,
                                     mp_recording_name *name, void *name_context, struct mp_error *error)
 {
@@ -121,6 +121,6 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
         if (!status) status = recover_alone(&recovering, name, name_context, error);
     }
     mp_reader_close(recovering.reader);
-    if (status == MP_INVALID) status = error->status = MP_DAMAGED; /* what was left says so, and not the caller */
+    if (status == MP_INVALID) status = error->status = MP_DAMAGED; /* the remains are at fault, not the caller */
     return status;
 }

@@ -9,8 +9,8 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
 }
 
-/* The file's numbers go on in ours. A text that it has twice, as those are that stand for lost ones, becomes one that
- * nothing else is. */
+/* The file's string numbers continue in ours. A text that it has twice, as stand-ins for lost ones are, becomes a text
+ * that nothing else is. */
 static enum mp_status restore_string(struct mp_intern *strings, const char *text, size_t length, struct mp_error *error)
 {
     uint32_t number = strings->count, given = mp_intern_bytes(strings, text, length);
@@ -40,7 +40,7 @@ static enum mp_status copy_strings(struct mp_recovering *recovering, const struc
     return status;
 }
 
-/* What the file has of a table of the spool, which has it all, where it is the file's. */
+/* Marks the file's entries of a spool's table as done, where the file belongs to the spool, which has them all. */
 static enum mp_status pass_over(struct mp_recording *recording, enum mp_spool_table_id id, size_t count,
                                 struct mp_error *error)
 {
@@ -90,7 +90,7 @@ static enum mp_status restore_table(struct mp_recording *recording, const struct
     return done ? MP_OK : no_memory(error);
 }
 
-/* A table of rows that have ids: kinds 2 to 7. */
+/* Copies a table of rows that have ids: kinds 2 to 7. */
 static enum mp_status copy_table(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                  struct mp_writer *writer, struct mp_error *error)
 {
@@ -120,8 +120,8 @@ static enum mp_status copy_events(struct mp_recovering *recovering, const struct
                                      chunk->live_bytes_count, chunk->marks, chunk->mark_count, error);
 }
 
-/* A base is what was live, whatever was lost before it; but one of which a part is lost says nothing of what it lacks.
- */
+/* A base is the set of live blocks, whatever was lost before it; but a base with a lost part says nothing about the
+ * blocks that it lacks. */
 static enum mp_status copy_base(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                 struct mp_writer *writer, struct mp_error *error)
 {
@@ -134,7 +134,7 @@ static enum mp_status copy_base(struct mp_recovering *recovering, const struct m
     return mp_writer_base(writer, chunk->time_ns, state->base.at, state->base.count, error);
 }
 
-/* What a bounded recording knows of the time before its file. */
+/* Copies a bounded recording's data about the time before its file. */
 static enum mp_status copy_past(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                 struct mp_writer *writer, struct mp_error *error)
 {
@@ -145,13 +145,13 @@ static enum mp_status copy_past(struct mp_recovering *recovering, const struct m
     return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
 }
 
-/* Blocks of a bounded recording are not numbered from 0. */
+/* The blocks of a bounded recording are not numbered from 0. */
 static void begin_numbers(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
 {
     if (mp_reader_start(recovering->reader)->starts_late) mp_writer_lost(writer, 0, chunk->next_block);
 }
 
-/* What is said of blocks. */
+/* Copies labels, holders and requests of blocks. */
 static enum mp_status copy_words(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                  struct mp_writer *writer, struct mp_error *error)
 {
@@ -212,7 +212,7 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
     }
 }
 
-/* What is lost in the file is lost in the new one. */
+/* Losses of the file are losses of the new one. */
 static void copy_losses(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
 {
     uint64_t lost = mp_reader_damage(recovering->reader)->lost_chunks;
@@ -222,7 +222,7 @@ static void copy_losses(struct mp_recovering *recovering, const struct mp_chunk 
     recovering->lost_chunks = lost;
 }
 
-/* What is live has the labels that the file says; the window is as it was. */
+/* Gives the live blocks the file's labels; the window is as it was. */
 static bool end_reading(struct mp_recording *recording)
 {
     struct mp_state *state = &recording->state;
@@ -242,7 +242,7 @@ enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_write
     while (!(status = mp_reader_next(recovering->reader, &chunk, error))) {
         copy_losses(recovering, &chunk, writer);
         status = copy_chunk(recovering, &chunk, writer, error);
-        if (status == MP_INVALID && chunk.kind > MP_CHUNK_STACKS) { /* it contradicts the others: it is lost */
+        if (status == MP_INVALID && chunk.kind > MP_CHUNK_STACKS) { /* it contradicts the others, so it is lost */
             mp_writer_lost(writer, 1, 0);
             if (chunk.kind == MP_CHUNK_EVENTS_KIND) recovering->result->events_from_file -= chunk.events.count;
             refused++;
@@ -257,7 +257,7 @@ enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_write
     if (status != MP_NOT_FOUND) return status;
     const struct mp_damage *damage = mp_reader_damage(recovering->reader);
     copy_losses(recovering, NULL, writer);
-    /* A cut file lacks its end, unless the spool has that. */
+    /* A cut file lacks its end, unless the spool has it. */
     bool cut = damage->cut && !recovering->recording;
     if (!damage->lost_chunks && (cut || (damage->lost_bytes && !damage->cut))) mp_writer_lost(writer, 1, 0);
     recovering->result->damage = *damage;

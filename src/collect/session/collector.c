@@ -29,7 +29,7 @@ static void keep_note(const struct mp_recording *recording, struct mp_collector_
              mp_intern_get(&recording->tables.strings, recording->notes.at[0], NULL));
 }
 
-/* Files of cycles that are over; with `wait` all of them. */
+/* Collects finished files of cycles; with `wait` all of them. */
 static void reap_cycles(struct mp_collector *collector, struct mp_recording *recording, bool wait)
 {
     struct mp_recording_summary summary;
@@ -39,7 +39,7 @@ static void reap_cycles(struct mp_collector *collector, struct mp_recording *rec
 
 static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
 {
-    /* What a full disk did not take stays in the spool for `memprof recover`. */
+    /* Data that a full disk could not take stays in the spool for `memprof recover`. */
     uint64_t units = finished->recording->schedule_state.position.units;
     if (units > collector->result->units_seen) collector->result->units_seen = units;
     reap_cycles(collector, finished->recording, true);
@@ -78,7 +78,7 @@ static enum mp_status open_socket(struct mp_collector *collector, struct mp_erro
     return MP_OK;
 }
 
-/* Terminal signals reach the command by themselves; what is sent to memprof is passed on. */
+/* Signals from the terminal reach the command directly; signals sent to memprof are passed on. */
 static enum mp_status catch_signals(struct mp_collector *collector, struct mp_error *error)
 {
     static const int passed_on[] = {SIGCHLD, SIGTERM, SIGHUP, SIGCONT, SIGTSTP};
@@ -118,7 +118,7 @@ static enum mp_status set_up(struct mp_collector *collector, struct mp_error *er
     return status ? status : mp_doorbell_open(&collector->doorbell, error);
 }
 
-/* Processes that could not reach us, or be reached. */
+/* Notes processes that could not connect, or could not be recorded. */
 static void take_refusals(struct mp_collector *collector)
 {
     enum { ERRNO_MAX = 200 };
@@ -152,7 +152,7 @@ static void tear_down(struct mp_collector *collector)
     free(collector->output_folder);
 }
 
-/* Each process takes a few descriptors, and its modules one each. Only for us: the command has been started. */
+/* Each process takes a few descriptors, and each of its modules one. Only for us: the command has already started. */
 static void allow_many_files(void)
 {
     struct rlimit limit;

@@ -16,25 +16,25 @@ struct mp_collector_options {
     const char *output;   /* a naming pattern (collect/session/naming.h), absolute */
     bool force;           /* an existing file may be replaced */
     bool symbols;
-    bool keep_command; /* the processes' command lines stand in their files, secrets masked */
+    bool keep_command; /* the processes' command lines are stored in their files, secrets masked */
     struct mp_record_config record;
     struct mp_schedule schedule;
-    int snapshot_signal;  /* sent to memprof, makes a snapshot of now of each process; 0: none */
-    bool snapshot_at_oom; /* the first time an allocator is out of memory */
+    int snapshot_signal;  /* sent to memprof, makes a snapshot of each process; 0: none */
+    bool snapshot_at_oom; /* a snapshot the first time that an allocator runs out of memory */
     struct mp_snapshot_calls snapshot_calls;
-    const char *metrics; /* where they go (collect/metrics/metrics.h); NULL: nowhere */
+    const char *metrics; /* address of the metrics (collect/metrics/metrics.h); NULL: none */
 };
 
 struct mp_collector_result {
     int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
     MP_VEC(struct mp_recording_summary) recordings;
     uint64_t units_seen; /* the most steps (or regions) that one process began, where a schedule counts them */
-    char note[MP_SPOOL_NOTE_TEXT + 1]; /* what the recorder of a process without a file had to say first; "": nothing */
-    unsigned refused;                  /* processes that could not be recorded, and why the first could not */
+    char note[MP_SPOOL_NOTE_TEXT + 1]; /* the first remark of a recorder in a process without a file; "": none */
+    unsigned refused;                  /* processes that could not be recorded, and the reason for the first */
     struct mp_error refusal;
 };
 
-/* A status other than MP_OK: the command was not started. What goes wrong later stands in the summaries. */
+/* A status other than MP_OK means that the command was not started. The summaries have later errors. */
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error);
 void mp_collector_result_free(struct mp_collector_result *result);

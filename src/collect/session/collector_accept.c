@@ -59,7 +59,7 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
     }
 }
 
-/* ---- processes that want to be recorded ----------------------------------------------------------------------- */
+/* ---- new processes -------------------------------------------------------------------------------------------- */
 
 static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, struct mp_error *error)
 {
@@ -133,7 +133,7 @@ static void refuse(struct mp_collector *collector, const struct mp_error *why)
     if (!collector->result->refused++) collector->result->refusal = *why;
 }
 
-/* The user's own process, or root's. */
+/* Whether the process is the user's own, or root's. */
 static bool is_ours(int connection, struct ucred *who)
 {
     socklen_t size = sizeof *who;
@@ -150,7 +150,7 @@ static bool is_greeting(const struct mp_collector *collector, const struct ucred
            (collector->options->record.follow || who->pid == collector->command);
 }
 
-/* What the clock of a process's time namespace runs ahead of the first one's (man 7 time_namespaces). */
+/* By how much the clock of a process's time namespace is ahead of the first one's (man 7 time_namespaces). */
 static int64_t clock_offset(const char *process)
 {
     char path[64], line[128];
@@ -164,8 +164,8 @@ static int64_t clock_offset(const char *process)
     return offset;
 }
 
-/* What is to be added to a process's clock. The kernel tells it, though also of a namespace that only children will be
- * in: a greeting is mostly read soon after it was sent, and never before. */
+/* The number to add to a process's clock. The kernel gives it, but also for a namespace that only children will be in;
+ * so the greeting's age decides: a greeting is mostly read soon after it was sent, and never before. */
 static int64_t clock_shift(pid_t pid, uint64_t sent)
 {
     const int64_t soon = 3 * (int64_t)MP_NS_PER_SECOND;
@@ -191,7 +191,7 @@ static const struct mp_recording *greet(struct mp_collector *collector, const st
     return NULL;
 }
 
-/* The recording of a process; of the command or of memprof itself, which may not allocate: the one with most events. */
+/* The recording of a process. For the command or memprof itself, which may not allocate: the one with most events. */
 static struct mp_collected *asked_for(const struct mp_collector *collector, uint32_t pid)
 {
     struct mp_collected *found = NULL;
@@ -236,7 +236,7 @@ bool mp_collector_accept(struct mp_collector *collector)
         if (errno != EMFILE && errno != ENFILE) return false;
         mp_fail_errno(&error, "a process could not be recorded");
         refuse(collector, &error);
-        usleep(MP_ROUND_MS * 1000); /* it stays in the queue: do not spin */
+        usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue: do not spin */
         return false;
     }
     struct timeval limit = {.tv_usec = 200000};

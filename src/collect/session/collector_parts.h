@@ -1,6 +1,6 @@
 /*
- * Shared by the parts of the collector: the loop and the end (collector.c), processes that want to be recorded or to
- * know something (collector_accept.c). Not for others.
+ * Shared by the parts of the collector: the loop and the end (collector.c), new processes and questions
+ * (collector_accept.c). Not for others.
  */
 #ifndef MP_COLLECT_COLLECTOR_PARTS_H
 #define MP_COLLECT_COLLECTOR_PARTS_H
@@ -19,7 +19,7 @@
 
 struct mp_collected {
     struct mp_recording *recording;
-    int pidfd; /* -1: the command itself, whose end waitpid() tells */
+    int pidfd; /* -1: the command itself, whose end waitpid() reports */
     uint32_t pid;
 };
 
@@ -45,7 +45,7 @@ struct mp_collector {
     MP_VEC(char *) paths; /* of every file made so far */
 };
 
-/* Takes one connection: a process to be recorded, or a question. False: none was waiting. */
+/* Handles one connection: a process to be recorded, or a question. False: none was waiting. */
 bool mp_collector_accept(struct mp_collector *collector);
 /* The process has ended, or been replaced. */
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text);

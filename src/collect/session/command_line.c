@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define MASK         "***"
-#define NAME_MAX     64 /* a longer name is not looked at beyond its end */
+#define NAME_MAX     64 /* letters of a longer name beyond its end do not count */
 #define TOKEN_USER   16 /* letters: a user's name is shorter than an access token */
 #define NAME_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+"
 
@@ -23,7 +23,7 @@ void mp_command_line_read(uint32_t pid, char *arguments, size_t room)
     arguments[length] = arguments[length + 1] = '\0';
 }
 
-/* What stands behind moves up; where the mask is longer, there are as many stars as there were letters. */
+/* Masks a secret; the rest moves up. Where the mask is longer, there are as many stars as there were letters. */
 static void mask(char *secret, size_t length)
 {
     size_t stars = length < strlen(MASK) ? length : strlen(MASK);
@@ -31,7 +31,7 @@ static void mask(char *secret, size_t length)
     memmove(secret + stars, secret + length, strlen(secret + length) + 1);
 }
 
-/* "--dbAccess_KEY" is "db.access.key": words in lower case, each ended by a dot. */
+/* "--dbAccess_KEY" becomes "db.access.key": words in lower case, each ended by a dot. */
 static void split_words(const char *name, size_t length, char words[2 * NAME_MAX])
 {
     size_t used = 0;
@@ -48,7 +48,7 @@ static void split_words(const char *name, size_t length, char words[2 * NAME_MAX
 
 static bool names_a_secret(const char *name, size_t length)
 {
-    /* The last words of a name; those of the second list may have something in front of them within the word. */
+    /* The last words of a name; before those of the second list something may stand within the word. */
     static const char *const endings[] = {"pwd",  "pass",   "passcode", "credentials", "credential", "creds", "pat",
                                           "auth", "cookie", "jwt",      "pin",         "sas",        "otp",   "key"};
     static const char *const tails[] = {"token",      "secret",        "password",  "passwd",    "passphrase",
@@ -71,7 +71,7 @@ static bool names_a_secret(const char *name, size_t length)
     return false;
 }
 
-/* The password of each scheme://user:PASSWORD@host; where there is no colon, the user may be a token. */
+/* Masks the password of each scheme://user:PASSWORD@host; where there is no colon, the user may be a token. */
 static void mask_urls(char *argument)
 {
     for (char *at = argument; (at = strstr(at, "://"));) {
@@ -91,7 +91,7 @@ static bool is_name_letter(char letter)
     return isalnum((unsigned char)letter) || letter == '_' || letter == '-' || letter == '.';
 }
 
-/* "Bearer" and its like stand before a secret; returns where it begins. */
+/* "Bearer" and similar words stand before a secret; returns the secret's beginning. */
 static char *behind_scheme(char *value)
 {
     static const char *const schemes[] = {"bearer ", "basic ", "token ", "digest ", "apikey "};
@@ -100,8 +100,9 @@ static char *behind_scheme(char *value)
     return value;
 }
 
-/* A value that `separator` put behind a secret's name, up to what ends it: its quote; in a header ("Name: value") the
- * end of the line; else what ends a value in JSON, a query, a list or a shell. Returns where to go on. */
+/* Masks a value that follows `separator` behind a secret's name, up to its end: its quote; in a header ("Name: value")
+ * the end of the line; else the characters that end a value in JSON, a query, a list or a shell. Returns where to go
+ * on. */
 static char *mask_value(char *value, char separator)
 {
     char quote = '\0';
@@ -117,8 +118,8 @@ static char *mask_value(char *value, char separator)
     return value + (length < strlen(MASK) ? length : strlen(MASK));
 }
 
-/* Secrets within an argument, behind their names: {"password": "..."}, Authorization: Bearer ..., a=1&token=...,
- * PASSWORD=... in a shell's line, --token ... there. */
+/* Masks secrets within an argument, behind their names: {"password": "..."}, Authorization: Bearer ..., a=1&token=...,
+ * PASSWORD=... and --token ... in a shell's line. */
 static void mask_named(char *argument)
 {
     for (char *at = argument; *at;) {
@@ -154,7 +155,7 @@ static bool is_token_letter(char letter)
     return isalnum((unsigned char)letter) || letter == '_' || letter == '-';
 }
 
-/* Access tokens that stand anywhere: services begin theirs so that they can be found. */
+/* Masks access tokens anywhere: services give theirs a fixed beginning so that they can be found. */
 static void mask_tokens(char *argument)
 {
     static const char *const beginnings[] = {"hf_", "ghp_", "gho_",  "github_pat_", "glpat-",
@@ -172,7 +173,7 @@ static void mask_tokens(char *argument)
     }
 }
 
-/* "-psecret", as clients of databases have it; "-p8080" is a port. */
+/* "-psecret", as database clients have it; "-p8080" is a port. */
 static bool is_attached_password(const char *argument)
 {
     return !strncmp(argument, "-p", 2) && argument[2] && strspn(argument + 2, "0123456789") < strlen(argument + 2);
@@ -203,7 +204,7 @@ void mp_command_line_mask(char *arguments)
         mask_tokens(argument);
         ptrdiff_t length = (ptrdiff_t)strlen(argument) + 1;
         if (argument + length == next) continue;
-        /* The arguments behind move up: all up to the empty one that ends them. */
+        /* The following arguments move up: all up to the empty one that ends them. */
         char *end = next;
         while (*end)
             end += strlen(end) + 1;

@@ -24,7 +24,7 @@ union rights {
     struct cmsghdr align;
 };
 
-/* The first descriptor; what more there may be is closed. */
+/* Takes the first descriptor, and closes any others. */
 static int take_descriptor(struct msghdr *message)
 {
     int file = -1;
@@ -73,7 +73,7 @@ void mp_control_answer(int connection, enum mp_status status, uint32_t pid, cons
     send(connection, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* ---- the asker's side ----------------------------------------------------------------------------------------- */
+/* ---- the client's side ---------------------------------------------------------------------------------------- */
 
 /* The whole of a small file of /proc, with a NUL behind it, to be freed; NULL. */
 static char *read_small(const char *path, size_t *size)
@@ -100,7 +100,7 @@ static char *read_small(const char *path, size_t *size)
     return text;
 }
 
-/* The socket's path out of a process's environment. */
+/* The socket's path from a process's environment. */
 static bool find_socket(pid_t pid, char *path, size_t room)
 {
     static const char variable[] = MP_SESSION_VARIABLE "=";
@@ -118,7 +118,7 @@ static bool find_socket(pid_t pid, char *path, size_t room)
     return found;
 }
 
-/* Of memprof itself: the command that it started knows. */
+/* The first child of a memprof: the command that it started knows the socket. */
 static pid_t first_child(pid_t pid)
 {
     char name[96];
@@ -130,7 +130,7 @@ static pid_t first_child(pid_t pid)
     return child;
 }
 
-/* Who listens at the other end. */
+/* The process that listens at the other end. */
 static pid_t peer_of(int connection)
 {
     struct ucred peer;

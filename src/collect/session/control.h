@@ -1,8 +1,8 @@
 /*
- * Questions to a running collector, on the socket that the recorded programs know. That lies in a folder of the user's
- * alone, and only the user's processes (and root's) are answered. A question is one message of fixed size and, where it
- * asks for a file, the descriptor of an empty regular file that the answer goes to; so the asker chooses where. The
- * answer is one message of fixed size.
+ * Questions to a running collector, on the socket that the recorded programs know. The socket lies in a folder that
+ * only the user may open, and only the user's processes (and root's) get answers. A question is one message of fixed
+ * size. Where it asks for a file, the descriptor of an empty regular file for the answer comes with it; so the client
+ * chooses where. The answer is one message of fixed size.
  */
 #ifndef MP_COLLECT_CONTROL_H
 #define MP_COLLECT_CONTROL_H
@@ -17,7 +17,7 @@
 #define MP_CONTROL_VERSION 1
 
 enum mp_control_command {
-    MP_CONTROL_LIVE = 1,     /* write what is live, as a snapshot file (collect/recording/live_file.h) */
+    MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/live_file.h) */
     MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/session/snapshots.h) */
 };
 
@@ -29,23 +29,23 @@ struct mp_control_question {
 struct mp_control_answer {
     uint32_t magic, version;
     uint32_t status; /* enum mp_status */
-    uint32_t pid;    /* that was answered for */
-    char text[240];  /* why not, where the status is not MP_OK */
+    uint32_t pid;    /* the process that the answer is about */
+    char text[240];  /* the reason, where the status is not MP_OK */
 };
 
 /* ---- the collector's side ---- */
 
-/* Reads one message, of at most `room` bytes; returns its size, 0 where none came within the socket's limit or it was
+/* Reads one message of at most `room` bytes. Returns its size, 0 where none came within the socket's limit or it was
  * longer. *file: the descriptor that came with it, to be closed, or -1. */
 size_t mp_control_receive(int connection, void *message, size_t room, int *file);
 /* Whether the message is a question of this version. */
 bool mp_control_is_question(const void *message, size_t size, struct mp_control_question *question);
 void mp_control_answer(int connection, enum mp_status status, uint32_t pid, const struct mp_error *error);
 
-/* ---- the asker's side ---- */
+/* ---- the client's side ---- */
 
-/* Asks the collector that records process `pid`, or that is process `pid`, for a file of what is live. *fd: an
- * anonymous file, at its beginning, to be closed; *answered_pid: the process it is of. */
+/* Asks the collector that records process `pid`, or that is process `pid`, for a file of the live blocks. *fd: an
+ * anonymous file, at its beginning, to be closed; *answered_pid: the process that it describes. */
 enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error);
 /* Likewise for the whole recording so far, into `fd`, an empty regular file. */
 enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error);

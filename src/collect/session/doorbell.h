@@ -24,7 +24,7 @@ struct mp_doorbell {
 enum mp_status mp_doorbell_open(struct mp_doorbell *doorbell, struct mp_error *error);
 /* Forgets the rings so far. */
 void mp_doorbell_hear(struct mp_doorbell *doorbell);
-/* Ends the thread, whoever may still ring, and closes. One that was never opened is all zero. */
+/* Ends the thread, even while processes may still ring, and closes. Ignores a zero-initialised one. */
 void mp_doorbell_close(struct mp_doorbell *doorbell);
 
 #endif

@@ -29,7 +29,7 @@ void mp_finisher_open(struct mp_finisher *finisher)
     pthread_cond_init(&finisher->changed, NULL);
 }
 
-/* One that runs no more, but for its last few instructions. */
+/* Joins a worker that has ended, except for its last few instructions. */
 static void join_worker(struct mp_finisher *finisher)
 {
     if (finisher->started) pthread_join(finisher->worker, NULL);

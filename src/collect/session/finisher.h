@@ -22,18 +22,18 @@ struct mp_finisher {
     MP_VEC(struct mp_finished) queue; /* [0, done) are finished, [done] is in work, the others wait */
     size_t done;
     bool running; /* the thread takes from the queue; it ends when that is empty */
-    bool started; /* and is to be joined */
+    bool started; /* and must be joined */
     pthread_t worker;
 };
 
 void mp_finisher_open(struct mp_finisher *finisher);
-/* Hands over a recording whose end was told (mp_recording_end). Where no thread or no memory is to be had, it is
- * finished here and now and given back in *finished; true then. */
+/* Hands over a recording whose end was recorded (mp_recording_end). Where there is no thread or no memory, it is
+ * finished here and now and returned in *finished; the result is then true. */
 bool mp_finisher_add(struct mp_finisher *finisher, struct mp_recording *recording, struct mp_finished *finished);
-/* Takes a finished recording back, to be freed by the thread that made it; with `wait` until there is one. False: there
- * is none (with `wait`: none is left). */
+/* Takes back a finished recording, which the thread that made it must free; `wait` waits for one. False: there is none
+ * (with `wait`: none is left). */
 bool mp_finisher_take(struct mp_finisher *finisher, bool wait, struct mp_finished *finished);
-/* After the last was taken. */
+/* Called after the last was taken. */
 void mp_finisher_close(struct mp_finisher *finisher);
 
 #endif

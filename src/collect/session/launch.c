@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-/* The first of the candidates that is there, as a path without links; NULL. */
+/* The first candidate that exists, as a path without links; NULL. */
 static char *first_there(const char *folder, const char *const *candidates, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -60,7 +60,7 @@ static char *prepended(const char *name, const char *value)
     return asprintf(&entry, "%s=%s%s%s", name, value, joined ? ":" : "", joined ? present : "") < 0 ? NULL : entry;
 }
 
-/* Variables added to the command's environment; entries are freed by the caller. */
+/* Variables added to the command's environment; the caller frees the entries. */
 struct additions {
     char *entries[8]; /* NULL-terminated */
     size_t count;
@@ -81,7 +81,7 @@ static char *entry_of(const char *name, const char *value)
     return asprintf(&entry, "%s=%s", name, value) < 0 ? NULL : entry;
 }
 
-/* The driver's hooks are for whoever can have a driver; asked for by name, for everybody. */
+/* The driver's hooks are loaded where there can be a driver; on explicit request, everywhere. */
 static bool wants_hooks(const struct mp_launch *launch, const char *hooks)
 {
     if (!launch->hooks || access(hooks, R_OK)) return false;
@@ -100,8 +100,8 @@ static void add_preloads(struct additions *to, const struct mp_launch *launch)
     add(to, prepended("LD_PRELOAD", wants_hooks(launch, hooks) ? both : launch->library));
 }
 
-/* The shim's start comes first: Python runs only the first sitecustomize that it finds, which then runs the program's
- * own. */
+/* The shim's start comes first: Python runs only the first sitecustomize that it finds; ours then runs the
+ * program's. */
 static void add_python_path(struct additions *to, const struct mp_launch *launch)
 {
     char both[2 * PATH_MAX];
@@ -118,7 +118,7 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     /* Another tool's injections stay: there can be only one of each. */
     if (!getenv(MP_NVTX_VARIABLE)) add(to, entry_of(MP_NVTX_VARIABLE, launch->library));
     if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add(to, entry_of(MP_CUDA_VARIABLE, launch->library));
-    /* Of gcc's, which is a library of the program's and expects to be the first. */
+    /* For gcc's, which is a library of the program's and expects to be the first. */
     add(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
     if (launch->python_folder) add_python_path(to, launch);
 }
@@ -150,7 +150,7 @@ static char **environment_with(char *const *added)
     return result;
 }
 
-/* A script without its first line: /bin/sh runs it, as it would under a shell and execvp(). */
+/* Runs a script without its first line in /bin/sh, as a shell and execvp() do. */
 static int spawn_script(pid_t *pid, const posix_spawnattr_t *attributes, char *const *command, char **environment)
 {
     static char shell[] = "/bin/sh";

@@ -1,4 +1,4 @@
-/* Starting the command under the recorder. */
+/* Starts the command under the recorder. */
 #ifndef MP_COLLECT_LAUNCH_H
 #define MP_COLLECT_LAUNCH_H
 
@@ -8,17 +8,17 @@
 
 #include "base/error.h"
 
-/* Where libmemprof.so and the Python module are: beside the program that runs, in its ../lib/memprof and
- * ../share/memprof, else where they were installed. Both are freed by the caller; *python_folder may be NULL. */
+/* Finds libmemprof.so and the Python module: beside the running program, in its ../lib/memprof and ../share/memprof,
+ * else where they were installed. The caller frees both; *python_folder may be NULL. */
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error);
 
 struct mp_launch {
     char *const *command; /* NULL-terminated */
     const char *library, *python_folder, *socket_path;
-    bool cupti, hooks;        /* the ways to the CUDA driver that are wanted */
+    bool cupti, hooks;        /* the wanted ways to the CUDA driver */
     bool shim;                /* Pythons of the command start python/libmemprof_torch with PyTorch */
-    sigset_t default_signals; /* those that the caller ignores and the command must not */
-    sigset_t mask;            /* those that the command has blocked */
+    sigset_t default_signals; /* signals that the caller ignores and the command must not */
+    sigset_t mask;            /* signals that the command has blocked */
 };
 
 /* Starts the command. On failure *exec_errno says why it could not be executed. */

@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 
-/* Folders are taken as they are: their names may hold a percent sign that nobody meant. */
+/* Folders are literal: their names may contain an unintended percent sign. */
 static const char *file_part(const char *pattern)
 {
     const char *slash = strrchr(pattern, '/');
@@ -100,7 +100,7 @@ char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned numb
     }
     char *name = (char *)path.data, *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
     if (!number) return name;
-    /* With %p or %r in the pattern the pid is no news: only a number is added. */
+    /* With %p or %r in the pattern, the pid adds nothing: only a number is added. */
     bool apart = mp_naming_separates_processes(naming->pattern);
     char between[32] = "";
     if (!apart) snprintf(between, sizeof between, ".%u", (unsigned)pid);

@@ -1,4 +1,4 @@
-/* Names of snapshot files. Pure but for the environment of the process in question; any thread. */
+/* Names of snapshot files. Pure except for the process's environment; any thread. */
 #ifndef MP_COLLECT_NAMING_H
 #define MP_COLLECT_NAMING_H
 
@@ -17,7 +17,7 @@ bool mp_naming_separates_processes(const char *pattern);
 /* True where each cycle of a schedule gets a name of its own. */
 bool mp_naming_separates_cycles(const char *pattern);
 
-/* The file of process `pid`; freed by the caller, NULL where memory is short. `number` 0 is the name as given; n > 0
+/* The file name for process `pid`; freed by the caller, NULL where memory is short. `number` 0 is the plain name; n > 0
  * is the n-th of those that must differ: run.mp, run.PID.mp, run.PID.2.mp, ... */
 char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned number);
 

@@ -15,7 +15,7 @@
 static const char prefix[] = "memprof-";
 enum { SUFFIX = 6, OLD_S = 60, SWEPT_AT_ONCE = 4096 };
 
-/* One that was just made may not listen yet. */
+/* A folder that was just made may not be listened on yet. */
 static bool is_old_and_ours(const char *path)
 {
     struct stat facts;
@@ -48,7 +48,7 @@ void mp_session_folder_sweep(const char *parent)
         snprintf(socket_path, sizeof socket_path, "%s/%s", folder, MP_SESSION_SOCKET);
         if (!is_old_and_ours(folder) || !is_deserted(socket_path)) continue;
         unlink(socket_path);
-        rmdir(folder); /* which fails where anything else lies in it */
+        rmdir(folder); /* fails where anything else lies in it */
     }
     if (entries) closedir(entries);
 }

@@ -1,4 +1,4 @@
-/* The folder of a session's socket: the user's alone, with a name that nobody can guess. One thread at a time. */
+/* The folder of a session's socket: only the user's, with an unguessable name. One thread at a time. */
 #ifndef MP_COLLECT_SESSION_FOLDER_H
 #define MP_COLLECT_SESSION_FOLDER_H
 
@@ -10,7 +10,7 @@
 /* Makes one in $XDG_RUNTIME_DIR, else in /tmp, and removes those beside it that a killed memprof of this user left. */
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struct mp_error *error);
 
-/* Removes them from `parent`: folders of our making, a minute old, whose socket nobody listens on. */
+/* Removes left folders from `parent`: of our making, a minute old, with a socket that nobody listens on. */
 void mp_session_folder_sweep(const char *parent);
 
 #endif

@@ -18,7 +18,7 @@
 #include "collect/recording/recording_parts.h"
 #include "collect/session/control.h"
 
-/* ---- in the child: everything is a copy but the spool, of which nothing is written ------------------------------ */
+/* ---- in the child: everything is a copy but the spool, to which nothing is written ------------------------------ */
 
 static enum mp_status write_now(struct mp_recording *recording, int fd, struct mp_error *error)
 {
@@ -61,7 +61,7 @@ static char *beside(const char *recording, const char *word, unsigned number)
     return asprintf(&path, "%.*s.%s%s%s", stem, recording, word, count, recording + stem) < 0 ? NULL : path;
 }
 
-/* Makes the file that was asked for, or one beside the recording whose name is free. */
+/* Makes the requested file, or one beside the recording with a free name. */
 static enum mp_status make_file(const struct mp_snapshots *snapshots, const struct mp_recording *recording,
                                 const struct mp_snapshot_request *request, struct mp_snapshot_job *job,
                                 struct mp_error *error)
@@ -107,7 +107,7 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
     return mp_fail_errno(error, "cannot start a process to write a snapshot");
 }
 
-/* What was taken goes to the recording's own file first, for the child to copy. */
+/* Records taken so far go to the recording's own file first, for the child to copy. */
 static enum mp_status prepare(struct mp_recording *recording, struct mp_error *error)
 {
     if (recording->failed) {
@@ -142,7 +142,7 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
 {
     struct mp_snapshot_job job = {.child = -1, .connection = connection, .live = live};
     struct mp_snapshot_outcome outcome = {0};
-    mp_recording_round(recording, false); /* now is when somebody asked, not the last round */
+    mp_recording_round(recording, false); /* the present state is that of the request, not of the last round */
     enum mp_status status = prepare(recording, error);
     if (!status) status = start(snapshots, recording, &job, &outcome, fd, error);
     close(fd);

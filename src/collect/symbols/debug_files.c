@@ -35,7 +35,7 @@ size_t mp_read_build_id(int fd, unsigned char *build_id, size_t room)
 
 static bool has_crc(int fd, GElf_Word wanted)
 {
-    unsigned char data[8192]; /* a limit on stacks may be low where jobs run */
+    unsigned char data[8192]; /* small, since the limit on stacks may be low */
     uLong crc = crc32(0, Z_NULL, 0);
     off_t at = 0;
     ssize_t got;
@@ -54,7 +54,7 @@ static bool proves(int fd, const struct proof *proof)
     return size == (size_t)proof->build_id_size && !memcmp(id, proof->build_id, size);
 }
 
-/* Opens root + folder + name where it is the file sought; *found is then its path, the caller's to free. */
+/* Opens root + folder + name if it is the wanted file; *found is then its path, which the caller frees. */
 static int try_path(const struct proof *proof, const char *root, int root_length, const char *folder, int folder_length,
                     const char *name, char **found)
 {
@@ -70,7 +70,7 @@ static int try_path(const struct proof *proof, const char *root, int root_length
     return -1;
 }
 
-/* A name relative to /usr/lib/debug, first of the module's own root, then of this machine. */
+/* Tries a name relative to /usr/lib/debug, first under the module's own root, then of this machine. */
 static int try_debug_folder(const struct proof *proof, const struct mp_debug_search *search, const char *name,
                             char **found)
 {
@@ -93,7 +93,7 @@ static int try_build_id(const struct proof *proof, const struct mp_debug_search 
     return try_debug_folder(proof, search, name, found);
 }
 
-/* `from` is the file that names the link: it stands beside it, in .debug there, or under /usr/lib/debug. */
+/* `from` is the file that names the link: the target is beside it, in .debug there, or under /usr/lib/debug. */
 static int try_link(const struct proof *proof, const struct mp_debug_search *search, const char *from, const char *link,
                     char **found)
 {

@@ -1,6 +1,6 @@
 /*
- * Where the debugging information of a stripped file is: by build-id or by .gnu_debuglink, on this machine only.
- * libdwfl's own search is not used, because it asks debuginfod servers where DEBUGINFOD_URLS is set.
+ * Finds the debugging information of a stripped file: by build-id or by .gnu_debuglink, on this machine only. libdwfl's
+ * own search is not used, because it asks debuginfod servers where DEBUGINFOD_URLS is set.
  */
 #ifndef MP_COLLECT_DEBUG_FILES_H
 #define MP_COLLECT_DEBUG_FILES_H
@@ -8,7 +8,7 @@
 #include <elfutils/libdwfl.h>
 #include <stddef.h>
 
-/* The callback's context, its module: libdwfl's userdata of the module points to it. */
+/* The callback's context for a module: libdwfl's userdata of the module points to it. */
 struct mp_debug_search {
     const char *path;   /* of the module's file, with the root in front */
     size_t root_length; /* how much of path is a prefix such as /proc/PID/root */

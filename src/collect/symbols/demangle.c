@@ -15,7 +15,7 @@ struct mp_demangler {
     void *library;
     demangle_function *demangle;
     struct mp_map
-        shown; /* address of the symbol's name to that of the text to show; the text is owned if they differ */
+        shown; /* from the address of the symbol's name to that of the text to show; the text is owned if they differ */
 };
 
 struct mp_demangler *mp_demangler_open(void)

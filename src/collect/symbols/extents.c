@@ -10,7 +10,7 @@ bool mp_extents_add(struct mp_extents *extents, uint64_t start, uint64_t end, ui
     return mp_vec_push(&extents->added, ((struct mp_extent){start, end, value, rank}));
 }
 
-/* Whoever sorts later wins where both cover an address. */
+/* Where two cover an address, the one sorted later wins. */
 static int compare(const void *left, const void *right)
 {
     const struct mp_extent *a = left, *b = right;

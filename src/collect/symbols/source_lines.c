@@ -7,11 +7,11 @@
 #include "base/map.h"
 #include "collect/symbols/extents.h"
 
-#define TREE_DEPTH 256 /* of scopes within a unit; deeper is a damaged file */
+#define TREE_DEPTH 256 /* of scopes within a unit; a deeper file is damaged */
 
 struct unit {
-    Dwarf_Die lines;  /* whose line table counts */
-    Dwarf_Die scopes; /* whose functions count: the split unit, where DWARF lies in .dwo files */
+    Dwarf_Die lines;  /* the one whose line table counts */
+    Dwarf_Die scopes; /* the one whose functions count: the split unit, where DWARF lies in .dwo files */
     bool indexed;
     struct mp_extents functions; /* values: index in function_dies, plus 1 */
     MP_VEC(Dwarf_Die) function_dies;
@@ -19,7 +19,8 @@ struct unit {
 
 struct mp_source_lines {
     MP_VEC(struct unit) units;
-    struct mp_map paths;      /* address of a relative file name, which stands for one unit, to that of its full path */
+    struct mp_map paths;      /* from the address of a relative file name, which represents one unit, to that of its
+                               * full path */
     struct mp_extents ranges; /* values: index in units, plus 1 */
 };
 
@@ -53,7 +54,7 @@ struct mp_source_lines *mp_source_lines_open(Dwarf *dwarf)
     return source;
 }
 
-/* Where functions with code of their own may stand; in types, those of lambdas. */
+/* Whether functions with code may lie in it; in types, those of lambdas. */
 static bool holds_functions(int tag)
 {
     switch (tag) {
@@ -100,8 +101,8 @@ static Dwarf_Die *find_function(struct unit *unit, Dwarf_Addr address)
     return found ? &unit->function_dies.at[found - 1] : NULL;
 }
 
-/* Appends the inlined functions at the address within `scope`, outermost first, to the `count` there are, and returns
- * how many there are then. Blocks can overlap, so one without an inlined function does not end the search. */
+/* Appends the inlined functions at the address within `scope`, outermost first, to the first `count`, and returns the
+ * new number. Blocks can overlap, so one without an inlined function does not end the search. */
 static unsigned find_inlined(Dwarf_Die *scope, Dwarf_Addr address, Dwarf_Die *inlined, unsigned count, unsigned depth)
 {
     Dwarf_Die die;
@@ -138,7 +139,7 @@ static Dwarf_Word number_of(Dwarf_Die *die, unsigned name)
     return dwarf_attr(die, name, &attribute) && dwarf_formudata(&attribute, &number) == 0 ? number : 0;
 }
 
-/* A relative file name is meant from the folder that the compiler ran in. */
+/* A relative file name is relative to the folder that the compiler ran in. */
 static const char *full_path(struct mp_source_lines *source, struct unit *unit, const char *name)
 {
     const char *folder;
@@ -149,7 +150,7 @@ static const char *full_path(struct mp_source_lines *source, struct unit *unit, 
     return path && *path ? (const char *)(uintptr_t)*path : name;
 }
 
-/* Where the inlined function was called. */
+/* Names the place where the inlined function was called. */
 static void name_call(struct mp_source_line *line, struct mp_source_lines *source, struct unit *unit,
                       Dwarf_Die *inlined)
 {

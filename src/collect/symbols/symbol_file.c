@@ -12,7 +12,7 @@
 #include "collect/symbols/extents.h"
 #include "collect/symbols/source_lines.h"
 
-/* Answers are kept as one number: where their lines begin, and how many there are. */
+/* An answer is kept as one number: the beginning of its lines, and their count. */
 #define COUNT_BITS 8
 #define COUNT_MASK ((1u << COUNT_BITS) - 1)
 _Static_assert(MP_INLINE_DEPTH + 1 <= COUNT_MASK, "the lines of one address are counted in COUNT_BITS");
@@ -31,7 +31,7 @@ struct mp_symbol_file {
     MP_VEC(struct mp_symbol_line) lines;
 };
 
-/* Never needed, because the file itself is handed over; the library's own would ask the network. */
+/* Never needed, because the file itself is handed over; the library's own search would ask the network. */
 static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **found, Elf **elf)
 {
     return -1;
@@ -61,7 +61,7 @@ bool mp_symbol_file_is(const struct mp_symbol_file *file, const struct stat *sta
            status->st_mtim.tv_sec == own->st_mtim.tv_sec && status->st_mtim.tv_nsec == own->st_mtim.tv_nsec;
 }
 
-/* Which of several names of one function people know it by: `write` rather than `__write`, global rather than local. */
+/* Ranks several names of one function by how well people know them: `write` before `__write`, global before local. */
 static int rank_of(const char *name, const GElf_Sym *symbol)
 {
     int underscores = 0, binding = GELF_ST_BIND(symbol->st_info);
@@ -81,7 +81,7 @@ static void load_functions(struct mp_symbol_file *file, Dwfl_Module *module)
         const char *name = dwfl_module_getsym_info(module, i, &symbol, &address, &section, NULL, NULL);
         int type = GELF_ST_TYPE(symbol.st_info);
         bool code = type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
-        /* A symbol without a size says where something begins, not how far it reaches: it names no other address. */
+        /* A symbol without a size marks a beginning, but no extent: it names no other address. */
         if (!name || !*name || !code || section == SHN_UNDEF || section == SHN_ABS || !symbol.st_size) continue;
         if (address + symbol.st_size < address) continue;
         if (!mp_extents_add(&file->functions, address, address + symbol.st_size, (uintptr_t)name,
@@ -117,7 +117,7 @@ static void load(struct mp_symbol_file *file)
     if (dwarf) file->source = mp_source_lines_open(dwarf);
 }
 
-/* libdw maps the file: what was overwritten in place since must not be touched, neither for symbols nor at all. */
+/* libdw maps the file: one that has been overwritten in place must not be touched, for symbols or anything else. */
 static bool is_intact(struct mp_symbol_file *file)
 {
     struct stat now;
@@ -131,7 +131,7 @@ static bool is_intact(struct mp_symbol_file *file)
     return false;
 }
 
-/* The symbol's mangled name is better than the unqualified name in DWARF, but a C symbol may carry the compiler's
+/* The symbol's mangled name is better than the unqualified name in DWARF; but a C symbol may have the compiler's
  * suffixes (".part.0") or be an alias: there the name in the source is better. */
 static const char *choose_name(const struct mp_source_line *source, const char *symbol)
 {
@@ -146,7 +146,7 @@ static size_t look_up(struct mp_symbol_file *file, uint64_t address, struct mp_d
     const char *symbol = (const char *)(uintptr_t)mp_extents_find(&file->functions, address);
     unsigned count = file->source ? mp_source_lines_find(file->source, address - file->source_bias, source) : 0;
     if (!count) source[count++] = (struct mp_source_line){0};
-    /* The padding between functions has the line of what stands before it: that is nobody's. */
+    /* The padding between functions has the line of the code before it, but belongs to no function. */
     if (!symbol && !source[count - 1].name) return 0;
     if (!mp_vec_reserve(&file->lines, count)) return 0;
     for (unsigned i = 0; i < count; i++) {

@@ -11,10 +11,10 @@
 
 struct mp_symbol_file;
 
-/* Takes over fd, which has `status`; nothing is read before the first address. `path` (copied) names debug files; its
+/* Takes over fd, which has `status`; reads nothing before the first lookup. `path` (copied) names debug files; its
  * first root_length bytes are a prefix such as /proc/PID/root. NULL where memory is short: fd is then still open. */
 struct mp_symbol_file *mp_symbol_file_open(int fd, const struct stat *status, const char *path, size_t root_length);
-/* Whether `status` is of this very file, unchanged. */
+/* Whether `status` is that of this same file, unchanged. */
 bool mp_symbol_file_is(const struct mp_symbol_file *file, const struct stat *status);
 /* As mp_symbols_resolve(), with the address itself (not a return address) in the file's own address space. */
 size_t mp_symbol_file_find(struct mp_symbol_file *file, uint64_t address, struct mp_demangler *demangler,

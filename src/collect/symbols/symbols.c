@@ -20,7 +20,7 @@ struct module {
 
 struct mp_symbols {
     MP_VEC(struct module) modules; /* by id */
-    /* Files are shared by all modules, also of other processes, that map them. */
+    /* Files are shared by all modules that map them, even of other processes. */
     MP_VEC(struct mp_symbol_file *) files;
     struct mp_demangler *demangler;
 };
@@ -78,7 +78,7 @@ static void attach(struct mp_symbols *symbols, struct module *module, const char
             module->file = mp_symbol_file_open(fd, &status, full, strlen(root));
             if (module->file) {
                 symbols->files.at[symbols->files.count++] = module->file;
-                fd = -1; /* it is the file's now */
+                fd = -1; /* now owned by the file */
             }
         }
     }

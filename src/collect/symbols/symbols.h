@@ -1,7 +1,7 @@
 /*
  * Functions, files and lines of native frames. Each file is opened when its module is first seen and stays open, so
- * that a program may delete or replace it later; what was replaced before gives no symbols, never wrong ones. The
- * network is never asked. One thread at a time.
+ * that a program may delete or replace it later. A file that was replaced before gives no symbols, never wrong ones.
+ * The network is never asked. One thread at a time.
  */
 #ifndef MP_COLLECT_SYMBOLS_H
 #define MP_COLLECT_SYMBOLS_H
@@ -12,11 +12,11 @@
 #include "base/error.h"
 #include "base/file_id.h"
 
-#define MP_SYMBOL_MODULES_MAX (1u << 20) /* module ids are below */
+#define MP_SYMBOL_MODULES_MAX (1u << 20) /* module ids lie below it */
 
 /* One source-level frame. C++ names are demangled and whole; template arguments make some of them very long. */
 struct mp_symbol_line {
-    const char *function; /* NULL: the address is in no function that is known */
+    const char *function; /* NULL: no known function contains the address */
     const char *file;     /* NULL: unknown */
     uint32_t line;        /* 0: unknown */
 };
@@ -26,17 +26,17 @@ struct mp_symbols;
 enum mp_status mp_symbols_open(struct mp_symbols **symbols, struct mp_error *error);
 
 /*
- * Module `module` is the file at `path` as the program names it; `root` (may be NULL) is put in front of it, such as
- * /proc/PID/root. `id` is what the program found when it loaded the file: a build-id on both sides decides, else size,
- * inode and modification time; NULL trusts the path. A path that is not absolute ("[vdso]") is no file.
+ * Module `module` is the file at `path`, in the program's own naming; `root` (may be NULL), such as /proc/PID/root, is
+ * put in front of it. `id` is what the program found when it loaded the file: a build-id on both sides decides, else
+ * size, inode and modification time; NULL trusts the path. A path that is not absolute ("[vdso]") is no file.
  *
- * A file that cannot be used is no error: its addresses have no symbols, and mp_symbols_note() says why. Adding an id
+ * An unusable file is no error: its addresses have no symbols, and mp_symbols_note() gives the reason. Adding an id
  * again replaces it.
  */
 enum mp_status mp_symbols_add_module(struct mp_symbols *symbols, uint32_t module, const char *path,
                                      const struct mp_file_id *id, const char *root, struct mp_error *error);
 
-/* Why the module has no symbols, as a sentence without a full stop; NULL where there is nothing to say. */
+/* Why the module has no symbols, as a sentence without a full stop; NULL where there is nothing to report. */
 const char *mp_symbols_note(const struct mp_symbols *symbols, uint32_t module);
 
 /*
