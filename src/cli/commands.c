@@ -11,6 +11,7 @@
     X(leaks)                                                                                                           \
     X(holders)                                                                                                         \
     X(steps)                                                                                                           \
+    X(advise)                                                                                                          \
     X(frag)                                                                                                            \
     X(size)                                                                                                            \
     X(compare)                                                                                                         \

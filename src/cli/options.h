@@ -35,6 +35,7 @@ enum mp_option {
     MP_OPT_SUPPRESSIONS,
     MP_OPT_PID,
     MP_OPT_REPLAY,
+    MP_OPT_KIND,
     MP_OPT_STACKS,
     MP_OPT_FREE_STACKS,
     MP_OPT_HOLDERS,

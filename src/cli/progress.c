@@ -20,7 +20,8 @@
 static pthread_t watcher;
 static bool is_watching;
 static _Atomic bool is_over;
-static const char *watched;
+static const char *watched, *work; /* a file that is read; else what is done */
+static _Atomic unsigned work_percent;
 
 /* The watched file's descriptor's position, from the kernel: readers need not report it. */
 static bool find_position(unsigned long long *position)
@@ -51,11 +52,23 @@ static void wait_ms(unsigned ms)
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
+static void *watch_work(void)
+{
+    bool shown = false;
+    for (wait_ms(FIRST_MS); !atomic_load(&is_over); wait_ms(EVERY_MS)) {
+        shown = true;
+        fprintf(stderr, "\r\033[Kmemprof: %s  %u %%", work, atomic_load(&work_percent));
+    }
+    if (shown) fputs("\r\033[K", stderr);
+    return NULL;
+}
+
 static void *watch(void *unused)
 {
     struct stat facts;
     bool shown = false;
     (void)unused;
+    if (work) return watch_work();
     unsigned long long bytes = stat(watched, &facts) ? 0 : (unsigned long long)facts.st_size, position;
     for (wait_ms(FIRST_MS); !atomic_load(&is_over); wait_ms(EVERY_MS)) {
         shown = true;
@@ -76,13 +89,32 @@ bool mp_progress_valid(const struct mp_invocation *invocation)
     return false;
 }
 
-void mp_progress_start(const struct mp_invocation *invocation, const char *path)
+static void start(const struct mp_invocation *invocation)
 {
     const char *when = invocation->value[MP_OPT_PROGRESS];
     if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
-    watched = path;
     atomic_store(&is_over, false);
     is_watching = mp_worker_start(&watcher, watch, NULL);
+}
+
+void mp_progress_start(const struct mp_invocation *invocation, const char *path)
+{
+    watched = path;
+    work = NULL;
+    start(invocation);
+}
+
+void mp_progress_start_work(const struct mp_invocation *invocation, const char *what)
+{
+    work = what;
+    atomic_store(&work_percent, 0);
+    start(invocation);
+}
+
+void mp_progress_tell(void *context, size_t done, size_t of)
+{
+    (void)context;
+    atomic_store(&work_percent, of ? (unsigned)(done * 100 / of) : 0);
 }
 
 void mp_progress_end(void)

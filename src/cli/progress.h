@@ -1,4 +1,5 @@
-/* A line on the terminal while a file is being read for longer than a second. One at a time; main thread. */
+/* A line on the terminal while a file is being read, or other work done, for longer than a second. One at a time; main
+ * thread. */
 #ifndef MP_CLI_PROGRESS_H
 #define MP_CLI_PROGRESS_H
 
@@ -7,6 +8,9 @@
 /* Starts watching how far this process has read `path`. Shows nothing where stderr is no terminal, or with --progress
  * never. */
 void mp_progress_start(const struct mp_invocation *invocation, const char *path);
+/* The same for other work, `what`, that tells how far it has come, as mp_tune_progress does. */
+void mp_progress_start_work(const struct mp_invocation *invocation, const char *what);
+void mp_progress_tell(void *context, size_t done, size_t of);
 /* False, after a message, where --progress has an unknown value. */
 bool mp_progress_valid(const struct mp_invocation *invocation);
 /* Removes the line. Call it before anything else is written to stderr. */

@@ -58,6 +58,8 @@ static const struct row {
     {"steps --json %f", JSON},
     {"frag %f", TEXT},
     {"frag --json %f", JSON},
+    {"advise %f", TEXT},
+    {"advise --json --capacity 1MiB %f", JSON},
     {"size --json --capacity 80GiB 4=%f 8=%s", JSON},
     {"compare %f %s", TEXT},
     {"compare --json %s %f", JSON},

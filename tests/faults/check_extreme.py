@@ -26,7 +26,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def commands(path, out):
     """Every command that reads a recording; `out` is removed before each."""
-    reading = [["report", "--json"], ["report", "--format", "html"], ["leaks"], ["frag"], ["peak", "--group", "region"],
+    reading = [["report", "--json"], ["report", "--format", "html"], ["leaks"], ["frag"], ["advise"], ["peak", "--group", "region"],
                ["compare", path]]
     writing = [["trace_plot"], ["chrome_trace"], ["flamegraph", "--format", "pprof"], ["export", "--format", "pytorch"],
                ["export", "--format", "sqlite"], ["export", "--format", "csv"], ["recover"], ["anonymize"]]

@@ -38,7 +38,7 @@ for step in range(20):
 def reading_commands(recording, folder):
     """Every command that reads a recording, with where it writes to."""
     for words in (["report"], ["report", "--format", "html"], ["report", "--format", "markdown"], ["peak"], ["leaks"],
-                  ["steps"], ["frag"], ["info"], ["compare", recording]):
+                  ["steps"], ["frag"], ["advise"], ["info"], ["compare", recording]):
         yield [*words, recording], None
     for words, name in ((["trace_plot"], "t.html"), (["segment_plot"], "s.html"), (["chrome_trace"], "c.json"),
                         (["flamegraph"], "f.html"), (["flamegraph"], "f.folded"), (["export", "--format", "csv"], "e.csv"),

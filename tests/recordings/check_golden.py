@@ -52,7 +52,7 @@ MIB = 1 << 20
 
 
 def usual(name):
-    for command in ("report", "peak", "leaks", "steps", "frag", "info"):
+    for command in ("report", "peak", "leaks", "steps", "frag", "advise", "info"):
         yield command, name
         yield command, "--json", name
     yield "leaks", "--outstanding", "--json", name

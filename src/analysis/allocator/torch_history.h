@@ -40,6 +40,7 @@ struct mp_torch_history {
     MP_VEC(struct mp_torch_segment) segments; /* at the beginning, by address; blocks are unused */
     MP_VEC(struct mp_torch_segment) mapped;   /* of expandable segments among those: the runs of mapped pages */
     MP_VEC(uint64_t) pools;                   /* PyTorch's numbers of them; the first is 0, the default pool */
+    uint32_t made_up;                         /* blocks of steps that the model has not, numbered after its own */
     MP_VEC(double) limits;                    /* that the program set, shares of the device's memory */
     MP_VEC(uint32_t)
     emptied; /* before which steps the program emptied the cache: found by a replay of the record, else by what

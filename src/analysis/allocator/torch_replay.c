@@ -22,6 +22,7 @@ struct mp_torch_player {
     MP_VEC(uint32_t) begun;  /* by pool: how often it was */
     MP_VEC(uint32_t) open;   /* by pool: how often the program uses it now, by its marks */
     MP_VEC(uint32_t) late;   /* blocks whose requested free the record completes during the call that comes */
+    uint64_t most;           /* reserved bytes; beyond them the replay is given up. 0: endless */
     bool recorded;
     bool probing, probe_failed; /* a call is tried on a copy of the allocator; it did what the record does not have */
     uint32_t probes;
@@ -316,6 +317,8 @@ static void meet_segment_event(struct mp_torch_player *p, const struct mp_torch_
 static void on_event(void *context, const struct mp_torch_event *event)
 {
     struct mp_torch_player *p = context;
+    bool gains = event->action == MP_TORCH_SEGMENT_ALLOC || event->action == MP_TORCH_SEGMENT_MAP;
+    p->replay->driver_calls += gains && !p->probing;
     if (event->action == MP_TORCH_FREE_COMPLETED) {
         if (!p->probing && event->block < p->owners.count && p->owners.at[event->block] != MP_NONE)
             p->ids[p->owners.at[event->block]] = MP_TORCH_NO_BLOCK;
@@ -536,11 +539,17 @@ static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_ste
     return late || is_about_segments(step);
 }
 
+static bool is_too_much(struct mp_torch_player *p)
+{
+    p->replay->given_up = p->most && mp_torch_stats(p->allocator)->peak_reserved > p->most;
+    return p->replay->given_up;
+}
+
 static void play(struct mp_torch_player *p, uint32_t until)
 {
     const struct mp_torch_history *history = p->history;
     size_t end = until < history->steps.count ? until : history->steps.count, emptied = 0;
-    for (p->step = 0; p->step < end && !p->failed; p->step++) {
+    for (p->step = 0; p->step < end && !p->failed && !is_too_much(p); p->step++) {
         const struct mp_torch_step *step = &history->steps.at[p->step];
         bool asks = step->action == MP_TORCH_ALLOC || step->action == MP_TORCH_OUT_OF_MEMORY;
         if (p->recorded ? belongs_to_next(p, step) : is_about_segments(step)) continue;
@@ -575,8 +584,9 @@ static bool start(struct mp_torch_player *p, const struct mp_torch_settings *set
     *p->replay = (struct mp_torch_replay){.last_oom = MP_NONE};
     p->settings = settings;
     p->allocator = mp_torch_allocator_new(settings, capacity, total, &hooks);
-    p->ids = mp_alloc((p->model->blocks.count + 1) * sizeof *p->ids);
-    for (size_t i = 0; i < p->model->blocks.count; i++)
+    size_t blocks = p->model->blocks.count + p->history->made_up;
+    p->ids = mp_alloc((blocks + 1) * sizeof *p->ids);
+    for (size_t i = 0; i < blocks; i++)
         p->ids[i] = MP_TORCH_NO_BLOCK;
     return true;
 }
@@ -586,6 +596,7 @@ static enum mp_status finish(struct mp_torch_player *p, bool failed, struct mp_e
     if (p->allocator) {
         p->replay->reserved_peak = mp_torch_stats(p->allocator)->peak_reserved;
         p->replay->allocated_peak = mp_torch_stats(p->allocator)->peak_allocated;
+        p->replay->retries = mp_torch_stats(p->allocator)->retries;
     }
     mp_torch_allocator_free(p->allocator);
     mp_vec_free(&p->owners);
@@ -624,15 +635,30 @@ enum mp_status mp_torch_replay_recorded(const struct mp_model *model, struct mp_
     return finish(&p, p.failed, error);
 }
 
+static enum mp_status replay_anew(struct mp_torch_player *p, const struct mp_torch_settings *settings,
+                                  uint64_t capacity, uint64_t total, uint32_t until, struct mp_error *error)
+{
+    if (!start(p, settings, capacity, total)) return finish(p, true, error);
+    torch_begin_anew(p);
+    if (!p->failed) play(p, until);
+    if (!p->failed) (void)is_too_much(p);
+    return finish(p, p->failed, error);
+}
+
 enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
                                     const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
                                     uint32_t until, struct mp_torch_replay *replay, struct mp_error *error)
 {
     struct mp_torch_player p = {.model = model, .history = history, .replay = replay};
-    if (!start(&p, settings, capacity, total)) return finish(&p, true, error);
-    torch_begin_anew(&p);
-    if (!p.failed) play(&p, until);
-    return finish(&p, p.failed, error);
+    return replay_anew(&p, settings, capacity, total, until, error);
+}
+
+enum mp_status mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
+                                     const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                                     uint64_t most, struct mp_torch_replay *replay, struct mp_error *error)
+{
+    struct mp_torch_player p = {.model = model, .history = history, .replay = replay, .most = most};
+    return replay_anew(&p, settings, capacity, total, MP_TORCH_TO_THE_END, error);
 }
 
 void mp_torch_moment_free(struct mp_torch_moment *moment)

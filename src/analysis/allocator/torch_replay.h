@@ -15,6 +15,9 @@ struct mp_torch_replay {
     uint64_t new_ooms;                      /* of those, requests that had found some */
     uint32_t last_oom;                      /* step; MP_NONE */
     uint64_t allocs;                        /* that were made */
+    uint64_t retries;                       /* requests for which everything cached was given back first */
+    uint64_t driver_calls;                  /* that got memory of the driver */
+    bool given_up;                          /* mp_torch_replay_below(): more was reserved than was allowed */
     /* Replays of the record only: */
     uint64_t differences;
     char first[240];          /* what differs first; "" */
@@ -42,5 +45,9 @@ void mp_torch_moment_free(struct mp_torch_moment *moment);
 enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
                                     const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
                                     uint32_t until, struct mp_torch_replay *replay, struct mp_error *error);
+/* The same to the end, given up as soon as more than `most` bytes are reserved. */
+enum mp_status mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
+                                     const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                                     uint64_t most, struct mp_torch_replay *replay, struct mp_error *error);
 
 #endif

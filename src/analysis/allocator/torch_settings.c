@@ -1,5 +1,6 @@
 #include "analysis/allocator/torch_settings.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,4 +241,76 @@ enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const
     if (!status) *settings = changed;
     free(plain);
     return status;
+}
+
+static void add_option(struct mp_buffer *text, const char *name)
+{
+    mp_buffer_printf(text, "%s%s:", text->size ? "," : "", name);
+}
+
+/* No two versions read ">" alike, and some refuse a 0, so a list names each boundary; 1 is none, and 0, which is none
+ * that anybody asked for, stays out. */
+static void add_divisions(const uint32_t *divisions, struct mp_buffer *text)
+{
+    bool same = true, any = false;
+    for (unsigned i = 0; i < MP_TORCH_DIVISIONS; i++) {
+        same = same && divisions[i] == divisions[0];
+        any |= divisions[i] > 1;
+    }
+    if (!any) return;
+    add_option(text, "roundup_power2_divisions");
+    if (same) {
+        mp_buffer_printf(text, "%u", divisions[0]);
+        return;
+    }
+    unsigned first = 0; /* the first pair holds below its boundary, too */
+    while (divisions[first + 1] == divisions[0])
+        first++;
+    for (unsigned i = first; i < MP_TORCH_DIVISIONS; i++)
+        if (i == first || divisions[i])
+            mp_buffer_printf(text, "%s%u:%u", i == first ? "[" : ",", 1u << i, divisions[i] ? divisions[i] : 1);
+    mp_buffer_append_text(text, "]");
+}
+
+void mp_torch_settings_text(const struct mp_torch_settings *settings, struct mp_buffer *text)
+{
+    if (settings->expandable) {
+        add_option(text, "expandable_segments");
+        mp_buffer_append_text(text, "True");
+    }
+    if (settings->large_segment != MP_TORCH_LARGE) {
+        add_option(text, "large_segment_size_mb");
+        mp_buffer_printf(text, "%" PRIu64, settings->large_segment / MIB);
+    }
+    if (settings->max_split != MP_TORCH_UNLIMITED) {
+        add_option(text, "max_split_size_mb");
+        mp_buffer_printf(text, "%" PRIu64, settings->max_split / MIB);
+    }
+    if (settings->max_non_split_rounding != MP_TORCH_LARGE) {
+        add_option(text, "max_non_split_rounding_mb");
+        mp_buffer_printf(text, "%" PRIu64, settings->max_non_split_rounding / MIB);
+    }
+    if (settings->gc_threshold > 0) {
+        add_option(text, "garbage_collection_threshold");
+        mp_buffer_printf(text, "%g", settings->gc_threshold);
+    }
+    if (settings->fraction > 0) {
+        add_option(text, "per_process_memory_fraction");
+        mp_buffer_printf(text, "%g", settings->fraction);
+    }
+    add_divisions(settings->divisions, text);
+}
+
+static uint32_t division_of(uint32_t division)
+{
+    return division > 1 ? division : 0;
+}
+
+bool mp_torch_settings_same(const struct mp_torch_settings *a, const struct mp_torch_settings *b)
+{
+    for (unsigned i = 0; i < MP_TORCH_DIVISIONS; i++)
+        if (division_of(a->divisions[i]) != division_of(b->divisions[i])) return false;
+    return a->expandable == b->expandable && a->max_split == b->max_split && a->large_segment == b->large_segment &&
+           a->max_non_split_rounding == b->max_non_split_rounding && a->gc_threshold == b->gc_threshold &&
+           a->fraction == b->fraction;
 }

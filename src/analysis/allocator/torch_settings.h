@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 #define MP_TORCH_SMALL       ((uint64_t)1 << 20) /* blocks up to here come from segments of 2 MiB */
@@ -32,5 +33,8 @@ void mp_torch_settings_default(struct mp_torch_settings *settings);
 /* Changes what the text names. MP_INVALID: the error names the option, and what it wants. Options of PyTorch that do
  * not change where memory comes from are accepted. */
 enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error);
+/* The text of what differs from PyTorch's defaults, as every version that knows the options reads it; "" for none. */
+void mp_torch_settings_text(const struct mp_torch_settings *settings, struct mp_buffer *text);
+bool mp_torch_settings_same(const struct mp_torch_settings *a, const struct mp_torch_settings *b);
 
 #endif

@@ -64,6 +64,9 @@ KEYS = {
              "segments", "pins", "oom", "replay", "coverage"],
         "oom": ["requested_bytes", "cause", "would_fit"],
     },
+    "advise": {
+        "": ["schema", "track", "peak_bytes", "reserved_peak_bytes", "changes", "fit", "coverage"],
+    },
     "report": {
         "": ["schema", "info", "peak", "leaks", "steps", "frag", "advice", "coverage"],
         "frag": ["schema", "track", "allocated_bytes", "reserved_bytes", "largest_free_bytes", "unusable_ratio",
@@ -85,6 +88,8 @@ TEXTS = {
     "report": "report train.mp",
     "report-nothing": "report nothing.mp",
     "frag": "frag train.mp",
+    "advise": "advise train.mp --capacity 4MiB",
+    "help-advise": "help advise",
     "peak": "peak train.mp",
     "peak-full-stacks": "peak train.mp --full-stacks -n 1",
     "peak-file": "peak train.mp --group file",

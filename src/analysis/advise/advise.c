@@ -1,0 +1,283 @@
+#include "analysis/advise/advise.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/advise/lifetimes.h"
+#include "base/memory.h"
+#include "model/track.h"
+
+#define WORTH 100 /* one part in so many of the peak, at least, is worth a change */
+
+struct adviser {
+    const struct mp_model *model;
+    const struct mp_advise_query *query;
+    struct mp_advise *advise;
+    struct mp_torch_history history;
+    struct mp_error *error;
+};
+
+/* A replay with some changes made. */
+struct outcome {
+    uint64_t peak, reserved, ooms;
+};
+
+static const char *const kinds[MP_CHANGE_KINDS] = {"allocator", "checkpoint", "lifetime", "precision",
+                                                   "optimizer", "offload",    "shard"};
+
+const char *mp_change_kind_name(enum mp_change_kind kind)
+{
+    return kinds[kind];
+}
+
+enum mp_change_kind mp_change_kind_named(const char *name)
+{
+    unsigned kind = 0;
+    while (kind < MP_CHANGE_KINDS && strcmp(kinds[kind], name))
+        kind++;
+    return (enum mp_change_kind)kind;
+}
+
+static bool is_wanted(const struct adviser *a, enum mp_change_kind kind)
+{
+    return a->query->kinds & 1u << kind;
+}
+
+/* `capacity`: of the replay, MP_BYTES_UNKNOWN for an endless one. */
+static enum mp_status replay(struct adviser *a, const struct mp_edits *edits, const struct mp_torch_settings *settings,
+                             uint64_t capacity, struct outcome *outcome)
+{
+    const struct mp_torch_history *history = &a->history;
+    struct mp_torch_history edited = {0};
+    struct mp_torch_replay result;
+    enum mp_status status = MP_OK;
+    uint64_t total = a->advise->tuning.total == MP_BYTES_UNKNOWN ? (uint64_t)1 << 40 : a->advise->tuning.total;
+    if (edits->ends.count || edits->extras.count) {
+        mp_edits_apply(a->model, history, edits, &edited);
+        history = &edited;
+    }
+    *outcome = (struct outcome){0};
+    if (a->advise->has_allocator) {
+        status = mp_torch_replay_below(a->model, history, settings, capacity, total, 0, &result, a->error);
+        if (!status) *outcome = (struct outcome){result.allocated_peak, result.reserved_peak, result.ooms};
+    } else {
+        outcome->peak = mp_edited_peak(a->model, history);
+    }
+    if (history == &edited) mp_edited_free(&edited);
+    return status;
+}
+
+static uint64_t less(uint64_t from, uint64_t what)
+{
+    return from > what ? from - what : 0;
+}
+
+static bool is_worth(const struct mp_advise *advise, const struct mp_change *change)
+{
+    if (change->saved && change->saved >= advise->peak / WORTH) return true;
+    return change->saved_reserved && change->saved_reserved >= advise->reserved / WORTH;
+}
+
+static void fill_savings(const struct mp_advise *advise, const struct outcome *outcome, struct mp_change *change)
+{
+    change->peak = outcome->peak;
+    change->reserved = outcome->reserved;
+    change->saved = less(advise->peak, outcome->peak);
+    change->saved_reserved = less(advise->reserved, outcome->reserved);
+}
+
+static void add_settings(struct adviser *a)
+{
+    struct mp_advise *advise = a->advise;
+    for (size_t i = 0; i < advise->tuning.found.count; i++) {
+        const struct mp_tune_found *found = &advise->tuning.found.at[i];
+        struct mp_buffer text = {0};
+        mp_torch_settings_text(&found->settings, &text);
+        struct mp_change change = {.kind = MP_CHANGE_ALLOCATOR,
+                                   .what = MP_CHANGE_SETTINGS,
+                                   .exact = advise->tuning.known,
+                                   .settings = found->settings,
+                                   .setting = mp_text_copy_part((const char *)text.data, text.size),
+                                   .driver_calls = found->replay.driver_calls,
+                                   .ooms = found->replay.ooms,
+                                   .ooms_before = advise->tuning.as_set.ooms,
+                                   .driver_calls_before = advise->tuning.as_set.driver_calls};
+        const struct outcome outcome = {found->replay.allocated_peak, found->replay.reserved_peak, 0};
+        fill_savings(advise, &outcome, &change);
+        mp_buffer_free(&text);
+        mp_vec_add(&advise->changes, change);
+    }
+}
+
+static void free_change(struct mp_change *change)
+{
+    free(change->setting);
+    free(change->module);
+    mp_edits_free(&change->edits);
+}
+
+/* Replays what others propose; what lowers nothing goes. */
+static enum mp_status prove(struct adviser *a, struct mp_changes *proposed)
+{
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; i < proposed->count; i++) {
+        struct mp_change *change = &proposed->at[i];
+        struct outcome outcome;
+        if (!status) status = replay(a, &change->edits, &a->history.settings, a->advise->tuning.capacity, &outcome);
+        if (!status) fill_savings(a->advise, &outcome, change);
+        if (!status && is_wanted(a, change->kind) && is_worth(a->advise, change))
+            mp_vec_add(&a->advise->changes, *change);
+        else
+            free_change(change);
+    }
+    mp_vec_free(proposed);
+    return status;
+}
+
+static uint64_t weight(const struct mp_change *change)
+{
+    return change->saved > change->saved_reserved ? change->saved : change->saved_reserved;
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct mp_change *x = a, *y = b;
+    if (weight(x) != weight(y)) return weight(x) < weight(y) ? 1 : -1;
+    return x->what < y->what ? -1 : x->what > y->what;
+}
+
+/* ---- together */
+
+static bool is_chosen(const struct mp_advise_fit *fit, size_t change)
+{
+    for (size_t i = 0; i < fit->changes.count; i++)
+        if (fit->changes.at[i] == change) return true;
+    return false;
+}
+
+/* The changes chosen and one more; SIZE_MAX: no more. */
+static enum mp_status replay_chosen(struct adviser *a, size_t more, struct outcome *outcome)
+{
+    const struct mp_advise *advise = a->advise;
+    struct mp_edits edits = {0};
+    struct mp_torch_settings settings = a->history.settings;
+    for (size_t i = 0; i < advise->changes.count; i++) {
+        const struct mp_change *change = &advise->changes.at[i];
+        if (i != more && !is_chosen(&advise->fit, i)) continue;
+        if (change->what == MP_CHANGE_SETTINGS)
+            settings = change->settings;
+        else
+            mp_edits_join(&edits, &change->edits);
+    }
+    uint64_t room = less(advise->fit.capacity, advise->fit.beside);
+    enum mp_status status = replay(a, &edits, &settings, room, outcome);
+    mp_edits_free(&edits);
+    return status;
+}
+
+static bool does_fit(const struct mp_advise *advise, const struct outcome *outcome)
+{
+    uint64_t room = less(advise->fit.capacity, advise->fit.beside);
+    return advise->has_allocator ? !outcome->ooms && outcome->reserved <= room : outcome->peak <= room;
+}
+
+/* Two settings exclude one another. */
+static bool may_join(const struct mp_advise *advise, size_t change)
+{
+    if (advise->changes.at[change].what != MP_CHANGE_SETTINGS) return true;
+    for (size_t i = 0; i < advise->fit.changes.count; i++)
+        if (advise->changes.at[advise->fit.changes.at[i]].what == MP_CHANGE_SETTINGS) return false;
+    return true;
+}
+
+static bool is_less(const struct outcome *a, const struct outcome *b)
+{
+    if (a->ooms != b->ooms) return a->ooms < b->ooms;
+    if (a->reserved != b->reserved) return a->reserved < b->reserved;
+    return a->peak < b->peak;
+}
+
+/* One change after the other, each time that which leaves least, until it fits. */
+static enum mp_status find_fit(struct adviser *a)
+{
+    struct mp_advise *advise = a->advise;
+    struct mp_advise_fit *fit = &advise->fit;
+    struct outcome now;
+    fit->capacity = a->query->capacity;
+    if (!fit->capacity) return MP_OK;
+    const struct mp_tuning *t = &advise->tuning;
+    if (advise->has_allocator && t->total != MP_BYTES_UNKNOWN && t->capacity != MP_BYTES_UNKNOWN)
+        fit->beside = less(t->total, t->capacity);
+    enum mp_status status = replay_chosen(a, SIZE_MAX, &now);
+    fit->fits_now = !status && does_fit(advise, &now);
+    while (!status && !does_fit(advise, &now)) {
+        struct outcome best = now, outcome;
+        size_t chosen = SIZE_MAX;
+        for (size_t i = 0; !status && i < advise->changes.count; i++) {
+            if (is_chosen(fit, i) || !may_join(advise, i)) continue;
+            status = replay_chosen(a, i, &outcome);
+            if (status || !is_less(&outcome, &best)) continue;
+            best = outcome;
+            chosen = i;
+        }
+        if (status || chosen == SIZE_MAX) break;
+        mp_vec_add(&fit->changes, chosen);
+        now = best;
+    }
+    fit->fits = !status && does_fit(advise, &now);
+    fit->peak = now.peak;
+    fit->reserved = now.reserved;
+    return status;
+}
+
+static enum mp_status begin(struct adviser *a)
+{
+    struct mp_advise *advise = a->advise;
+    const struct mp_model *model = a->model;
+    advise->has_allocator = model->tracks.at[advise->track].layer == MP_LAYER_TORCH &&
+                            strncmp(mp_track_device(model, advise->track), "cpu", 3);
+    advise->peak = model->sums.at[advise->track].peak_bytes;
+    enum mp_status status = mp_torch_history_make(model, advise->track, true, &a->history, a->error);
+    advise->replayed = a->history.steps.count;
+    advise->has_allocator = advise->has_allocator && advise->replayed;
+    if (status || !advise->has_allocator) return status;
+    bool search = is_wanted(a, MP_CHANGE_ALLOCATOR);
+    status = mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning, a->error);
+    if (status) return status;
+    advise->reserved = advise->tuning.reserved;
+    bool requested = model->tracks.at[advise->track].size_basis == MP_BASIS_REQUESTED; /* not what blocks take */
+    if (requested || advise->tuning.as_set.allocated_peak < advise->peak)
+        advise->peak = advise->tuning.as_set.allocated_peak;
+    return MP_OK;
+}
+
+enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
+                              struct mp_advise *advise, struct mp_error *error)
+{
+    struct adviser a = {.model = model, .query = query, .advise = advise, .error = error};
+    struct mp_changes proposed = {0};
+    *advise =
+        (struct mp_advise){.track = query->track, .tuning = {.capacity = MP_BYTES_UNKNOWN, .total = MP_BYTES_UNKNOWN}};
+    if (mp_model_sample_of(model, query->track))
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the recording has a sample of its blocks (--sample): what others would save is not known");
+    enum mp_status status = begin(&a);
+    if (!status) add_settings(&a);
+    if (!status) status = mp_lifetimes_propose(model, &a.history, &proposed, error);
+    if (!status) status = prove(&a, &proposed);
+    if (!status && advise->changes.count)
+        qsort(advise->changes.at, advise->changes.count, sizeof *advise->changes.at, by_weight);
+    if (!status) status = find_fit(&a);
+    mp_torch_history_free(&a.history);
+    if (status) mp_advise_free(advise);
+    return status;
+}
+
+void mp_advise_free(struct mp_advise *advise)
+{
+    for (size_t i = 0; i < advise->changes.count; i++)
+        free_change(&advise->changes.at[i]);
+    mp_vec_free(&advise->changes);
+    mp_vec_free(&advise->fit.changes);
+    mp_tuning_free(&advise->tuning);
+}

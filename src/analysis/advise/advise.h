@@ -1,0 +1,43 @@
+/*
+ * Changes to a program that would lower its peak, each proved by a replay of what the recording has with the change
+ * made to it, and which of them together fit a capacity. Pure; the result is the caller's.
+ */
+#ifndef MP_ANALYSIS_ADVISE_H
+#define MP_ANALYSIS_ADVISE_H
+
+#include "analysis/advise/changes.h"
+#include "analysis/advise/tune.h"
+
+struct mp_advise_query {
+    uint16_t track;
+    uint64_t capacity; /* that is to be fitted; 0: none */
+    unsigned kinds;    /* bits 1 << enum mp_change_kind of those that are wanted */
+    mp_tune_progress *progress;
+    void *context;
+};
+
+/* Changes that are made together until the capacity is met. */
+struct mp_advise_fit {
+    uint64_t capacity;       /* 0: not asked */
+    uint64_t beside;         /* of that: what context and libraries take, as far as it is known */
+    bool fits_now, fits;     /* without a change; with those chosen */
+    MP_VEC(size_t) changes;  /* indices, in the order of their choice */
+    uint64_t peak, reserved; /* with them */
+};
+
+struct mp_advise {
+    uint16_t track;
+    bool has_allocator;      /* a caching allocator's track; else only allocated bytes count */
+    bool replayed;           /* the recording has something to replay, not only what lived at its end */
+    uint64_t peak, reserved; /* as recorded, or as replayed where that is less; reserved 0: there is no such thing */
+    struct mp_tuning tuning; /* of a caching allocator */
+    MP_VEC(struct mp_change) changes; /* that which saves most first */
+    struct mp_advise_fit fit;
+};
+
+/* MP_UNSUPPORTED: it cannot be replayed; MP_NO_MEMORY. */
+enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
+                              struct mp_advise *advise, struct mp_error *error);
+void mp_advise_free(struct mp_advise *advise);
+
+#endif

@@ -1,0 +1,58 @@
+/* What a program could do otherwise. */
+#ifndef MP_ANALYSIS_CHANGES_H
+#define MP_ANALYSIS_CHANGES_H
+
+#include "analysis/advise/edits.h"
+
+/* Names of MP_CHANGE_KINDS are a promise. */
+enum mp_change_kind {
+    MP_CHANGE_ALLOCATOR,
+    MP_CHANGE_CHECKPOINT,
+    MP_CHANGE_LIFETIME,
+    MP_CHANGE_PRECISION,
+    MP_CHANGE_OPTIMIZER,
+    MP_CHANGE_OFFLOAD,
+    MP_CHANGE_SHARD,
+    MP_CHANGE_KINDS
+};
+
+enum mp_change_what {
+    MP_CHANGE_SETTINGS,
+    MP_CHANGE_LATE_ZERO_GRAD,  /* gradients live over forward, and are freed or replaced behind it */
+    MP_CHANGE_GRADIENTS_KEPT,  /* they are set to zero, and live for ever */
+    MP_CHANGE_PREVIOUS_OUTPUT, /* what a variable holds of a step lives until the next one's takes its place */
+    MP_CHANGE_GRADIENTLESS,    /* a graph is kept that no backward uses */
+    MP_CHANGE_OPTIMIZER_TEMPORARIES,
+    MP_CHANGE_CHECKPOINTED /* activations of a module are made again in backward */
+};
+
+struct mp_change {
+    enum mp_change_kind kind;
+    enum mp_change_what what;
+    bool exact;              /* replayed, not estimated */
+    uint64_t peak, reserved; /* then */
+    uint64_t saved, saved_reserved;
+    /* Of settings: */
+    struct mp_torch_settings settings;
+    char *setting; /* their text */
+    uint64_t driver_calls, driver_calls_before;
+    uint64_t ooms, ooms_before; /* requests that found no memory */
+    /* Of others: */
+    struct mp_edits edits;
+    uint32_t stack; /* of the blocks that it is about; 0: several, or not known */
+    char *module;   /* path, with * for numbers; NULL */
+    size_t blocks;  /* that would live less long */
+    uint64_t bytes; /* the most of theirs that lived at a time */
+    double share;   /* of forward that is done again; 0 */
+};
+
+struct mp_changes {
+    struct mp_change *at;
+    size_t count, room;
+};
+
+const char *mp_change_kind_name(enum mp_change_kind kind);
+/* MP_CHANGE_KINDS: none has the name. */
+enum mp_change_kind mp_change_kind_named(const char *name);
+
+#endif

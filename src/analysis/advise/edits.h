@@ -1,0 +1,37 @@
+/*
+ * A program's blocks as they would be with a change made to it: freed at another time, never made, or others beside
+ * them; as a history that can be replayed. Pure.
+ */
+#ifndef MP_ANALYSIS_EDITS_H
+#define MP_ANALYSIS_EDITS_H
+
+#include "analysis/allocator/torch_replay.h"
+
+/* A block of the model with another end. Times are events: just before that one; MP_NONE: never. */
+struct mp_edit_end {
+    uint32_t block, freed;
+    bool gone; /* it is never made */
+};
+/* A block that the model has not. */
+struct mp_edit_extra {
+    uint64_t bytes, stream;
+    uint32_t made, freed;
+};
+
+struct mp_edits {
+    MP_VEC(struct mp_edit_end) ends;
+    MP_VEC(struct mp_edit_extra) extras;
+};
+
+/* Adds what another has; of a block that both have an end for, the earlier counts. */
+void mp_edits_join(struct mp_edits *edits, const struct mp_edits *more);
+void mp_edits_free(struct mp_edits *edits);
+
+/* `edited` starts empty, and holds what belongs to `history`, which outlives it. */
+void mp_edits_apply(const struct mp_model *model, const struct mp_torch_history *history, const struct mp_edits *edits,
+                    struct mp_torch_history *edited);
+void mp_edited_free(struct mp_torch_history *edited);
+/* The most that was allocated at a time, by the sizes that blocks have in the model. */
+uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_history *history);
+
+#endif

@@ -1,0 +1,14 @@
+/*
+ * Blocks that live longer than anybody needs them, as far as a recording proves that: what to change, and how long the
+ * blocks would live then. Pure.
+ */
+#ifndef MP_ANALYSIS_LIFETIMES_H
+#define MP_ANALYSIS_LIFETIMES_H
+
+#include "analysis/advise/changes.h"
+
+/* Adds changes, without what they save: that is for a replay to say. MP_NO_MEMORY. */
+enum mp_status mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
+                                    struct mp_changes *changes, struct mp_error *error);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * Settings of PyTorch's caching allocator under which a program would have reserved less: a search, each step of which
+ * is a replay of all that the recording asked for. Pure; the result is the caller's.
+ */
+#ifndef MP_ANALYSIS_TUNE_H
+#define MP_ANALYSIS_TUNE_H
+
+#include "analysis/allocator/torch_replay.h"
+
+/* Told now and then how far a search has come; may be NULL. */
+typedef void mp_tune_progress(void *context, size_t done, size_t of);
+
+struct mp_tune_found {
+    struct mp_torch_settings settings;
+    unsigned options; /* that differ from those recorded */
+    struct mp_torch_replay replay;
+};
+
+struct mp_tuning {
+    uint64_t capacity, total;      /* of the replays; MP_BYTES_UNKNOWN: endless; not known */
+    struct mp_torch_replay as_set; /* under the settings that it had */
+    uint64_t recorded_reserved;    /* the highest as recorded; 0: not known */
+    uint64_t reserved;             /* that or the replay's, if less: what others are held against */
+    uint64_t bound;                /* no settings, and no order of segments, reserve less */
+    uint64_t base_bytes;           /* from before the recording, which replays place anew */
+    bool known;                    /* what was asked for is known of every block, and the replay of the record is as
+                                    * recorded */
+    size_t replays;
+    MP_VEC(struct mp_tune_found) found; /* the best of all, then the best that changes one option, if it is another */
+};
+
+/* The history is that of a caching allocator's track. It learns from a replay where
+ * the cache was emptied. Without `search` only the record is replayed. MP_NO_MEMORY. */
+enum mp_status mp_tune(const struct mp_model *model, struct mp_torch_history *history, bool search,
+                       mp_tune_progress *progress, void *context, struct mp_tuning *tuning, struct mp_error *error);
+void mp_tuning_free(struct mp_tuning *tuning);
+
+#endif

@@ -1,0 +1,95 @@
+#include "output/report/advise.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/progress.h"
+#include "cli/query.h"
+
+/* `list`: names of kinds, apart by commas; NULL: all. MP_EXIT_USAGE, after a message, where it makes no sense. */
+static int read_kinds(const char *list, unsigned *kinds)
+{
+    *kinds = list ? 0 : ~0u;
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char name[16];
+        size_t length = strcspn(at, ",");
+        enum mp_change_kind kind = MP_CHANGE_KINDS;
+        if (length < sizeof name) {
+            memcpy(name, at, length);
+            name[length] = '\0';
+            kind = mp_change_kind_named(name);
+        }
+        if (kind == MP_CHANGE_KINDS) {
+            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator and lifetime", (int)length, at);
+            return MP_EXIT_USAGE;
+        }
+        *kinds |= 1u << kind;
+    }
+    return MP_EXIT_DONE;
+}
+
+/* 0 where it is not given, or is for the recording to say. */
+static int read_capacity(const char *text, uint64_t *capacity)
+{
+    *capacity = 0;
+    if (!text || !strcmp(text, "auto") || (mp_parse_bytes(text, capacity) && *capacity)) return MP_EXIT_DONE;
+    mp_message("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
+    return MP_EXIT_USAGE;
+}
+
+static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
+{
+    struct mp_error error;
+    struct mp_advise advise;
+    if (!mp_query_pick_track(query)) {
+        mp_message("%s holds no allocation: it has no track", query->view.path);
+        return MP_EXIT_COULD_NOT;
+    }
+    ask->track = query->track;
+    uint64_t total = query->model->devices.at[query->model->tracks.at[query->track].device].total_bytes;
+    if (mp_given(query->invocation, MP_OPT_CAPACITY) && !ask->capacity) ask->capacity = total;
+    if (ask->capacity == MP_BYTES_UNKNOWN) {
+        mp_message("%s does not say how much memory the device has; say it: --capacity 24GiB", query->view.path);
+        return MP_EXIT_COULD_NOT;
+    }
+    mp_progress_start_work(query->invocation, "trying changes");
+    enum mp_status status = mp_advise_find(query->model, ask, &advise, &error);
+    mp_progress_end();
+    if (status) return mp_message_error(&error);
+    if (query->as_json)
+        mp_advise_json(&query->json, NULL, query->model, &advise, &query->view);
+    else
+        mp_advise_text(&query->text, query->model, &advise, &query->view);
+    mp_advise_free(&advise);
+    return MP_EXIT_DONE;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_query query;
+    struct mp_advise_query ask = {.progress = mp_progress_tell};
+    int status = read_kinds(invocation->value[MP_OPT_KIND], &ask.kinds);
+    if (!status) status = read_capacity(invocation->value[MP_OPT_CAPACITY], &ask.capacity);
+    if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
+    return status ? status : mp_query_finish(&query, find_advice(&query, &ask));
+}
+
+extern const struct mp_command mp_command_advise;
+const struct mp_command mp_command_advise = {
+    .name = "advise",
+    .summary = "changes that would save memory, ranked by what a replay says that each saves",
+    .usage = "FILE",
+    .about =
+        "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
+        "PyTorch's "
+        "caching allocator, searched by replaying all that was asked of it under each, as the line of "
+        "PYTORCH_CUDA_ALLOC_CONF to set; and blocks that live longer than they are needed. Each has the bytes that it "
+        "saves, what the peak would then be, what it costs or breaks, and how to write it. With --capacity, changes "
+        "are "
+        "put together until it fits.",
+    .example = "memprof advise run.mp --capacity 24GiB",
+    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

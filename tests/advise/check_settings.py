@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""`memprof advise` on settings of PyTorch's allocator: what it says that each would reserve, against a second, naive model
+of the allocator that really runs the program under them; and against the settings that people try by hand.
+
+    check_settings.py [--table] [PROGRAMS]      as a test: 40 programs; --table prints a line for each
+"""
+import json
+import os
+import pathlib
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "unit" / "analysis")]
+import asserted
+import naive_allocator
+from check_torch_replay import snapshot_of
+
+MEMPROF = str(pathlib.Path(os.getcwd()) / "memprof")
+MIB = 1 << 20
+USUAL = ("expandable_segments:True", "max_split_size_mb:128", "max_split_size_mb:512", "roundup_power2_divisions:8",
+         "garbage_collection_threshold:0.8")
+RECORDED = ({}, {}, {}, {"expandable_segments": True}, {"max_split_size": 64 * MIB}, {"roundup": 4})
+
+
+class Program:
+    """What a program asks for: batches of other lengths, a cache that grows, long-lived blocks between short-lived ones.
+    The same under any settings."""
+
+    def __init__(self, seed, calls):
+        r = random.Random(seed)
+        self.settings = r.choice(RECORDED)
+        self.calls, live = [], []
+        lengths = [r.choice([1, 3, 8, 21, 40]) * r.randrange(40000, 900000) for _ in range(r.randrange(4, 9))]
+        shapes = r.random()
+        for at in range(calls):
+            if live and r.random() < 0.48:
+                self.calls.append(("free", live.pop(r.randrange(len(live)) if r.random() < 0.6 else -1)))
+                continue
+            size = r.choice(lengths)
+            if shapes < 0.6:
+                size = int(size * r.uniform(0.5, 1.5)) + 1
+            if r.random() < 0.2:
+                size = r.randrange(1, 3 * MIB)
+            self.calls.append(("alloc", at, size))
+            live.append(at)
+
+    def run(self, settings):
+        allocator, handles = naive_allocator.Allocator(1 << 42, 1 << 43, settings), {}
+        for call, key, *size in self.calls:
+            if call == "alloc":
+                handles[key] = allocator.malloc(size[0], 0)
+            else:
+                allocator.free(handles.pop(key))
+        return allocator
+
+
+def settings_of(text, recorded=None):
+    """PYTORCH_CUDA_ALLOC_CONF as the naive allocator takes it."""
+    settings = dict(recorded or {})
+    at = 0
+    while at < len(text):
+        end = text.find("]", at) + 1 if "[" in text[at:].split(",")[0] else text.find(",", at) % (len(text) + 1)
+        name, value = text[at:end].split(":", 1)
+        at = end + 1
+        if name == "expandable_segments":
+            settings[name] = value == "True"
+        elif name == "max_split_size_mb":
+            settings["max_split_size"] = int(value) * MIB
+        elif name == "garbage_collection_threshold":
+            settings["gc_threshold"] = float(value)
+        elif value[0] == "[":
+            divisions, first = [0] * 16, True
+            for pair in value[1:-1].split(","):
+                boundary, number = map(int, pair.split(":"))
+                index = boundary.bit_length() - 1
+                divisions[0 if first else index:index + 1] = [number] * (index + 1 if first else 1)
+                first = False
+            settings["roundup"] = divisions
+        else:
+            assert name == "roundup_power2_divisions", name
+            settings["roundup"] = int(value)
+    return settings
+
+
+def advise(path, *options):
+    done = subprocess.run([MEMPROF, "advise", str(path), "--json", *options], capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 4), done.stderr
+    return json.loads(done.stdout)
+
+
+def measure(seed, folder, calls=500):
+    program = Program(seed, calls)
+    path = pathlib.Path(folder) / "made.pickle"
+    now = program.run(program.settings)
+    path.write_bytes(pickle.dumps(snapshot_of(now, program.settings)))
+    found = advise(path, "--kind", "allocator")
+    truth = [program.run(settings_of(change["setting"])).peak_reserved for change in found["changes"]]
+    usual = {text: program.run(settings_of(text, program.settings)).peak_reserved for text in USUAL}
+    return program, now, found, truth, usual
+
+
+class Settings(unittest.TestCase):
+    def test_promised_keys_and_a_capacity(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program, now, found, truth, _ = measure(33, folder)
+            self.assertLessEqual({"kind", "text", "saved_bytes", "saved_reserved_bytes", "exact", "cost", "code", "setting",
+                                  "module", "stack"}, set(found["changes"][0]))
+            self.assertIsNone(found["fit"])
+            for capacity, fits in ((now.peak_reserved, True), (truth[0], True), (found["least_reserved_bytes"] - 2 * MIB, False)):
+                fit = advise(pathlib.Path(folder) / "made.pickle", "--capacity", str(capacity))["fit"]
+                self.assertEqual((fit["capacity_bytes"], fit["fits"], fit["fits_now"]),
+                                 (capacity, fits, capacity >= now.peak_reserved))
+                self.assertLessEqual(fit["reserved_peak_bytes"], capacity)
+
+    def test_savings_are_those_of_another_allocator(self):
+        changes = better = 0
+        with tempfile.TemporaryDirectory() as folder:
+            for seed in range(40):
+                program, now, found, truth, usual = measure(seed, folder)
+                self.assertEqual((found["peak_bytes"], found["reserved_peak_bytes"]),
+                                 (now.peak_allocated, now.peak_reserved), seed)
+                self.assertEqual([change["reserved_peak_bytes"] for change in found["changes"]], truth, seed)
+                self.assertEqual([change["saved_reserved_bytes"] for change in found["changes"]],
+                                 [now.peak_reserved - reserved for reserved in truth], seed)
+                best = min([now.peak_reserved, *truth])
+                # What saves less than a part in a hundred is not listed.
+                worth = [usually for usually in usual.values() if usually <= now.peak_reserved * 0.99]
+                self.assertLessEqual(best, min(worth, default=best), (seed, usual))
+                self.assertLessEqual(found["least_reserved_bytes"], best, seed)
+                self.assertTrue(all(change["exact"] and change["kind"] == "allocator" for change in found["changes"]))
+                self.assertTrue(all(reserved < now.peak_reserved for reserved in truth), seed)
+                changes += len(truth)
+                better += best < min(now.peak_reserved, *usual.values())
+        self.assertGreater(changes, 8)
+        self.assertGreater(better, 3)
+
+
+def table(programs):
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(programs):
+            program, now, found, truth, usual = measure(seed, folder)
+            best = min([now.peak_reserved, *truth])
+            print(f"{seed:4} {now.peak_reserved / MIB:8.0f} MiB -> {best / MIB:8.0f}  by hand "
+                  f"{min(usual.values()) / MIB:8.0f}  bound {found['least_reserved_bytes'] / MIB:8.0f}  "
+                  f"{found['changes'][0]['setting'] if truth else '-'}")
+
+
+if __name__ == "__main__":
+    if "--table" in sys.argv:
+        table(int(sys.argv[2]) if len(sys.argv) > 2 else 40)
+    else:
+        asserted.main()
