@@ -64,6 +64,7 @@ def _bind():
         ("aside", cheap(None, ctypes.c_int, text)),
         ("holder", slow(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, text, text, ctypes.c_uint)),
         ("holder_ask", cheap(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+        ("holder_due", cheap(ctypes.c_uint)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

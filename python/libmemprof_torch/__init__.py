@@ -35,7 +35,7 @@ def start(torch, after_import=lambda name, then: None):
     steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api, torch, labels, names))
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
-    _begin(api, "holder_ask", "what holds tensors", lambda: holders_told.start(api, torch))
+    _begin(api, "holder_due", "what holds tensors", lambda: holders_told.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: _hide_from_dynamo(torch, (compiled, history, holders, holders_names, holders_told, modules, optimizers,
                                              pools, regions, roles)))

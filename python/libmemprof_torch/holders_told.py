@@ -1,11 +1,13 @@
 """When the program looks for what holds its tensors, and telling the recorder what was found: at the end of the program,
-and with --holders after some of its steps (src/capture/torch/holders.c says which). Both are between two instructions of
-the main thread; holders.py does the looking.
+where the recorder says that a look is due (src/capture/torch/holders.c), and with --holders when the collector wakes a
+program that waits. All are between two instructions of the main thread; holders.py does the looking.
 """
 
 import array
 import atexit
 import ctypes
+import signal
+import threading
 
 from libmemprof_torch import TROUBLE, complain, holders, holders_names, is_of_signal
 
@@ -16,11 +18,22 @@ BLOCKS_MOST = 50_000  # that are told of one look
 
 def start(api, torch):
     looks = Looks(api, torch)
-    atexit.register(looks.look)
+    atexit.register(looks.look_at_the_end)
     ask = _Ask(looks)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(ask))  # the recorder has its address
-    api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
+    budget_ms = api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
+    if budget_ms:
+        looks.budget_ns = budget_ms * 1_000_000
+        _wake_by_signal(looks)
     return looks
+
+
+def _wake_by_signal(looks):
+    """A program that sleeps or only computes passes no hook. The collector then sends SIGURG, which the system ignores
+    where nobody handles it; calls of the system go on afterwards."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGURG) == signal.SIG_DFL:
+        signal.signal(signal.SIGURG, looks.woken)
+        signal.siginterrupt(signal.SIGURG, False)
 
 
 class _Ask:
@@ -32,7 +45,7 @@ class _Ask:
         self._looks = looks
 
     def __bool__(self):
-        self._looks.look()
+        self._looks.look_if_due()
         return False
 
 
@@ -42,13 +55,28 @@ class Looks:
         self._saved = holders_names.SavedHooks(torch)
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
         self._looking = self._off = False
+        self.budget_ns = holders.BUDGET_NS
 
-    def look(self):
-        if self._looking or self._off or not self._api["active"]() or self._mode() is not None:
-            return
+    def woken(self, number, frame):
+        self.look_if_due()
+
+    def look_if_due(self):
+        if self._may_look():
+            budget_ms = self._api["holder_due"]()
+            if budget_ms:
+                self._look(budget_ms * 1_000_000)
+
+    def look_at_the_end(self):
+        if self._may_look():
+            self._look(self._api["holder_due"]() * 1_000_000 or self.budget_ns)
+
+    def _may_look(self):
+        return not self._looking and not self._off and self._api["active"]() and self._mode() is None
+
+    def _look(self, budget_ns):
         self._looking = True
         try:
-            self._tell(holders.Look(self._torch, saved=self._saved))
+            self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "collect/session/collector.h"
 #include "collect/session/control.h"
 
 int mp_running_pid(const struct mp_invocation *invocation, pid_t *pid)
@@ -22,13 +24,32 @@ int mp_running_pid(const struct mp_invocation *invocation, pid_t *pid)
     return MP_EXIT_USAGE;
 }
 
+int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_ms)
+{
+    const char *text = invocation->value[MP_OPT_BUDGET];
+    uint64_t least = MP_NS_PER_SECOND / 1000, most = MP_HOLDERS_MS_MOST * least, ns = MP_HOLDERS_MS * least;
+    bool good = !text || (mp_parse_duration(text, &ns) && ns >= least && ns <= most);
+    *budget_ms = (uint32_t)(ns / least);
+    if (good) return MP_EXIT_DONE;
+    mp_message("--budget %s: a time from 1ms to 2s is wanted", text);
+    return MP_EXIT_USAGE;
+}
+
 void mp_running_note_other(pid_t asked, pid_t answered)
 {
     if (answered != asked)
         mp_message("process %d does not allocate itself; this is of process %d", (int)asked, (int)answered);
 }
 
-/* Chooses snapshot.PID.mp, or the first free name of snapshot.PID.2.mp, ... */
+void mp_running_read(struct mp_invocation *invocation, int fd)
+{
+    static char path[64], *operands[] = {path, NULL};
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    invocation->operands = operands;
+    invocation->operand_count = 1;
+}
+
+/* snapshot.PID.mp, or the first of snapshot.PID.2.mp, ... that is free. */
 static void choose_name(pid_t pid, char *path, size_t room)
 {
     snprintf(path, room, "snapshot.%d.mp", (int)pid);

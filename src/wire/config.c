@@ -25,6 +25,7 @@ static const struct field {
     {"max_events", FIELD_U32, offsetof(struct mp_record_config, max_events)},
     {"shim", FIELD_BOOL, offsetof(struct mp_record_config, shim)},
     {"holders", FIELD_BOOL, offsetof(struct mp_record_config, holders)},
+    {"holders_ms", FIELD_U32, offsetof(struct mp_record_config, holders_ms)},
     {"torch_history", FIELD_BOOL, offsetof(struct mp_record_config, torch_history)},
     {"sample", FIELD_U32, offsetof(struct mp_record_config, sample_bytes)},
     {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},
@@ -43,6 +44,7 @@ void mp_record_config_defaults(struct mp_record_config *config)
                                         .follow = true,
                                         .shim = true,
                                         .torch_history = true,
+                                        .holders_ms = MP_HOLDERS_MS,
                                         .depth = MP_DEPTH_DEFAULT};
 }
 

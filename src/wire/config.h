@@ -37,6 +37,7 @@ struct mp_record_config {
     bool torch_history;    /* of that data, the requests to its CUDA allocator: requested bytes, stream, pool */
     uint32_t max_events;   /* the number of newest events that the file keeps; 0: all */
     uint32_t sample_bytes; /* of the layers torch and app, sample one in so many bytes (base/sampling.h); 0: all */
+    uint32_t holders_ms;   /* that a look for what holds tensors may take */
     uint32_t depth;        /* frames kept of a stack: three quarters inner, one quarter outer */
 
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). Part of the text where it is not
@@ -48,6 +49,9 @@ struct mp_record_config {
 /* The minor versions of CPython 3 whose frames the recorder knows (capture/python/layout.c). */
 #define MP_PYTHON_MINOR_FIRST 9
 #define MP_PYTHON_MINOR_LAST  14
+
+#define MP_HOLDERS_MS      200
+#define MP_HOLDERS_MS_MOST 2000
 
 #define MP_DEPTH_DEFAULT 256
 #define MP_DEPTH_MAX     4096

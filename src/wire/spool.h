@@ -27,7 +27,7 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 2
+#define MP_SPOOL_VERSION 3
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
@@ -146,6 +146,13 @@ struct mp_spool_snapshot_answer {
     _Atomic uint32_t written; /* 1: the file is whole */
 };
 
+/* A wish to know what holds tensors (capture/torch/holders.h), of any kind that the collector numbers: no number comes
+ * twice in a session. */
+struct mp_spool_look {
+    _Atomic uint32_t asked;     /* 0: nothing; the collector takes back what was not begun in time */
+    _Atomic uint32_t budget_ms; /* what the look may take */
+};
+
 struct mp_spool_header {
     uint64_t magic;
     uint32_t version;
@@ -170,9 +177,11 @@ struct mp_spool_header {
     struct mp_spool_snapshot_answer snapshot_answer;
     char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, in the form of collect/recording/schedule.h; "": none */
     struct mp_schedule_position schedule_position;
+    _Alignas(64) struct mp_spool_look look; /* hooks read it, and nothing else that changes lies beside it */
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;
+    _Atomic uint32_t look_begun, look_ended; /* the numbers of the last ones that were */
     _Atomic uint32_t program_left; /* 1: the program ran its exit handlers */
     _Atomic uint32_t rung;         /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters; /* threads that are waiting for a ring */

@@ -42,7 +42,7 @@ static uint32_t last_look(const struct mp_model *model, const struct moments *lo
     return MP_NONE;
 }
 
-static void collect(const struct mp_model *model, struct held_blocks *all)
+static void collect(const struct mp_model *model, bool only_last, struct held_blocks *all)
 {
     struct moments looks = {0};
     size_t next = 0;
@@ -58,7 +58,8 @@ static void collect(const struct mp_model *model, struct held_blocks *all)
                             .look = found ? model->holders.at[next].look : MP_NONE,
                             .holder = found ? &model->holders.at[next] : NULL};
         if (!found && is_looked_for(model, block)) held.look = last_look(model, &looks, block);
-        if (held.look != MP_NONE) mp_vec_add(all, held);
+        bool left_out = only_last && held.look + 1 != model->looks.count;
+        if (held.look != MP_NONE && !left_out) mp_vec_add(all, held);
     }
     mp_vec_free(&looks);
 }
@@ -111,8 +112,7 @@ static struct mp_holder holder_of(const struct mp_model *model, const struct hel
 /* The blocks of one site's last look, sorted by path. */
 static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct held *held, size_t count)
 {
-    struct mp_holders_site site = {
-        .stack = held->stack, .track = held->track, .first = holders->holders.count};
+    struct mp_holders_site site = {.stack = held->stack, .track = held->track, .first = holders->holders.count};
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = model->blocks.bytes[held[i].block];
         if (bytes == MP_BYTES_UNKNOWN) bytes = 0;
@@ -133,14 +133,14 @@ static void add_site(const struct mp_model *model, struct mp_holders *holders, c
     mp_vec_add(&holders->sites, site);
 }
 
-void mp_holders_find(const struct mp_model *model, struct mp_holders *holders)
+void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders)
 {
     struct held_blocks all = {0};
     *holders = (struct mp_holders){.looked = model->looks.count || model->holders.count};
     if (!holders->looked) return;
     if (model->looks.count && model->looks.at[model->looks.count - 1].note)
         holders->note = mp_model_text(model, model->looks.at[model->looks.count - 1].note);
-    collect(model, &all);
+    collect(model, only_last, &all);
     if (all.count) qsort(all.at, all.count, sizeof *all.at, by_site);
     for (size_t i = 0, last, end; i < all.count; i = end) {
         for (end = i, last = i; end < all.count && is_same_site(&all.at[i], &all.at[end]); end++)
@@ -148,8 +148,7 @@ void mp_holders_find(const struct mp_model *model, struct mp_holders *holders)
         add_site(model, holders, &all.at[i], last - i);
     }
     mp_vec_free(&all);
-    if (holders->sites.count)
-        qsort(holders->sites.at, holders->sites.count, sizeof *holders->sites.at, by_site_bytes);
+    if (holders->sites.count) qsort(holders->sites.at, holders->sites.count, sizeof *holders->sites.at, by_site_bytes);
 }
 
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack)
@@ -169,7 +168,8 @@ const char *mp_holder_advice(const struct mp_holder *holder)
                                 "traceback.clear_frames(error.__traceback__)",
         [MP_HOLDER_GRAPH] = "a kept tensor holds the graph that made it: keep loss.item() or loss.detach(), or compute "
                             "it under torch.no_grad()",
-        [MP_HOLDER_DEFAULT] = "a default argument is made once and lives as long as its function: make None the default",
+        [MP_HOLDER_DEFAULT] =
+            "a default argument is made once and lives as long as its function: make None the default",
         [MP_HOLDER_LOCAL] = "a name of a running function holds it: del it before the next iteration",
     };
     size_t length = strlen(holder->path);

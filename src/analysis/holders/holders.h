@@ -1,7 +1,7 @@
 /*
- * Who still holds the blocks of a site, as the program's own looks found (mp_model.holders): the paths, most bytes first,
- * and of blocks of PyTorch that lived at the site's last look and that none leads to, that they are held by native code,
- * or, where the look did not see all, that it is not known. Pure.
+ * Who still holds the blocks of a site, as the program's own looks found (mp_model.holders): the paths, most bytes
+ * first, and of blocks of PyTorch that lived at the site's last look and that none leads to, that they are held by
+ * native code, or, where the look did not see all, that it is not known. Pure.
  */
 #ifndef MP_ANALYSIS_HOLDERS_H
 #define MP_ANALYSIS_HOLDERS_H
@@ -32,7 +32,8 @@ struct mp_holders {
     bool looked;
 };
 
-void mp_holders_find(const struct mp_model *model, struct mp_holders *holders);
+/* `only_last`: what the program's last look found; else of each site the last one that found some. */
+void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* NULL where none of its blocks lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
 /* What to do about a holder, as a sentence without a full stop; NULL where the path does not show that. */

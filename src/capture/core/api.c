@@ -371,6 +371,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .torch_history = mp_torch_history,
         .holder = mp_holders_record,
         .holder_ask = mp_holders_ask,
+        .holder_due = mp_holders_due,
         .torch_mark = torch_mark,
         .aside = aside,
     };

@@ -10,8 +10,11 @@
 
 static int (*_Atomic asker)(void *);
 static void *_Atomic asker_context;
-static _Atomic uint32_t steps;
-static atomic_bool asking;
+static _Atomic uint32_t steps, ooms;
+static atomic_bool asking; /* the main thread was asked, and has not come by */
+
+_Atomic uint32_t mp_holders_taken;
+atomic_bool mp_holders_wanted;
 
 /* A row a record; the thread's ring may be full in between, and then waits as for any event. */
 static void record_one(uint64_t address, const struct mp_record *row)
@@ -48,14 +51,32 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
                             .moment_ns = certain ? 1 : 0};
     for (size_t i = 0; i < count; i++)
         if (addresses[i]) record_one(addresses[i], &row);
-    if (!count) record_one(0, &row);
+    if (count) return;
+    record_one(0, &row);
+    /* The collector takes rows that were published before it saw this. */
+    if (mp_session_recording()) atomic_store(&mp_session.header->look_ended, atomic_load(&mp_holders_taken));
 }
 
 int mp_holders_ask(int (*ask)(void *), void *context)
 {
     if (ask) atomic_store(&asker_context, context);
     atomic_store(&asker, ask);
-    return mp_session_recording() && mp_session.config.holders;
+    bool at_steps = mp_session_recording() && mp_session.config.holders;
+    return at_steps ? (int)mp_session.config.holders_ms : 0;
+}
+
+unsigned mp_holders_due(void)
+{
+    if (!mp_session_recording()) return 0;
+    bool wanted = atomic_exchange(&mp_holders_wanted, false);
+    const struct mp_spool_look *look = &mp_session.header->look;
+    uint32_t asked = atomic_load(&look->asked), budget = atomic_load(&look->budget_ms);
+    if (asked && asked != atomic_load(&mp_holders_taken)) {
+        atomic_store(&mp_holders_taken, asked);
+        atomic_store(&mp_session.header->look_begun, asked);
+        return budget && budget <= MP_HOLDERS_MS_MOST ? budget : MP_HOLDERS_MS;
+    }
+    return wanted ? mp_session.config.holders_ms : 0;
 }
 
 static int run_asker(void *unused)
@@ -66,10 +87,28 @@ static int run_asker(void *unused)
     return ask ? ask(atomic_load(&asker_context)) : 0;
 }
 
+void mp_holders_come_by(bool may_call_python)
+{
+    if (!atomic_load(&asker) || atomic_exchange(&asking, true)) return;
+    if (!mp_python_call_soon(run_asker, may_call_python)) atomic_store(&asking, false);
+}
+
+/* Of steps, of lacks of memory: 1, 2, 4, 8, ... of them cost as little as one in the end. */
+static bool is_time(_Atomic uint32_t *count, uint32_t first)
+{
+    uint32_t now = atomic_fetch_add(count, 1) + 1;
+    return now >= first && !(now & (now - 1));
+}
+
 void mp_holders_step(void)
 {
-    if (!mp_session_recording() || !mp_session.config.holders || !atomic_load(&asker)) return;
-    uint32_t now = atomic_fetch_add(&steps, 1) + 1;
-    if (now < FIRST_STEPS || (now & (now - 1)) || atomic_exchange(&asking, true)) return;
-    if (!mp_python_call_soon(run_asker, true)) atomic_store(&asking, false);
+    if (!mp_session_recording()) return;
+    if (mp_session.config.holders && is_time(&steps, FIRST_STEPS)) atomic_store(&mp_holders_wanted, true);
+    mp_holders_pass_by(true);
+}
+
+void mp_holders_oom(void)
+{
+    if (is_time(&ooms, 1)) atomic_store(&mp_holders_wanted, true);
+    mp_holders_pass_by(false);
 }

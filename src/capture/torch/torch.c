@@ -16,6 +16,7 @@
 #include "capture/core/next.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
+#include "capture/torch/holders.h"
 
 /* c10::Device: two bytes, passed in one register. */
 struct c10_device {
@@ -113,6 +114,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
         };
         (bytes > 0 ? mp_record_alloc : mp_record_free)(thread, &block);
     }
+    if (bytes > 0) mp_holders_pass_by(is_cpu);
     mp_hook_leave(thread);
 }
 
@@ -129,6 +131,7 @@ static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t res
                                          .total_reserved =
                                              device.type == MP_DEVICE_CPU ? MP_RECORD_TOTAL_UNKNOWN : reserved};
         mp_record_oom(thread, &request);
+        mp_holders_oom();
     }
     mp_hook_leave(thread);
 }

@@ -1,8 +1,11 @@
 #include "output/report/holders.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/query.h"
+#include "cli/running.h"
+#include "collect/session/control.h"
 
 static int show_holders(struct mp_query *query)
 {
@@ -10,7 +13,7 @@ static int show_holders(struct mp_query *query)
     char *end = NULL;
     unsigned long only = given ? strtoul(given, &end, 10) : 0;
     struct mp_holders holders;
-    mp_holders_find(query->model, &holders);
+    mp_holders_find(query->model, mp_given(query->invocation, MP_OPT_PID), &holders);
     int status = MP_EXIT_DONE;
     if (given && (!only || *end || only > holders.sites.count)) {
         mp_message("--site %s: there are sites 1 to %zu", given, holders.sites.count);
@@ -24,26 +27,55 @@ static int show_holders(struct mp_query *query)
     return status;
 }
 
-static int run(const struct mp_invocation *invocation)
+/* Has the process look, and the memprof that records it answer with the recording so far. */
+static int ask_running(struct mp_invocation *invocation, int *fd)
 {
+    struct mp_error error;
+    pid_t pid, answered;
+    uint32_t budget_ms;
+    int status = mp_running_pid(invocation, &pid);
+    if (!status) status = mp_running_budget(invocation, &budget_ms);
+    if (status) return status;
+    if (mp_control_ask_holders(pid, budget_ms, fd, &answered, &error)) return mp_message_error(&error);
+    mp_running_note_other(pid, answered);
+    mp_running_read(invocation, *fd);
+    return MP_EXIT_DONE;
+}
+
+static int run(const struct mp_invocation *given)
+{
+    struct mp_invocation invocation = *given;
     struct mp_query query;
-    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_finish(&query, show_holders(&query));
+    bool of_running = mp_given(given, MP_OPT_PID);
+    int fd = -1;
+    if (of_running == (given->operand_count > 0) || (!of_running && mp_given(given, MP_OPT_BUDGET))) {
+        mp_message("holders needs FILE, or --pid PID and may have --budget then: memprof holders [options] FILE");
+        return MP_EXIT_USAGE;
+    }
+    int status = of_running ? ask_running(&invocation, &fd) : MP_EXIT_DONE;
+    if (!status) status = mp_query_open(&invocation, MP_SORT_BYTES, &query);
+    if (!status) status = mp_query_finish(&query, show_holders(&query));
+    if (fd >= 0) close(fd);
+    return status;
 }
 
 extern const struct mp_command mp_command_holders;
 const struct mp_command mp_command_holders = {
     .name = "holders",
     .summary = "what still holds the blocks: the path of objects, the graph",
-    .usage = "FILE",
-    .about = "For each place in the program that allocated, the blocks that lived when the program last looked at itself, "
-             "and what held them: the path from a name of the program through its containers, hooks, closures and graphs "
-             "of autograd, as its author would write it. [*] stands for several entries of a container. The program "
-             "looks when it ends, and with snapshot --holders at steps, too; a look takes 0.2 seconds at most, and says "
-             "what it left out. Blocks of PyTorch that no path leads to are held by native code.",
+    .usage = "FILE | --pid PID",
+    .about =
+        "For each place in the program that allocated, the blocks that lived when the program last looked at itself, "
+        "and what held them: the path from a name of the program through its containers, hooks, closures and graphs "
+        "of autograd, as its author would write it. [*] stands for several entries of a container. Blocks of PyTorch "
+        "that no path leads to are held by native code.\n\nThe program looks when it ends, when memory runs out, "
+        "and with snapshot --holders at steps, where a leak is suspected, and before a snapshot at a signal. --pid "
+        "asks a program that runs under memprof snapshot to look now, between two instructions of its main thread: "
+        "where that does not come by within 3 seconds, as it runs native code, the command says so. A look takes 0.2 "
+        "seconds of the program at most, or what --budget says, and tells what it left out.",
     .example = "memprof holders run.mp -n 3",
-    .options = {MP_REPORT_OPTIONS, MP_OPT_LIMIT, MP_OPT_FULL_STACKS, MP_OPT_SITE},
-    .operands_min = 1,
+    .options = {MP_REPORT_OPTIONS, MP_OPT_LIMIT, MP_OPT_FULL_STACKS, MP_OPT_SITE, MP_OPT_PID, MP_OPT_BUDGET},
+    .operands_min = 0,
     .operands_max = 1,
     .run = run,
 };

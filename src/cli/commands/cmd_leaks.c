@@ -42,20 +42,16 @@ static int find_leaks(struct mp_query *query, struct mp_suppressions *suppressio
     return MP_EXIT_DONE;
 }
 
-/* Asks the memprof that records the process; *fd is the answer, which the invocation then reads as its file. */
-static int ask_running(struct mp_invocation *invocation, char *path, size_t room, int *fd)
+/* Asks the memprof that records the process; *fd holds the answer, and the invocation reads it as its file. */
+static int ask_running(struct mp_invocation *invocation, int *fd)
 {
-    static char *operands[2];
     struct mp_error error;
     pid_t pid, answered;
     int status = mp_running_pid(invocation, &pid);
     if (status) return status;
     if (mp_control_ask_live(pid, fd, &answered, &error)) return mp_message_error(&error);
     mp_running_note_other(pid, answered);
-    snprintf(path, room, "/proc/self/fd/%d", *fd);
-    operands[0] = path;
-    invocation->operands = operands;
-    invocation->operand_count = 1;
+    mp_running_read(invocation, *fd);
     return MP_EXIT_DONE;
 }
 
@@ -78,14 +74,13 @@ static int run(const struct mp_invocation *given)
     struct mp_invocation invocation = *given;
     struct mp_suppressions suppressions = {0};
     const char *path = invocation.value[MP_OPT_SUPPRESSIONS];
-    char answer[64];
     int fd = -1;
     if (mp_given(given, MP_OPT_PID) == (given->operand_count > 0)) {
         mp_message("leaks needs FILE or --pid PID: memprof leaks [options] FILE");
         return MP_EXIT_USAGE;
     }
     int status = path ? read_suppressions(path, &suppressions) : MP_EXIT_DONE;
-    if (!status && mp_given(given, MP_OPT_PID)) status = ask_running(&invocation, answer, sizeof answer, &fd);
+    if (!status && mp_given(given, MP_OPT_PID)) status = ask_running(&invocation, &fd);
     if (!status) status = judge(&invocation, &suppressions);
     if (fd >= 0) close(fd);
     mp_suppressions_free(&suppressions);

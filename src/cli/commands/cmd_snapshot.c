@@ -157,6 +157,12 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         mp_message("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
         return MP_EXIT_USAGE;
     }
+    int status = mp_running_budget(invocation, &config->holders_ms);
+    if (status) return status;
+    if (mp_given(invocation, MP_OPT_BUDGET) && !config->holders) {
+        mp_message("--budget is what a look for holders may take, and needs --holders here");
+        return MP_EXIT_USAGE;
+    }
     if (!*config->step_at || (config->python_stacks && !*config->step_range)) return MP_EXIT_DONE;
     mp_message(*config->step_range ? "--step-at and --step-range: steps are either of the two"
                                    : "--step-at: steps are seen in Python stacks, which --stacks leaves out");
@@ -350,7 +356,7 @@ const struct mp_command mp_command_snapshot = {
                 MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
                 MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
                 MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_VERBOSE,
-                MP_OPT_STRICT,           MP_OPT_METRICS,    MP_OPT_HOLDERS},
+                MP_OPT_STRICT,           MP_OPT_METRICS,    MP_OPT_HOLDERS,    MP_OPT_BUDGET},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

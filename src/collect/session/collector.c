@@ -56,7 +56,9 @@ void mp_collector_end_process(struct mp_collector *collector, size_t index, stru
     struct mp_finished finished;
     collector->processes.at[index] = collector->processes.at[--collector->processes.count];
     if (process.pidfd >= 0) close(process.pidfd);
+    mp_suspicion_free(&process.suspicion);
     mp_recording_end(process.recording, how, text);
+    mp_looks_serve(&collector->looks, &collector->snapshots, process.recording, true);
     mp_snapshots_serve(&collector->snapshots, process.recording);
     if (mp_finisher_add(&collector->finisher, process.recording, &finished)) take_finished(collector, &finished);
 }
@@ -143,6 +145,7 @@ static void tear_down(struct mp_collector *collector)
     mp_doorbell_close(&collector->doorbell);
     mp_finisher_close(&collector->finisher);
     mp_snapshots_free(&collector->snapshots);
+    mp_looks_free(&collector->looks);
     mp_device_watch_close(collector->devices);
     mp_metrics_close(&collector->metrics);
     mp_vec_free(&collector->processes);
@@ -163,11 +166,17 @@ static void allow_many_files(void)
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
 
+/* With --holders each has a look of that moment in it, where the program comes by in time. */
 static void snapshot_all(struct mp_collector *collector)
 {
     for (size_t i = 0; i < collector->processes.count; i++) {
+        struct mp_recording *recording = collector->processes.at[i].recording;
         struct mp_snapshot_request request = {0};
-        (void)mp_vec_push(&collector->processes.at[i].recording->requests, request);
+        struct mp_wished_look wish = {
+            .budget_ms = recording->config.holders_ms, .file = -1, .connection = -1, .then_snapshot = true};
+        struct mp_error unused;
+        if (recording->config.holders && !mp_looks_ask(&collector->looks, recording, wish, &unused)) continue;
+        (void)mp_vec_push(&recording->requests, request);
     }
 }
 
@@ -238,6 +247,24 @@ static void serve_metrics(struct mp_collector *collector)
     free(recordings);
 }
 
+/* A leak that is seen while the program runs may be gone at its end, and who holds it with it. */
+static void look_where_suspected(struct mp_collector *collector, struct mp_collected *process)
+{
+    struct mp_wished_look wish = {.budget_ms = process->recording->config.holders_ms, .file = -1, .connection = -1};
+    struct mp_error unused;
+    if (mp_suspicion_round(&process->suspicion, process->recording))
+        (void)mp_looks_ask(&collector->looks, process->recording, wish, &unused);
+}
+
+static void serve(struct mp_collector *collector, struct mp_collected *process)
+{
+    mp_recording_round(process->recording, false);
+    look_where_suspected(collector, process);
+    mp_looks_serve(&collector->looks, &collector->snapshots, process->recording, false);
+    mp_snapshots_serve(&collector->snapshots, process->recording);
+    reap_cycles(collector, process->recording, false);
+}
+
 static struct mp_exit describe_end(int wait_status, char *text, size_t room)
 {
     struct mp_exit how = {.known = true, .by_signal = WIFSIGNALED(wait_status)};
@@ -294,11 +321,8 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
         allow_many_files();
         while (!collector.command_ended) {
             watch(&collector);
-            for (size_t i = 0; i < collector.processes.count; i++) {
-                mp_recording_round(collector.processes.at[i].recording, false);
-                mp_snapshots_serve(&collector.snapshots, collector.processes.at[i].recording);
-                reap_cycles(&collector, collector.processes.at[i].recording, false);
-            }
+            for (size_t i = 0; i < collector.processes.count; i++)
+                serve(&collector, &collector.processes.at[i]);
             reap_snapshots(&collector, false);
             serve_metrics(&collector);
         }

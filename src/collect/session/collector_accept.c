@@ -204,6 +204,19 @@ static struct mp_collected *asked_for(const struct mp_collector *collector, uint
     return found;
 }
 
+static enum mp_status begin_answer(struct mp_collector *collector, struct mp_recording *recording,
+                                   const struct mp_control_question *question, int file, int connection,
+                                   struct mp_error *error)
+{
+    if (question->command != MP_CONTROL_HOLDERS)
+        return mp_snapshots_start_for(&collector->snapshots, recording, question->command == MP_CONTROL_LIVE, file,
+                                      connection, error);
+    bool known = question->budget_ms && question->budget_ms <= MP_HOLDERS_MS_MOST;
+    struct mp_wished_look wish = {
+        .budget_ms = known ? question->budget_ms : MP_HOLDERS_MS, .file = file, .connection = connection};
+    return mp_looks_ask(&collector->looks, recording, wish, error);
+}
+
 static void answer_question(struct mp_collector *collector, int connection, const struct mp_control_question *question,
                             int file)
 {
@@ -211,7 +224,7 @@ static void answer_question(struct mp_collector *collector, int connection, cons
     struct stat facts;
     struct mp_collected *process = asked_for(collector, question->pid);
     enum mp_status status = MP_OK;
-    if (question->command != MP_CONTROL_LIVE && question->command != MP_CONTROL_SNAPSHOT)
+    if (question->command < MP_CONTROL_LIVE || question->command > MP_CONTROL_HOLDERS)
         status = mp_fail(&error, MP_INVALID, "the memprof that records does not know this question");
     else if (!process)
         status = mp_fail(&error, MP_NOT_FOUND, "process %u has allocated nothing that is recorded", question->pid);
@@ -221,8 +234,7 @@ static void answer_question(struct mp_collector *collector, int connection, cons
     if (!status && copy < 0) status = mp_fail_errno(&error, "cannot write the answer");
     if (!status) {
         int waiting = fcntl(connection, F_DUPFD_CLOEXEC, 0);
-        status = mp_snapshots_start_for(&collector->snapshots, process->recording, question->command == MP_CONTROL_LIVE,
-                                        copy, waiting, &error);
+        status = begin_answer(collector, process->recording, question, copy, waiting, &error);
         if (!status && waiting >= 0) return;
     }
     mp_control_answer(connection, status, process ? process->pid : 0, &error);

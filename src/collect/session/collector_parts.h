@@ -12,8 +12,10 @@
 #include "collect/session/collector.h"
 #include "collect/session/doorbell.h"
 #include "collect/session/finisher.h"
+#include "collect/session/looks.h"
 #include "collect/session/naming.h"
 #include "collect/session/session_folder.h"
+#include "collect/session/suspicion.h"
 
 #define MP_ROUND_MS 20 /* at least so often; a ring that is half full rings the doorbell */
 
@@ -21,6 +23,7 @@ struct mp_collected {
     struct mp_recording *recording;
     int pidfd; /* -1: the command itself, whose end waitpid() reports */
     uint32_t pid;
+    struct mp_suspicion suspicion;
 };
 
 struct mp_collector {
@@ -34,6 +37,7 @@ struct mp_collector {
     struct mp_doorbell doorbell;
     struct mp_finisher finisher;
     struct mp_snapshots snapshots;
+    struct mp_looks looks;
     struct mp_device_watch *devices;
     struct mp_metrics metrics;
     sigset_t newly_ignored; /* signals that were not ignored before: the command gets their default back */

@@ -187,14 +187,14 @@ static enum mp_status ask(int connection, struct mp_control_question *question, 
                    got > 0 ? ": it is of another version" : "");
 }
 
-static enum mp_status ask_for_file(pid_t pid, enum mp_control_command command, int fd, pid_t *answered_pid,
+static enum mp_status ask_for_file(struct mp_control_question question, int fd, pid_t *answered_pid,
                                    struct mp_error *error)
 {
-    struct mp_control_question question = {
-        .magic = MP_CONTROL_MAGIC, .version = MP_CONTROL_VERSION, .command = command, .pid = (uint32_t)pid};
     struct mp_control_answer answer = {0};
     int connection = -1;
-    enum mp_status status = connect_to(pid, &connection, error);
+    question.magic = MP_CONTROL_MAGIC;
+    question.version = MP_CONTROL_VERSION;
+    enum mp_status status = connect_to((pid_t)question.pid, &connection, error);
     if (status) return status;
     status = ask(connection, &question, fd, &answer, error);
     close(connection);
@@ -204,17 +204,33 @@ static enum mp_status ask_for_file(pid_t pid, enum mp_control_command command, i
     return status;
 }
 
-enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error)
+static enum mp_status ask_for_memory(struct mp_control_question question, int *fd, pid_t *answered_pid,
+                                     struct mp_error *error)
 {
     *fd = memfd_create("memprof-live", MFD_CLOEXEC);
     if (*fd < 0) return mp_fail_errno(error, "cannot make a file in memory");
-    enum mp_status status = ask_for_file(pid, MP_CONTROL_LIVE, *fd, answered_pid, error);
+    enum mp_status status = ask_for_file(question, *fd, answered_pid, error);
     if (!status && lseek(*fd, 0, SEEK_SET)) status = mp_fail_errno(error, "cannot read the answer");
     if (status) close(*fd);
+    if (status) *fd = -1;
     return status;
+}
+
+enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error)
+{
+    struct mp_control_question question = {.command = MP_CONTROL_LIVE, .pid = (uint32_t)pid};
+    return ask_for_memory(question, fd, answered_pid, error);
+}
+
+enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pid_t *answered_pid,
+                                      struct mp_error *error)
+{
+    struct mp_control_question question = {.command = MP_CONTROL_HOLDERS, .pid = (uint32_t)pid, .budget_ms = budget_ms};
+    return ask_for_memory(question, fd, answered_pid, error);
 }
 
 enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error)
 {
-    return ask_for_file(pid, MP_CONTROL_SNAPSHOT, fd, answered_pid, error);
+    struct mp_control_question question = {.command = MP_CONTROL_SNAPSHOT, .pid = (uint32_t)pid};
+    return ask_for_file(question, fd, answered_pid, error);
 }

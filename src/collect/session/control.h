@@ -14,16 +14,18 @@
 #include "base/error.h"
 
 #define MP_CONTROL_MAGIC   UINT32_C(0x6d70636b)
-#define MP_CONTROL_VERSION 1
+#define MP_CONTROL_VERSION 2
 
 enum mp_control_command {
     MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/live_file.h) */
     MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/session/snapshots.h) */
+    MP_CONTROL_HOLDERS = 3,  /* likewise, after the program has looked for what holds its tensors (looks.h) */
 };
 
 struct mp_control_question {
     uint32_t magic, version, command;
-    uint32_t pid; /* of the recorded process */
+    uint32_t pid;       /* of the recorded process */
+    uint32_t budget_ms; /* that a look may take */
 };
 
 struct mp_control_answer {
@@ -49,5 +51,8 @@ void mp_control_answer(int connection, enum mp_status status, uint32_t pid, cons
 enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error);
 /* Likewise for the whole recording so far, into `fd`, an empty regular file. */
 enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error);
+/* As mp_control_ask_live, for the whole recording so far, whose last look is one of now. */
+enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pid_t *answered_pid,
+                                      struct mp_error *error);
 
 #endif

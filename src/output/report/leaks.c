@@ -29,7 +29,7 @@ static void put_findings(struct mp_json *json, const struct mp_model *model, con
 {
     char id[MP_TRACK_ID_MAX];
     struct mp_holders holders;
-    mp_holders_find(model, &holders);
+    mp_holders_find(model, false, &holders);
     mp_json_array(json, "findings");
     for (size_t i = 0; i < leaks->findings.count && (!view->limit || i < view->limit); i++) {
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
@@ -192,7 +192,7 @@ static void put_table(struct mp_text *text, const struct mp_model *model, const 
     static const char *const heads[] = {"a step", "since step", "by now", "blocks", "track"};
     struct mp_table table;
     struct mp_holders holders;
-    mp_holders_find(model, &holders);
+    mp_holders_find(model, false, &holders);
     mp_table_start(&table, "rrrrlll");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         mp_table_cell(&table, MP_DIM, "%s", heads[i]);
@@ -247,7 +247,7 @@ static void put_advice(struct mp_text *text, const struct mp_model *model, const
         advised[class] = true;
         mp_text_put(text, MP_PLAIN, "%s: %s\n", mp_leak_class_name(class), mp_leak_advice(class));
     }
-    mp_holders_find(model, &holders);
+    mp_holders_find(model, false, &holders);
     for (size_t i = 0; i < leaks->leaks; i++) {
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
         mp_holders_site_advice(text, &holders, mp_holders_of(&holders, finding->track, finding->stack), &held);

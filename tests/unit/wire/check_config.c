@@ -12,7 +12,7 @@
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
 /* Whoever adds one of another type, or behind the last, looks here. */
-_Static_assert(SWITCHES == 14 && NUMBERS == 16 && TEXTS == NUMBERS + 3 * sizeof(uint32_t), "what same() compares");
+_Static_assert(SWITCHES == 14 && NUMBERS == 16 && TEXTS == NUMBERS + 4 * sizeof(uint32_t), "what same() compares");
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
 {
@@ -23,8 +23,10 @@ static void same(const struct mp_record_config *a, const struct mp_record_config
 START_TEST(every_configuration_survives_the_way)
 {
     for (unsigned bits = 0; bits < 1 << SWITCHES; bits++) {
-        struct mp_record_config there = {
-            .max_events = bits * 524287, .sample_bytes = bits << 18 | bits, .depth = 8 + bits % (MP_DEPTH_MAX - 7)};
+        struct mp_record_config there = {.max_events = bits * 524287,
+                                         .sample_bytes = bits << 18 | bits,
+                                         .holders_ms = bits ^ 200,
+                                         .depth = 8 + bits % (MP_DEPTH_MAX - 7)};
         for (unsigned i = 0; i < SWITCHES; i++)
             ((bool *)&there)[i] = bits >> i & 1;
         /* Whatever was there before is overwritten. */

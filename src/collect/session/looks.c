@@ -1,0 +1,138 @@
+#include "collect/session/looks.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collect/session/control.h"
+
+#define BEGINS_WITHIN_NS (3 * MP_NS_PER_SECOND)
+#define ENDS_WITHIN_NS   (3 * MP_NS_PER_SECOND) /* beyond its budget, which counts the thread's own time */
+#define WALL             5                      /* as python/libmemprof_torch/holders.py has it */
+
+static void withdraw(struct mp_recording *recording, uint32_t number)
+{
+    struct mp_spool_look *look = &recording->spool.header->look;
+    if (atomic_load(&look->asked) == number) atomic_store(&look->asked, 0);
+}
+
+/* Whether the process has a handler for it: one that has gone on to another program has not, and ignores it. */
+static bool catches(uint32_t pid, int number)
+{
+    char path[64], line[256];
+    unsigned long long caught = 0;
+    snprintf(path, sizeof path, "/proc/%u/status", pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "SigCgt: %llx", &caught) == 1) break;
+    if (file) fclose(file);
+    return caught >> (number - 1) & 1;
+}
+
+enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recording, struct mp_wished_look wish,
+                            struct mp_error *error)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    enum mp_status status = MP_OK;
+    if (!(atomic_load(&spool->sources) & MP_SOURCE_SHIM))
+        status = mp_fail(error, MP_NOT_FOUND,
+                         "process %u cannot look for what holds its tensors: it has none of PyTorch's yet, or was "
+                         "recorded with --no-shim",
+                         spool->pid);
+    wish.recording = recording->id;
+    wish.number = ++looks->last_number ? looks->last_number : ++looks->last_number;
+    wish.asked_ns = mp_clock_monotonic_ns();
+    wish.began_ns = 0;
+    if (!status && !mp_vec_push(&looks->wished, wish))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for a look");
+    if (status) {
+        if (wish.file >= 0) close(wish.file);
+        if (wish.connection >= 0) close(wish.connection);
+        return status;
+    }
+    atomic_store(&spool->look.budget_ms, wish.budget_ms);
+    atomic_store(&spool->look.asked, wish.number);
+    if (recording->config.holders && catches(spool->pid, SIGURG)) kill((pid_t)spool->pid, SIGURG);
+    return MP_OK;
+}
+
+/* A later wish of the same program has taken this one's place: one look answers both. */
+static bool has(uint32_t word, const struct mp_wished_look *wish)
+{
+    return word && (int32_t)(word - wish->number) >= 0;
+}
+
+/* Why it will not come; false: it still may. */
+static bool is_given_up(const struct mp_wished_look *wish, uint32_t pid, bool ended, struct mp_error *why)
+{
+    uint64_t now = mp_clock_monotonic_ns();
+    uint64_t most = wish->budget_ms * MP_NS_PER_MS * WALL + ENDS_WITHIN_NS;
+    if (ended) {
+        mp_fail(why, MP_NOT_FOUND, "process %u ended before it looked; its recording says what held what at the end",
+                pid);
+        return true;
+    }
+    if (!wish->began_ns && now - wish->asked_ns >= BEGINS_WITHIN_NS)
+        mp_fail(why, MP_NOT_FOUND,
+                "process %u did not answer within %u s: its main thread is in native code, or allocates no tensors "
+                "(snapshot --holders wakes it then)",
+                pid, (unsigned)(BEGINS_WITHIN_NS / MP_NS_PER_SECOND));
+    else if (wish->began_ns && now - wish->began_ns >= most)
+        mp_fail(why, MP_NOT_FOUND, "process %u began to look and did not come to an end within %u s", pid,
+                (unsigned)(most / MP_NS_PER_SECOND));
+    else
+        return false;
+    return true;
+}
+
+static void come_to_an_end(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                           const struct mp_wished_look *wish, const struct mp_error *why)
+{
+    struct mp_error error;
+    enum mp_status status = why->status;
+    error = *why;
+    if (wish->then_snapshot) {
+        struct mp_snapshot_request request = {0};
+        (void)mp_vec_push(&recording->requests, request);
+    }
+    if (wish->connection < 0) return;
+    if (!status) {
+        int copy = dup(wish->connection);
+        status = mp_snapshots_start_for(snapshots, recording, false, wish->file, wish->connection, &error);
+        if (status && copy >= 0) mp_control_answer(copy, status, recording->spool.header->pid, &error);
+        if (copy >= 0) close(copy);
+        return;
+    }
+    mp_control_answer(wish->connection, status, recording->spool.header->pid, &error);
+    close(wish->file);
+    close(wish->connection);
+}
+
+void mp_looks_serve(struct mp_looks *looks, struct mp_snapshots *snapshots, struct mp_recording *recording, bool ended)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    uint32_t begun = atomic_load(&spool->look_begun), done = atomic_load(&spool->look_ended);
+    for (size_t i = looks->wished.count; i-- > 0;) {
+        struct mp_wished_look *wish = &looks->wished.at[i];
+        struct mp_error why = {.status = MP_OK};
+        if (wish->recording != recording->id) continue;
+        if (!wish->began_ns && has(begun, wish)) wish->began_ns = mp_clock_monotonic_ns();
+        if (!has(done, wish) && !is_given_up(wish, spool->pid, ended, &why)) continue;
+        struct mp_wished_look over = *wish;
+        looks->wished.at[i] = looks->wished.at[--looks->wished.count];
+        withdraw(recording, over.number);
+        come_to_an_end(snapshots, recording, &over, &why);
+    }
+}
+
+void mp_looks_free(struct mp_looks *looks)
+{
+    for (size_t i = 0; i < looks->wished.count; i++) {
+        if (looks->wished.at[i].file >= 0) close(looks->wished.at[i].file);
+        if (looks->wished.at[i].connection >= 0) close(looks->wished.at[i].connection);
+    }
+    mp_vec_free(&looks->wished);
+}

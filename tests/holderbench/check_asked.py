@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Looks for holders while a program runs: on memprof holders --pid, at a signal, when memory runs out, when a leak is
+suspected. That a program which does not come by is not waited for, and that each goes on as it would have."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[0] / "e2e"), str(HERE.parents[0] / "unit" / "format")]
+import harness
+
+PYTHON = harness.python_with_torch()
+
+# Each says "ready", and ends after a line on stdin, which its look must not read.
+COMMON = """
+import ctypes, hashlib, os, select, sys, time, torch
+torch.manual_seed(3)
+
+def goes_on():
+    return not select.select([sys.stdin], [], [], 0)[0]
+
+def ready():
+    print("ready", flush=True)
+
+def end():
+    print(hashlib.sha256(torch.randn(50).numpy().tobytes()).hexdigest(), flush=True)
+"""
+PROGRAMS = {
+    "allocating": """
+cache = {}
+def work():
+    for number in range(40):
+        cache[number] = torch.ones(1000)
+    ready()
+    while goes_on():
+        torch.ones(2)
+        time.sleep(0.01)
+work()
+end()
+""",
+    "sleeping": """
+class Store:
+    kept = []
+def fill():
+    for _ in range(25):
+        Store.kept.append(torch.ones(1000))
+fill()
+ready()
+while goes_on():
+    time.sleep(0.05)
+end()
+""",
+    "crowded": """
+kept = [[torch.ones(2), [number]] for number in range(50_000)]
+ready()
+while goes_on():
+    time.sleep(0.05)
+end()
+""",
+    # The interpreter is left alone by nobody: one call of C that does not look at signals.
+    "native": """
+kept = [torch.ones(1000) for _ in range(5)]
+ready()
+sum(range(400_000_000))
+goes_on() or end()
+""",
+    "no tensors": """
+ready()
+while goes_on():
+    time.sleep(0.05)
+""",
+    "stepping": """
+import libmemprof
+def train():
+    losses, weight = [], torch.ones(20, 30, requires_grad=True)
+    for step in range(15):
+        losses.append((torch.ones(50, 20) @ weight).sum())
+        libmemprof.step()
+        time.sleep(0.1)
+    ready()
+    while goes_on():
+        time.sleep(0.05)
+    return losses
+train()
+end()
+""",
+    "out of memory": """
+held = []
+def work():
+    for _ in range(7):
+        held.append(torch.ones(1000))
+    try:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    except RuntimeError:
+        pass
+    torch.ones(3)
+    held.clear()
+work()
+ready()
+while goes_on():
+    time.sleep(0.05)
+end()
+""",
+}
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Asked(harness.TestCase):
+    def start_program(self, name, *options):
+        program = self.folder / "program.py"
+        program.write_text(COMMON + PROGRAMS[name])
+        self.file = self.folder / "run.mp"
+        self.recorder = subprocess.Popen(
+            [harness.MEMPROF, "snapshot", *options, "-o", self.file, "--", PYTHON, program], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.leave_nothing)
+        self.assertEqual(self.recorder.stdout.readline(), "ready\n")
+        return harness.first_child(self.recorder.pid)
+
+    def leave_nothing(self):
+        if self.recorder.poll() is None:
+            try:
+                os.kill(harness.first_child(self.recorder.pid), signal.SIGKILL)
+            except (IndexError, ProcessLookupError):
+                pass
+            self.recorder.communicate()
+
+    def end_program(self):
+        """It ends by itself, with what it computes when nobody asks."""
+        said, told = self.recorder.communicate("\n", timeout=harness.TIMEOUT)
+        self.assertEqual(self.recorder.returncode, 0, told)
+        alone = subprocess.run([PYTHON, self.folder / "program.py"], input="\n", capture_output=True, text=True,
+                               env={**os.environ, "PYTHONPATH": str(harness.SOURCE / "python")}, timeout=harness.TIMEOUT)
+        self.assertEqual("ready\n" + said, alone.stdout)
+
+    def asked(self, pid, *options):
+        return harness.answer("holders", "--pid", pid, *options)
+
+    def holders_of(self, answer, bytes_each):
+        return [(holder["path"], holder["blocks"]) for site in answer["sites"] for holder in site["holders"]
+                if holder["bytes"] == bytes_each * holder["blocks"]]
+
+    def looks(self, path):
+        """When each look of a file was over."""
+        told = subprocess.run([sys.executable, HERE.parent / "unit" / "format" / "read_mp.py", path],
+                              capture_output=True, text=True, check=True).stdout
+        found = []
+        for chunk in map(json.loads, told.splitlines()):
+            if chunk.get("kind") == "holders":
+                columns = chunk["columns"]
+                found += [when for when, block in zip(columns["time"], columns["block"]) if block == 2 ** 64 - 1]
+        return found
+
+    def test_a_program_that_allocates_answers(self):
+        pid = self.start_program("allocating")
+        self.assertIn(("cache[*]", 40), self.holders_of(self.asked(pid, "--budget", "2s"), 4000))
+        text = harness.memprof("holders", "--pid", pid, "--budget", "2s")
+        self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertIn("held by cache[*], 40 of 40 blocks", text.stdout)
+        self.end_program()
+        self.assertEqual(len(self.looks(self.file)), 3)
+
+    def test_memprof_itself_may_be_named(self):
+        self.start_program("allocating")
+        result = harness.memprof("holders", "--pid", self.recorder.pid, "--budget", "2s")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("this is of process", result.stderr)
+        self.end_program()
+
+    def test_a_short_look_says_what_it_left_out(self):
+        pid = self.start_program("crowded", "--holders")
+        answer = self.asked(pid, "--budget", "1ms")
+        self.assertIn("out of time (1 ms)", answer["left_out"])
+        self.end_program()
+
+    def test_a_program_that_sleeps_is_woken(self):
+        pid = self.start_program("sleeping", "--holders")
+        self.assertIn(("Store.kept[*]", 25), self.holders_of(self.asked(pid, "--budget", "2s"), 4000))
+        self.end_program()
+
+    def test_without_the_option_no_signal_is_handled(self):
+        pid = self.start_program("sleeping")
+        caught = next(line for line in open(f"/proc/{pid}/status") if line.startswith("SigCgt"))
+        self.assertFalse(int(caught.split()[1], 16) >> (signal.SIGURG - 1) & 1)
+        result = harness.memprof("holders", "--pid", pid)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("did not answer within 3 s", result.stderr)
+        self.assertIn("snapshot --holders", result.stderr)
+        self.end_program()
+
+    def test_native_code_is_not_waited_for(self):
+        pid = self.start_program("native", "--holders")
+        begun = time.monotonic()
+        result = harness.memprof("holders", "--pid", pid)
+        took = time.monotonic() - begun
+        if result.returncode:  # on a fast machine the call may be over
+            self.assertIn("did not answer within 3 s: its main thread is in native code", result.stderr)
+        self.assertLess(took, 30, "it waited for the program")
+        self.end_program()
+
+    def test_a_program_without_tensors_says_so(self):
+        pid = self.start_program("no tensors", "--holders")
+        result = harness.memprof("holders", "--pid", pid)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, "is recorded|not being recorded|has none of PyTorch's")
+        self.end_program()
+
+    def test_what_is_no_process_or_no_time(self):
+        for arguments, says in ((("--pid", "0"), "--pid 0"), (("--pid", "1", "--budget", "3s"), "--budget 3s"),
+                                ((), "holders needs FILE"), (("x.mp", "--budget", "1s"), "holders needs FILE")):
+            result = harness.memprof("holders", *arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertIn(says, result.stderr)
+        result = harness.memprof("snapshot", "--budget", "1s", "-o", self.folder / "a.mp", "--", "true")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("needs --holders", result.stderr)
+
+    def test_a_snapshot_at_a_signal_has_a_look_of_that_moment(self):
+        self.start_program("sleeping", "--holders", "--budget", "2s", "--at-signal", "USR1")
+        os.kill(self.recorder.pid, signal.SIGUSR1)
+        now = self.folder / "run.now.mp"
+        self.wait_for(now.exists)
+        self.assertIn(("Store.kept[*]", 25), self.holders_of(harness.answer("holders", now), 4000))
+        self.end_program()
+
+    def test_a_look_where_memory_ran_out(self):
+        self.start_program("out of memory")
+        self.end_program()
+        self.assertEqual(len(self.looks(self.file)), 2)
+        self.assertIn(("held[*]", 7), self.holders_of(harness.answer("holders", self.file), 4000))
+
+    def test_a_look_where_a_leak_is_suspected(self):
+        pid = self.start_program("stepping", "--holders")
+        self.wait_for(lambda: harness.memprof("leaks", "--pid", pid).stdout.startswith("leak"))
+        self.wait_for(lambda: len(self.looks_so_far(pid)) > 1, "no look was made after the one at 8 steps")
+        self.end_program()
+        holder = harness.answer("leaks", self.file)["findings"][0]["holders"][0]
+        self.assertEqual(holder["path"], "train().losses[*].grad_fn → MmBackward0._saved_self")
+        self.assertGreater(holder["blocks"], 8)
+
+    def looks_so_far(self, pid):
+        path = self.folder / "so_far.mp"
+        result = harness.memprof("snapshot", "--pid", pid, "--force", "-o", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return self.looks(path)
+
+
+if __name__ == "__main__":
+    harness.main()
