@@ -222,6 +222,19 @@ class Made(Written):
         self.assertGreater(said["replay"]["differences"], 0)
         self.assertIn("in the record", said["replay"]["first_difference"])
 
+    def test_difference_at_the_end_is_found(self):
+        """The state at the end has one block of another size, request or state than the trace comes to."""
+        for name, change in (("size", lambda block: block.update(size=block["size"] + 512)),
+                             ("requested_size", lambda block: block.update(requested_size=block["requested_size"] - 1)),
+                             ("state", lambda block: block.update(state="active_pending_free"))):
+            program = Program(3, tight=False)
+            snapshot = program.snapshot()
+            blocks = [b for s in snapshot["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
+            change(blocks[len(blocks) // 2])
+            replay = frag(self.write(snapshot), "--replay", "recorded")["replay"]
+            self.assertGreater(replay["differences"], 0, name)
+            self.assertIn("at the end the block at", replay["first_difference"], name)
+
 
 REMEDIES = {"expandable_segments:True": {"expandable_segments": True},
             **{f"max_split_size_mb:{size}": {"max_split_size": size * MIB} for size in (512, 256, 128, 64, 20)},

@@ -249,6 +249,19 @@ class Nsys(Case):
         self.assertEqual((track["id"], track["end_bytes"], track["reserved_peak_bytes"]),
                          ("cuda:0/driver/pool", 1024, (1 << 20) + (1 << 21)))
 
+    def test_a_pool_whose_low_bits_are_0(self):
+        """Its size is known still after many others have told theirs."""
+        path, db = self.database()
+        pools = [1 << 48, *range(0x5500, 0x5500 + 200 * 256, 256), 1 << 48]
+        for number, pool in enumerate(pools):
+            self.put(db, (number + 1) * 1_000_000, 0x7F4000000000 + number * 512, 512, localMemoryPoolAddress=pool,
+                     localMemoryPoolSize=1 << 20)
+        self.put(db, 900_000_000, 0x7F5000000000, 512, localMemoryPoolAddress=1, localMemoryPoolSize=1 << 20)
+        db.commit()
+        (track,) = self.ask("info", path)["tracks"]
+        self.assertEqual((track["id"], track["reserved_peak_bytes"]),
+                         ("cuda:0/driver/pool", (len(set(pools)) + 1) << 20))
+
     def test_rows_in_any_order(self):
         """Since 2025.6 nothing says in which order rows are exported."""
         path, db = self.database()
