@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "leakbench/world.h"
+#include "output/report/frame_choice.h"
 #include "output/report/text.h"
 #include "unit/suite.h"
 
@@ -163,5 +165,39 @@ START_TEST(names_cannot_command_a_terminal)
 }
 END_TEST
 
-MP_SUITE("output", json_is_nested_and_exact, json_strings_are_always_utf8, json_names_each_character,
-         tables_align_by_characters, styles_only_where_asked_for, names_cannot_command_a_terminal)
+static void expect_difference(const struct world *world, const struct mp_model *model, uint32_t stack, uint32_t twin,
+                              const char *want)
+{
+    struct mp_buffer out = {0};
+    mp_difference_text(&out, model, world->stacks.at[stack].node, world->stacks.at[twin].node);
+    EXPECT(out, want);
+}
+
+/* Two ways to one line: by the outermost call that only one of them has, and that is more than a module's __call__. */
+START_TEST(stacks_alike_differ_in_a_call_of_their_own)
+{
+#define OF_MODULE "torch/nn/modules/module.py:_call_impl:9"
+    struct world world;
+    world_start(&world, 1, 1);
+    uint32_t one = world_path(&world, "t.py:main:1 " OF_MODULE " m.py:first:2 m.py:attend:3", W_TORCH);
+    uint32_t other = world_path(&world, "t.py:main:1 " OF_MODULE " m.py:second:4 m.py:attend:3", W_TORCH);
+    uint32_t alone = world_path(&world, "t.py:main:1 " OF_MODULE, W_TORCH);
+    uint32_t shorter = world_path(&world, "t.py:main:1", W_TORCH);
+    uint32_t nowhere = world_path(&world, "t.py:main:1 x.py:of_no_file:1 m.py:first:2", W_TORCH);
+    uint32_t node = world.stacks.at[nowhere].node;
+    world.frames.at[world.nodes.at[world.nodes.at[node].parent].frame].file = 0;
+    world_alloc(&world, one, 1);
+    struct mp_model *model = world_build(&world);
+    expect_difference(&world, model, one, other, "m.py:2 first");
+    expect_difference(&world, model, other, one, "m.py:4 second");
+    expect_difference(&world, model, alone, shorter, "module.py:9 _call_impl");
+    expect_difference(&world, model, shorter, alone, "");
+    expect_difference(&world, model, nowhere, shorter, "m.py:2 first");
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+MP_SUITE("output", stacks_alike_differ_in_a_call_of_their_own, json_is_nested_and_exact, json_strings_are_always_utf8,
+         json_names_each_character, tables_align_by_characters, styles_only_where_asked_for,
+         names_cannot_command_a_terminal)
