@@ -73,7 +73,7 @@ void mp_chrome_input_free(struct mp_chrome_input *input)
     mp_map_free(&input->named);
 }
 
-/* Times that count from 1970 are larger than this. */
+/* Times counted from 1970 are larger than this. */
 #define UNIX_MIN INT64_C(1000000000000000000)
 
 static enum mp_status apart(const struct mp_chrome_input *input, bool trace_first, uint64_t ns, struct mp_error *error)
@@ -95,7 +95,7 @@ enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct
         return mp_fail(error, MP_INVALID, "%s does not say when it was made: its times count from nowhere",
                        input->path);
     if (start < UNIX_MIN) return mp_fail(error, MP_INVALID, "the recording does not say when it was made");
-    /* of the recording's clock; a trace's own times are far from the limits of 64 bits, its base need not be */
+    /* on the recording's clock; a trace's own times are far from the limits of 64 bits, but its base may not be */
     int64_t shift, first, last;
     if (__builtin_sub_overflow(input->base_ns, start, &shift) ||
         __builtin_add_overflow(input->first_ns, shift, &first) || __builtin_add_overflow(input->last_ns, shift, &last))
@@ -108,7 +108,7 @@ enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct
     return MP_OK;
 }
 
-/* From the present place up to `end`, or the file's end. */
+/* Copies from the present place up to `end`, or the file's end. */
 static enum mp_status copy(struct mp_input *from, uint64_t end, struct mp_sink *sink, struct mp_error *error)
 {
     while (mp_input_offset(from) < end) {
@@ -148,7 +148,7 @@ enum mp_status mp_chrome_copy_head(const struct mp_chrome_input *input, struct m
     return status;
 }
 
-/* Whether the list goes on with an event. */
+/* Whether another event follows in the list. */
 static enum mp_status look(struct mp_input *from, bool *event, struct mp_error *error)
 {
     enum mp_status status = mp_input_fill(from, MP_INPUT_WINDOW, error);

@@ -1,7 +1,7 @@
 /*
- * An existing trace of PyTorch's profiler, gzip-compressed or not, into which events are put: what it holds, by reading
- * it once, and then the copy, byte for byte, with room made for events at the beginning of its list. Both in constant
- * memory but for the numbers of its processes. One thread at a time.
+ * Adds events to an existing trace of PyTorch's profiler, gzip-compressed or not. The trace is read once for its facts,
+ * and then copied byte for byte, with room for events at the beginning of its list. Both take constant memory except
+ * for the numbers of its processes. One thread at a time.
  */
 #ifndef MP_EXCHANGE_CHROME_MERGE_H
 #define MP_EXCHANGE_CHROME_MERGE_H
@@ -14,21 +14,21 @@
 struct mp_chrome_input {
     const char *path;
     uint64_t events_at;        /* offset of the byte behind the list's bracket */
-    int64_t base_ns;           /* what its times count from; 0: 1970, or not known */
+    int64_t base_ns;           /* the zero of its times; 0: 1970, or unknown */
     int64_t first_ns, last_ns; /* on its clock */
     bool any_time, any_memory, any_out_of_memory;
     struct mp_map pids, named; /* by pid + 1: those that have events, those that have a name */
-    bool damaged;              /* not JSON all the way: what is known is of the part before */
+    bool damaged;              /* not JSON to the end: the facts are those of the part before */
     struct mp_error damage;
 };
 
-/* MP_NOT_A_RECORDING, MP_DAMAGED where there is no list of events, MP_IO, MP_NO_MEMORY. What was read before a damaged
- * place is used: profilers have written names with quotation marks unescaped. `path` must outlive *input. */
+/* MP_NOT_A_RECORDING, MP_DAMAGED where there is no list of events, MP_IO, MP_NO_MEMORY. Everything before a damaged
+ * place is used: profilers have written names with unescaped quotation marks. `path` must outlive *input. */
 enum mp_status mp_chrome_input_read(const char *path, struct mp_chrome_input *input, struct mp_error *error);
 void mp_chrome_input_free(struct mp_chrome_input *input);
 
-/* The part of the recording that the trace covers. MP_INVALID where there is none, with how far apart they are, or
- * where one of them does not say when it was made. */
+/* Finds the part of the recording that the trace covers. MP_INVALID where there is none (the sentence says how far
+ * apart they are), or where one of them does not say when it was made. */
 enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct mp_model *model,
                                struct mp_window *window, struct mp_error *error);
 

@@ -12,22 +12,22 @@
 #include "model/track.h"
 
 /*
- * The events of a Chrome trace, as Kineto writes them where it has them, into a sink. Times are nanoseconds on the
- * trace's clock. One thread at a time.
+ * The events of a Chrome trace, in Kineto's form where Kineto has them, written into a sink. Times are nanoseconds on
+ * the trace's clock. One thread at a time.
  */
 
 struct mp_chrome {
     struct mp_sink sink;
     bool any_event;
-    uint64_t memory_events; /* written so far: Kineto counts them */
+    uint64_t memory_events; /* written so far; Kineto counts them */
 };
 
 /* "[memory]", or "[OutOfMemory]", which has no address. */
 struct chrome_memory {
-    uint64_t ns, address, bytes; /* address 0: not known */
+    uint64_t ns, address, bytes; /* address 0: unknown */
     bool freed, out_of_memory;
     bool totals;                  /* allocated and reserved are known */
-    uint64_t allocated, reserved; /* after it; reserved 0 where nobody said */
+    uint64_t allocated, reserved; /* after the event; reserved 0 where never reported */
     unsigned device_type;
     int device;
     uint32_t pid, tid;
@@ -50,8 +50,8 @@ static void chrome_device(const char *name, unsigned *type, int *index)
     }
 }
 
-/* Whether a device has a row of its own, and whose row its counters stand in: a GPU's number, as Kineto numbers its
- * rows; else the process. */
+/* Whether a device has a row of its own, and the row of its counters: a GPU's number, as Kineto numbers its rows; else
+ * the process. */
 static bool chrome_has_row(const char *device)
 {
     unsigned type;
@@ -124,7 +124,7 @@ static void chrome_slice(struct mp_chrome *chrome, uint32_t pid, uint32_t tid, u
     mp_buffer_append_text(&chrome->sink.text, "}");
 }
 
-/* When the recording was on, as the profiler says it of itself. */
+/* The time of recording, as the profiler states its own. */
 static void chrome_window(struct mp_chrome *chrome, uint64_t start_ns, uint64_t end_ns)
 {
     mp_buffer_printf(&chrome->sink.text,
@@ -159,7 +159,8 @@ static void chrome_memory(struct mp_chrome *chrome, const struct chrome_memory *
     mp_buffer_append_text(out, "}}");
 }
 
-/* The "[memory]" and "[OutOfMemory]" events of a recording, as PyTorch's profiler tells of its allocators. */
+/* The "[memory]" and "[OutOfMemory]" events of a recording, in the form that PyTorch's profiler gives its
+ * allocators. */
 
 struct follower {
     bool drawn; /* of this track */
@@ -179,7 +180,8 @@ struct instants {
     bool memory, out_of_memory; /* what is written */
 };
 
-/* Later layers lie above; of those of one layer, the one without a name is the device's main one. */
+/* Whether the track lies above the device's others: later layers lie above; in one layer, the track without a name is
+ * the main one. */
 static bool is_upper(const struct mp_model *model, size_t track)
 {
     const struct mp_track *mine = &model->tracks.at[track];
@@ -223,7 +225,7 @@ static void write_one(struct instants *instants, uint32_t event, uint64_t addres
     if (bytes != MP_BYTES_UNKNOWN && bytes) chrome_memory(instants->chrome, &memory);
 }
 
-/* A block that changes its size is told as its free and a new one at its place. */
+/* A block that changes its size is written as a free and a new block at its place. */
 static void write_block(struct instants *instants, uint32_t event, const struct follower *before)
 {
     const struct mp_model *model = instants->model;
@@ -269,8 +271,9 @@ static void start(struct instants *instants)
     }
 }
 
-/* Of the uppermost layer of each device, as the format has one allocator a device; blocks whose size is not known have
- * none. Failures come with the total. Those that a trace to merge into has already are not written again. */
+/* Writes events of the uppermost layer of each device, as the format has one allocator per device; blocks of unknown
+ * size have none. Failures come with the total. Events that the trace to merge into already has are not written
+ * again. */
 static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, uint64_t shift_ns,
                             struct mp_chrome *chrome, uint64_t *left_out)
 {
@@ -292,11 +295,11 @@ static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, u
     free(instants.tracks);
 }
 
-/* Steps have a row of their own: regions on a thread's row may cross their borders, and rows must nest. */
+/* Steps have a row of their own: regions on a thread's row may cross steps' borders, and rows must nest. */
 #define STEPS_TID 0
 
 #define POINTS_EXACT 1000000 /* changes of one counter that are written one by one */
-#define THIN_PARTS   100000  /* parts of the recording's time, four points each, beyond that */
+#define THIN_PARTS   100000  /* beyond that, parts of the recording's time, with four points each */
 #define GPU_PLACE    5000000 /* Kineto sorts the rows of GPUs from here on */
 
 struct trace {
@@ -311,7 +314,7 @@ struct point {
     uint64_t ns, value;
 };
 
-/* A counter on its way to the file: each change as it is, or, thinned, four of each part of time. */
+/* A counter being written: each change, or, thinned, four points for each part of time. */
 struct counter {
     struct trace *trace;
     const char *name;
@@ -357,7 +360,7 @@ static void put_point(struct counter *counter, uint64_t ns, uint64_t value)
     counter->last = point;
 }
 
-/* Whether an event says what the track's allocator holds from now on. */
+/* Whether an event says how much the track's allocator holds from now on. */
 static bool holds(const struct mp_model *model, uint16_t track, uint32_t event, uint64_t *held)
 {
     if (model->events.type[event] != MP_EVENT_RESERVED || model->events.track[event] != track) return false;
@@ -399,7 +402,7 @@ static uint32_t thread_tid(const struct mp_model *model, uint32_t thread)
     return thread < model->threads.count ? model->threads.at[thread].tid : 0;
 }
 
-/* A span as far as it lies in the window. */
+/* Writes the part of a span that lies in the window. */
 static void put_span(struct trace *trace, uint32_t tid, uint64_t start_ns, uint64_t end_ns, const char *name)
 {
     const struct mp_window *window = &trace->query->window;
@@ -409,7 +412,7 @@ static void put_span(struct trace *trace, uint32_t tid, uint64_t start_ns, uint6
         chrome_slice(&trace->chrome, trace->pid, tid, start_ns + trace->shift_ns, end_ns + trace->shift_ns, name);
 }
 
-/* By the names that PyTorch's profiler gives them; those that are its own stand among the regions already. */
+/* Writes steps under the names of PyTorch's profiler; the profiler's own steps are among the regions already. */
 static void write_steps(struct trace *trace)
 {
     struct mp_steps steps = {0};
@@ -456,7 +459,7 @@ static void write_process_names(struct trace *trace)
     mp_buffer_free(&name);
 }
 
-/* The rows of GPUs, as Kineto names them. */
+/* Writes the rows of GPUs, with Kineto's names. */
 static void write_device_names(struct trace *trace, const struct mp_chrome_input *merge)
 {
     for (size_t i = 0; i < trace->model->devices.count; i++) {
@@ -481,7 +484,7 @@ static void write_names(struct trace *trace)
                     mp_model_text(model, model->threads.at[i].name));
 }
 
-/* The devices' main facts, for readers that show how much there is. */
+/* Writes the devices' main facts, for readers that show capacity. */
 static void write_properties(struct trace *trace)
 {
     struct mp_buffer *out = &trace->chrome.sink.text;

@@ -1,8 +1,8 @@
 /*
  * A recording as a Chrome trace, for Perfetto, chrome://tracing and TensorBoard's PyTorch plugin, in the form of
- * PyTorch's own profiler: counters of each track and of what was sampled, "[memory]" and "[OutOfMemory]" events of each
- * device's uppermost layer, steps and regions as annotations, names of processes and threads. What it has no place for:
- * stacks, kinds of memory, other layers' blocks, coverage.
+ * PyTorch's own profiler: counters of each track and of samples, "[memory]" and "[OutOfMemory]" events of each device's
+ * uppermost layer, steps and regions as annotations, names of processes and threads. The form has no place for stacks,
+ * kinds of memory, other layers' blocks, or coverage.
  */
 #ifndef MP_EXCHANGE_CHROME_TRACE_H
 #define MP_EXCHANGE_CHROME_TRACE_H
@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "model/window.h"
 
-/* More memory events than this are left out: what reads them pairs all of them in memory. */
+/* Further memory events are left out: readers pair all of them in memory. */
 #define MP_CHROME_MEMORY_MAX 1000000
 
 struct mp_chrome_query {
@@ -24,9 +24,9 @@ struct mp_chrome_query {
     const struct mp_chrome_input *merge; /* into a copy of this trace; NULL: a trace of its own */
 };
 
-/* *left_out: memory events that were too many. With `merge` only what the trace lacks is added: counters, names of
- * devices' rows, memory events where it has none; the window should lie in the trace's. MP_IO, MP_NO_MEMORY, and of the
- * trace that is copied what chrome_merge.h says. */
+/* *left_out: memory events beyond the limit. With `merge` only data that the trace lacks is added: counters, names of
+ * devices' rows, memory events where it has none; the window should lie in the trace's. MP_IO, MP_NO_MEMORY, and for
+ * the copied trace the errors of chrome_merge.h. */
 enum mp_status mp_chrome_trace_write(const struct mp_chrome_query *query, FILE *out, uint64_t *left_out,
                                      struct mp_error *error);
 

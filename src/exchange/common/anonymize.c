@@ -13,7 +13,7 @@
 
 #define STEP_FUNCTION "step_function"
 
-/* What a string is used as: the same text may be two things, and then gets two names. */
+/* The use of a string: the same text may have two uses, and then gets two names. */
 enum role {
     ROLE_KEPT,
     ROLE_FUNCTION,
@@ -305,7 +305,7 @@ static uint32_t rename_lists(struct renaming *renaming, const char *lists)
     return intern(renaming, text);
 }
 
-/* What another program's file said in words of its own may hold any name: all of it goes. */
+/* Drops another program's own texts, which may hold any name. */
 static void drop_words_of_others(struct renaming *renaming)
 {
     struct mp_model *model = renaming->model;

@@ -1,4 +1,5 @@
-/* A recording without the names in it, to be passed on: what is not public code gets numbers, all figures stay. */
+/* A recording without the names in it, to be passed on: anything that is not public code gets numbers, all figures
+ * stay. */
 #ifndef MP_EXCHANGE_ANONYMIZE_H
 #define MP_EXCHANGE_ANONYMIZE_H
 
@@ -6,11 +7,11 @@
 #include "model/model.h"
 
 /*
- * Replaces, in the model itself, one name always by the same other one:
- *  - functions, files and libraries that are not on the list of what is public (public_names.h): "f12", "/12.py",
+ * Changes names in the model itself. The same name always becomes the same other one: - functions, files and libraries
+ * that are not on the list of public names (public_names.h): "f12", "/12.py",
  *    "/lib/lib3.so"; the folders in front of those that are;
- *  - regions and marks ("region 4"), except the names by which steps are known; pools, threads, counters, devices;
- *  - command, host, the devices' UUIDs, the spool's path, settings that are no numbers, and notes with a word that
+ * - regions and marks ("region 4"), except the names by which steps are known; pools, threads, counters, devices; -
+ * command, host, the devices' UUIDs, the spool's path, settings that are no numbers, and notes with a word that
  *    memprof's own sentences do not have.
  * Peaks, leaks, steps and sizes stay the same; categories too, but for those that rules over names had found. On
  * failure the model is of no use any more. MP_NO_MEMORY.

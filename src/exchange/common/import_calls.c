@@ -15,7 +15,7 @@ struct importer {
     struct mp_error *error;
     MP_VEC(struct mp_base_block) base;
     struct mp_map live; /* by key_of(): the call that made the block, + 1 */
-    uint64_t blocks;    /* numbered so far, the base aside */
+    uint64_t blocks;    /* numbered so far, without the base */
     uint64_t unknown_frees, missed_frees;
     struct mp_import_events events;
 };
@@ -92,7 +92,8 @@ static uint64_t key_of(const struct mp_import_call *call)
     return key ? key : 1;
 }
 
-/* Whose free it is: the base's blocks come first in number, so all frees are paired before any event is made. */
+/* Pairs frees with their blocks. The base's blocks have the first numbers, so all frees are paired before any event is
+ * made. */
 static void pair(struct importer *importer)
 {
     struct mp_import_log *log = importer->log;

@@ -1,10 +1,10 @@
 /*
- * Makes a model of the calls of an allocator that another program logged: allocs and frees by address, failures, what
- * is reserved, regions and marks. Times may come in any order; calls of one time keep the order they were given in.
+ * Makes a model from an allocator's calls that another program logged: allocs and frees by address, failures, reserved
+ * totals, regions and marks. Times may come in any order; calls of equal time keep the order in which they were given.
  *
- * A free of an address that is not live belongs to a block of the base, whose size is what the log says of the free. An
- * alloc at an address that is live ends the block there first. Both are counted. Zero-initialised is ready for use; one
- * thread at a time.
+ * A free of an address that is not live belongs to a block of the base, whose size is the one in the log's free. An
+ * alloc at an address that is live first ends the block there. Both cases are counted. Zero-initialised is ready for
+ * use; one thread at a time.
  */
 #ifndef MP_EXCHANGE_IMPORT_CALLS_H
 #define MP_EXCHANGE_IMPORT_CALLS_H
@@ -18,7 +18,7 @@ struct mp_import_call {
     uint16_t track;
     uint8_t type; /* enum mp_event_type: alloc, free, oom, reserved, region_begin, region_end, mark */
     uint8_t kind;
-    bool base; /* filled in here from here on: the free of a block of the base */
+    bool base; /* from here on filled in by the functions below: the free of a block of the base */
     uint64_t block;
     uint32_t order;
 };
@@ -29,19 +29,19 @@ struct mp_import_log {
     MP_VEC(struct mp_import_call) calls;
     MP_VEC(uint32_t) notes; /* string ids */
     const char *format;     /* of the model: "rmm" */
-    uint32_t command;       /* string id; 0: not known */
+    uint32_t command;       /* string id; 0: unknown */
     uint32_t pid;
-    bool dated; /* unix_ns is known: the moment from which the calls' times count */
+    bool dated; /* unix_ns is known: the zero of the calls' times */
     int64_t unix_ns;
-    bool failed; /* memory is short; told by mp_import_log_model() */
+    bool failed; /* memory is short; mp_import_log_model() returns it */
 };
 
 void mp_import_call(struct mp_import_log *log, const struct mp_import_call *call);
 void mp_import_note(struct mp_import_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The number of a device's track, made at first sight; name "" for the device's main one. */
+/* The number of a device's track, made at its first use; name "" for the device's main one. */
 uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int device, enum mp_layer layer,
                          const char *name);
-/* The number of a thread, made at first sight. */
+/* The number of a thread, made at its first use. */
 uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid);
 
 /* The model, which the caller frees. There must be a call. MP_NO_MEMORY, MP_LIMIT. */

@@ -49,8 +49,8 @@ uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint3
 {
     const struct mp_stack_node node = {parent, frame};
     bool added = false;
-    /* A frame's number is below 2^32 - 1, a cut's is that, so only the parent can make the key overflow: it cannot,
-     * there are fewer nodes. */
+    /* A frame's number is below 2^32 - 1, a cut's is exactly that, so only the parent could make the key overflow: it
+     * cannot, since there are fewer nodes. */
     uint64_t *id = mp_map_at(&tables->node_ids, ((uint64_t)parent << 32 | frame) + 1, &added);
     if (!added) return (uint32_t)*id;
     need_root(tables);
@@ -76,7 +76,7 @@ static enum mp_status put_strings(const struct mp_import_tables *tables, struct 
     return status;
 }
 
-/* Native frames have no lines of their own in a recording: their symbols tell. */
+/* Native frames have no lines of their own in a recording: their symbols have them. */
 static enum mp_status put_symbols(const struct mp_import_tables *tables, struct mp_builder *builder,
                                   struct mp_error *error)
 {

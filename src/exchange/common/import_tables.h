@@ -1,8 +1,8 @@
 /*
- * The tables of a recording that is made from another program's file: each text, frame and stack gets its number at
- * first sight, and all of them go to a builder at once. Zero-initialised is ready for use. One thread at a time.
+ * The tables of a recording that is made from another program's file: each text, frame and stack gets its number at its
+ * first use, and all go to a builder at once. Zero-initialised is ready for use. One thread at a time.
  *
- * Where memory is short, `failed` is set, numbers are 0, and mp_import_tables_put() says so.
+ * Where memory is short, `failed` is set, numbers are 0, and mp_import_tables_put() returns the error.
  */
 #ifndef MP_EXCHANGE_IMPORT_TABLES_H
 #define MP_EXCHANGE_IMPORT_TABLES_H
@@ -13,19 +13,19 @@
 #include "format/event_room.h"
 #include "model/builder.h"
 
-/* Events of a recording that is made from another program's file, on their way to a builder as columns. */
+/* Events of a recording that is made from another program's file, collected as columns for a builder. */
 
 /* Three mebibytes: not for the stack. Zeroes, with builder and error, are ready for use. */
 struct mp_import_events {
     struct mp_builder *builder;
     struct mp_error *error;
-    enum mp_status status;        /* the builder's first failure; what comes later is left out */
+    enum mp_status status;        /* the builder's first failure; later events are left out */
     uint64_t passed;              /* events that the builder got */
     struct mp_event_room waiting; /* for it */
 };
 
 enum mp_status mp_import_event(struct mp_import_events *events, const struct mp_event *event);
-/* After the last event. */
+/* To be called after the last event. */
 enum mp_status mp_import_events_flush(struct mp_import_events *events);
 
 struct mp_import_tables {
@@ -43,7 +43,7 @@ uint32_t mp_import_text(struct mp_import_tables *tables, const char *text, size_
 /* A frame of source: texts are string ids, 0 where unknown; line 0 where unknown. */
 uint32_t mp_import_frame(struct mp_import_tables *tables, enum mp_language language, uint32_t function, uint32_t file,
                          uint32_t line);
-/* The stack of `parent` (0: the empty one) with a frame (or MP_FRAME_CUT) called by it. */
+/* The stack of `parent` (0: the empty one) extended by a frame (or MP_FRAME_CUT) that it called. */
 uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint32_t frame);
 
 /* Adds all tables to a builder that has none yet. */
@@ -51,11 +51,11 @@ enum mp_status mp_import_tables_put(struct mp_import_tables *tables, struct mp_b
                                     struct mp_error *error);
 void mp_import_tables_free(struct mp_import_tables *tables);
 
-/* How the recording came about and ended; the last chunks that a builder gets. */
+/* Says how the recording was made and how it ended: the last chunks that a builder gets. */
 enum mp_status mp_import_end(struct mp_builder *builder, const struct mp_coverage *coverage, const struct mp_exit *how,
                              struct mp_error *error);
-/* The end of every import: frees the builder, NULL or not, and makes a whole model of what was put into it where
- * `filled` is MP_OK; else returns that. `format` lives as long as the model. */
+/* The end of every import: frees the builder, NULL or not. Where `filled` is MP_OK, makes the model of its contents;
+ * else returns `filled`. `format` lives as long as the model. */
 enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status filled, uint64_t file_bytes,
                                 const char *format, struct mp_model **model, struct mp_error *error);
 

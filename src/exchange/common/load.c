@@ -16,11 +16,11 @@
 #include "exchange/rmm/rmm.h"
 #include "format/start.h"
 
-/* A recording is compressed already: gzip makes it hardly smaller. */
+/* A recording is already compressed: gzip makes it hardly smaller. */
 #define UNWRAPPED_TIMES 16
 #define UNWRAPPED_MORE  (32u << 20)
 
-/* A recording is read by position, so a compressed one is unwrapped into memory first. */
+/* A recording is read at random positions, so a compressed one is first unwrapped into memory. */
 static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **model, struct mp_error *error)
 {
     char name[64];
@@ -64,7 +64,7 @@ static bool looks_like_json(struct mp_input *input)
     return at < input->end && (*at == '{' || *at == '[');
 }
 
-/* A snapshot's first key is one of its own. */
+/* Whether the first key is one of a snapshot's. */
 static bool first_key_is_snapshot(const struct mp_input *input)
 {
     static const char *const keys[] = {

@@ -1,7 +1,7 @@
 /*
- * Any file that memprof can read, as a model: its own recordings, PyTorch snapshots (pickle or JSON, with or without
- * traces) and Kineto traces with memory events, each also gzip-compressed. What a file is follows from its content,
- * never from its name. Model.format says which it was: "mp", "pytorch", "kineto".
+ * Loads any file that memprof can read as a model: its own recordings, PyTorch snapshots (pickle or JSON, with or
+ * without traces) and Kineto traces with memory events, each also gzip-compressed. The content decides what a file is,
+ * never its name. Model.format says which it was: "mp", "pytorch", "kineto".
  */
 #ifndef MP_EXCHANGE_LOAD_H
 #define MP_EXCHANGE_LOAD_H
@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "model/model.h"
 
-/* The model is the caller's. As mp_model_load(); MP_NOT_A_RECORDING where the file is none of these, MP_DAMAGED where
- * it is one and breaks off or makes no sense, MP_UNSUPPORTED where it holds what is never read (a pickle that would run
- * code). The sentence names path and, where one byte is to blame, its offset. */
+/* The caller owns the model. As mp_model_load(); MP_NOT_A_RECORDING where the file is none of these, MP_DAMAGED where
+ * it breaks off or makes no sense, MP_UNSUPPORTED where its contents are never read (a pickle that would run code). The
+ * sentence names path and, where one byte is to blame, its offset. */
 enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error);
 
 #endif

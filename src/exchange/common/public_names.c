@@ -13,7 +13,7 @@ static const uint32_t listed[] = {
 #include "exchange/common/public_names.inc"
 };
 
-/* Whether the list has a name (`length` bytes) of that kind: tools/public-names says which there are. */
+/* Whether the list has a name (`length` bytes) of that kind; tools/public-names documents the kinds. */
 static bool is_listed(char kind, const char *name, size_t length)
 {
     const char head[] = {kind, ':'};
@@ -36,7 +36,7 @@ static bool is_one_of(const char *text, size_t length, const char *const *words)
     return false;
 }
 
-/* Whether `text` is `pattern`, in which # stands for digits, one or more. */
+/* Whether `text` matches `pattern`, in which # stands for one or more digits. */
 static bool is_like(const char *text, const char *pattern)
 {
     for (; *pattern; pattern++) {
@@ -60,7 +60,7 @@ static bool is_like_one(const char *text, const char *const *patterns)
 
 /* ---- files and libraries ---- */
 
-/* Where a path of the standard library begins in "/usr/lib/python3.11/json/encoder.py": behind the version. */
+/* The beginning of a standard library path in "/usr/lib/python3.11/json/encoder.py": behind the version. */
 static const char *behind_version(const char *path)
 {
     static const char *const folders[] = {"/lib/python3.", "/lib64/python3."};
@@ -84,11 +84,11 @@ static const char *python_part(const char *path)
     const char *name = behind_version(path);
     if (name && is_listed('f', name, strlen(name)))
         return strstr(path, "/lib64/") ? strstr(path, "/lib64/") : strstr(path, "/lib/");
-    bool is_torch = !strncmp(path, "torch/", strlen("torch/")); /* as PyTorch's profiler has its own */
+    bool is_torch = !strncmp(path, "torch/", strlen("torch/")); /* PyTorch's profiler gives its own files like this */
     return is_torch && is_listed('f', path, strlen(path)) ? path : NULL;
 }
 
-/* Where the source of PyTorch or the C++ library begins, on whatever machine it was built. */
+/* The beginning of a source path of PyTorch or the C++ library, on whatever machine it was built. */
 static const char *native_part(const char *path)
 {
     static const char *const folders[] = {"/aten/src/", "/torch/csrc/", "/c10/"};
@@ -97,7 +97,7 @@ static const char *native_part(const char *path)
             if (is_listed('f', at + 1, strlen(at + 1))) return at;
     const char *at = strstr(path, "/include/c++/"), *name = at ? strchr(at + strlen("/include/c++/"), '/') : NULL;
     if (!name) return NULL;
-    /* "include/c++/bits/stl_vector.h": the version is left out of the list. */
+    /* "include/c++/bits/stl_vector.h": the list omits the version. */
     char text[256] = "include/c++";
     size_t length = strlen(name);
     if (length >= sizeof text - strlen(text)) return NULL;
@@ -143,7 +143,7 @@ static bool is_numbered(const char *text)
     return strspn(text, ".-0123456789") == strlen(text);
 }
 
-/* PyTorch's own extension lies in its folder; others may be called so, too. */
+/* PyTorch's own extension lies in its folder; others may have the same name. */
 static bool is_extension_of_torch(const char *path, const char *name)
 {
     static const char folder[] = "/torch/";
@@ -165,7 +165,7 @@ const char *mp_public_library(const char *path)
                                          "libpython#.#.so.#.#",
                                          "libpython#.so",
                                          NULL};
-    /* Of packages that are not in Debian, or go by other names there. */
+    /* From packages that are not in Debian, or have other names there. */
     static const char *const more[] = {"libmkl_core.so",
                                        "libmkl_rt.so",
                                        "libmkl_intel_lp64.so",
@@ -205,7 +205,7 @@ static bool is_word(char letter)
     return isalnum((unsigned char)letter) || letter == '_';
 }
 
-/* Words of C++ that are no names, and those that compilers and demanglers add. */
+/* C++ words that are no names, and those that compilers and demanglers add. */
 static bool is_of_language(const char *word, size_t length)
 {
     static const char *const words[] = {
@@ -231,7 +231,7 @@ bool mp_public_function(const char *name)
     while (is_word(name[plain]))
         plain++;
     if (!name[plain]) return is_listed('c', name, plain);
-    /* "clone.isra.0": what the compiler made of one that is exported. */
+    /* "clone.isra.0": a compiler's version of an exported function. */
     static const char *const made[] = {".cold",        ".isra.#",      ".part.#",           ".constprop.#",
                                        ".isra.#.cold", ".part.#.cold", ".constprop.#.cold", NULL};
     if (is_like_one(name + plain, made)) return is_listed('c', name, plain);
@@ -269,7 +269,7 @@ bool mp_public_python(const char *name)
     }
 }
 
-/* ---- what is memprof's own, and the rest ---- */
+/* ---- memprof's own names, and the rest ---- */
 
 bool mp_public_thread(const char *name)
 {

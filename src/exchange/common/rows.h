@@ -1,6 +1,6 @@
 /*
- * The blocks of a recording, or of a part of it, as rows of a table: which they are, and what is said of each beside
- * the model's own columns. One thread at a time.
+ * The blocks of a recording, or of a part of it, as rows of a table: which blocks, and their facts beside the model's
+ * own columns. One thread at a time.
  */
 #ifndef MP_EXCHANGE_ROWS_H
 #define MP_EXCHANGE_ROWS_H
@@ -11,7 +11,7 @@
 #include "model/spans.h"
 #include "model/window.h"
 
-/* A block is picked where it lives at any moment of the window and the filter (NULL: every block) picks it. */
+/* A block is picked if it lives at any moment of the window and the filter (NULL: every block) picks it. */
 struct mp_rows {
     const struct mp_model *model;
     const struct mp_window *window;
@@ -22,7 +22,7 @@ struct mp_rows {
     struct mp_placements placements;
 };
 
-/* One block. What is not known, or has not happened, is UINT64_MAX. */
+/* One block. An unknown value, or one that has not happened, is UINT64_MAX. */
 struct mp_row {
     uint32_t block;
     uint64_t bytes; /* when it was allocated */
@@ -30,10 +30,10 @@ struct mp_row {
     const char *track_device, *layer, *pool, *kind;
     const char *region;       /* NULL: none */
     const char *module;       /* the path of the network's module that allocated it; NULL: none */
-    const char *role, *label; /* what was said of it last; NULL: nothing */
+    const char *role, *label; /* from its last label; NULL: none */
     uint32_t stack;
-    uint64_t requested, stream; /* what PyTorch's allocator was asked for */
-    char torch_pool[24];        /* its pair of numbers, as "0,1"; "": not known */
+    uint64_t requested, stream; /* the request to PyTorch's allocator */
+    char torch_pool[24];        /* its pair of numbers, as "0,1"; "": unknown */
 };
 
 /* The texts belong to the model, which must outlive the rows. MP_NO_MEMORY. */

@@ -1,6 +1,6 @@
 /*
- * Where an exporter's text goes: a file, compressed with gzip or not, through a buffer. Whatever fails is kept until
- * mp_sink_end() tells it, so that an exporter may append freely. One thread at a time.
+ * The target of an exporter's text: a file, compressed with gzip or not, through a buffer. An error is kept until
+ * mp_sink_end() returns it, so that an exporter may append freely. One thread at a time.
  */
 #ifndef MP_EXCHANGE_SINK_H
 #define MP_EXCHANGE_SINK_H
@@ -20,9 +20,9 @@ struct mp_sink {
 
 /* `out` stays the caller's. MP_NO_MEMORY: nothing is held. */
 enum mp_status mp_sink_start(struct mp_sink *sink, FILE *out, bool compress, struct mp_error *error);
-/* To be called now and then: writes the text where much has come together. */
+/* To be called now and then: writes the text once there is enough of it. */
 void mp_sink_pass(struct mp_sink *sink);
-/* Writes the rest and frees everything. `status` is the exporter's so far and returned where it is not MP_OK; else
+/* Writes the rest and frees everything. `status` is the exporter's so far, and is returned where it is not MP_OK; else
  * MP_IO, MP_NO_MEMORY. */
 enum mp_status mp_sink_end(struct mp_sink *sink, enum mp_status status, struct mp_error *error);
 

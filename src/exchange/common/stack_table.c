@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 
-/* The number of a pair, given in order of appearance. Exact: the pair itself is the key. */
+/* The number of a pair, in order of first use. Exact: the pair itself is the key. */
 static uint64_t *number_of(struct mp_map *map, uint32_t left, uint32_t right, bool *added)
 {
     return mp_map_at(map, ((uint64_t)left << 32 | right) + 1, added);

@@ -1,6 +1,7 @@
 /*
- * Frames and stacks of an imported file, each once, with the ids of format/recording.h: what a recording's tables of
- * frames, symbols and stacks hold. A stack that comes again costs a hash and a walk along it. One thread at a time.
+ * The frames and stacks of an imported file, each once, with the ids of format/recording.h: the contents of a
+ * recording's tables of frames, symbols and stacks. A stack that returns costs a hash and a walk along it. One thread
+ * at a time.
  */
 #ifndef MP_EXCHANGE_STACK_TABLE_H
 #define MP_EXCHANGE_STACK_TABLE_H
@@ -9,18 +10,18 @@
 #include "base/vec.h"
 #include "format/recording.h"
 
-/* Function and file are string ids of whoever fills the table. */
+/* Function and file are string ids of the table's user. */
 struct mp_stack_table {
     MP_VEC(struct mp_symbol) frames; /* one for each frame; `frame` is its id */
-    MP_VEC(uint32_t) more;           /* of each */
+    MP_VEC(uint32_t) more;           /* of each frame */
     MP_VEC(struct mp_stack_node) nodes;
     struct mp_map files, lines, others, children, whole;
 };
 
 #define MP_STACK_TABLE_FAILED UINT32_MAX
 
-/* The id of a frame, or MP_STACK_TABLE_FAILED. `more` is another text about it: frames that differ in it alone are two.
- */
+/* The id of a frame, or MP_STACK_TABLE_FAILED. `more` is another text about it: frames that differ only there are
+ * two. */
 uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line,
                               uint32_t more);
 /* The id of a stack of `count` frames, innermost first; 0 for none. MP_STACK_TABLE_FAILED where memory is short. */

@@ -84,14 +84,14 @@ bool mp_values_unmark(struct mp_values *values, size_t *count)
     return true;
 }
 
-/* Room for `extra` more items of the object, behind those it has. */
+/* Makes room for `extra` more items behind the object's own. */
 static bool make_room(struct mp_values *values, struct mp_value_object *object, size_t extra)
 {
     size_t need = object->count + extra;
     if (need > UINT32_MAX / 2) return fault(values, "has a list that is too long");
     if (!object->count) object->start = values->items.count, object->room = 0;
     if (need <= object->room) return true;
-    if (object->start + object->room == values->items.count) { /* the last in items: it grows where it is */
+    if (object->start + object->room == values->items.count) { /* the last in items: it grows in place */
         mp_vec_room_for(&values->items, need - object->room);
         values->items.count += need - object->room;
         object->room = (uint32_t)need;
@@ -137,7 +137,7 @@ bool mp_values_append(struct mp_values *values, size_t count)
     return true;
 }
 
-/* A record takes the place of the dictionary; where nothing else can refer to that, it goes. */
+/* Replaces the dictionary by a record; a dictionary that nothing else can refer to is freed. */
 static void put_record(struct mp_values *values, size_t index, uint64_t record)
 {
     struct mp_value_object *object = &values->objects.at[index];
@@ -247,7 +247,7 @@ static void put_float(struct mp_buffer *out, uint64_t bits)
     char text[40];
     snprintf(text, sizeof text, "%.17g", real);
     mp_buffer_append_text(out, text);
-    if (!strpbrk(text, ".e")) mp_buffer_append_text(out, ".0"); /* so that it stays one */
+    if (!strpbrk(text, ".e")) mp_buffer_append_text(out, ".0"); /* so that it stays a float */
 }
 
 static void put_text(const struct json_put *put, uint64_t value)

@@ -1,11 +1,11 @@
 /*
- * The values that a pickle or a JSON text builds up, kept small: a stack of words, lists and dictionaries as ranges of
- * one array, each text once. A dictionary that its reader knows (a trace entry, a frame) becomes a record of the reader
- * as soon as it is complete and takes no room here any more. Nothing is ever copied for being referred to twice, and
- * nothing recurses. One thread at a time.
+ * The values of a pickle or a JSON text, kept small: a stack of words, lists and dictionaries as ranges of one array,
+ * each text once. A dictionary that its reader knows (a trace entry, a frame) becomes a record of the reader as soon as
+ * it is complete and then takes no room here. A value with two references is never copied, and nothing recurses. One
+ * thread at a time.
  *
- * Functions that return bool are false where memory is short or where what was asked makes no sense; `fault` then says
- * what, and is NULL for memory.
+ * Functions that return bool are false where memory is short or where the call makes no sense; `fault` then is the
+ * reason, NULL for memory.
  */
 #ifndef MP_EXCHANGE_VALUES_H
 #define MP_EXCHANGE_VALUES_H
@@ -14,7 +14,7 @@
 #include "base/intern.h"
 #include "base/vec.h"
 
-/* A value is one word: a tag in the low eight bits, above it what the tag says. 0 is None. */
+/* A value is one word: a tag in the low eight bits, and above it a number that depends on the tag. 0 is None. */
 enum mp_value_tag {
     MP_VALUE_NONE = 0,
     MP_VALUE_FALSE,
@@ -22,7 +22,7 @@ enum mp_value_tag {
     MP_VALUE_INT,    /* signed, 56 bits */
     MP_VALUE_WIDE,   /* index into wide: a signed integer of 64 bits */
     MP_VALUE_WIDER,  /* index into wide: an unsigned one that does not fit a signed one */
-    MP_VALUE_BIG,    /* an integer beyond 64 bits: the offset where it stood */
+    MP_VALUE_BIG,    /* an integer beyond 64 bits: its offset in the input */
     MP_VALUE_FLOAT,  /* index into wide: the bits of a double */
     MP_VALUE_TEXT,   /* id in texts */
     MP_VALUE_OBJECT, /* index into objects */
@@ -33,7 +33,7 @@ enum mp_value_tag {
 
 enum mp_object_kind {
     MP_OBJECT_LIST,   /* also tuples */
-    MP_OBJECT_DICT,   /* items are keys and values by turns */
+    MP_OBJECT_DICT,   /* items are alternating keys and values */
     MP_OBJECT_SETTLED /* replaced by a record: start is its word */
 };
 
@@ -41,12 +41,12 @@ struct mp_value_object {
     uint64_t start; /* in items */
     uint32_t count, room;
     uint8_t kind; /* enum mp_object_kind */
-    bool used;    /* somebody has read it: it can no longer change */
+    bool used;    /* has been read: it can no longer change */
 };
 
 struct mp_values;
 
-/* Makes a record of a complete dictionary of `count` pairs, or leaves *record 0 where it is none of his. */
+/* Makes a record from a complete dictionary of `count` pairs, or leaves *record 0 if the reader does not want it. */
 typedef bool mp_make_record(void *context, struct mp_values *values, const uint64_t *pairs, size_t count,
                             uint64_t *record);
 
@@ -79,7 +79,7 @@ static inline uint64_t mp_value_make(unsigned tag, uint64_t payload)
 }
 
 void mp_values_free(struct mp_values *values);
-/* Frees all but the texts; values other than texts can no longer be looked at. */
+/* Frees all but the texts; other values can no longer be used. */
 void mp_values_keep_texts(struct mp_values *values);
 
 static inline bool mp_values_push(struct mp_values *values, uint64_t value)
@@ -94,21 +94,21 @@ bool mp_values_push_text(struct mp_values *values, const char *text, size_t leng
 bool mp_values_push_object(struct mp_values *values, enum mp_object_kind kind);
 bool mp_values_mark(struct mp_values *values);
 
-/* The values above the last mark, or above the bottom. */
+/* The number of values above the last mark, or above the bottom. */
 static inline size_t mp_values_above(const struct mp_values *values)
 {
     return values->stack.count - (values->marks.count ? values->marks.at[values->marks.count - 1] : 0);
 }
 
-/* Takes the last mark away; *count values lie above it. */
+/* Removes the last mark; *count values lie above it. */
 bool mp_values_unmark(struct mp_values *values, size_t *count);
-/* Pops `count` values into the list, or `count` (an even number) as pairs into the dictionary, that lies below them. */
+/* Pops `count` values into the list below them, or `count` (an even number) as pairs into the dictionary below them. */
 bool mp_values_append(struct mp_values *values, size_t count);
 bool mp_values_set(struct mp_values *values, size_t count);
 /* Replaces the top `count` values by a list (LIST) or a dictionary (DICT) of them. */
 bool mp_values_gather(struct mp_values *values, enum mp_object_kind kind, size_t count);
 
-/* The record in whose place an object stands, or the value itself. */
+/* The record that replaced an object, or the value itself. */
 static inline uint64_t mp_values_resolve(const struct mp_values *values, uint64_t value)
 {
     if (mp_value_tag(value) != MP_VALUE_OBJECT) return value;
@@ -116,22 +116,22 @@ static inline uint64_t mp_values_resolve(const struct mp_values *values, uint64_
     return object->kind == MP_OBJECT_SETTLED ? object->start : value;
 }
 
-/* The items of a list or dictionary, which from then on cannot change; NULL where value is of another kind. Valid until
- * something is appended. *count is the number of items: twice the pairs of a dictionary. */
+/* The items of a list or dictionary, which from then on cannot change; NULL where the value is of another kind. Valid
+ * until something is appended. *count is the number of items: twice the pairs of a dictionary. */
 const uint64_t *mp_values_items(struct mp_values *values, uint64_t value, enum mp_object_kind kind, size_t *count);
-/* Lets a record stand in place of an object, whose items go. */
+/* Replaces an object by a record; the object's items are freed. */
 void mp_values_settle(struct mp_values *values, uint64_t object, uint64_t record);
 
-/* An integer that is not negative (a number with a fraction is cut); false for all else. */
+/* Reads an integer that is not negative (a fraction is cut off); false for all else. */
 bool mp_values_unsigned(const struct mp_values *values, uint64_t value, uint64_t *number);
 bool mp_values_signed(const struct mp_values *values, uint64_t value, int64_t *number);
 
 /* Appends a record as JSON; false where it has no such form. */
 typedef bool mp_put_record(void *context, uint64_t record, struct mp_buffer *out);
 
-/* Appends a value as JSON: tuples become lists, and records without a form null; keys that are no texts are left
- * out. False where it is deeper than MP_VALUES_JSON_DEPTH, holds a number beyond 64 bits or makes *out grow beyond
- * `most` bytes: then *out is not whole. Objects in it can no longer change. */
+/* Appends a value as JSON: tuples become lists, and records without a form null; keys that are no texts are left out.
+ * False where it is deeper than MP_VALUES_JSON_DEPTH, holds a number beyond 64 bits or makes *out grow beyond `most`
+ * bytes: then *out is incomplete. Objects in it can no longer change. */
 #define MP_VALUES_JSON_DEPTH 12
 bool mp_values_json(struct mp_values *values, uint64_t value, mp_put_record *put_known, size_t most,
                     struct mp_buffer *out);

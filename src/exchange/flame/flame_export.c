@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "exchange/common/sink.h"
 
-/* A frame's label as it stands in a line: ';' and line breaks have a meaning there. */
+/* Appends a frame's label for a line, in which ';' and line breaks have a meaning. */
 static void fold_label(struct mp_buffer *out, const char *label, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -56,7 +56,7 @@ static void put_frames(struct mp_json *json, const struct mp_flames *flames)
     mp_json_end_object(json);
 }
 
-/* The weight of a profile: a side, or the surplus of one side over the other. */
+/* The weight of a profile: one side's, or the surplus of one side over the other. */
 struct weight {
     const char *name;
     bool blocks, difference;

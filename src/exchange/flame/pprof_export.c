@@ -52,7 +52,7 @@ static void put_varint(struct mp_buffer *out, uint64_t number)
     if (room) mp_buffer_grew(out, (size_t)(mp_varint_put(room, number) - room));
 }
 
-/* A number field; 0 is what an absent one means. */
+/* Appends a number field; 0 is the meaning of an absent one. */
 static void put_number(struct mp_buffer *out, unsigned field, uint64_t number)
 {
     if (!number) return;
@@ -166,7 +166,7 @@ static void put_locations(struct pprof *pprof)
     }
 }
 
-/* As protobuf wants texts. */
+/* Appends a text as protobuf requires it: valid UTF-8. */
 static void put_text(struct pprof *pprof, const char *text, size_t length)
 {
     for (size_t i = 0, whole; i < length; i += whole) {

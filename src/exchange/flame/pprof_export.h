@@ -1,7 +1,7 @@
 /*
- * Stacks as a profile of pprof (profile.proto, gzip-compressed): sample types bytes and blocks at the peak, live at the
- * end, and allocated in all, and, where it was asked for, at a moment; labels track, device, layer, step and region.
- * Texts become UTF-8.
+ * Stacks as a profile of pprof (profile.proto, gzip-compressed). Sample types are bytes and blocks at the peak, live at
+ * the end, and allocated in all, and, on request, at a moment; labels are track, device, layer, step and region. Texts
+ * become UTF-8.
  */
 #ifndef MP_EXCHANGE_PPROF_EXPORT_H
 #define MP_EXCHANGE_PPROF_EXPORT_H
@@ -19,7 +19,7 @@ struct mp_pprof_side {
 struct mp_pprof_export {
     struct mp_pprof_side of;
     struct mp_pprof_side before; /* model NULL: none; else its samples are subtracted, as pprof -diff_base does */
-    enum mp_profile_of sense;    /* what pprof shows first; MP_PROFILE_AT adds its two sample types */
+    enum mp_profile_of sense;    /* the type that pprof shows first; MP_PROFILE_AT adds its two sample types */
 };
 
 enum mp_status mp_pprof_export(const struct mp_pprof_export *export, FILE *out, struct mp_error *error);

@@ -9,7 +9,7 @@
 #include "exchange/common/import_tables.h"
 #include "exchange/kineto/kineto_parts.h"
 
-/* Begins and ends of regions, and steps, in the order in which they take effect at one time. */
+/* Begins and ends of regions, and steps, in their order of effect at one time. */
 enum turn { ENDS, STEPS, BEGINS, ENDS_AT_ONCE };
 
 struct boundary {
@@ -21,7 +21,7 @@ struct boundary {
 struct importer {
     struct mp_kineto *kineto;
     MP_VEC(struct boundary) boundaries;
-    uint64_t reserved[1024]; /* per device: what was last said */
+    uint64_t reserved[1024]; /* per device: the last one reported */
     int64_t start_ns, end_ns;
     struct mp_import_events events;
     struct mp_error *error;
@@ -45,8 +45,8 @@ static int by_time_then_turn(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Of regions that begin at one time the longer is the outer one; of those that end at one, the later begun is the
- * inner. */
+/* Of regions that begin at one time the longer is the outer one; of those that end at one time, the later begun is the
+ * inner one. */
 static void make_boundaries(struct importer *importer)
 {
     const struct mp_kineto *kineto = importer->kineto;
@@ -101,7 +101,7 @@ static uint8_t kind_of(const struct mp_kineto_device *device)
     return device->type ? MP_KIND_DEVICE : MP_KIND_HOST;
 }
 
-/* The end of the block that the alloc numbered `alloc` made. */
+/* Writes the end of the block that the alloc numbered `alloc` made. */
 static void put_free(struct importer *i, const struct mp_kineto_memory *at, uint32_t alloc)
 {
     const struct mp_kineto_memory *made = alloc == MP_NONE ? at : &i->kineto->memory.at[alloc];
@@ -114,7 +114,7 @@ static void put_free(struct importer *i, const struct mp_kineto_memory *at, uint
     put_event(i, at->ns, event);
 }
 
-/* Totals of reserved memory that hold nothing, or less than is allocated, are none (the CPU's). */
+/* Totals of reserved memory of 0, or less than is allocated, are meaningless (the CPU's). */
 static void put_reserved(struct importer *i, const struct mp_kineto_memory *memory)
 {
     uint64_t *last = &i->reserved[memory->device];

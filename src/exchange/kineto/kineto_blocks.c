@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "exchange/kineto/kineto_parts.h"
 
-/* The live blocks of a device: by address where events have one, else by size, the newest first. */
+/* The live blocks of a device: by address where events have one, else by size, newest first. */
 struct live {
     struct mp_map by_address, by_bytes; /* key + 1 to the number of the alloc + 1 */
 };
@@ -11,7 +11,7 @@ struct live {
 struct pairing {
     struct mp_kineto *kineto;
     struct live *live;      /* per device */
-    MP_VEC(uint32_t) below; /* per event: the alloc of the same size before it that lives, by the same rule; 0: none */
+    MP_VEC(uint32_t) below; /* per event: the earlier live alloc of the same size, by the same rule; 0: none */
 };
 
 static uint64_t key(uint64_t value)
@@ -29,7 +29,7 @@ static bool pair_by_address(struct pairing *pairing, uint32_t index)
         return true;
     }
     uint64_t *at = mp_map_at(map, key(memory->address), NULL);
-    if (*at) memory->alloc = (uint32_t)*at - 1; /* its free was not seen */
+    if (*at) memory->alloc = (uint32_t)*at - 1; /* nobody saw its free */
     *at = (uint64_t)index + 1;
     return true;
 }
@@ -69,8 +69,8 @@ static uint64_t signed_bytes(const struct mp_kineto_memory *memory)
     return memory->type == MP_EVENT_FREE ? -memory->bytes : memory->bytes;
 }
 
-/* What was live before the first event that has a total: the total less what happened so far, modulo 2^64. Of it, what
- * the trace frees is known block by block; the rest is one block that nobody can name. */
+/* Finds how much was live before the first event with a total: the total less the changes so far, modulo 2^64. The part
+ * that the trace frees is known block by block; the rest is one nameless block. */
 static void find_bases(struct mp_kineto *kineto)
 {
     for (size_t d = 0; d < kineto->devices.count; d++) {
@@ -91,15 +91,15 @@ static void find_bases(struct mp_kineto *kineto)
     }
 }
 
-/* The change that an event makes to the sum of live blocks. */
+/* The change of the sum of live blocks by an event. */
 static uint64_t change(const struct mp_kineto *kineto, const struct mp_kineto_memory *memory)
 {
     if (memory->type == MP_EVENT_ALLOC) return memory->bytes;
     return memory->alloc == MP_NONE ? -memory->bytes : -kineto->memory.at[memory->alloc].bytes;
 }
 
-/* Memory that changed without an event (of a thread that the profiler did not follow) is the rest's: so that the level
- * is the allocator's own at every event. CPU totals do not count all allocators, and are left alone. */
+/* Memory that changed without an event (of a thread that the profiler did not follow) counts as part of the rest, so
+ * that the level is the allocator's own at every event. CPU totals do not count all allocators, and are left alone. */
 static void follow_totals(struct mp_kineto *kineto)
 {
     for (size_t i = 0; i < kineto->memory.count; i++) {

@@ -21,7 +21,7 @@ static bool is_step(const struct mp_kineto_event *event)
     return !strncmp(event->texts[MP_KINETO_NAME], "ProfilerStep#", strlen("ProfilerStep#"));
 }
 
-/* Before categories were split, all that a thread did was an "Operator"; PyTorch's own annotations had a '#'. */
+/* Before categories were split, everything on a thread was an "Operator"; PyTorch's own annotations had a '#'. */
 static bool is_old_region(const struct mp_kineto_event *event)
 {
     return is_text(event, MP_KINETO_CATEGORY, "Operator") && strchr(event->texts[MP_KINETO_NAME], '#');
@@ -79,7 +79,7 @@ static uint32_t thread_of(struct mp_kineto *kineto, const struct mp_kineto_event
     return (uint32_t)*id;
 }
 
-/* Traces of many processes in one file are not known; a device each is more than any machine has. */
+/* No known trace has several processes in one file. DEVICES_MAX is more than any machine has. */
 static bool device_of(struct mp_kineto *kineto, const struct mp_kineto_event *event, uint16_t *device)
 {
     int64_t type = mp_kineto_has(event, MP_KINETO_DEVICE_TYPE) ? event->facts[MP_KINETO_DEVICE_TYPE] : 0;
@@ -122,7 +122,7 @@ static bool on_memory(struct mp_kineto *kineto, const struct mp_kineto_event *ev
         .alloc = MP_NONE,
         .thread = thread_of(kineto, event),
     };
-    /* An alloc that the total does not hold: PyTorch says 0 for memory that none of its allocators counts. */
+    /* The total lacks this alloc: PyTorch reports 0 for memory that none of its allocators counts. */
     if (memory.type == MP_EVENT_ALLOC && memory.allocated < memory.bytes) memory.allocated = MP_BYTES_UNKNOWN;
     if (memory.thread == MP_NONE || !device_of(kineto, event, &memory.device) || memory.order >= MP_NONE - 1 ||
         !put(&kineto->pids, key_of(event->facts[MP_KINETO_PID], 0), 1))
@@ -146,7 +146,7 @@ static bool on_region(struct mp_kineto *kineto, const struct mp_kineto_event *ev
     return true;
 }
 
-/* "thread 4711 (python)": the name in the brackets. */
+/* Takes the name in the brackets of "thread 4711 (python)". */
 static uint32_t thread_name(struct mp_kineto *kineto, const char *text)
 {
     const char *open = strchr(text, '(');
@@ -167,7 +167,7 @@ static bool on_name(struct mp_kineto *kineto, const struct mp_kineto_event *even
     return put(&kineto->thread_names, mp_kineto_thread_key(event), thread_name(kineto, name));
 }
 
-/* The profiler's own span tells when it was on. */
+/* The profiler's own span shows when it was on. */
 static void on_profiler(struct mp_kineto *kineto, const struct mp_kineto_event *event)
 {
     kineto->window_ns[0] = event->facts[MP_KINETO_START_NS];
@@ -221,7 +221,7 @@ static int by_time(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* The GPU's own events carry the names of regions again, under the device's number as its process. */
+/* The GPU's own events repeat the names of regions, with the device's number as their process. */
 static void drop_other_processes(struct mp_kineto *kineto)
 {
     size_t kept = 0;

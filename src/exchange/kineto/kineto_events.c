@@ -11,9 +11,10 @@
 #include "base/buffer.h"
 #include "exchange/common/input.h"
 
-/* Numbers of JSON, which come as text so that none is rounded. Pure; any thread. */
+/* JSON numbers, which come as text so that none is rounded. Pure; any thread. */
 
-/* The number times 10^shift, cut to an integer: exact but for numbers with an exponent. False where it does not fit. */
+/* Reads the number times 10^shift, cut to an integer: exact except for numbers with an exponent. False where it does
+ * not fit. */
 static bool decimal_integer(const char *text, size_t length, unsigned shift, int64_t *number)
 {
     bool negative = length && *text == '-', fraction = false;
@@ -47,7 +48,7 @@ static bool decimal_integer(const char *text, size_t length, unsigned shift, int
     return true;
 }
 
-/* An address, which some write with a sign: its 64 bits. */
+/* Reads an address, which some writers give a sign: its 64 bits. */
 static bool decimal_address(const char *text, size_t length, int64_t *number)
 {
     char copy[24], *end;
@@ -64,7 +65,7 @@ static bool decimal_address(const char *text, size_t length, int64_t *number)
 #define DEPTH_MAX 128
 #define TEXT_MAX  (64u << 10) /* bytes of a text that are kept */
 
-/* Where in the trace a key has a meaning. */
+/* The places in the trace where a key has a meaning. */
 enum place { IN_TRACE = 1, IN_DEVICE, IN_EVENT, IN_ARGUMENTS };
 
 enum form { A_NUMBER, A_TIME, A_TEXT, RAW, THE_EVENTS, THE_DEVICES, THE_ARGUMENTS };
@@ -104,8 +105,8 @@ struct trace_reader {
     yajl_handle yajl;
     struct mp_kineto_event event, trace;
     struct mp_buffer texts[MP_KINETO_TEXTS];
-    const struct key *key;     /* of the value that comes next; NULL: one without meaning here */
-    const struct key *list;    /* the list that is open on level 2: of events or of devices */
+    const struct key *key;     /* of the next value; NULL: it has no meaning here */
+    const struct key *list;    /* the open list on level 2: of events or of devices */
     unsigned depth, raw_depth; /* raw_depth: where a RAW value began; 0: none is open */
     bool any_events, arguments, stopped;
     bool raw_follows;
@@ -134,7 +135,7 @@ static enum place place_of(const struct trace_reader *reader)
     return reader->depth == 4 && reader->arguments ? IN_ARGUMENTS : 0;
 }
 
-/* The event, or device, or the trace, that a value of the present key belongs to. */
+/* The event, device or trace to which a value of the present key belongs. */
 static struct mp_kineto_event *owner(struct trace_reader *reader)
 {
     return reader->key->place == IN_TRACE ? &reader->trace : &reader->event;
@@ -146,7 +147,7 @@ static void keep_text(struct trace_reader *reader, enum mp_kineto_text to, const
     if (kept->size < TEXT_MAX) mp_buffer_append(kept, text, length < TEXT_MAX ? length : TEXT_MAX);
 }
 
-/* A value in a list that is kept as it stands. */
+/* Keeps a value of a list that is stored unchanged. */
 static void keep_raw(struct trace_reader *reader, const void *text, size_t length, bool value)
 {
     if (value && reader->raw_follows) keep_text(reader, reader->key->to, ", ", 2);
@@ -353,7 +354,8 @@ static enum mp_status status_of(struct trace_reader *reader, yajl_status result)
     return not_json(reader);
 }
 
-/* Some traces hold control characters in texts. Outside of texts, those that are allowed mean what a space means. */
+/* Copies without control characters, which some traces have in texts. Outside of texts, the allowed ones mean a
+ * space. */
 static void copy_clean(unsigned char *to, const unsigned char *from, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -377,7 +379,7 @@ static enum mp_status feed(struct trace_reader *reader)
     return status;
 }
 
-/* The file's end: where the outermost value is not whole, it was cut. */
+/* Handles the file's end: if the outermost value is not whole, the file was cut. */
 static enum mp_status finish(struct trace_reader *reader)
 {
     yajl_status result = yajl_complete_parse(reader->yajl);

@@ -1,7 +1,7 @@
 /*
- * A Kineto trace as a stream of its events, each with the few facts that memory needs. Lenient where traces are known
- * to be wrong (control characters and bytes that are not UTF-8 in names), bounded in depth and in the length of every
- * text, in constant memory. One thread at a time.
+ * A Kineto trace as a stream of its events, each with the few facts that matter for memory. Lenient about known errors
+ * of traces (control characters and invalid UTF-8 in names), bounded in depth and in the length of every text, in
+ * constant memory. One thread at a time.
  */
 #ifndef MP_EXCHANGE_KINETO_EVENTS_H
 #define MP_EXCHANGE_KINETO_EVENTS_H
@@ -25,8 +25,9 @@ enum mp_kineto_fact { /* numbers of an event, of a device, of the whole trace */
                       MP_KINETO_DEVICE_TYPE,
                       MP_KINETO_ID,           /* of a device */
                       MP_KINETO_TOTAL_MEMORY, /* of a device */
-                      MP_KINETO_BASE_NS,      /* of the trace: what times count from */
-                      MP_KINETO_EVENTS_AT,    /* of the trace: offset of the byte behind its list's first bracket */
+                      MP_KINETO_BASE_NS,      /* of the trace: the zero of its times */
+                      MP_KINETO_EVENTS_AT,    /* of the trace: offset of the byte behind the first bracket of its
+                                               * list */
                       MP_KINETO_FACTS
 };
 
@@ -34,14 +35,14 @@ enum mp_kineto_text {
     MP_KINETO_PHASE,
     MP_KINETO_CATEGORY,
     MP_KINETO_NAME,
-    MP_KINETO_ARGUMENT_NAME, /* what an event of phase M names */
-    MP_KINETO_SHAPES,        /* "Input Dims" as they stand there */
+    MP_KINETO_ARGUMENT_NAME, /* the name that an event of phase M gives */
+    MP_KINETO_SHAPES,        /* "Input Dims", unchanged */
     MP_KINETO_CALL_STACK,
     MP_KINETO_TEXTS
 };
 
-/* One event, or one device, or the trace itself. Texts are NUL-terminated, "" where absent, and last until the
- * callback returns. */
+/* One event, or one device, or the trace itself. Texts are NUL-terminated, "" where absent, and last until the callback
+ * returns. */
 struct mp_kineto_event {
     uint32_t known; /* bit N: fact N is there */
     int64_t facts[MP_KINETO_FACTS];
@@ -54,18 +55,18 @@ static inline bool mp_kineto_has(const struct mp_kineto_event *event, enum mp_ki
     return event->known >> fact & 1;
 }
 
-/* False stops the reading; the sentence is then the sink's to know. Any may be NULL. */
+/* Callbacks. False stops the reading; the sink then keeps the reason. Any may be NULL. */
 struct mp_kineto_sink {
     bool (*event)(void *context, const struct mp_kineto_event *event);
     bool (*device)(void *context, const struct mp_kineto_event *device);
-    bool (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end, be it
-                                                                        * that of the whole part of a damaged one */
+    bool (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end, also for the whole part of a
+                                                                        * damaged one */
     void *context;
 };
 
-/* Reads all of it. MP_DAMAGED: cut or not JSON; MP_LIMIT: nested too deep, a text too long; MP_NOT_A_RECORDING: JSON
- * without traceEvents; MP_BUSY: the sink stopped it; MP_IO, MP_NO_MEMORY. Sentences name path and, where one byte is to
- * blame, its offset in the (unwrapped) trace. */
+/* Reads the whole trace. MP_DAMAGED: cut or not JSON; MP_LIMIT: nested too deep, or a text too long;
+ * MP_NOT_A_RECORDING: JSON without traceEvents; MP_BUSY: the sink stopped it; MP_IO, MP_NO_MEMORY. Sentences name path
+ * and, where one byte is to blame, its offset in the (unwrapped) trace. */
 enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sink, struct mp_error *error);
 
 #endif

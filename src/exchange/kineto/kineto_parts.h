@@ -11,14 +11,14 @@
 
 struct mp_kineto_memory {
     int64_t ns;
-    uint64_t address, bytes;      /* bytes: of an alloc, a free, or what was asked for */
+    uint64_t address, bytes;      /* bytes: of an alloc, a free, or a failed request */
     uint64_t allocated, reserved; /* the allocator's totals after it; MP_BYTES_UNKNOWN: not in the trace */
     uint64_t block;               /* its number */
-    uint64_t rest;                /* what the rest of the base is from here on; MP_BYTES_UNKNOWN: as before */
-    uint32_t order;               /* in the file, for what has one time */
+    uint64_t rest;                /* the rest of the base from here on; MP_BYTES_UNKNOWN: unchanged */
+    uint32_t order;               /* in the file, for events of one time */
     uint32_t thread, stack;
-    uint32_t alloc; /* of a free: the event that made the block; of an alloc: the one whose block it replaces, as that
-                     * one's free is not in the trace; MP_NONE: none */
+    uint32_t alloc; /* of a free: the event that made the block; of an alloc: the event whose block it replaces, as the
+                     * trace lacks that block's free; MP_NONE: none */
     uint16_t device;
     uint8_t type; /* MP_EVENT_ALLOC, _FREE, _OOM */
     bool has_address;
@@ -33,11 +33,12 @@ struct mp_kineto_region {
 
 struct mp_kineto_device {
     int64_t type, id;
-    /* Live before the trace, and what of it the trace does not free; MP_BYTES_UNKNOWN where there are no totals. */
+    /* Live before the trace, and the part of it that the trace does not free; MP_BYTES_UNKNOWN where there are no
+     * totals. */
     uint64_t base_bytes, rest_bytes;
     bool has_rest;
     uint64_t rest_block; /* its number */
-    uint64_t level, now; /* while totals are followed: live bytes, the rest's */
+    uint64_t level, now; /* while totals are followed: live bytes, and those of the rest */
 };
 
 struct mp_kineto_property {
@@ -60,14 +61,14 @@ struct mp_kineto {
     MP_VEC(struct mp_kineto_device) devices;
     MP_VEC(struct mp_kineto_property) properties;
     MP_VEC(struct mp_kineto_owner) owners; /* per thread of the tables */
-    int64_t base_ns;                       /* what the trace's times count from; 0: 1970, or not known */
+    int64_t base_ns;                       /* the zero of the trace's times; 0: 1970, or unknown */
     bool has_base, has_window;
-    int64_t window_ns[2];  /* when the profiler was on, as the trace's times are */
+    int64_t window_ns[2];  /* when the profiler was on, in the trace's times */
     uint32_t process_name; /* string id */
     uint64_t base_blocks;
     uint64_t spans_left;                 /* enclosing operators left out */
     uint64_t without_address, ambiguous; /* memory events; frees that several allocs would fit */
-    uint64_t checked, corrections;       /* totals; those that differ from what the events before add up to */
+    uint64_t checked, corrections;       /* totals; those that differ from the sum of the events before */
     bool overlong;                       /* too many devices */
 };
 
@@ -75,20 +76,20 @@ struct mp_kineto {
 enum mp_status mp_kineto_collect(struct mp_kineto *kineto, const char *path, struct mp_error *error);
 /* The second: sets the stacks of allocs and ooms. */
 enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, struct mp_error *error);
-/* Pairs frees with allocs, finds the base of each device, numbers the blocks: the rest of each device's base first,
- * then blocks of the base that die, then allocs. */
+/* Pairs frees with allocs, finds the base of each device, and numbers the blocks: the rest of each device's base first,
+ * then blocks of the base that end, then allocs. */
 enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error);
 
-/* Notes about the trace, beside its numbers: sentences, as string ids of the tables. False where memory is
- * short. start_ns is the recording's start as the trace's times are. */
+/* Makes notes about the trace, beside its numbers: sentences, as string ids of the tables. False where memory is short.
+ * start_ns is the recording's start in the trace's times. */
 struct mp_kineto_notes {
     MP_VEC(uint32_t) ids;
 };
 bool mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes);
-/* Times that count from 1970 are larger than this; smaller ones without a base say nothing of the day. */
+/* Times counted from 1970 are larger; smaller ones without a base do not show the day. */
 #define MP_KINETO_UNIX_MIN INT64_C(1000000000000000000)
 
-/* Whether the event is a span that encloses what its thread did: an operator, or a Python function. */
+/* Whether the event is a span that encloses its thread's actions: an operator, or a Python function. */
 bool mp_kineto_is_operator(const struct mp_kineto_event *event);
 /* The key of an event's thread in the maps. */
 uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event);

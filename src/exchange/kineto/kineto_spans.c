@@ -7,7 +7,7 @@
 #include "exchange/kineto/kineto_parts.h"
 
 #define OPEN_MAX        1024 /* spans that enclose one event; further ones are left out */
-#define SPANS_PER_EVENT 256  /* kept on average; no program's nesting is deeper */
+#define SPANS_PER_EVENT 256  /* kept on average; no program nests deeper */
 #define SPANS_MIN       65536
 
 /* A span that encloses an alloc. Texts are ids in finder.texts. */
@@ -24,7 +24,7 @@ struct finder {
     struct mp_intern texts;
     MP_VEC(struct span) spans;
     MP_VEC(uint32_t) events; /* allocs and ooms by thread, then time */
-    MP_VEC(size_t) first;    /* per thread: where its events begin in `events`; one more at the end */
+    MP_VEC(size_t) first;    /* per thread: the beginning of its events in `events`; one more entry at the end */
     MP_VEC(uint32_t) open;   /* spans around the present event, outermost first */
 };
 
@@ -102,8 +102,8 @@ static int by_thread_then_nesting(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* "train.py(12): main": file, line, function. What is not of this form is a function without a place; where it says at
- * which address an object lay, that is left out: the next run has another. */
+/* Makes a frame from "train.py(12): main": file, line, function. A text of another form is a function without a place;
+ * an object's address in it is left out, since the next run has another one. */
 static uint32_t python_frame(struct mp_import_tables *tables, const char *entry, size_t length)
 {
     const char *close = memmem(entry, length, "): ", 3), *digit = close;
@@ -125,13 +125,13 @@ static uint32_t python_frame(struct mp_import_tables *tables, const char *entry,
     return mp_import_frame(tables, MP_PYTHON, mp_import_text(tables, name, (size_t)cut), 0, 0);
 }
 
-/* Whether a list of shapes names one: "[[], []]" does not. */
+/* Whether a list of shapes has any: "[[], []]" does not. */
 static bool any_shape(const char *shapes)
 {
     return strpbrk(shapes, "0123456789");
 }
 
-/* "aten::addmm([16, 4], [4, 8])": the operator, and its tensors' shapes where they were recorded. */
+/* Makes a frame from "aten::addmm([16, 4], [4, 8])": the operator, and its tensors' shapes where recorded. */
 static uint32_t operator_frame(struct finder *finder, const struct span *span)
 {
     struct mp_import_tables *tables = &finder->kineto->tables;
@@ -162,7 +162,7 @@ static uint32_t span_frame(struct finder *finder, struct span *span)
     return span->frame;
 }
 
-/* Puts the frames of "inner;outer;outermost" around nothing; returns the innermost. */
+/* Makes the stack of "inner;outer;outermost"; returns the innermost. */
 static uint32_t call_stack(struct finder *finder, uint32_t entries)
 {
     size_t length;
@@ -184,15 +184,15 @@ static uint32_t stack_at(struct finder *finder, int64_t ns)
     uint32_t stack = 0;
     for (size_t i = 0; i < finder->open.count; i++) {
         struct span *span = &finder->spans.at[finder->open.at[i]];
-        if (span->end_ns < ns) continue; /* it ended inside one that it does not enclose wholly */
+        if (span->end_ns < ns) continue; /* it ended inside a span that it does not enclose wholly */
         if (!stack && span->call_stack) stack = call_stack(finder, span->call_stack);
         stack = mp_import_stack(&finder->kineto->tables, stack, span_frame(finder, span));
     }
     return stack;
 }
 
-/* Spans that ended before, or where this one begins, are over. In traces with whole microseconds a span may end in the
- * one in which the span around it does. */
+/* Opens a span, and closes those that ended before it begins. In traces with whole microseconds a span may end in the
+ * same one as the span around it. */
 static void open_span(struct finder *finder, uint32_t index)
 {
     const struct span *next = &finder->spans.at[index];

@@ -19,19 +19,20 @@ struct nsys {
     sqlite3 *sqlite;
     const char *path;
     struct mp_error *error;
-    int64_t pid_mask;           /* globalPid of the process that is read, without its lowest 24 bits */
+    int64_t pid_mask;           /* globalPid of the process being read, without its lowest 24 bits */
     struct mp_map processes;    /* memory events by process + 1 */
     struct mp_map correlations; /* index into sites + 1, by correlation + 1 */
     MP_VEC(struct nsys_site) sites;
     MP_VEC(uint64_t) correlated;    /* by call of the log: index into sites + 1, 0: none */
     struct mp_map chains;           /* stacks by chain + 1 */
     struct mp_map texts;            /* StringIds: string ids by id + 1 */
-    struct mp_map pools, pool_sums; /* what a pool holds, by its address and track; what all of a track hold */
+    struct mp_map pools, pool_sums; /* the bytes of a pool, by its address and track; the bytes of all pools of a
+                                     * track */
     struct mp_map homes;            /* tracks of live blocks + 1, by address + 1: a process has each address once */
     uint64_t of_others, events, at_zero, unknown;
 };
 
-/* The columns that a row has, and what takes it. */
+/* A table's columns and the function that takes its rows. */
 struct nsys_table {
     const char *name, *const *columns;
     void (*take)(void *nsys, sqlite3_stmt *row);
@@ -48,20 +49,20 @@ static bool any_row(sqlite3 *sqlite, const char *query, const char *first, const
     return found;
 }
 
-/* Whether there is a table (no view) of that name. */
+/* Whether there is a table (not a view) of that name. */
 static bool nsys_has_table(sqlite3 *sqlite, const char *table)
 {
     return any_row(sqlite, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1", table, NULL);
 }
 
-/* Generated columns, which would compute, are not in table_info. */
+/* Whether the table has the column. Generated columns, which would compute, are not in table_info. */
 static bool nsys_has_column(sqlite3 *sqlite, const char *table, const char *column)
 {
     return any_row(sqlite, "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2", table, column);
 }
 
-/* Calls `row` for each row of the table with the columns named (NULL-terminated; one that the table does not have reads
- * as NULL), in order of their column "start" where there is one. A table that is not there has no rows. */
+/* Calls `row` for each row of the table with the named columns (NULL-terminated; a missing one reads as NULL), in order
+ * of the column "start" where there is one. A missing table has no rows. */
 static enum mp_status nsys_each(sqlite3 *sqlite, const char *table, const char *const *columns,
                                 void (*row)(void *context, sqlite3_stmt *row), void *context, const char *path,
                                 struct mp_error *error)
@@ -133,7 +134,7 @@ static void count_process(void *context, sqlite3_stmt *row)
     ++*count;
 }
 
-/* Which track, by CUDA's kind of memory; *kind is memprof's. */
+/* The track for CUDA's kind of memory; *kind is memprof's. */
 static uint16_t track_of(struct nsys *nsys, int64_t nsys_kind, int device, bool pooled, uint8_t *kind)
 {
     struct mp_import_log *log = &nsys->log;
@@ -151,7 +152,7 @@ static uint16_t track_of(struct nsys *nsys, int64_t nsys_kind, int device, bool 
     return mp_import_track(log, MP_DEVICE_CUDA, device, MP_LAYER_DRIVER, pooled ? "pool" : "");
 }
 
-/* The total of all pools of the track, after one has reported its own. */
+/* Reports the total of all pools of the track, after one has reported its own. */
 static void put_pool(struct nsys *nsys, const struct mp_import_call *call, int64_t pool, uint64_t bytes)
 {
     uint64_t *size =
@@ -165,7 +166,7 @@ static void put_pool(struct nsys *nsys, const struct mp_import_call *call, int64
     mp_vec_add(&nsys->correlated, 0);
 }
 
-/* Not every release says of which kind the memory is. */
+/* The track of a released block: not every release gives the kind of memory. */
 static uint16_t home_of(struct nsys *nsys, uint64_t address, uint16_t stated)
 {
     uint64_t home;
@@ -343,7 +344,7 @@ static enum mp_status each(struct nsys *nsys, const struct nsys_table *table)
     return nsys_each(nsys->sqlite, table->name, table->columns, table->take, nsys, nsys->path, nsys->error);
 }
 
-/* The process that has most memory events. */
+/* Chooses the process that has most memory events. */
 static void choose_process(struct nsys *nsys)
 {
     uint64_t most = 0, all = 0;
@@ -378,7 +379,7 @@ static enum mp_status read_chains(struct nsys *nsys)
                                            sqlite3_errmsg(sqlite));
 }
 
-/* The stacks of the memory events: backtrace where there is one, the CUDA call, a variable's name. */
+/* Sets the stacks of the memory events: backtrace where there is one, the CUDA call, a variable's name. */
 static void put_stacks(struct nsys *nsys)
 {
     struct mp_import_tables *tables = &nsys->log.tables;

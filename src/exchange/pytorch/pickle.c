@@ -10,7 +10,7 @@
 /* The longest number or length after an opcode: one test covers the look-ahead. */
 #define OPCODE_BYTES 9
 
-/* Values that wait for the list or dictionary that they belong to: what Python writes gathers a thousand at a time. */
+/* Values that wait for their list or dictionary: Python's own pickles gather a thousand at a time. */
 #define WAITING_MAX (1u << 24)
 
 struct unpickler {
@@ -19,7 +19,7 @@ struct unpickler {
     struct mp_error *error;
     const unsigned char *at; /* behind the present opcode */
     uint64_t opcode_offset;
-    MP_VEC(uint64_t) memo; /* value + 1, so that 0 is one that was never stored */
+    MP_VEC(uint64_t) memo; /* value + 1; 0: never stored */
 };
 
 bool mp_pickle_begins(const unsigned char *data, size_t size)
@@ -117,7 +117,7 @@ static enum mp_status skip(struct unpickler *u, uint64_t count)
     return MP_OK;
 }
 
-/* A text whose length stands in `width` bytes. */
+/* Takes a text whose length stands in `width` bytes. */
 static enum mp_status take_text(struct unpickler *u, size_t width)
 {
     uint64_t length = little_endian(u->at, width);
@@ -154,7 +154,7 @@ static enum mp_status take_long(struct unpickler *u, size_t width)
 static enum mp_status memoize(struct unpickler *u, uint64_t index)
 {
     if (!mp_values_above(u->values)) return bad(u, "stores a value where there is none");
-    /* Each store takes a byte at least, and pickles number them from 0. */
+    /* Each store takes at least a byte, and pickles number them from 0. */
     if (index > u->opcode_offset) return bad(u, "stores a value under a number that is out of proportion");
     mp_vec_grow_to(&u->memo, index + 1);
     u->memo.at[index] = u->values->stack.at[u->values->stack.count - 1] + 1;
@@ -175,7 +175,7 @@ static enum mp_status start_protocol(struct unpickler *u)
                    protocol);
 }
 
-/* To the last mark, into what lies below it; `kind` says what that must be, or is made here. */
+/* Pops everything down to the last mark into the object below it, which must be of `kind`, or is made here. */
 static bool close_mark(struct unpickler *u, enum mp_object_kind kind, bool is_new)
 {
     size_t count;
@@ -205,7 +205,7 @@ static bool duplicate(struct unpickler *u)
     return mp_values_push(u->values, u->values->stack.at[u->values->stack.count - 1]);
 }
 
-/* One opcode other than STOP, with OPCODE_BYTES behind it or the file's last bytes. */
+/* Handles one opcode other than STOP, with OPCODE_BYTES behind it or the file's last bytes. */
 static enum mp_status step(struct unpickler *u, unsigned opcode)
 {
     struct mp_values *values = u->values;
@@ -215,7 +215,7 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     switch (opcode) {
     case MP_OP_PROTO:
         return start_protocol(u);
-    case MP_OP_FRAME: /* how Python groups its reads: says nothing about the data */
+    case MP_OP_FRAME: /* how Python groups its reads: no part of the data */
         u->at += 8;
         return MP_OK;
     case MP_OP_BININT:
@@ -308,7 +308,7 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     return done ? MP_OK : failed(u);
 }
 
-/* Bytes of numbers and lengths behind an opcode. */
+/* The number of bytes of numbers and lengths behind an opcode. */
 static size_t operand_bytes(unsigned opcode)
 {
     static const unsigned char bytes[256] = {

@@ -1,7 +1,7 @@
 /*
  * Reads a Python pickle of plain data: protocols 2 to 5, dictionaries, lists, tuples, texts, numbers. Opcodes that
- * import, call or build anything are refused, by name and offset: nothing in a file is ever executed. Memory is bounded
- * by the file's size, time too. One thread at a time.
+ * import, call or build anything are refused, by name and offset: nothing in a file is ever executed. The file's size
+ * bounds memory and time. One thread at a time.
  */
 #ifndef MP_EXCHANGE_PICKLE_H
 #define MP_EXCHANGE_PICKLE_H
@@ -9,11 +9,11 @@
 #include "exchange/common/input.h"
 #include "exchange/common/values.h"
 
-/* Whether a file that starts so is a pickle with a protocol of its own (2 and later). */
+/* Whether a file that begins like this is a pickle that states its protocol (2 and later). */
 bool mp_pickle_begins(const unsigned char *data, size_t size);
 
-/* Reads to STOP; *top is the value that the pickle stands for. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED,
- * MP_UNSUPPORTED, MP_NO_MEMORY, MP_IO; the sentence names file and offset. */
+/* Reads to STOP; *top is the pickled value. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_UNSUPPORTED,
+ * MP_NO_MEMORY, MP_IO; the sentence names file and offset. */
 enum mp_status mp_pickle_read(struct mp_input *input, struct mp_values *values, uint64_t *top, struct mp_error *error);
 
 #endif

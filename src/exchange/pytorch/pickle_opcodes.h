@@ -1,5 +1,5 @@
-/* The opcodes of Python's pickle (Lib/pickletools.py) that memory snapshots are made of. A file with any other is
- * refused; a part of them is written. */
+/* The opcodes of Python's pickle (Lib/pickletools.py) that occur in memory snapshots. A file with any other is refused;
+ * some of them are written. */
 #ifndef MP_EXCHANGE_PICKLE_OPCODES_H
 #define MP_EXCHANGE_PICKLE_OPCODES_H
 

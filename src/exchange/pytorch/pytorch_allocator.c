@@ -1,4 +1,4 @@
-/* The allocator's state in a snapshot, as rows of a recording: for a replay of it. */
+/* The allocator's state in a snapshot, as rows of a recording, so that it can be replayed. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,7 +79,7 @@ static enum mp_torch_action action_of(const struct mp_pytorch_device *device, co
     return entry->action == device->free_action ? MP_TORCH_FREE_COMPLETED : actions[entry->action];
 }
 
-/* What an entry was called, where a call does not say so: a request that frees, one that makes no sense. */
+/* An entry's action in words, where a call has none: a request that frees, an action that makes no sense. */
 static bool name_action(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry,
                         struct mp_allocator_call *call)
 {

@@ -319,7 +319,7 @@ static void end_segment(struct writer *writer)
     mp_value_end_dict(&writer->value);
 }
 
-/* What the layer below handed out, or what was made up: holes are where no block lives. */
+/* The ranges that the layer below handed out, or made-up segments: holes are where no block lives. */
 static void put_laid_segments(struct writer *writer, size_t device)
 {
     const struct mp_layout *layout = &writer->layouts[device];

@@ -7,9 +7,9 @@
 #include "base/search.h"
 
 #define ADDRESS_MAX (UINT64_C(1) << 60) /* addresses and sizes beyond it are nonsense */
-#define GAP_MAX     (UINT64_C(1) << 20) /* blocks that are nearer than this are in one made-up segment */
+#define GAP_MAX     (UINT64_C(1) << 20) /* blocks with smaller gaps share one made-up segment */
 #define ROUNDING    UINT64_C(512)       /* of PyTorch's allocator */
-#define RANGES_MAX  65536               /* live at once; more than any job has, and the search is not made for it */
+#define RANGES_MAX  65536               /* live at once; no job has more, and beyond it there is no search */
 
 static uint64_t round_up(uint64_t value, uint64_t to)
 {
@@ -83,11 +83,11 @@ static bool find_lives(const struct mp_model *model, uint16_t track, const struc
     return true;
 }
 
-/* Gives a place of their own to blocks whose address is not known or is that of another live one. */
+/* Gives blocks whose address is unknown, or that of another live block, a place of their own. */
 struct places {
     struct mp_layout *layout;
     struct mp_map live;        /* address to life */
-    struct mp_map vacant;      /* bytes to the place left last, + 1 */
+    struct mp_map vacant;      /* bytes to the place last left, + 1 */
     MP_VEC(uint64_t) address;  /* of a made-up place */
     MP_VEC(uint32_t) below;    /* per place: the vacant one of the same size left before it, + 1 */
     MP_VEC(uint32_t) place_of; /* per life: its made-up place + 1 */
@@ -184,7 +184,7 @@ static void sort_by_address(uint32_t *indices, size_t count, const struct mp_pyt
     if (count) qsort_r(indices, count, sizeof *indices, by_address, lives->all.at);
 }
 
-/* The lives that last to the end. One that reaches into the next, as no allocator's do, moves. */
+/* Finds the lives that last to the end. One that overlaps the next, as no allocator's do, moves. */
 static bool find_held(struct places *places)
 {
     struct mp_layout *layout = places->layout;
@@ -225,7 +225,7 @@ static bool place_lives(const struct mp_model *model, uint16_t track, struct mp_
 struct cover {
     struct mp_layout *layout;
     MP_VEC(uint32_t) live;
-    bool fits; /* so far: ranges do not overlap, and every block begins in them */
+    bool fits; /* so far: ranges do not overlap, and every block begins in one */
 };
 
 /* The first live range that ends behind the address. */
@@ -258,7 +258,7 @@ static void end_range(struct cover *cover, uint32_t index)
         cover->live.at[at] = cover->live.at[at + 1];
 }
 
-/* An expandable segment is mapped piece by piece: a block may lie across them. */
+/* An expandable segment is mapped piece by piece: a block may lie across several. */
 static void check_life(struct cover *cover, const struct mp_pytorch_life *life)
 {
     const struct mp_pytorch_life *ranges = cover->layout->ranges.all.at;
@@ -305,8 +305,8 @@ static void follow_cover(const struct mp_model *model, uint16_t track, const str
         check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
 }
 
-/* The segments that the layer below holds at the end, of those in which any block ever lay: the others are somebody
- * else's. Pieces of an expandable segment that touch are one. */
+/* Takes the segments that the layer below holds at the end, if any block ever lay in them: the others belong to
+ * somebody else. Adjacent pieces of an expandable segment are one. */
 static void take_ranges(const struct mp_model *model, const struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;
@@ -327,7 +327,7 @@ static void take_ranges(const struct mp_model *model, const struct cover *cover)
     }
 }
 
-/* Segments around all places in which any block ever lived: nothing else says where they could end. */
+/* Makes segments around all places where any block ever lived: nothing else says where they could end. */
 static void make_segments(struct mp_layout *layout)
 {
     MP_VEC(uint32_t) order = {0};

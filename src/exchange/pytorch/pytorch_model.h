@@ -44,8 +44,8 @@ struct mp_pytorch_snapshot {
 enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
                                 struct mp_error *error);
 
-/* What the file says of allocators, as rows of a recording: their segments at the end, in the order of the file, and
- * their traces. Rows are added to what is there; the caller frees them. False where memory is short. */
+/* The file's data about allocators as rows of a recording: their segments at the end, in the order of the file, and
+ * their traces. Appends to existing rows; the caller frees them. False where memory is short. */
 struct mp_pytorch_rows {
     MP_VEC(struct mp_segment) segments;
     MP_VEC(struct mp_segment_part) parts;

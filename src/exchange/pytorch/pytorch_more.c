@@ -1,4 +1,4 @@
-/* What the parts of a snapshot say beyond what their records keep: JSON texts, with which it can be written again. */
+/* The parts of a snapshot beyond their records: JSON texts, with which it can be written again. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A snapshot of PyTorch, written as it was read: key by key. */
+/* Writes a snapshot of PyTorch as it was read, key by key. */
 #include "exchange/pytorch/pytorch_original.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ struct writer {
     const struct mp_model *model;
     struct mp_value_out *value;
     struct mp_stack_out *stacks;
-    uint32_t looked_at;   /* string id of the text whose members `own` is about */
-    uint64_t own;         /* bits 1 << enum mp_pytorch_key: those that the text has, in place of what a row says */
+    uint32_t looked_at;   /* string id of the text whose members are in `own` */
+    uint64_t own;         /* bits 1 << enum mp_pytorch_key: keys that the text has, which replace the row's */
     size_t *first_part;   /* by segment */
     struct place *places; /* by track */
 };
@@ -43,7 +43,7 @@ static void note_name(void *context, const char *name, size_t length)
     }
 }
 
-/* What a row says besides. From then on only keys are written that it does not have. */
+/* Writes a row's other members. From then on only keys are written that these lack. */
 static void put_more(struct writer *writer, uint32_t more)
 {
     const char *text = mp_model_text(writer->model, more);
@@ -147,7 +147,7 @@ static void put_segment(struct writer *writer, size_t index, size_t device)
     mp_value_end_dict(writer->value);
 }
 
-/* Devices of tracks, as a snapshot numbers them; the host's caching allocator has lists of its own. */
+/* Finds the devices of tracks as a snapshot numbers them; the host's caching allocator has lists of its own. */
 static void find_places(struct writer *writer)
 {
     const struct mp_model *model = writer->model;
@@ -217,7 +217,7 @@ static void put_annotations(struct writer *writer, const char *key)
     mp_value_end_list(writer->value);
 }
 
-/* The length of a list, as {"device_traces": 8} says. */
+/* The length of a list, from {"device_traces": 8}. */
 static size_t length_of(const char *lists, const char *key)
 {
     const char *at = strstr(lists, key);

@@ -256,7 +256,7 @@ static bool make_entry(struct mp_pytorch_records *r, struct fields *fields, uint
     return true;
 }
 
-/* What PyTorch writes where it does not know. */
+/* Whether a text is PyTorch's placeholder for an unknown name. */
 static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
 {
     return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");

@@ -145,9 +145,9 @@ struct mp_pytorch_sums {
 };
 void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes, uint64_t requested);
 
-/* What of a dictionary's `count` pairs is not among the keys `kept` (bits 1 << enum mp_pytorch_key), as the text id of
- * a JSON object; 0 where nothing is. False where memory is short. Values that are too long or too deep are left out and
- * counted. */
+/* The members of a dictionary's `count` pairs beyond the keys `kept` (bits 1 << enum mp_pytorch_key), as the text id of
+ * a JSON object; 0 where there are none. False where memory is short. Values that are too long or too deep are left out
+ * and counted. */
 bool mp_pytorch_more(struct mp_pytorch_records *records, const uint64_t *pairs, size_t count, uint64_t kept,
                      uint32_t *more);
 /* One member alone. */

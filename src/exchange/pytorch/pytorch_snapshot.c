@@ -11,7 +11,7 @@
 #include "exchange/pytorch/pickle.h"
 #include "exchange/pytorch/pytorch_model.h"
 
-/* Reads a JSON text into values, as pickle.h does a pickle. One thread at a time. */
+/* Reads a JSON text into values, as pickle.h reads a pickle. One thread at a time. */
 
 struct json_reader {
     struct mp_values *values;
@@ -38,7 +38,7 @@ static int on_boolean(void *context, int value)
     return value_done(reader, mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE));
 }
 
-/* yajl has seen that it is a number by JSON's grammar. */
+/* yajl has checked that it is a number by JSON's grammar. */
 static int on_number(void *context, const char *digits, size_t length)
 {
     struct json_reader *reader = context;
@@ -47,7 +47,7 @@ static int on_number(void *context, const char *digits, size_t length)
     uint64_t offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
     bool whole = !memchr(digits, '.', length) && !memchr(digits, 'e', length) && !memchr(digits, 'E', length);
     if (length >= sizeof text && whole) return mp_values_push(reader->values, mp_value_make(MP_VALUE_BIG, offset));
-    if (length >= sizeof text) length = sizeof text - 1; /* digits that no double holds */
+    if (length >= sizeof text) length = sizeof text - 1; /* more digits than a double holds */
     memcpy(text, digits, length);
     text[length] = '\0';
     if (!whole) return mp_values_push_float(reader->values, strtod(text, NULL));
@@ -137,8 +137,8 @@ static enum mp_status parse(struct json_reader *reader, struct mp_input *input, 
     }
 }
 
-/* *top is the value that the text stands for. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_NO_MEMORY,
- * MP_IO; the sentence names file and offset. */
+/* *top is the value of the text. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_NO_MEMORY, MP_IO; the
+ * sentence names file and offset. */
 static enum mp_status values_read_json(struct mp_input *input, struct mp_values *values, uint64_t *top,
                                        struct mp_error *error)
 {
@@ -189,7 +189,7 @@ static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, b
     return &s->devices.at[s->devices.count - 1];
 }
 
-/* For a while in 2024 annotations were entries of the trace: a frame of its own has stage and name. */
+/* For a while in 2024 annotations were entries of the trace: their stage and name stand in a frame of their own. */
 static void take_annotation(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry)
 {
     if (entry->action != MP_ACTION_USER_DEFINED || !entry->stack) return;
@@ -201,7 +201,7 @@ static void take_annotation(struct mp_pytorch_records *records, const struct mp_
     mp_vec_add(&records->annotations, annotation);
 }
 
-/* A trace is gone through once: a file in which two devices share one would cost more than it says. */
+/* Reads each trace once only: a file in which two devices share one would otherwise cost more than its size. */
 static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index, bool host)
 {
     struct mp_pytorch_records *records = &l->snapshot.records;
@@ -272,7 +272,7 @@ static enum mp_status take_settings(struct loader *l, uint64_t dict)
     return s->settings ? MP_OK : no_memory(l);
 }
 
-/* Kept as it is, to be written again. */
+/* Keeps a value unchanged, to be written again. */
 static enum mp_status put_aside(struct loader *l, uint64_t key, uint64_t value)
 {
     struct mp_aside aside = {.kind = MP_ASIDE_MEMBERS};
@@ -282,8 +282,8 @@ static enum mp_status put_aside(struct loader *l, uint64_t key, uint64_t value)
     return MP_OK;
 }
 
-/* The lists that the file has, and how long those of traces are: a device may have an empty one. `items` is NULL where
- * it has nothing but segments. */
+/* Notes the lists that the file has, and the lengths of traces: a device may have an empty one. `items` is NULL where
+ * the file has nothing but segments. */
 static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t count)
 {
     static const enum mp_pytorch_key keys[] = {MP_KEY_SEGMENTS, MP_KEY_DEVICE_TRACES, MP_KEY_ANNOTATIONS,

@@ -1,8 +1,8 @@
 /*
- * PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot() and its relatives), as a model: for each device the
- * blocks of the caching allocator on the track .../torch, with the sizes that were asked for, and its segments on
- * .../driver; annotations as steps and regions. Older forms (a list of segments, blocks with a history, no trace) count
- * too. What was live before the trace began is the base; what the file leaves out or contradicts is in the coverage.
+ * PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot() and its relatives), as a model. For each device it has
+ * the blocks of the caching allocator on the track .../torch, with the requested sizes, and its segments on .../driver;
+ * annotations become steps and regions. Older forms (a list of segments, blocks with a history, no trace) are read,
+ * too. Blocks from before the trace are the base; the coverage lists what the file leaves out or contradicts.
  */
 #ifndef MP_EXCHANGE_PYTORCH_SNAPSHOT_H
 #define MP_EXCHANGE_PYTORCH_SNAPSHOT_H

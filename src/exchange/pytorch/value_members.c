@@ -1,4 +1,4 @@
-/* Members of a JSON object, put into a dictionary that is being written. */
+/* Puts members of a JSON object into a dictionary that is being written. */
 #include <stdlib.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>
@@ -7,14 +7,14 @@
 #include "exchange/common/values.h"
 #include "exchange/pytorch/value_out.h"
 
-/* One reader for both uses: with `value` it writes, else it names what lies on top and looks whether all is well. */
+/* One reader for both uses: with `value` it writes; without, it names the outermost members and checks the text. */
 struct members {
     struct mp_value_out *value;
     mp_member_name *name;
     void *context;
     unsigned depth;
     bool list[MP_VALUES_JSON_DEPTH + 4]; /* at each depth */
-    char *key;                           /* of the value that comes */
+    char *key;                           /* of the next value */
 };
 
 static const char *key_of(const struct members *members)

@@ -25,7 +25,7 @@ void mp_stack_out_free(struct mp_stack_out *out)
     free(out->stack_memos);
 }
 
-/* Which of a frame's own keys a text has in their place. */
+/* Notes which of a frame's own keys a text replaces. */
 static void note_own(void *context, const char *name, size_t length)
 {
     static const char *const keys[] = {"name", "filename", "line"};
@@ -33,7 +33,7 @@ static void note_own(void *context, const char *name, size_t length)
         if (strlen(keys[i]) == length && !memcmp(keys[i], name, length)) *(unsigned *)context |= 1u << i;
 }
 
-/* `more` is what the frame says besides, or in place of that; "" where it does not. */
+/* `more` has the frame's other members, or replacements; "" where there are none. */
 static void put_frame(struct mp_stack_out *out, uint32_t *memo, const char *name, const char *file, uint32_t line,
                       const char *more)
 {
@@ -59,7 +59,7 @@ static const char *function_name(const struct mp_model *model, uint32_t text)
     return text ? mp_model_text(model, text) : NAMELESS;
 }
 
-/* "libc10.so+0x1b1f8", as far as it is known. `to` has PLACE_TEXT bytes. */
+/* "libc10.so+0x1b1f8", as far as known. `to` has PLACE_TEXT bytes. */
 static const char *place_in(const char *module, uint64_t address, char *to)
 {
     snprintf(to, PLACE_TEXT, "%s%s0x%llx", module, *module ? "+" : "", (unsigned long long)address);
@@ -83,7 +83,7 @@ static void put_frames_of(struct mp_stack_out *out, uint32_t index)
     put_frame(out, &out->frame_memos[index], NAMELESS, at, 0, more);
 }
 
-/* Innermost first, as stacks go from their id to the root. */
+/* Innermost first, the way from a stack's id to the root. */
 void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack)
 {
     const struct mp_model *model = out->model;
@@ -190,7 +190,7 @@ static void put_text(struct mp_value_out *value, const char *text)
     *memo = ++value->memo;
 }
 
-/* Opens the mark before an item of a pickle's list or dictionary: they take their items from the last mark on. */
+/* Opens the mark before an item of a pickle's list or dictionary, which take all items after the last mark. */
 static void begin_item(struct mp_value_out *value, const char *key)
 {
     if (value->text.size >= FLUSH_BYTES) drain(value);
@@ -308,7 +308,7 @@ void mp_value_signed(struct mp_value_out *value, const char *key, int64_t number
         put_number(value, (uint64_t)number);
 }
 
-/* Big-endian in a pickle, alone among numbers. */
+/* Big-endian in a pickle, unlike all other numbers. */
 void mp_value_float(struct mp_value_out *value, const char *key, double number)
 {
     uint64_t bits;

@@ -1,7 +1,7 @@
 /*
- * Writes one value, of dictionaries, lists, texts and numbers, as a Python pickle (protocol 4) or as JSON: what differs
- * between the two is known only here. Pickles keep to what PyTorch's own viewer can read: lists and dictionaries grow
- * by at most 1000 items at a time, and what is the same object is written once. Texts become UTF-8. One thread at a
+ * Writes one value, of dictionaries, lists, texts and numbers, as a Python pickle (protocol 4) or as JSON: only this
+ * file knows the differences. Pickles stay within what PyTorch's own viewer can read: lists and dictionaries grow by at
+ * most 1000 items at a time, and an object with several references is written once. Texts become UTF-8. One thread at a
  * time.
  */
 #ifndef MP_EXCHANGE_VALUE_OUT_H
@@ -24,7 +24,7 @@
 struct mp_stack_out {
     const struct mp_model *model;
     struct mp_value_out *value;
-    uint32_t *line_memos, *frame_memos, *stack_memos; /* numbers of what was written, by line, frame, stack */
+    uint32_t *line_memos, *frame_memos, *stack_memos; /* memo numbers of written objects, by line, frame, stack */
     uint32_t cut_memo;
 };
 
@@ -46,17 +46,17 @@ struct mp_value_out {
         size_t count;
     } levels[MP_VALUE_DEPTH];
     unsigned depth;
-    uint32_t memo; /* objects that a pickle can name again */
+    uint32_t memo; /* objects that a pickle can refer to */
     struct mp_intern texts;
     MP_VEC(uint32_t) text_memos; /* by id in texts: number in the memo + 1 */
-    uint32_t *share;             /* where the next container's number goes */
+    uint32_t *share;             /* where to store the next container's number */
     bool failed;                 /* memory is short */
     int sys_errno;               /* of a write that failed */
 };
 
 /* `out` stays the caller's. *value must not move until it is finished. */
 void mp_value_out_start(struct mp_value_out *value, FILE *out, bool as_json);
-/* Writes what is left. MP_IO, MP_NO_MEMORY. Everything is freed, whatever is returned. */
+/* Writes the rest. MP_IO, MP_NO_MEMORY. Frees everything in any case. */
 enum mp_status mp_value_out_finish(struct mp_value_out *value, struct mp_error *error);
 
 /* `key` is NULL in a list and for the outermost value. */
@@ -73,15 +73,15 @@ void mp_value_bool(struct mp_value_out *value, const char *key, bool is);
 /* A tuple of two numbers; in JSON a list. */
 void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second);
 
-/* True where the object whose number is in *memo (0: none yet) was written again by its number. Otherwise the caller
- * writes it, a dictionary or list, which puts its number there. */
+/* True where the object was written before: its number is in *memo (0: not yet) and is written in its place. Otherwise
+ * the caller writes it, a dictionary or list, and its number is stored there. */
 bool mp_value_again(struct mp_value_out *value, const char *key, uint32_t *memo);
 
-/* Goes through the names of a JSON object's members. False for a text that is no such object, or is deeper than what is
- * ever written: it has none, or not all of them were named. */
+/* Calls back for the name of each member of a JSON object. False for a text that is no such object, or is deeper than
+ * anything that is written: then some or all names are missing. */
 typedef void mp_member_name(void *context, const char *name, size_t length);
 bool mp_value_each_member(const char *json, mp_member_name *name, void *context);
-/* Writes the members of such an object into the dictionary that is open; nothing where it is none. */
+/* Writes the members of such an object into the open dictionary; nothing where the text is no object. */
 void mp_value_members(struct mp_value_out *value, const char *json);
 
 #endif

@@ -16,12 +16,12 @@ struct rmm_reader {
     struct mp_input *input;
     struct mp_import_log log;
     uint64_t line, line_offset;
-    int64_t day_ns, last_ns; /* whole days since the first line; the line before, day included */
+    int64_t day_ns, last_ns; /* whole days since the first line; the time of the line before, day included */
     uint64_t backwards;
     uint16_t track;
 };
 
-/* Digits at *at, which moves behind them; at most 18 of them. */
+/* Reads digits at *at, at most 18, and moves behind them. */
 static bool take_number(const char **at, int64_t *number)
 {
     const char *begin = *at;
@@ -35,7 +35,7 @@ static bool take_char(const char **at, char wanted)
     return *(*at)++ == wanted;
 }
 
-/* The part of a second, in as many digits as there are. */
+/* Reads the part of a second, in any number of digits. */
 static bool take_fraction(const char **at, int64_t *ns)
 {
     const char *begin = *at;
@@ -45,7 +45,7 @@ static bool take_fraction(const char **at, int64_t *ns)
     return true;
 }
 
-/* "14:21:19.998533", "14:21:19:998533" in older versions, or seconds since 1970 "1634567890.123456". */
+/* Reads "14:21:19.998533", "14:21:19:998533" in older versions, or seconds since 1970 "1634567890.123456". */
 static bool take_time(const char **at, int64_t *ns, bool *dated)
 {
     int64_t first, minutes, seconds, fraction;
@@ -85,7 +85,7 @@ static bool take_action(const char **at, uint8_t *type)
     return false;
 }
 
-/* "0x7f00", or "(nil)" and "0" where there is none. */
+/* Reads "0x7f00", or "(nil)" and "0" for none. */
 static bool take_pointer(const char **at, uint64_t *pointer)
 {
     char *end;
@@ -110,7 +110,7 @@ static bool parse(const char *at, struct mp_import_call *call, int64_t *tid, boo
     return *at == ',' || !*at; /* the stream; old versions have none */
 }
 
-/* Times have no day: one that lies half a day back is of the next one. */
+/* Times have no day: one that lies half a day back belongs to the next day. */
 static int64_t follow(struct rmm_reader *reader, int64_t ns, bool dated)
 {
     if (dated) return ns;
@@ -126,7 +126,8 @@ static bool take_line(struct rmm_reader *reader, const char *line)
     if (!*line || !strncmp(line, header, sizeof header - 1)) return true;
     if (!parse(line, &call, &tid, &dated)) return false;
     call.ns = follow(reader, call.ns, dated);
-    if (reader->log.calls.count && call.ns < reader->last_ns) { /* in the order of the log, whatever its clock does */
+    if (reader->log.calls.count && call.ns < reader->last_ns) { /* the order of the log counts, whatever its clock
+                                                                 * does */
         call.ns = reader->last_ns;
         reader->backwards++;
     }
@@ -137,7 +138,7 @@ static bool take_line(struct rmm_reader *reader, const char *line)
     return true;
 }
 
-/* The next line without its end; false at the file's end. */
+/* Reads the next line without its end; false at the file's end. */
 static enum mp_status next_line(struct rmm_reader *reader, char line[LINE_MAX_BYTES], bool *more,
                                 struct mp_error *error)
 {
@@ -179,7 +180,7 @@ static enum mp_status read_lines(struct rmm_reader *reader, struct mp_error *err
                : mp_fail(error, MP_NOT_A_RECORDING, "%s is an RMM log without a line", reader->input->path);
 }
 
-/* ".dev3" at the end of the name, or before what was added to it. */
+/* Reads ".dev3" at the end of the name, or before a suffix that was added. */
 static int device_of(const char *path, bool *known)
 {
     const char *name = mp_path_short(path), *found = strstr(name, ".dev");

@@ -48,11 +48,11 @@ struct database {
     sqlite3 *sqlite;
     sqlite3_stmt *inserts[TABLES];
     struct mp_intern
-        frame_keys;         /* function, file, line, module and address of each row of `frames`, which has its id */
+        frame_keys;         /* function, file, line, module and address of each row of `frames`, under the row's id */
     unsigned char *written; /* by stack */
     struct mp_stack_lines lines;
     bool no_memory;
-    int failed; /* the first status of SQLite that was no success */
+    int failed; /* SQLite's first status that was no success */
 };
 
 static void check(struct database *db, int result)
@@ -60,8 +60,8 @@ static void check(struct database *db, int result)
     if (result != SQLITE_OK && result != SQLITE_DONE && !db->failed) db->failed = result;
 }
 
-/* One row. The form has a letter for each column: t a text or NULL, n a number (uint64_t, UINT64_MAX: NULL), i a number
- * that may be negative (int64_t). */
+/* Inserts one row. The form has a letter for each column: t a text or NULL, n a number (uint64_t, UINT64_MAX: NULL), i
+ * a number that may be negative (int64_t). */
 static void insert(struct database *db, enum table table, const char *form, ...)
 {
     sqlite3_stmt *statement = db->inserts[table];

@@ -86,19 +86,19 @@ const char mp_sqlite_indexes[] =
     "CREATE INDEX stack_frames_by_frame ON stack_frames(frame_id);\n"
     "CREATE INDEX frames_by_function ON frames(function);\n"
     "CREATE INDEX samples_by_counter ON samples(counter, time_ns);\n"
-    /* The blocks that were live when their track was at its peak, with the size they had then. */
+    /* The blocks that were live when their track was at its peak, with their size at that time. */
     "CREATE VIEW peak_blocks AS SELECT b.*, COALESCE((SELECT r.bytes FROM resizes r WHERE r.block_id = b.id"
     " AND r.event_id <= t.peak_event ORDER BY r.event_id DESC LIMIT 1), b.bytes) AS bytes_then"
     " FROM blocks b JOIN tracks t ON t.id = b.track_id"
     " WHERE (b.alloc_event IS NULL OR b.alloc_event <= t.peak_event)"
     " AND (b.free_event IS NULL OR b.free_event > t.peak_event);\n"
-    /* The blocks that are live at the end (of the part that is in here). */
+    /* The blocks that are live at the end (of the exported part). */
     "CREATE VIEW outstanding_blocks AS SELECT b.*, COALESCE((SELECT r.bytes FROM resizes r WHERE r.block_id = b.id"
     " AND r.event_id < e.end_event ORDER BY r.event_id DESC LIMIT 1), b.bytes) AS bytes_then"
     " FROM blocks b, recording e WHERE b.free_event IS NULL OR b.free_event >= e.end_event;\n"
     /* The blocks that were allocated in this part, freed since or not. */
     "CREATE VIEW allocated_blocks AS SELECT b.* FROM blocks b, recording e WHERE b.alloc_event >= e.first_event;\n"
-    /* Who held the memory at the peak, at the end, and who allocated how much in all. */
+    /* Sites by their memory at the peak, at the end, and by all that they allocated. */
     SITES("peak_sites", "peak_blocks", "b.bytes_then") SITES("outstanding_sites", "outstanding_blocks", "b.bytes_then")
         SITES("allocated_sites", "allocated_blocks", "b.bytes")
     /* Live bytes of each track after each event; right only without a filter. */

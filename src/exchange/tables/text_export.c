@@ -20,7 +20,7 @@ struct text_export {
     bool failed;
 };
 
-/* A cell that a spreadsheet would take for a formula begins with an apostrophe, which it takes for "text". */
+/* A cell that a spreadsheet would take for a formula gets an apostrophe in front, which marks it as text. */
 static void csv_text(struct mp_buffer *out, const char *text, size_t length)
 {
     bool plain = true, is_formula = length && strchr("=+-@\t\r", *text) && *text;
@@ -51,7 +51,7 @@ static void csv_word(struct mp_buffer *out, const char *text)
     if (text) csv_text(out, text, strlen(text));
 }
 
-/* Blocks of one stack often follow one another. */
+/* Folds a stack, unless it is the same as before: blocks of one stack often follow one another. */
 static void fold(struct text_export *export, uint32_t stack)
 {
     if (stack == export->folded_stack) return;
