@@ -159,9 +159,10 @@ static void add_largest(struct sizing *sizing, uint64_t second)
     struct mp_size_answer *answer = sizing->answer;
     for (size_t i = 0; i < answer->largest.count; i++)
         if (answer->largest.at[i].second == second) return;
-    struct mp_size_largest largest = mp_size_find_largest(&sizing->predictor, second);
+    struct mp_size_largest largest = mp_size_find_largest(&sizing->predictor, second, false);
     uint64_t expandable = largest.endless ? 0 : mp_size_find_expandable(&sizing->predictor, second);
     if (expandable > largest.first) largest.expandable = expandable;
+    largest.sure = largest.endless ? 0 : mp_size_find_largest(&sizing->predictor, second, true).first;
     mp_vec_add(&answer->largest, largest);
 }
 
@@ -199,6 +200,7 @@ static void find_needs(struct sizing *sizing)
         const struct mp_size_largest *largest = &answer->largest.at[i];
         if (largest->endless) continue;
         if (largest->first) add_need(sizing, (struct mp_size_point){largest->first, largest->second});
+        if (largest->sure) add_need(sizing, (struct mp_size_point){largest->sure, largest->second});
         add_need(sizing, (struct mp_size_point){largest->first + 1, largest->second});
     }
 }

@@ -55,11 +55,12 @@ struct mp_size_site {
     bool opaque;
 };
 
-/* The largest value of the first variable that is sure to fit. */
+/* The largest value of the first variable that fits if nothing beyond the probes changes its way. */
 struct mp_size_largest {
     uint64_t second, first; /* first 0: not even 1 */
     bool endless;           /* every one that was tried */
     uint64_t expandable;    /* the same with expandable segments; 0 where that is not asked or changes nothing */
+    uint64_t sure;          /* the same with room for scratch memory that no probe has had (size_reserved.h) */
 };
 
 struct mp_size_answer {

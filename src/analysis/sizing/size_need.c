@@ -143,7 +143,7 @@ static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, 
     struct mp_size_error error = {0};
     for (size_t i = 0; i < count; i++) {
         struct mp_size_held said = {0};
-        mp_size_reserved_at(&predictor->pool, probed[i].at, MP_SIZE_LIKELY, settings, &said);
+        mp_size_reserved_at(&predictor->pool, probed[i].at, MP_SIZE_LIKELY, MP_SIZE_NO_SCRATCH, settings, &said);
         add_miss(predictor, &probed[i], (double)said.reserved, (double)probed[i].reserved, &error);
     }
     return error;
@@ -197,12 +197,9 @@ const char *mp_size_binds(const struct mp_size_predictor *predictor)
 
 /* ---- the need --------------------------------------------------------------------------------------------------- */
 
-static struct mp_size_held held_at(struct mp_size_predictor *predictor, struct mp_size_point at,
-                                   enum mp_size_bound bound)
+static uint64_t max_of(uint64_t one, uint64_t other)
 {
-    struct mp_size_held held = {0};
-    mp_size_reserved_at(&predictor->pool, at, bound, &predictor->settings, &held);
-    return held;
+    return one > other ? one : other;
 }
 
 static bool is_beyond(const struct mp_size_predictor *predictor, struct mp_size_point at)
@@ -212,25 +209,37 @@ static bool is_beyond(const struct mp_size_predictor *predictor, struct mp_size_
     return at.first > last.first || at.second > last.second;
 }
 
+static struct mp_size_held held_at(struct mp_size_predictor *predictor, struct mp_size_point at,
+                                   enum mp_size_bound bound, enum mp_size_scratch scratch)
+{
+    struct mp_size_held held = {0};
+    mp_size_reserved_at(&predictor->pool, at, bound, scratch, &predictor->settings, &held);
+    return held;
+}
+
 /* Reserved memory and the memory beside it, over the bounds of allocated bytes. */
 static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct mp_size_need *need)
 {
     uint64_t low, high;
-    struct mp_size_held likely = held_at(predictor, need->at, MP_SIZE_LIKELY);
+    bool beyond = is_beyond(predictor, need->at);
+    struct mp_size_held likely = held_at(predictor, need->at, MP_SIZE_LIKELY, MP_SIZE_NO_SCRATCH);
     low = high = need->reserved = likely.reserved;
     if (predictor->blocks) need->allocated = likely.allocated;
     if (!exact) {
-        uint64_t least = held_at(predictor, need->at, MP_SIZE_LOW).reserved;
-        uint64_t most = held_at(predictor, need->at, MP_SIZE_HIGH).reserved;
+        uint64_t least = held_at(predictor, need->at, MP_SIZE_LOW, MP_SIZE_NO_SCRATCH).reserved;
         if (least < low) low = least;
-        if (most > high) high = most;
+        high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, MP_SIZE_NO_SCRATCH).reserved);
+    }
+    if (beyond && !predictor->as_probed) {
+        high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, MP_SIZE_SCRATCH_BY_EACH).reserved);
+        high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, MP_SIZE_SCRATCH_BY_LARGEST).reserved);
     }
     low = whole_bytes((double)low * (1 - predictor->reserved_error.below));
     high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above)));
     /* It holds at least what it hands out. Beyond the probes that is all that is sure: which cached segment serves a
      * request of another size, only that run decides. */
-    if (low > need->low && !is_beyond(predictor, need->at)) need->low = low;
-    need->high = high > need->high ? high : need->high;
+    if (low > need->low && !beyond) need->low = low;
+    need->high = max_of(high, need->high);
     if (predictor->outside_most == MP_BYTES_UNKNOWN) return;
     need->device = need->reserved + predictor->outside_most;
     need->low += predictor->outside_least;
@@ -255,6 +264,9 @@ static struct mp_size_need allocated_at(const struct mp_size_predictor *predicto
                                 .low = whole_bytes(height.low * (1 - predictor->error.below) + 0.01),
                                 .high = whole_bytes(ceil(height.high * (1 + predictor->error.above) - 0.01))};
     *exact = height.high - height.low < 0.5;
+    if (!predictor->reserves && mp_size_reserves(&predictor->fit->plan) && is_beyond(predictor, at) &&
+        !predictor->as_probed)
+        need.high += mp_size_scratch_most(&predictor->fit->plan, at);
     judge(predictor, &need);
     return need;
 }
@@ -289,7 +301,7 @@ static bool fits(struct mp_size_predictor *predictor, uint64_t first, uint64_t s
     return is_bearable(predictor, at) && mp_size_need_at(predictor, at).fits == MP_FITS_YES;
 }
 
-/* Of the allocated bytes alone: no larger one can fit. */
+/* By the allocated bytes alone: no larger one can fit. */
 static struct mp_size_largest bound_largest(const struct mp_size_predictor *predictor, uint64_t second)
 {
     struct mp_size_largest largest = {.second = second};
@@ -323,7 +335,7 @@ static uint64_t tries(const struct mp_size_predictor *predictor, struct mp_size_
 /* Reserved memory does not only rise: segments are made in steps, and what one size leaves over another may
  * use. So replays begin at the bound of the allocated bytes and go down, one by one or in even steps, to the first that
  * fits; between that and the step above it is halved. */
-struct mp_size_largest mp_size_find_largest(struct mp_size_predictor *predictor, uint64_t second)
+static struct mp_size_largest search_largest(struct mp_size_predictor *predictor, uint64_t second)
 {
     struct mp_size_largest largest = bound_largest(predictor, second);
     if (!predictor->reserves || largest.endless) return largest;
@@ -348,11 +360,19 @@ struct mp_size_largest mp_size_find_largest(struct mp_size_predictor *predictor,
     return largest;
 }
 
+struct mp_size_largest mp_size_find_largest(struct mp_size_predictor *predictor, uint64_t second, bool sure)
+{
+    predictor->as_probed = !sure;
+    struct mp_size_largest largest = search_largest(predictor, second);
+    predictor->as_probed = false;
+    return largest;
+}
+
 uint64_t mp_size_find_expandable(struct mp_size_predictor *predictor, uint64_t second)
 {
     if (!predictor->reserves || predictor->settings.expandable) return 0;
     predictor->settings.expandable = true;
-    struct mp_size_largest largest = mp_size_find_largest(predictor, second);
+    struct mp_size_largest largest = mp_size_find_largest(predictor, second, false);
     predictor->settings.expandable = false;
     return largest.endless ? 0 : largest.first;
 }

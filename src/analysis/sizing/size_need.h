@@ -40,6 +40,7 @@ struct mp_size_predictor {
     struct mp_size_error error; /* of allocated bytes */
     /* The caching allocator, where the track is one and the probes say what it held. */
     bool reserves, blocks; /* blocks: what was recorded as allocated is what was handed out */
+    bool as_probed;        /* no scratch memory beyond what the probes had is allowed for */
     struct mp_size_pool pool;
     struct mp_torch_settings settings; /* with which the model misses the probes the least */
     struct mp_size_error reserved_error;
@@ -53,7 +54,8 @@ void mp_size_predictor_make(const struct mp_size_fit *fit, const struct mp_size_
 void mp_size_predictor_free(struct mp_size_predictor *predictor);
 
 struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, struct mp_size_point at);
-struct mp_size_largest mp_size_find_largest(struct mp_size_predictor *predictor, uint64_t second);
+/* `sure`: with room for scratch memory that no probe has had. */
+struct mp_size_largest mp_size_find_largest(struct mp_size_predictor *predictor, uint64_t second, bool sure);
 /* The same if the allocator had expandable segments; 0 where it has them, or where it is no such allocator. */
 uint64_t mp_size_find_expandable(struct mp_size_predictor *predictor, uint64_t second);
 /* "allocated", "reserved" or "device" */

@@ -70,9 +70,10 @@ static uint32_t add_value(struct planning *planning, const struct mp_size_value 
 {
     struct mp_size_value added = *value;
     if (value->solution.kind == MP_SIZE_OPAQUE) added.growth = mp_size_growth(&planning->plan->points, value->seen);
-    mp_vec_add(&planning->plan->values, added);
     for (size_t i = 1; i < planning->plan->points.count; i++)
-        if (value->seen[i] != value->seen[0]) planning->plan->depends = true;
+        added.grows = added.grows || value->seen[i] != value->seen[0];
+    planning->plan->depends = planning->plan->depends || added.grows;
+    mp_vec_add(&planning->plan->values, added);
     return (uint32_t)planning->plan->values.count - 1;
 }
 

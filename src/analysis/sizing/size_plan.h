@@ -30,6 +30,7 @@ struct mp_size_value {
     struct mp_size_solution solution;
     double seen[MP_SIZE_PROBES_MAX]; /* at each probe; what an opaque one is bounded by */
     unsigned growth;                 /* of an opaque one: mp_size_growth() */
+    bool grows;                      /* it was not the same at all probes */
     /* Of a place that was solved as a whole: how many blocks lived at once; else 0. */
     double alive[MP_SIZE_PROBES_MAX];
 };

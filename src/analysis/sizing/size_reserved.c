@@ -15,6 +15,14 @@
 #define KEPT    3 /* of a run of equal steps; blocks may outlive their step by fewer */
 #define OUTSIDE UINT32_MAX
 
+/* Of a reduction over rows, as PyTorch divides it (ATen/native/cuda/Reduce.cuh): each of `ctas` blocks of threads
+ * leaves 128 sums of four bytes for each output. With four rows a step there are at most a 64th as many blocks as rows,
+ * so of bfloat16 summed in float four times the input; there are no more than fill the device (16 for each of 160
+ * multiprocessors), but for one for each 1024 rows. */
+#define SCRATCH_TIMES  4
+#define SCRATCH_DEVICE ((uint64_t)160 << 20)
+#define SCRATCH_PART   4
+
 /* A step of the plan's track. */
 struct step {
     uint32_t first, count; /* of its operations */
@@ -234,6 +242,7 @@ void mp_size_pool_free(struct mp_size_pool *pool)
 static void set_sizes(struct mp_size_pool *pool, struct mp_size_point at, enum mp_size_bound bound)
 {
     const struct mp_size_plan *plan = pool->plan;
+    pool->largest = 0;
     for (uint32_t i = 0; i < plan->values.count; i++) {
         struct mp_size_bounds bytes = mp_size_value_at(plan, i, at);
         double size = bound == MP_SIZE_LOW ? bytes.low : bound == MP_SIZE_HIGH ? bytes.high : bytes.likely;
@@ -241,6 +250,7 @@ static void set_sizes(struct mp_size_pool *pool, struct mp_size_point at, enum m
         pool->copies[i] = copies;
         pool->owed[i] = 0.5;
         pool->sizes[i] = copies > 0 && size > 0 ? (uint64_t)ceil(size / copies - 1e-6) : 0;
+        if (plan->values.at[i].grows && pool->sizes[i] > pool->largest) pool->largest = pool->sizes[i];
     }
 }
 
@@ -258,15 +268,41 @@ static void keep(struct mp_size_pool *pool, uint32_t block, uint32_t id)
     pool->ids[block] = at;
 }
 
-static void allocate(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, uint32_t block)
+static uint64_t scratch_on(uint64_t bytes)
 {
-    uint32_t value = pool->plan->value_of[block], id;
+    uint64_t most = bytes < SCRATCH_DEVICE / SCRATCH_TIMES ? SCRATCH_TIMES * bytes : SCRATCH_DEVICE;
+    return most > bytes / SCRATCH_PART ? most : bytes / SCRATCH_PART;
+}
+
+uint64_t mp_size_scratch_most(const struct mp_size_plan *plan, struct mp_size_point at)
+{
+    double largest = 0;
+    for (uint32_t i = 0; i < plan->values.count; i++)
+        if (plan->values.at[i].grows) largest = fmax(largest, mp_size_value_at(plan, i, at).high);
+    return scratch_on(largest < 9e18 ? (uint64_t)largest : (uint64_t)9e18);
+}
+
+static uint32_t take(struct mp_torch_allocator *allocator, uint64_t bytes, uint64_t stream)
+{
+    uint32_t id;
+    if (mp_torch_malloc(allocator, bytes, stream, 0, &id) != MP_TORCH_DONE) mp_memory_lacks(0);
+    return id;
+}
+
+static void give(struct mp_torch_allocator *allocator, uint32_t id)
+{
+    if (mp_torch_free(allocator, id) != MP_TORCH_DONE) mp_memory_lacks(0);
+}
+
+/* scratch: bytes that the operation after it takes for a moment. */
+static void allocate(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, uint32_t block, uint64_t scratch)
+{
+    uint32_t value = pool->plan->value_of[block];
     pool->owed[value] += pool->copies[value];
     for (; pool->owed[value] >= 1; pool->owed[value] -= 1) {
         if (!pool->sizes[value]) continue;
-        if (mp_torch_malloc(allocator, pool->sizes[value], pool->streams[block], 0, &id) != MP_TORCH_DONE)
-            mp_memory_lacks(0);
-        keep(pool, block, id);
+        keep(pool, block, take(allocator, pool->sizes[value], pool->streams[block]));
+        if (scratch) give(allocator, take(allocator, scratch, pool->streams[block]));
     }
 }
 
@@ -275,20 +311,30 @@ static void release(struct mp_size_pool *pool, struct mp_torch_allocator *alloca
     for (uint32_t at = pool->ids[block], next; at; at = next) {
         struct mp_size_placed *placed = &pool->placed.at[at - 1];
         next = placed->next;
-        if (mp_torch_free(allocator, placed->id) != MP_TORCH_DONE) mp_memory_lacks(0);
+        give(allocator, placed->id);
         placed->next = pool->vacant;
         pool->vacant = at;
     }
     pool->ids[block] = 0;
 }
 
-static void play(struct mp_size_pool *pool, struct mp_torch_allocator *allocator)
+static uint64_t scratch_of(const struct mp_size_pool *pool, enum mp_size_scratch scratch, uint32_t block)
+{
+    uint32_t value = pool->plan->value_of[block];
+    if (scratch == MP_SIZE_NO_SCRATCH || !pool->plan->values.at[value].grows) return 0;
+    return scratch_on(scratch == MP_SIZE_SCRATCH_BY_EACH ? pool->sizes[value] : pool->largest);
+}
+
+static void play(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, enum mp_size_scratch scratch)
 {
     for (size_t i = 0; i < pool->base.count; i++)
-        allocate(pool, allocator, pool->base.at[i]);
+        allocate(pool, allocator, pool->base.at[i], 0);
     for (size_t i = 0; i < pool->sequence.count; i++) {
-        const struct mp_size_operation *operation = &pool->sequence.at[i];
-        (operation->frees ? release : allocate)(pool, allocator, operation->block);
+        uint32_t block = pool->sequence.at[i].block;
+        if (pool->sequence.at[i].frees)
+            release(pool, allocator, block);
+        else
+            allocate(pool, allocator, block, scratch_of(pool, scratch, block));
     }
 }
 
@@ -314,7 +360,8 @@ uint64_t mp_size_work_most(const struct mp_size_pool *pool)
 }
 
 void mp_size_reserved_at(struct mp_size_pool *pool, struct mp_size_point at, enum mp_size_bound bound,
-                         const struct mp_torch_settings *settings, struct mp_size_held *held)
+                         enum mp_size_scratch scratch, const struct mp_torch_settings *settings,
+                         struct mp_size_held *held)
 {
     struct mp_torch_allocator *allocator =
         mp_torch_allocator_new(settings, MP_TORCH_UNLIMITED, UINT64_C(1) << 50, NULL);
@@ -324,7 +371,7 @@ void mp_size_reserved_at(struct mp_size_pool *pool, struct mp_size_point at, enu
         pool->ids[pool->base.at[i]] = 0;
     for (size_t i = 0; i < pool->sequence.count; i++)
         pool->ids[pool->sequence.at[i].block] = 0;
-    play(pool, allocator);
+    play(pool, allocator, scratch);
     const struct mp_torch_stats *stats = mp_torch_stats(allocator);
     *held = (struct mp_size_held){stats->peak_reserved, stats->peak_allocated};
     mp_torch_allocator_free(allocator);

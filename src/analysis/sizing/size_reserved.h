@@ -29,6 +29,18 @@ void mp_size_sequence_free(struct mp_size_sequence *sequence);
 
 enum mp_size_bound { MP_SIZE_LOW, MP_SIZE_LIKELY, MP_SIZE_HIGH };
 
+/*
+ * Scratch memory that no probe has had. PyTorch's operations choose their way by the sizes of what they work on: a sum
+ * over many rows is divided among blocks of threads, which need memory in common, and the gradient of an embedding
+ * sorts its indices above 3072 of them. Such memory comes and goes within an operation; what is cached afterwards, and
+ * whose place it took, stays. So it is assumed of each operation whose memory grows, of a size by what it has made, or
+ * by the largest of all.
+ */
+enum mp_size_scratch { MP_SIZE_NO_SCRATCH, MP_SIZE_SCRATCH_BY_EACH, MP_SIZE_SCRATCH_BY_LARGEST };
+
+/* The most scratch memory of an operation on the largest of the plan's blocks that grow, at that point. */
+uint64_t mp_size_scratch_most(const struct mp_size_plan *plan, struct mp_size_point at);
+
 /* A block in the allocator. */
 struct mp_size_placed {
     uint32_t id, next; /* next: of the same block of the model, index + 1; 0: none */
@@ -40,7 +52,8 @@ struct mp_size_pool {
     MP_VEC(uint32_t) base;             /* blocks of the base, by address */
     uint64_t *streams;                 /* per block of the model: where it was asked for, 0 where that is not known */
     struct mp_torch_settings recorded; /* those that the recording tells */
-    uint64_t *sizes;                   /* per value of the plan: scratch */
+    uint64_t *sizes;                   /* per value of the plan: those of one replay */
+    uint64_t largest;                  /* of the sizes that grow */
     double *copies, *owed;             /* per value: blocks in place of one, and the part of one that is left over */
     uint32_t *ids;                     /* per block of the model: index of its first one in placed + 1; 0: none */
     MP_VEC(struct mp_size_placed) placed;
@@ -62,7 +75,8 @@ uint64_t mp_size_pool_work(const struct mp_size_pool *pool, struct mp_size_point
 uint64_t mp_size_work_most(const struct mp_size_pool *pool);
 
 void mp_size_reserved_at(struct mp_size_pool *pool, struct mp_size_point at, enum mp_size_bound bound,
-                         const struct mp_torch_settings *settings, struct mp_size_held *held);
+                         enum mp_size_scratch scratch, const struct mp_torch_settings *settings,
+                         struct mp_size_held *held);
 void mp_size_pool_free(struct mp_size_pool *pool);
 
 #endif

@@ -115,6 +115,7 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
     if (two) put_largest(json, answer);
     mp_json_known(json, "expandable_max_batch",
                   last_largest(answer)->expandable ? last_largest(answer)->expandable : UINT64_MAX);
+    mp_json_known(json, "sure_max_batch", last_largest(answer)->endless ? UINT64_MAX : last_largest(answer)->sure);
     mp_json_known(json, "outside_bytes", answer->outside_most);
     put_sites(json, answer, view);
     mp_json_number(json, "opaque_bytes", answer->opaque);
@@ -144,6 +145,11 @@ static void put_answer(struct mp_text *text, const struct mp_size_answer *answer
             mp_text_put(text, MP_BOLD, ": %llu\n", (unsigned long long)largest->first);
         else
             mp_text_put(text, MP_BOLD, ": none, not even 1\n");
+        if (!largest->endless && largest->sure < largest->first)
+            mp_text_put(text, MP_PLAIN,
+                        "%llu does with room for scratch memory that operations may take at larger sizes and took in "
+                        "no probe\n",
+                        (unsigned long long)largest->sure);
     }
 }
 
@@ -257,11 +263,11 @@ static void put_outside(struct mp_text *text, const struct mp_size_answer *answe
 static void put_method(struct mp_text *text, const struct mp_size_answer *answer)
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    const struct mp_size_need *widest = NULL;
-    for (size_t i = 0; i < answer->needs.count; i++)
-        if (!widest || answer->needs.at[i].high - answer->needs.at[i].low > widest->high - widest->low)
-            widest = &answer->needs.at[i];
-    double width = widest && widest->high ? 50.0 * (double)(widest->high - widest->low) / (double)widest->high : 0;
+    double width = 0;
+    for (size_t i = 0; i < answer->needs.count; i++) {
+        const struct mp_size_need *need = &answer->needs.at[i];
+        if (need->high) width = fmax(width, 50.0 * (double)(need->high - need->low) / (double)need->high);
+    }
     if (width > 0)
         mp_text_put(text, MP_PLAIN, "± %.2g %%, if nothing changes its way beyond the probes", width);
     else if (answer->checked)
