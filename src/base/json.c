@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -164,4 +165,46 @@ void mp_json_null(struct mp_json *json, const char *key)
 {
     begin_value(json, key);
     mp_buffer_append_text(json->out, "null");
+}
+
+/* The text at `at`, which begins with a quote, goes to *out (NULL: nowhere); what follows it. */
+static const char *take_text(const char *at, struct mp_buffer *out)
+{
+    static const char escapes[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    for (at++; *at && *at != '"'; at++) {
+        char byte = *at;
+        if (byte == '\\' && at[1]) {
+            const char *escape = strchr(escapes, *++at);
+            byte = escape && *at ? meant[escape - escapes] : *at;
+            if (*at == 'u' && strspn(at + 1, "0123456789abcdefABCDEF") >= 4) { /* a control character: no other is so */
+                const char digits[] = {at[3], at[4], '\0'};
+                byte = (char)strtoul(digits, NULL, 16);
+                at += 4;
+            }
+        }
+        if (out) mp_buffer_append(out, &byte, 1);
+    }
+    return *at ? at + 1 : at;
+}
+
+bool mp_json_member(const char *object, const char *key, struct mp_buffer *out)
+{
+    struct mp_buffer name = {0};
+    unsigned depth = 0;
+    bool found = false;
+    for (const char *at = object; *at && !found;) {
+        if (*at == '{' || *at == '[') depth++;
+        if (*at == '}' || *at == ']') depth--;
+        if (*at != '"') {
+            at++;
+            continue;
+        }
+        mp_buffer_clear(&name);
+        at = take_text(at, &name);
+        bool is_key = depth == 1 && *at == ':' && name.size == strlen(key) && !memcmp(name.data, key, name.size);
+        found = is_key && at[1] == '"';
+        if (found) take_text(at + 1, out);
+    }
+    mp_buffer_free(&name);
+    return found;
 }

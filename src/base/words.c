@@ -50,6 +50,12 @@ const char *mp_holder_kind_name(unsigned kind)
     return NAME(names, kind);
 }
 
+const char *mp_metadata_kind_name(unsigned kind)
+{
+    static const char *const names[] = {"none", "user", "annotation", "internal"};
+    return NAME(names, kind);
+}
+
 const char *mp_device_type_name(unsigned type)
 {
     /* c10/core/DeviceType.h: the numbers are part of PyTorch's ABI. */

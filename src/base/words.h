@@ -76,6 +76,15 @@ enum mp_holder_kind {
     MP_HOLDER_KINDS
 };
 
+/* What the program, or PyTorch's allocator, said of a block beside its size; `kind` of "metadata" in JSON. */
+enum mp_metadata_kind {
+    MP_METADATA_NONE = 0,
+    MP_METADATA_USER = 1, /* what was set while the block was allocated (torch.cuda.memory._set_memory_metadata) */
+    MP_METADATA_ANNOTATION = 2, /* what was said of it later (_annotate_memory) */
+    MP_METADATA_INTERNAL = 3,   /* what the allocator says of a block that it made for itself */
+    MP_METADATA_KINDS
+};
+
 /* The meaning of the bytes of a track's blocks; `size_basis` in JSON. */
 enum mp_size_basis { MP_BASIS_REQUESTED = 0, MP_BASIS_BLOCK = 1, MP_BASIS_EXACT = 2 };
 
@@ -150,6 +159,7 @@ const char *mp_kind_name(unsigned kind);
 const char *mp_size_basis_name(unsigned basis);
 const char *mp_language_name(unsigned language);
 const char *mp_holder_kind_name(unsigned kind); /* "list", ...; "none" */
+const char *mp_metadata_kind_name(unsigned kind); /* "user", ...; "none" */
 const char *mp_role_name(unsigned role); /* "none", "parameter", "optimizer_state", ... */
 /* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is unknown. */
 const char *mp_device_type_name(unsigned type);

@@ -20,8 +20,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_TO] = {"to", '\0', "TIME", "end at TIME: 1.5s, step:10 or 50%"},
     [MP_OPT_LIMIT] = {"limit", 'n', "N", "show N rows; 0 shows all (text: 10, JSON: all)"},
     [MP_OPT_GROUP] = {"group", '\0', "WHAT",
-                      "one row for each stack, stack:N, function, file, library, module, region, category, size, "
-                      "stream, pool or thread (stack)"},
+                      "one row for each stack, stack:N, function, file, library, module, region, category, metadata, "
+                      "size, stream, pool or thread (stack)"},
     [MP_OPT_SORT] = {"sort", '\0', "BY", "sort rows by bytes, blocks, peak or growth"},
     [MP_OPT_FILTER] =
         {"filter", '\0', "EXPR",

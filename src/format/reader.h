@@ -40,6 +40,7 @@ enum mp_chunk_kind {
     MP_CHUNK_TRACE = 26,
     MP_CHUNK_ASIDES = 27,
     MP_CHUNK_HOLDERS = 28,
+    MP_CHUNK_METADATA = 29,
     MP_CHUNK_KINDS
 };
 
@@ -89,6 +90,7 @@ struct mp_chunk {
         const struct mp_aside *asides;
         const struct mp_label *labels;
         const struct mp_block_holder *holders;
+        const struct mp_block_metadata *metadata;
         const struct mp_block_request *requests;
         const struct mp_chunk_peak *peaks;
         const struct mp_boundary *boundaries;

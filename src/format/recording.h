@@ -167,6 +167,14 @@ struct mp_block_holder {
     uint32_t path, file, line; /* string ids: the path as its author would write it; where that stands (0: not known) */
 };
 
+/* What was said of a block in words: all of it holds. */
+struct mp_block_metadata {
+    uint64_t time_ns;
+    uint64_t block;
+    uint8_t kind;  /* enum mp_metadata_kind */
+    uint32_t text; /* string id */
+};
+
 /* A sample of a counter that no event causes: resident and shared memory of the process, device totals. */
 struct mp_sample {
     uint64_t time_ns;

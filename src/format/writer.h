@@ -65,6 +65,10 @@ enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label 
 enum mp_status mp_writer_holders(struct mp_writer *writer, const struct mp_block_holder *holders, size_t count,
                                  struct mp_error *error);
 
+/* Metadata of blocks, likewise. */
+enum mp_status mp_writer_metadata(struct mp_writer *writer, const struct mp_block_metadata *metadata, size_t count,
+                                  struct mp_error *error);
+
 /* Requests for blocks, likewise. */
 enum mp_status mp_writer_requests(struct mp_writer *writer, const struct mp_block_request *requests, size_t count,
                                   struct mp_error *error);

@@ -350,6 +350,7 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
         [MP_CHUNK_ASIDES] = add_asides,
         [MP_CHUNK_LABELS] = mp_builder_add_labels,
         [MP_CHUNK_HOLDERS] = mp_builder_add_holders,
+        [MP_CHUNK_METADATA] = mp_builder_add_metadata,
         [MP_CHUNK_REQUESTS] = mp_builder_add_requests,
         [MP_CHUNK_PAST] = mp_builder_add_past,
         [MP_CHUNK_PAST_PEAKS] = mp_builder_add_past_peaks,
@@ -382,7 +383,7 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
 {
     struct mp_model *model = b->model;
     if (!mp_builder_end_base(b) || !mp_builder_end_labels(b) || !mp_builder_end_requests(b) ||
-        !mp_builder_end_holders(b)) {
+        !mp_builder_end_holders(b) || !mp_builder_end_metadata(b)) {
         mp_builder_free(b);
         return mp_builder_no_memory(error);
     }
@@ -420,6 +421,7 @@ void mp_builder_free(struct mp_builder *b)
     mp_vec_free(&b->base_parts);
     mp_vec_free(&b->labels);
     mp_vec_free(&b->holders);
+    mp_vec_free(&b->metadata);
     mp_vec_free(&b->requests);
     mp_map_free(&b->devices);
     mp_map_free(&b->resized);

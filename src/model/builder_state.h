@@ -31,6 +31,7 @@ struct mp_builder {
     struct mp_map resized;                   /* block index + 1 to its present size, for blocks that were resized */
     MP_VEC(struct mp_builder_label) labels;
     MP_VEC(struct mp_block_holder) holders;
+    MP_VEC(struct mp_block_metadata) metadata;
     MP_VEC(struct mp_block_request) requests; /* as read */
     uint64_t first_block;                     /* where the file's numbers begin */
     bool any_blocks;
@@ -58,6 +59,8 @@ void mp_builder_end_past(struct mp_builder *builder);
 bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_add_holders(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_end_holders(struct mp_builder *builder);
+bool mp_builder_add_metadata(struct mp_builder *builder, const struct mp_chunk *chunk);
+bool mp_builder_end_metadata(struct mp_builder *builder);
 bool mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* Takes over the labels and requests that a base has for its blocks. */
 void mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);

@@ -26,6 +26,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->labels);
     mp_vec_free(&model->holders);
     mp_vec_free(&model->looks);
+    mp_vec_free(&model->metadata);
     mp_vec_free(&model->requests);
     mp_vec_free(&model->samples);
     mp_vec_free(&model->segments);
@@ -71,6 +72,15 @@ const struct mp_request *mp_model_request_of(const struct mp_model *model, uint3
     return before < model->requests.count && model->requests.at[before].block == block
                ? &model->requests.at[before].request
                : NULL;
+}
+
+const struct mp_model_metadata *mp_model_metadata_of(const struct mp_model *model, uint32_t block, size_t *count)
+{
+    size_t first = MP_COUNT_BEFORE(model->metadata.count, i, model->metadata.at[i].block < block);
+    *count = 0;
+    while (first + *count < model->metadata.count && model->metadata.at[first + *count].block == block)
+        ++*count;
+    return *count ? &model->metadata.at[first] : NULL;
 }
 
 /* The number of labels of earlier blocks, and of this one before `end` events. */

@@ -63,6 +63,14 @@ struct mp_model_look {
     bool complete;
 };
 
+/* What was said of a block in words; sorted by block, in the order in which it was said. */
+struct mp_model_metadata {
+    uint64_t time_ns;
+    uint32_t block;
+    uint32_t text; /* string id */
+    uint8_t kind;  /* enum mp_metadata_kind */
+};
+
 /* The request for which PyTorch's allocator allocated a block; sorted by block. Use mp_model_request_of(). */
 struct mp_model_request {
     uint32_t block;
@@ -130,6 +138,7 @@ struct mp_model {
     MP_VEC(struct mp_model_label) labels;
     MP_VEC(struct mp_model_holder) holders;
     MP_VEC(struct mp_model_look) looks;
+    MP_VEC(struct mp_model_metadata) metadata;
     MP_VEC(struct mp_model_request) requests; /* from PyTorch's own history: of some blocks */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */
@@ -165,6 +174,8 @@ const struct mp_model_label *mp_model_label_first(const struct mp_model *model, 
 
 /* NULL where there is no request, as where the block's size is the requested one. */
 const struct mp_request *mp_model_request_of(const struct mp_model *model, uint32_t block);
+/* All that was said of a block; *count is 0 where nothing was. */
+const struct mp_model_metadata *mp_model_metadata_of(const struct mp_model *model, uint32_t block, size_t *count);
 
 /* The path of the module that allocated the block, as stored ("Net.blocks.3.attn"); 0 where unknown. */
 static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)

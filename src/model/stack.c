@@ -29,6 +29,7 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
     struct mp_stack_line line = {
         .module = native && module ? text_or_null(model, model->modules.at[module].path) : NULL,
         .address = native ? frame->raw.address : 0,
+        .more = frame->raw.more,
         .language = frame->raw.language,
         .backward = backward,
     };

@@ -11,6 +11,7 @@ struct mp_stack_line {
     const char *function, *file, *module; /* NULL: unknown; module: path of the shared object, NULL for Python */
     uint32_t line;                        /* 0: unknown */
     uint64_t address;                     /* native: in the module; 0 for Python */
+    uint32_t more;                        /* string id: mp_frame.more */
     uint8_t language;                     /* enum mp_language */
     bool cut;                             /* not a frame: the recorder left frames out here */
     bool backward;                        /* belongs to the path that made a node in forward, whose backward ran:

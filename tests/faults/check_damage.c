@@ -48,6 +48,7 @@ static const struct row {
     {"report --format markdown %f", TEXT},
     {"peak %f", TEXT},
     {"peak --json %f", JSON},
+    {"peak --json --group metadata %f", JSON},
     {"peak --json --group function --track cuda:0/driver %f", JSON},
     {"peak --json --from step:3 --to step:7 %f", JSON},
     {"leaks %f", TEXT},

@@ -22,9 +22,11 @@
 #define FIELDS_mp_block_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_label(V, T, N)          V(time_ns) V(block) V(role) T(name)
 #define FIELDS_mp_block_holder(V, T, N)   V(time_ns) V(block) V(kind) V(certain) T(path) T(file) V(line)
+#define FIELDS_mp_block_metadata(V, T, N) V(time_ns) V(block) V(kind) T(text)
 #define FIELDS_mp_sample(V, T, N)         V(time_ns) T(counter) V(value)
-#define FIELDS_mp_segment(V, T, N)        V(address) V(bytes) V(stream) V(pool) V(track) V(small) V(expandable) V(keys) V(stack) T(more)
-#define FIELDS_mp_segment_part(V, T, N)   V(bytes) V(requested) V(segment) V(state) V(keys) V(stack) T(more)
+#define FIELDS_mp_segment(V, T, N)                                                                                     \
+    V(address) V(bytes) V(stream) V(pool) V(track) V(small) V(expandable) V(keys) V(stack) T(more)
+#define FIELDS_mp_segment_part(V, T, N) V(bytes) V(requested) V(segment) V(state) V(keys) V(stack) T(more)
 #define FIELDS_mp_allocator_call(V, T, N)                                                                              \
     V(time_ns) V(address) V(bytes) V(stream) V(pool) V(stack) T(more) V(track) V(keys) V(action)
 #define FIELDS_mp_aside(V, T, N)          T(text) V(kind)
@@ -41,6 +43,7 @@
 #define FIELDS_mp_model_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_model_holder(V, T, N)   V(block) V(look) T(path) T(file) V(line) V(kind) V(certain)
 #define FIELDS_mp_model_look(V, T, N)     V(time_ns) T(note) V(complete)
+#define FIELDS_mp_model_metadata(V, T, N) V(time_ns) V(block) T(text) V(kind)
 #define FIELDS_mp_model_resize(V, T, N)   V(block) V(event) V(bytes)
 #define FIELDS_mp_model_note(V, T, N)     V(bytes) V(stack) T(name)
 #define FIELDS_mp_model_line(V, T, N)     T(function) T(file) V(line)
@@ -50,13 +53,14 @@
     V(frees)                                                                                                           \
     V(ooms)                                                                                                            \
     V(base_bytes)                                                                                                      \
-    V(peak_bytes) V(end_bytes) V(peak_blocks) V(end_blocks) V(unknown_blocks) V(peak_event) V(peak_ns)                 \
-        V(reserved_peak_bytes) N(past) V(peak_in_past)
+    V(peak_bytes)                                                                                                      \
+    V(end_bytes) V(peak_blocks) V(end_blocks) V(unknown_blocks) V(peak_event) V(peak_ns) V(reserved_peak_bytes)        \
+        N(past) V(peak_in_past)
 
 /* clang-format off */
 #define TYPES(X)                                                                                                       \
     X(mp_device) X(mp_track) X(mp_thread_info) X(mp_module) X(mp_frame) X(mp_stack_node) X(mp_symbol) X(mp_event)      \
-    X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_block_holder) X(mp_model_holder) X(mp_model_look) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
+    X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_block_holder) X(mp_model_holder) X(mp_model_look) X(mp_block_metadata) X(mp_model_metadata) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
     X(mp_allocator_call) X(mp_aside) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) X(mp_chunk_peak) X(mp_boundary)    \
     X(mp_open_span) X(mp_index_entry) X(mp_file_id) X(mp_model_label) X(mp_model_request) X(mp_model_resize)           \
     X(mp_model_note) X(mp_model_line) X(mp_model_track_sum)
@@ -164,6 +168,8 @@ const struct whole_type *whole_of_chunk(enum mp_chunk_kind kind)
         return whole_mp_label();
     case MP_CHUNK_HOLDERS:
         return whole_mp_block_holder();
+    case MP_CHUNK_METADATA:
+        return whole_mp_block_metadata();
     case MP_CHUNK_PEAKS:
         return whole_mp_chunk_peak();
     case MP_CHUNK_BOUNDARIES:

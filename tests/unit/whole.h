@@ -38,6 +38,8 @@ const struct whole_type *whole_mp_block_request(void);
 const struct whole_type *whole_mp_label(void);
 const struct whole_type *whole_mp_block_holder(void);
 const struct whole_type *whole_mp_model_holder(void);
+const struct whole_type *whole_mp_block_metadata(void);
+const struct whole_type *whole_mp_model_metadata(void);
 const struct whole_type *whole_mp_model_look(void);
 const struct whole_type *whole_mp_sample(void);
 const struct whole_type *whole_mp_segment(void);

@@ -98,6 +98,7 @@ export function trackOf(life, { resized = [], steps = [] } = {}) {
     module: runs(life.blocks.map((block) => block.site % 4)),
     category: runs(life.blocks.map((block) => block.site % 3)),
     freed: runs(life.blocks.map((block) => block.death < 0 ? 0 : (block.site + 2) % 5)),
+    metadata: runs(life.blocks.map((block) => block.site % 5 === 4 ? 1 : 0)),
     resized: column(resized, resized.length / 2),
     step: column(steps.map((at, i) => at - (i ? steps[i - 1] : 0))),
   };

@@ -18,7 +18,7 @@ function makeStacks({ line = 7, address = 64 } = {}) {
     site: column([1, 3, 4, 0, 5, 7]), headline: column([1, 3, 3, 0, 2, 4]),
     parent: column([1, 1, 1, 1, 1, 5, 1]), frame: column([1, 2, 3, 0, 3, 4, 2]),
     language: raw([1, 0, 0, 2]), module: column([0, 5, 5, 0]), address: column([0, 32, address, 0]),
-    lines: column([1, 2, 0, 1]), line: column([1, 2, line, 3, 0, 0, 4, 6, 12, 7, 0, 0], 4), user: raw([1, 0, 0, 0]),
+    graph: column([2, 0, 0, 0]), lines: column([1, 2, 0, 1]), line: column([1, 2, line, 3, 0, 0, 4, 6, 12, 7, 0, 0], 4), user: raw([1, 0, 0, 0]),
     length: column(texts.map((text) => text.length)), text: raw(texts.flatMap((text) => [...text])),
     library: column([0, 6, 6, 0, 6, 6]),
   };
@@ -34,6 +34,7 @@ test("a site's stack is the path to the root, inlined frames and the cut include
   assert.deepEqual(names(2), ["cut", 64, "inner", "outer", "f"]);
   assert.deepEqual(names(3), []);
   assert.equal(stacks.string(6), "\ufffdA");
+  assert.deepEqual(stacks.stack(1).map((frame) => frame.graph), [undefined, undefined, undefined, 2]);
 });
 
 test("a site is called by the line that the writer chose", () => {

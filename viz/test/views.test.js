@@ -263,7 +263,7 @@ test("search finds what its words, sizes and addresses say", () => {
   });
   const check = (text, hits, fits) => {
     const recording = { stacks: stacks(hits), modules: ["", "net.0.attn", "net.1.mlp", "head"],
-      categories: ["", "gradients", "optimizer state"] };
+      categories: ["", "gradients", "optimizer state"], words: ["", "phase one", "relu_1"] };
     const { mask, blocks, bytes } = findBlocks(track, recording, parseQuery(text));
     const expected = life.blocks.map((block, id) => fits(block, id) ? 1 : 0);
     assert.deepEqual([...mask], expected);
@@ -282,6 +282,7 @@ test("search finds what its words, sizes and addresses say", () => {
   };
   check("word", [2, 5], (block) => block.site === 2 || block.site === 5);
   check("word", [-1], () => true);
+  check("phase", [3], (block) => block.site === 3 || block.site % 5 === 4);
   check("word >2k", [3], (block) => block.site === 3 && block.bytes > 2048);
   check("net.1.mlp", [], (block) => block.site % 4 === 2);
   check("NET.*", [4], (block) => [1, 2].includes(block.site % 4) || block.site === 4);

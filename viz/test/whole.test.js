@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { assert, test } from "./asserted.js";
 import { growthRows } from "../src/data/growth.js";
 import { GROUPS, groupsFor, groupText } from "../src/data/group.js";
-import { readModules } from "../src/data/modules.js";
+import { readWords } from "../src/data/modules.js";
 import { Notes, STEP_COLUMNS } from "../src/data/notes.js";
 import { Recording } from "../src/data/recording.js";
 import { SCOPES, scopeName, scopeOf } from "../src/data/scope.js";
@@ -152,13 +152,13 @@ function made(seed, withSteps = true) {
   const header = {
     time_unit_ns: UNIT, from_ns: 0, to_ns: until * UNIT, duration_ns: until * UNIT, cut: false, steps_before: 2,
     categories: CATEGORIES.slice(1), threads: [{ tid: 10, name: "main" }, { tid: 11, name: "" }, { tid: 12, name: "io" }],
-    lanes: [{ stream: "", pool: "0x7" }], kinds: ["device"], births: { first_ns: 3 * UNIT, part_ns: until * UNIT / 16 },
+    lanes: [{ stream: "", pool: "0x7" }], kinds: ["device"], metadata: true, births: { first_ns: 3 * UNIT, part_ns: until * UNIT / 16 },
     tracks: [{ id: "cuda:0/torch" }],
   };
   const parts = {
     notes: columnsOf(rows), steps: stepColumns(times, times.map((_, i) => i % 2)), samples:
       { time: column([]), counter: column([]), value: column([]) },
-    modules: textColumns(MODULES.slice(1)), sizes: column([512, 1024]),
+    modules: textColumns(MODULES.slice(1)), words: textColumns(["phase 1", "relu"]), sizes: column([512, 1024]),
   };
   const recording = new Recording({ header }, STACKS, parts);
   return { life, track: trackOf(life, { steps: times.map((time) => life.events.filter((event) => event.time < time).length) }),
@@ -193,6 +193,7 @@ function plainGroups({ life, recording, rows, times, until }) {
     category: ({ site }) => CATEGORIES[site % 3] || "(no category)",
     module: ({ site }) => MODULES[site % 4] || "(no module)",
     modules: ({ site }) => ["(no module)", "net.*.attn", "net.*.attn", "head"][site % 4],
+    metadata: ({ site }) => site % 5 === 4 ? "phase 1" : "(no metadata)",
     size: ({ bytes }) => formatBytes(bytes),
     step: (block) => {
       const birth = birthOf(life, block);
@@ -223,10 +224,10 @@ test("each way to group says of every block what it is", () => {
 test("a way to group is offered where it says something", () => {
   const { recording } = made(1);
   assert.deepEqual(groupsFor(recording), Object.keys(GROUPS));
-  const bare = { ...recording, header: { ...recording.header, lanes: [] }, notes: { steps: [], regions: [] }, modules: [""],
+  const bare = { ...recording, header: { ...recording.header, lanes: [], metadata: false }, notes: { steps: [], regions: [] }, modules: [""],
     categories: [""] };
   assert.deepEqual(Object.keys(GROUPS).filter((name) => !groupsFor(bare).includes(name)),
-    ["category", "modules", "module", "step", "region", "stream", "pool"]);
+    ["category", "modules", "module", "metadata", "step", "region", "stream", "pool"]);
 });
 
 /** The classes of values by limits, as they are named. */
@@ -285,8 +286,8 @@ test("each block has the colour of its class, and classes come by their bytes at
 });
 
 test("modules are read by number, the first being none", () => {
-  assert.deepEqual(readModules(textColumns(["net.0", "", "été.1"])), ["", "net.0", "", "été.1"]);
-  assert.deepEqual(readModules(textColumns([])), [""]);
+  assert.deepEqual(readWords(textColumns(["net.0", "", "été.1"])), ["", "net.0", "", "été.1"]);
+  assert.deepEqual(readWords(textColumns([])), [""]);
 });
 
 test("a recording begins and ends where its page does", () => {
@@ -297,7 +298,7 @@ test("a recording begins and ends where its page does", () => {
   assert.deepEqual(recording.categories, CATEGORIES);
   const empty = { bytes: new Uint8Array(), count: 0 };
   const parts = { notes: columnsOf([]), steps: stepColumns([], []), samples: { time: empty, counter: empty, value: empty },
-    modules: textColumns([]), sizes: empty };
+    modules: textColumns([]), words: textColumns([]), sizes: empty };
   const header = { ...recording.header, from_ns: 1500, to_ns: 1700, duration_ns: 0, cut: true };
   const part = new Recording({ header }, STACKS, parts);
   assert.deepEqual([part.from, part.to, part.timeless, part.before], [1, 2, true, "before this part"]);

@@ -3,15 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/sites/site_shares.h"
 #include "model/frame_text.h"
 #include "model/module_path.h"
 #include "model/spans.h"
 
 static const char *const words[MP_GROUPS] = {
-    [MP_GROUP_STACK] = "stack", [MP_GROUP_FRAMES] = "stack",    [MP_GROUP_FUNCTION] = "function",
-    [MP_GROUP_FILE] = "file",   [MP_GROUP_LIBRARY] = "library", [MP_GROUP_REGION] = "region",
-    [MP_GROUP_SIZE] = "size",   [MP_GROUP_THREAD] = "thread",   [MP_GROUP_STREAM] = "stream",
-    [MP_GROUP_POOL] = "pool",   [MP_GROUP_MODULE] = "module",   [MP_GROUP_CATEGORY] = "category"};
+    [MP_GROUP_STACK] = "stack",      [MP_GROUP_FRAMES] = "stack",    [MP_GROUP_FUNCTION] = "function",
+    [MP_GROUP_FILE] = "file",        [MP_GROUP_LIBRARY] = "library", [MP_GROUP_REGION] = "region",
+    [MP_GROUP_SIZE] = "size",        [MP_GROUP_THREAD] = "thread",   [MP_GROUP_STREAM] = "stream",
+    [MP_GROUP_POOL] = "pool",        [MP_GROUP_MODULE] = "module",   [MP_GROUP_CATEGORY] = "category",
+    [MP_GROUP_METADATA] = "metadata"};
 
 enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error)
 {
@@ -25,7 +27,7 @@ enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, st
     if (!frames || frames > 4096 || *end)
         return mp_fail(error, MP_INVALID,
                        "cannot group by \"%s\"; groups are stack, stack:N, function, file, library, region, size, "
-                       "thread, stream, pool, module and category",
+                       "thread, stream, pool, module, metadata and category",
                        text);
     grouping->by = MP_GROUP_FRAMES;
     grouping->frames = (unsigned)frames;
@@ -186,6 +188,9 @@ bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes
         break;
     case MP_GROUP_MODULE:
         name_module(groups, block);
+        break;
+    case MP_GROUP_METADATA:
+        mp_metadata_text(groups->model, block, text);
         break;
     case MP_GROUP_CATEGORY:
         name_category(groups, block);

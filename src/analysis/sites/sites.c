@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "analysis/leaks/growth.h"
-#include "analysis/sites/site_frees.h"
+#include "analysis/sites/site_shares.h"
 #include "base/map.h"
 #include "base/sampling.h"
 #include "model/module_path.h"
@@ -129,7 +129,7 @@ struct counting {
     const struct mp_steps *steps;
     struct mp_sites *sites;
     struct mp_groups groups;
-    bool wants_modules, wants_frees;
+    bool wants_modules, wants_frees, wants_metadata;
     struct mp_intern keys;        /* site N is of key N + 1 */
     MP_VEC(uint32_t) last_period; /* by site */
     MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for more of them */
@@ -175,7 +175,8 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     struct mp_sites *sites = counting->sites;
     size_t at;
     if (!find_site(counting, live, &at)) return false;
-    if (counting->wants_modules || counting->wants_frees) mp_vec_add(&counting->site_of, (uint32_t)at);
+    if (counting->wants_modules || counting->wants_frees || counting->wants_metadata)
+        mp_vec_add(&counting->site_of, (uint32_t)at);
     struct mp_site *site = &sites->at[at];
     site->bytes += known(live->bytes);
     site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));
@@ -304,7 +305,8 @@ static enum mp_status make(const struct mp_model *model, const struct mp_live_bl
                                 .steps = steps,
                                 .sites = sites,
                                 .wants_modules = live && grouping->by == MP_GROUP_STACK && model->blocks.module,
-                                .wants_frees = live && grouping->by == MP_GROUP_STACK && model->blocks.freed_at};
+                                .wants_frees = live && grouping->by == MP_GROUP_STACK && model->blocks.freed_at,
+                                .wants_metadata = live && grouping->by == MP_GROUP_STACK && model->metadata.count};
     bool done = mp_groups_open(model, grouping, live ? live->moment : 0, &sites->groups, &counting.groups);
     if (done && !live) done = count_past(&counting, track);
     for (size_t i = 0; live && i < live->count && done; i++)
@@ -315,6 +317,7 @@ static enum mp_status make(const struct mp_model *model, const struct mp_live_bl
         done = true;
     }
     if (done && counting.wants_frees) mp_site_frees_find(model, live, counting.site_of.at, sites);
+    if (done && counting.wants_metadata) mp_site_metadata_find(model, live, counting.site_of.at, sites);
     mp_groups_close(&counting.groups);
     mp_intern_free(&counting.keys);
     mp_vec_free(&counting.last_period);
@@ -345,5 +348,6 @@ void mp_sites_free(struct mp_sites *sites)
     mp_vec_free(sites);
     mp_vec_free(&sites->modules);
     mp_vec_free(&sites->frees);
+    mp_vec_free(&sites->metadata);
     mp_intern_free(&sites->groups);
 }

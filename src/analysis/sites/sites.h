@@ -14,21 +14,23 @@ struct mp_site_module {
     uint64_t bytes;
 };
 
-/* A stack that freed some of a site's blocks. */
-struct mp_site_free {
-    uint32_t stack;
+/* The blocks of a site that have something in common: the stack that freed them, or what was said of them. */
+struct mp_site_share {
     uint64_t bytes, blocks;
+    uint32_t of;  /* stack; string id of the model */
+    uint8_t kind; /* enum mp_metadata_kind, of what was said */
 };
 
 struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
     uint32_t stack;                         /* of the group's heaviest site */
-    uint32_t group;  /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
+    uint32_t group;         /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
     uint64_t guessed_bytes; /* of a category: those of which it is a guess (categories/guesses.h) */
-    double variance; /* of bytes, where the blocks are a sample; NAN: not known */
+    double variance;        /* of bytes, where the blocks are a sample; NAN: not known */
     uint16_t track;
-    uint32_t first_module, module_count; /* in mp_sites.modules, the heaviest first; sites by stack only */
-    uint32_t first_free, free_count; /* in mp_sites.frees, likewise: where its blocks were freed later */
+    uint32_t first_module, module_count;     /* in mp_sites.modules, the heaviest first; sites by stack only */
+    uint32_t first_free, free_count;         /* in mp_sites.frees, likewise: where its blocks were freed later */
+    uint32_t first_metadata, metadata_count; /* in mp_sites.metadata, likewise: what was said of its blocks */
     /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as
      * none. Of a group: the most of any of its sites. */
     uint32_t births, first_step, last_step; /* steps: 0 where there are none, or before the first */
@@ -39,7 +41,7 @@ struct mp_sites {
     size_t count, room;
     struct mp_intern groups;
     MP_VEC(struct mp_site_module) modules;
-    MP_VEC(struct mp_site_free) frees;
+    MP_VEC(struct mp_site_share) frees, metadata;
     uint64_t bytes, blocks, unknown_blocks; /* of all sites; bytes are those that are known */
 };
 

@@ -181,6 +181,7 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
         return copy_base(recovering, chunk, writer, error);
     case MP_CHUNK_LABELS:
     case MP_CHUNK_HOLDERS:
+    case MP_CHUNK_METADATA:
     case MP_CHUNK_REQUESTS:
         return copy_words(recovering, chunk, writer, error);
     case MP_CHUNK_PAST:

@@ -7,8 +7,11 @@
 
 #include "base/buffer.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/sampling.h"
 #include "base/step_rule.h"
+#include "base/units.h"
+#include "exchange/common/anonymize_more.h"
 #include "exchange/common/public_names.h"
 
 #define STEP_FUNCTION "step_function"
@@ -25,6 +28,7 @@ enum role {
     ROLE_NOTE,
     ROLE_MODULE,
     ROLE_PATH,
+    ROLE_METADATA,
     ROLE_DEVICE,
     ROLE_MODEL,
     ROLE_WORDS, /* of memprof's own: a track's, a counter's, how the process ended */
@@ -38,6 +42,8 @@ struct renaming {
     struct mp_map known; /* role and old id + 1 to new id */
     uint32_t count[ROLES];
     struct mp_intern parts; /* those of modules' paths; the number of each stands for it */
+    struct mp_intern said;  /* likewise, of what was said of blocks and of graphs' nodes */
+    uint64_t dropped;       /* values of others that may hold names */
     struct mp_step_rule steps;
     bool by_pattern; /* steps are known by a pattern of the user's, which may hold names too */
 };
@@ -116,6 +122,15 @@ static uint32_t rename_module(struct renaming *renaming, const char *path)
     return id;
 }
 
+/* What PyTorch's allocator says of a block of its own is public; the same text is the same afterwards. */
+static uint32_t rename_metadata(struct renaming *renaming, const char *said)
+{
+    char text[32];
+    if (!*said || !strcmp(said, "mallocWithAddress")) return intern(renaming, said);
+    snprintf(text, sizeof text, "metadata %u", mp_intern_add_text(&renaming->said, said));
+    return intern(renaming, text);
+}
+
 static uint32_t rename_library(struct renaming *renaming, const char *path)
 {
     char text[128];
@@ -145,9 +160,10 @@ static uint32_t rename_counter(struct renaming *renaming, const char *name)
 /* The new id of an old one. Names of functions in public code are kept by whoever knows where they are: ROLE_KEPT. */
 static bool is_path_word(const char *word, size_t length)
 {
-    static const char *const words[] = {"grad_fn", "grad",      "native",  "code", "not",  "found", "a", "cycle", "of",
-                                        "that",    "gc",        "has",     "yet",  "keys", "args",  "collected",
-                                        "saved_tensors", "__self__", "__traceback__", "__cause__", "__context__"};
+    static const char *const words[] = {
+        "grad_fn", "grad",      "native",        "code",     "not",           "found",     "a",
+        "cycle",   "of",        "that",          "gc",       "has",           "yet",       "keys",
+        "args",    "collected", "saved_tensors", "__self__", "__traceback__", "__cause__", "__context__"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == length && !memcmp(words[i], word, length)) return true;
     return false;
@@ -159,7 +175,7 @@ static uint32_t rename_path(struct renaming *renaming, const char *path)
     static const char arrow[] = "→", dots[] = "…";
     struct mp_buffer text = {0};
     for (const char *at = path; *at;) {
-        size_t length = 0, mark = !strncmp(at, arrow, strlen(arrow))  ? strlen(arrow)
+        size_t length = 0, mark = !strncmp(at, arrow, strlen(arrow)) ? strlen(arrow)
                                   : !strncmp(at, dots, strlen(dots)) ? strlen(dots)
                                                                      : 0;
         while (!mark && (isalnum((unsigned char)at[length]) || at[length] == '_' || (at[length] & 0x80)) &&
@@ -206,6 +222,8 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
         return (uint32_t)(*known = rename_note(renaming, text));
     case ROLE_PATH:
         return (uint32_t)(*known = rename_path(renaming, text));
+    case ROLE_METADATA:
+        return (uint32_t)(*known = rename_metadata(renaming, text));
     case ROLE_MODULE:
         return (uint32_t)(*known = rename_module(renaming, text));
     case ROLE_DEVICE:
@@ -241,6 +259,52 @@ static uint32_t rename_function(struct renaming *renaming, const struct mp_frame
     return new_name(renaming, kept ? ROLE_KEPT : ROLE_FUNCTION, function);
 }
 
+static uint32_t new_name_of(struct renaming *renaming, enum role role, const char *text)
+{
+    uint32_t id = mp_intern_find(&renaming->model->strings, text, strlen(text));
+    if (id && id < renaming->model->strings.count) return new_name(renaming, role, id);
+    return role == ROLE_FILE       ? rename_file(renaming, text)
+           : role == ROLE_REGION   ? rename_region(renaming, text)
+           : role == ROLE_METADATA ? rename_metadata(renaming, text)
+                                   : numbered(renaming, role, "f%u%s", "");
+}
+
+static void rename_text(void *context, enum mp_named what, const char *text, const char *file, struct mp_buffer *out)
+{
+    static const enum role roles[] = {[MP_NAMED_FUNCTION] = ROLE_FUNCTION,
+                                      [MP_NAMED_FILE] = ROLE_FILE,
+                                      [MP_NAMED_REGION] = ROLE_REGION,
+                                      [MP_NAMED_METADATA] = ROLE_METADATA};
+    static const struct mp_frame python = {.language = MP_PYTHON};
+    struct renaming *renaming = context;
+    if (what == MP_NAMED_NODE) {
+        mp_buffer_printf(out, "node %u", mp_intern_add_text(&renaming->said, text));
+        return;
+    }
+    if (what == MP_NAMED_FUNCTION && file && is_public(&python, text, file)) {
+        mp_buffer_append_text(out, text);
+        return;
+    }
+    mp_buffer_append_text(out, mp_intern_get(&renaming->to, new_name_of(renaming, roles[what], text), NULL));
+}
+
+/* What another program's file said of a row beside it. */
+static uint32_t rename_more(struct renaming *renaming, uint32_t more, bool is_annotation)
+{
+    if (!more) return 0;
+    bool fresh;
+    uint64_t *known = mp_map_at(&renaming->known, (uint64_t)(ROLES + is_annotation) << 32 | more, &fresh);
+    if (!fresh) return (uint32_t)*known;
+    struct mp_buffer out = {0};
+    mp_more_anonymize(mp_model_text(renaming->model, more), is_annotation, rename_text, renaming, &out,
+                      &renaming->dropped);
+    mp_buffer_append(&out, "", 1);
+    uint32_t id = intern(renaming, (const char *)out.data);
+    mp_buffer_free(&out);
+    *mp_map_at(&renaming->known, (uint64_t)(ROLES + is_annotation) << 32 | more, NULL) = id; /* it may have moved */
+    return id;
+}
+
 static void rename_stacks(struct renaming *renaming)
 {
     struct mp_model *model = renaming->model;
@@ -255,7 +319,7 @@ static void rename_stacks(struct renaming *renaming)
         uint32_t function = rename_function(renaming, &frame->raw, frame->raw.function, frame->raw.file);
         frame->raw.file = new_name(renaming, ROLE_FILE, frame->raw.file);
         frame->raw.function = function;
-        frame->raw.more = 0;
+        frame->raw.more = rename_more(renaming, frame->raw.more, false);
     }
     for (size_t i = 1; i < model->modules.count; i++) {
         struct mp_module *module = &model->modules.at[i];
@@ -305,22 +369,33 @@ static uint32_t rename_lists(struct renaming *renaming, const char *lists)
     return intern(renaming, text);
 }
 
-/* Drops another program's own texts, which may hold any name. */
-static void drop_words_of_others(struct renaming *renaming)
+static uint32_t rename_aside(struct renaming *renaming, const struct mp_aside *aside)
+{
+    if (aside->kind == MP_ASIDE_LISTS) return rename_lists(renaming, mp_model_text(renaming->model, aside->text));
+    if (aside->kind != MP_ASIDE_SETTINGS) return rename_more(renaming, aside->text, aside->kind == MP_ASIDE_ANNOTATION);
+    struct mp_buffer out = {0};
+    mp_settings_anonymize(mp_model_text(renaming->model, aside->text), &out);
+    mp_buffer_append(&out, "", 1);
+    uint32_t id = intern(renaming, (const char *)out.data);
+    mp_buffer_free(&out);
+    return id;
+}
+
+/* What another program's file said in words of its own may hold any name: only what is known not to stays. */
+static void rename_words_of_others(struct renaming *renaming)
 {
     struct mp_model *model = renaming->model;
     for (size_t i = 0; i < model->segments.count; i++)
-        model->segments.at[i].more = 0;
+        model->segments.at[i].more = rename_more(renaming, model->segments.at[i].more, false);
     for (size_t i = 0; i < model->parts.count; i++)
-        model->parts.at[i].more = 0;
+        model->parts.at[i].more = rename_more(renaming, model->parts.at[i].more, false);
     for (size_t i = 0; i < model->calls.count; i++)
-        model->calls.at[i].more = 0;
+        model->calls.at[i].more = rename_more(renaming, model->calls.at[i].more, false);
     size_t kept = 0;
     for (size_t i = 0; i < model->asides.count; i++) {
         struct mp_aside aside = model->asides.at[i];
-        if (aside.kind != MP_ASIDE_LISTS) continue;
-        aside.text = rename_lists(renaming, mp_model_text(model, aside.text));
-        model->asides.at[kept++] = aside;
+        aside.text = rename_aside(renaming, &aside);
+        if (aside.text) model->asides.at[kept++] = aside;
     }
     model->asides.count = kept;
 }
@@ -338,6 +413,8 @@ static void rename_blocks(struct renaming *renaming)
     }
     for (size_t i = 0; i < model->looks.count; i++)
         model->looks.at[i].note = 0;
+    for (size_t i = 0; i < model->metadata.count; i++)
+        model->metadata.at[i].text = new_name(renaming, ROLE_METADATA, model->metadata.at[i].text);
     for (size_t i = 0; i < model->past_sites.count; i++)
         model->past_sites.at[i].module = new_name(renaming, ROLE_MODULE, model->past_sites.at[i].module);
 }
@@ -366,6 +443,21 @@ static void put_numbers(struct mp_buffer *to, const char *configuration)
         if (!strcmp(value, sources[i])) mp_buffer_printf(to, "%s=%s;", source, value);
 }
 
+/* What was left out is missing: that is said. */
+static void tell_dropped(struct renaming *renaming)
+{
+    struct mp_coverage *coverage = &renaming->model->coverage;
+    char text[160], count[MP_UNIT_TEXT];
+    if (!renaming->dropped) return;
+    snprintf(text, sizeof text, "values of the file that may hold names, which were left out: %s",
+             mp_format_count(count, renaming->dropped));
+    uint32_t *notes = mp_alloc((coverage->note_count + 1) * sizeof *notes);
+    if (coverage->note_count) memcpy(notes, coverage->notes, coverage->note_count * sizeof *notes);
+    notes[coverage->note_count++] = intern(renaming, text);
+    free(coverage->notes);
+    coverage->notes = notes;
+}
+
 static void rename_start(struct renaming *renaming)
 {
     static const char *const no_command[] = {NULL};
@@ -375,6 +467,7 @@ static void rename_start(struct renaming *renaming)
     start->spool_id = 0;
     struct mp_buffer text = {0};
     put_numbers(&text, start->configuration);
+    if (!strchr(start->configuration, ';')) mp_settings_anonymize(start->configuration, &text);
     if (renaming->by_pattern) mp_buffer_append_text(&text, "step_range=^step;");
     if (*renaming->steps.function) mp_buffer_append_text(&text, "step_at=" STEP_FUNCTION ";");
     mp_buffer_append(&text, "", 1);
@@ -390,19 +483,22 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     renaming.by_pattern = renaming.steps.has_pattern;
     intern(&renaming, "");
     mp_intern_add_text(&renaming.parts, ""); /* numbers begin at 1 */
+    mp_intern_add_text(&renaming.said, "");
     rename_stacks(&renaming);
     rename_tables(&renaming);
     rename_blocks(&renaming);
-    drop_words_of_others(&renaming);
+    rename_words_of_others(&renaming);
     struct mp_coverage *coverage = &model->coverage;
     rename_ids(&renaming, ROLE_WORDS, coverage->sources, coverage->source_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->notes, coverage->note_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->limits, coverage->limit_count);
+    tell_dropped(&renaming);
     model->how.text = new_name(&renaming, ROLE_WORDS, model->how.text);
     rename_start(&renaming);
     mp_step_rule_close(&renaming.steps);
     mp_map_free(&renaming.known);
     mp_intern_free(&renaming.parts);
+    mp_intern_free(&renaming.said);
     mp_intern_free(&model->strings);
     model->strings = renaming.to;
     return MP_OK;

@@ -202,8 +202,8 @@ static enum mp_status save_holders(struct saver *s)
         uint64_t time_ns = end ? end->time_ns : model->duration_ns;
         for (size_t i = 0; i < model->holders.count; i++) {
             const struct mp_model_holder *from = &model->holders.at[i];
-            struct mp_block_holder row = {time_ns,    s->numbers[from->block], from->kind, from->certain,
-                                          from->path, from->file,              from->line};
+            struct mp_block_holder row = {
+                time_ns, s->numbers[from->block], from->kind, from->certain, from->path, from->file, from->line};
             if (from->look == look) mp_vec_add(&rows, row);
         }
         struct mp_block_holder last = {.time_ns = time_ns, .block = MP_HOLDER_LOOK};
@@ -214,6 +214,20 @@ static enum mp_status save_holders(struct saver *s)
         }
     }
     enum mp_status status = mp_writer_holders(s->writer, rows.at, rows.count, s->error);
+    mp_vec_free(&rows);
+    return status;
+}
+
+static enum mp_status save_metadata(struct saver *s)
+{
+    const struct mp_model *model = s->model;
+    MP_VEC(struct mp_block_metadata) rows = {0};
+    for (size_t i = 0; i < model->metadata.count; i++) {
+        const struct mp_model_metadata *from = &model->metadata.at[i];
+        struct mp_block_metadata row = {from->time_ns, s->numbers[from->block], from->kind, from->text};
+        mp_vec_add(&rows, row);
+    }
+    enum mp_status status = mp_writer_metadata(s->writer, rows.at, rows.count, s->error);
     mp_vec_free(&rows);
     return status;
 }
@@ -244,6 +258,7 @@ static enum mp_status save_all(struct saver *s)
     if (!status) status = save_events(s);
     if (!status) status = save_labels(s);
     if (!status) status = save_holders(s);
+    if (!status) status = save_metadata(s);
     if (!status) status = save_requests(s);
     if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);
     if (!status) status = mp_writer_segments(s->writer, model->segments.at, model->segments.count, s->error);

@@ -87,6 +87,9 @@ static void note_differences(struct notes *t, const struct mp_pytorch_device *de
     if (device->bad_entries)
         note(t, false, "entries of the trace of %s without a usable address or size, which were passed over: %s", name,
              mp_format_count(count, device->bad_entries));
+    if (device->annotations_lost)
+        note(t, false, "annotations of memory of %s in which no block is known to live, which were passed over: %s",
+             name, mp_format_count(count, device->annotations_lost));
     if (device->free_action == MP_ACTION_FREE_REQUESTED)
         note(t, false,
              "the trace of %s has no free_completed entries: blocks are told as freed when that was requested", name);

@@ -39,6 +39,12 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
 #define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
 
+/* What was said of a block while it lived. */
+struct annotation {
+    uint64_t time_ns, address;
+    const struct mp_model_metadata *said;
+};
+
 struct writer {
     const struct mp_model *model;
     struct mp_value_out value;
@@ -49,7 +55,8 @@ struct writer {
     struct mp_stack_out stacks;
     struct mp_steps steps;
     struct mp_placements placements;
-    struct mp_map pending; /* life + 1: its free was requested, and other streams use it to the end */
+    MP_VEC(struct annotation) annotations; /* of blocks that live, not told yet */
+    struct mp_map pending;                 /* life + 1: its free was requested, and other streams use it to the end */
     struct mp_pytorch_exported *exported;
 };
 
@@ -141,9 +148,26 @@ static uint64_t requested_of(const struct writer *writer, const struct mp_pytorc
     return whole && requested && requested <= life->bytes ? requested : life->bytes;
 }
 
+/* The first of each kind: of `count` things that were said of one block. */
+static void put_said(struct writer *writer, const struct mp_model_metadata *said, size_t count)
+{
+    static const char *const keys[MP_METADATA_KINDS] = {
+        [MP_METADATA_USER] = "user_metadata",
+        [MP_METADATA_ANNOTATION] = "user_metadata",
+        [MP_METADATA_INTERNAL] = "internal_metadata",
+    };
+    unsigned told = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (told >> said[i].kind & 1 || (count > 1 && said[i].kind == MP_METADATA_ANNOTATION)) continue;
+        told |= 1u << said[i].kind;
+        mp_value_text(&writer->value, keys[said[i].kind], mp_model_text(writer->model, said[i].text));
+    }
+}
+
 /* An entry of the trace; `block`: whose stream and pool it has, MP_NONE. */
-static void put_entry(struct writer *writer, const char *action, const char *address_key, uint64_t address,
-                      uint64_t bytes, uint32_t stack, uint32_t event, uint32_t block)
+static void put_entry_at(struct writer *writer, const char *action, const char *address_key, uint64_t address,
+                         uint64_t bytes, uint32_t stack, uint64_t ns, uint32_t block,
+                         const struct mp_model_metadata *said, size_t said_count)
 {
     struct mp_value_out *value = &writer->value;
     uint64_t stream = block == MP_NONE ? 0 : mp_placed(writer->placements.stream, block);
@@ -153,10 +177,49 @@ static void put_entry(struct writer *writer, const char *action, const char *add
     mp_value_number(value, address_key, address);
     mp_value_number(value, "size", bytes);
     mp_value_signed(value, "stream", (int64_t)known_or_default(stream));
-    mp_value_number(value, "time_us", unix_us(writer->model, writer->model->events.time_ns[event]));
+    mp_value_number(value, "time_us", unix_us(writer->model, ns));
     if (pool != MP_PLACE_UNKNOWN) mp_value_pair(value, "pool_id", pool >> 32, pool & UINT32_MAX);
     if (stack) mp_stack_out_put(&writer->stacks, stack);
+    put_said(writer, said, said_count);
     mp_value_end_dict(value);
+}
+
+static void put_entry(struct writer *writer, const char *action, const char *address_key, uint64_t address,
+                      uint64_t bytes, uint32_t stack, uint32_t event, uint32_t block)
+{
+    put_entry_at(writer, action, address_key, address, bytes, stack, writer->model->events.time_ns[event], block, NULL,
+                 0);
+}
+
+/* What was said of a block when it was allocated is said with that, */
+static void put_alloc(struct writer *writer, const struct mp_pytorch_life *life, uint32_t event)
+{
+    size_t count;
+    const struct mp_model_metadata *said = mp_model_metadata_of(writer->model, life->block, &count);
+    bool annotated_alone = count == 1 && said->kind == MP_METADATA_ANNOTATION;
+    put_entry_at(writer, "alloc", "addr", life->address, requested_of(writer, life), life->stack,
+                 writer->model->events.time_ns[event], life->block, said, annotated_alone ? 0 : count);
+    for (size_t i = 0; i < count; i++) {
+        if (said[i].kind != MP_METADATA_ANNOTATION) continue;
+        const struct annotation annotation = {said[i].time_ns, life->address, &said[i]};
+        mp_vec_add(&writer->annotations, annotation);
+    }
+}
+
+/* and what was said later in entries of its own, before the event that comes next. */
+static void put_annotations_until(struct writer *writer, uint64_t ns)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < writer->annotations.count; i++) {
+        const struct annotation annotation = writer->annotations.at[i];
+        if (annotation.time_ns <= ns)
+            put_entry_at(writer, "annotate", "addr", annotation.address,
+                         writer->model->blocks.bytes[annotation.said->block], 0, annotation.time_ns,
+                         annotation.said->block, annotation.said, 1);
+        else
+            writer->annotations.at[kept++] = annotation;
+    }
+    writer->annotations.count = kept;
 }
 
 /* Freed at once: the viewer takes the two entries for one where they follow one another. A free whose stack is not
@@ -175,7 +238,7 @@ static void put_lives(struct writer *writer, const struct mp_pytorch_lives *live
     }
     if (begun != MP_NONE) {
         const struct mp_pytorch_life *life = &lives->all.at[begun];
-        put_entry(writer, "alloc", "addr", life->address, requested_of(writer, life), life->stack, event, life->block);
+        put_alloc(writer, life, event);
     }
 }
 
@@ -233,6 +296,7 @@ static void put_trace(struct writer *writer, size_t device)
     for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
         unsigned type = events->type[event];
         uint16_t of = events->track[event];
+        if (writer->annotations.count) put_annotations_until(writer, events->time_ns[event]);
         bool about_block = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
         mp_device_free_follow(&room, event);
         if (about_block && of == track) {
@@ -248,6 +312,7 @@ static void put_trace(struct writer *writer, size_t device)
                       event, MP_NONE);
         }
     }
+    put_annotations_until(writer, UINT64_MAX);
 }
 
 static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, uint64_t requested, const char *state,
@@ -489,6 +554,7 @@ static void free_writer(struct writer *writer)
     mp_steps_free(&writer->steps);
     mp_placements_free(&writer->placements);
     mp_map_free(&writer->pending);
+    mp_vec_free(&writer->annotations);
     free(writer);
 }
 

@@ -250,6 +250,22 @@ static enum mp_status write_free(struct maker *m, const struct course *course, c
     return mp_import_event(m->events, &event);
 }
 
+/* What was said of a block in words; text id 0 is nothing. */
+static void add_metadata(struct maker *m, uint64_t when, uint64_t block, enum mp_metadata_kind kind, uint32_t text)
+{
+    const struct mp_block_metadata row = {when, block, (uint8_t)kind, text};
+    if (text) mp_vec_add(&m->rows.metadata, row);
+}
+
+static void add_annotation(struct maker *m, const struct course *course, const struct mp_pytorch_entry *entry,
+                           uint64_t when)
+{
+    const struct mp_pytorch_entry *entries = m->snapshot->records.entries.at;
+    if (entry->block == MP_NONE) return;
+    uint64_t block = entry->older ? course->first_block + entry->block : entries[entry->block].block;
+    add_metadata(m, when, block, MP_METADATA_ANNOTATION, entry->metadata);
+}
+
 static enum mp_status write_alloc(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
                                   struct mp_pytorch_entry *entry, uint64_t when)
 {
@@ -261,11 +277,13 @@ static enum mp_status write_alloc(struct maker *m, const struct mp_pytorch_devic
         status = write_free(m, course, old, 0, old->block, when);
     }
     entry->block = (uint32_t)m->next_block;
+    add_metadata(m, when, m->next_block, MP_METADATA_USER, entry->metadata);
+    add_metadata(m, when, m->next_block, MP_METADATA_INTERNAL, entry->internal);
     struct mp_event event = {.time_ns = when,
                              .address = entry->address,
                              .bytes = entry->bytes,
                              .block = m->next_block++,
-                             .stack = entry->stack,
+                             .stack = entry->shown,
                              .track = course->torch,
                              .type = MP_EVENT_ALLOC,
                              .kind = device->host ? MP_KIND_PINNED : MP_KIND_DEVICE};
@@ -298,6 +316,7 @@ static enum mp_status write_entry(struct maker *m, const struct mp_pytorch_devic
                           when);
     if (entry->action == MP_ACTION_OOM || entry->action == MP_ACTION_SNAPSHOT)
         return write_note(m, course, entry, when);
+    if (entry->action == MP_ACTION_ANNOTATE) add_annotation(m, course, entry, when);
     return MP_OK;
 }
 
@@ -368,6 +387,8 @@ static enum mp_status write_base(struct maker *m)
                                           .track = course->torch,
                                           .kind = device->host ? MP_KIND_PINNED : MP_KIND_DEVICE};
             mp_vec_add(&base, block);
+            add_metadata(m, 0, block.block, MP_METADATA_USER, from->metadata);
+            add_metadata(m, 0, block.block, MP_METADATA_INTERNAL, from->internal);
         }
         for (size_t k = 0; k < device->base_ranges; k++) {
             const struct mp_pytorch_range *from = &device->ranges.at[k];
@@ -406,7 +427,9 @@ static enum mp_status add_frames(struct maker *m)
     size_t native = 0;
     for (size_t i = 0; !status && i < table->frames.count; i++) {
         const struct mp_symbol *from = &table->frames.at[i];
-        if (is_python(mp_intern_get(texts, from->file, NULL)))
+        if (i == m->snapshot->records.border)
+            frames[i] = (struct mp_frame){.language = MP_BACKWARD, .function = from->function};
+        else if (is_python(mp_intern_get(texts, from->file, NULL)))
             frames[i] = (struct mp_frame){
                 .language = MP_PYTHON, .function = from->function, .file = from->file, .line = from->line};
         else if (from->function || from->file)
@@ -504,6 +527,7 @@ static enum mp_status add_rows(struct maker *m)
     const struct mp_chunk chunks[] = {
         {.kind = MP_CHUNK_SEGMENTS, .count = rows->segments.count, .segments = rows->segments.at},
         {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows->parts.count, .parts = rows->parts.at},
+        {.kind = MP_CHUNK_METADATA, .count = rows->metadata.count, .metadata = rows->metadata.at},
         {.kind = MP_CHUNK_TRACE, .count = rows->calls.count, .calls = rows->calls.at},
         {.kind = MP_CHUNK_ASIDES, .count = m->snapshot->asides.count, .asides = m->snapshot->asides.at}};
     enum mp_status status = MP_OK;
@@ -517,6 +541,7 @@ static void free_rows(struct maker *m)
     mp_vec_free(&m->rows.segments);
     mp_vec_free(&m->rows.parts);
     mp_vec_free(&m->rows.calls);
+    mp_vec_free(&m->rows.metadata);
 }
 
 static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sentences *sentences, uint32_t source)

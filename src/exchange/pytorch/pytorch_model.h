@@ -50,6 +50,7 @@ struct mp_pytorch_rows {
     MP_VEC(struct mp_segment) segments;
     MP_VEC(struct mp_segment_part) parts;
     MP_VEC(struct mp_allocator_call) calls;
+    MP_VEC(struct mp_block_metadata) metadata;
 };
 bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
                              const uint16_t *tracks, size_t count, struct mp_pytorch_rows *rows);

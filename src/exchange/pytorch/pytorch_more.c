@@ -99,6 +99,17 @@ bool mp_pytorch_more_member(struct mp_pytorch_records *r, uint64_t key, uint64_t
     return mp_pytorch_more(r, pair, 1, 0, more);
 }
 
+uint32_t mp_pytorch_text(struct mp_pytorch_records *r, uint64_t value)
+{
+    if (mp_value_tag(value) == MP_VALUE_TEXT) return (uint32_t)mp_value_payload(value);
+    if (mp_value_tag(value) != MP_VALUE_OBJECT) return 0;
+    mp_buffer_clear(&r->text);
+    uint32_t id = 0;
+    bool done = r->more_bytes < TOTAL_MOST && mp_values_json(&r->values, value, put_record, TEXT_MOST, &r->text);
+    if (done && r->text.size > 2) keep(r, &id);
+    return id;
+}
+
 bool mp_pytorch_more_text(struct mp_pytorch_records *r, uint32_t *more, const char *key, const char *json)
 {
     size_t length;

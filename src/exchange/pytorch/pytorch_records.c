@@ -5,6 +5,9 @@
 
 #include "base/words.h"
 
+#define PATH_MOST  4096 /* bytes of a path or a name in a traceback */
+#define STACK_MOST 4096
+
 static const char *const key_names[MP_KEYS] = {
     [MP_KEY_ACTION] = "action",
     [MP_KEY_ADDR] = "addr",
@@ -41,6 +44,7 @@ static const char *const key_names[MP_KEYS] = {
     [MP_KEY_ACTIVE_SIZE] = "active_size",
     [MP_KEY_FX_TRACE] = "fx_original_trace",
     [MP_KEY_FORWARD_FRAMES] = "forward_frames",
+    [MP_KEY_INTERNAL_METADATA] = "internal_metadata",
 };
 
 /* Their text ids follow those of the keys. */
@@ -219,6 +223,102 @@ static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint
     return true;
 }
 
+/* What Python's tracebacks say of one frame: "File "PATH", line N, in NAME". */
+struct traceback_line {
+    const char *path, *name;
+    size_t path_length, name_length;
+    unsigned long line;
+    const char *end;
+};
+
+/* The next one in the text; false where there is none. */
+static bool next_traceback_line(const char *text, struct traceback_line *line)
+{
+    static const char begin[] = "File \"", middle[] = "\", line ", end[] = ", in ";
+    while ((text = strstr(text, begin))) {
+        line->path = text += sizeof begin - 1;
+        const char *number = strstr(text, middle);
+        const char *name = number ? strstr(number, end) : NULL;
+        if (!name) return false;
+        line->path_length = (size_t)(number - text);
+        line->line = strtoul(number + sizeof middle - 1, NULL, 10);
+        line->name = name + sizeof end - 1;
+        line->name_length = strcspn(line->name, "\n");
+        line->end = line->name + line->name_length;
+        if (line->path_length && line->name_length && line->path_length < PATH_MOST && line->name_length < PATH_MOST)
+            return true;
+    }
+    return false;
+}
+
+/* The texts may move when one is added. */
+static uint32_t add_text(struct mp_pytorch_records *r, const char *text, size_t length)
+{
+    char copy[PATH_MOST];
+    memcpy(copy, text, length);
+    return mp_intern_add(&r->values.texts, copy, length);
+}
+
+/* A frame of a traceback that is in the text `id`, from *offset on; MP_STACK_TABLE_FAILED where there are no more. */
+static uint32_t next_traceback_frame(struct mp_pytorch_records *r, uint32_t id, size_t *offset)
+{
+    struct traceback_line line;
+    const char *text = mp_intern_get(&r->values.texts, id, NULL);
+    if (!next_traceback_line(text + *offset, &line)) return MP_STACK_TABLE_FAILED;
+    *offset = (size_t)(line.end - text);
+    size_t name = (size_t)(line.name - text);
+    uint32_t file = add_text(r, line.path, line.path_length);
+    uint32_t function = add_text(r, mp_intern_get(&r->values.texts, id, NULL) + name, line.name_length);
+    return mp_stack_table_frame(&r->stacks, function, file, (uint32_t)line.line, 0);
+}
+
+static void add_stack(struct mp_pytorch_records *r, uint32_t stack)
+{
+    for (; stack; stack = r->stacks.nodes.at[stack].parent)
+        mp_vec_add(&r->scratch, r->stacks.nodes.at[stack].frame);
+}
+
+/* What is allocated in the backward pass has the stack of the forward pass besides (forward_frames: Python's
+ * tracebacks, the innermost last): that is what called it, beyond the border. */
+static bool join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack, uint32_t *joined)
+{
+    size_t count = 0;
+    const uint64_t *items = has(fields, MP_KEY_FORWARD_FRAMES)
+                                ? mp_values_items(&r->values, fields->of[MP_KEY_FORWARD_FRAMES], MP_OBJECT_LIST, &count)
+                                : NULL;
+    *joined = stack;
+    if (!items || !count) return true;
+    add_stack(r, stack);
+    if (r->border == MP_NONE)
+        r->border =
+            mp_stack_table_frame(&r->stacks, mp_intern_add_text(&r->values.texts, "backward of"), 0, UINT32_MAX, 0);
+    mp_vec_add(&r->scratch, r->border);
+    size_t first = r->scratch.count;
+    for (size_t i = 0; i < count; i++) {
+        size_t offset = 0;
+        uint32_t frame, text = (uint32_t)mp_value_payload(items[i]);
+        if (mp_value_tag(items[i]) != MP_VALUE_TEXT) continue;
+        while (r->scratch.count < STACK_MOST &&
+               (frame = next_traceback_frame(r, text, &offset)) != MP_STACK_TABLE_FAILED)
+            mp_vec_add(&r->scratch, frame);
+    }
+    for (size_t i = first, k = r->scratch.count; i + 1 < k; i++, k--) {
+        uint32_t frame = r->scratch.at[i];
+        r->scratch.at[i] = r->scratch.at[k - 1];
+        r->scratch.at[k - 1] = frame;
+    }
+    if (r->scratch.count > first) *joined = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
+    r->scratch.count = 0;
+    return *joined != MP_STACK_TABLE_FAILED;
+}
+
+/* What is said of a block in words. */
+static void read_metadata(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *user, uint32_t *internal)
+{
+    *user = has(fields, MP_KEY_METADATA) ? mp_pytorch_text(r, fields->of[MP_KEY_METADATA]) : 0;
+    *internal = has(fields, MP_KEY_INTERNAL_METADATA) ? mp_pytorch_text(r, fields->of[MP_KEY_INTERNAL_METADATA]) : 0;
+}
+
 /* Of actions whose calls are told under their name. */
 static bool has_a_name_of_its_own(unsigned action)
 {
@@ -249,6 +349,8 @@ static bool make_entry(struct mp_pytorch_records *r, struct fields *fields, uint
         entry.time_us = (int64_t)time;
     else
         fields->kept &= ~KEY(TIME);
+    read_metadata(r, fields, &entry.metadata, &entry.internal);
+    if (!join_forward(r, fields, entry.stack, &entry.shown)) return false;
     entry.keys = kept_keys(fields);
     if (!keep_more(r, fields, &entry.more) || r->entries.count >= MP_NONE) return false;
     *record = mp_value_make(MP_PYTORCH_ENTRY, r->entries.count);
@@ -267,23 +369,18 @@ static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
 static void use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
                          uint64_t *line)
 {
-    static const char begin[] = "File \"", middle[] = "\", line ", end[] = ", in ";
-    const char *at = mp_intern_get(&r->values.texts, text_of(fields, MP_KEY_FX_TRACE), NULL), *last = NULL;
-    while ((at = strstr(at, begin)))
-        last = at += sizeof begin - 1;
-    const char *number = last ? strstr(last, middle) : NULL;
-    const char *function = number ? strstr(number, end) : NULL;
-    size_t length = function ? strcspn(function + sizeof end - 1, "\n") : 0;
-    if (!length || !number || number == last) return;
-    char path[4096];
-    size_t path_length = (size_t)(number - last);
-    if (path_length >= sizeof path || length >= sizeof path) return;
-    *line = strtoul(number + sizeof middle - 1, NULL, 10) & UINT32_MAX;
-    char called[sizeof path];
-    memcpy(called, function + sizeof end - 1, length);
-    memcpy(path, last, path_length); /* the texts may move when one is added */
-    *file = mp_intern_add(&r->values.texts, path, path_length);
-    *name = mp_intern_add(&r->values.texts, called, length);
+    uint32_t text = text_of(fields, MP_KEY_FX_TRACE);
+    const char *at = mp_intern_get(&r->values.texts, text, NULL), *start = at;
+    struct traceback_line next, last = {0};
+    while (next_traceback_line(at, &next)) {
+        last = next;
+        at = next.end;
+    }
+    if (!last.path) return;
+    size_t called = (size_t)(last.name - start);
+    *line = last.line & UINT32_MAX;
+    *file = add_text(r, last.path, last.path_length);
+    *name = add_text(r, mp_intern_get(&r->values.texts, text, NULL) + called, last.name_length);
     fields->kept &= ~(KEY(FILENAME) | KEY(NAME) | KEY(LINE));
 }
 
@@ -408,6 +505,7 @@ static bool make_block(struct mp_pytorch_records *r, struct fields *fields, uint
     block.pending = block.live && strcmp(state, "active_allocated");
     keep_if(fields, MP_KEY_STATE,
             block.pending ? !strcmp(state, "active_pending_free") : block.live || !strcmp(state, "inactive"));
+    read_metadata(r, fields, &block.metadata, &block.internal);
     block.keys = kept_keys(fields);
     if (!keep_more(r, fields, &block.more)) return false;
     block.plain = !block.more;
@@ -453,7 +551,8 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
 
 bool mp_pytorch_records_init(struct mp_pytorch_records *records)
 {
-    *records = (struct mp_pytorch_records){.values = {.make_record = make_record, .context = records}};
+    *records =
+        (struct mp_pytorch_records){.values = {.make_record = make_record, .context = records}, .border = MP_NONE};
     struct mp_intern *texts = &records->values.texts;
     bool done = mp_intern_add_text(texts, "") == 0;
     for (uint32_t i = 1; i < MP_KEYS; i++)

@@ -58,6 +58,7 @@ enum mp_pytorch_key {
     MP_KEY_ACTIVE_SIZE,
     MP_KEY_FX_TRACE,
     MP_KEY_FORWARD_FRAMES,
+    MP_KEY_INTERNAL_METADATA,
     MP_KEYS
 };
 
@@ -85,18 +86,21 @@ struct mp_pytorch_entry {
     uint64_t stream, pool;   /* pool: the first of its two numbers in the upper 32 bits */
     int64_t time_us;         /* MP_PYTORCH_NO_TIME: none */
     uint32_t stack;
-    uint32_t block; /* for mp_pytorch_replay() */
-    uint32_t more;  /* text id: what else it says, as JSON; 0: nothing */
-    uint32_t name;  /* text id of the action */
-    uint16_t keys;  /* bits of enum mp_row_flag */
-    uint8_t action; /* enum mp_pytorch_action */
+    uint32_t shown;              /* the stack with the forward pass that it is the backward of */
+    uint32_t block;              /* for mp_pytorch_replay() */
+    uint32_t metadata, internal; /* text ids of what is said of the block */
+    uint32_t more;               /* text id: what else it says, as JSON; 0: nothing */
+    uint32_t name;               /* text id of the action */
+    uint16_t keys;               /* bits of enum mp_row_flag */
+    uint8_t action;              /* enum mp_pytorch_action */
     bool has_address, has_bytes;
-    bool older; /* a free of a block from before the trace */
+    bool older; /* a free, or an annotation, of a block from before the trace */
 };
 
 struct mp_pytorch_block {
     uint64_t address, bytes, requested; /* MP_BYTES_UNKNOWN: not said */
     uint32_t stack, more;
+    uint32_t metadata, internal;
     uint16_t keys;
     bool plain;         /* all that it says is here */
     bool live, pending; /* pending: freed, but streams still use it; it is live, too */
@@ -130,6 +134,7 @@ struct mp_pytorch_records {
     struct mp_buffer text; /* of what is made just now */
     uint64_t more_bytes;   /* made so far */
     uint64_t too_long;     /* values that are not kept */
+    uint32_t border;       /* the frame "backward of"; MP_NONE: none yet */
     bool any_frames;
 };
 
@@ -152,6 +157,8 @@ bool mp_pytorch_more(struct mp_pytorch_records *records, const uint64_t *pairs, 
                      uint32_t *more);
 /* One member alone. */
 bool mp_pytorch_more_member(struct mp_pytorch_records *records, uint64_t key, uint64_t value, uint32_t *more);
+/* A text as it is, a dictionary or a list as JSON: its text id; 0 for anything else, and for what is too long. */
+uint32_t mp_pytorch_text(struct mp_pytorch_records *records, uint64_t value);
 /* Adds a member that is JSON already. */
 bool mp_pytorch_more_text(struct mp_pytorch_records *records, uint32_t *more, const char *key, const char *json);
 

@@ -22,6 +22,7 @@ struct replay {
     MP_VEC(struct mp_pytorch_range) older;        /* ranges of the base, as they come to light */
     MP_VEC(struct mp_pytorch_range_event) events; /* `range` counts older ones from OLDER up */
     MP_VEC(struct mp_pytorch_range) taken;
+    MP_VEC(uint32_t) annotations; /* entries: of blocks that no alloc of the trace made */
 };
 
 #define OLDER 0x80000000u
@@ -189,6 +190,32 @@ static bool on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entr
     return true;
 }
 
+/* The block that something is said of: the one that lives there, or, as far as is known now, one from before the trace.
+ */
+static void on_annotation(struct replay *r, uint32_t id, struct mp_pytorch_entry *entry)
+{
+    const uint64_t *alloc = entry->has_address ? mp_map_find(&r->live, entry->address + 1) : NULL;
+    entry->block = alloc ? (uint32_t)*alloc : MP_NONE;
+    entry->older = !alloc;
+    if (entry->older) mp_vec_add(&r->annotations, id);
+}
+
+/* Once all blocks from before the trace are known: no two of them had one address. */
+static void find_annotated(struct replay *r)
+{
+    struct mp_map places = {0};
+    struct mp_pytorch_device *device = r->device;
+    for (size_t i = 0; r->annotations.count && i < device->base.count; i++)
+        *mp_map_at(&places, device->base.at[i].address + 1, NULL) = i;
+    for (size_t i = 0; i < r->annotations.count; i++) {
+        struct mp_pytorch_entry *entry = &r->records->entries.at[r->annotations.at[i]];
+        const uint64_t *found = entry->has_address ? mp_map_find(&places, entry->address + 1) : NULL;
+        if (found) entry->block = (uint32_t)*found;
+        device->annotations_lost += !found;
+    }
+    mp_map_free(&places);
+}
+
 static bool is_sound(const struct mp_pytorch_entry *entry)
 {
     return entry->has_address && entry->has_bytes && entry->bytes <= INT64_MAX &&
@@ -205,6 +232,7 @@ static bool replay_trace(struct replay *r)
         bool segment = mp_pytorch_is_segment_action(entry->action);
         bool requests = entry->action == MP_ACTION_FREE_REQUESTED && !frees;
         if (requests && is_sound(entry)) on_request(r, (uint32_t)i, entry);
+        if (entry->action == MP_ACTION_ANNOTATE) on_annotation(r, id, entry);
         if (!frees && !segment && entry->action != MP_ACTION_ALLOC) continue;
         if (!is_sound(entry) || (segment && !entry->bytes)) {
             entry->action = MP_ACTION_UNKNOWN;
@@ -386,6 +414,7 @@ bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_dev
     bool done = replay_trace(&r);
     if (done) judge_stacks(&r);
     done = done && meet_segments(&r) && join_ranges(&r);
+    if (done) find_annotated(&r);
     tdestroy(r.ranges, free);
     tdestroy(r.listed, free);
     mp_map_free(&r.live);
@@ -393,6 +422,7 @@ bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_dev
     mp_vec_free(&r.older);
     mp_vec_free(&r.events);
     mp_vec_free(&r.taken);
+    mp_vec_free(&r.annotations);
     return done;
 }
 

@@ -49,6 +49,7 @@ struct mp_pytorch_device {
     uint64_t not_in_segments, not_in_segments_bytes; /* live at the end of the trace only */
     uint64_t other_size;                             /* live in both, with different sizes */
     uint64_t ranges_missing;                         /* taken in the trace, not in the segments */
+    uint64_t annotations_lost;                       /* of memory in which no block is known to live */
     uint64_t bad_entries;                            /* without an address or a size, or beyond the address space */
 };
 

@@ -202,6 +202,7 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
         put_track(&json, model, data, i);
     mp_json_end_array(&json);
     mp_json_text(&json, "step_source", data->step_source);
+    mp_json_bool(&json, "metadata", model->metadata.count > 0);
     mp_json_number(&json, "steps_before", data->steps_before);
     put_cut(&json, options, data);
     put_periods(&json, model);

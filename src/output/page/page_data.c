@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/allocator/placement.h"
+#include "analysis/sites/site_shares.h"
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/map.h"
@@ -15,16 +16,16 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 #include "output/page/page_stacks.h"
+#include "output/page/page_words.h"
 
 /*
  * The network's modules on a page: the paths that its blocks use, numbered from 1 in order of first use.
  */
 struct page_modules {
     const struct mp_model *model;
-    bool any;                      /* whether some block may have one */
-    size_t root;                   /* length of the common beginning of all paths, which is left out */
-    struct mp_intern paths;        /* a module's number is its id */
-    struct mp_buffer length, text; /* columns: each path's bytes, and the paths one after the other */
+    bool any;    /* some block may have one */
+    size_t root; /* bytes of each path that are the same in all: left out */
+    struct mp_page_words paths;
 };
 
 /* One track's blocks and their events as columns. */
@@ -36,7 +37,7 @@ struct page_track_columns {
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
     struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
-    struct mp_page_runs thread, kind, lane, rounding, module, category, freed;
+    struct mp_page_runs thread, kind, lane, rounding, module, category, freed, metadata;
 };
 
 /* Shared by the tracks of one page. */
@@ -44,6 +45,7 @@ struct page_shared {
     const struct mp_model *model;
     struct mp_page_stacks *stacks;
     struct page_modules *modules;
+    struct mp_page_words *words;    /* what was said of blocks */
     uint64_t time_unit_ns, from_ns; /* from_ns: the beginning of the page */
     unsigned address_shift;
     uint32_t *local;             /* by block of the model: its number on its track */
@@ -137,30 +139,12 @@ static void page_modules_init(struct page_modules *modules, const struct mp_mode
     if (modules->any) modules->root = mp_module_root(model);
 }
 
-/* One of the paths is the empty text, which means none. */
-static uint64_t page_modules_count(const struct page_modules *modules)
-{
-    return modules->paths.count ? modules->paths.count - 1 : 0;
-}
-
 /* The number of a block's module; 0: none. */
 static uint32_t page_modules_of(struct page_modules *modules, uint32_t block)
 {
-    size_t length = 0, before = modules->paths.count;
+    size_t length = 0;
     const char *path = modules->any ? mp_module_of_block(modules->model, modules->root, block, &length) : "";
-    if (!length) return 0;
-    uint32_t number = mp_intern_add(&modules->paths, path, length);
-    if (number < before) return number;
-    mp_varint_append(&modules->length, length);
-    mp_buffer_append(&modules->text, path, length);
-    return number;
-}
-
-static void page_modules_free(struct page_modules *modules)
-{
-    mp_intern_free(&modules->paths);
-    mp_buffer_free(&modules->length);
-    mp_buffer_free(&modules->text);
+    return mp_page_words_number(&modules->paths, path, length);
 }
 
 #define ADDRESS_LIMIT (UINT64_C(1) << 53) /* a JavaScript number holds no more */
@@ -234,6 +218,17 @@ static uint64_t rounding_of(const struct mp_model *model, uint32_t block, uint64
     return sane ? bytes - request->bytes + 1 : 0;
 }
 
+/* The number of what was said of the block; 0: nothing was. */
+static uint32_t metadata_of(struct page_shared *shared, uint32_t block)
+{
+    struct mp_buffer text = {0};
+    if (!shared->model->metadata.count) return 0;
+    mp_metadata_text(shared->model, block, &text);
+    uint32_t number = mp_page_words_number(shared->words, (const char *)text.data, text.size);
+    mp_buffer_free(&text);
+    return number;
+}
+
 /* Gives `block` (again, after a resize) a number on its track and writes its facts. */
 static void add_block(struct page_track_columns *track, struct page_shared *shared, size_t block, uint64_t bytes,
                       uint32_t thread)
@@ -250,6 +245,7 @@ static void add_block(struct page_track_columns *track, struct page_shared *shar
     mp_page_runs_add(&track->category, shared->category[block]);
     uint32_t freed_at = mp_model_freed_at(shared->model, (uint32_t)block);
     mp_page_runs_add(&track->freed, freed_at ? mp_page_stacks_site(shared->stacks, freed_at) + 1 : 0);
+    mp_page_runs_add(&track->metadata, metadata_of(shared, (uint32_t)block));
     shared->local[block] = (uint32_t)track->count.blocks++;
     track->count.live_blocks++;
     if (bytes == MP_BYTES_UNKNOWN) track->count.unknown_blocks++;
@@ -345,6 +341,7 @@ static void page_track_rows(struct page_track_columns *track, uint64_t steps,
         {"module", &track->module.to, track->module.count},
         {"category", &track->category.to, track->category.count},
         {"freed", &track->freed.to, track->freed.count},
+        {"metadata", &track->metadata.to, track->metadata.count},
         {"resized", &track->resized, track->resizes},
         {"step", &track->step, steps},
     };
@@ -367,8 +364,8 @@ static void page_track_free(struct page_track_columns *track)
 #define STEP_COLUMNS   2
 #define NOTE_COLUMNS   7
 #define SAMPLE_COLUMNS 3
-#define STACK_COLUMNS  13
-#define MODULE_COLUMNS 2
+#define STACK_COLUMNS  14
+#define WORDS_COLUMNS  2
 
 /* Every event that is not about a block. */
 struct note_columns {
@@ -390,6 +387,7 @@ struct maker {
     struct mp_page_stacks stacks;
     struct mp_page_stack_columns tree;
     struct page_modules modules;
+    struct mp_page_words words;
     struct page_track_columns *tracks; /* one per track of the model */
     struct page_shared shared;
     struct note_columns notes;
@@ -511,10 +509,10 @@ static void sample_rows(struct maker *make, struct mp_page_row rows[SAMPLE_COLUM
     memcpy(rows, made, sizeof made);
 }
 
-static void module_rows(struct maker *make, struct mp_page_row rows[MODULE_COLUMNS])
+static void word_rows(struct mp_page_words *words, struct mp_page_row rows[WORDS_COLUMNS])
 {
-    rows[0] = (struct mp_page_row){"length", &make->modules.length, page_modules_count(&make->modules)};
-    rows[1] = (struct mp_page_row){"text", &make->modules.text, make->modules.text.size};
+    rows[0] = (struct mp_page_row){"length", &words->length, mp_page_words_count(words)};
+    rows[1] = (struct mp_page_row){"text", &words->text, words->text.size};
 }
 
 static void stack_rows(struct maker *make, struct mp_page_row rows[STACK_COLUMNS])
@@ -529,6 +527,7 @@ static void stack_rows(struct maker *make, struct mp_page_row rows[STACK_COLUMNS
         {"language", &tree->language, tree->frames},
         {"module", &tree->module, tree->frames},
         {"address", &tree->address, tree->frames},
+        {"graph", &tree->graph, tree->frames},
         {"lines", &tree->lines, tree->frames},
         {"line", &tree->line, tree->line_count},
         {"user", &tree->user, tree->line_count},
@@ -555,6 +554,7 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
         mp_page_runs_end(&track->module);
         mp_page_runs_end(&track->category);
         mp_page_runs_end(&track->freed);
+        mp_page_runs_end(&track->metadata);
         page_track_rows(track, make->steps.count, rows);
         status = mp_page_columns_add(columns, prefix, rows, MP_PAGE_TRACK_ROWS, error);
     }
@@ -564,8 +564,10 @@ static enum mp_status pack_all(struct maker *make, struct mp_error *error)
     if (!status) status = mp_page_columns_add(columns, "step", rows, STEP_COLUMNS, error);
     sample_rows(make, rows);
     if (!status) status = mp_page_columns_add(columns, "sample", rows, SAMPLE_COLUMNS, error);
-    module_rows(make, rows);
-    if (!status) status = mp_page_columns_add(columns, "module", rows, MODULE_COLUMNS, error);
+    word_rows(&make->modules.paths, rows);
+    if (!status) status = mp_page_columns_add(columns, "module", rows, WORDS_COLUMNS, error);
+    word_rows(&make->words, rows);
+    if (!status) status = mp_page_columns_add(columns, "word", rows, WORDS_COLUMNS, error);
     stack_rows(make, rows);
     if (!status) status = mp_page_columns_add(columns, "stack", rows, STACK_COLUMNS, error);
     const struct mp_page_row sizes = {"bytes", &make->shared.dictionary, make->shared.sizes.count};
@@ -595,7 +597,8 @@ static void maker_free(struct maker *make)
     mp_buffer_free(&make->shared.dictionary);
     mp_map_free(&make->shared.sizes);
     mp_page_stacks_free(&make->stacks);
-    page_modules_free(&make->modules);
+    mp_page_words_free(&make->modules.paths);
+    mp_page_words_free(&make->words);
     mp_steps_free(&make->steps);
     free(make->tracks);
     free(make->shared.local);
@@ -630,7 +633,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     const struct mp_model *model = make->model;
     make->tracks = mp_alloc_zeroed(model->tracks.count + 1, sizeof *make->tracks);
     make->shared.local = mp_alloc_zeroed(model->blocks.count + 1, sizeof *make->shared.local);
-    enum mp_status status = mp_page_stacks_init(&make->stacks, model, error);
+    enum mp_status status = mp_page_stacks_init(&make->stacks, model, &make->words, error);
     if (!status && !mp_steps_find(model, &make->steps)) status = no_memory(error);
     if (!status) page_modules_init(&make->modules, model);
     if (!status && !page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
@@ -692,6 +695,7 @@ enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_p
     };
     make.shared.stacks = &make.stacks;
     make.shared.modules = &make.modules;
+    make.shared.words = &make.words;
     status = make_all(&make, error);
     maker_free(&make);
     if (status) mp_page_data_free(data);

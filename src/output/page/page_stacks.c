@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "base/varint.h"
+#include "model/graph_node.h"
 #include "model/stack.h"
 
 static enum mp_status no_memory(struct mp_error *error)
@@ -21,10 +22,12 @@ static uint32_t *no_ids(size_t count)
     return ids;
 }
 
-enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_error *error)
+enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model,
+                                   struct mp_page_words *words, struct mp_error *error)
 {
     *stacks = (struct mp_page_stacks){
         .model = model,
+        .words = words,
         .site_of_stack = no_ids(model->stacks.count),
         .string_of_model = no_ids(model->strings.count),
     };
@@ -53,6 +56,16 @@ uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string)
     return *id = (uint32_t)stacks->strings.count - 1;
 }
 
+/* The page's word for the graph's node that the frame's line was made of; 0: none. */
+static uint32_t graph_node(struct mp_page_stacks *stacks, const struct mp_model_frame *frame)
+{
+    struct mp_buffer text = {0};
+    mp_graph_node_text(stacks->model, frame->raw.more, &text);
+    uint32_t number = mp_page_words_number(stacks->words, (const char *)text.data, text.size);
+    mp_buffer_free(&text);
+    return number;
+}
+
 /* `lines` are those of the frame. */
 static void write_frame(struct mp_page_stacks *stacks, const struct mp_model_frame *frame,
                         const struct mp_stack_lines *lines, struct mp_page_stack_columns *columns)
@@ -64,6 +77,7 @@ static void write_frame(struct mp_page_stacks *stacks, const struct mp_model_fra
     mp_buffer_append(&columns->language, &frame->raw.language, 1);
     mp_varint_append(&columns->module, mp_page_stacks_string(stacks, module));
     mp_varint_append(&columns->address, frame->raw.language == MP_NATIVE ? frame->raw.address : 0);
+    mp_varint_append(&columns->graph, graph_node(stacks, frame));
     mp_varint_append(&columns->lines, frame->line_count);
     for (uint32_t i = 0; i < frame->line_count; i++) {
         const struct mp_model_line *line = &model->lines.at[frame->first_line + i];

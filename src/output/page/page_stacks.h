@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "model/model.h"
+#include "output/page/page_words.h"
 
 struct mp_page_stacks {
     const struct mp_model *model;
@@ -16,7 +17,8 @@ struct mp_page_stacks {
     uint32_t *string_of_model; /* likewise */
     MP_VEC(uint32_t) sites;    /* stack ids of the model */
     MP_VEC(uint32_t) strings;  /* string ids of the model; the first one is "" */
-    bool failed;               /* memory was short; ids given since then are 0 */
+    struct mp_page_words *words;
+    bool failed; /* memory was short; ids given since then are 0 */
 };
 
 /* The tables as bytes, every entry a varint unless said otherwise. */
@@ -29,6 +31,7 @@ struct mp_page_stack_columns {
     struct mp_buffer language; /* by frame, one byte: enum mp_language */
     struct mp_buffer module;   /* by frame: string */
     struct mp_buffer address;  /* by frame */
+    struct mp_buffer graph;    /* by frame: its node in PyTorch's FX graph, of the page's words; 0: none */
     struct mp_buffer lines;    /* by frame: the number of its lines */
     struct mp_buffer line;     /* by line: function, file (strings), line */
     struct mp_buffer user;     /* by line, one byte: 1 for the user's own Python code */
@@ -37,7 +40,9 @@ struct mp_page_stack_columns {
     uint64_t nodes, frames, line_count;
 };
 
-enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_error *error);
+/* `words`: where what is said of frames is put. */
+enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model,
+                                   struct mp_page_words *words, struct mp_error *error);
 /* The site of a stack of the model, and the page's number of a string of it. */
 uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack);
 uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string);

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "model/frame_text.h"
+#include "model/graph_node.h"
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
 
@@ -184,14 +185,28 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     mp_buffer_free(&rest);
 }
 
-static void full_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
-                      const struct mp_sites *sites, const struct mp_site *site)
+/* The node of the graph that torch.compile made the line of. */
+static void graph_node_cell(struct mp_table *table, const struct mp_model *model, uint32_t more)
+{
+    struct mp_buffer out = {0}, clean = {0};
+    if (mp_graph_node_text(model, more, &out)) {
+        mp_buffer_append(&out, "", 1);
+        mp_text_clean(&clean, (const char *)out.data);
+        mp_table_wide(table, MP_DIM, "FX node %.*s", (int)clean.size, (const char *)clean.data);
+    }
+    mp_buffer_free(&out);
+    mp_buffer_free(&clean);
+}
+
+static void full_rows(struct mp_table *table, unsigned columns, const struct mp_model *model,
+                      const struct mp_stack_lines *lines, const struct mp_sites *sites, const struct mp_site *site)
 {
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
         if (i) mp_table_skip(table, columns);
         line_cells(table, line->user ? MP_BOLD : line->language == MP_NATIVE ? MP_DIM : MP_PLAIN, "", line);
         if (!i) modules_cell(table, sites, site);
+        graph_node_cell(table, model, line->more);
         mp_table_end_row(table);
     }
 }
@@ -214,7 +229,7 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
         if (twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, twin);
         mp_buffer_append(&difference, "", 1);
         if (full)
-            full_rows(table, columns, &lines, sites, site);
+            full_rows(table, columns, model, &lines, sites, site);
         else
             short_rows(table, columns, &lines, sites, site, (const char *)difference.data);
     }
@@ -285,8 +300,8 @@ static void freed_row(struct mp_table *table, unsigned columns, const struct mp_
                       const struct mp_sites *sites, const struct mp_site *site)
 {
     if (!site->free_count) return;
-    const struct mp_site_free *most = &sites->frees.at[site->first_free];
-    const struct mp_site of_free = {.stack = most->stack, .births = 1};
+    const struct mp_site_share *most = &sites->frees.at[site->first_free];
+    const struct mp_site of_free = {.stack = most->of, .births = 1};
     char number[MP_UNIT_TEXT];
     struct mp_buffer out = {0};
     mp_site_text(&out, model, &of_free);
@@ -298,6 +313,39 @@ static void freed_row(struct mp_table *table, unsigned columns, const struct mp_
     mp_table_wide(table, MP_DIM, "freed at %.*s", (int)out.size, (const char *)out.data);
     mp_table_end_row(table);
     mp_buffer_free(&out);
+}
+
+#define METADATA_SHOWN 3
+#define METADATA_BYTES 100
+
+/* 'metadata "phase 1"; annotation "kept by autograd", 3 of its blocks; 2 more'. */
+static void metadata_row(struct mp_table *table, unsigned columns, const struct mp_model *model,
+                         const struct mp_sites *sites, const struct mp_site *site)
+{
+    static const char *const words[MP_METADATA_KINDS] = {"", "metadata", "annotation", "internal"};
+    char number[MP_UNIT_TEXT];
+    struct mp_buffer out = {0}, said = {0};
+    if (!site->metadata_count) return;
+    for (uint32_t i = 0; i < site->metadata_count && i < METADATA_SHOWN; i++) {
+        const struct mp_site_share *share = &sites->metadata.at[site->first_metadata + i];
+        mp_buffer_clear(&said);
+        mp_text_clean(&said, mp_model_text(model, share->of));
+        bool cut = said.size > METADATA_BYTES;
+        size_t size = cut ? METADATA_BYTES : said.size;
+        while (cut && said.data[size] >> 6 == 2) /* within a character */
+            size--;
+        mp_buffer_printf(&out, "%s%s \"%.*s%s\"", i ? "; " : "", words[share->kind], (int)size, (const char *)said.data,
+                         cut ? "…" : "");
+        if (share->blocks < site->blocks)
+            mp_buffer_printf(&out, ", %s of its blocks", mp_format_count(number, share->blocks));
+    }
+    if (site->metadata_count > METADATA_SHOWN)
+        mp_buffer_printf(&out, "; %u more", site->metadata_count - METADATA_SHOWN);
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_DIM, "%.*s", (int)out.size, (const char *)out.data);
+    mp_table_end_row(table);
+    mp_buffer_free(&out);
+    mp_buffer_free(&said);
 }
 
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
@@ -318,6 +366,7 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
         if (view->by == MP_GROUP_STACK) {
             mp_stack_rows(&table, used, model, sites, site, twins ? twins[i] : MP_NONE, view->full_stacks);
             freed_row(&table, used, model, sites, site);
+            metadata_row(&table, used, model, sites, site);
         } else {
             mp_group_cell(&table, &sites->groups, site->group, view->by);
             if (view->by == MP_GROUP_CATEGORY)
@@ -329,7 +378,20 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
     mp_table_finish(&table, text);
 }
 
-static void frame_json(struct mp_json *json, const struct mp_stack_line *line)
+/* The node of the graph that torch.compile made the line of. */
+static void graph_node_json(struct mp_json *json, const struct mp_model *model, uint32_t more)
+{
+    static const char *const names[MP_GRAPH_NODE_PARTS] = {"fx_node_name", "fx_node_op", "fx_node_target"};
+    struct mp_buffer text = {0};
+    for (unsigned part = 0; more && part < MP_GRAPH_NODE_PARTS; part++) {
+        mp_buffer_clear(&text);
+        if (mp_graph_node_part(model, more, (enum mp_graph_node_part)part, &text))
+            mp_json_bytes_of_text(json, names[part], (const char *)text.data, text.size);
+    }
+    mp_buffer_free(&text);
+}
+
+static void frame_json(struct mp_json *json, const struct mp_model *model, const struct mp_stack_line *line)
 {
     mp_json_object(json, NULL);
     json->flat = true;
@@ -339,6 +401,7 @@ static void frame_json(struct mp_json *json, const struct mp_stack_line *line)
     mp_json_text(json, "module", line->module);
     mp_json_text(json, "language", line->cut ? NULL : mp_language_name(line->language));
     if (line->cut) mp_json_bool(json, "cut", true);
+    graph_node_json(json, model, line->more);
     mp_json_end_object(json);
     json->flat = false;
 }
@@ -349,7 +412,7 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
     if (!mp_stack_resolve(model, stack, &lines)) json->out->failed = true;
     mp_json_array(json, "stack");
     for (size_t i = 0; i < lines.count; i++)
-        frame_json(json, &lines.at[i]);
+        frame_json(json, model, &lines.at[i]);
     mp_json_end_array(json);
     mp_stack_lines_free(&lines);
 }
@@ -361,12 +424,32 @@ static void frees_json(struct mp_json *json, const struct mp_model *model, const
     if (!site->free_count) return;
     mp_json_array(json, "freed_at");
     for (uint32_t i = 0; i < site->free_count; i++) {
-        const struct mp_site_free *freed = &sites->frees.at[site->first_free + i];
+        const struct mp_site_share *freed = &sites->frees.at[site->first_free + i];
         mp_json_object(json, NULL);
         mp_json_number(json, "bytes", freed->bytes);
         mp_json_number(json, "blocks", freed->blocks);
-        mp_stack_json(json, model, freed->stack);
+        mp_stack_json(json, model, freed->of);
         mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+/* What was said of its blocks, the heaviest share first; a block of which two things were said is in two. */
+static void metadata_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
+                          const struct mp_site *site)
+{
+    if (!site->metadata_count) return;
+    mp_json_array(json, "metadata");
+    for (uint32_t i = 0; i < site->metadata_count; i++) {
+        const struct mp_site_share *said = &sites->metadata.at[site->first_metadata + i];
+        mp_json_object(json, NULL);
+        json->flat = true;
+        mp_json_text(json, "kind", mp_metadata_kind_name(said->kind));
+        mp_json_text(json, "text", mp_model_text(model, said->of));
+        mp_json_number(json, "bytes", said->bytes);
+        mp_json_number(json, "blocks", said->blocks);
+        mp_json_end_object(json);
+        json->flat = false;
     }
     mp_json_end_array(json);
 }
@@ -387,6 +470,7 @@ static void site_json(struct mp_json *json, const struct mp_model *model, const 
     if (site->module_count) mp_json_end_array(json);
     mp_stack_json(json, model, site->stack);
     frees_json(json, model, sites, site);
+    metadata_json(json, model, sites, site);
 }
 
 void mp_error_json(struct mp_json *json, double standard_error)

@@ -89,6 +89,7 @@ static const char *const known_fields[] = {
     "label.name",
     "holder.path",
     "holder.file",
+    "metadata of a block.text",
     "boundary.name",
     "open region.name",
     "past site.module",
@@ -233,6 +234,9 @@ static int make(const char *form, const char *configuration, bool has_past)
         {.block = MP_HOLDER_LOOK, .path = plant(&p)},
     };
     must(&p, mp_writer_holders(p.writer, holders, 2, &p.error));
+    const struct mp_block_metadata metadata[] = {
+        {.kind = 1, .text = plant(&p)}, {.kind = 2, .text = plant(&p)}, {.kind = 3, .text = plant(&p)}};
+    must(&p, mp_writer_metadata(p.writer, metadata, 3, &p.error));
     plant_row(&p, MP_CHUNK_SEGMENTS);
     plant_row(&p, MP_CHUNK_SEGMENT_PARTS);
     plant_row(&p, MP_CHUNK_TRACE);

@@ -30,6 +30,7 @@ MEMBERS = {
     "asides": ["text", "kind"],
     "labels": ["time", "block", "role", "name"],
     "holders": ["time", "block", "kind", "certain", "path", "file", "line"],
+    "metadata": ["time", "block", "kind", "text"],
     "requests": ["block", "requested", "stream", "pool"],
     "past": ["events", "steps", "time"],
     "past peaks": ["bytes", "blocks", "time", "step", "reserved", "track"],

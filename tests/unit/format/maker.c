@@ -389,6 +389,19 @@ static void put_holders(struct maker *maker)
     PUT(mp_writer_holders, MP_CHUNK_HOLDERS, holders, 5);
 }
 
+static void put_metadata(struct maker *maker)
+{
+    struct mp_block_metadata metadata[5];
+    memset(metadata, 0, sizeof metadata);
+    for (size_t i = 0; i < 5; i++) {
+        metadata[i].time_ns = below(maker, maker->now + 1);
+        metadata[i].block = below(maker, maker->next_block + 100);
+        metadata[i].kind = (uint8_t)below(maker, MP_METADATA_KINDS);
+        metadata[i].text = (uint32_t)below(maker, maker->strings);
+    }
+    PUT(mp_writer_metadata, MP_CHUNK_METADATA, metadata, 5);
+}
+
 static void put_requests(struct maker *maker)
 {
     struct mp_block_request requests[5];
@@ -482,6 +495,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
         maker->paths = round % 2;
         if (maker->paths) put_labels(maker);
         if (maker->paths) put_holders(maker);
+        if (maker->paths) put_metadata(maker);
         if (round == 1) put_past(maker);
         if (!round || round % 5 >= 3) put_base(maker, (size_t)below(maker, 20));
         put_events(maker, 1 + (size_t)below(maker, events));

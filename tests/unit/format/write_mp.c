@@ -91,8 +91,8 @@ static void print_row(const struct made_chunk *made, size_t i)
         NUMBERS(row->time_ns, row->counter, row->value);
     } else if (made->kind == MP_CHUNK_SEGMENTS) {
         ROW(mp_segment);
-        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->small, row->expandable,
-                row->keys, row->stack, row->more);
+        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->small, row->expandable, row->keys,
+                row->stack, row->more);
     } else if (made->kind == MP_CHUNK_SEGMENT_PARTS) {
         ROW(mp_segment_part);
         NUMBERS(row->bytes, row->requested, row->segment, row->state, row->keys, row->stack, row->more);
@@ -109,6 +109,9 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_HOLDERS) {
         ROW(mp_block_holder);
         NUMBERS(row->time_ns, row->block, row->kind, row->certain, row->path, row->file, row->line);
+    } else if (made->kind == MP_CHUNK_METADATA) {
+        ROW(mp_block_metadata);
+        NUMBERS(row->time_ns, row->block, row->kind, row->text);
     } else if (made->kind == MP_CHUNK_REQUESTS) {
         ROW(mp_block_request);
         NUMBERS(row->block, row->request.bytes, row->request.stream, row->request.pool);

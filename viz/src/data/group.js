@@ -28,6 +28,7 @@ function byModule(name, nameOf) {
 
 export const NO_MODULE = "(no module)";
 export const NO_CATEGORY = "(no category)";
+export const NO_METADATA = "(no metadata)";
 const hasModules = ({ modules }) => modules.length > 1;
 
 /** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
@@ -45,6 +46,10 @@ export const GROUPS = {
   },
   modules: byModule("module kind", moduleKind),
   module: byModule("module", (path) => path),
+  metadata: {
+    name: "metadata", fits: ({ header }) => header.metadata,
+    key: (track, { words }) => (id) => words[track.metadata(id)] || NO_METADATA,
+  },
   library: { name: "library", siteOf: true, key: bySite((stacks, site) => stacks.library(site)) },
   size: {
     name: "size",

@@ -2,10 +2,10 @@
 
 import { readUint32s } from "./varint.js";
 
-export const MODULE_COLUMNS = ["length", "text"];
+export const WORD_COLUMNS = ["length", "text"];
 
-/** @returns {string[]} by the number that blocks have; the first one stands for "none" */
-export function readModules({ length, text }) {
+/** Texts, modules among them. @returns {string[]} by the number that blocks have; the first one stands for "none" */
+export function readWords({ length, text }) {
   const lengths = readUint32s(length.bytes, length.count);
   const decoder = new TextDecoder();
   const out = [""];

@@ -1,6 +1,6 @@
 // A recording as the views see it. Tracks are unpacked when they are first shown.
 
-import { MODULE_COLUMNS, readModules } from "./modules.js";
+import { WORD_COLUMNS, readWords } from "./modules.js";
 import { NOTE_COLUMNS, Notes, STEP_COLUMNS } from "./notes.js";
 import { readSamples, SAMPLE_COLUMNS } from "./samples.js";
 import { STACK_COLUMNS, Stacks } from "./stacks.js";
@@ -10,15 +10,15 @@ import { readNumbers } from "./varint.js";
 export class Recording {
   /** @param {import("./archive.js").Archive} archive */
   static async open(archive) {
-    const [stacks, notes, size, steps, samples, modules] = await Promise.all([
+    const [stacks, notes, size, steps, samples, modules, words] = await Promise.all([
       archive.group("stack", STACK_COLUMNS), archive.group("note", NOTE_COLUMNS), archive.group("size", ["bytes"]),
       archive.group("step", STEP_COLUMNS), archive.group("sample", SAMPLE_COLUMNS),
-      archive.group("module", MODULE_COLUMNS),
+      archive.group("module", WORD_COLUMNS), archive.group("word", WORD_COLUMNS),
     ]);
-    return new Recording(archive, new Stacks(stacks), { notes, steps, samples, modules, sizes: size.bytes });
+    return new Recording(archive, new Stacks(stacks), { notes, steps, samples, modules, words, sizes: size.bytes });
   }
 
-  constructor(archive, stacks, { notes, steps, samples, modules, sizes }) {
+  constructor(archive, stacks, { notes, steps, samples, modules, words, sizes }) {
     this.archive = archive;
     this.header = archive.header;
     this.stacks = stacks;
@@ -30,7 +30,8 @@ export class Recording {
     this.before = this.header.cut ? "before this part" : "before the recording";
     const end = Math.ceil(this.header.duration_ns / this.timeUnit);
     this.notes = new Notes(notes, steps, stacks, end, this.header.steps_before);
-    this.modules = readModules(modules);
+    this.modules = readWords(modules);
+    this.words = readWords(words); // what was said of blocks and frames
     this.categories = ["", ...this.header.categories];
     this.samples = readSamples(samples, stacks);
     this.sizes = new Float64Array(sizes.count + 1);

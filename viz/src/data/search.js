@@ -1,4 +1,4 @@
-// Search: words are looked for in functions, files, libraries, module paths and categories; "two words" for both as one;
+// Search: words are looked for in functions, files, libraries, module paths, categories and metadata; "two words" for both as one;
 // >1MiB, <4KiB and =512 ask for sizes; 0x7f12 for the block at an address. All parts of a query must hold.
 
 import { moduleKind } from "./modules.js";
@@ -34,15 +34,16 @@ export function sitesWith(stacks, word) {
   return Uint8Array.from(stacks.node, (node) => hit[node] > 0 ? 1 : 0);
 }
 
-/** How a word is found in a block: by its site, by its module, by its category. */
-function wordTest(track, { stacks, modules, categories }, word) {
+/** How a word is found in a block: by its site, by its module, by its category, by what was said of it. */
+function wordTest(track, { stacks, modules, categories, words }, word) {
   const sites = sitesWith(stacks, word);
   const has = (name) => name.toLowerCase().includes(word) ? 1 : 0;
   const inModule = Uint8Array.from(modules, (path) => has(path) || has(moduleKind(path)));
   const inCategory = Uint8Array.from(categories, has);
   const { site } = track.blocks;
-  if (!inModule.includes(1) && !inCategory.includes(1)) return (id) => sites[site[id]];
-  return (id) => sites[site[id]] || inModule[track.module(id)] || inCategory[track.category(id)];
+  const inWords = Uint8Array.from(words, has);
+  if (![inModule, inCategory, inWords].some((hits) => hits.includes(1))) return (id) => sites[site[id]];
+  return (id) => sites[site[id]] || inModule[track.module(id)] || inCategory[track.category(id)] || inWords[track.metadata(id)];
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { readNumbers, readUint32s } from "./varint.js";
 
-export const STACK_COLUMNS = ["site", "headline", "parent", "frame", "language", "module", "address", "lines", "line",
+export const STACK_COLUMNS = ["site", "headline", "parent", "frame", "language", "module", "address", "graph", "lines", "line",
   "user", "length", "text", "library"];
 
 const NATIVE = 0;
@@ -10,7 +10,8 @@ const PYTHON = 1;
 const BACKWARD = 2;
 
 /** @typedef {{function: string, file: string, line: number, module: string, address: number, python: boolean,
- *             user: boolean, cut: boolean, backward: boolean}} Frame  user: Python code of neither a package nor
+ *             user: boolean, cut: boolean, backward: boolean, graph?: number}} Frame  graph: the word of the
+ *             recording for the graph's node that its line was made of; user: Python code of neither a package nor
  *             Python itself; backward: no call, but what stands between a backward node and the call that made it */
 
 function hashText(hash, text) {
@@ -34,7 +35,7 @@ export function baseName(path) {
 
 export class Stacks {
   constructor(columns) {
-    const { site, headline, parent, frame, language, module, address, lines, line, user, length, text,
+    const { site, headline, parent, frame, language, module, address, graph, lines, line, user, length, text,
       library } = columns;
     this.node = readUint32s(site.bytes, site.count);
     this.headline = readUint32s(headline.bytes, headline.count);
@@ -47,6 +48,7 @@ export class Stacks {
     this.language = language.bytes;
     this.module = readUint32s(module.bytes, module.count);
     this.address = readNumbers(address.bytes, address.count);
+    this.graph = readUint32s(graph.bytes, graph.count);
     const counts = readUint32s(lines.bytes, lines.count);
     this.firstLine = new Uint32Array(counts.length + 1);
     for (let i = 0; i < counts.length; i++) this.firstLine[i + 1] = this.firstLine[i] + counts[i];
@@ -78,12 +80,13 @@ export class Stacks {
     const backward = this.language[frame] === BACKWARD;
     const module = this.string(this.module[frame]);
     const address = this.address[frame];
+    const graph = this.graph[frame];
     const out = [];
     for (let i = this.firstLine[frame]; i < this.firstLine[frame + 1]; i++) {
       const file = this.string(this.lines[3 * i + 1]);
       out.push({
         function: this.string(this.lines[3 * i]), file, line: this.lines[3 * i + 2], module, address, python,
-        user: this.user[i] === 1, cut: false, backward,
+        user: this.user[i] === 1, cut: false, backward, ...graph && { graph },
       });
     }
     if (!out.length) {

@@ -263,6 +263,12 @@ export class Track {
     return this.freedRuns.at(id) - 1;
   }
 
+  /** Which of the recording's words were said of it; 0 where none were. */
+  metadata(id) {
+    if (!this.metadataRuns) this.metadataRuns = new Runs(this.columns.metadata);
+    return this.metadataRuns.at(id);
+  }
+
   /** Which of the recording's modules allocated it; 0 where none did or it is not known. */
   module(id) {
     return this.allModules()[id];

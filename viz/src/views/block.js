@@ -137,6 +137,7 @@ export class BlockPanel {
     const rows = [
       ["category", recording.categories[track.category(id)]],
       ["module", recording.modules[track.module(id)]],
+      ["metadata", recording.words[track.metadata(id)]],
       ["size", track.sizeKnown(id) ? formatExact(track.bytesOf(id)) : "not known: only its free was seen"],
       ["asked for", track.asked(id) < 0 ? null : formatExact(track.asked(id))],
       ["born", recording.timeless ? null : birth < 0 ? `${recording.before} began` : formatMoment(birth * unit, unit)],
@@ -211,8 +212,10 @@ export class BlockPanel {
     }
     const kind = frame.cut ? "cut" : frame.user ? "python" : frame.python ? "python library" : "native";
     const place = frame.file ? `${frame.file}${frame.line ? ":" + frame.line : ""}` : frame.module;
-    return element("li", { class: kind, title: `${frameName(frame)}\n${place}` },
+    const node = frame.graph ? this.recording.words[frame.graph] : "";
+    return element("li", { class: kind, title: `${frameName(frame)}\n${place}${node && "\nFX node " + node}` },
       element("span", { class: "function" }, shortName(frame)), " ",
-      element("span", { class: "place" }, framePlace(frame)));
+      element("span", { class: "place" }, framePlace(frame)),
+      node ? element("span", { class: "soft" }, ` FX node ${node}`) : "");
   }
 }

@@ -1,0 +1,110 @@
+#include "analysis/sites/site_shares.h"
+
+#include <stdlib.h>
+
+#include "base/map.h"
+
+struct share {
+    uint32_t site;
+    struct mp_site_share of;
+};
+
+struct shares {
+    MP_VEC(struct share) at;
+    struct mp_map index; /* share's site and number of its thing to index in `at` */
+    struct mp_map things;
+};
+
+static int by_site_heaviest_first(const void *left, const void *right)
+{
+    const struct share *a = left, *b = right;
+    if (a->site != b->site) return a->site < b->site ? -1 : 1;
+    if (a->of.bytes != b->of.bytes) return a->of.bytes > b->of.bytes ? -1 : 1;
+    if (a->of.blocks != b->of.blocks) return a->of.blocks > b->of.blocks ? -1 : 1;
+    if (a->of.kind != b->of.kind) return a->of.kind < b->of.kind ? -1 : 1;
+    return a->of.of < b->of.of ? -1 : a->of.of > b->of.of;
+}
+
+/* A block of the site is one of those that have `of` in common. */
+static void add(struct shares *shares, uint32_t site, uint32_t of, uint8_t kind, uint64_t bytes)
+{
+    bool fresh;
+    uint64_t *thing = mp_map_at(&shares->things, ((uint64_t)kind << 32 | of) + 1, &fresh);
+    if (fresh) *thing = shares->things.count;
+    uint64_t *at = mp_map_at(&shares->index, ((uint64_t)site << 32 | *thing) + 1, &fresh);
+    if (fresh) {
+        const struct share share = {site, {.of = of, .kind = kind}};
+        *at = shares->at.count;
+        mp_vec_add(&shares->at, share);
+    }
+    shares->at.at[*at].of.bytes += bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+    shares->at.at[*at].of.blocks++;
+}
+
+static void sort(struct shares *shares)
+{
+    if (shares->at.count) qsort(shares->at.at, shares->at.count, sizeof *shares->at.at, by_site_heaviest_first);
+}
+
+static void free_shares(struct shares *shares)
+{
+    mp_vec_free(&shares->at);
+    mp_map_free(&shares->index);
+    mp_map_free(&shares->things);
+}
+
+void mp_site_frees_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
+                        struct mp_sites *sites)
+{
+    struct shares shares = {0};
+    for (size_t i = 0; i < live->count; i++) {
+        uint32_t stack = mp_model_freed_at(model, live->at[i].block);
+        if (stack) add(&shares, site_of[i], stack, 0, live->at[i].bytes);
+    }
+    sort(&shares);
+    for (size_t i = 0; i < shares.at.count; i++) {
+        struct mp_site *site = &sites->at[shares.at.at[i].site];
+        if (!site->free_count++) site->first_free = (uint32_t)sites->frees.count;
+        mp_vec_add(&sites->frees, shares.at.at[i].of);
+    }
+    free_shares(&shares);
+}
+
+/* What was said twice of a block counts once. */
+static bool said_before(const struct mp_model_metadata *all, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (all[i].kind == all[index].kind && all[i].text == all[index].text) return true;
+    return false;
+}
+
+void mp_site_metadata_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
+                           struct mp_sites *sites)
+{
+    struct shares shares = {0};
+    for (size_t i = 0; i < live->count; i++) {
+        size_t count;
+        const struct mp_model_metadata *said = mp_model_metadata_of(model, live->at[i].block, &count);
+        for (size_t k = 0; k < count; k++)
+            if (!said_before(said, k)) add(&shares, site_of[i], said[k].text, said[k].kind, live->at[i].bytes);
+    }
+    sort(&shares);
+    for (size_t i = 0; i < shares.at.count; i++) {
+        struct mp_site *site = &sites->at[shares.at.at[i].site];
+        if (!site->metadata_count++) site->first_metadata = (uint32_t)sites->metadata.count;
+        mp_vec_add(&sites->metadata, shares.at.at[i].of);
+    }
+    free_shares(&shares);
+}
+
+void mp_metadata_text(const struct mp_model *model, uint32_t block, struct mp_buffer *out)
+{
+    size_t count, before = out->size;
+    const struct mp_model_metadata *said = mp_model_metadata_of(model, block, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (said_before(said, i)) continue;
+        if (out->size > before) mp_buffer_append_text(out, "; ");
+        if (said[i].kind == MP_METADATA_INTERNAL) mp_buffer_append_text(out, "internal: ");
+        mp_buffer_append_text(out, mp_model_text(model, said[i].text));
+    }
+}

@@ -1,0 +1,53 @@
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "model/builder_state.h"
+
+bool mp_builder_add_metadata(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_block_metadata row = chunk->metadata[i];
+        row.text = mp_builder_string(b, row.text);
+        if (row.kind && row.kind < MP_METADATA_KINDS && row.text) mp_vec_add(&b->metadata, row);
+    }
+    return true;
+}
+
+struct told {
+    struct mp_model_metadata metadata;
+    size_t order;
+};
+
+static int by_block_then_time(const void *left, const void *right)
+{
+    const struct told *a = left, *b = right;
+    if (a->metadata.block != b->metadata.block) return a->metadata.block < b->metadata.block ? -1 : 1;
+    if (a->metadata.time_ns != b->metadata.time_ns) return a->metadata.time_ns < b->metadata.time_ns ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
+}
+
+/* A recovered file may tell some twice. */
+static bool is_same(const struct mp_model_metadata *a, const struct mp_model_metadata *b)
+{
+    return a->block == b->block && a->time_ns == b->time_ns && a->kind == b->kind && a->text == b->text;
+}
+
+bool mp_builder_end_metadata(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct told *told = b->metadata.count ? mp_alloc(b->metadata.count * sizeof *told) : NULL;
+    if (!told) return !b->metadata.count;
+    size_t count = 0;
+    for (size_t i = 0; i < b->metadata.count; i++) {
+        const struct mp_block_metadata *from = &b->metadata.at[i];
+        uint32_t block = mp_builder_block(b, from->block);
+        if (block != MP_NONE) told[count++] = (struct told){{from->time_ns, block, from->text, from->kind}, i};
+    }
+    qsort(told, count, sizeof *told, by_block_then_time);
+    mp_vec_room_for(&model->metadata, count);
+    for (size_t i = 0; i < count; i++)
+        if (!i || !is_same(&told[i - 1].metadata, &told[i].metadata))
+            model->metadata.at[model->metadata.count++] = told[i].metadata;
+    free(told);
+    return true;
+}

@@ -1,0 +1,18 @@
+/* Texts of a page that its columns name by numbers, from 1 in order of first use. */
+#ifndef MP_OUTPUT_PAGE_WORDS_H
+#define MP_OUTPUT_PAGE_WORDS_H
+
+#include "base/buffer.h"
+#include "base/intern.h"
+
+struct mp_page_words {
+    struct mp_intern known;        /* the number of a text is its id */
+    struct mp_buffer length, text; /* columns: each text's bytes, and the texts one after the other */
+};
+
+/* The number of a text; 0 for an empty one. */
+uint32_t mp_page_words_number(struct mp_page_words *words, const char *text, size_t length);
+uint64_t mp_page_words_count(const struct mp_page_words *words);
+void mp_page_words_free(struct mp_page_words *words);
+
+#endif
