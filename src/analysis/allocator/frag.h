@@ -1,7 +1,6 @@
 /*
- * Where the memory is that a caching allocator holds and nobody uses: holes, and the blocks that pin the segments
- * around them; of an out-of-memory, why, and which settings would have fitted the request. Pure; the result is the
- * caller's.
+ * The free memory inside a caching allocator: holes, and the blocks that pin the segments around them; for an
+ * out-of-memory also its cause, and the settings that would have fitted the request. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_FRAG_H
 #define MP_ANALYSIS_FRAG_H
@@ -12,9 +11,9 @@
 
 struct mp_frag_query {
     uint16_t track;
-    struct mp_window window; /* the last out-of-memory in it, else its end */
+    struct mp_window window; /* its last out-of-memory, else its end */
     const char *replay;      /* settings as in PYTORCH_CUDA_ALLOC_CONF, or "recorded"; NULL: no replay */
-    bool advise;             /* replay with expandable segments, where nothing else was asked for */
+    bool advise;             /* replay with expandable segments, unless the user asked for something else */
 };
 
 enum mp_frag_moment { MP_FRAG_END, MP_FRAG_OOM, MP_FRAG_PEAK };
@@ -25,7 +24,7 @@ enum mp_oom_cause {
     MP_OOM_LEAK,
     MP_OOM_OTHER_PROCESS,
     MP_OOM_LIMIT,
-    MP_OOM_UNKNOWN /* not even what the allocator held is known */
+    MP_OOM_UNKNOWN /* even the allocator's total is unknown */
 };
 
 struct mp_frag_segment {
@@ -36,7 +35,7 @@ struct mp_frag_segment {
     size_t first_block, block_count; /* in the layout's listing */
 };
 
-/* A segment of which less than half is in use: what keeps it. */
+/* A segment less than half in use, and the blocks that keep it. */
 struct mp_frag_pin {
     uint64_t address, segment_bytes, held_bytes;
     struct mp_sites sites;
@@ -45,22 +44,22 @@ struct mp_frag_pin {
 struct mp_frag_oom {
     uint32_t event; /* MP_NONE: none */
     uint64_t ns;
-    uint64_t requested;   /* as the allocator rounded it */
+    uint64_t requested;   /* rounded by the allocator */
     uint64_t device_free; /* MP_BYTES_UNKNOWN */
     uint32_t stack;
     enum mp_oom_cause cause;
     MP_VEC(const char *) would_fit; /* settings, those with the least change first; proved by replay */
-    bool tried;                     /* whether there was enough to try any */
+    bool tried;                     /* whether enough was known to try any */
 };
 
 /* The replay; settings NULL: none. */
 struct mp_frag_replay {
     char *settings;
     bool recorded;
-    uint64_t capacity;          /* that it was replayed on; MP_BYTES_UNKNOWN: endless */
+    uint64_t capacity;          /* capacity of the replay; MP_BYTES_UNKNOWN: unlimited */
     uint64_t base_bytes;        /* of blocks from before the trace, which a replay with other settings places anew */
-    uint64_t recorded_reserved; /* the highest as recorded; 0: not known */
-    uint64_t compare_reserved;  /* that, or the highest of a replay with the recorded settings if that is less: a replay
+    uint64_t recorded_reserved; /* the highest recorded; 0: unknown */
+    uint64_t compare_reserved;  /* that one, or, if less, the highest of a replay with the recorded settings: a replay
                                  * knows no pending frees */
     struct mp_torch_replay result;
 };
@@ -68,18 +67,18 @@ struct mp_frag_replay {
 struct mp_frag {
     uint16_t track;
     enum mp_frag_moment moment;
-    uint32_t events; /* that had happened at the moment */
+    uint32_t events; /* before the moment */
     uint64_t ns;
-    bool known; /* what the allocator held; if not, only allocated, oom and replay count */
+    bool known; /* whether the allocator's total is known; if not, only allocated, oom and replay count */
     struct mp_torch_layout layout;
     uint64_t allocated, requested, reserved; /* bytes */
     uint64_t pending;                        /* of blocks that were freed while a stream still used them */
     uint64_t free_bytes, holes, largest_free;
-    uint64_t whole_free;                     /* of that, in segments that are free as a whole */
+    uint64_t whole_free;                     /* of that, in completely free segments */
     uint64_t wanted;                         /* the request that failed, else the largest block of the recording */
     uint64_t unusable;                       /* free bytes in holes smaller than that */
     MP_VEC(struct mp_frag_segment) segments; /* by address */
-    MP_VEC(struct mp_frag_pin) pins;         /* those with most free bytes first */
+    MP_VEC(struct mp_frag_pin) pins;         /* most free bytes first */
     struct mp_frag_oom oom;
     struct mp_frag_replay replay;
 };

@@ -25,7 +25,7 @@ static void place_traced(const struct mp_model *model, uint16_t track, struct mp
     }
 }
 
-/* Blocks that are live at the end, and whose birth the trace does not have, lie in the segments of the end. */
+/* Blocks that are live at the end, and whose birth is not in the trace, lie in the segments of the end. */
 static bool place_held(const struct mp_model *model, struct mp_placements *placements)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -43,7 +43,7 @@ static bool place_held(const struct mp_model *model, struct mp_placements *place
     return true;
 }
 
-/* Where the size of the track's blocks is what was asked for. */
+/* Where the track's sizes are the requested ones. */
 static void place_requested(const struct mp_model *model, struct mp_placements *placements)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -62,7 +62,7 @@ static void place_known(const struct mp_model *model, struct mp_placements *plac
     }
 }
 
-/* What all known blocks of one size of a site have in common: MP_PLACE_UNKNOWN where they differ. */
+/* The common request of all known blocks of one size and site: MP_PLACE_UNKNOWN where they differ. */
 struct usual {
     uint64_t requested, stream, pool;
     uint32_t known;

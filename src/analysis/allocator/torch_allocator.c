@@ -1,9 +1,9 @@
 #include "analysis/allocator/torch_parts.h"
 #include "base/memory.h"
 
-#define TOO_LARGE ((uint64_t)1 << 60) /* refused without looking */
+#define TOO_LARGE ((uint64_t)1 << 60) /* refused at once */
 
-/* Where addresses begin on a device without hooks: no segment lies below a reservation. */
+/* The first address on a device without hooks: no segment lies below a reservation. */
 #define RESERVATIONS ((uint64_t)1 << 40)
 #define SEGMENTS     ((uint64_t)1 << 60)
 
@@ -108,8 +108,8 @@ uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64
     return (rounded + MP_TORCH_PAGE - 1) / MP_TORCH_PAGE * MP_TORCH_PAGE;
 }
 
-/* How large a free block counts: the growing end of an expandable segment with all the room behind it, so that holes
- * are preferred. */
+/* The size by which a free block counts: the growing end of an expandable segment includes all the room behind it, so
+ * that holes are preferred. */
 static uint64_t room_of(const struct mp_torch_allocator *a, uint32_t block)
 {
     const struct block *it = &a->blocks.at[block];
@@ -117,8 +117,8 @@ static uint64_t room_of(const struct mp_torch_allocator *a, uint32_t block)
     return it->bytes + (grows ? a->blocks.at[it->next].bytes : 0);
 }
 
-/* The place of the block to try, or NONE: get_free_block(). With the option expandable blocks compete by their room,
- * without it they are passed over. */
+/* The place of the block to try, or NONE: get_free_block(). With the option, expandable blocks compete by their room;
+ * without it they are skipped. */
 static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_torch_set *set, uint64_t bytes,
                          uint64_t stream, bool expandable)
 {
@@ -133,14 +133,14 @@ static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_tor
     return key && key->stream == stream ? key->block : NONE;
 }
 
-/* Whether the block that fits best may be taken at all: large ones are not given to small requests. */
+/* Whether the best-fitting block may be taken: large ones are not given to small requests. */
 static bool suits(const struct mp_torch_allocator *a, uint32_t block, uint64_t bytes)
 {
     uint64_t has = a->blocks.at[block].bytes, max_split = a->settings.max_split;
     return bytes < max_split ? has < max_split : has < bytes + a->settings.max_non_split_rounding;
 }
 
-/* Takes a free block for so many bytes out of a pool; NONE where it has none. */
+/* Takes a free block of that size out of a pool; NONE where there is none. */
 static uint32_t search(struct mp_torch_allocator *a, uint32_t pool, uint64_t bytes, uint64_t stream, bool expandable)
 {
     struct side *side = &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL];
@@ -151,7 +151,7 @@ static uint32_t search(struct mp_torch_allocator *a, uint32_t pool, uint64_t byt
     return block;
 }
 
-/* Tried in this order where no free block fits. */
+/* Where no free block fits, tries these ways in this order. */
 static uint32_t find_memory(struct mp_torch_allocator *a, uint32_t pool, uint64_t bytes, uint64_t stream)
 {
     if (collects_garbage(a)) mp_torch_collect_garbage(a);
@@ -163,7 +163,7 @@ static uint32_t find_memory(struct mp_torch_allocator *a, uint32_t pool, uint64_
     if (block == NONE && !a->contexts.count && !a->broken) {
         mp_torch_release_all(a);
         a->stats.retries++;
-        block = mp_torch_get_memory(a, bytes, stream, pool); /* and only there, whatever became free meanwhile */
+        block = mp_torch_get_memory(a, bytes, stream, pool); /* only there, whatever became free meanwhile */
     }
     return block;
 }
@@ -181,7 +181,7 @@ static void raise_peak(uint64_t *peak, uint64_t value)
     if (*peak < value) *peak = value;
 }
 
-/* alloc_found_block(): the low part of the block is handed out. */
+/* alloc_found_block(): hands out the low part of the block. */
 static void hand_out(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes, uint64_t requested)
 {
     struct segment *segment = segment_of(a, block);

@@ -1,14 +1,14 @@
 /*
  * A model of PyTorch's CUDA caching allocator for one device, as it places blocks in segments: c10/cuda/
- * CUDACachingAllocator.cpp of PyTorch 2.0 to 2.10, which does not depend on anything but the order of calls, the
- * settings and what the driver hands out. Without hooks the driver is a device of a given capacity that hands out
- * addresses in ascending order.
+ * CUDACachingAllocator.cpp of PyTorch 2.0 to 2.10, which depends only on the order of calls, the settings and the
+ * memory that the driver hands out. Without hooks the driver is a device of a given capacity that hands out addresses
+ * in ascending order.
  *
  * Sizes are bytes. Streams are any numbers, 0 being the default stream. Pools are small numbers, 0 being the default
- * pool, the others private ones (CUDA graphs, MemPool). Blocks are known by ids that are used again after a free.
+ * pool, the others private ones (CUDA graphs, MemPool). Blocks have ids that are reused after a free.
  *
- * A call takes 0.1 to 0.3 µs. One thread at a time. Where memory for the model itself runs out, the call says
- * MP_TORCH_BROKEN and so does every later one.
+ * A call takes 0.1 to 0.3 µs. One thread at a time. Where memory for the model itself runs out, that call and every
+ * later one return MP_TORCH_BROKEN.
  */
 #ifndef MP_ANALYSIS_TORCH_ALLOCATOR_H
 #define MP_ANALYSIS_TORCH_ALLOCATOR_H
@@ -22,13 +22,13 @@
 #include "base/words.h"
 
 #define MP_TORCH_ANY_STREAM UINT64_MAX /* of a pool's filter */
-#define MP_TORCH_NO_BLOCK   UINT32_MAX /* what a request for 0 bytes gets; may be freed */
-#define MP_TORCH_POOLS      65536      /* pools are numbered below */
+#define MP_TORCH_NO_BLOCK   UINT32_MAX /* the result of a request for 0 bytes; may be freed */
+#define MP_TORCH_POOLS      65536      /* pools have lower numbers */
 
 enum mp_torch_result {
     MP_TORCH_DONE,
     MP_TORCH_OOM,   /* the program gets an OutOfMemoryError */
-    MP_TORCH_BROKEN /* the model has no memory for itself */
+    MP_TORCH_BROKEN /* the model itself is out of memory */
 };
 
 struct mp_torch_event {
@@ -38,14 +38,14 @@ struct mp_torch_event {
     uint8_t action;       /* enum mp_torch_action: with the meaning of PyTorch's own trace */
 };
 
-/* The surroundings of the allocator. Functions that are NULL: the model's own device, nobody listens. */
+/* The surroundings of the allocator. NULL functions: the model's own device, no listener. */
 struct mp_torch_hooks {
     void *context;
     /* cudaMalloc(): false where the device has no room. */
     bool (*allocate)(void *context, uint64_t bytes, uint64_t *address);
     /* Address space for an expandable segment, `bytes` a multiple of `page`. */
     bool (*reserve)(void *context, uint64_t bytes, uint64_t page, uint64_t *address);
-    /* Memory for pages of it: all, or false. */
+    /* Memory for some of its pages: for all of them, or false. */
     bool (*map)(void *context, uint64_t address, uint64_t bytes);
     void (*event)(void *context, const struct mp_torch_event *event);
 };
@@ -78,11 +78,11 @@ struct mp_torch_listing {
 
 struct mp_torch_allocator;
 
-/* `capacity`: what the device has for this allocator; the limit of settings->fraction is of `total` bytes, which also
- * bounds the address space of an expandable segment. hooks may be NULL. NULL where memory is short. */
+/* `capacity`: the device's memory for this allocator. The limit of settings->fraction is a part of `total` bytes, which
+ * also bounds the address space of an expandable segment. hooks may be NULL. NULL where memory is short. */
 struct mp_torch_allocator *mp_torch_allocator_new(const struct mp_torch_settings *settings, uint64_t capacity,
                                                   uint64_t total, const struct mp_torch_hooks *hooks);
-/* The same state once more, with the same hooks and ids. NULL where memory is short. */
+/* A copy of the state, with the same hooks and ids. NULL where memory is short. */
 struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocator *allocator);
 void mp_torch_allocator_free(struct mp_torch_allocator *allocator);
 /* As torch.cuda.memory._set_allocator_settings() while the program runs. */
@@ -95,36 +95,37 @@ enum mp_torch_result mp_torch_free(struct mp_torch_allocator *allocator, uint32_
 enum mp_torch_result mp_torch_empty_cache(struct mp_torch_allocator *allocator);
 
 uint64_t mp_torch_block_address(const struct mp_torch_allocator *allocator, uint32_t block);
-uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* what it occupies */
+uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* the bytes that it
+                                                                                            * occupies */
 enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *allocator, uint32_t block);
 const struct mp_torch_stats *mp_torch_stats(const struct mp_torch_allocator *allocator);
 /* The listing starts empty; the caller frees it. */
 void mp_torch_list(const struct mp_torch_allocator *allocator, struct mp_torch_listing *listing);
 void mp_torch_listing_free(struct mp_torch_listing *listing);
 
-/* `bytes` as rounded before a block is searched; bytes asked of the driver for them. */
+/* `bytes` rounded as before the search for a block; the bytes requested from the driver for them. */
 uint64_t mp_torch_round(const struct mp_torch_settings *settings, uint64_t bytes);
 uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64_t rounded);
 
 /*
- * Streams. A block used on another stream stays pending after its free, until all that had been given to that stream by
- * then is done, and until the next malloc looks.
+ * Streams. A block that another stream used stays pending after its free, until all work that had been given to that
+ * stream by then is done, and until the next malloc checks.
  */
 enum mp_torch_result mp_torch_record_stream(struct mp_torch_allocator *allocator, uint32_t block, uint64_t stream);
 void mp_torch_stream_done(struct mp_torch_allocator *allocator, uint64_t stream);
-/* Completes the free of a pending block now, as a trace says that it was. */
+/* Completes the free of a pending block now, when a trace says so. */
 enum mp_torch_result mp_torch_complete(struct mp_torch_allocator *allocator, uint32_t block);
 
 /*
  * Private pools. Between begin and end, mp_torch_pool_for() of a stream that the filter accepts is that pool, and the
- * allocator does not look at streams nor release memory to try again. Released as often as begun and held (a MemPool
- * holds its pool), a pool's segments go at the next release.
+ * allocator neither checks streams nor releases memory to try again. Once a pool is released as often as it was begun
+ * and held (a MemPool holds its pool), its segments go at the next release.
  */
 enum mp_torch_result mp_torch_pool_hold(struct mp_torch_allocator *allocator, uint32_t pool);
 enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
 void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
-/* As a MemPool does when it is deleted: what is free of a pool that nobody uses any more goes back. */
+/* As a MemPool does when it is deleted: gives back the free memory of a pool without users. */
 enum mp_torch_result mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
 uint32_t mp_torch_pool_for(const struct mp_torch_allocator *allocator, uint64_t stream);
 /* MemPool(no_split=..., use_on_oom=...) */
@@ -132,9 +133,9 @@ enum mp_torch_result mp_torch_pool_options(struct mp_torch_allocator *allocator,
                                            bool use_on_oom);
 
 /*
- * A state to begin with: a segment and all that lies in it, blocks ascending, without gaps, no two free ones together.
- * An expandable segment is given whole, with its unmapped parts. ids[i] becomes the id of blocks[i]. Only `address`,
- * `bytes`, `requested` and `state` of the blocks count; a pending block is completed by mp_torch_complete() only.
+ * Adds to the initial state a segment with its blocks, ascending, without gaps, no two free ones adjacent. An
+ * expandable segment is given whole, with its unmapped parts. ids[i] becomes the id of blocks[i]. Only `address`,
+ * `bytes`, `requested` and `state` of the blocks count; only mp_torch_complete() completes a pending block.
  */
 enum mp_torch_result mp_torch_restore(struct mp_torch_allocator *allocator, const struct mp_torch_segment *segment,
                                       const struct mp_torch_block *blocks, size_t count, uint32_t *ids);

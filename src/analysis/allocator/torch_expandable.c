@@ -1,5 +1,5 @@
-/* Expandable segments: address space that pages are mapped into, from its start on. As try_allocate_expandable_block(),
- * map_block() and unmap_block() of CUDACachingAllocator.cpp. */
+/* Expandable segments: address space into which pages are mapped, beginning at its start. Follows
+ * try_allocate_expandable_block(), map_block() and unmap_block() of CUDACachingAllocator.cpp. */
 #include "analysis/allocator/torch_parts.h"
 
 static bool ask_address_space(struct mp_torch_allocator *a, uint64_t bytes, uint64_t page, uint64_t *address)
@@ -52,7 +52,7 @@ static bool has_room(const struct mp_torch_allocator *a, uint32_t block, uint64_
     return false;
 }
 
-/* The lowest free or unmapped block from which on there is room for `bytes` once pages are mapped. */
+/* The lowest free or unmapped block that begins `bytes` of room once pages are mapped. */
 static uint32_t find_room(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
 {
     const struct mp_torch_set *set = &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL].unmapped;
@@ -66,7 +66,7 @@ static uint32_t find_room(struct mp_torch_allocator *a, uint64_t bytes, uint64_t
     return reserve(a, bytes, stream, pool);
 }
 
-/* Maps the pages of the first `bytes` of an unmapped block: the free block that they become part of, or NONE. */
+/* Maps the pages of the first `bytes` of an unmapped block. Returns the free block that contains them, or NONE. */
 static uint32_t map(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes)
 {
     const struct segment segment = *segment_of(a, block);
@@ -98,7 +98,7 @@ uint32_t mp_torch_expand(struct mp_torch_allocator *a, uint64_t bytes, uint64_t 
     while (block != NONE && a->blocks.at[block].bytes < bytes) {
         uint32_t next = a->blocks.at[block].next;
         uint64_t missing = bytes - a->blocks.at[block].bytes, room = a->blocks.at[next].bytes;
-        block = map(a, next, room < missing ? room : missing); /* joined, so that it is the lower one again */
+        block = map(a, next, room < missing ? room : missing); /* joined, so it is the lower one again */
     }
     if (block != NONE) mp_torch_take(a, block);
     return block;
@@ -108,7 +108,7 @@ void mp_torch_unmap(struct mp_torch_allocator *a, uint32_t block)
 {
     const struct segment segment = *segment_of(a, block);
     const struct block it = a->blocks.at[block];
-    uint64_t begin = it.address - segment.address, end = begin + it.bytes; /* in the segment */
+    uint64_t begin = it.address - segment.address, end = begin + it.bytes; /* offsets in the segment */
     uint64_t first = (begin + segment.page - 1) / segment.page * segment.page, last = end / segment.page * segment.page;
     if (first >= last) return;
     mp_torch_take(a, block);

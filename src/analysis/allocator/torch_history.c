@@ -9,18 +9,20 @@
 #include "base/words.h"
 #include "model/track.h"
 
-/* The state in which a history of an allocator began: its segments and the blocks in them. One thread at a time. */
+/* The initial state of an allocator's history: its segments and the blocks in them. One thread at a time. */
 
 /*
- * A trace rarely reaches back to the first allocation. What was there before is known from the end: of a block that is
- * still live the segments say what it takes. Of one that was freed the trace says what had been asked for; the rest of
- * a large free block that was not worth a cut (at most 1 MiB) then belongs to it, which only its neighbours tell.
+ * A trace rarely reaches back to the first allocation. The state before it follows from the end: the segments give the
+ * size of a block that is still live. For a freed block the trace gives the requested size; it may also include a
+ * remainder too small to split (at most 1 MiB), which only its neighbours show.
  */
-#define SEGMENTS_UNIT (2u << 20)          /* the allocator asks the driver for multiples of it */
-#define ROOM          ((uint64_t)1 << 40) /* that an expandable segment may grow to: more than any device has */
-#define RESERVATIONS  1024                /* expandable segments at the beginning: two for each stream and pool */
+#define SEGMENTS_UNIT (2u << 20) /* the allocator asks the driver for multiples of it */
+#define ROOM                                                                                                           \
+    ((uint64_t)1 << 40)   /* the size that an expandable segment may grow to: more than any device                     \
+                           * has */
+#define RESERVATIONS 1024 /* expandable segments at the beginning: two for each stream and pool */
 
-/* An alloc of the trace: where, and when. */
+/* The place and time of an alloc of the trace. */
 struct birth {
     uint64_t address;
     uint32_t event;
@@ -53,14 +55,14 @@ static const struct mp_torch_segment *last_below(const struct mp_torch_segment *
     return before ? &at[before - 1] : NULL;
 }
 
-/* The one that the address lies in. */
+/* The segment that contains the address. */
 static const struct mp_torch_segment *segment_at(const struct mp_torch_segment *at, size_t count, uint64_t address)
 {
     const struct mp_torch_segment *found = last_below(at, count, address);
     return found && address - found->address < found->bytes ? found : NULL;
 }
 
-/* Whose the memory is: by the segments of the end, else by the step that gives it back. */
+/* Finds the owner of the memory: from the segments of the end, else from the step that gives it back. */
 static void find_owner(const struct finder *f, struct mp_torch_segment *segment)
 {
     const struct mp_torch_segment *found = last_below(f->ends.at, f->ends.count, segment->address + segment->bytes - 1);
@@ -80,7 +82,7 @@ static bool same_owner(const struct mp_torch_segment *a, const struct mp_torch_s
     return a->stream == b->stream && a->pool == b->pool && a->small == b->small;
 }
 
-/* The expandable segment that a run of pages lies in; it begins where the lowest of its runs does, those that the trace
+/* Finds the expandable segment of a run of pages; it begins where the lowest of its runs does, those that the trace
  * maps included. */
 static void put_in_reservation(struct finder *f, const struct mp_torch_segment *run)
 {
@@ -126,7 +128,7 @@ static void find_segments(struct finder *f)
         qsort(f->history->mapped.at, f->history->mapped.count, sizeof *f->history->mapped.at, by_address);
 }
 
-/* Where the parts live at the end lie, and where the trace allocates. */
+/* Collects the addresses of the parts live at the end, and of the trace's allocations. */
 static bool gather(struct finder *f)
 {
     const struct mp_model *model = f->model;
@@ -185,7 +187,7 @@ static uint64_t first_birth(const struct finder *f, uint64_t from, uint64_t limi
     return limit;
 }
 
-/* Bytes that a block of the base takes, up to the next one of its segment, or the segment's end, at `limit`. */
+/* The bytes that a block of the base takes, up to the next one of its segment, or to the segment's end, at `limit`. */
 static uint64_t taken(const struct finder *f, const struct mp_torch_base *block, const struct mp_torch_segment *segment,
                       uint64_t limit)
 {
@@ -201,7 +203,7 @@ static uint64_t taken(const struct finder *f, const struct mp_torch_base *block,
     return next <= end + MP_TORCH_SMALL ? next - block->address : bytes;
 }
 
-/* No step requests its free, but the end has it as freed. */
+/* Whether no step requests its free, but the end has it as freed. */
 static bool is_pending_at_end(const struct finder *f, const struct mp_torch_base *block)
 {
     const uint64_t *part = mp_map_find(&f->held, block->address + 1);
@@ -226,7 +228,7 @@ static void find_blocks(struct finder *f)
         mp_vec_add(&history->base, base);
     }
     if (history->base.count) qsort(history->base.at, history->base.count, sizeof *history->base.at, by_address);
-    uint64_t end = 0; /* of the block before */
+    uint64_t end = 0; /* of the previous block */
     for (size_t i = 0; i < history->base.count; i++) {
         struct mp_torch_base *base = &history->base.at[i];
         const struct mp_torch_segment *segment =
@@ -248,7 +250,7 @@ static void find_blocks(struct finder *f)
     }
 }
 
-/* Before PyTorch 2.10 only the segments of the end name their pools: what lies in them is theirs. */
+/* Before PyTorch 2.10 only the segments of the end name their pools: their contents belong to the same pool. */
 static void find_pools(struct finder *f)
 {
     struct mp_torch_history *history = f->history;
@@ -260,7 +262,7 @@ static void find_pools(struct finder *f)
     }
 }
 
-/* Fills base, segments and mapped of a history whose steps are there. False where memory is short. */
+/* Fills in base, segments and mapped of a history whose steps are there. False where memory is short. */
 static bool torch_find_base(const struct mp_model *model, struct mp_torch_history *history)
 {
     struct finder f = {.model = model, .history = history, .driver = mp_track_below(model, history->track)};
@@ -302,7 +304,7 @@ void mp_torch_settings_recorded(const char *configuration, struct mp_torch_setti
         if (!(value = strstr(configuration, only_in_text[i])) || (length = strcspn(value, ",")) >= sizeof one) continue;
         memcpy(one, value, length);
         one[length] = 0;
-        (void)mp_torch_settings_parse(settings, one, NULL); /* what makes no sense changes nothing */
+        (void)mp_torch_settings_parse(settings, one, NULL); /* meaningless settings change nothing */
     }
     if ((value = find_value(configuration, "max_split_size", &length)))
         settings->max_split = *value == '-' ? MP_TORCH_UNLIMITED : strtoull(value, NULL, 10);
@@ -326,7 +328,7 @@ static void pool_index(struct mp_torch_history *history, uint64_t pool, uint32_t
         mp_vec_add(&history->pools, pool);
         return;
     }
-    *index = 0; /* more than there can be: hostile */
+    *index = 0; /* impossibly many: hostile */
 }
 
 /* The next event of the track from *at on that is of the type, or past the end. */
@@ -358,17 +360,17 @@ static bool add_event_step(const struct mp_model *model, uint32_t event, struct 
     return model->events.type[event] != MP_EVENT_RESIZE;
 }
 
-/* What is read of a recording that has no trace of the allocator's own. */
+/* The state of reading a recording without the allocator's own trace. */
 struct follower {
     const struct mp_model *model;
     struct mp_torch_history *history;
     struct mp_placements known;
     const char *device;
     uint16_t driver;
-    size_t noted;              /* in model->noted: those before have been looked at */
+    size_t noted;              /* in model->noted: earlier ones have been handled */
     uint32_t capture;          /* step with which a graph's capture began, or MP_NONE: its pool is not known yet */
-    MP_VEC(uint32_t) contexts; /* pools that requests come from, the innermost last */
-    bool collects;             /* segments go back in the course of requests, without a refusal of the driver's */
+    MP_VEC(uint32_t) contexts; /* pools that serve requests, the innermost last */
+    bool collects;             /* segments go back during requests, although the driver refused none */
 };
 #define POOL_TO_COME UINT32_MAX /* of a capture that has not ended */
 
@@ -404,7 +406,7 @@ static void end_capture(struct follower *f, uint32_t pool)
     add_call(f, MP_TORCH_CALL_POOL_ENDS, pool, 0);
 }
 
-/* Which pool it was will not be told: one that no other request is from. */
+/* The pool will not become known: uses one that no other request has. */
 static void lose_capture(struct follower *f)
 {
     uint32_t pool;
@@ -448,7 +450,7 @@ static void follow_mark(struct follower *f, const struct mp_torch_mark *mark)
     }
 }
 
-/* The shim's marks up to an event. *gives_back: one of them lets segments go. */
+/* Follows the shim's marks up to an event. *gives_back: one of them releases segments. */
 static void follow_marks(struct follower *f, uint32_t to, bool *gives_back)
 {
     const struct mp_model *model = f->model;
@@ -465,8 +467,8 @@ static void follow_marks(struct follower *f, uint32_t to, bool *gives_back)
     }
 }
 
-/* The request in PyTorch's own history, of the block or of its site's others; else its pool is that which the program
- * uses then. */
+/* Adds the request from PyTorch's own history, of the block or of its site's others; otherwise its pool is the one that
+ * the program uses then. */
 static void add_request(struct follower *f, struct mp_torch_step *step)
 {
     if (step->block == MP_NONE) return;
@@ -480,8 +482,8 @@ static void add_request(struct follower *f, struct mp_torch_step *step)
         step->pool = f->contexts.at[f->contexts.count - 1];
 }
 
-/* Between two events of the allocator segments went back to the driver, and not to make room for a request that it had
- * refused: the program emptied the cache. */
+/* Whether, between two events of the allocator, segments went back to the driver, though not to make room for a refused
+ * request: the program emptied the cache. */
 static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
 {
     const struct mp_model_events *events = &f->model->events;
@@ -494,7 +496,7 @@ static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
     return false;
 }
 
-/* From events alone. */
+/* Follows events alone. */
 static bool follow_events(const struct mp_model *model, struct mp_torch_history *history)
 {
     struct follower f = {.model = model,
@@ -524,7 +526,7 @@ static bool follow_events(const struct mp_model *model, struct mp_torch_history 
     return done;
 }
 
-/* A request to free that its completion follows at once. */
+/* Whether a request to free is followed at once by its completion. */
 static bool is_completed_by_next(const struct mp_model *model, size_t at)
 {
     const struct mp_allocator_call *call = &model->calls.at[at], *next = call + 1;
@@ -532,7 +534,7 @@ static bool is_completed_by_next(const struct mp_model *model, size_t at)
            next->action == MP_TORCH_FREE_COMPLETED && next->address == call->address;
 }
 
-/* From the allocator's trace and the events that belong to it. *fit: they do. */
+/* Follows the allocator's trace and the events that belong to it. *fit: the two agree. */
 static void follow_calls(const struct mp_model *model, struct mp_torch_history *history, bool *fit)
 {
     uint32_t at = next_event(model, history->track, 0);
@@ -558,7 +560,7 @@ static void follow_calls(const struct mp_model *model, struct mp_torch_history *
     *fit = *fit && at >= model->events.count;
 }
 
-/* Which blocks the requests to free mean, which have only an address. */
+/* Finds the blocks of requests to free, which give only an address. */
 static void resolve_requests(const struct mp_model *model, struct mp_torch_history *history)
 {
     size_t last = history->steps.count;
@@ -584,7 +586,7 @@ static void resolve_requests(const struct mp_model *model, struct mp_torch_histo
     mp_map_free(&live);
 }
 
-/* Those of pinned memory are another allocator's, with other rules. */
+/* Calls for pinned memory belong to another allocator, with other rules. */
 static bool has_calls(const struct mp_model *model, uint16_t track)
 {
     if (!strncmp(mp_model_text(model, model->devices.at[model->tracks.at[track].device].name), "cpu", 3)) return false;

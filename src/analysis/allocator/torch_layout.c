@@ -31,7 +31,7 @@ static void open_segment(struct placer *p, struct mp_torch_segment segment)
     mp_vec_add(&p->to->listing.segments, segment);
 }
 
-/* The file's own list; its parts are in the order of the segments. */
+/* Takes the file's own list; its parts are in the order of the segments. */
 static bool take_list(struct placer *p)
 {
     const struct mp_model *model = p->model;
@@ -87,7 +87,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The blocks of a track that live then, and with `memory` those alone that are ranges of it. */
+/* The live blocks of a track; with `memory` only those that are ranges of it. */
 static bool gather_track(const struct placer *p, uint16_t track, const struct mp_track_memory *memory,
                          struct ranges *to)
 {
@@ -107,7 +107,7 @@ static bool gather_track(const struct placer *p, uint16_t track, const struct mp
     return done;
 }
 
-/* By address; those that overlap the one before are left out. */
+/* Sorts by address, and drops ranges that overlap the one before. */
 static void sort(struct ranges *to)
 {
     if (to->count) qsort(to->at, to->count, sizeof *to->at, by_address);
@@ -123,7 +123,7 @@ static struct range *range_at(struct ranges *in, uint64_t address)
     return before && address < in->at[before - 1].end ? &in->at[before - 1] : NULL;
 }
 
-/* A driver's block is a segment where the allocator has ever placed something in it: most have something there now. */
+/* A driver's block is a segment if the allocator has ever placed something in it; most have something there now. */
 static void mark_used(const struct placer *p, struct ranges *below, const struct ranges *live)
 {
     const struct mp_model_blocks *blocks = &p->model->blocks;
@@ -144,7 +144,7 @@ static void mark_used(const struct placer *p, struct ranges *below, const struct
     }
 }
 
-/* Bytes that a block takes up to the next one: includes a remainder too small to split. */
+/* The bytes that a block takes up to the next one: includes a remainder too small to split. */
 static uint64_t taken(const struct placer *p, const struct range *block, uint64_t room, bool small, bool expandable)
 {
     uint64_t bytes = block->end - block->address;

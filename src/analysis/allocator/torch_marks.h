@@ -1,7 +1,7 @@
 /*
  * Calls of PyTorch's CUDA allocator that allocate nothing, as the PyTorch shim marks them in a recording
- * (python/libmemprof_torch/pools.py): emptied caches, private pools, limits. A driver may see nothing of them, and
- * under other settings they may give back what they did not when they were recorded.
+ * (python/libmemprof_torch/pools.py): emptied caches, private pools, limits. The driver may see nothing of them, and
+ * under other settings they may release memory that they did not release when they were recorded.
  */
 #ifndef MP_ANALYSIS_TORCH_MARKS_H
 #define MP_ANALYSIS_TORCH_MARKS_H
@@ -14,9 +14,9 @@ enum mp_torch_call {
     MP_TORCH_CALL_POOL_MADE,     /* a MemPool was made, and holds its pool */
     MP_TORCH_CALL_POOL_BEGINS,   /* from here on requests may come from the pool, */
     MP_TORCH_CALL_POOL_ENDS,     /* to here */
-    MP_TORCH_CALL_POOL_RELEASED, /* one user of it less */
-    MP_TORCH_CALL_POOL_DELETED,  /* a MemPool goes: one user less, and then what it cached */
-    MP_TORCH_CALL_CAPTURE,       /* a graph's capture begins; its pool is told where it ends: */
+    MP_TORCH_CALL_POOL_RELEASED, /* one user of the pool less */
+    MP_TORCH_CALL_POOL_DELETED,  /* a MemPool goes: one user less, and its cached memory */
+    MP_TORCH_CALL_CAPTURE,       /* a graph's capture begins; its end names the pool: */
     MP_TORCH_CALL_CAPTURED,
     MP_TORCH_CALL_CAPTURE_FAILS, /* or never */
     MP_TORCH_CALL_LIMIT,         /* set_per_process_memory_fraction() */

@@ -9,13 +9,13 @@
 
 struct block {
     uint64_t address, bytes, requested;
-    uint64_t age_base; /* searches of its side when it became free */
+    uint64_t age_base; /* searches of its side up to the time when it became free */
     uint32_t segment;
     uint32_t previous, next; /* neighbours by address in the segment */
     uint32_t uses;           /* other streams: index of a struct use */
     uint32_t events;         /* not yet done */
     uint8_t state;           /* enum mp_torch_state */
-    bool unused;             /* the id may be given to another block; `next` is then the next such */
+    bool unused;             /* the id may be reused; `next` is then the next such block */
 };
 
 struct segment {
@@ -35,7 +35,7 @@ struct side {
 struct pool {
     struct side sides[2]; /* large, small */
     uint32_t users;       /* begun, not released */
-    uint64_t bytes;       /* had from the driver */
+    uint64_t bytes;       /* obtained from the driver */
     bool freeable;        /* released: to be emptied at the next release */
     bool no_split, use_on_oom;
 };
@@ -46,11 +46,11 @@ struct use {
     bool in_capture;
 };
 
-/* Frees that wait for what a stream had been given by then, oldest first. */
+/* Frees that wait for work that a stream had been given by then, oldest first. */
 struct queue {
     uint64_t stream;
     MP_VEC(uint32_t) blocks;
-    size_t first, done; /* done: those before have come to pass */
+    size_t first, done; /* done: earlier ones have completed */
 };
 
 struct context {
@@ -103,15 +103,15 @@ static inline bool collects_garbage(const struct mp_torch_allocator *a)
 void mp_torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
                     const struct segment *segment, uint32_t block);
 
-/* torch_blocks.c: blocks and what is free. NONE and `broken` where memory is short. */
+/* torch_blocks.c: blocks and free memory. NONE and `broken` where memory is short. */
 uint32_t mp_torch_block_new(struct mp_torch_allocator *a, const struct block *block);
 void mp_torch_block_unused(struct mp_torch_allocator *a, uint32_t block);
 /* Cuts a block after `bytes`; the high part is new, has the same state, and is in no set. */
 uint32_t mp_torch_cut(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes);
 void mp_torch_put(struct mp_torch_allocator *a, uint32_t block);  /* into the set of its state: free or unmapped */
 void mp_torch_take(struct mp_torch_allocator *a, uint32_t block); /* out of it */
-/* Joins a free or unmapped block, which is in no set, with neighbours of the same state; the lowest one stays and
- * is returned. */
+/* Joins a free or unmapped block, which is in no set, with neighbours of the same state. Returns the lowest one, which
+ * remains. */
 uint32_t mp_torch_join(struct mp_torch_allocator *a, uint32_t block);
 uint32_t mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool); /* NONE: memory is short */
 
@@ -123,7 +123,7 @@ void mp_torch_collect_garbage(struct mp_torch_allocator *a);
 bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool);
 void mp_torch_release_all(struct mp_torch_allocator *a);
 void mp_torch_segment_unused(struct mp_torch_allocator *a, uint32_t segment);
-/* Counts what came from the driver for a segment, or went back. */
+/* Counts memory that came from the driver for a segment, or went back. */
 void mp_torch_gained(struct mp_torch_allocator *a, const struct segment *segment, uint64_t bytes);
 void mp_torch_lost(struct mp_torch_allocator *a, const struct segment *segment, uint64_t bytes);
 
@@ -133,13 +133,14 @@ void mp_torch_unmap(struct mp_torch_allocator *a, uint32_t block);
 
 /* torch_streams.c */
 void mp_torch_wait_for_streams(struct mp_torch_allocator *a, uint32_t block); /* a freed block that others use */
-void mp_torch_look_at_streams(struct mp_torch_allocator *a);                  /* frees what they are done with */
+void mp_torch_look_at_streams(struct mp_torch_allocator *a);                  /* frees blocks that they have finished
+                                                                               * with */
 void mp_torch_finish_streams(struct mp_torch_allocator *a);                   /* waits for them, frees it all */
 
-/* torch_pools.c: a pool is not to be emptied at the next release. */
+/* torch_pools.c: a pool must not be emptied at the next release. */
 void mp_torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool);
 
-/* torch_allocator.c: a block whose free was requested becomes free. */
+/* torch_allocator.c: frees a block whose free was requested. */
 void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block);
 
 #endif

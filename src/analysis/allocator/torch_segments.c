@@ -1,5 +1,5 @@
-/* Memory from the driver, and back to it: alloc_block(), garbage_collect_cached_blocks(),
- * release_available_cached_blocks() and release_cached_blocks() of CUDACachingAllocator.cpp. */
+/* Memory from the driver and back: alloc_block(), garbage_collect_cached_blocks(), release_available_cached_blocks()
+ * and release_cached_blocks() of CUDACachingAllocator.cpp. */
 #include "analysis/allocator/torch_parts.h"
 
 uint32_t mp_torch_segment_new(struct mp_torch_allocator *a, const struct segment *segment)
@@ -79,7 +79,7 @@ static bool may_release(struct mp_torch_allocator *a, uint32_t block)
     return !is_split(&a->blocks.at[block]) && !segment_of(a, block)->page;
 }
 
-/* Gives a segment that is one free block back; cudaFree(). */
+/* Gives back a segment that is one free block; cudaFree(). */
 static void release(struct mp_torch_allocator *a, uint32_t block)
 {
     struct segment *segment = segment_of(a, block);
@@ -132,13 +132,13 @@ void mp_torch_collect_garbage(struct mp_torch_allocator *a)
     }
 }
 
-/* Whether the key's block is one that a request of the stream may have released for it. */
+/* Whether a request of the stream may release the key's block for itself. */
 static bool is_oversize(const struct mp_torch_key *key, uint64_t stream, uint64_t least)
 {
     return key && key->stream == stream && key->bytes >= least;
 }
 
-/* The blocks that are released for a request, as a->scratch: the smallest that suffices alone, else several, from the
+/* Chooses the blocks to release for a request, as a->scratch: the smallest that suffices alone, else several, from the
  * largest on. *bytes is their sum. */
 static bool choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream, const struct mp_torch_set *set,
                    uint64_t *bytes)
@@ -190,7 +190,7 @@ static void release_side(struct mp_torch_allocator *a, uint32_t pool, bool small
         mp_torch_unmap(a, a->scratch.at[i]);
 }
 
-/* Of a pool that nobody uses any more: what is free in it goes, and with the last of it the pool. True: it is gone. */
+/* Releases the free memory of a pool without users, and with the last of it the pool. True: the pool is gone. */
 static bool empty_pool(struct mp_torch_allocator *a, uint32_t pool)
 {
     release_side(a, pool, true);

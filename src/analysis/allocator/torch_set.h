@@ -35,13 +35,13 @@ void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *ke
 void mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from);
 void mp_torch_set_free(struct mp_torch_set *set);
 
-/* The first place whose key is not below (stream, bytes, address); mp_torch_set_at() of a place behind the last is
+/* The first place whose key is not below (stream, bytes, address). mp_torch_set_at() of a place behind the last is
  * NULL. */
 struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, uint64_t stream, uint64_t bytes,
                                         uint64_t address);
 const struct mp_torch_key *mp_torch_set_at(const struct mp_torch_set *set, struct mp_torch_place place);
 struct mp_torch_place mp_torch_set_next(const struct mp_torch_set *set, struct mp_torch_place place);
-/* False where there is none before. */
+/* False where there is no earlier one. */
 bool mp_torch_set_previous(const struct mp_torch_set *set, struct mp_torch_place *place);
 
 #endif

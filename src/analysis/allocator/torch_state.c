@@ -1,4 +1,4 @@
-/* A whole state of the model of PyTorch's allocator, out and in. */
+/* A whole state of the model of PyTorch's allocator, read and written. */
 #include <string.h>
 
 #include "analysis/allocator/torch_parts.h"
@@ -58,7 +58,7 @@ struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocat
     return to;
 }
 
-/* Adds the run of mapped blocks from `block` on; *block becomes what follows it. */
+/* Adds the run of mapped blocks from `block` on; *block becomes the block after it. */
 static void list_run(const struct mp_torch_allocator *a, const struct segment *segment, uint32_t *block,
                      struct mp_torch_listing *listing)
 {

@@ -1,6 +1,6 @@
 /* Frees of blocks that other streams use: record_stream(), insert_events(), process_events() and
  * synchronize_and_free_events() of CUDACachingAllocator.cpp. Between a private pool's begin and end no event may be
- * made, so that such frees wait; what was used only meanwhile needs none. */
+ * made, so such frees wait; blocks used only in that time need no event. */
 #include "analysis/allocator/torch_parts.h"
 
 enum mp_torch_result mp_torch_record_stream(struct mp_torch_allocator *a, uint32_t block, uint64_t stream)
@@ -41,7 +41,7 @@ void mp_torch_stream_done(struct mp_torch_allocator *a, uint64_t stream)
         if (a->queues.at[i].stream == stream) a->queues.at[i].done = a->queues.at[i].blocks.count;
 }
 
-/* Takes the uses of a block away, and with `wait` lets its free wait for each of them. */
+/* Ends a block's uses, and with `wait` lets its free wait for each of them. */
 static void end_uses(struct mp_torch_allocator *a, uint32_t block, bool wait, bool but_in_capture)
 {
     for (uint32_t id = a->blocks.at[block].uses, next; id != NONE; id = next) {

@@ -27,10 +27,10 @@ static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_KEPT] = "kept over calls",
 };
 
-/* Those without doubt come first. */
+/* Rules without doubt come first. */
 static const struct mp_category_rule built_in[] = {
     {"workspace", "at::(cuda|native)::.*[Ww]orkspace", true},
-    /* Where the functions that ask for it have no name, those around them have. */
+    /* Where the functions that request it have no name, those around them have. */
     {"workspace", "at::cuda::(getCurrentCUDABlas|getCurrentCUDASolver|getCurrentCUDASparse|blas::)", true},
     {"workspace", "at::native::(.*run_conv_plan|raw_cudnn_convolution_)", true},
     {"communication", "c10d::", true},
@@ -64,11 +64,11 @@ struct usual {
 struct mp_categories {
     const struct mp_model *model;
     const struct mp_rules *user; /* may be NULL */
-    uint16_t *by_user, *by_rule; /* by stack: one more than the first rule that fits, the user's and a built-in one */
+    uint16_t *by_user, *by_rule; /* by stack: the first rule that fits, + 1; the user's and a built-in one */
     struct mp_phases phases;
     struct mp_guesses guesses;
     unsigned char *feeds;  /* by stack: enum feeding */
-    struct mp_intern keys; /* of what is usual: number N + 1 */
+    struct mp_intern keys; /* of usual roles: number N + 1 */
     MP_VEC(struct usual) usual;
 };
 
@@ -81,9 +81,9 @@ static unsigned category_named(const struct mp_categories *categories, uint32_t 
     return MP_CATEGORIES + id;
 }
 
-/* By stack: one more than the first rule that fits any of its frames, 0 where none does. `makers`: the frames count,
- * too, that made the node of the graph whose backward it is. A parent stands before its children, so one pass over the
- * nodes settles every stack. */
+/* By stack: the first rule that fits any of its frames, + 1; 0 where none does. `makers`: also looks at the frames that
+ * made the node of the graph whose backward runs. A parent stands before its children, so one pass over the nodes
+ * settles every stack. */
 static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules, bool makers)
 {
     struct mp_buffer scratch = {0};
@@ -125,7 +125,7 @@ static enum mp_status match_built_in(struct mp_categories *categories, struct mp
     return status;
 }
 
-/* What blocks have in common of which most got the same label. */
+/* The common facts of blocks most of which got the same label. */
 static void usual_key(const struct mp_model *model, uint32_t block, uint64_t key[3])
 {
     key[0] = model->blocks.stack[block];
@@ -197,11 +197,11 @@ static enum mp_category by_usual_label(const struct mp_categories *categories, u
     return of_role(best);
 }
 
-/* A block's life as turns see it. */
+/* A block's life in terms of turns. */
 struct life {
     const struct mp_phases *phases;
     uint32_t turn;  /* in which it was born */
-    uint32_t freed; /* MP_NONE: it lived as long as there was anything to see */
+    uint32_t freed; /* MP_NONE: it lived as long as the recording shows */
 };
 
 static const struct mp_phase_turn *turn_at(const struct life *life, uint32_t index)
@@ -233,21 +233,21 @@ static enum mp_category of_forward(const struct life *life)
 {
     uint32_t backward = turn_at(life, life->turn)->backward, next = life->turn + 1;
     if (backward == MP_NONE && next < life->phases->turns.count)
-        backward = next; /* none comes: what outlives the pass */
+        backward = next; /* there is none: a block that outlives the pass */
     bool lasts = backward == MP_NONE ? life->freed == MP_NONE : lives_at(life, backward);
     return lasts ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_TEMPORARY;
 }
 
-#define ROUNDS_OF_INPUT 4 /* that a batch may be used for: fetched ahead, shared by two networks */
+#define ROUNDS_OF_INPUT 4 /* for which a batch may be used: fetched ahead, shared by two networks */
 
-/* Whether it is gone some rounds after that of its birth. */
+/* Whether it ends some rounds after its birth. */
 static bool is_passing(const struct life *life)
 {
     uint32_t last = life->freed == MP_NONE ? MP_NONE : mp_phase_turn_of(life->phases, life->freed);
     return last != MP_NONE && turn_at(life, last)->round <= turn_at(life, life->turn)->round + ROUNDS_OF_INPUT;
 }
 
-/* Between phases: what the next forward takes is its input, what is made behind it and lives on for backward belongs to
+/* Blocks made between phases: the next forward's are its input; those made after it that live on for backward belong to
  * the loss. `aside`: on a thread that takes no turns, at any time. */
 static enum mp_category of_outside(const struct life *life, bool aside)
 {
@@ -263,10 +263,10 @@ static enum mp_category of_outside(const struct life *life, bool aside)
     return same ? MP_CATEGORY_TEMPORARY : MP_CATEGORY_NONE;
 }
 
-/* A block freed after the last allocation lived to the end, unless it was just made: then nobody can tell. */
+/* A block freed after the last allocation lived to the end, unless it was just made: then that is unknown. */
 #define EVENTS_OF_TEMPORARY 8
 
-/* `round`: that of its birth; 0 where nothing is known. */
+/* `round`: that of its birth; 0 where unknown. */
 static enum mp_category by_turns(const struct mp_categories *categories, uint32_t block, uint32_t *round)
 {
     const struct mp_model *model = categories->model;
@@ -294,8 +294,8 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     }
 }
 
-/* Whether blocks of a stack that were made before the first round are input. They live like it where there are few
- * rounds, so it is one only where such blocks are made in later rounds, too. */
+/* Whether a stack's blocks from before the first round are input. Where there are few rounds other blocks live like
+ * input, so the stack counts only where it makes such blocks in later rounds, too. */
 enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE };
 
 static enum mp_category by_life(const struct mp_categories *categories, uint32_t block)
@@ -338,7 +338,7 @@ static enum mp_category by_rule(const struct mp_categories *categories, uint32_t
     return MP_CATEGORY_NONE;
 }
 
-/* Of what inference makes: what a later call's forward pass uses and frees, or what stays, is kept. */
+/* Blocks made by inference: those that a later call's forward pass uses and frees, or that stay, are kept. */
 static enum mp_category of_inference(const struct mp_categories *categories, uint32_t block)
 {
     const struct mp_phases *phases = &categories->phases;
@@ -360,7 +360,7 @@ static bool is_of_inference(const struct mp_categories *categories, uint32_t blo
            mp_phase_of_block(&categories->phases, categories->model, block) == MP_PHASE_FORWARD;
 }
 
-/* By what is no guess. */
+/* By facts that are no guess. */
 static enum mp_category known_category(const struct mp_categories *categories, uint32_t block, uint32_t moment)
 {
     enum mp_category category = by_label(categories, block, moment);
@@ -371,7 +371,7 @@ static enum mp_category known_category(const struct mp_categories *categories, u
     bool passes = life == MP_CATEGORY_TEMPORARY || life == MP_CATEGORY_ACTIVATIONS;
     if (!category && passes && is_of_inference(categories, block)) return of_inference(categories, block);
     if (!category) category = life;
-    bool labelled = categories->model->labels.count; /* then what nothing was said of is nothing of that kind */
+    bool labelled = categories->model->labels.count; /* then a block without a label is none of these */
     return category || labelled ? category : by_rule(categories, block, false);
 }
 

@@ -8,13 +8,16 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-#define GRAPH_LEAST  8 /* blocks of a graph, or that go at once where one goes */
-#define GRAPH_PART   4 /* of what a forward pass makes, one in so many at least is kept where there is a graph */
-#define STEADY       (1 << 16) /* bytes: sizes from here on that come again are of layers, whatever uses them */
-#define SMALL_CUBLAS 8519680u  /* bytes of cuBLAS's workspace as PyTorch makes it, before Hopper and from there on */
+#define GRAPH_LEAST 8 /* blocks of a graph, or blocks freed together with one */
+#define GRAPH_PART                                                                                                     \
+    4 /* where there is a graph, at least one in so many of the blocks that a forward pass makes is                    \
+       * kept */
+#define STEADY       (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
+#define SMALL_CUBLAS 8519680u  /* bytes of the cuBLAS workspaces that PyTorch makes, before Hopper and from Hopper on  \
+                                */
 #define LARGE_CUBLAS 33554432u
 
-/* How many blocks of a size there are; sorted by size. */
+/* The number of blocks of a size; sorted by size. */
 struct size_count {
     uint64_t bytes;
     uint32_t round, count;
@@ -92,15 +95,15 @@ static bool was_before(const struct finder *f, uint32_t block)
     return f->model->blocks.alloc_event[block] == MP_NONE;
 }
 
-/* What is freed after all that was allocated goes as the program ends; but of what was there before, only where all of
- * it goes. */
+/* A block freed after all allocations goes as the program ends. For blocks from before the recording this holds only
+ * where all of them go. */
 static bool lives_to_the_end(const struct finder *f, uint32_t block)
 {
     uint32_t freed = f->model->blocks.free_event[block], last = f->phases->last_alloc;
     return freed == MP_NONE || (last != MP_NONE && freed > last && !(f->stays && was_before(f, block)));
 }
 
-/* Whether something that was there before is there at the end. */
+/* Whether some block from before the recording is there at the end. */
 static bool find_staying(const struct finder *f)
 {
     for (uint32_t i = 0; i < f->model->blocks.count; i++)
@@ -133,7 +136,7 @@ static void add_size(struct sizes *sizes, uint64_t bytes, uint32_t round)
     if (bytes != MP_BYTES_UNKNOWN) mp_vec_add(sizes, one);
 }
 
-/* Of each size the most that one round has; sorted. */
+/* Keeps for each size the most that one round has; sorted. */
 static void sum_up(struct sizes *sizes)
 {
     size_t made = 0;
@@ -177,12 +180,12 @@ static uint64_t bytes_of(const struct sizes *sizes)
 
 /* ---- inference */
 
-/* What a turn of forward makes, and how much of it is there when something could want it. */
+/* The blocks that a turn of forward makes, and how many of them are there when they could be needed. */
 struct keeping {
     uint32_t made, kept, consumed; /* the last of those kept: freed in backward */
 };
 
-/* Of each turn of forward: the event at which a graph that it made is still whole. */
+/* For each turn of forward: the event at which a graph that it made is still whole. */
 static uint32_t next_use(const struct mp_phases *phases, size_t turn)
 {
     const struct mp_phase_turn *at = &phases->turns.at[turn];
@@ -215,7 +218,7 @@ static void find_inference(struct finder *f)
         recomputes |= phases->turns.at[i].phase == MP_PHASE_RECOMPUTE;
         f->trains |= mp_phase_is_backward(phases->turns.at[i].phase);
     }
-    bool before = false; /* a turn of a few blocks is as the one before it */
+    bool before = false; /* a turn of a few blocks counts as the one before it */
     for (size_t i = 0; i < count; i++) {
         if (phases->turns.at[i].phase != MP_PHASE_FORWARD) continue;
         const struct keeping *at = &keeping[i];
@@ -227,7 +230,7 @@ static void find_inference(struct finder *f)
     free(keeping);
 }
 
-/* ---- graphs that are kept longer than till the next one */
+/* ---- graphs that are kept beyond the next one */
 
 static bool belongs_to_graph(const struct finder *f, uint32_t block, uint32_t *turn)
 {
@@ -239,7 +242,7 @@ static bool belongs_to_graph(const struct finder *f, uint32_t block, uint32_t *t
     return *turn != MP_NONE && !f->guesses->inference[*turn];
 }
 
-/* A pass begins when what the one before began with comes again in a later turn. */
+/* A pass begins when the first code of the previous pass runs again in a later turn. */
 static void find_passes(struct finder *f)
 {
     struct mp_guess_passes *passes = &f->guesses->passes;
@@ -262,7 +265,7 @@ static struct mp_guess_pass *pass_of(const struct mp_guesses *guesses, uint32_t 
     return before ? &guesses->passes.at[before - 1] : NULL;
 }
 
-/* The event with which the pass behind it begins; MP_NONE: there is none. */
+/* The event that begins the following pass; MP_NONE: there is none. */
 static uint32_t end_of(const struct mp_guesses *guesses, const struct mp_guess_pass *pass)
 {
     return pass + 1 < guesses->passes.at + guesses->passes.count ? pass[1].first : MP_NONE;
@@ -299,10 +302,10 @@ bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_mo
     return end != MP_NONE && end < moment && (freed == MP_NONE || freed > end);
 }
 
-/* ---- what an optimizer's step replaces */
+/* ---- blocks that an optimizer's step replaces */
 
-/* By block that goes in an optimizer's step: the block that the same turn made last of its size, which is in its place
- * now; MP_NONE. */
+/* By block freed in an optimizer's step: the last block of its size that the same turn made, which has replaced it;
+ * MP_NONE. */
 static uint32_t *find_successors(const struct finder *f)
 {
     const struct mp_model *model = f->model;
@@ -327,9 +330,9 @@ static uint32_t *find_successors(const struct finder *f)
     return successor;
 }
 
-#define HOPS 4 /* lines of one step, each of which replaces what the one before it made */
+#define HOPS 4 /* lines of one step, each of which replaces the result of the one before */
 
-/* The line that made what is in the block's place when the step is over; MP_NONE. */
+/* The line that made the block's replacement at the end of the step; MP_NONE. */
 static uint32_t replaced_at(const struct finder *f, uint32_t block)
 {
     for (int i = 0; i < HOPS; i++) {
@@ -340,8 +343,8 @@ static uint32_t replaced_at(const struct finder *f, uint32_t block)
     return MP_NONE;
 }
 
-/* A line of the optimizer's step: the last thing it makes that lives on, and what was there before and is replaced
- * there. */
+/* A line of the optimizer's step: the last block it makes that lives on, and the earlier block that this one
+ * replaces. */
 struct replacing {
     uint32_t line, last;
     uint64_t bytes;
@@ -360,8 +363,8 @@ static struct replacing *replacing_at(struct replacings *lines, uint32_t line)
     return &lines->at[lines->count - 1];
 }
 
-/* Where nobody holds one more copy than the lines replace, the line that comes last sets the parameters: their update
- * needs the states'. */
+/* Where nobody holds one more copy than the lines replace, the last line sets the parameters: their update needs the
+ * states'. */
 static void set_by_order(struct finder *f, const struct replacings *lines)
 {
     uint64_t most = 0;
@@ -373,8 +376,8 @@ static void set_by_order(struct finder *f, const struct replacings *lines)
     if (last && most) f->guesses->sets_parameter[last->line] = true;
 }
 
-/* Finds the lines that set parameters: those that replace what is known to be one; else by their order. `held`:
- * parameters live elsewhere. */
+/* Finds the lines that set parameters: those that replace a known parameter; else by their order. `held`: parameters
+ * live elsewhere. */
 static void find_setters(struct finder *f, bool held)
 {
     const struct mp_model *model = f->model;
@@ -395,7 +398,7 @@ static void find_setters(struct finder *f, bool held)
     mp_vec_free(&lines);
 }
 
-/* ---- what is freed */
+/* ---- freed blocks */
 
 /* By line: bytes of blocks of each category that are freed there. */
 struct votes {
@@ -422,7 +425,7 @@ static struct votes *count_votes(const struct finder *f)
     return votes;
 }
 
-/* By block: how many are freed one after the other from its stack on, nothing being made between. */
+/* By block: how many are freed in a row from its stack on, with nothing made in between. */
 static uint32_t *count_together(const struct finder *f)
 {
     const struct mp_model_events *events = &f->model->events;
@@ -466,7 +469,7 @@ static unsigned of_freed(const struct finder *f, uint32_t block, const struct vo
     return vote == MP_CATEGORY_KEPT || (f->infers && !graphs) ? MP_CATEGORY_KEPT : MP_CATEGORY_PREVIOUS;
 }
 
-/* ---- what lives on */
+/* ---- blocks that live on */
 
 static bool is_unknown(const struct finder *f, uint32_t block)
 {
@@ -485,7 +488,7 @@ static uint32_t round_of(const struct finder *f, uint32_t block)
     return turn == MP_NONE ? 0 : f->phases->turns.at[turn].round;
 }
 
-/* One for each parameter that is trained: its gradient; or, where gradients are there already and are added to, what
+/* Counts one for each trained parameter: its gradient; or, where existing gradients are added to, the block that
  * backward makes to add. */
 static void count_gradients(const struct finder *f, struct sizes *gradients, bool *kept)
 {
@@ -504,10 +507,10 @@ static void count_gradients(const struct finder *f, struct sizes *gradients, boo
     mp_vec_free(left);
 }
 
-#define COPIES_MOST 6 /* of a parameter's size: itself, its gradient, what an optimizer keeps */
+#define COPIES_MOST 6 /* of a parameter's size: itself, its gradient, the optimizer's state */
 
-/* Where gradients are told by what backward makes to add, that is more than they are, since gradients of activations
- * may be as large: how many copies of each parameter there are follows from the sizes of which that is not so. */
+/* Where gradients are counted by the blocks that backward makes to add, the count is too high, since gradients of
+ * activations may have the same size: the number of copies of each parameter follows from the other sizes. */
 static void correct(struct sizes *gradients, const struct sizes *there)
 {
     uint64_t votes[COPIES_MOST + 1] = {0};
@@ -525,7 +528,7 @@ static void correct(struct sizes *gradients, const struct sizes *there)
     }
 }
 
-/* A good part of what lives on comes in sizes that are there several times. */
+/* Whether a good part of the blocks that live on has sizes that occur several times. */
 static bool is_of_layers(const struct sizes *there)
 {
     uint64_t again = 0;
@@ -541,7 +544,7 @@ static unsigned of_workspace(const struct sizes *there, const struct sizes *grad
     return few && (bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS) ? MP_CATEGORY_WORKSPACE : MP_CATEGORY_NONE;
 }
 
-/* How many tensors of a parameter's size PyTorch's optimizers keep for it, as they are used nearly always. */
+/* The number of tensors of a parameter's size that PyTorch's optimizers keep for it, in their usual configuration. */
 static const struct {
     const char *file;
     uint32_t states;
@@ -559,8 +562,8 @@ static bool is_of_optimizers(const char *file)
     return name && name - file >= 11 && !memcmp(name - 11, "torch/optim", 11);
 }
 
-/* The most that the optimizers which the stacks name keep for a parameter; UINT32_MAX: any number. What there are more
- * copies of is a model that stands beside the one that is trained: its average, an earlier state of it. */
+/* The most that the optimizers named in the stacks keep for a parameter; UINT32_MAX: any number. Further copies are a
+ * model beside the trained one: its average, an earlier state of it. */
 static uint32_t find_states(const struct mp_model *model)
 {
     uint32_t most = 0;
@@ -576,8 +579,8 @@ static uint32_t find_states(const struct mp_model *model)
     return most ? most : UINT32_MAX;
 }
 
-/* The Nth of its size, from 0, where so many parameters have it: parameters first. `states`: of each; 0: nothing is
- * trained. */
+/* The Nth block of its size, from 0, where so many parameters have it: parameters first. `states`: of each; 0: nothing
+ * is trained. */
 static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, uint32_t states)
 {
     uint32_t copy = parameters ? nth / parameters : 0;
@@ -586,7 +589,8 @@ static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, 
     return copy - with_gradients <= states ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
 }
 
-/* Sizes of what the steps of optimizers make and no gradient has: of all parameters together, as LBFGS keeps them. */
+/* Lists sizes that the steps of optimizers make and no gradient has: of all parameters together, as LBFGS keeps
+ * them. */
 static void list_vectors(struct finder *f, const struct sizes *gradients)
 {
     for (uint32_t i = 0; i < f->model->blocks.count; i++) {
@@ -635,7 +639,7 @@ static void guess_lasting(struct finder *f)
     mp_vec_free(&seen);
 }
 
-/* ---- what was there with a stack, and what is freed */
+/* ---- older blocks with a stack, and freed blocks */
 
 static unsigned of_stack(const struct finder *f, uint32_t block)
 {
@@ -659,8 +663,8 @@ static unsigned of_rest(const struct finder *f, uint32_t block, const struct vot
     return guess || lives_to_the_end(f, block) ? guess : of_freed(f, block, votes, together);
 }
 
-/* What was recorded and no rule knows: what a step puts in the parameters' places; cuBLAS's workspace, which no line of
- * Python asks for; what goes together with a graph, as what a loss keeps of it. */
+/* Recorded blocks that fit no rule: those that a step puts in the parameters' places; cuBLAS's workspace, which no line
+ * of Python requests; those freed together with a graph, such as a loss's own. */
 static unsigned of_made(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;

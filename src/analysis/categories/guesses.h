@@ -1,7 +1,7 @@
 /*
- * What blocks are likely to be of which no stack says it, above all those that lived before the recording began: by
- * where they were freed, by sizes that come again among gradients, by who holds what from one call to the next. A guess
- * each, told as such. Pure; ends the program where memory is short (base/memory.h).
+ * Likely categories of blocks whose stacks do not show one, above all those from before the recording: by the place of
+ * their free, by sizes that recur among gradients, by what lasts from one call to the next. Each is a guess, and
+ * reported as one. Pure; ends the program where memory is short (base/memory.h).
  *
  *   freed in backward: of the graph that was there when the recording began; freed by zero_grad(): a gradient; freed in
  *   an optimizer's step: state that the step replaces, but for the last line of three, which replaces the parameters
@@ -9,8 +9,8 @@
  *   inference kept. What lives on: a parameter for each gradient of that size, then the optimizer's state; parameters
  *   where nothing was trained.
  *
- * Forward passes of which nothing is kept for a backward are inference: what they make is working memory, or is kept
- * over calls. A graph is a previous one from the moment on at which the same code runs again.
+ * Forward passes that keep nothing for a backward are inference: they make working memory, or memory that is kept over
+ * calls. A graph is a previous one as soon as the same code runs again.
  */
 #ifndef MP_ANALYSIS_GUESSES_H
 #define MP_ANALYSIS_GUESSES_H
@@ -18,7 +18,7 @@
 #include "analysis/categories/phases.h"
 #include "model/model.h"
 
-/* A pass forward: the event that it begins with; the blocks that it makes; those of them that are there when the next
+/* A forward pass: the event that it begins with; the blocks that it makes; those of them that are there when the next
  * one begins, and that no backward frees. */
 struct mp_guess_pass {
     uint32_t first, made, beyond;
@@ -26,7 +26,7 @@ struct mp_guess_pass {
 
 struct mp_guesses {
     unsigned char *of_block;  /* enum mp_category; MP_CATEGORY_NONE: no guess */
-    unsigned char *inference; /* by turn: nothing that it makes is kept for a backward */
+    unsigned char *inference; /* by turn: keeps nothing for a backward */
     struct mp_guess_passes {
         struct mp_guess_pass *at;
         size_t count, room;
@@ -35,7 +35,7 @@ struct mp_guesses {
         *sets_parameter; /* by frame: in the optimizer's step this line puts new tensors in the parameters' places */
 };
 
-/* `known`: the category of a block at the end by what is no guess (enum mp_category). */
+/* `known`: the category of a block at the end, without guesses (enum mp_category). */
 void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phases,
                      unsigned (*known)(const void *context, uint32_t block), const void *context,
                      struct mp_guesses *guesses);

@@ -6,7 +6,7 @@
 #include "analysis/categories/rules.h"
 #include "base/search.h"
 
-/* Frames that say what is being done; of a stack the innermost one counts. */
+/* Frames that show the phase; the innermost one of a stack counts. */
 static const struct {
     enum mp_phase phase;
     const char *regex;
@@ -79,7 +79,7 @@ enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_
     return called ? MP_PHASE_FORWARD : phase;
 }
 
-/* Threads that load data, say, never do more than allocate outside. */
+/* Threads that load data, for example, only ever allocate outside. */
 static bool find_threads(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_model_events *events = &model->events;
@@ -113,7 +113,7 @@ static bool take_turn(struct mp_phases *phases, uint32_t event, enum mp_phase ph
     return mp_vec_push(&phases->turns, turn);
 }
 
-/* What a line outside frees ends a pass even where nothing is made outside. */
+/* A free by a line outside ends a pass even where nothing is made outside. */
 static bool is_outside(const struct mp_model *model, const struct mp_phases *phases, uint32_t event)
 {
     uint32_t stack = mp_model_freed_at(model, model->events.subject[event]), thread = model->events.thread[event];
@@ -155,7 +155,7 @@ static void link_turns(struct mp_phases *phases)
         bool begins = turn->phase == MP_PHASE_RECOMPUTE && i && turn[-1].phase != MP_PHASE_BACKWARD;
         if (turn->phase == MP_PHASE_BACKWARD || begins) backward = (uint32_t)i;
     }
-    bool trains = backward != MP_NONE, fresh = true; /* fresh: what comes next begins a round */
+    bool trains = backward != MP_NONE, fresh = true; /* fresh: the next turn begins a round */
     for (size_t i = 0; i < phases->turns.count; i++) {
         unsigned phase = phases->turns.at[i].phase;
         if (fresh && (trains ? mp_phase_is_backward(phase) : phase == MP_PHASE_FORWARD)) {
@@ -168,7 +168,7 @@ static void link_turns(struct mp_phases *phases)
     }
 }
 
-/* PyTorch's own history has no frames of what autograd's threads do where it was told to keep only Python's. */
+/* PyTorch's own history lacks the frames of autograd's threads where it was told to keep only Python's. */
 static bool lacks_backward(const struct mp_model *model, const struct mp_phases *phases)
 {
     if (!model->format || strcmp(model->format, "pytorch") || !phases->any) return false;

@@ -11,19 +11,19 @@
 
 enum mp_phase {
     MP_PHASE_OUTSIDE,   /* of all others */
-    MP_PHASE_FORWARD,   /* a module is called */
+    MP_PHASE_FORWARD,   /* a module is being called */
     MP_PHASE_RECOMPUTE, /* a module is called within backward: checkpointing */
     MP_PHASE_BACKWARD,
     MP_PHASE_OPTIMIZER,
-    MP_PHASE_BOUNDARY, /* of a turn only: here a step begins or an optimizer's ends */
+    MP_PHASE_BOUNDARY, /* only of a turn: a step begins here, or an optimizer's ends */
     MP_PHASES
 };
 
 struct mp_phase_turn {
     uint32_t first;    /* the event that it begins with */
     uint32_t backward; /* the index of the first turn of backward after it; MP_NONE */
-    uint32_t round;    /* how many times backward has begun, or, where there is none at all, a forward after something
-                        * outside */
+    uint32_t round;    /* how many times backward has begun; where there is none at all, the number of forwards after
+                        * something outside */
     uint8_t phase;
 };
 
@@ -31,10 +31,10 @@ struct mp_phases {
     uint8_t *of_stack; /* enum mp_phase, by stack */
     uint8_t unknown;   /* of a block without a stack */
     MP_VEC(struct mp_phase_turn) turns;
-    unsigned char *works; /* by thread: it ever did anything but allocate outside; others take no turns */
+    unsigned char *works; /* by thread: it did anything but allocate outside; other threads take no turns */
     bool any;             /* some stack has a phase */
     bool forward;         /* some turn is forward */
-    uint32_t last_alloc;  /* of those turns are made of; MP_NONE: none. What is freed later lived to the end */
+    uint32_t last_alloc;  /* of the allocations in turns; MP_NONE: none. A block freed later lived to the end */
 };
 
 bool mp_phase_is_backward(unsigned phase);

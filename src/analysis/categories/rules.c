@@ -26,7 +26,7 @@ static bool is_made_optional(const char *next)
     return *next && strchr("*?{", *next);
 }
 
-/* Writes the longest text that every match contains, as far as it is plain to see: no choice, no group, nothing that a
+/* Writes the longest text that every match contains, as far as it is obvious: no choice, no group, nothing that a
  * following sign makes optional. `literal` has room for the whole expression. */
 static void find_literal(const char *regex, char *literal, char *run)
 {

@@ -1,8 +1,8 @@
 /*
- * Rules over stacks: what a block is for, by the frames that allocated it. A rule is a name and a POSIX extended
- * regular expression that is looked for in each frame, which is one line of text: "FUNCTION FILE:LINE" (native frames
- * without a file: "FUNCTION LIBRARY"; "?" for a function that is not known). Of several rules that fit frames of a
- * stack, the first counts. Pure.
+ * Rules over stacks: the category of a block by the frames that allocated it. A rule is a name and a POSIX extended
+ * regular expression that is searched for in each frame, which is one line of text: "FUNCTION FILE:LINE" (native frames
+ * without a file: "FUNCTION LIBRARY"; "?" for an unknown function). Of several rules that fit frames of a stack, the
+ * first counts. Pure.
  */
 #ifndef MP_ANALYSIS_RULES_H
 #define MP_ANALYSIS_RULES_H
@@ -18,7 +18,7 @@
 struct mp_rule {
     uint32_t name; /* string id in names */
     regex_t regex;
-    char *literal; /* text that every match contains, "" where none is known: most frames need no regex */
+    char *literal; /* text that every match contains, "" where unknown: most frames need no regex */
 };
 
 struct mp_rules {
@@ -28,8 +28,8 @@ struct mp_rules {
 
 #define MP_RULES_MAX 1000 /* rules, and names */
 
-/* Zero-initialised rules are empty. MP_INVALID says what is wrong with the expression. After a failure the rules are as
- * they were. */
+/* Zero-initialised rules are empty. MP_INVALID: *error says what is wrong with the expression. After a failure the
+ * rules are unchanged. */
 enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char *regex, struct mp_error *error);
 /* Adds the rules of a text of lines `name = regex`; empty lines and lines that begin with '#' are left out. MP_INVALID
  * names the line, with `path` before it. */

@@ -1,6 +1,6 @@
 /*
- * How much of a device's memory nobody had, at events in their order: its total, less what the driver had handed out by
- * then, less what was in use beyond that (contexts, modules, other processes) by the reading that is nearest in time.
+ * The memory of a device that was free at events, in their order: its total, less what the driver had handed out by
+ * then, less what was in use beyond that (contexts, modules, other processes) according to the reading nearest in time.
  * Pure.
  */
 #ifndef MP_ANALYSIS_DEVICE_FREE_H
@@ -10,20 +10,21 @@
 
 struct mp_device_free {
     const struct mp_model *model;
-    uint64_t total;   /* MP_BYTES_UNKNOWN: not known, nor is what is free */
+    uint64_t total;   /* MP_BYTES_UNKNOWN: unknown, and so is the free memory */
     uint32_t counter; /* the device's reading, a string id */
     uint16_t driver;
     struct mp_level handed_out;
-    uint64_t beyond, beyond_ns; /* by the last reading; MP_BYTES_UNKNOWN: there was none yet */
+    uint64_t beyond, beyond_ns; /* from the last reading; MP_BYTES_UNKNOWN: none yet */
     size_t next;                /* reading */
     uint32_t events;            /* applied */
 };
 
-/* `driver`: the track of the driver's memory, or MP_TRACK_NONE, with which nothing is known. */
+/* `driver`: the track of the driver's memory; with MP_TRACK_NONE nothing is known. */
 void mp_device_free_start(struct mp_device_free *room, const struct mp_model *model, uint16_t driver);
 /* Applies the next event; each once. */
 void mp_device_free_follow(struct mp_device_free *room, uint32_t event);
-/* After the events so far; MP_BYTES_UNKNOWN. Takes as long as there are events up to the next reading. */
+/* The free memory after the events so far; MP_BYTES_UNKNOWN. Takes time in proportion to the events up to the next
+ * reading. */
 uint64_t mp_device_free_now(const struct mp_device_free *room);
 
 #endif

@@ -15,7 +15,7 @@ enum device_role {
     MP_DEVICE_ROLE_BLOCKS,   /* physical memory, block by block */
     MP_DEVICE_ROLE_POOL,     /* blocks in memory that the reserved total counts */
     MP_DEVICE_ROLE_TORCH,    /* likewise, of a framework's allocator */
-    MP_DEVICE_ROLE_CONTEXTS, /* handles: what was made that takes memory of its own */
+    MP_DEVICE_ROLE_CONTEXTS, /* handles: objects that take memory of their own */
     MP_DEVICE_ROLE_MODULES,
     MP_DEVICE_ROLE_HANDLES,
 };
@@ -28,23 +28,23 @@ static inline bool device_role_made(unsigned role)
 /* Bytes of one device's tracks, event by event. */
 struct device_level {
     uint64_t blocks, pool_blocks, pool_reserved, torch_blocks, torch_reserved;
-    bool sampled; /* torch_blocks is an estimate: what is known to be reserved is not exceeded */
+    bool sampled; /* torch_blocks is an estimate: the reserved total is its upper bound */
 };
 
-/* A pool whose reserved total nobody told holds at least its blocks. */
+/* A pool whose reserved total was never reported holds at least its blocks. */
 static inline uint64_t device_pools(const struct device_level *level)
 {
     return level->pool_reserved > level->pool_blocks ? level->pool_reserved : level->pool_blocks;
 }
 
-/* So does an allocator. */
+/* The same for an allocator. */
 static inline uint64_t device_torch(const struct device_level *level)
 {
     bool has_reserved = level->torch_reserved > level->torch_blocks || (level->sampled && level->torch_reserved);
     return has_reserved ? level->torch_reserved : level->torch_blocks;
 }
 
-/* Where the driver's side was recorded in part only, what PyTorch has was handed out all the same. */
+/* Where the driver's side was recorded only in part, PyTorch's memory was handed out all the same. */
 static inline uint64_t device_handed_out(const struct device_level *level)
 {
     uint64_t driver = level->blocks + device_pools(level), torch = device_torch(level);
@@ -61,16 +61,16 @@ static inline bool device_is_live(const struct mp_model *model, size_t block, ui
 static void device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes);
 
 /*
- * Allocators that take large pieces from the driver and cut them up out of sight: which of what the driver handed out
- * is theirs, by the frames of whoever asked for it, and the switch that opens each.
+ * Allocators that take large pieces from the driver and divide them invisibly. The frames of a request to the driver
+ * show which memory is theirs; each has a switch that makes it visible.
  */
 
-/* Of what was handed out: less than this share of one is not worth a line. */
+/* of the handed out memory: a smaller share is not worth a line */
 #define LEAST_SHARE 20
 
 static const struct {
-    const char *name, *module, *function; /* what a frame's shared object begins with, what its function contains; ""
-                                           * for any, NULL for none */
+    const char *name, *module, *function; /* the beginning of a frame's shared object, a part of its function; "" for
+                                           * any, NULL for none */
     bool pools;                           /* only blocks of the driver's pools */
     const char *advice;
 } rules[] = {
@@ -104,7 +104,7 @@ static bool line_matches(const struct mp_stack_line *line, size_t rule)
     return !rules[rule].module && line->function && strstr(line->function, rules[rule].function);
 }
 
-/* The rule that a stack falls under, + 1; 0: none. */
+/* The rule that applies to a stack, + 1; 0: none. */
 static unsigned char rule_of(const struct mp_stack_lines *lines, bool in_pool)
 {
     for (size_t rule = 0; rule < RULES; rule++)
@@ -151,10 +151,10 @@ static bool device_find_hidden(const struct mp_model *model, const unsigned char
     return done;
 }
 
-/* Shared objects that only pass a request on: the driver, its runtime, the recorder. */
+/* Shared objects that only pass on a request: the driver, its runtime, the recorder. */
 static const char *const passing_on[] = {"libcuda.so", "libcudart", "libcupti", "libmemprof",
                                          "libnvidia",  "libc.so",   "ld-linux"};
-/* How people call those that ask. */
+/* The usual names of requesting libraries. */
 static const struct {
     const char *beginning, *name;
 } libraries[] = {{"libc10", "PyTorch"},
@@ -180,7 +180,7 @@ static bool begins(const char *text, const char *with)
     return !strncmp(text, with, strlen(with));
 }
 
-/* The library that asked, by the modules of the stack from inside out; NULL: not known. */
+/* The requesting library, from the modules of the stack from inside out; NULL: unknown. */
 static const char *asker(const struct mp_model *model, uint32_t stack)
 {
     const char *name = NULL;
@@ -209,7 +209,7 @@ static int largest_first(const void *left, const void *right)
 static void gather_callers(const struct mp_model *model, const unsigned char *roles, uint32_t moment,
                            struct mp_device_use *found)
 {
-    const char **askers = mp_alloc_zeroed(model->stacks.count + 1, sizeof *askers); /* by stack, as far as asked */
+    const char **askers = mp_alloc_zeroed(model->stacks.count + 1, sizeof *askers); /* by stack, as far as needed */
     unsigned char *asked = mp_alloc_zeroed(model->stacks.count + 1, 1);
     for (size_t i = 0; i < model->blocks.count; i++) {
         unsigned role = roles[model->blocks.track[i]];
@@ -226,8 +226,8 @@ static void gather_callers(const struct mp_model *model, const unsigned char *ro
     if (found->parts.count) qsort(found->parts.at, found->parts.count, sizeof *found->parts.at, largest_first);
 }
 
-/* Adds `bytes` that the driver had handed out at use->moment, and that are no segments of PyTorch's allocator, by the
- * library that asked for them. */
+/* Adds `bytes` that the driver had handed out at use->moment, other than segments of PyTorch's allocator, by the
+ * library that requested them. */
 static void device_add_libraries(const struct mp_model *model, const unsigned char *roles, uint64_t bytes,
                                  struct mp_device_use *use)
 {
@@ -237,7 +237,7 @@ static void device_add_libraries(const struct mp_model *model, const unsigned ch
     gather_callers(model, roles, use->moment, &found);
     for (size_t i = 0; i < found.parts.count; i++) {
         const struct mp_device_part *part = &found.parts.at[i];
-        bool is_torch = !strcmp(part->name, torch); /* its segments are not asked about: what is left over is its own */
+        bool is_torch = !strcmp(part->name, torch); /* its segments are left out: what is left over is its own */
         uint64_t share = is_torch ? 0 : part->bytes < bytes ? part->bytes : bytes;
         has_torch |= is_torch;
         device_add_part(use, MP_PART_LIBRARY, part->name, share);
@@ -272,21 +272,21 @@ static unsigned char *device_roles(const struct mp_model *model, uint32_t device
     return roles;
 }
 
-/* A reading of the device's total, and what the recording knows of that moment. */
+/* A reading of the device's total, and the recording's numbers at that moment. */
 struct reading {
     uint64_t at_ns, in_use, process, others;
     uint32_t moment;
     struct device_level level;
-    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* since the reading before, by role */
+    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* since the previous reading, by role */
     bool quiet;
 };
 
 struct readings {
     struct reading *at;
     size_t count, room;
-    uint64_t before, system;               /* in use before the command, by anybody and by no process */
-    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* before the recording's first event, at a time that nobody tells */
-    uint64_t base_ns; /* what was handed out by then is known of no moment before; 0: nothing was */
+    uint64_t before, system;               /* in use before the command: in all, and by no process */
+    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* before the recording's first event, at an unknown time */
+    uint64_t base_ns; /* memory handed out by then is unknown for any earlier moment; 0: there was none */
 };
 
 static uint32_t string_of(const struct mp_model *model, const char *device, const char *what)
@@ -298,7 +298,7 @@ static uint32_t string_of(const struct mp_model *model, const char *device, cons
     return MP_NONE;
 }
 
-/* Values that were read together have one time; the device's comes first (collect/device/device_samples.c). */
+/* Values that were read together have equal times; the device's comes first (collect/device/device_samples.c). */
 static bool gather(const struct mp_model *model, uint32_t device, struct readings *readings)
 {
     const char *name = mp_model_text(model, model->devices.at[device].name);
@@ -330,7 +330,7 @@ struct sweep {
     uint32_t highest_moment;
     uint64_t *reserved; /* by track */
     struct readings *readings;
-    size_t next;          /* the reading that comes */
+    size_t next;          /* the next reading */
     size_t unsettled;     /* readings from here on may prove not to be quiet */
     uint64_t last_change; /* 0: none */
     bool made[MP_DEVICE_ROLE_HANDLES + 1];
@@ -358,7 +358,7 @@ static uint64_t known(uint64_t bytes)
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
 }
 
-/* The difference that an event about a block makes. */
+/* The change of the level by an event about a block. */
 static uint64_t difference(const struct mp_model *model, uint32_t event)
 {
     uint32_t block = model->events.subject[event];
@@ -416,7 +416,7 @@ static void note_change(struct sweep *sweep, uint64_t now)
     sweep->last_change = now ? now : 1;
 }
 
-/* Whether more is handed out; else, of as much, more of it is known. */
+/* Whether more is handed out; or the same, of which more is known. */
 static bool knows_more(const struct device_level *level, const struct device_level *highest)
 {
     uint64_t now = device_handed_out(level), before = device_handed_out(highest);
@@ -446,7 +446,7 @@ static bool run(struct sweep *sweep)
     return true;
 }
 
-/* ---- the moment, and the parts of it ---- */
+/* ---- the moment, and its parts ---- */
 
 static uint64_t ours(const struct readings *readings, const struct reading *reading)
 {
@@ -455,8 +455,8 @@ static uint64_t ours(const struct readings *readings, const struct reading *read
     return reading->in_use > before ? reading->in_use - before : 0;
 }
 
-/* One that says less than was handed out at least was read after the process had ended, and so was one that no longer
- * names a process which others name. */
+/* A reading below the minimum handed out was made after the process had ended; so was one that no longer names a
+ * process which others name. */
 static bool says_something(const struct reading *reading, bool is_named)
 {
     return reading->in_use >= device_handed_out(&reading->level) && (!is_named || reading->process != MP_BYTES_UNKNOWN);
@@ -476,8 +476,8 @@ static const struct reading *choose(const struct readings *readings)
     return best;
 }
 
-/* How the rest that no block explains grew from reading to reading, by what was made in between. `rest` is what there
- * is to be shared out; returns what is left of it. */
+/* Distributes the growth, from reading to reading, of the rest that no block explains, by what was made in between.
+ * `rest` is the amount to distribute; returns what remains. */
 static uint64_t book(const struct readings *readings, const struct reading *until, uint64_t rest,
                      struct mp_device_use *use)
 {
@@ -501,7 +501,9 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
         while (cause < sizeof causes / sizeof *causes && !made[causes[cause].role])
             cause++;
         if (now > before && cause < sizeof causes / sizeof *causes) grown[causes[cause].role] += now - before;
-        if (now) memset(made, 0, sizeof made); /* else what was made has taken nothing yet, or that was not read */
+        if (now)
+            memset(made, 0, sizeof made); /* otherwise new objects have taken nothing yet, or no reading showed
+                                           * it */
         before = now;
     }
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
@@ -512,7 +514,7 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
     return rest;
 }
 
-/* A part is added to another of its name; one of 0 bytes is none. */
+/* Adds a part, to an existing one of its name if there is one; ignores one of 0 bytes. */
 static void device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes)
 {
     if (!bytes || bytes == MP_BYTES_UNKNOWN) return;

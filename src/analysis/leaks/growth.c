@@ -16,8 +16,8 @@ uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *st
     return (uint32_t)((model->events.time_ns[event] - first) / part) + 1;
 }
 
-/* One site's blocks of one period: at how many of the moments, from which one on, some of them lived. Blocks are met in
- * order of birth, so a site's periods only rise and its present one is all that must be kept. */
+/* One site's blocks of one period: at which moments some of them lived. Blocks come in order of birth, so a site's
+ * periods only rise, and only its present one needs to be kept. */
 struct site {
     uint32_t period;
     int from, to;                 /* of the present period: moments [from, to) */
@@ -46,7 +46,7 @@ static uint32_t moment_of(const struct search *search, int number)
     return number == MOMENTS ? search->last : search->first + (uint32_t)(number + 1) * search->spacing;
 }
 
-/* The number of the first moment that is after an event; MOMENTS + 1 where none is. */
+/* The number of the first moment after an event; MOMENTS + 1 where there is none. */
 static int first_after(const struct search *search, uint32_t event)
 {
     if (event >= search->last) return MOMENTS + 1;
@@ -55,7 +55,7 @@ static int first_after(const struct search *search, uint32_t event)
     return number < MOMENTS ? (int)number : MOMENTS;
 }
 
-/* A block that lives at the moments [from, to). */
+/* Takes a block that lives at the moments [from, to). */
 static void meet_block(struct search *search, const struct mp_steps *steps, uint32_t block, int from, int to)
 {
     const struct mp_model_blocks *blocks = &search->model->blocks;
@@ -111,7 +111,7 @@ void mp_growth_moment(const struct mp_model *model, uint16_t track, const struct
         while (next <= MOMENTS && moment_of(&search, next) <= blocks->alloc_event[block])
             next++;
         if (next > MOMENTS) break;
-        if (blocks->free_event[block] < moment_of(&search, next)) continue; /* as most */
+        if (blocks->free_event[block] < moment_of(&search, next)) continue; /* as for most blocks */
         if (!meant[blocks->track[block]]) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
         meet_block(&search, steps, block, next, first_after(&search, blocks->free_event[block]));

@@ -1,7 +1,7 @@
 /*
- * When to look for what grows. Most programs free everything when they end (Python's interpreter does), so the last
- * moment shows a leak only where it outlives that. The moment that tells is the one at which some site holds blocks
- * from the most distinct periods of the program's life. Pure.
+ * The moment to look for growth. Most programs free everything when they end (Python's interpreter does), so the last
+ * moment shows a leak only where it survives that. The best moment is the one at which some site holds blocks from the
+ * most distinct periods of the program's life. Pure.
  */
 #ifndef MP_ANALYSIS_GROWTH_H
 #define MP_ANALYSIS_GROWTH_H
@@ -11,15 +11,15 @@
 #include "model/spans.h"
 #include "model/window.h"
 
-/* Births are told apart by period: the step, or, where the recording has no steps, one of this many equal parts of the
- * time from its first event to its last. */
+/* Periods distinguish births: the step, or, where the recording has no steps, one of this many equal parts of the time
+ * from its first event to its last. */
 #define MP_TIME_PARTS 64
 
 /* The period of an event, from 1. */
 uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *steps, uint32_t event);
 
-/* The moment (a number of events) in the window, of its end and 64 evenly spaced ones, at which one site holds blocks
- * born in the most periods; the end where no other is better by two or more. */
+/* Finds the moment (a number of events) in the window, of its end and 64 evenly spaced ones, at which one site holds
+ * blocks born in the most periods; the end where no other is better by two or more. */
 void mp_growth_moment(const struct mp_model *model, uint16_t track, const struct mp_window *window,
                       const struct mp_steps *steps, const struct mp_filter *filter, uint32_t *moment);
 

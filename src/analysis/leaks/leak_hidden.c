@@ -11,13 +11,13 @@
 
 #define PARTS          32          /* of the steps, or fewer where there are few readings: */
 #define PARTS_LEAST    8           /* of which all must rise */
-#define SAMPLES_A_PART 3           /* fewer readings are chance */
-#define GROWN_MIN      (16u << 20) /* bytes: less is what heaps and interpreters do */
-#define SHARE_MIN      0.05        /* of what it was at first */
+#define SAMPLES_A_PART 3           /* fewer readings prove nothing */
+#define GROWN_MIN      (16u << 20) /* bytes: heaps and interpreters grow by less */
+#define SHARE_MIN      0.05        /* of the initial value */
 #define SIGNIFICANT    5.0
-#define BYTES_A_BLOCK  4096 /* of the host, that a block may cost besides: objects, a graph's nodes */
+#define BYTES_A_BLOCK  4096 /* of the host, additional cost of a block: objects, a graph's nodes */
 
-/* The role of a track for how much of its device is handed out. */
+/* The role of a track in its device's handed out memory. */
 enum part_of { NOTHING, LIVE, RESERVED };
 
 struct part {
@@ -50,8 +50,8 @@ static bool has_driver_blocks(const struct mp_model *model, uint32_t device)
     return false;
 }
 
-/* On the host all blocks count. On a device the driver's do, and what its pools and graphs hold; without those what
- * PyTorch's allocator holds. Other named tracks of the driver hold no memory of their own. */
+/* On the host all blocks count. On a device the driver's blocks count, and the memory of its pools and graphs; without
+ * those the total of PyTorch's allocator. The driver's other named tracks hold no memory of their own. */
 static enum part_of role_of(const struct mp_model *model, uint16_t number, bool is_host, bool by_driver)
 {
     const struct mp_track *track = &model->tracks.at[number];
@@ -90,7 +90,8 @@ static void note(struct part *part, const uint64_t *sample, uint64_t known)
     if (*sample < part->sample) part->sample = *sample;
 }
 
-/* The lowest of both in each part. A counter is sampled where it changes: between samples the last one holds. */
+/* Finds the lowest of both values in each part. A counter is sampled where it changes: between samples the last value
+ * holds. */
 static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_t last, uint32_t counter,
                        struct parts *parts)
 {
@@ -117,7 +118,7 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
             parts->at[i].sample = parts->at[i - 1].sample;
 }
 
-/* As many parts as there are readings for; 0: too few to tell. */
+/* As many parts as the readings allow; 0: too few for an answer. */
 static uint32_t count_parts(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t counter)
 {
     uint32_t readings = 0, parts = PARTS;
@@ -152,7 +153,7 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
         return true;
     mp_trend_find(series, count, &trend);
     bool goes_on = end > middle && (end - middle) * 2 >= (middle > first ? middle - first : 0);
-    bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* of late it rose no more */
+    bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* the last parts did not rise */
     bool rising = parts->count == PARTS ? trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3 : rises == count - 1;
     *grows = rising && goes_on && !full;
     finding->bytes = end - first;
@@ -162,7 +163,7 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     return true;
 }
 
-/* The host memory that recorded leaks cost besides explains it. */
+/* Whether the additional host memory of recorded leaks explains it. */
 static bool is_explained(const struct mp_leaks *leaks, double bytes_per_step)
 {
     double explained = 0;

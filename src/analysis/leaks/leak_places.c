@@ -93,7 +93,7 @@ static bool gather(struct search *search, uint16_t track, const struct mp_window
         if (born >= steps[last].first) break;
         while (steps[birth].end <= born)
             birth++;
-        if (freed < steps[birth].end) continue; /* as most */
+        if (freed < steps[birth].end) continue; /* as most are */
         if (track != MP_TRACK_NONE && blocks->track[block] != track) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
         uint32_t before = search->steps->before + 1 + search->places->first_step;
@@ -142,7 +142,7 @@ static void choose_stack(const struct mp_model *model, const struct mp_leak_plac
     mp_map_free(&bytes);
 }
 
-/* The boundaries inside the window, that with which it ends among them. */
+/* Finds the boundaries inside the window, including the one with which it ends. */
 static void bound(const struct mp_steps *steps, const struct mp_window *window, struct mp_leak_places *places)
 {
     uint32_t first = 0, end = 0;

@@ -1,7 +1,7 @@
 /*
- * The places of a program that keep blocks from one step to the next, each with the lives of those blocks: what the
- * rule of leak_rule.h judges. A place is all stacks of a track that share the user's own Python lines and the blocks'
- * kind; where a stack has no such lines it is a place of its own. Pure.
+ * The places of a program that keep blocks from one step to the next, each with the lives of those blocks: the input of
+ * the rule of leak_rule.h. A place is all stacks of a track that share the user's own Python lines and the blocks'
+ * kind; a stack without such lines is a place of its own. Pure.
  */
 #ifndef MP_ANALYSIS_LEAK_PLACES_H
 #define MP_ANALYSIS_LEAK_PLACES_H
@@ -21,12 +21,12 @@ struct mp_leak_place {
 struct mp_leak_places {
     MP_VEC(struct mp_leak_place) at;
     struct mp_leak_life *lives; /* by place, then by birth */
-    uint32_t *blocks;           /* beside lives */
+    uint32_t *blocks;           /* parallel to lives */
     size_t count;               /* of lives */
     uint32_t first_step;        /* index in steps->at of the first one in the window: step 0 of the lives */
     uint32_t steps;             /* that begin in the window */
     uint32_t last;              /* the last boundary in the window */
-    bool enough;                /* false: the window holds less than two boundaries, and nothing was looked for */
+    bool enough;                /* false: the window holds fewer than two boundaries, and there was no search */
 };
 
 enum mp_status mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,

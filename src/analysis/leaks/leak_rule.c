@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/vec.h"
 
-#define SUSPECT_BIRTHS 4    /* fewer are what any program holds */
+#define SUSPECT_BIRTHS 4    /* any program holds blocks of fewer births */
 #define WARM_UP        3    /* steps in which lasting things are made */
 #define SIGNIFICANT    3.09 /* of z: one-sided p < 0.001 */
 #define OLD            8    /* steps: no pipeline holds a block longer on purpose */
@@ -19,8 +19,8 @@ struct series {
     uint32_t *births; /* distinct steps in which they were born */
 };
 
-/* The staying blocks: the distinct birth steps of the blocks that live at the last boundary and are older than blocks
- * of the place usually get. */
+/* The staying blocks: the distinct birth steps of the blocks that live at the last boundary and are older than the
+ * place's blocks usually get. */
 struct stay {
     MP_VEC(uint32_t) births;
     uint32_t first; /* index in births; those before it are the warm-up's */
@@ -58,7 +58,7 @@ static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t l
     }
 }
 
-/* A lasting thing made long before the rest is not where the growth begins. */
+/* A lasting block made long before the others is not the beginning of growth. */
 static void leave_warm_up_out(struct stay *stay)
 {
     const uint32_t *at = stay->births.at;
@@ -94,7 +94,7 @@ static void make_series(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* Growth that was undone before and has not clearly gone beyond what it was then. */
+/* Whether the growth was undone before and has not clearly exceeded its former level. */
 static bool only_refills(const struct series *series, bool *sawtooth)
 {
     uint32_t highest = 0, before = 0;
@@ -108,7 +108,8 @@ static bool only_refills(const struct series *series, bool *sawtooth)
     return *sawtooth && series->births[series->last] < before + before / 2 + SUSPECT_BIRTHS;
 }
 
-/* The time since the last birth is out of line with the time between births; where that is uneven, far out of line. */
+/* Whether the time since the last birth is exceptional compared with the time between births; where that is uneven,
+ * very exceptional. */
 static bool has_stopped(const struct stay *stay)
 {
     const uint32_t *at = stay->births.at;
@@ -121,7 +122,7 @@ static bool has_stopped(const struct stay *stay)
     return widest <= 2 * usual + 1 ? pause > 3.0 * widest + 1 : pause > 10 * usual + 1;
 }
 
-/* The later half brought less than half of what the earlier one did, by more than chance gives. */
+/* Whether the later half brought less than half of the earlier one, by more than chance explains. */
 static bool slows_down(const struct series *series, const struct stay *stay)
 {
     uint32_t first = stay->births.at[stay->first], middle = first + (series->last - first) / 2;
@@ -130,7 +131,7 @@ static bool slows_down(const struct series *series, const struct stay *stay)
     return later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier;
 }
 
-/* Of late, as many old ones went as new ones came: a ring, a queue. */
+/* Whether recently as many old blocks went as new ones came: a ring, a queue. */
 static bool is_balanced(const struct series *series, const struct stay *stay)
 {
     uint32_t window = series->last / 10 > OLD ? series->last / 10 : OLD, came = 0;
@@ -148,8 +149,8 @@ static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32
     return false;
 }
 
-/* How long ago the place held more blocks than ever before, and the longest time between two such moments. Whatever
- * fills up, and then drops one for each that comes, holds no more than before from then on. */
+/* How long ago the place held more blocks than ever before, and the longest time between two such moments. Anything
+ * that fills up, and then drops one block for each new one, never exceeds its former maximum again. */
 static uint32_t since_highest(const struct series *series, uint32_t first, uint32_t *widest)
 {
     uint32_t highest = series->live[first], when = first, times = 0;
@@ -172,7 +173,8 @@ static bool is_bounded(const struct series *series, const struct stay *stay)
            is_balanced(series, stay);
 }
 
-/* A place that was full before the recording ended is bounded. MP_GROWTH_PAUSED where that is too short to tell. */
+/* A place that was full before the recording ended is bounded. MP_GROWTH_PAUSED where the time is too short to
+ * decide. */
 static enum mp_leak_growth unless_full(const struct series *series, uint32_t first)
 {
     uint32_t widest, pause = since_highest(series, first, &widest);
@@ -200,7 +202,7 @@ static void judge_growth(const struct mp_leak_life *lives, size_t count, const s
         evidence->growth = MP_GROWTH_FEW;
 }
 
-/* Whether what stays is all that lives, or nearly: of what is replaced now and then little is old. */
+/* Whether the staying blocks are nearly all that live: where blocks are replaced now and then, few are old. */
 static bool is_all(const struct mp_leak_life *lives, size_t count, uint32_t last)
 {
     uint32_t births = 0, birth = 0;

@@ -1,6 +1,6 @@
 /*
- * The rule by which the blocks of one place in a program are a leak or not. Time is counted in boundaries between steps
- * (boundary N is where step N+1 begins, from 0), all at the same phase of a step. Pure.
+ * The rule that decides whether the blocks of one place in a program are a leak. Time is counted in boundaries between
+ * steps (boundary N is where step N+1 begins, from 0), all at the same phase of a step. Pure.
  */
 #ifndef MP_ANALYSIS_LEAK_RULE_H
 #define MP_ANALYSIS_LEAK_RULE_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fewer births than this are no proof. */
+/* Fewer births are no proof. */
 #define MP_LEAK_BIRTHS 8
 
 /* A block that lived at a boundary: at those after `birth`, up to `death`. */
@@ -20,8 +20,8 @@ struct mp_leak_life {
 };
 
 enum mp_leak_growth {
-    MP_GROWTH_NONE,   /* nothing of it stays, or what stays is bounded as far as can be seen */
-    MP_GROWTH_ONCE,   /* what stays came at once, after the warm-up */
+    MP_GROWTH_NONE,   /* no block stays, or the staying ones are bounded as far as can be seen */
+    MP_GROWTH_ONCE,   /* the staying blocks came at once, after the warm-up */
     MP_GROWTH_FEW,    /* keeps growing, but on fewer than MP_LEAK_BIRTHS births */
     MP_GROWTH_PAUSED, /* grew in many steps, but not in the last few: it may be full */
     MP_GROWTH_LEAK,
@@ -29,11 +29,11 @@ enum mp_leak_growth {
 
 struct mp_leak_evidence {
     enum mp_leak_growth growth;
-    uint32_t births;      /* distinct steps in which the blocks that stay were born */
+    uint32_t births;      /* distinct steps in which the staying blocks were born */
     uint32_t first, last; /* the first and last of them, warm-up left out */
     double z;             /* Mann-Kendall's, of the live count over the steps since the first */
     bool sawtooth;        /* most of it was freed now and then, but never for good */
-    bool none_freed;      /* no block of it that grew old was ever freed */
+    bool none_freed;      /* none of its blocks that grew old was ever freed */
 };
 
 /* Lives in order of birth. `last` is the last boundary, at which the rule judges. */

@@ -5,21 +5,21 @@
 
 #include "base/memory.h"
 
-#define FEW_STEPS   3 /* what came in no more of them is no growth */
-#define LATE_MIN    2 /* nor is what came in fewer of the later half */
+#define FEW_STEPS   3 /* blocks that came in no more steps are no growth */
+#define LATE_MIN    2 /* nor those that came in fewer of the later half */
 #define OUT_OF_LINE 8
 
 struct amount {
     uint64_t bytes, blocks;
 };
 
-/* By the step of birth: what comes regularly of each size, and what came besides. */
+/* By the step of birth: the regular amounts of each size, and the rest. */
 struct births {
     struct amount *regular, *odd;
     uint32_t steps, middle; /* the later half begins after it */
 };
 
-/* A step in which blocks came that stay. */
+/* A step with new blocks that stay. */
 struct stay {
     uint32_t blocks, birth;
 };
@@ -91,7 +91,7 @@ static int by_bytes(const void *left, const void *right)
     return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
 }
 
-/* More than this is out of line with what comes of odd sizes: many times the median, in a step or two alone. */
+/* The limit of usual amounts of odd sizes: more is many times the median, in one or two steps alone. */
 static uint64_t most_usual(const struct births *births, uint32_t count)
 {
     struct amount *sorted = mp_alloc(births->steps * sizeof *sorted);
@@ -103,7 +103,7 @@ static uint64_t most_usual(const struct births *births, uint32_t count)
     return most;
 }
 
-/* What goes on coming, however odd its sizes, is growth; but not what is out of line. */
+/* Blocks that keep coming, even of odd sizes, are growth; exceptional amounts are not. */
 static void take_odd_growth(struct births *births)
 {
     uint32_t count = count_steps(births->odd, 0, births->steps);
@@ -116,8 +116,8 @@ static void take_odd_growth(struct births *births)
     }
 }
 
-/* One site's, by size and birth. Sites that grow give the place's regular amounts and what came besides; `once` gets
- * all of the others. The bytes of its growth. */
+/* Takes one site's blocks by size and birth. Sites that grow give the place's regular amounts and the rest; `once` gets
+ * all of the others. Returns the bytes of its growth. */
 static uint64_t add_site(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t usual_age,
                          struct births *place, struct amount *once)
 {
@@ -142,7 +142,7 @@ static uint64_t add_site(const struct mp_leak_life *lives, size_t count, uint32_
     return bytes;
 }
 
-/* The growth may begin after the step that brought something else, too: some of what that brought may look like it. */
+/* The growth may also begin after a step that brought something else, part of which may look like growth. */
 static void leave_beginning_out(struct births *births)
 {
     uint32_t first = 0;
@@ -153,7 +153,7 @@ static void leave_beginning_out(struct births *births)
     births->regular[first] = (struct amount){0};
 }
 
-/* The last step's would need the time after it. */
+/* The last step's amount would need the time after it. */
 static void sum_up(const struct births *births, struct mp_leak_slope *slope)
 {
     double bytes = 0, blocks = 0;
@@ -197,7 +197,7 @@ void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t
     }
     leave_beginning_out(&births);
     bool grows = count_steps(births.regular, 0, births.steps);
-    for (uint32_t k = 0; !grows && k <= last; k++) /* then all that came is told */
+    for (uint32_t k = 0; !grows && k <= last; k++) /* then all amounts count */
         births.regular[k] = once[k];
     sum_up(&births, slope);
     free(sorted);

@@ -17,11 +17,11 @@
 
 /* The class of a leak, by its blocks and stacks. Pure. */
 
-/* Whether blocks of the stack are what torch.optim.LBFGS remembers of its last changes: as many as its history_size,
- * which is this where a program does not set it. Until then they are no leak. False where memory is short. */
+/* Whether the stack's blocks are torch.optim.LBFGS's memory of its last changes: at most history_size of them, which is
+ * this number where a program does not set it. Up to then they are no leak. False where memory is short. */
 #define MP_LEAK_HISTORY 100
 
-/* Nine in ten sizes new: a block is made where a size is seen for the first time. */
+/* Nine in ten sizes are new: a block is made when a size first appears. */
 static void new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place, bool *yes)
 {
     struct mp_map sizes = {0};
@@ -35,7 +35,7 @@ static void new_sizes(const struct mp_leak_places *places, const struct mp_leak_
     mp_map_free(&sizes);
 }
 
-/* Memory that a caching allocator takes to give it out itself: on another track its blocks are seen one by one. */
+/* Memory that a caching allocator takes in order to hand it out itself: another track has its blocks one by one. */
 static bool is_segment(const struct mp_stack_line *line)
 {
     return (line->function && strstr(line->function, "CachingAllocator")) ||
@@ -112,7 +112,8 @@ static void follow(const struct mp_model *model, const struct mp_step *steps, ui
     }
 }
 
-/* Reserved rose in many steps, in the later half too, by a quarter or more, while allocated did not follow. */
+/* Whether reserved bytes rose in many steps, in the later half too, by a quarter or more, while allocated bytes did not
+ * follow. */
 static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_leak_finding *finding)
 {
     uint32_t start = last / 8, rises = 0, late = 0;
@@ -133,7 +134,7 @@ static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_lea
     return true;
 }
 
-/* Fragmentation of every track whose allocator reports what it holds: adds findings. False where memory is short. */
+/* Finds fragmentation of every track whose allocator reports its total: adds findings. False where memory is short. */
 static bool leak_find_fragmentation(const struct mp_model *model, const struct mp_steps *steps, uint16_t only,
                                     const struct mp_leak_places *places, struct mp_leaks *leaks)
 {
@@ -160,9 +161,9 @@ static bool leak_find_fragmentation(const struct mp_model *model, const struct m
 }
 
 /*
- * A buffer that everything is joined to: one block (or a few) made anew, larger, in every step, out of the old one,
- * which therefore goes after the new one has come. No number of births tells it. Where much else grows with it, batches
- * do or what is worked on, and it is no leak. Pure.
+ * A buffer to which everything is appended: one block (or a few) made anew, larger, in every step, from the old one,
+ * which therefore ends after the new one has come. The number of births does not show it. Where many other things grow
+ * with it, batches or the work itself grow, and it is no leak. Pure.
  */
 
 #define STEPS_MIN  24 /* fewer larger ones are no proof: warm-up, a schedule */
@@ -195,8 +196,8 @@ static bool make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
     return true;
 }
 
-/* Since `first` there were always as many, few; most were made anew in the last step, and larger than before; and what
- * came of late is no less than what came at first. */
+/* Whether, since `first`, the number was constant and small; most were made anew in the last step, and larger than
+ * before; and recent growth is no less than the first. */
 static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t last)
 {
     uint32_t steps = last - first, anew = 0, larger = 0, middle = first + steps / 2, when = first, widest = 0;
@@ -215,7 +216,7 @@ static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t las
     return larger * 10 >= steps * 9 && anew >= larger && later * 2 >= earlier;
 }
 
-/* Nine in ten blocks were there until the one that took their place had come. */
+/* Whether nine in ten blocks lived until their replacement had come. */
 static bool are_replaced(const struct mp_model *model, const struct mp_leak_places *places,
                          const struct mp_leak_place *place, uint32_t at_once)
 {
@@ -227,11 +228,11 @@ static bool are_replaced(const struct mp_model *model, const struct mp_leak_plac
     return replaced * 10 >= (place->count - at_once) * 9;
 }
 
-/* How a place grows: what the rule says of it, and how much. */
+/* How a place grows: the rule's result, and the amount. */
 struct growth {
     struct mp_leak_evidence evidence;
     struct mp_leak_slope slope;
-    bool regrown; /* it is one thing, made anew and larger each time */
+    bool regrown; /* it is one block, made anew and larger each time */
 };
 
 /* Fills *growth where *regrows. False where memory is short. */
@@ -306,7 +307,7 @@ static void leak_is_growth_general(const struct mp_model *model, const struct mp
 
 #define CERTAIN_BIRTHS 16
 #define CERTAIN_Z      5.0        /* one chance in three million */
-#define WORTH_BYTES    (1u << 20) /* what is retained once and smaller is not worth a word */
+#define WORTH_BYTES    (1u << 20) /* smaller blocks that are retained once are not worth a word */
 
 /* Context of a judgement. */
 struct judge {
@@ -314,12 +315,12 @@ struct judge {
     const struct mp_leaks_query *query;
     const struct mp_steps *steps;
     struct mp_leak_places places;
-    uint32_t teardown; /* the event from which on the program only ends */
+    uint32_t teardown; /* the event from which on the program is only ending */
     bool growth_known, growth_is_general;
     size_t few;       /* places that grew too few times */
-    size_t paused;    /* places that grew, but not of late */
-    size_t caches;    /* things made anew, larger, in a loop that may be one request */
-    size_t histories; /* places that an optimizer's history is filled at */
+    size_t paused;    /* places that grew, but not recently */
+    size_t caches;    /* blocks made anew, larger, in a loop that may be one request */
+    size_t histories; /* places that fill an optimizer's history */
     struct mp_leaks *leaks;
 };
 
@@ -366,8 +367,8 @@ static void put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks
     free(others);
 }
 
-/* What one step holds may be born in many parts of a recording that has no steps, and is gone soon after: a site that
- * grows still holds its blocks when last something was allocated. */
+/* One step's blocks may be born in many parts of a recording that has no steps, and end soon after: a site that grows
+ * still holds its blocks at the last allocation. */
 static enum mp_status find_lasting(const struct mp_model *model, const struct mp_leaks_query *query,
                                    const struct mp_steps *steps, struct mp_leaks *leaks, struct mp_error *error)
 {
@@ -392,7 +393,7 @@ static enum mp_status find_lasting(const struct mp_model *model, const struct mp
     return MP_OK;
 }
 
-/* From where on less than half of what a step allocates was still to come. */
+/* The point where less than half of a step's allocations was still to come. */
 static uint32_t find_teardown(const struct judge *judge)
 {
     const struct mp_model_events *events = &judge->model->events;
@@ -407,7 +408,7 @@ static uint32_t find_teardown(const struct judge *judge)
     return event;
 }
 
-/* Whether most of what stayed to the last boundary was freed while the program still worked. */
+/* Whether most of the blocks that stayed to the last boundary were freed while the program still worked. */
 static bool was_cleared(const struct judge *judge, const struct mp_leak_place *place, uint32_t births)
 {
     const struct mp_model_blocks *blocks = &judge->model->blocks;
@@ -421,7 +422,7 @@ static bool was_cleared(const struct judge *judge, const struct mp_leak_place *p
     return kept * 2 < births;
 }
 
-/* Steps until the device is full; its highest level so far, on any track, is what it needs anyway. */
+/* Steps until the device is full; its highest level so far, on any track, is needed in any case. */
 static uint64_t steps_to_full(const struct mp_model *model, uint16_t track, double bytes_per_step)
 {
     uint32_t device = model->tracks.at[track].device;
@@ -467,7 +468,7 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
     return true;
 }
 
-/* Whether more and more is allocated in many places: then batches grow, or what is worked on, and no buffer alone. */
+/* Whether many places allocate more and more: then batches or the work itself grow, not one buffer. */
 static void everything_grows(struct judge *judge, bool *yes)
 {
     if (judge->growth_known) {
@@ -484,8 +485,8 @@ static bool steps_are_given(const struct mp_steps *steps)
     return steps->source && strcmp(steps->source, "inferred") != 0;
 }
 
-/* Whether backward or an optimizer ran. Without them a loop that nobody marked may be one request of many rounds, in
- * which a cache of keys and values grows as it should. */
+/* Whether backward or an optimizer ran. Without them an unmarked loop may be one request of many rounds, in which a
+ * cache of keys and values rightly grows. */
 static bool trains(const struct mp_model *model)
 {
     for (size_t i = 0; i < model->frames.count; i++)
@@ -529,8 +530,8 @@ static int64_t grown_since(const struct judge *judge, const struct mp_leak_place
     return grown;
 }
 
-/* Blocks that take the place of those that another line made (once a buffer is full, its new things come from the line
- * that replaces) are judged together with them: of the places that shrink meanwhile, by half as much at least. */
+/* Judges blocks together with those that they replace at another line (once a buffer is full, new entries come from the
+ * line that replaces): with places that shrink meanwhile, by half as much at least. */
 static void judge_with_replaced(const struct judge *judge, const struct mp_leak_place *place,
                                 struct mp_leak_evidence *evidence)
 {
@@ -588,7 +589,8 @@ static int by_rate(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-/* A leak's own segments are no fragmentation: where blocks that fill them leak, what is below them goes. */
+/* A leak's own segments are no fragmentation: where the blocks that fill them leak, the finding below them is
+ * dropped. */
 static void drop_consequences(const struct mp_model *model, struct mp_leaks *leaks)
 {
     size_t kept = 0;
@@ -611,8 +613,8 @@ static uint32_t steps_needed(const struct judge *judge)
     return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
 }
 
-/* Whether the least that lives between steps of the last third is more than between those of the first, that of the
- * first few steps left out, in which things are made. Only of steps that are no guess. */
+/* Whether the minimum between steps is higher in the last third than in the first, without the first few steps, which
+ * make lasting things. Only for steps that are no guess. */
 static bool level_grows(const struct judge *judge)
 {
     const struct mp_step *steps = judge->steps->at + judge->places.first_step;
@@ -709,7 +711,7 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
     return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to look for leaks");
 }
 
-/* From steps of the evidence to the program's own, where one stands for many. */
+/* Converts steps of the evidence to the program's own, where one stands for many. */
 static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *leaks)
 {
     double each = steps->each;

@@ -1,7 +1,7 @@
 /*
- * Finds what keeps growing, on every track: the rule of leak_rule.h, judged at the last boundary between steps, so that
- * what a program frees when it ends hides nothing; what it frees while it still works clears it. Beside it what was
- * never freed, by site, and what is held at the moment that tells most of growth (growth.h). Sorted by growth, sites
+ * Finds growth, on every track: by the rule of leak_rule.h, judged at the last boundary between steps, so that nothing
+ * that a program frees as it ends is hidden; what it frees while it still works is cleared. Beside that, by site, the
+ * blocks that were never freed, and those held at the moment that shows growth best (growth.h). Sorted by growth, sites
  * come in order of the number of distinct steps (or, without steps, of 64 equal parts of the recording) in which their
  * live blocks were born, then of bytes. Pure.
  */
@@ -23,35 +23,36 @@ struct mp_leaks_query {
     struct mp_window window; /* outstanding at its end */
     struct mp_grouping grouping;
     const struct mp_filter *filter;
-    struct mp_suppressions *suppressions; /* NULL: none; counts what it is used for */
+    struct mp_suppressions *suppressions; /* NULL: none; counts their uses */
 };
 
-/* The class that the evidence shows; names in mp_leak_class_name(). The last two are told and are no leak. */
+/* The class that the evidence shows; names in mp_leak_class_name(). The last two are reported and are no leak. */
 enum mp_leak_class {
     MP_LEAK_RETENTION,   /* the program's own objects hold tensors */
     MP_LEAK_NATIVE,      /* allocated with no Python above */
-    MP_LEAK_HANDLE,      /* streams, events, plans: what is created and not destroyed */
+    MP_LEAK_HANDLE,      /* streams, events, plans: created and not destroyed */
     MP_LEAK_PINNED,      /* page-locked host memory */
     MP_LEAK_GRAPH_POOL,  /* memory of CUDA graphs */
     MP_LEAK_SHAPE_CACHE, /* a new block for each new size */
-    MP_LEAK_CYCLE,       /* freed now and then, as by the garbage collector, but less than what comes */
-    MP_LEAK_HIDDEN,      /* the process grows, and no block that was recorded explains it */
+    MP_LEAK_CYCLE,       /* freed now and then, as by the garbage collector, but fewer than come */
+    MP_LEAK_HIDDEN,      /* the process grows, and no recorded block explains it */
     MP_LEAK_RETAINED_ONCE,
-    MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below while what it gives out is level */
+    MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below while its allocated bytes stay
+                            * level */
     MP_LEAK_CLASSES
 };
 
 struct mp_leak_finding {
     enum mp_leak_class class;
     bool certain;
-    bool regrown; /* one thing that is made anew, larger, in every step */
+    bool regrown; /* one block that is made anew, larger, in every step */
     uint16_t track;
     uint32_t stack;         /* of the heaviest site of the place (leak_places.h); 0: none */
     uint64_t bytes, blocks; /* of it, at the last boundary */
     uint32_t births;        /* distinct steps in which they were born */
     uint32_t first_step;    /* from 1 */
     double bytes_per_step, blocks_per_step;
-    uint64_t eta_oom_steps; /* until the device is full, counted from its highest level; UINT64_MAX: not known */
+    uint64_t eta_oom_steps; /* until the device is full, counted from its highest level; UINT64_MAX: unknown */
 };
 
 static inline bool mp_leak_is_leak(const struct mp_leak_finding *finding)
@@ -65,18 +66,18 @@ struct mp_leaks {
     enum mp_verdict verdict;
     char reason[160];                        /* of verdict unknown: a clause */
     MP_VEC(struct mp_leak_finding) findings; /* leaks first, each kind by bytes per step */
-    uint32_t leaks;                          /* how many of them are */
+    uint32_t leaks;                          /* the number of leaks among them */
     uint64_t suppressed_bytes, suppressed_findings;
     size_t places; /* that were looked at */
     uint32_t step_count;
     const char *step_source;
-    bool grows;   /* over the steps that were seen what lives between them became more */
-    bool running;                /* of a program that still runs: outstanding is what is live */
+    bool grows;   /* the memory between steps rose over the recorded steps */
+    bool running;                /* of a program that still runs: outstanding means live */
     struct mp_sites outstanding; /* live at the end of the window */
-    uint32_t held_moment;        /* events that had happened */
+    uint32_t held_moment;        /* events before it */
     uint64_t held_ns;
-    struct mp_sites held; /* live at held_moment; first those that still were when last something was allocated: */
-    size_t held_lasting;  /* so many (sites by stack; of groups: all) */
+    struct mp_sites held; /* live at held_moment; first those still live at the last allocation: */
+    size_t held_lasting;  /* their number (sites by stack; of groups: all) */
 };
 
 enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,

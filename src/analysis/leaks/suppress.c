@@ -36,7 +36,7 @@ enum mp_status mp_suppressions_parse(const char *text, const char *path, struct 
     return MP_OK;
 }
 
-/* Of several places for the text before a `*` the first is as good as any: only the last `*` is tried again. */
+/* The first of several places for the text before a `*` is as good as any: only the last `*` is tried again. */
 static bool matches(const char *pattern, const char *name)
 {
     if (!name) return false;

@@ -1,7 +1,7 @@
 /*
- * Suppressions in LeakSanitizer's syntax: lines `leak:PATTERN`, empty ones and those that begin with `#` left out. A
- * pattern is found anywhere in the function, file or module of any frame; `*` stands for any text, `^` at its beginning
- * and `$` at its end for those of the name. One thread at a time, as uses are counted.
+ * Suppressions in LeakSanitizer's syntax: lines `leak:PATTERN`, without empty ones and those that begin with `#`. A
+ * pattern may match anywhere in the function, file or module of any frame; `*` stands for any text, `^` at its
+ * beginning and `$` at its end for those of the name. One thread at a time, since uses are counted.
  */
 #ifndef MP_ANALYSIS_SUPPRESS_H
 #define MP_ANALYSIS_SUPPRESS_H
@@ -12,14 +12,14 @@
 
 struct mp_suppression {
     char *pattern;
-    uint64_t findings, bytes; /* that it was used for */
+    uint64_t findings, bytes; /* suppressed by it */
 };
 
 struct mp_suppressions {
     MP_VEC(struct mp_suppression) at;
 };
 
-/* Adds what `text` says. MP_INVALID names `path` and the line that makes no sense. */
+/* Adds the suppressions in `text`. MP_INVALID names `path` and the wrong line. */
 enum mp_status mp_suppressions_parse(const char *text, const char *path, struct mp_suppressions *suppressions,
                                      struct mp_error *error);
 /* The first one that matches a stack, NULL where none does or memory is short. NULL may be passed for none. */

@@ -7,11 +7,11 @@
 #include <stdint.h>
 
 struct mp_trend {
-    double z;     /* Mann-Kendall's, corrected for ties; above 3.09 no chance of 1 in 1000 explains the rise */
+    double z;     /* Mann-Kendall's, corrected for ties; above 3.09 the rise is chance in less than 1 of 1000 cases */
     double slope; /* the median of the slopes between any two points: change per point of the series */
 };
 
-/* Of at[0..count); of a long series, evenly spaced points of it. */
+/* Of at[0..count); of a long series, of evenly spaced points. */
 void mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend);
 
 #endif

@@ -62,7 +62,7 @@ static bool find_allocated(const struct mp_model *model, const struct mp_profile
     return true;
 }
 
-/* The groups of one recording, as every other table has them. */
+/* The groups of one recording, as in every other table. */
 static enum mp_status find_groups(const struct mp_compare_query *query, int side, struct mp_sites *sites,
                                   struct mp_error *error)
 {
@@ -100,7 +100,7 @@ static const char *common_part(enum mp_group_by by, const char *name, size_t *le
     return name;
 }
 
-/* Row N is the group of string N; row 0, of the empty string, is what has no group. */
+/* Row N is the group of string N; row 0, of the empty string, stands for blocks without a group. */
 static void add_group(struct mp_compare *compare, int side, enum mp_group_by by, const struct mp_sites *sites,
                       const struct mp_site *site)
 {

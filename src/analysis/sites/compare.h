@@ -1,7 +1,7 @@
 /*
- * Two recordings, row by row: what each held at its peak and at its end and allocated in all, and what one sense of
- * that differs by. Rows are sites, equal as in analysis/sites/flames.h, or groups, equal by name: of files and
- * libraries without their folders, of threads without their numbers. Pure; the result is the caller's.
+ * Two recordings, row by row: the memory of each at its peak, at its end and allocated in all, and the difference in
+ * one of these. Rows are sites, equal as in analysis/sites/flames.h, or groups, equal by name: files and libraries
+ * without their folders, threads without their numbers. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_COMPARE_H
 #define MP_ANALYSIS_COMPARE_H
@@ -14,23 +14,24 @@ struct mp_compare_query {
     const struct mp_model *models[MP_SIDES];
     struct mp_profile_query asks[MP_SIDES]; /* track, window and filter of each */
     enum mp_profile_of sense;               /* by which rows are listed: peak, outstanding or allocated */
-    struct mp_grouping grouping;            /* what rows are; categories are made here. Sorted by growth: what has more
-                                             * after comes first, what has less last; else by the size of the change */
+    struct mp_grouping grouping;            /* what a row is; categories are made here. Sorted by growth: the largest
+                                             * increase comes first, the largest decrease last; else by the size of the
+                                             * change */
 };
 
 struct mp_compare_row {
     struct mp_profile_value values[MP_SIDES];
-    uint32_t stacks[MP_SIDES]; /* in the side's recording, one of those that are summed up here; MP_NONE: none, or a
+    uint32_t stacks[MP_SIDES]; /* in the side's recording, one of the stacks summed up here; MP_NONE: none, or a
                                 * group */
-    uint32_t group;            /* string id in mp_compare.groups; MP_NONE: not known, or a site */
+    uint32_t group;            /* string id in mp_compare.groups; MP_NONE: unknown, or a site */
     uint32_t found;            /* counts rows as they are found */
 };
 
 struct mp_compare {
     struct mp_profile_value sums[MP_SIDES][MP_PROFILE_SENSES];
-    MP_VEC(struct mp_compare_row) rows; /* those that differ, in the order that was asked for */
+    MP_VEC(struct mp_compare_row) rows; /* those that differ, in the requested order */
     struct mp_intern groups;
-    struct mp_moved moved; /* of sites: code that is at other lines, and compared as the same */
+    struct mp_moved moved; /* of sites: code that moved to other lines, and is compared as the same */
 };
 
 enum mp_status mp_compare_make(const struct mp_compare_query *query, struct mp_compare *compare,
@@ -43,8 +44,8 @@ static inline int64_t mp_compare_delta(const struct mp_compare_row *row)
     return (int64_t)(row->values[MP_AFTER].bytes - row->values[MP_BEFORE].bytes);
 }
 
-/* Whether `after` is more than `before` by more than was allowed: so many bytes or, with `percent` not negative, so
- * large a part of `before`. */
+/* Whether `after` exceeds `before` by more than allowed: by `bytes` or, with `percent` not negative, by that part of
+ * `before`. */
 bool mp_compare_grew(uint64_t before, uint64_t after, uint64_t bytes, double percent);
 
 #endif

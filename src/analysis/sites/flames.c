@@ -21,7 +21,7 @@ static void push_frame(struct mp_flames *flames, const struct mp_stack_line *lin
     mp_buffer_free(&function);
 }
 
-/* Stands in place of an unknown stack. */
+/* The line for an unknown stack. */
 static struct mp_stack_line nameless(bool base)
 {
     return (struct mp_stack_line){.function = base ? "[live before the recording]" : "[no stack]"};

@@ -11,7 +11,7 @@
 enum mp_flame_side { MP_BEFORE, MP_AFTER, MP_SIDES }; /* of one recording: MP_AFTER */
 
 struct mp_flame_frame {
-    uint32_t function; /* in texts: as mp_frame_function() has it */
+    uint32_t function; /* in texts: from mp_frame_function() */
     uint32_t file;     /* in texts; 0: unknown */
     uint32_t line;     /* 0: unknown */
     uint8_t language;
@@ -19,22 +19,23 @@ struct mp_flame_frame {
 
 struct mp_flame {
     struct mp_profile_value values[MP_SIDES];
-    uint32_t stacks[MP_SIDES]; /* in the side's recording, one of those that are summed up here; MP_NONE: none */
+    uint32_t stacks[MP_SIDES]; /* in the side's recording, one of the stacks summed up here; MP_NONE: none */
 };
 
 struct mp_moved;
 
 struct mp_flames {
-    const struct mp_moved *moved; /* lines of MP_BEFORE that are others of MP_AFTER (moved.h); NULL: none */
+    const struct mp_moved *moved; /* lines of MP_BEFORE with their lines in MP_AFTER (moved.h); NULL: none */
     struct mp_intern texts;
     struct mp_intern labels;              /* mp_frame_label(): frame N + 1 */
-    MP_VEC(struct mp_flame_frame) frames; /* with places as in the first stack that has it */
+    MP_VEC(struct mp_flame_frame) frames; /* with places from the first stack that has it */
     struct mp_intern paths;               /* frame numbers (uint32_t), outermost first: of flame N + 1 */
     MP_VEC(struct mp_flame) flames;
     struct mp_profile_value sums[MP_SIDES];
 };
 
-/* The flame of a stack (the empty one: of a block that was live before the recording, or not), added where new. */
+/* The flame of a stack, added where new. `base`: for an empty stack, whether the block was live before the
+ * recording. */
 void mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame);
 /* Adds the profile of a recording to one side. Zero-initialised flames are empty. MP_NO_MEMORY. */
 enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,

@@ -7,7 +7,7 @@
 #include "model/track.h"
 
 struct mp_live_block {
-    uint64_t bytes; /* at that moment; MP_BYTES_UNKNOWN where not known */
+    uint64_t bytes; /* at that moment; MP_BYTES_UNKNOWN where unknown */
     uint32_t block;
 };
 

@@ -9,13 +9,13 @@
 #include "base/memory.h"
 
 #define PAIR      1024
-#define LINES_MAX 500 /* of a function; what has more is matched by order alone, as far as both have them */
+#define LINES_MAX 500 /* of a function; longer ones are matched by order alone, as far as both have lines */
 
-/* A line that allocates, itself or in what it calls. */
+/* A line that allocates, directly or in its callees. */
 struct line {
     uint32_t function; /* number */
     uint32_t line;
-    uint64_t calls; /* a bit for each function that it calls, by its name */
+    uint64_t calls; /* a bit for each function that it calls, by name */
 };
 
 struct side {
@@ -48,7 +48,7 @@ static int by_line(const void *left, const void *right)
     return a->line < b->line ? -1 : a->line > b->line;
 }
 
-/* The lines of Python, with what each calls next. */
+/* Lists the lines of Python, with their callees. */
 static void list_lines(struct side *side, struct mp_intern *functions)
 {
     const struct mp_model *model = side->model;
@@ -79,21 +79,21 @@ static void list_lines(struct side *side, struct mp_intern *functions)
     side->lines.count = kept;
 }
 
-/* One function's lines on both sides, and which of the later ones each of the earlier ones is (+ 1; 0: none). */
+/* One function's lines on both sides, and for each earlier one the later one that it became (+ 1; 0: none). */
 struct match {
     const struct line *before, *after;
     size_t befores, afters;
     uint32_t *with;
 };
 
-/* What a pair of lines is worth: most of all that there is one, then that it did not move. */
+/* The worth of a pair of lines: mainly that there is one, then that it did not move. */
 static uint32_t worth(const struct match *match, size_t i, size_t k)
 {
     if (match->before[i].calls != match->after[k].calls) return 0;
     return PAIR + (match->before[i].line == match->after[k].line);
 }
 
-/* The longest sequence of lines that call the same; of several that in which most did not move. */
+/* Finds the longest sequence of lines with the same calls; of several the one in which most did not move. */
 static void match_calls(struct match *match)
 {
     size_t wide = match->afters + 1;
@@ -117,7 +117,7 @@ static void match_calls(struct match *match)
     free(best);
 }
 
-/* Between two that were matched, as many lines on either side are the same ones. */
+/* Between two matched lines, equally many lines on both sides are matched in order. */
 static void match_rest(struct match *match)
 {
     for (size_t i = 0, k = 0; i < match->befores;) {

@@ -1,6 +1,6 @@
 /*
- * Lines of a program that moved between two recordings of it: a remark on top of a file moves every line below. Lines
- * are matched function by function (by file and name), in their order; where a function has lines that only one of the
+ * Lines of a program that moved between two recordings of it: a comment at the top of a file moves every line below.
+ * Lines are matched function by function (by file and name), in order; where a function has lines that only one of the
  * recordings has, those that call the same functions are matched first. Pure.
  */
 #ifndef MP_ANALYSIS_MOVED_H
@@ -8,7 +8,7 @@
 
 #include "analysis/sites/flames.h"
 
-/* A function some of whose lines moved; the first of them. */
+/* A function with moved lines; the first of them. */
 struct mp_moved_function {
     uint32_t function, file; /* in names */
     uint32_t before, after;
@@ -22,7 +22,7 @@ struct mp_moved {
 };
 
 void mp_moved_find(const struct mp_model *before, const struct mp_model *after, struct mp_moved *moved);
-/* The line of the later recording for a line of the earlier one; the same where it did not move. */
+/* The later recording's line for a line of the earlier one; the same where it did not move. */
 uint32_t mp_moved_line(const struct mp_moved *moved, const struct mp_stack_line *line);
 void mp_moved_free(struct mp_moved *moved);
 

@@ -6,7 +6,7 @@
 #include "base/sampling.h"
 #include "model/steps_infer.h"
 
-/* The highest level within the window, counting the one at its beginning. */
+/* The highest level within the window, including the level at its beginning. */
 static void find_in_window(const struct mp_model *model, const struct mp_window *window, struct mp_peak *peak)
 {
     struct mp_level level = mp_level_start(model, peak->track);
@@ -45,7 +45,7 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
         find_in_window(model, window, peak);
 }
 
-/* Of all blocks of the track, whatever is picked of them. */
+/* Of all blocks of the track, with or without the filter. */
 static bool find_error(const struct mp_model *model, struct mp_peak *peak)
 {
     uint64_t mean = mp_model_sample_of(model, peak->track);
@@ -60,7 +60,7 @@ static bool find_error(const struct mp_model *model, struct mp_peak *peak)
     return done;
 }
 
-/* A graph goes at one place, in one go: that of its largest block. */
+/* A graph ends at one place, at once: that of its largest block. */
 static void find_previous(const struct mp_model *model, const struct mp_live_blocks *live,
                           const struct mp_categories *categories, struct mp_peak_previous *previous)
 {

@@ -1,6 +1,6 @@
 /*
- * Memory that each stack held or allocated on a track, in four senses at once: at the peak, at the end, in all, at a
- * moment. Pure; the result is the caller's.
+ * The memory that each stack held or allocated on a track, in four senses at once: at the peak, at the end, in all, at
+ * a moment. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_PROFILE_H
 #define MP_ANALYSIS_PROFILE_H
@@ -22,7 +22,7 @@ struct mp_profile_query {
     struct mp_window window;
     const struct mp_filter *filter;
     uint32_t at;   /* a moment; MP_NONE: MP_PROFILE_AT stays 0 */
-    bool by_place; /* samples apart by step and region of the allocation, too */
+    bool by_place; /* separate samples by step and region of the allocation, too */
 };
 
 struct mp_profile_value {
@@ -33,7 +33,7 @@ struct mp_profile_sample {
     uint32_t stack;
     uint32_t step;   /* 0: before the first, or not by_place */
     uint32_t region; /* a string id; MP_NONE: none, or not by_place */
-    bool base;       /* live before the recording began: the stack is empty where nobody knows it */
+    bool base;       /* live before the recording began: where nobody knows it, the stack is empty */
     struct mp_profile_value values[MP_PROFILE_SENSES];
 };
 
@@ -42,7 +42,7 @@ struct mp_profile {
     uint64_t peak_ns;
     struct mp_profile_value sums[MP_PROFILE_SENSES];
     MP_VEC(struct mp_profile_sample) samples; /* none is all zero */
-    struct mp_intern keys;                    /* sample N is of key N + 1, but for those of the past, which come last */
+    struct mp_intern keys;                    /* sample N has key N + 1, except those of the past, which come last */
 };
 
 enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query,

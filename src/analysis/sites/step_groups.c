@@ -7,13 +7,13 @@
 #include "base/map.h"
 #include "base/memory.h"
 
-/* One pass over the events, with a level for each group; at the peak of each step they are written down. */
+/* One pass over the events, with a level for each group; the levels are saved at the peak of each step. */
 struct sweep {
     const struct mp_model *model;
     const struct mp_step_report *report;
     struct mp_groups naming;
     struct mp_step_groups *groups;
-    uint32_t *column_of; /* by block: one more than its column, 0: not asked yet */
+    uint32_t *column_of; /* by block: its column + 1, 0: not yet known */
     struct mp_map columns;
     MP_VEC(uint64_t) levels; /* by column */
     MP_VEC(uint64_t) rows;   /* levels written down, one row after the other */
@@ -46,7 +46,7 @@ static void write_row(struct sweep *sweep)
     mp_vec_add(&sweep->row_ends, sweep->rows.count);
 }
 
-/* Writes down the rows of the steps whose peak is after `moment` events. */
+/* Writes the rows of the steps whose peak is after `moment` events. */
 static void write_due(struct sweep *sweep, uint32_t moment)
 {
     while (sweep->row_ends.count < sweep->report->steps.count &&

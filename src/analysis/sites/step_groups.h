@@ -6,8 +6,8 @@
 #include "analysis/sites/steps.h"
 
 struct mp_step_group {
-    uint32_t name; /* string id in names; MP_NONE: what is not known */
-    uint64_t most; /* bytes that it held at the peak of a step */
+    uint32_t name; /* string id in names; MP_NONE: unknown */
+    uint64_t most; /* bytes that it held at most at the peak of a step */
     size_t column; /* in the rows of bytes */
 };
 

@@ -9,13 +9,13 @@
 #include "model/steps_infer.h"
 
 /*
- * One sweep over the events answers for all steps and regions, however they nest or cross on several threads. They
- * begin and end only at noted events, so the stretch between two noted events is the unit: what counts of it are the
- * level at its end and the highest level in it. A region's peak is the maximum over the stretches since it began:
- * `maxima` keeps those that are higher than everything after them, oldest first, so that the maximum since a moment is
- * the first entry at or after it. A free takes from every open region that its block was born in; it is booked once, on
- * the youngest of those. A region that closes sums the bookings of itself and of the younger ones that are still open,
- * and hands its own to the next older one.
+ * One sweep over the events serves all steps and regions, however they nest or cross on several threads. They begin and
+ * end only at noted events, so the unit is the stretch between two noted events: only the level at its end and the
+ * highest level in it count. A region's peak is the maximum over the stretches since it began: `maxima` keeps those
+ * that are higher than everything after them, oldest first, so that the maximum since a moment is the first entry at or
+ * after it. A free counts for every open region in which its block was born; it is booked once, on the youngest of
+ * those. A region that closes sums the bookings of itself and of the younger ones that are still open, and hands its
+ * own to the next older one.
  */
 struct span {
     uint32_t name, first, end; /* string id; events [first, end) */
@@ -48,7 +48,7 @@ struct sweep {
     struct mp_map rows;         /* name + 1 to index in report->regions */
     MP_VEC(struct peaks) peaks; /* beside report->regions */
     struct mp_steps steps;
-    bool steps_over; /* the last one has ended, before the events do */
+    bool steps_over; /* the last one has ended, but the events go on */
     const struct mp_window *window;
 };
 
@@ -107,10 +107,10 @@ static void note_maximum(struct sweep *sweep, uint32_t moment, uint64_t bytes)
 static uint64_t peak_since(const struct sweep *sweep, uint32_t moment)
 {
     size_t before = MP_COUNT_BEFORE(sweep->maxima.count, i, sweep->maxima.at[i].moment < moment);
-    return sweep->maxima.at[before].bytes; /* there is one: a stretch follows every beginning */
+    return sweep->maxima.at[before].bytes; /* exists, since a stretch follows every beginning */
 }
 
-/* How many open regions begin at or before an event. */
+/* The number of open regions that begin at or before an event. */
 static size_t open_since(const struct sweep *sweep, uint32_t event)
 {
     return MP_COUNT_BEFORE(sweep->open.count, i, sweep->spans.at[sweep->open.at[i].span].first <= event);
@@ -182,7 +182,7 @@ static bool open_due(struct sweep *sweep, uint32_t event)
     return true;
 }
 
-/* Ends the step that is open; `allocated` and `freed` of its row hold, until now, less what was before it. */
+/* Ends the open step; until now `allocated` and `freed` of its row hold the negative amounts from before it. */
 static void end_step(struct sweep *sweep)
 {
     if (!sweep->report->steps.count) return;
@@ -207,7 +207,7 @@ static bool begin_step(struct sweep *sweep)
     return true;
 }
 
-/* A step ends, and the next begins where there is one. */
+/* Ends a step, and begins the next where there is one. */
 static bool change_step(struct sweep *sweep)
 {
     if (sweep->report->steps.count < sweep->steps.count) return begin_step(sweep);
@@ -225,7 +225,7 @@ static void book_free(struct sweep *sweep, uint32_t event, uint64_t freed)
     if (holders) sweep->open.at[holders - 1].freed_inside += freed;
 }
 
-/* The stretch of events [first, end): none of them is noted. */
+/* Takes the stretch of events [first, end), none of which is noted. */
 static void run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
 {
     const struct mp_model *model = sweep->model;
@@ -254,7 +254,7 @@ static void run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
     if (any_open) note_maximum(sweep, first, highest);
 }
 
-/* The event at which the next step begins, or the last one ends; MP_NONE: no more. */
+/* The event at which the next step begins, or the last one ends; MP_NONE: none. */
 static uint32_t next_step(const struct sweep *sweep)
 {
     size_t begun = sweep->report->steps.count;

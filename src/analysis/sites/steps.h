@@ -1,7 +1,7 @@
 /*
- * The effect of each step and each region on a track's memory. Whole-device numbers: a region's peak and allocations
- * are those of its time on all threads, as the work of backward() runs on other threads than the one that called it.
- * Pure.
+ * The effect of each step and each region on a track's memory. Numbers are for the whole device: a region's peak and
+ * allocations are those of its time on all threads, since the work of backward() runs on other threads than its
+ * caller's. Pure.
  */
 #ifndef MP_ANALYSIS_STEPS_H
 #define MP_ANALYSIS_STEPS_H
@@ -26,7 +26,7 @@ struct mp_region_row {
     uint64_t count;
     uint64_t mean_peak_bytes, p50_peak_bytes, p95_peak_bytes, p99_peak_bytes, max_peak_bytes;
     uint64_t total_allocated_bytes;
-    uint64_t kept_bytes; /* allocated inside and still live when it ended, in all */
+    uint64_t kept_bytes; /* allocated inside and still live at its end, summed */
     uint64_t total_ns;
 };
 

@@ -1,10 +1,9 @@
 /*
- * The allocations of the largest probe, each with how its size depends on the variables: what any other batch would
- * allocate, in the same order. Pure.
+ * The allocations of the largest probe, each with its size as a function of the variables: any other batch makes them
+ * in the same order. Pure.
  *
- * The k-th block of a place is held against the k-th of the same place in every other probe. Where a place has more
- * blocks alive at once the larger the batch (samples made one by one), what lives at once is solved as a whole and
- * shared out.
+ * The k-th block of a place is compared with the k-th of the same place in every other probe. Where a larger batch has
+ * more blocks of a place alive at once (samples made one by one), their sum is solved as a whole and shared out.
  *
  * An example, with probes of batches 4, 8 and 12:
  *
@@ -28,7 +27,7 @@
 /* One way to depend on the variables. */
 struct mp_size_value {
     struct mp_size_solution solution;
-    double seen[MP_SIZE_PROBES_MAX]; /* at each probe; what an opaque one is bounded by */
+    double seen[MP_SIZE_PROBES_MAX]; /* at each probe; the basis of an opaque one's bounds */
     unsigned growth;                 /* of an opaque one: mp_size_growth() */
     bool grows;                      /* it was not the same at all probes */
     /* Of a place that was solved as a whole: how many blocks lived at once; else 0. */

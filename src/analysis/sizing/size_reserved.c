@@ -27,16 +27,16 @@
 struct step {
     uint32_t first, count; /* of its operations */
     uint32_t blocks;       /* index in `made`: the blocks that it makes, in order */
-    uint32_t made;         /* how many */
-    uint64_t does;         /* hash of what it does */
-    bool steady;           /* it frees as many blocks as it makes, all of them of steps shortly before */
+    uint32_t made;         /* their number */
+    uint64_t does;         /* hash of its operations */
+    bool steady;           /* it frees as many blocks as it makes, all of them from recent steps */
 };
 
 struct shortening {
     const struct mp_size_plan *plan;
     struct mp_size_sequence all;
     uint32_t *step_of, *index_of; /* per block: where it was made; OUTSIDE: before the first step */
-    uint32_t *instead;            /* per block: itself, or the one that takes its place */
+    uint32_t *instead;            /* per block: itself, or its replacement */
     MP_VEC(struct step) steps;
     MP_VEC(uint32_t) made;
 };
@@ -66,8 +66,8 @@ static void list_operations(struct shortening *work, const struct mp_steps *step
     }
 }
 
-/* The operations of a step, without the names of its blocks: which value it makes, and which block, made how many steps
- * ago, it frees. */
+/* Hashes the operations of a step, without the names of its blocks: the value that it makes; the block that it frees,
+ * and how many steps ago that was made. */
 static void describe(struct shortening *work, uint32_t number)
 {
     struct step *step = &work->steps.at[number];
@@ -97,8 +97,8 @@ static void copy(struct shortening *work, uint32_t first, uint32_t count, struct
     }
 }
 
-/* Steps from `first` to `end` are left out: the blocks of the last steps before `end`, which may live on, are replaced
- * by those of as many steps earlier. */
+/* Leaves out the steps from `first` to `end`: the blocks of the last steps before `end`, which may live on, are
+ * replaced by those of as many steps earlier. */
 static void leave_out(struct shortening *work, uint32_t first, uint32_t end)
 {
     for (uint32_t step = end - KEPT; step < end; step++) {
@@ -108,7 +108,7 @@ static void leave_out(struct shortening *work, uint32_t first, uint32_t end)
     }
 }
 
-/* Where a run of steps that do the same ends. */
+/* The end of a run of equal steps. */
 static uint32_t run_end(const struct shortening *work, uint32_t from)
 {
     uint32_t end = from + 1;
@@ -119,7 +119,7 @@ static uint32_t run_end(const struct shortening *work, uint32_t from)
 
 static void shorten(struct shortening *work, struct mp_size_sequence *sequence)
 {
-    uint32_t resumed = 0; /* the step after those left out last */
+    uint32_t resumed = 0; /* the step after the last ones left out */
     uint32_t before = work->steps.count ? work->steps.at[0].first : (uint32_t)work->all.count;
     copy(work, 0, before, sequence);
     for (uint32_t step = 0; step < work->steps.count; step++) {

@@ -9,9 +9,9 @@
 #include "analysis/sizing/size_plan.h"
 
 /*
- * The allocations and frees of a plan in their order, shortened: of a long run of steps that all do the same, each
- * freeing what a step before it made, only the first few are kept. What comes after frees the blocks of the last one
- * kept in place of those of the last one left out. Pure.
+ * The allocations and frees of a plan in order, shortened: of a long run of equal steps, each freeing what an earlier
+ * one made, only the first few are kept. Later operations free the blocks of the last step kept instead of those of the
+ * last step left out. Pure.
  */
 
 struct mp_size_operation {
@@ -64,13 +64,13 @@ struct mp_size_pool {
 bool mp_size_reserves(const struct mp_size_plan *plan);
 
 void mp_size_pool_make(const struct mp_size_plan *plan, struct mp_size_pool *pool);
-/* The most bytes that it holds and the most that it has handed out (in blocks, which are larger than what was asked
- * for), with every size at the bound. */
+/* The most bytes that the allocator holds and the most that it has handed out (in blocks, which are larger than the
+ * requests), with every size at the bound. */
 struct mp_size_held {
     uint64_t reserved, allocated;
 };
-/* How many blocks a replay at that point hands out: places may be met more often at larger batches. What takes more
- * than mp_size_work_most() is not replayed. */
+/* The number of blocks that a replay at that point hands out: larger batches may reach places more often. A replay with
+ * more than mp_size_work_most() is not made. */
 uint64_t mp_size_pool_work(const struct mp_size_pool *pool, struct mp_size_point at);
 uint64_t mp_size_work_most(const struct mp_size_pool *pool);
 

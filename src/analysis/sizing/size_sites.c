@@ -40,9 +40,9 @@ static uint64_t frame_key(const struct mp_model *model, const struct mp_model_fr
     return mp_hash_step(key, frame->raw.line);
 }
 
-/* Keys of a place, the most specific first: the whole stack; its Python frames, as kernels may be chosen by
- * size; the names of all functions, as lines move when a program is edited; those of its Python functions, as both
- * may be so. */
+/* Keys of a place, the most specific first: the whole stack; its Python frames, since kernels may be chosen by size;
+ * the names of all functions, since lines move when a program is edited; the names of its Python functions, for both
+ * reasons. */
 enum { BY_WHOLE, BY_PYTHON, BY_NAMES, BY_PYTHON_NAMES, WAYS };
 
 /* Per stack, a key for each way. */
@@ -111,7 +111,7 @@ static void number_block(struct numbering *numbering, size_t source, uint64_t ke
     numbering->sites->of[source].place[block] = place;
 }
 
-/* Numbers the blocks whose place is not met in all recordings, or that have none yet. Places from `before` on are of
+/* Numbers the blocks whose place is not in all recordings, or that have none yet. Places from `before` on come from
  * this way. */
 static void number_by(struct numbering *numbering, size_t way, size_t source, size_t before, uint16_t all)
 {
@@ -183,7 +183,7 @@ static void list_blocks(const struct mp_model *model, uint32_t count, struct mp_
         sort_base(model, places->order + places->first[place], places->first[place + 1] - places->first[place]);
 }
 
-/* How much of each place lived at once. */
+/* Finds how much of each place lived at once. */
 static void measure(const struct mp_model *model, uint32_t count, struct mp_size_places *places)
 {
     uint32_t *blocks = mp_alloc_zeroed(count + 1, sizeof *blocks);
@@ -192,7 +192,7 @@ static void measure(const struct mp_model *model, uint32_t count, struct mp_size
     places->live_bytes = mp_alloc_zeroed(count + 1, sizeof *places->live_bytes);
     for (size_t i = 0; i < model->events.count + model->blocks.count; i++) {
         uint32_t block = (uint32_t)i, type = MP_EVENT_ALLOC;
-        if (i < model->blocks.count) { /* first the base */
+        if (i < model->blocks.count) { /* the base comes first */
             if (model->blocks.alloc_event[block] != MP_NONE) continue;
         } else {
             type = model->events.type[i - model->blocks.count];

@@ -3,15 +3,15 @@
 #include <math.h>
 #include <string.h>
 
-#define STEEP   1.5 /* the power from which on a size may turn out quadratic */
-#define CLEARLY 3.0 /* times nearer than to being proportional to the first variable, or it is taken for that */
-#define CHANCE  3.0 /* times what is left beside a line */
-#define FAR     64 /* times the largest probe: where the steepest and the flattest of several solutions are told apart */
+#define STEEP   1.5 /* the power from which on a size may prove quadratic */
+#define CLEARLY 3.0 /* times nearer than proportionality to the first variable, which is the default */
+#define CHANCE  3.0 /* times the deviation from a line */
+#define FAR     64  /* times the largest probe: where the steepest and the flattest of several solutions are compared */
 
 enum { ONE, X, Y, XY, XX, YY, XYY };
 
-/* Sums that are tried, the simplest first. Sizes are products of dimensions nearly always: one term; two where a
- * dimension is a length plus something (a convolution's border). */
+/* The sums that are tried, the simplest first. Sizes are nearly always products of dimensions: one term; two where a
+ * dimension is a length plus a constant (a convolution's border). */
 static const struct form {
     unsigned char terms, term[3];
 } forms[] = {
@@ -49,7 +49,7 @@ static bool uses_second(const struct form *form)
     return false;
 }
 
-/* Gauss with pivoting over the rows given; false where they do not determine the factors. */
+/* Gaussian elimination with pivoting over the given rows; false where they do not determine the factors. */
 static bool eliminate(long double rows[3][4], size_t count, long double factors[3])
 {
     for (size_t i = 0; i < count; i++) {
@@ -74,7 +74,7 @@ static bool eliminate(long double rows[3][4], size_t count, long double factors[
     return true;
 }
 
-/* The factors with which a form takes the value sizes[i] at probe which[i]. */
+/* The factors with which a form passes through sizes[i] at probe which[i]. */
 static bool through(const struct mp_size_points *points, const struct form *form, const size_t *which,
                     const double *sizes, long double factors[3])
 {
@@ -114,7 +114,7 @@ static bool is_within(const struct mp_size_points *points, const struct form *fo
     return true;
 }
 
-/* Real sizes have whole factors, or halves (a triangle); the highest term never takes away. */
+/* Real sizes have whole factors, or halves (a triangle); the highest term is never negative. */
 static bool is_plausible(const struct form *form, const long double factors[3])
 {
     if (form->terms > 1 && factors[form->terms - 1] <= 0) return false;
@@ -125,7 +125,7 @@ static bool is_plausible(const struct form *form, const long double factors[3])
     return true;
 }
 
-/* Which probe after *which[row] comes next in the enumeration of `terms` out of `count`. */
+/* Moves to the next choice of `terms` probes out of `count`; false after the last. */
 static bool next_choice(size_t *which, size_t terms, size_t count)
 {
     for (size_t i = terms; i--;) {
@@ -155,8 +155,8 @@ static bool solve_exact(const struct mp_size_points *points, const struct form *
     return false;
 }
 
-/* Among all sums of the form that stay within the bounds: the extreme ones go through bounds of as many probes as the
- * form has terms. Those highest and lowest far out are kept. */
+/* Searches all sums of the form that stay within the bounds: the extreme ones pass through bounds of as many probes as
+ * the form has terms. Keeps those that are highest and lowest far out. */
 static bool solve_bounded(const struct mp_size_points *points, const struct form *form, const struct mp_size_seen *seen,
                           struct mp_size_solution *solution)
 {
@@ -187,8 +187,8 @@ static bool solve_bounded(const struct mp_size_points *points, const struct form
     return found;
 }
 
-/* Two probes of one variable leave open whether a size grows evenly or with the square: the likely sum stays, the
- * bounds are those that agree with both probes and are the lowest and the highest far out. */
+/* Two probes of one variable leave open whether a size grows linearly or quadratically: keeps the likely sum, and as
+ * bounds those that agree with both probes and are lowest and highest far out. */
 static void leave_open(const struct mp_size_points *points, const struct mp_size_seen *seen,
                        struct mp_size_solution *solution)
 {
@@ -224,7 +224,7 @@ void mp_size_solve(const struct mp_size_points *points, const struct mp_size_see
     solution->kind = MP_SIZE_OPAQUE;
 }
 
-/* ---- what does not solve ---------------------------------------------------------------------------------------- */
+/* ---- sizes without a solution ----------------------------------------------------------------------------------- */
 
 static void widen(struct mp_size_bounds *bounds, double bytes)
 {
@@ -232,7 +232,7 @@ static void widen(struct mp_size_bounds *bounds, double bytes)
     if (bytes > bounds->high) bounds->high = bytes;
 }
 
-/* How much the sizes differ, at most, from being proportional to a monomial. */
+/* The largest deviation of the sizes from proportionality to a monomial. */
 static double spread(const struct mp_size_points *points, const double *seen, unsigned growth)
 {
     double low = INFINITY, high = 0;
@@ -256,7 +256,7 @@ unsigned mp_size_growth(const struct mp_size_points *points, const double *seen)
     return best;
 }
 
-/* How far the sizes are, at most and as a part, from the line that is nearest to them. */
+/* The largest deviation, as a part, of the sizes from the nearest line. */
 static double residue(const struct mp_size_points *points, const double *seen, unsigned growth)
 {
     double n = (double)points->count, x = 0, y = 0, xx = 0, xy = 0, most = 0;
@@ -272,8 +272,9 @@ static double residue(const struct mp_size_points *points, const double *seen, u
     return most;
 }
 
-/* As if each probe alone told how much the size is per unit; as if it grew along a line, or as a power; as if it grew
- * no more. What is left beside a line is taken for chance, and reaches further than the few draws show. */
+/* Bounds from several assumptions: that each probe alone gives the size per unit; that it grows along a line, or as a
+ * power; that it grows no more. The deviation from a line counts as chance, and reaches further than the few probes
+ * show. */
 struct mp_size_bounds mp_size_bound(const struct mp_size_points *points, const double *seen, unsigned growth,
                                     struct mp_size_point at)
 {

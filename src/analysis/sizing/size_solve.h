@@ -1,7 +1,7 @@
 /*
- * How a size depends on the batch: a sum of a few monomials of the variables, solved from what was seen at the probes.
- * The simplest sum that agrees with every probe is taken; with fewer terms than probes, agreement proves it. Where
- * none agrees the size is opaque: it is bounded, never extrapolated as if it were known. Pure.
+ * A size as a function of the batch: a sum of a few monomials of the variables, solved from the probes. The simplest
+ * sum that agrees with every probe is taken; with fewer terms than probes, agreement proves it. Where none agrees the
+ * size is opaque: it gets bounds, and is never extrapolated as if it were known. Pure.
  */
 #ifndef MP_ANALYSIS_SIZE_SOLVE_H
 #define MP_ANALYSIS_SIZE_SOLVE_H
@@ -13,7 +13,7 @@
 #define MP_SIZE_PROBES_MAX 16
 #define MP_SIZE_TERMS      7
 
-/* Where a probe was, or an answer is wanted. `second` is 1 where there is one variable. */
+/* The place of a probe, or of an answer. `second` is 1 where there is one variable. */
 struct mp_size_point {
     uint64_t first, second;
 };
@@ -56,10 +56,10 @@ struct mp_size_solution {
 void mp_size_solve(const struct mp_size_points *points, const struct mp_size_seen *seen,
                    struct mp_size_solution *solution);
 
-/* The monomial to which sizes that did not solve are the most nearly proportional. */
+/* The monomial to which unsolved sizes are most nearly proportional. */
 unsigned mp_size_growth(const struct mp_size_points *points, const double *seen);
 
-/* Bounds, in bytes, at a point for what grows so, from what was seen of it at each probe. */
+/* Bounds, in bytes, at a point for a size with that growth, from its observations at the probes. */
 struct mp_size_bounds {
     double likely, low, high;
 };
