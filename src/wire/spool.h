@@ -172,6 +172,8 @@ struct mp_spool_header {
     _Atomic uint32_t collector_left; /* 1: the collector finished the file properly and will read nothing more */
     _Atomic uint32_t drained;        /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
+    char file[MP_SPOOL_TEXT];     /* the path of the file that is being written, from before it is made; "": none yet */
+    _Atomic uint64_t unsound;     /* records that cannot be: something wrote over them */
     _Atomic uint32_t cannot_grow; /* 1: no more space is available now; nobody should wait for it */
     struct mp_spool_answer answer;
     struct mp_spool_snapshot_answer snapshot_answer;

@@ -133,6 +133,55 @@ def round_of(seed, left, folder, most):
     return wrong and f"seed {seed}: {done}: {wrong}"
 
 
+RINGS, RING, RECORD = 64 << 10, 1 << 20, 64  # src/wire/spool.h
+WRONG = ((48, 2, 200), (48, 2, 40000), (40, 4, 0x7fffffff), (40, 4, 0xffffffff))  # track, stack: such as there are none
+LANE = ((52, 4, 2), (16, 8, 1 << 40))
+
+
+def wrong_records(left, folder, most):
+    """Records that name what there is not are lost, each alone, and counted."""
+    spool, parts, end, mode = next(file for file in left["files"] if file[0].suffix == ".spool")
+    blocks = [(at + i, data[i:i + RECORD]) for at, data in parts for i in range(0, len(data), RECORD)
+              if RINGS <= at + i < RINGS + 96 * RING and data[i + 50] in (1, 2)]  # allocs and frees
+    dice, lost = random.Random(7), 0
+    for how in [(one,) for one in WRONG] * 3 + [LANE] * 3:
+        for path, *rest in left["files"]:
+            put(path, *rest)
+        with open(spool, "r+b") as file:
+            for at, _ in dice.sample(blocks, 40):
+                for offset, size, value in how:
+                    file.seek(at + offset)
+                    file.write(value.to_bytes(size, "little"))
+        made, wrong = recovered(left["file"], folder / "whole.mp", left["env"])
+        asserted.held(made and not wrong, (how, wrong))
+        coverage = made[1]
+        gone = most["events"] - coverage["events"]
+        asserted.held(gone == coverage["dropped"] - most["dropped"] and gone <= 40, (how, most, coverage))
+        asserted.held(not gone or "had written over" in " ".join(coverage["notes"]), (how, coverage))
+        lost += gone
+    asserted.held(lost, "no record was harmed that was still to be read")
+
+
+def begun_files(top):
+    """The collector dies when it has made the file and not yet written to it: the spool is found by each name of it."""
+    for number, name in enumerate(("run.mp", "run.%p.mp", "a-%h-%p.mp")):
+        (folder := top / str(number)).mkdir()
+        env = os.environ | {"XDG_RUNTIME_DIR": str(folder), "MEMPROF_FAULT_POINT": "any:1:before:9",
+                            "LD_PRELOAD": str(harness.BUILD / "tests/faults/fault_point.so")}
+        subprocess.run([harness.MEMPROF, "snapshot", "--quiet", "-o", folder / name, "--", HOSTILE, "asks-for-errors"],
+                       env=env, stdout=subprocess.DEVNULL)
+        file, = folder.glob("*.mp")
+        asserted.held(not file.stat().st_size, file)
+        deadline = time.monotonic() + WATCHDOG
+        while True:
+            made, wrong = recovered(file, folder / "whole", os.environ | {"XDG_RUNTIME_DIR": str(folder)})
+            if made or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)  # the program has not ended
+        asserted.held(made and not wrong, (name, wrong))
+        asserted.held(made[1]["events"] + made[1]["dropped"] >= 9000, (name, made[1]))
+
+
 def main():
     long = os.environ.get("MEMPROF_FAULTS") == "all"
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 600 if long else 40
@@ -147,6 +196,9 @@ def main():
         made, wrong = recovered(file, folder / "whole.mp", env)
         asserted.held(made and not wrong, wrong)
         most = made[1]["events"]
+        wrong_records(left, folder, made[1])
+        with tempfile.TemporaryDirectory(prefix="memprof-begun-") as begun:
+            begun_files(pathlib.Path(begun))
         asserted.held(most > 1000, most)
         found = [wrong for wrong in (round_of(first + i, left, folder, most) for i in range(rounds)) if wrong]
     for wrong in found:

@@ -340,10 +340,28 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
     return status ? status : pass(recording, ring, record, &event, error);
 }
 
+/* A program that writes where it should not may reach the spool, and so may a disk: what names something that there is
+ * not is left out, and counted. */
+static bool is_sound(const struct mp_spool_header *spool, const struct mp_record *record)
+{
+    const struct mp_spool_table *nodes = &spool->tables[MP_TABLE_NODES], *tracks = &spool->tables[MP_TABLE_TRACKS];
+    bool is_event = record->type < MP_EVENT_TYPES;
+    bool of_track = record->type == MP_EVENT_ALLOC || record->type == MP_EVENT_FREE ||
+                    record->type == MP_EVENT_RESERVED || record->type == MP_EVENT_OOM;
+    if (record->flags & MP_RECORD_LANE && record->bytes > MP_LANES_MAX) return false;
+    if (is_event && record->stack >= atomic_load_explicit(&nodes->count, memory_order_acquire)) return false;
+    return !of_track || record->track < atomic_load_explicit(&tracks->count, memory_order_acquire);
+}
+
 bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *record)
 {
     struct mp_recording *recording = context;
+    struct mp_spool_header *spool = recording->spool.header;
     struct mp_error error;
+    if (!is_sound(spool, record)) {
+        atomic_fetch_add(&spool->unsound, 1);
+        return true;
+    }
     enum mp_status status = take(recording, ring, record, &error);
     if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
         status = mp_recording_write(recording, false, &error);

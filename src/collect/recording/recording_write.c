@@ -92,7 +92,8 @@ static enum mp_status write_labels(struct mp_recording *recording, struct mp_err
 static enum mp_status write_holders(struct mp_recording *recording, struct mp_error *error)
 {
     if (!recording->holders.count) return MP_OK;
-    enum mp_status status = mp_writer_holders(recording->writer, recording->holders.at, recording->holders.count, error);
+    enum mp_status status =
+        mp_writer_holders(recording->writer, recording->holders.at, recording->holders.count, error);
     recording->holders.count = 0;
     return status;
 }
@@ -172,7 +173,8 @@ enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
 {
     return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_memory) +
-           atomic_load(&spool->dropped_inside) + atomic_load(&spool->dropped_refused) + atomic_load(&spool->left_hooks) + mp_recording_ring_full(spool);
+           atomic_load(&spool->dropped_inside) + atomic_load(&spool->dropped_refused) +
+           atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
 }
 
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
@@ -238,6 +240,10 @@ static void note_losses(struct mp_recording *recording)
                "event was dropped: the program was faster than the collector, and the ring of its thread was full",
                "events were dropped: the program was faster than the collector, and the rings of its threads were "
                "full");
+    note_count(recording, atomic_load(&spool->unsound),
+               "event was dropped: something had written over it in the memory that memprof shares with the program",
+               "events were dropped: something had written over them in the memory that memprof shares with the "
+               "program");
     note_count(recording, atomic_load(&spool->left_hooks),
                "event was dropped, as the program left the recorder in the middle of it (a jump out of a signal "
                "handler, or the end of the thread)",

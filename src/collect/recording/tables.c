@@ -137,11 +137,8 @@ enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_
     return MP_OK;
 }
 
-#define LANES_MAX 255
-
 enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error)
 {
-    if (lane > LANES_MAX) return mp_fail(error, MP_DAMAGED, "the spool names a lane of regions that cannot be");
     if (lane >= tables->lane_thread.count && !mp_vec_extend(&tables->lane_thread, (size_t)lane + 1))
         return no_memory(error);
     uint32_t *known = &tables->lane_thread.at[lane];
@@ -162,7 +159,7 @@ void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread)
 {
     unsigned lane;
     const char *name = mp_intern_get(&tables->strings, tables->threads.at[thread].name, NULL);
-    if (sscanf(name, MP_LANE_NAME "%u", &lane) == 1 && lane <= LANES_MAX &&
+    if (sscanf(name, MP_LANE_NAME "%u", &lane) == 1 && lane <= MP_LANES_MAX &&
         mp_vec_extend(&tables->lane_thread, lane + 1))
         tables->lane_thread.at[lane] = thread + 1;
 }

@@ -41,7 +41,8 @@ void mp_tables_device_uuid(const struct mp_spool_header *spool, int index, char 
 /* The number of the thread that now owns the ring. */
 enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
                                 uint32_t *thread, struct mp_error *error);
-/* The number of the thread that represents a lane of regions (from 1). */
+/* The number of the thread that represents a lane of regions, from 1 to this. */
+#define MP_LANES_MAX 255
 enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error);
 /* Sets the facts about a device ("" and MP_BYTES_UNKNOWN: unknown); the file gets them in addition to what it has. */
 enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,

@@ -36,6 +36,7 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
         char *candidate = mp_naming_path(&naming, recording->spool.header->pid, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
+            snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", candidate);
             const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH};
             struct mp_new_file file;
             enum mp_status status = mp_new_file_open(candidate, &rule, &file, error);
