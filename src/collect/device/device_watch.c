@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/words.h"
@@ -127,6 +128,16 @@ void mp_device_watch_close(struct mp_device_watch *watch)
     pthread_cond_destroy(&watch->changed);
     mp_vec_free(&watch->gpus);
     free(watch);
+}
+
+/* The thread is not in the child: its lock must not be held by it there. */
+pid_t mp_device_watch_fork(struct mp_device_watch *watch)
+{
+    if (!watch) return fork();
+    pthread_mutex_lock(&watch->lock);
+    pid_t child = fork();
+    pthread_mutex_unlock(&watch->lock);
+    return child;
 }
 
 const struct mp_gpus *mp_device_watch_gpus(struct mp_device_watch *watch)

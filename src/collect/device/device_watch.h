@@ -5,6 +5,8 @@
 #ifndef MP_COLLECT_DEVICE_WATCH_H
 #define MP_COLLECT_DEVICE_WATCH_H
 
+#include <sys/types.h>
+
 #include "collect/device/nvml.h"
 
 struct mp_device_watch;
@@ -20,6 +22,8 @@ struct mp_device_reading {
  * is known. */
 struct mp_device_watch *mp_device_watch_open(void);
 void mp_device_watch_close(struct mp_device_watch *watch);
+/* As fork(); the child has the watch as it is now, which nobody reads any further. `watch` may be NULL. */
+pid_t mp_device_watch_fork(struct mp_device_watch *watch);
 
 /* NULL: not known (yet). Does not change once it is there. */
 const struct mp_gpus *mp_device_watch_gpus(struct mp_device_watch *watch);

@@ -83,7 +83,7 @@ enum mp_status mp_recording_end_cycle(struct mp_recording *recording, struct mp_
     job->summary.duration_ns = recording->state.time_ns;
     recording->path = NULL;
     job->ended->status = mp_fail(&job->ended->error, MP_IO, "the process that wrote the cycle's end was killed");
-    job->child = fork();
+    job->child = mp_device_watch_fork(recording->devices.watch);
     if (!job->child) {
         recording->path = job->summary.path;
         run_child(recording, job->ended);

@@ -100,7 +100,7 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
     *job->shared = *outcome;
     job->shared->events = recording->events;
     job->shared->status = mp_fail(&job->shared->error, MP_IO, "the process that wrote the snapshot was killed");
-    kept->child = fork();
+    kept->child = mp_device_watch_fork(recording->devices.watch);
     if (!kept->child) run_child(snapshots, recording, kept, fd);
     if (kept->child > 0) return MP_OK;
     snapshots->jobs.count--;

@@ -56,6 +56,12 @@ bool mp_device_watch_next(struct mp_device_watch *watch, uint64_t *cursor, struc
     return true;
 }
 
+pid_t mp_device_watch_fork(struct mp_device_watch *watch)
+{
+    (void)watch;
+    return fork();
+}
+
 /* The collector's, which no recording calls. */
 struct mp_device_watch *mp_device_watch_open(void)
 {
