@@ -200,6 +200,39 @@ class Programs(harness.TestCase):
         self.assertIn("does not depend", result.stderr)
 
 
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Chance(harness.TestCase):
+    """Programs whose peak differs from run to run: five runs at the answer fit."""
+
+    def five_runs_fit(self, kind, capacity, words):
+        command = [MODELS, kind, "--batch"]
+        answer = json.loads(size("--capacity", capacity, "--margin", "0", "--json", "--probe", "4,8,12", "--", PYTHON,
+                                 *command, "{batch}").stdout)
+        largest = answer["max_batch"]
+        self.assertGreater(largest, 12)
+        need = next(need for need in answer["predictions"] if need["batch"] == largest)
+        self.assertIn(words, " ".join(answer["notes"]))
+        self.assertLess(need["low_bytes"], need["high_bytes"])
+        for _ in range(5):
+            counts = self.folder / "counts.json"
+            subprocess.run([PYTHON, *map(str, command), str(largest)], check=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                           env=dict(os.environ, LD_PRELOAD=str(COUNTER), TORCH_COUNTER_OUT=str(counts)))
+            peak = json.loads(counts.read_text())["devices"][0]["peak_bytes"]
+            self.assertLessEqual(need["low_bytes"], peak)
+            self.assertLessEqual(peak, need["high_bytes"])
+            self.assertLessEqual(peak, capacity)
+
+    def test_workers(self):
+        self.five_runs_fit("workers", 24 * MIB, "by chance as many as 6 before their turn")
+
+    def test_workers_of_two_loaders(self):
+        self.five_runs_fit("loaders", 24 * MIB, "by chance as many as 14 before their turn")
+
+    def test_a_thread_that_fetches(self):
+        self.five_runs_fit("fetcher", 48 * MIB, "threads beside the main one make blocks")
+
+
 @harness.unittest.skipUnless(DATA, "MEMPROF_TEST_DATA is not set")
 class RealGpu(harness.TestCase):
     """One model at four context lengths, recorded by others on a GPU; at 512 it took another way."""

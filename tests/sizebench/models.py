@@ -3,15 +3,21 @@
 
     models.py KIND --batch B [--length L] [--steps N]
 
-The kinds of TUNING are those that the method was tried on while it was made; TEST were looked at afterwards.
+The kinds of TUNING are those that the method was tried on while it was made; TEST were looked at afterwards; those of
+CHANCE are asked how they are in each run.
 """
 
 import argparse
+import queue
+import random
+import threading
+import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 
 def fit(parameters, loss_of, steps, lr=1e-3):
@@ -350,14 +356,83 @@ def siamese(batch, steps, length):
     fit(model.parameters(), loss_of, steps)
 
 
+class Pictures(Dataset):
+    def __len__(self):
+        return 4096
+
+    def __getitem__(self, index):
+        return torch.randn(3, 32, 32), index % 10
+
+
+class Words(Dataset):
+    def __len__(self):
+        return 4096
+
+    def __getitem__(self, index):
+        return {"words": torch.randint(1000, (64,)), "mask": torch.ones(64, 64), "label": index % 10}
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        for index in range(4096):
+            yield torch.randn(256)
+
+
+def workers(batch, steps, length):
+    """Batches come from the processes of a DataLoader, in whatever order those end them."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 32 * 32, 10))
+    batches = iter(DataLoader(Pictures(), batch_size=batch, num_workers=4, shuffle=True))
+
+    def loss_of(step):
+        x, y = next(batches)
+        return F.cross_entropy(model(x), y)
+
+    fit(model.parameters(), loss_of, 3 * steps)
+
+
+def loaders(batch, steps, length):
+    """Two DataLoaders at once, one of which stays for all epochs and one that reads a stream."""
+    words, model = nn.Embedding(1000, 32), nn.Linear(32, 10)
+    training = DataLoader(Words(), batch_size=batch, num_workers=3, prefetch_factor=3, persistent_workers=True)
+    stream = DataLoader(Stream(), batch_size=batch, num_workers=2)
+    for epoch in range(2):
+        batches, others = iter(training), iter(stream)
+
+        def loss_of(step):
+            x = next(batches)
+            seen = (x["mask"] @ words(x["words"])).mean(1)
+            return F.cross_entropy(model(seen), x["label"]) + next(others).mean()
+
+        fit([*words.parameters(), *model.parameters()], loss_of, steps)
+
+
+def fetcher(batch, steps, length):
+    """A thread makes batches, as fast as it happens to be, and up to four wait."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 32 * 32, 10))
+    ready = queue.Queue(4)
+
+    def fetch():
+        for step in range(4 * steps):
+            time.sleep(0.02 * random.random())
+            ready.put((torch.randn(batch, 3, 32, 32) * 2, torch.arange(batch) % 10))
+
+    def loss_of(step):
+        x, y = ready.get()
+        return F.cross_entropy(model(x), y)
+
+    threading.Thread(target=fetch, daemon=True).start()
+    fit(model.parameters(), loss_of, 4 * steps)
+
+
 TUNING = (mlp, cnn, encoder, lstm, gan, checkpointing, collate, contrastive, padded, epochs, experts)
 TEST = (resnet, unet, decoder, embeddings, accumulation, mixed, multiscale, validated, autoencoder, seq2seq, vit, graph,
         generate, siamese)
+CHANCE = (workers, loaders, fetcher)  # take more or less from run to run
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=[kind.__name__ for kind in TUNING + TEST])
+    parser.add_argument("kind", choices=[kind.__name__ for kind in TUNING + TEST + CHANCE])
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--length", type=int, default=32)
     parser.add_argument("--steps", type=int, default=3)

@@ -50,6 +50,13 @@ static enum mp_status check_run(const struct mp_size_probe *probe, struct mp_err
     return MP_OK;
 }
 
+/* Whether the one before it, in rising order, is of the same size. */
+static bool is_repeat(const struct mp_size_probe *const *probes, size_t index)
+{
+    return index && probes[index]->at.first == probes[index - 1]->at.first &&
+           probes[index]->at.second == probes[index - 1]->at.second;
+}
+
 static enum mp_status check_values(const struct mp_size_probe *const *probes, const struct mp_size_question *question,
                                    struct mp_error *error)
 {
@@ -59,11 +66,12 @@ static enum mp_status check_values(const struct mp_size_probe *const *probes, co
     if (question->count > MP_SIZE_PROBES_MAX)
         return mp_fail(error, MP_INVALID, "%zu recordings are more than the %d that are read", question->count,
                        MP_SIZE_PROBES_MAX);
-    for (size_t i = 0; i < question->count; i++)
-        for (size_t j = 0; j < i; j++)
-            if (probes[i]->at.first == probes[j]->at.first && probes[i]->at.second == probes[j]->at.second)
-                return mp_fail(error, MP_INVALID, "two recordings are given for %s; give others of other sizes",
-                               point_text(text, sizeof text, question, probes[i]->at));
+    size_t others = 0;
+    for (size_t i = 1; i < question->count; i++)
+        others += !is_repeat(probes, i);
+    if (!others)
+        return mp_fail(error, MP_INVALID, "all recordings are of %s; give others of other sizes",
+                       point_text(text, sizeof text, question, probes[0]->at));
     if (!question->two) return MP_OK;
     bool first = false, second = false;
     for (size_t i = 1; i < question->count; i++) {
@@ -102,12 +110,20 @@ static enum mp_status size_probes_check(const struct mp_size_probe *const *probe
     return status;
 }
 
+/* Whether another run there might have taken so much. */
+static bool is_by_chance(const struct mp_size_fit *fit, struct mp_size_point at, uint64_t bytes)
+{
+    double by_chance;
+    struct mp_size_height height = mp_size_fit_at(fit, at, &by_chance);
+    return by_chance > 0 && height.high >= (double)bytes;
+}
+
 /* Whether memory depends on the variables, and rises with them. */
 static enum mp_status size_probes_answer(const struct mp_size_probe *const *probes, const struct mp_size_answer *answer,
-                                         const struct mp_size_plan *plan, struct mp_error *error)
+                                         const struct mp_size_fit *fit, struct mp_error *error)
 {
     char lower[MP_UNIT_TEXT], higher[MP_UNIT_TEXT];
-    if (!plan->depends)
+    if (!fit->plan.depends)
         return mp_fail(
             error, MP_UNSUPPORTED,
             "memory does not depend on what was varied: every allocation is as large in each recording (peak "
@@ -118,6 +134,7 @@ static enum mp_status size_probes_answer(const struct mp_size_probe *const *prob
         if (!below->used || !above->used) continue;
         if (above->at.first < below->at.first || above->at.second < below->at.second) continue;
         if ((double)above->allocated >= (double)below->allocated * (1 - FALL_MOST)) continue;
+        if (is_repeat(probes, i) || is_by_chance(fit, above->at, below->allocated)) continue;
         return mp_fail(error, MP_UNSUPPORTED,
                        "memory falls from %s in %s to %s in %s, which is larger: the program takes another way there, "
                        "and nothing can be said of sizes beyond",
@@ -350,29 +367,69 @@ static enum mp_status order_probes(struct sizing *sizing, struct mp_error *error
     return size_probes_check(sizing->probes, question, sizing->sources, error);
 }
 
+/* Each size once, and what repeats one; `used` is per size. */
+static void sort_repeats(struct sizing *sizing, struct mp_size_points *points, struct mp_size_source *sources,
+                         struct mp_size_repeats *repeats)
+{
+    for (size_t i = 0; i < sizing->question->count; i++) {
+        if (is_repeat(sizing->probes, i)) {
+            repeats->of[repeats->count] = points->count - 1;
+            repeats->sources[repeats->count++] = sizing->sources[i];
+            continue;
+        }
+        sources[points->count] = sizing->sources[i];
+        points->at[points->count] = sizing->probes[i]->at;
+        mp_size_monomials(sizing->probes[i]->at, points->monomials[points->count++]);
+    }
+}
+
 static enum mp_status fit_probes(struct sizing *sizing, struct mp_error *error)
 {
-    struct mp_size_points points = {.count = sizing->question->count, .two = sizing->question->two};
+    struct mp_size_points points = {.two = sizing->question->two};
+    struct mp_size_source sources[MP_SIZE_PROBES_MAX];
+    struct mp_size_repeats repeats = {.count = 0};
+    bool used[MP_SIZE_PROBES_MAX];
+    size_t count = sizing->question->count, size = 0;
     double common;
-    for (size_t i = 0; i < points.count; i++) {
-        points.at[i] = sizing->probes[i]->at;
-        mp_size_monomials(points.at[i], points.monomials[i]);
-    }
-    if (!mp_size_fit_make(&points, sizing->sources, sizing->used, &common, &sizing->fit))
+    sort_repeats(sizing, &points, sources, &repeats);
+    if (!mp_size_fit_make(&points, sources, &repeats, used, &common, &sizing->fit))
         return mp_fail(error, MP_UNSUPPORTED,
                        "%s and %s do not come from one program doing the same: %.0f %% of the allocations are made at "
                        "places that all recordings have",
-                       sizing->probes[0]->name, sizing->probes[points.count - 1]->name, 100 * common);
+                       sizing->probes[0]->name, sizing->probes[count - 1]->name, 100 * common);
     sizing->answer->model = sizing->fit.plan.source->model;
     sizing->answer->track = sizing->fit.plan.source->track;
-    for (size_t i = 0; i < points.count; i++)
+    for (size_t i = 0; i < count; i++) {
+        size += i && !is_repeat(sizing->probes, i);
+        sizing->used[i] = used[size];
         describe_probe(sizing, i);
-    mp_size_predictor_make(&sizing->fit, sizing->answer->probes.at, points.count, sizing->answer->limit,
-                           &sizing->predictor);
-    return size_probes_answer(sizing->probes, sizing->answer, &sizing->fit.plan, error);
+    }
+    mp_size_predictor_make(&sizing->fit, sizing->answer->probes.at, count, sizing->answer->limit, &sizing->predictor);
+    return size_probes_answer(sizing->probes, sizing->answer, &sizing->fit, error);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------- */
+
+static void add_chance(struct sizing *sizing)
+{
+    struct mp_size_answer *answer = sizing->answer;
+    const struct mp_size_chance *chance = &sizing->fit.chance;
+    if (chance->loads && chance->known && chance->ahead)
+        note(answer,
+             "batches wait in the program as the workers of its DataLoader end them, by chance as many as %llu before "
+             "their turn: the bounds hold for any number of them",
+             (unsigned long long)chance->ahead);
+    if (chance->loads && !chance->known)
+        note(answer,
+             "batches wait in the program as the workers of its DataLoader end them; the recordings do not say how "
+             "many may (an older memprof, or --no-shim): the bounds hold for twice as many as were seen, %llu",
+             (unsigned long long)chance->held);
+    if (chance->threads)
+        note(
+            answer,
+            "threads beside the main one make blocks that others free: how many wait at once is a matter of chance and "
+            "of how long a step takes; the bounds hold where all that were made in a probe wait");
+}
 
 static void add_notes(struct sizing *sizing)
 {
@@ -396,6 +453,7 @@ static void add_notes(struct sizing *sizing)
                  "size?) and is left out; sizes near it may take that way too%s",
                  answer->probes.at[i].name,
                  i + 1 == answer->probes.count ? ", and larger ones: the bounds reach to what it needed" : "");
+    add_chance(sizing);
     if (sizing->predictor.reserves && answer->outside_most == MP_BYTES_UNKNOWN)
         note(answer, "what the device needs beside what PyTorch reserves (context, libraries) is not in the "
                      "recordings: it comes on top; leave room for it with --margin");

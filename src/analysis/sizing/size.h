@@ -1,7 +1,8 @@
 /*
- * Which batch fits: from two or more recordings of one program at different batches (and, with two variables, sequence
- * lengths), what it would need at any other. Sizes are solved block by block (size_plan.h), the sequence is replayed
- * for the batch in question (size_curve.h), and every answer is an interval. Pure; the result is the caller's.
+ * Which batch fits: from recordings of one program at two or more batches (and, with two variables, sequence lengths),
+ * of which some may be repeated, what it would need at any other. Sizes are solved block by block (size_plan.h), the
+ * sequence is replayed for the batch in question (size_curve.h), and every answer is an interval. Pure; the result is
+ * the caller's.
  */
 #ifndef MP_ANALYSIS_SIZE_H
 #define MP_ANALYSIS_SIZE_H

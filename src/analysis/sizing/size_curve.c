@@ -79,6 +79,7 @@ static void fill_columns(const struct mp_size_plan *plan, struct mp_size_curve *
 
 struct following {
     struct mp_size_curve *curve;
+    const unsigned char *left_out; /* per block; NULL: none */
     int64_t *level;
     struct mp_map seen; /* hash of a level */
     size_t covers[COVERS], cover_count, next_cover;
@@ -128,6 +129,11 @@ static void add(struct following *following, uint32_t block, int64_t sign)
         following->level[i] = (int64_t)((uint64_t)following->level[i] + (uint64_t)sign * (uint64_t)of[i]);
 }
 
+static bool counts(const struct following *following, uint32_t block)
+{
+    return following->curve->plan->value_of[block] != MP_NONE && !(following->left_out && following->left_out[block]);
+}
+
 static void follow(struct following *following)
 {
     const struct mp_size_plan *plan = following->curve->plan;
@@ -135,12 +141,12 @@ static void follow(struct following *following)
     bool risen = true;
     uint32_t last = 0;
     for (uint32_t block = 0; block < model->blocks.count; block++)
-        if (plan->value_of[block] != MP_NONE && model->blocks.alloc_event[block] == MP_NONE) add(following, block, 1);
+        if (counts(following, block) && model->blocks.alloc_event[block] == MP_NONE) add(following, block, 1);
     for (uint32_t event = 0; event < model->events.count; event++) {
         unsigned type = model->events.type[event];
         if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) continue;
         uint32_t block = model->events.subject[event];
-        if (plan->value_of[block] == MP_NONE) continue;
+        if (!counts(following, block)) continue;
         if (type == MP_EVENT_FREE && risen) keep_level(following, last);
         risen = type == MP_EVENT_ALLOC;
         last = event + 1;
@@ -217,11 +223,12 @@ static void solve_sums(struct mp_size_curve *curve)
     }
 }
 
-void mp_size_curve_make(const struct mp_size_plan *plan, struct mp_size_curve *curve)
+void mp_size_curve_make(const struct mp_size_plan *plan, const unsigned char *left_out, struct mp_size_curve *curve)
 {
     *curve = (struct mp_size_curve){.plan = plan};
     choose_columns(plan, curve);
-    struct following following = {.curve = curve, .level = mp_alloc_zeroed(curve->columns, sizeof *following.level)};
+    struct following following = {
+        .curve = curve, .left_out = left_out, .level = mp_alloc_zeroed(curve->columns, sizeof *following.level)};
     fill_columns(plan, curve);
     follow(&following);
     thin(curve);

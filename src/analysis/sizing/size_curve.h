@@ -34,7 +34,8 @@ struct mp_size_height {
     uint32_t moment; /* of the likely one: events of the source that have happened */
 };
 
-void mp_size_curve_make(const struct mp_size_plan *plan, struct mp_size_curve *curve);
+/* `left_out`, per block of the plan's model: it is as if it were not there; NULL: all are. */
+void mp_size_curve_make(const struct mp_size_plan *plan, const unsigned char *left_out, struct mp_size_curve *curve);
 struct mp_size_height mp_size_curve_at(const struct mp_size_curve *curve, struct mp_size_point at);
 void mp_size_curve_free(struct mp_size_curve *curve);
 

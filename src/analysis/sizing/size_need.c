@@ -10,8 +10,8 @@
 #define UNLIKE_LEAST 0.02  /* of the largest one's allocations are more or fewer than another's at the same places */
 
 /* The part that is used, its places and its plan. */
-static void make_plan(const struct mp_size_points *points, const struct mp_size_source *sources, const bool *used,
-                      struct mp_size_fit *fit)
+static void make_plan(const struct mp_size_points *points, const struct mp_size_source *sources,
+                      const struct mp_size_repeats *repeats, const bool *used, struct mp_size_fit *fit)
 {
     *fit = (struct mp_size_fit){.points.two = points->two};
     for (size_t i = 0; i < points->count; i++) {
@@ -21,7 +21,10 @@ static void make_plan(const struct mp_size_points *points, const struct mp_size_
         fit->points.at[to] = points->at[i];
         memcpy(fit->points.monomials[to], points->monomials[i], sizeof *points->monomials);
     }
-    mp_size_sites_make(fit->sources, fit->points.count, &fit->sites);
+    fit->count = fit->points.count;
+    for (size_t i = 0; i < repeats->count; i++)
+        if (used[repeats->of[i]]) fit->sources[fit->count++] = repeats->sources[i];
+    mp_size_sites_make(fit->sources, fit->count, &fit->sites);
     mp_size_plan_make(&fit->points, fit->sources, &fit->sites, &fit->plan);
 }
 
@@ -56,49 +59,71 @@ static bool is_unlike(const struct mp_size_fit *fit)
 }
 
 /* How much does not solve without one of them. */
-static double without(const struct mp_size_points *points, const struct mp_size_source *sources, size_t left_out)
+static double without(const struct mp_size_points *points, const struct mp_size_source *sources,
+                      const struct mp_size_repeats *repeats, size_t left_out)
 {
     bool used[MP_SIZE_PROBES_MAX];
     struct mp_size_fit fit;
     for (size_t i = 0; i < points->count; i++)
         used[i] = i != left_out;
-    make_plan(points, sources, used, &fit);
+    make_plan(points, sources, repeats, used, &fit);
     double open = unsolved(&fit);
     mp_size_fit_free(&fit);
     return open;
 }
 
 /* Which one, left out, makes the rest agree; points->count: none. */
-static size_t find_odd(const struct mp_size_points *points, const struct mp_size_source *sources)
+static size_t find_odd(const struct mp_size_points *points, const struct mp_size_source *sources,
+                       const struct mp_size_repeats *repeats)
 {
     for (size_t i = 0; i < points->count; i++)
-        if (without(points, sources, i) <= SOLVED) return i;
+        if (without(points, sources, repeats, i) <= SOLVED) return i;
     return points->count;
 }
 
-bool mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources, bool *used,
-                      double *common, struct mp_size_fit *fit)
+bool mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources,
+                      const struct mp_size_repeats *repeats, bool *used, double *common, struct mp_size_fit *fit)
 {
     size_t odd = points->count;
     for (size_t i = 0; i < points->count; i++)
         used[i] = true;
-    make_plan(points, sources, used, fit);
+    make_plan(points, sources, repeats, used, fit);
     *common = fit->sites.common;
     if (*common < SAME_LEAST) return false;
-    if (points->count > 2 && unsolved(fit) > UNSOLVED) odd = find_odd(points, sources);
+    if (points->count > 2 && unsolved(fit) > UNSOLVED) odd = find_odd(points, sources, repeats);
     if (odd == points->count - 1 && !is_unlike(fit)) odd = points->count;
     if (odd < points->count) {
         mp_size_fit_free(fit);
         used[odd] = false;
-        make_plan(points, sources, used, fit);
+        make_plan(points, sources, repeats, used, fit);
     }
-    mp_size_curve_make(&fit->plan, &fit->curve);
+    mp_size_chance_find(&fit->plan, fit->sources, fit->count, &fit->sites, &fit->chance);
+    mp_size_curve_make(&fit->plan, NULL, &fit->curve);
+    if (fit->chance.threads) mp_size_curve_make(&fit->plan, fit->chance.beside, &fit->rest);
     return true;
+}
+
+struct mp_size_height mp_size_fit_at(const struct mp_size_fit *fit, struct mp_size_point at, double *by_chance)
+{
+    struct mp_size_height height = mp_size_curve_at(&fit->curve, at);
+    double lower, higher, high = height.high;
+    if (fit->chance.threads) {
+        struct mp_size_height rest = mp_size_curve_at(&fit->rest, at);
+        height.low = fmin(height.low, rest.low);
+        height.high = fmax(height.high, rest.high + mp_size_chance_threads(&fit->chance, at));
+    }
+    mp_size_chance_batches(&fit->chance, at, &lower, &higher);
+    height.low = fmax(height.low - lower, 0);
+    height.high += higher;
+    *by_chance = height.high - high;
+    return height;
 }
 
 void mp_size_fit_free(struct mp_size_fit *fit)
 {
     mp_size_curve_free(&fit->curve);
+    mp_size_curve_free(&fit->rest);
+    mp_size_chance_free(&fit->chance);
     mp_size_plan_free(&fit->plan);
     mp_size_sites_free(&fit->sites);
     *fit = (struct mp_size_fit){0};
@@ -132,8 +157,11 @@ static void add_miss(const struct mp_size_predictor *predictor, const struct mp_
 static void check_allocated(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        double said = mp_size_curve_at(&predictor->fit->curve, probed[i].at).likely;
-        add_miss(predictor, &probed[i], said, (double)probed[i].allocated, &predictor->error);
+        double by_chance, recorded = (double)probed[i].allocated;
+        struct mp_size_height height = mp_size_fit_at(predictor->fit, probed[i].at, &by_chance);
+        double said = height.likely;
+        if (by_chance > 0) said = fmin(fmax(recorded, height.low), height.high);
+        add_miss(predictor, &probed[i], said, recorded, &predictor->error);
     }
 }
 
@@ -222,7 +250,9 @@ static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct
 {
     uint64_t low, high;
     bool beyond = is_beyond(predictor, need->at);
+    double by_chance;
     struct mp_size_held likely = held_at(predictor, need->at, MP_SIZE_LIKELY, MP_SIZE_NO_SCRATCH);
+    mp_size_fit_at(predictor->fit, need->at, &by_chance);
     low = high = need->reserved = likely.reserved;
     if (predictor->blocks) need->allocated = likely.allocated;
     if (!exact) {
@@ -235,7 +265,7 @@ static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct
         high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, MP_SIZE_SCRATCH_BY_LARGEST).reserved);
     }
     low = whole_bytes((double)low * (1 - predictor->reserved_error.below));
-    high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above)));
+    high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above) + by_chance));
     /* It holds at least what it hands out. Beyond the probes that is all that is sure: which cached segment serves a
      * request of another size, only that run decides. */
     if (low > need->low && !beyond) need->low = low;
@@ -256,7 +286,8 @@ static void judge(const struct mp_size_predictor *predictor, struct mp_size_need
 /* The allocated part of it, which costs nothing. */
 static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, struct mp_size_point at, bool *exact)
 {
-    struct mp_size_height height = mp_size_curve_at(&predictor->fit->curve, at);
+    double by_chance;
+    struct mp_size_height height = mp_size_fit_at(predictor->fit, at, &by_chance);
     struct mp_size_need need = {.at = at,
                                 .allocated = whole_bytes(height.likely + 0.5),
                                 .reserved = MP_BYTES_UNKNOWN,

@@ -6,6 +6,7 @@
 #define MP_ANALYSIS_SIZE_NEED_H
 
 #include "analysis/sizing/size.h"
+#include "analysis/sizing/size_chance.h"
 #include "analysis/sizing/size_curve.h"
 #include "analysis/sizing/size_reserved.h"
 
@@ -14,19 +15,31 @@
  * Pure.
  */
 
+/* Recordings at points that others have been made at before: `of` are those points' indices. */
+struct mp_size_repeats {
+    struct mp_size_source sources[MP_SIZE_PROBES_MAX];
+    size_t of[MP_SIZE_PROBES_MAX];
+    size_t count;
+};
+
 struct mp_size_fit {
-    struct mp_size_source sources[MP_SIZE_PROBES_MAX]; /* those used, in rising order */
+    struct mp_size_source sources[MP_SIZE_PROBES_MAX]; /* those used, in rising order, and then their repeats */
+    size_t count;                                      /* of them all */
     struct mp_size_points points;
     struct mp_size_sites sites;
     struct mp_size_plan plan;
+    struct mp_size_chance chance;
     struct mp_size_curve curve;
+    struct mp_size_curve rest; /* without what other threads hold, where that is chance */
 };
 
-/* `points` and `sources` in rising order. used[i] becomes false for one that took another way than the others: without
- * it the rest agrees. False where the recordings have too few places in common to be of one program; *common: the share
- * of the allocations at places that all recordings have. */
-bool mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources, bool *used,
-                      double *common, struct mp_size_fit *fit);
+/* `points` and `sources` in rising order, each once. used[i] becomes false for one that took another way than the
+ * others: without it the rest agrees. False where the recordings have too few places in common to be of one program;
+ * *common: the share of the allocations at places that all recordings have. */
+bool mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_source *sources,
+                      const struct mp_size_repeats *repeats, bool *used, double *common, struct mp_size_fit *fit);
+/* The height of the curve, with the bounds of what is chance. *by_chance: bytes by which that raises the high one. */
+struct mp_size_height mp_size_fit_at(const struct mp_size_fit *fit, struct mp_size_point at, double *by_chance);
 void mp_size_fit_free(struct mp_size_fit *fit);
 
 /* By how much, at most, what was recorded was below and above what is said of it, as parts of that. */

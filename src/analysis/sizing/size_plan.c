@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/sizing/size_chance.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -15,8 +16,9 @@ struct planning {
     const struct mp_size_source *sources;
     const struct mp_size_sites *sites;
     struct mp_size_plan *plan;
-    struct mp_map known; /* hash of what was seen to value + 1 */
-    size_t last;         /* the largest probe */
+    struct mp_map known;    /* hash of what was seen to value + 1 */
+    size_t last;            /* the largest probe */
+    unsigned char *loading; /* per stack of it: mp_size_loading() */
 };
 
 /* Bytes of a request, from a track's sizes. */
@@ -298,6 +300,15 @@ static void share_place(struct planning *planning, uint32_t place)
     }
 }
 
+/* Batches come in the order of chance: the place's first block is not the other recording's first. */
+static bool is_loading(const struct planning *planning, uint32_t place)
+{
+    const struct mp_model *model = planning->sources[planning->last].model;
+    if (!count_of(planning, planning->last, place)) return false;
+    uint32_t stack = model->blocks.stack[block_at(planning, planning->last, place, 0)];
+    return stack < model->stacks.count && planning->loading[stack];
+}
+
 static void plan_place(struct planning *planning, uint32_t place)
 {
     uint32_t least = UINT32_MAX;
@@ -311,6 +322,7 @@ static void plan_place(struct planning *planning, uint32_t place)
     bool equal = true;
     for (size_t probe = 0; probe <= planning->last; probe++)
         equal = equal && count_of(planning, probe, place) == least;
+    if (is_loading(planning, place) && rank_place(planning, place)) return;
     if (!equal && !steady)
         share_place(planning, place);
     else if (equal || !rank_place(planning, place))
@@ -320,7 +332,8 @@ static void plan_place(struct planning *planning, uint32_t place)
 void mp_size_plan_make(const struct mp_size_points *points, const struct mp_size_source *sources,
                        const struct mp_size_sites *sites, struct mp_size_plan *plan)
 {
-    struct planning planning = {sources, sites, plan, {0}, points->count - 1};
+    struct planning planning = {.sources = sources, .sites = sites, .plan = plan, .last = points->count - 1};
+    planning.loading = mp_size_loading(sources[planning.last].model);
     size_t blocks = sources[planning.last].model->blocks.count;
     *plan = (struct mp_size_plan){.source = &sources[planning.last], .points = *points};
     plan->value_of = mp_alloc((blocks + 1) * sizeof *plan->value_of);
@@ -329,6 +342,7 @@ void mp_size_plan_make(const struct mp_size_points *points, const struct mp_size
     for (uint32_t place = 0; place < sites->places; place++)
         plan_place(&planning, place);
     mp_map_free(&planning.known);
+    free(planning.loading);
 }
 
 void mp_size_plan_free(struct mp_size_plan *plan)

@@ -363,6 +363,44 @@ START_TEST(noise_is_bounded)
 }
 END_TEST
 
+/* ---- sizes that were recorded more than once --------------------------------------------------------------------- */
+
+static struct mp_size_need need_with_repeat(double more, size_t *probes)
+{
+    const struct mp_size_point far = {40, 1};
+    struct program program = some_program(3, false), again = program;
+    struct asked asked = {0};
+    again.constant[0] += more;
+    probe(&asked, &program, 4, 1);
+    probe(&asked, &again, 8, 1);
+    probe(&asked, &program, 8, 1);
+    probe(&asked, &program, 12, 1);
+    ck_assert_int_eq(ask(&asked, UINT64_C(1) << 40, &far, 1), MP_OK);
+    struct mp_size_need need = {0};
+    for (size_t i = 0; i < asked.answer.needs.count; i++)
+        if (asked.answer.needs.at[i].at.first == far.first) need = asked.answer.needs.at[i];
+    *probes = asked.answer.probes.count;
+    end(&asked);
+    return need;
+}
+
+START_TEST(runs_of_one_size_are_held_against_each_other)
+{
+    size_t probes;
+    uint64_t peak;
+    struct program program = some_program(3, false);
+    mp_model_free(execute(&program, 40, 1, &peak));
+    struct mp_size_need alike = need_with_repeat(0, &probes);
+    ck_assert_uint_eq(probes, 4);
+    ck_assert_uint_eq(alike.allocated, peak);
+    ck_assert_uint_eq(alike.low, peak);
+    ck_assert_uint_eq(alike.high, peak);
+    struct mp_size_need unlike = need_with_repeat(1e8, &probes);
+    ck_assert_uint_eq(probes, 4);
+    ck_assert_uint_ge(unlike.high, peak + (uint64_t)1e8);
+}
+END_TEST
+
 /* ---- questions without an answer -------------------------------------------------------------------------------- */
 
 static void expect_refusal(struct asked *asked, enum mp_status status, const char *words)
@@ -391,7 +429,7 @@ START_TEST(bad_probes_are_refused)
     struct asked same = {0};
     probe(&same, &program, 4, 1);
     probe(&same, &program, 4, 1);
-    expect_refusal(&same, MP_INVALID, "two recordings are given for 4");
+    expect_refusal(&same, MP_INVALID, "all recordings are of 4");
 
     struct asked differ = {0};
     probe(&differ, &program, 4, 1);
@@ -432,4 +470,4 @@ END_TEST
 
 MP_SUITE("size", sizes_of_whole_factors_are_solved, squares_and_triangles_are_solved, two_variables_are_solved,
          what_follows_no_rule_is_opaque_and_bounded, rounded_sizes_are_bounded, programs_are_predicted,
-         the_largest_batch_is_the_largest, two_variables_are_predicted, noise_is_bounded, bad_probes_are_refused)
+         the_largest_batch_is_the_largest, two_variables_are_predicted, noise_is_bounded, runs_of_one_size_are_held_against_each_other, bad_probes_are_refused)

@@ -27,6 +27,7 @@ libmemprof = importlib.import_module("libmemprof")
 shim = importlib.import_module("libmemprof_torch")
 FILES = ("compiled", "history", "modules", "optimizers", "regions", "roles")
 pools = importlib.import_module("libmemprof_torch.pools")
+loaders = importlib.import_module("libmemprof_torch.loaders")
 part = {name: importlib.import_module("libmemprof_torch." + name) for name in FILES}
 CALLS = ("shim", "label", "torch_history", "module_name", "module_code", "module_ask", "torch_step", "region_push",
          "region_pop")
@@ -1003,6 +1004,52 @@ class Pools(unittest.TestCase):
         self.assertEqual(self.native._cuda_emptyCache(), "answer of _cuda_emptyCache")
         self.assertEqual(self.take(), [b"memprof's PyTorch shim is without emptied caches and private pools: TypeError: "
                                        b"'NoneType' object is not callable"])
+
+
+class Loaders(unittest.TestCase):
+    """Batches that may be ready before their turn, on a stand-in of a DataLoader's iterator."""
+
+    def setUp(self):
+        self.told = []
+
+        class Iterator:
+            def __init__(self, loader):
+                self._num_workers, self._prefetch_factor, self._pin_memory, self._dataset_kind = loader
+
+        self.iterator = Iterator
+        dataloader = types.SimpleNamespace(_MultiProcessingDataLoaderIter=Iterator)
+        self.torch = types.SimpleNamespace(utils=types.SimpleNamespace(data=types.SimpleNamespace(dataloader=dataloader)))
+        self.api = {"torch_mark": lambda text: self.told.append(text.decode()), "shim": self.told.append}
+
+    def take(self):
+        told, self.told[:] = list(self.told), []
+        return told
+
+    def test_all_that_are_there_together(self):
+        loaders.start(self.api, self.torch)
+        first = self.iterator((4, 2, False, 0))
+        self.assertEqual(self.take(), ["torch: DataLoader 6 ahead"])
+        second = self.iterator(loader=(3, 5, True, 0))  # a thread pins: all of its batches may wait
+        self.assertEqual(self.take(), ["torch: DataLoader 21 ahead"])
+        del first
+        third = self.iterator((2, 2, False, 1))  # a dataset that is iterated
+        self.assertEqual(self.take(), ["torch: DataLoader 19 ahead"])
+        del second, third
+        one = self.iterator((1, 7, False, 0))
+        self.assertEqual(self.take(), ["torch: DataLoader 0 ahead"])
+        self.assertEqual(one._num_workers, 1)
+
+    def test_trouble_is_none_of_the_programs(self):
+        loaders.start(self.api, self.torch)
+        self.iterator((None, 2, False, 0))
+        self.iterator((4, 2, False, 0))
+        self.assertEqual(len(self.take()), 1)
+        self.assertRaises(TypeError, self.iterator, 1)
+
+    def test_a_torch_without_workers(self):
+        loaders.start(self.api, types.SimpleNamespace(utils=types.SimpleNamespace(data=types.SimpleNamespace(
+            dataloader=types.SimpleNamespace()))))
+        self.assertEqual(self.take(), [])
 
 
 START = """

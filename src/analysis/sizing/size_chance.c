@@ -1,0 +1,331 @@
+#include "analysis/sizing/size_chance.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/sizing/size_curve.h"
+#include "base/memory.h"
+#include "base/words.h"
+
+/* ---- batches that a DataLoader's workers end ----------------------------------------------------------------------
+ */
+
+static bool is_function(const char *function, const char *name)
+{
+    const char *last = strrchr(function, '.');
+    return !strcmp(last ? last + 1 : function, name);
+}
+
+/* A frame that takes what a worker has put in the queue. */
+static bool is_receiving(const struct mp_model *model, const struct mp_model_frame *frame)
+{
+    if (frame->raw.language != MP_PYTHON || !frame->line_count) return false;
+    const struct mp_model_line *line = &model->lines.at[frame->first_line];
+    const char *function = mp_model_text(model, line->function);
+    return strstr(mp_model_text(model, line->file), "torch/utils/data/") &&
+           (is_function(function, "_try_get_data") || is_function(function, "_pin_memory_loop"));
+}
+
+unsigned char *mp_size_loading(const struct mp_model *model)
+{
+    unsigned char *loading = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    for (uint32_t i = 1; i < model->stacks.count; i++) {
+        const struct mp_stack_node *node = &model->stacks.at[i];
+        loading[i] = node->parent < i && loading[node->parent];
+        if (!loading[i] && node->frame < model->frames.count)
+            loading[i] = is_receiving(model, &model->frames.at[node->frame]);
+    }
+    return loading;
+}
+
+static void read_marks(const struct mp_model *model, struct mp_size_chance *chance)
+{
+    for (size_t i = 0; i < model->noted.count; i++) {
+        unsigned long long ahead;
+        if (model->events.type[model->noted.at[i]] != MP_EVENT_MARK) continue;
+        const char *name = mp_model_text(model, model->notes.at[i].name);
+        if (sscanf(name, MP_TORCH_MARK "DataLoader %llu ahead", &ahead) != 1) continue;
+        chance->known = true;
+        if (ahead > chance->ahead) chance->ahead = ahead;
+    }
+}
+
+/* Batches as they arrive: runs of blocks between which nothing else is made, each of one batch or some. */
+struct arrivals {
+    const struct mp_size_source *source;
+    const unsigned char *loading;
+    MP_VEC(uint32_t) blocks; /* in their order */
+    MP_VEC(uint32_t) ends;   /* of runs, as indices of `blocks` */
+    uint32_t least, each;    /* blocks of the shortest run; of a batch, if all are alike: what divides all runs */
+    uint64_t alive, most;    /* blocks at once */
+};
+
+static void end_run(struct arrivals *arrivals)
+{
+    uint32_t first = arrivals->ends.count ? arrivals->ends.at[arrivals->ends.count - 1] : 0;
+    uint32_t length = (uint32_t)arrivals->blocks.count - first, rest = length;
+    if (!length) return;
+    while (rest) {
+        uint32_t left = arrivals->each % rest;
+        arrivals->each = rest;
+        rest = left;
+    }
+    if (!arrivals->least || length < arrivals->least) arrivals->least = length;
+    mp_vec_add(&arrivals->ends, first + length);
+}
+
+static void follow_arrivals(struct arrivals *arrivals)
+{
+    const struct mp_model *model = arrivals->source->model;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        unsigned type = model->events.type[event];
+        if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) continue;
+        uint32_t block = model->events.subject[event], stack = model->blocks.stack[block];
+        if (model->blocks.track[block] != arrivals->source->track) continue;
+        bool arrives = stack < model->stacks.count && arrivals->loading[stack];
+        if (type == MP_EVENT_FREE) {
+            arrivals->alive -= arrives && arrivals->alive;
+            continue;
+        }
+        if (!arrives) {
+            end_run(arrivals);
+            continue;
+        }
+        mp_vec_add(&arrivals->blocks, block);
+        if (++arrivals->alive > arrivals->most) arrivals->most = arrivals->alive;
+    }
+    end_run(arrivals);
+}
+
+/* Whether at each place in a batch most blocks have one size. */
+static bool is_periodic(const struct arrivals *arrivals)
+{
+    const struct mp_model *model = arrivals->source->model;
+    for (uint32_t place = 0; place < arrivals->each; place++) {
+        uint64_t size = 0;
+        int64_t votes = 0;
+        for (size_t i = place; i < arrivals->blocks.count; i += arrivals->each) {
+            uint64_t bytes = mp_size_bytes(model, arrivals->blocks.at[i]);
+            if (!votes) size = bytes;
+            votes += bytes == size ? 1 : -1;
+        }
+        if (votes <= 0) return false;
+    }
+    return true;
+}
+
+/* The batch of most bytes; where batches are of different numbers of blocks, the run of most. */
+static void choose_batch(const struct arrivals *arrivals, uint32_t *first, uint32_t *end)
+{
+    uint32_t each = arrivals->each;
+    bool alike =
+        each > 1 ? each == arrivals->least || is_periodic(arrivals) : arrivals->least == 1 && is_periodic(arrivals);
+    uint64_t most = 0;
+    uint32_t from = 0, run = 0;
+    *first = *end = 0;
+    while (from < arrivals->blocks.count) {
+        uint32_t to = alike ? from + each : arrivals->ends.at[run++];
+        uint64_t bytes = 0;
+        for (uint32_t i = from; i < to; i++)
+            bytes += mp_size_bytes(arrivals->source->model, arrivals->blocks.at[i]);
+        if (bytes >= most) *first = from, *end = to, most = bytes;
+        from = to;
+    }
+}
+
+static void find_batches(const struct mp_size_plan *plan, const struct mp_size_source *sources, size_t count,
+                         struct mp_size_chance *chance)
+{
+    for (size_t i = 0; i < count; i++) {
+        unsigned char *loading = mp_size_loading(sources[i].model);
+        struct arrivals arrivals = {.source = &sources[i], .loading = loading};
+        uint32_t first, end;
+        follow_arrivals(&arrivals);
+        read_marks(sources[i].model, chance);
+        choose_batch(&arrivals, &first, &end);
+        uint64_t held = end > first ? (arrivals.most + end - first - 1) / (end - first) : 0;
+        if (held > chance->held) chance->held = held;
+        for (uint32_t k = first; k < end && sources[i].model == plan->source->model; k++)
+            mp_vec_add(&chance->batch, arrivals.blocks.at[k]);
+        mp_vec_free(&arrivals.blocks);
+        mp_vec_free(&arrivals.ends);
+        free(loading);
+    }
+    chance->loads = chance->batch.count;
+    if (!chance->known) chance->ahead = chance->held;
+}
+
+void mp_size_chance_batches(const struct mp_size_chance *chance, struct mp_size_point at, double *lower, double *higher)
+{
+    struct mp_size_bounds all = {0};
+    for (size_t i = 0; i < chance->batch.count; i++) {
+        struct mp_size_bounds one = mp_size_value_at(chance->plan, chance->plan->value_of[chance->batch.at[i]], at);
+        all.low += one.low, all.high += one.high;
+    }
+    uint64_t held = chance->held ? chance->held - 1 : 0;
+    *lower = all.low * (double)(held < chance->ahead ? held : chance->ahead);
+    *higher = all.high * (double)chance->ahead;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t thread_of(const struct mp_model *model, uint32_t block)
+{
+    uint32_t event = model->blocks.alloc_event[block];
+    return event == MP_NONE ? MP_NONE : model->events.thread[event];
+}
+
+/* The thread that allocates most on the track. */
+static uint32_t main_thread(const struct mp_size_source *source)
+{
+    const struct mp_model *model = source->model;
+    uint64_t *counts = mp_alloc_zeroed(model->threads.count + 1, sizeof *counts);
+    uint32_t most = MP_NONE;
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        uint32_t thread = thread_of(model, block);
+        if (model->blocks.track[block] != source->track || thread >= model->threads.count) continue;
+        if (++counts[thread] > (most == MP_NONE ? 0 : counts[most])) most = thread;
+    }
+    free(counts);
+    return most;
+}
+
+/* A frame of threads for which the main one waits: they make what it would. */
+static bool is_waited_for(const struct mp_model *model, const struct mp_model_frame *frame)
+{
+    if (frame->raw.language == MP_BACKWARD) return true;
+    if (frame->raw.language != MP_PYTHON || !frame->line_count) return false;
+    return strstr(mp_model_text(model, model->lines.at[frame->first_line].file), "torch/nn/parallel/parallel_apply.py");
+}
+
+/* Per stack: not of a thread that goes on by itself; or of one whose batches are known. */
+static unsigned char *find_waited(const struct mp_model *model)
+{
+    unsigned char *waited = mp_size_loading(model);
+    for (uint32_t i = 1; i < model->stacks.count; i++) {
+        const struct mp_stack_node *node = &model->stacks.at[i];
+        waited[i] |= node->parent < i && waited[node->parent];
+        if (node->frame < model->frames.count) waited[i] |= is_waited_for(model, &model->frames.at[node->frame]);
+    }
+    return waited;
+}
+
+/* Per block: made by another thread than the main one. */
+static unsigned char *find_beside(const struct mp_size_source *source)
+{
+    const struct mp_model *model = source->model;
+    uint32_t first = main_thread(source);
+    unsigned char *waited = find_waited(model), *beside = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        uint32_t thread = thread_of(model, block), stack = model->blocks.stack[block];
+        if (model->blocks.track[block] != source->track || thread >= model->threads.count || thread == first) continue;
+        beside[block] = stack >= model->stacks.count || !waited[stack];
+    }
+    free(waited);
+    return beside;
+}
+
+/* Whether the thread that made it did not free it. */
+static bool is_handed_over(const struct mp_model *model, uint32_t block)
+{
+    uint32_t freed = model->blocks.free_event[block];
+    return freed == MP_NONE || model->events.thread[freed] != thread_of(model, block);
+}
+
+/* What a thread frees itself is there as often at once whatever others do. */
+static double count_most(const struct mp_size_source *source, const struct mp_size_places *places, uint32_t place)
+{
+    double handed = 0, own = 0, alive = places->live_blocks[place];
+    for (uint32_t i = places->first[place]; i < places->first[place + 1]; i++)
+        *(is_handed_over(source->model, places->order[i]) ? &handed : &own) += 1;
+    return handed + fmin(own, alive);
+}
+
+static void add_aside(const struct mp_size_source *sources, const struct mp_size_sites *sites, uint32_t place,
+                      struct mp_size_chance *chance)
+{
+    const struct mp_size_points *points = &chance->plan->points;
+    struct mp_size_aside aside = {0};
+    double most = 0;
+    for (size_t i = 0; i < sites->count; i++) {
+        const struct mp_size_places *of = &sites->of[i];
+        double largest = 0, count = count_most(&sources[i], of, place);
+        for (uint32_t k = of->first[place]; k < of->first[place + 1]; k++)
+            largest = fmax(largest, (double)mp_size_bytes(sources[i].model, of->order[k]));
+        most = fmax(most, count);
+        if (i >= points->count) continue;
+        aside.largest.low[i] = aside.largest.high[i] = largest;
+        aside.most.low[i] = aside.most.high[i] = count;
+    }
+    mp_size_solve(points, &aside.largest, &aside.size);
+    mp_size_solve(points, &aside.most, &aside.count);
+    if (aside.count.kind == MP_SIZE_OPAQUE) { /* a run may have had time for more, whatever its size */
+        for (size_t i = 0; i < points->count; i++)
+            aside.most.low[i] = aside.most.high[i] = most;
+        mp_size_solve(points, &aside.most, &aside.count);
+    }
+    mp_vec_add(&chance->asides, aside);
+}
+
+static void find_threads(const struct mp_size_source *sources, size_t count, const struct mp_size_sites *sites,
+                         struct mp_size_chance *chance)
+{
+    unsigned char *of_place = mp_alloc_zeroed(sites->places + 1, 1);
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_model *model = sources[i].model;
+        unsigned char *beside = find_beside(&sources[i]);
+        for (uint32_t block = 0; block < model->blocks.count; block++) {
+            if (!beside[block] || sites->of[i].place[block] == MP_NONE) continue;
+            of_place[sites->of[i].place[block]] = 1;
+            chance->threads |= is_handed_over(model, block);
+        }
+        if (model == chance->plan->source->model)
+            chance->beside = beside;
+        else
+            free(beside);
+    }
+    for (uint32_t place = 0; chance->threads && place < sites->places; place++)
+        if (of_place[place]) add_aside(sources, sites, place, chance);
+    free(of_place);
+}
+
+static double high_of(const struct mp_size_points *points, const struct mp_size_seen *seen,
+                      const struct mp_size_solution *solution, struct mp_size_point at)
+{
+    double monomials[MP_SIZE_TERMS];
+    mp_size_monomials(at, monomials);
+    if (solution->kind != MP_SIZE_OPAQUE) return mp_size_sum_at(&solution->high, monomials);
+    return mp_size_bound(points, seen->high, mp_size_growth(points, seen->high), at).high;
+}
+
+double mp_size_chance_threads(const struct mp_size_chance *chance, struct mp_size_point at)
+{
+    const struct mp_size_points *points = &chance->plan->points;
+    double most = 0;
+    for (size_t i = 0; i < chance->asides.count; i++) {
+        const struct mp_size_aside *aside = &chance->asides.at[i];
+        most += high_of(points, &aside->most, &aside->count, at) * high_of(points, &aside->largest, &aside->size, at);
+    }
+    return most;
+}
+
+/* ---- both ---------------------------------------------------------------------------------------------------------
+ */
+
+void mp_size_chance_find(const struct mp_size_plan *plan, const struct mp_size_source *sources, size_t count,
+                         const struct mp_size_sites *sites, struct mp_size_chance *chance)
+{
+    *chance = (struct mp_size_chance){.plan = plan};
+    find_batches(plan, sources, count, chance);
+    find_threads(sources, count, sites, chance);
+}
+
+void mp_size_chance_free(struct mp_size_chance *chance)
+{
+    mp_vec_free(&chance->batch);
+    mp_vec_free(&chance->asides);
+    free(chance->beside);
+}
