@@ -13,8 +13,8 @@
 #include "capture/native/loaded.h"
 
 #define FORK_WAIT_NS    (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
-#define LEFT_WITHOUT_NS MP_NS_PER_SECOND     /* a hook that began before that was left without its end */
-#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS)   /* or has not yet told when it began */
+#define LEFT_WITHOUT_NS MP_NS_PER_SECOND     /* a hook that began earlier never ended */
+#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS)   /* or has not yet recorded when it began */
 
 static bool hook_runs(const struct mp_thread *own, uint64_t waited)
 {
@@ -42,7 +42,7 @@ static void before_fork(void)
         const struct timespec little = {.tv_nsec = 20000};
         uint64_t begin = mp_clock_monotonic_ns(), waited = 0;
         while (hook_runs(mp_thread_present(), waited) && waited < FORK_WAIT_NS) {
-            mp_syscall(SYS_nanosleep, &little, NULL); /* at which no thread is cancelled */
+            mp_syscall(SYS_nanosleep, &little, NULL); /* without a cancellation point */
             waited = mp_clock_monotonic_ns() - begin;
         }
     }
@@ -64,7 +64,7 @@ static bool is_here(const void *at)
     return !at || mp_read_memory(&byte, (uintptr_t)at, sizeof byte);
 }
 
-/* A program may have said of memory that it did not know that children are not to have it (MADV_DONTFORK). */
+/* The program may have marked memory that it did not know as not inherited by children (MADV_DONTFORK). */
 static void after_fork_in_child(void)
 {
     const struct mp_thread *own = mp_thread_present();
@@ -92,7 +92,7 @@ void mp_fork_wait(struct mp_thread *thread)
     uint64_t give_up = mp_clock_monotonic_ns() + FORK_WAIT_NS;
     for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
         uint64_t now = mp_clock_monotonic_ns();
-        if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* a fork that takes long, or was left by a jump */
+        if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* a fork that takes long, or that a jump left */
         if (now >= give_up) return;
         atomic_store(&thread->ring->open_since, 0);
         mp_futex_wait(&page->forking, forking, give_up - now);

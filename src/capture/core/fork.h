@@ -16,7 +16,7 @@
 /* For the constructor. */
 bool mp_fork_start(void);
 
-/* A hook has opened its ring: waits outside where a fork is under way. */
+/* A hook has opened its ring: waits outside while a fork is under way. */
 void mp_fork_wait(struct mp_thread *thread);
 static inline void mp_fork_pass(struct mp_thread *thread)
 {
@@ -24,8 +24,8 @@ static inline void mp_fork_pass(struct mp_thread *thread)
         mp_fork_wait(thread);
 }
 
-/* Puts up the thread's recursion guard, behind which its signal handlers may fork: mp_session_after_fork() looks at it.
- * False, and no guard of ours: a hook of this thread is under way, or a handler has forked since the thread was looked
+/* Sets the thread's recursion guard, behind which its signal handlers may fork: mp_session_after_fork() looks at it.
+ * False, without setting it: a hook of this thread is under way, or a handler has forked since the thread was looked
  * up, and the spool is not in this process. */
 static inline bool mp_fork_guard(struct mp_thread *thread)
 {

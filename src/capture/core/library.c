@@ -1,4 +1,5 @@
-/* The library's way into a program: its constructor, what happens at fork, and the one libc function it wraps. */
+/* The library's entry points in a program: its constructor, the handling of fork, and the one libc function it
+ * wraps. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 #include "capture/torch/torch.h"
 #include "capture/torch/torch_history.h"
 
-/* Several variables of the environment may bring several copies of this library into one process: the first takes the
- * word, the others stay inert. */
+/* Several environment variables may bring several copies of this library into one process: the first claims this
+ * symbol, the others stay inert. */
 __attribute__((visibility("default"))) _Atomic int memprof_recorder_is_here;
 
 static int (*real_dlclose)(void *);
@@ -27,7 +28,7 @@ static void find_real_dlclose(void)
     memcpy(&real_dlclose, &symbol, sizeof symbol);
 }
 
-/* A moment at which the program is in the loader by itself. */
+/* A moment at which the program itself enters the loader. */
 __attribute__((visibility("default"))) int dlclose(void *handle);
 int dlclose(void *handle)
 {
@@ -54,7 +55,7 @@ __attribute__((constructor)) static void enter_program(void)
         mp_session.page = NULL;
 }
 
-/* Tells `memprof recover` an end in order from a kill. */
+/* Lets `memprof recover` distinguish a normal end from a kill. */
 __attribute__((destructor)) static void leave_program(void)
 {
     if (mp_session.header) atomic_store(&mp_session.header->program_left, 1);

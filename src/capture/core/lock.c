@@ -14,8 +14,8 @@
 #define NOBODY UINT32_C(0x7fffffff)
 
 #define LOOK_AGAIN_NS (5 * MP_NS_PER_MS) /* an owner that ended wakes nobody */
-/* From a living owner: it has gone elsewhere, since nothing that a lock is held for takes so long. Both, as a process
- * that was stopped finds the time over when it goes on. */
+/* After this time a living owner must have gone elsewhere, since no use of a lock takes so long. It takes both
+ * conditions, because a stopped process finds the time over when it continues. */
 #define PATIENCE_NS    (2 * MP_NS_PER_SECOND)
 #define PATIENCE_TRIES 16
 
@@ -25,7 +25,7 @@ uint32_t mp_own_tid(void)
 {
     if (__builtin_expect(!own_tid, 0)) {
         long tid = mp_syscall(SYS_gettid);
-        own_tid = tid > 0 ? (uint32_t)tid : NOBODY; /* refused: of all such threads, one at a time */
+        own_tid = tid > 0 ? (uint32_t)tid : NOBODY; /* refused: all such threads share one id */
     }
     return own_tid;
 }
@@ -45,7 +45,7 @@ static bool is_gone(uint32_t tid)
     return mp_syscall(SYS_tgkill, mp_getpid(), tid, 0) && errno == ESRCH;
 }
 
-/* From `seen`, unless it changed hands meanwhile. Sleepers stay known. */
+/* Takes the lock from `seen`, unless it changed hands meanwhile. Keeps the mark of sleepers. */
 static bool take_from(mp_lock *lock, uint32_t seen, uint32_t own)
 {
     if (!atomic_compare_exchange_strong(&lock->owner, &seen, own | WAITED)) return false;
@@ -53,7 +53,7 @@ static bool take_from(mp_lock *lock, uint32_t seen, uint32_t own)
     return true;
 }
 
-/* Somebody waited in vain for this owner before. */
+/* Takes the lock if another thread has already waited in vain for this owner. */
 static bool take_after_all(mp_lock *lock, uint32_t seen, uint32_t own, uint64_t wait_ns)
 {
     uint64_t patience = wait_ns < PATIENCE_NS ? PATIENCE_NS : wait_ns;
@@ -77,7 +77,7 @@ static __attribute__((noinline)) bool wait_for(mp_lock *lock, uint32_t own, uint
     bool taken = false;
     for (;;) {
         uint32_t seen = atomic_load(&lock->owner);
-        if (!seen || tid_of(seen) == own) { /* an earlier hook of this thread was left: its frames are no more */
+        if (!seen || tid_of(seen) == own) { /* an earlier hook of this thread was left: its frames are gone */
             taken = take_from(lock, seen, own);
             if (taken) break;
             continue;

@@ -1,7 +1,7 @@
 /*
- * The definition after ours of a name that the recorder defines in PyTorch's place: that of another preloaded library,
- * else PyTorch's own. What was there at the start is looked up there; what is loaded later is found in the loader's
- * list (capture/native/loaded.h), so that no hook takes the loader's lock.
+ * The next definition of a name that the recorder defines in PyTorch's place: another preloaded library's, else
+ * PyTorch's own. Definitions present at the start are looked up then; those loaded later are found in the loader's list
+ * (capture/native/loaded.h), so that no hook takes the loader's lock.
  */
 #ifndef MP_CAPTURE_NEXT_H
 #define MP_CAPTURE_NEXT_H
@@ -11,18 +11,18 @@
 #include <string.h>
 
 struct mp_next {
-    const char *name, *library; /* `library`: whose it is, as its file's name begins */
+    const char *name, *library; /* `library`: the beginning of its file name */
     _Atomic(void *) known;      /* NULL: not looked up */
 };
 
 /* For the constructor. */
 void mp_next_start(struct mp_next *nexts, size_t count);
 
-/* `caller`: an address in a library that calls the name, as __builtin_return_address(0) gives it. NULL: there is none.
- */
+/* `caller`: an address in a library that calls the name, from __builtin_return_address(0). NULL: there is no
+ * definition. */
 void *mp_next_definition(struct mp_next *next, const void *caller);
 
-/* `function` becomes the next definition; NULL where there is none. In the definition that is called. */
+/* `function` becomes the next definition; NULL where there is none. Use it in the definition that was called. */
 #define MP_NEXT(function, next)                                                                                        \
     do {                                                                                                               \
         void *at_ = mp_next_definition(next, __builtin_return_address(0));                                             \

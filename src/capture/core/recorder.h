@@ -27,8 +27,8 @@
 struct mp_thread *mp_hook_enter(void);
 void mp_hook_leave(struct mp_thread *thread);
 
-/* Takes a lock under which others wait for the collector, which waits for no hook that waits here; false where it is
- * not to be had. */
+/* Takes a lock under which others wait for the collector, which waits for no hook that waits here; false where the lock
+ * cannot be had. */
 bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns);
 
 /* A track's number in the spool; MP_TRACK_NONE where there is no room for more. `name` is "" but for pools. */
@@ -36,8 +36,8 @@ bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns);
 uint16_t mp_record_track(unsigned device_type, int device_index, enum mp_layer layer, enum mp_size_basis basis,
                          const char *name);
 
-/* The same for what asks at each event: `known` keeps the number together with the session's generation (0: none yet),
- * so that a forked child asks anew. */
+/* The same for code that needs it at each event: `known` keeps the number together with the session's generation (0:
+ * none yet), so that a forked child looks it up anew. */
 static inline uint16_t mp_record_track_once(_Atomic uint64_t *known, unsigned device_type, int device_index,
                                             enum mp_layer layer, enum mp_size_basis basis, const char *name)
 {
@@ -45,7 +45,7 @@ static inline uint16_t mp_record_track_once(_Atomic uint64_t *known, unsigned de
     uint64_t word = atomic_load_explicit(known, memory_order_relaxed);
     if (word >> 32 == generation) return (uint16_t)word;
     uint16_t track = mp_record_track(device_type, device_index, layer, basis, name);
-    if (track == MP_TRACK_NONE) return track; /* it may be had the next time */
+    if (track == MP_TRACK_NONE) return track; /* the next attempt may succeed */
     atomic_store_explicit(known, generation << 32 | track, memory_order_relaxed);
     return track;
 }
@@ -76,11 +76,11 @@ void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const ch
  * lane on which a region lies that belongs to no thread. */
 uint32_t mp_record_name(const char *text);
 void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane);
-/* What the live block holds that the address is in. `name`: a string's number, as above. */
+/* Labels the live block that contains the address. `name`: a string's number, as above. */
 void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role role, uint32_t name);
-/* Whether so many records more have room. */
+/* Whether there is room for that many more records. */
 bool mp_record_fits(const struct mp_thread *thread, uint32_t records);
-/* One that the front end made, but for its time (wire/record.h: MP_RECORD_TORCH). */
+/* A record that the front end made, except for its time (wire/record.h: MP_RECORD_TORCH). */
 void mp_record_prepared(struct mp_thread *thread, const struct mp_record *record);
 /* A question to the collector, which hears of it at once. The hook's last record: what follows only waits. */
 void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,

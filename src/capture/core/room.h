@@ -1,7 +1,7 @@
 /*
- * Memory of the recorder's own, mapped when it is needed and as large as it is needed: a process without events has
- * none, and address space and locked memory are the program's too. After mlockall(MCL_FUTURE) the kernel fills what is
- * mapped; so rooms are made without access, unlocked, and then opened. Never allocates otherwise; any thread, in hooks.
+ * The recorder's own memory, mapped when and as large as needed: a process without events has none, and the program
+ * needs address space and locked memory, too. After mlockall(MCL_FUTURE) the kernel fills every mapping; so rooms are
+ * mapped without access, unlocked, and then opened. Never allocates otherwise; any thread, in hooks.
  */
 #ifndef MP_CAPTURE_ROOM_H
 #define MP_CAPTURE_ROOM_H
@@ -11,7 +11,7 @@
 
 #include "base/kernel.h"
 
-/* Zeroed, not in core dumps; NULL: not to be had. */
+/* Zeroed, not in core dumps; NULL: there is no memory. */
 static inline void *mp_room_map(size_t bytes)
 {
     void *at = mp_mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -25,7 +25,7 @@ static inline void *mp_room_map(size_t bytes)
     return at;
 }
 
-/* Gives the memory back, and keeps the place: whoever still looks there finds zeros. */
+/* Gives the memory back but keeps the mapping: a late reader finds zeros. */
 static inline void mp_room_empty_after_first_page(void *at, size_t bytes)
 {
     enum { FIRST = 1 << 16 }; /* on any machine */

@@ -44,8 +44,8 @@ void mp_sampler_start(struct mp_sampler *sampler, uint64_t seed, uint32_t mean)
     mp_sampler_next(sampler, mean);
 }
 
-/* Buckets of a cache line each, without chains, so that what is removed leaves nothing behind. A block that finds its
- * bucket full is not remembered; from then on nothing is sure of that bucket. */
+/* Buckets of a cache line each, without chains, so that a removal leaves nothing behind. A block whose bucket is full
+ * is not remembered; from then on nothing is certain about that bucket. */
 #define BUCKETS 0x20000
 #define SLOTS   8
 
@@ -66,7 +66,7 @@ static struct set *get_set(bool to_make)
     return set;
 }
 
-/* Another block of the same key, if ever, makes a free go out that the collector does not know, and passes over. */
+/* If another block ever has the same key, a free is recorded that the collector does not know, and ignores. */
 static uint64_t key_of(uint16_t track, uint64_t address)
 {
     uint64_t state = address ^ (uint64_t)track << 48, key = next_random(&state);

@@ -1,6 +1,7 @@
 /*
- * Which blocks are kept where only a sample is (base/sampling.h), and which of those live. Decided from the size alone,
- * before anything else is found out about a block. Never allocates but for one mapping; may be called in hooks.
+ * Decides which blocks are kept in a sample (base/sampling.h), and remembers which of those live. The decision needs
+ * the size alone, before anything else is known of a block. Never allocates except for one mapping; may be called in
+ * hooks.
  */
 #ifndef MP_CAPTURE_SAMPLING_H
 #define MP_CAPTURE_SAMPLING_H
@@ -12,7 +13,7 @@
 struct mp_sampler {
     uint64_t random;
     uint64_t left;
-    uint32_t generation; /* of the session it was started in; 0: of none */
+    uint32_t generation; /* of the session in which it was started; 0: none */
 };
 
 void mp_sampler_start(struct mp_sampler *sampler, uint64_t seed, uint32_t mean);

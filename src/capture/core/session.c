@@ -21,18 +21,18 @@
 struct mp_session mp_session;
 
 static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
-static uint32_t generations; /* of this image's memory: survives a fork, unlike the page */
+static uint32_t generations; /* in this image's memory: survives a fork, unlike the page */
 
 #define ANSWER_TIMEOUT_S 2 /* in all */
 
-/* Whether a system call that failed is to be made again: a socket with a timeout is interrupted by every signal, also
- * by those whose handlers restart calls, and a program may have timers that never rest. */
+/* Whether to repeat a failed system call: every signal interrupts a socket with a timeout, even signals whose handlers
+ * restart calls, and a program's timers may never rest. */
 static bool again(uint64_t give_up)
 {
     return errno == EINTR && mp_clock_monotonic_ns() < give_up;
 }
 
-/* The descriptors that came with a message; closed, however many they are, where they are not two. */
+/* Takes the descriptors that came with a message; closes all of them unless there are exactly two. */
 static bool take_descriptors(struct msghdr *message, int descriptors[2])
 {
     struct cmsghdr *rights = CMSG_FIRSTHDR(message);
@@ -50,7 +50,8 @@ static bool take_descriptors(struct msghdr *message, int descriptors[2])
     return false;
 }
 
-/* Tells the collector that this process cannot be recorded, and why. Where even that is refused, nobody learns. */
+/* Reports to the collector that this process cannot be recorded, and why. Where even that is refused, nobody learns
+ * it. */
 static void leave_refusal(int reason)
 {
     char path[sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 4];
@@ -164,8 +165,8 @@ static void attach_once(void)
     atomic_store(&mp_session.pending, false);
 }
 
-/* A thread must neither end in here nor be left for elsewhere: no handler runs on it meanwhile, and the calls below are
- * points at which it could be cancelled. Where signals cannot be held back, an event of a handler is left out. */
+/* A thread must neither end in here nor leave by a jump: no handler runs on it meanwhile, and the calls below are
+ * cancellation points. Where signals cannot be blocked, a handler's event is lost. */
 bool mp_session_attach(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -223,7 +224,7 @@ void mp_session_no_memory(void)
     struct mp_spool_header *header = mp_session.header;
     bool is_first = !atomic_fetch_add(&header->dropped_no_memory, 1);
     bool any = atomic_load(&header->rings_used) > 1 || atomic_load(&header->rings[0].head);
-    if (is_first && !any) leave_refusal(ENOMEM); /* where there are no events, nothing else is told */
+    if (is_first && !any) leave_refusal(ENOMEM); /* without events, nothing else is reported */
 }
 
 void mp_session_refused(const char *call)
@@ -280,7 +281,7 @@ void mp_session_give_up(void)
 void mp_session_after_fork(bool inside_hook)
 {
     mp_own_tid_forget();
-    /* The parent's mappings are not here (MADV_DONTFORK); nothing must touch the old addresses. */
+    /* The parent's mappings are missing here (MADV_DONTFORK); nothing may touch the old addresses. */
     if (inside_hook) {
         mp_views_blank();
         mp_view_put_blank(mp_session.doorbell, MP_DOORBELL_BYTES);

@@ -1,9 +1,9 @@
 /*
- * The recorder's tie to its collector: whether this process is to be recorded, and the mapped spool.
+ * The recorder's connection to its collector: whether this process is to be recorded, and the mapped spool.
  *
- * A process starts `pending` where the environment names a session; it attaches at its first event, so that programs
- * without events cost nothing. A forked child is pending again; one made by a raw clone() reads a wiped page and stays
- * silent for ever. All of this may be called in hooks, from any thread.
+ * A process starts `pending` where the environment names a session. It attaches at its first event, so that programs
+ * without events cost nothing. A forked child is pending again; a child made by a raw clone() reads a wiped page and
+ * stays silent for ever. All of this may be called in hooks, from any thread.
  */
 #ifndef MP_CAPTURE_SESSION_H
 #define MP_CAPTURE_SESSION_H
@@ -17,9 +17,9 @@
 #include "wire/config.h"
 #include "wire/spool.h"
 
-/* Lies in a page that the kernel wipes in children (MADV_WIPEONFORK): zero is "not recording, no lock held". */
+/* In a page that the kernel wipes in children (MADV_WIPEONFORK): zero means "not recording, no lock held". */
 struct mp_session_page {
-    _Atomic uint32_t recording;  /* 1: the spool is mapped and attended at last look */
+    _Atomic uint32_t recording;  /* 1: the spool is mapped, and was attended when last checked */
     _Atomic uint32_t generation; /* counts attaches of this process image's memory; threads compare it with theirs */
     mp_lock attach_lock, table_lock, question_lock, snapshot_lock, module_lock;
     _Atomic uint32_t forking, holding, fork_in_vain; /* capture/core/fork.h */
@@ -32,12 +32,12 @@ struct mp_session {
     _Atomic uint32_t *doorbell;
     uint64_t clock_shift_ns; /* modulo 2^64 */
     struct mp_record_config config;
-    _Atomic bool pending; /* an attach is worth trying */
+    _Atomic bool pending; /* an attempt to attach is worth while */
 };
 
 extern struct mp_session mp_session;
 
-/* What the collector's clock says: the time of every record. */
+/* The collector's clock: the time of every record. */
 static inline uint64_t mp_session_clock_ns(void)
 {
     return mp_clock_monotonic_ns() + mp_session.clock_shift_ns;
@@ -53,25 +53,25 @@ static inline bool mp_session_recording(void)
     return atomic_load_explicit(&mp_session.pending, memory_order_relaxed) && mp_session_attach();
 }
 
-/* Tells the collector that there is work (at most one system call until it has listened). */
+/* Notifies the collector of new work (at most one system call until it has reacted). */
 void mp_session_ring_doorbell(void);
 
 /* Leaves a sentence for the report, once per text; more than MP_SPOOL_NOTES are dropped. */
 void mp_session_note(const char *text);
 void mp_session_source(enum mp_source source); /* or several */
-/* The system refused a call of the recorder's (errno): where a sandbox does that, recording ends, since the next one
- * may cost the program its life. */
+/* The system refused a system call of the recorder's (errno). In a sandbox recording then ends, since the next one may
+ * kill the program. */
 void mp_session_refused(const char *call);
 /* An event is dropped: there was no memory for its thread. */
 void mp_session_no_memory(void);
-/* Something was left out since a lock was not to be had: said at the end. */
+/* A lock could not be had, and something was left out: reported at the end. */
 void mp_session_without_lock(void);
 
 /* Called by the library's constructor (reads the environment) and in a forked child. `inside_hook`: the fork came from
- * within a hook, out of a signal handler, and that hook will go on in the child too. */
+ * inside a hook, in a signal handler, and that hook will continue in the child, too. */
 void mp_session_start(void);
 void mp_session_after_fork(bool inside_hook);
-/* In a forked child that has not all of the recorder's memory: it stays silent. */
+/* For a forked child that lacks some of the recorder's memory: it stays silent. */
 void mp_session_give_up(void);
 
 #endif

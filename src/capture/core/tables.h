@@ -1,9 +1,9 @@
 /*
- * The spool's tables from the recorder's side: each call finds an entry or adds it, under the session's table lock, and
- * answers its id. They sit behind the stack cache, on the path of things seen for the first time.
+ * The spool's tables from the recorder's side: each call finds or adds an entry, under the session's table lock, and
+ * returns its id. They come after the stack cache, and only for things seen for the first time.
  *
- * Where a table is full, or its next part is not committed in time, the answer is 0 (the empty string, the empty stack,
- * the unknown module); frames answer MP_WIRE_FRAME_CUT. The loss is counted in the header (lost_stacks,
+ * Where a table is full, or its next part is not committed in time, the result is 0 (the empty string, the empty stack,
+ * the unknown module); for frames it is MP_WIRE_FRAME_CUT. The loss is counted in the header (lost_stacks,
  * lost_strings, without_lock).
  */
 #ifndef MP_CAPTURE_TABLES_H
@@ -15,18 +15,18 @@
 
 #include "wire/spool.h"
 
-/* Forgets everything: a new session begins with empty tables. Called by the session's lock holder. False: there is no
+/* Forgets everything: a new session begins with empty tables. The session's lock holder calls it. False: there is no
  * memory. */
 bool mp_tables_reset(void);
 /* Gives the memory back. */
 void mp_tables_end(void);
-/* Where the memory of each table begins; NULL where it has none. */
+/* The beginning of each table's memory; NULL where it has none. */
 void mp_tables_memory(const void *parts[MP_TABLES]);
 
 uint32_t mp_table_string(const char *text, size_t length);
 uint16_t mp_table_track(const struct mp_wire_track *track);
 
-/* The following want the table lock held: mp_tables_lock() ... mp_tables_unlock(). False, counted: not to be had. */
+/* The following need the table lock: mp_tables_lock() ... mp_tables_unlock(). False, and counted: it cannot be had. */
 bool mp_tables_lock(void);
 void mp_tables_unlock(void);
 uint32_t mp_table_string_locked(const char *text, size_t length);

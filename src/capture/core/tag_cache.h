@@ -23,7 +23,7 @@ struct mp_tag_cache {
     void *memory; /* the same */
 };
 
-/* Empty; before the first use, and by one thread. False: there is no memory. */
+/* Empties it; before the first use, and by one thread. False: there is no memory. */
 static inline bool mp_tag_cache_reset(struct mp_tag_cache *cache)
 {
     size_t bytes = MP_TAG_CACHE_SLOTS * sizeof *cache->slots;
@@ -50,7 +50,7 @@ static inline uint32_t mp_tag_cache_find(const struct mp_tag_cache *cache, uint6
     return MP_TAG_NONE;
 }
 
-/* Ids of MP_TAG_ID_BITS bits only; larger ones are not kept. One writer at a time. */
+/* Ids of at most MP_TAG_ID_BITS bits; larger ones are not kept. One writer at a time. */
 static inline void mp_tag_cache_put(struct mp_tag_cache *cache, uint64_t hash, uint32_t id)
 {
     if (id >> MP_TAG_ID_BITS) return;

@@ -21,7 +21,7 @@ static pthread_key_t ending_thread;
 
 #define RING_WAIT_NS (100 * MP_NS_PER_MS)
 
-/* What a hook of this thread held that goes on no more. */
+/* Releases everything held by a hook of this thread that never ended. */
 static void leave_behind(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -70,7 +70,7 @@ static int find_ring(struct mp_spool_header *header)
     return -1;
 }
 
-/* False: there are as many as there will ever be, and the threads of all of them live. */
+/* False: there are as many rings as there will ever be, and all their threads live. */
 static bool one_may_come(const struct mp_spool_header *header)
 {
     bool any = atomic_load(&header->rings_used) < MP_SPOOL_RINGS_MAX;
@@ -79,7 +79,7 @@ static bool one_may_come(const struct mp_spool_header *header)
     return any;
 }
 
-/* The collector keeps rings ahead of the threads; one that starts faster than that waits for its own, once. */
+/* The collector keeps rings ahead of the threads; a thread that starts faster than that waits for its own, once. */
 static int wait_for_ring(struct mp_thread *thread, struct mp_spool_header *header)
 {
     int index = find_ring(header);
@@ -115,7 +115,7 @@ static void claim_ring(struct mp_thread *thread)
         atomic_store(&header->rings[index].state, MP_RING_FREE);
         return;
     }
-    struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once: a handler may jump out of here */
+    struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once, since a handler may jump out of here */
     ring->tid = mp_own_tid();
     memset(ring->name, 0, sizeof ring->name);
     mp_syscall(SYS_prctl, PR_GET_NAME, ring->name);
@@ -124,12 +124,13 @@ static void claim_ring(struct mp_thread *thread)
     thread->last_time_ns = mp_session_clock_ns();
 }
 
-/* A handler's frame lies below what it interrupts on the same stack, by the registers that the kernel saved between. */
+/* A handler's frame lies below the code that it interrupts on the same stack, by the registers that the kernel
+ * saved. */
 #define SAVED_REGISTERS 700
 
-/* Surely left is a hook whose frames lie further in than the thread is now on the same stack, or on the alternate stack
- * when the thread is not on that. Otherwise a handler may have interrupted it, which comes back to it: on its stack, on
- * the alternate one, or on a coroutine's to which it has switched. */
+/* A hook has surely been left if its frames lie further in than the thread is now on the same stack, or on the
+ * alternate stack when the thread is not there. Otherwise a handler may have interrupted it and will return to it: on
+ * its stack, on the alternate one, or on that of a coroutine to which it has switched. */
 static bool is_surely_left(const struct mp_thread *thread, uintptr_t frame)
 {
     stack_t own;
@@ -142,8 +143,8 @@ static bool is_surely_left(const struct mp_thread *thread, uintptr_t frame)
            (further_out && mp_native_same_stack(&thread->stack.known, inner, frame + hook - inner));
 }
 
-/* Mostly it will be gone on with. But no hook lasts as long as that, and what comes back to one that does takes no
- * harm: its event is not recorded. */
+/* A hook that seems to go on mostly will. But no hook lasts this long, and returning to one does no harm: its event is
+ * not recorded. */
 static bool has_lasted(struct mp_thread *thread)
 {
     enum { CALLS = 32 };
@@ -193,7 +194,7 @@ void mp_thread_forget(void)
 
 static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread *thread, uint32_t generation)
 {
-    if (!generation) return NULL; /* a signal handler has forked since the caller looked */
+    if (!generation) return NULL; /* a signal handler has forked since the caller's check */
     if (!thread) {
         thread = mp_room_map(sizeof *thread);
         if (thread && pthread_setspecific(ending_thread, thread)) {

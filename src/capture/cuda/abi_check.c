@@ -1,5 +1,5 @@
-/* memprof's own ABI headers against NVIDIA's, by the compiler: built only where configure found those, linked nowhere.
- */
+/* Compares memprof's own ABI headers with NVIDIA's, at compile time: built only where configure found those, and linked
+ * nowhere. */
 #include "capture/cuda/cupti_abi.h"
 #include "capture/cuda/driver_abi.h"
 #include "capture/cuda/driver_calls.h"

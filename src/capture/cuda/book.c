@@ -31,8 +31,8 @@ static const struct {
     [MP_BOOK_MULTICAST] = {"multicast", false},
 };
 
-/* What the pools of each device hold in all, those of the host last, and what its graphs do. Under the lock, so that
- * the last record has the last sum. */
+/* The bytes that the pools of each device hold in all, those of the host last, and the bytes of its graphs. Under the
+ * lock, so that the last record has the last sum. */
 #define HOST MP_CUDA_DEVICES
 static mp_lock holding;
 static _Atomic uint64_t last_pool;
@@ -108,7 +108,7 @@ static void pool_changed(struct mp_thread *thread, const struct mp_live *pool, u
     mp_lock_release(&holding);
 }
 
-/* A pool's memory is there as long as the pool, or a block of it. */
+/* A pool's memory exists as long as the pool, or a block of it. */
 static bool is_of_pool(const struct mp_live *entry)
 {
     return entry->other && (entry->class == MP_LIVE_MEMORY || entry->class == MP_LIVE_POOL);
@@ -128,7 +128,7 @@ void mp_book_end(struct mp_thread *thread, const struct mp_live *entry)
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
 {
     struct mp_live before, held;
-    /* Of a variable a record tells, on whatever thread. */
+    /* A record reports a variable, on any thread. */
     if (entry->book && !entry->stack && entry->class != MP_LIVE_STATIC) {
         struct mp_captured captured = mp_book_stack(thread);
         entry->stack = captured.stack;

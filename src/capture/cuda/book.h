@@ -1,7 +1,7 @@
 /*
- * The tracks on which the driver's memory is booked, and how a block begins and ends there. Three kinds of ledgers that
- * are never added together: memory of a device, addresses, and what a pool holds against what it gave out. Physical use
- * of a device by this process = driver + reserved of pool + reserved of graph.
+ * The tracks on which the driver's memory is booked, and how a block begins and ends there. There are three kinds of
+ * ledgers, which are never added together: memory of a device, addresses, and a pool's own memory as opposed to what it
+ * handed out. Physical use of a device by this process = driver + reserved of pool + reserved of graph.
  *
  * Any thread, inside a hook.
  */
@@ -18,12 +18,12 @@ enum mp_book {
     MP_BOOK_NONE,
     /* of a device: cuda:N/driver... */
     MP_BOOK_DEVICE,    /* "": memory handed out: linear, arrays, physical handles, modules' variables */
-    MP_BOOK_POOL,      /* blocks of stream-ordered pools; reserved: what the pools hold */
-    MP_BOOK_GRAPH,     /* what launches of graphs allocated; reserved: the device's graph pool */
+    MP_BOOK_POOL,      /* blocks of stream-ordered pools; reserved: the pools' own memory */
+    MP_BOOK_GRAPH,     /* allocated by launches of graphs; reserved: the device's graph pool */
     MP_BOOK_NODES,     /* graphs' alloc nodes: addresses to which a launch gives memory */
     MP_BOOK_MANAGED,   /* managed memory: never booked as resident */
-    MP_BOOK_ADDRESSES, /* address ranges that are reserved: no memory */
-    MP_BOOK_MAPPED,    /* address ranges with memory behind them: memory of "" once more */
+    MP_BOOK_ADDRESSES, /* reserved address ranges: no memory */
+    MP_BOOK_MAPPED,    /* address ranges with memory behind them: the same memory as "" */
     MP_BOOK_IMPORTED,  /* of another process or interface */
     /* of the host: cpu/driver... */
     MP_BOOK_PINNED,     /* "" */
@@ -42,7 +42,7 @@ enum mp_book {
     MP_BOOKS
 };
 
-/* `origin` of a pool: what its blocks are. */
+/* `origin` of a pool: the kind of its blocks. */
 enum { MP_POOL_OF_DEVICE, MP_POOL_OF_HOST, MP_POOL_MANAGED, MP_POOL_IMPORTED };
 
 #define MP_CUDA_DEVICES MP_SPOOL_DEVICES
@@ -50,16 +50,16 @@ enum { MP_POOL_OF_DEVICE, MP_POOL_OF_HOST, MP_POOL_MANAGED, MP_POOL_IMPORTED };
 /* The track; MP_TRACK_NONE where there is no room for more. `device` below 0 or too high: device 0. */
 uint16_t mp_book_track(enum mp_book book, int device);
 
-/* A block begins: the entry becomes live and, where it has a ledger, recorded with its stack (entry->stack is the one
- * that is kept). An entry of the same value before it ended unseen. */
+/* A block begins: the entry becomes live and, where it has a ledger, is recorded with its stack (entry->stack is the
+ * one that is kept). An earlier entry of the same value ended unseen. */
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry);
 /* The stack of this moment, for entries that begin with it. */
 struct mp_captured mp_book_stack(struct mp_thread *thread);
-/* The block of an entry that was taken out of the live ones ends. */
+/* Ends the block of an entry that was removed from the live ones. */
 void mp_book_end(struct mp_thread *thread, const struct mp_live *entry);
-/* The size of memory that was booked without one turned out: the block begins anew. */
+/* The size of memory that was booked without one became known: the block begins anew. */
 void mp_book_has_size(struct mp_thread *thread, uint64_t address, uint64_t bytes);
-/* A free of what was never seen to begin. */
+/* A free of a block whose beginning was never seen. */
 void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device, uint64_t value);
 /* An allocation of that many bytes found no memory. */
 void mp_book_refused(struct mp_thread *thread, enum mp_book book, int device, uint64_t bytes);

@@ -124,14 +124,14 @@ static void exit_host_register(struct mp_cuda_event *event)
 
 /* ---- the table of actions ---------------------------------------------------------------------------------------- */
 
-/* Most ends are alike: the first argument is the address or handle that ends. `unknown` is where one is booked that was
- * not seen to begin. */
+/* Most ends are alike: the first argument is the address or handle that ends. `unknown`: the book for one whose
+ * beginning was not seen. */
 static const struct action {
     mp_cuda_ending *enter;
     mp_cuda_ended *exit;
     enum mp_live_class ends;
     enum mp_book unknown;
-    bool asks; /* a question: its failure means nothing */
+    bool asks; /* a query: its failure means nothing */
 } actions[MP_CUDA_ACTIONS] = {
     [MP_CUDA_ALLOC] = {.exit = exit_alloc},
     [MP_CUDA_ALLOC_PITCH] = {.exit = exit_alloc_pitch},
@@ -215,15 +215,15 @@ static uint64_t first_argument(const struct mp_cuda_event *event)
                                                               : *(const uint64_t *)event->arguments;
 }
 
-/* Want of memory has an event of its own; before cuInit(), in a forked child and after the driver's end all calls fail.
- */
+/* Lack of memory has an event of its own; before cuInit(), in a forked child and after the driver's end all calls
+ * fail. */
 static bool is_worth_a_mark(int result)
 {
     return result != MP_CU_SUCCESS && result != MP_CU_OUT_OF_MEMORY && result != MP_CU_NOT_INITIALIZED &&
            result != MP_CU_DEINITIALIZED;
 }
 
-/* The call's stack and the driver's error. */
+/* Marks a failed call, with its stack and the driver's error. */
 static void mark_failure(struct mp_cuda_event *event)
 {
     char text[96];

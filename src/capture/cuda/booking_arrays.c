@@ -4,7 +4,7 @@
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 /* Bits of one channel by CUarray_format (cuda.h); below 0: of a whole element, in block-compressed and planar formats.
- * What the driver pads beyond that is not known. */
+ * The driver's additional padding is unknown. */
 static const signed char format_bits[256] = {
     [0x01] = 8,   [0x02] = 16,  [0x03] = 32,  /* unsigned integers */
     [0x08] = 8,   [0x09] = 16,  [0x0a] = 32,  /* signed integers */
@@ -106,7 +106,7 @@ void mp_exit_mipmap_create(struct mp_cuda_event *event)
 
 /* ---- memory of others -------------------------------------------------------------------------------------------- */
 
-/* The driver answers one address for each opening of the same memory, and counts. */
+/* The driver returns the same address for each opening of the same memory, and counts. */
 void mp_exit_ipc_open(struct mp_cuda_event *event)
 {
     const struct mp_params_cuIpcOpenMemHandle_v2 *a = event->arguments;
@@ -144,7 +144,7 @@ void mp_exit_external_import(struct mp_cuda_event *event)
                   MP_BOOK_IMPORTED, MP_KIND_DEVICE);
 }
 
-/* The same memory once more; destroying the mipmap ends that. */
+/* The same memory again; destroying the mipmap ends that. */
 void mp_exit_external_mipmap(struct mp_cuda_event *event)
 {
     const struct mp_params_cuExternalMemoryGetMappedMipmappedArray *a = event->arguments;

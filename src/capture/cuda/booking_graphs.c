@@ -1,5 +1,5 @@
 /* Graphs and their memory. The memory of one graph, or of one capture that becomes a graph, has a number of its own,
- * since the handle may be used again while executables of the graph before still hold memory. */
+ * since the handle may be reused while executables of the earlier graph still hold memory. */
 #include "capture/cuda/booking_parts.h"
 
 static _Atomic uint64_t last_number, last_capture;
@@ -195,7 +195,7 @@ static void end_memory(struct mp_cuda_event *event, uint64_t address)
     if (mp_live_take(MP_LIVE_MEMORY, address, &taken)) mp_book_end(event->thread, &taken);
 }
 
-/* What the launch before left ends first: the driver refuses the launch else. */
+/* Memory left from the previous launch ends first: otherwise the driver refuses the launch. */
 void mp_exit_graph_launch(struct mp_cuda_event *event)
 {
     struct mp_live executable, node;
@@ -222,7 +222,7 @@ void mp_exit_graph_launch(struct mp_cuda_event *event)
     }
 }
 
-/* What the program asks itself is an answer for us too. */
+/* The answer to the program's own query serves us, too. */
 void mp_exit_graph_attribute(struct mp_cuda_event *event)
 {
     const struct mp_params_cuDeviceGetGraphMemAttribute *a = event->arguments;
@@ -248,7 +248,7 @@ void mp_exit_capture_begin(struct mp_cuda_event *event)
     atomic_store(&last_capture, number);
 }
 
-/* The graph takes over what the capture held. */
+/* The graph takes over the capture's memory. */
 void mp_exit_capture_end(struct mp_cuda_event *event)
 {
     const struct mp_params_cuStreamEndCapture *a = event->arguments;

@@ -1,4 +1,4 @@
-/* Contexts, and the handles that hold memory of a device without being any. */
+/* Contexts, and the handles that use memory of a device. */
 #include "capture/cuda/booking_parts.h"
 
 #include <string.h>
@@ -170,7 +170,7 @@ void mp_cuda_device_is(int ordinal, const struct mp_cu_uuid *uuid, bool final)
     atomic_store_explicit(&device->known, 1, memory_order_release);
 }
 
-/* Of a MIG instance the first form tells the whole GPU's: the second has the last word. */
+/* For a MIG instance the first form returns the whole GPU's UUID: the second form decides. */
 void mp_exit_device_uuid(struct mp_cuda_event *event)
 {
     const struct mp_params_cuDeviceGetUuid_v2 *a = event->arguments;

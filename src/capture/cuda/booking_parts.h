@@ -1,10 +1,10 @@
-/* What the files of the booking share. */
+/* Shared by the files of the booking. */
 #ifndef MP_CAPTURE_CUDA_BOOKING_PARTS_H
 #define MP_CAPTURE_CUDA_BOOKING_PARTS_H
 
 #include "capture/cuda/booking.h"
 
-/* A call that has come, or has returned (then `told` is there). */
+/* A call that has come in, or has returned (then `facts` is set). */
 struct mp_cuda_event {
     struct mp_thread *thread;
     enum mp_cuda_call_id id;
@@ -14,12 +14,12 @@ struct mp_cuda_event {
     const struct mp_cuda_facts *facts;
 };
 
-/* Before the call: what it frees ends, to come back where the call fails. */
+/* Before the call: ends what it frees; that is restored if the call fails. */
 typedef void mp_cuda_ending(struct mp_cuda_event *event);
-/* After it: what came of it. */
+/* After the call: books its result. */
 typedef void mp_cuda_ended(struct mp_cuda_event *event);
 
-/* The call's arguments as the struct of its symbol, or of another symbol whose first arguments are the same. */
+/* The call's arguments as the struct of its symbol, or of another symbol with the same first arguments. */
 #define MP_ARGUMENTS(symbol, event) ((const struct mp_params_##symbol *)(event)->arguments)
 
 static inline bool mp_cuda_succeeded(const struct mp_cuda_event *event)
@@ -27,19 +27,19 @@ static inline bool mp_cuda_succeeded(const struct mp_cuda_event *event)
     return event->result == MP_CU_SUCCESS;
 }
 
-/* Ends an entry that was taken away and keeps it, in case the call fails. */
+/* Ends an entry that was removed, and keeps it in case the call fails. */
 void mp_cuda_end(struct mp_cuda_event *event, const struct mp_live *taken);
-/* Takes the value away and ends it; where it is not there the visit says `unknown`. */
+/* Removes the value and ends it; where it is missing the visit is marked `unknown`. */
 void mp_cuda_end_value(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value);
-/* The call failed: what it was to end is there again. */
+/* The call failed: restores what it was to end. */
 void mp_cuda_take_back(struct mp_cuda_event *event);
-/* Adds an entry of the calling thread's context and device. A failure for want of memory is told on its book. */
+/* Adds an entry of the calling thread's context and device. A failure for lack of memory is recorded on its book. */
 void mp_cuda_begin(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value, uint64_t bytes,
                    enum mp_book book, enum mp_kind kind);
 void mp_cuda_begin_entry(struct mp_cuda_event *event, struct mp_live *entry);
 bool mp_cuda_refused(struct mp_cuda_event *event, enum mp_book book, int device, uint64_t bytes);
 
-/* What actions do, by file. */
+/* The effects of actions, by file. */
 mp_cuda_ended mp_exit_pool_create, mp_exit_pool_of_device, mp_exit_pool_of_location, mp_exit_pool_import,
     mp_exit_pool_import_pointer, mp_exit_alloc_async, mp_exit_alloc_from_pool;
 mp_cuda_ending mp_enter_vmm_release, mp_enter_vmm_unmap, mp_enter_multicast_unbind, mp_enter_ipc_close;
@@ -56,7 +56,7 @@ mp_cuda_ended mp_exit_context_create, mp_exit_context_create_v3, mp_exit_context
     mp_exit_primary_retain, mp_exit_primary_release, mp_exit_primary_reset, mp_exit_module_load, mp_exit_library_load,
     mp_exit_stream_create, mp_exit_event_create, mp_exit_device_uuid;
 
-/* A pool, by its handle, holds that much now. */
+/* Records how much a pool, given by its handle, holds now. */
 void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t bytes);
 /* The number of the graph memory that a stream captures into; 0: it does not capture. */
 uint64_t mp_cuda_capture_of(const struct mp_cuda_event *event, mp_cu_handle stream);

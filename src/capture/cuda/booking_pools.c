@@ -35,7 +35,7 @@ static void begin_pool_at(struct mp_cuda_event *event, mp_cu_handle handle, int 
     begin_pool(event, handle, on_device ? location.id : 0, origin, book);
 }
 
-/* A pool that was always there: known from now on. */
+/* Adds a pool that has always existed. */
 static void learn_pool(struct mp_cuda_event *event, mp_cu_handle handle, int allocation, struct mp_cu_location location)
 {
     struct mp_live known;
@@ -122,7 +122,7 @@ static void alloc_in_order(struct mp_cuda_event *event, mp_cu_ptr *address, uint
         begin_block(event, *address, bytes, pool, device);
 }
 
-/* The device's current pool is known where somebody asked for it. */
+/* The device's current pool is known only if somebody asked for it. */
 void mp_exit_alloc_async(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemAllocAsync *a = event->arguments;

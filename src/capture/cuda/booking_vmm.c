@@ -1,5 +1,5 @@
-/* Virtual memory: address ranges, physical memory by handle, and what is mapped where. Physical memory is there as long
- * as its handle was not released as often as it was handed out, or something of it is mapped or bound. */
+/* Virtual memory: address ranges, physical memory by handle, and mappings. Physical memory exists as long as its handle
+ * was released less often than handed out, or some of it is mapped or bound. */
 #include "capture/core/session.h"
 #include "capture/cuda/booking_parts.h"
 
@@ -29,7 +29,8 @@ void mp_exit_vmm_create(struct mp_cuda_event *event)
     mp_cuda_begin_entry(event, &physical);
 }
 
-/* Counts a handle (`refs`) or a use (`uses`) of physical memory or of a multicast object; what nobody holds ends. */
+/* Counts a handle (`refs`) or a use (`uses`) of physical memory or of a multicast object, which ends with its last
+ * reference. */
 static bool count(struct mp_cuda_event *event, uint64_t handle, int refs, int uses)
 {
     struct mp_live after;
@@ -91,7 +92,7 @@ void mp_exit_vmm_map(struct mp_cuda_event *event)
     mp_cuda_begin_entry(event, &mapping);
 }
 
-/* One call may unmap several mappings that lie one behind the other. */
+/* One call may unmap several adjacent mappings. */
 void mp_enter_vmm_unmap(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemUnmap *a = event->arguments;
@@ -109,7 +110,7 @@ void mp_enter_vmm_unmap(struct mp_cuda_event *event)
 void mp_exit_vmm_unmap(struct mp_cuda_event *event)
 {
     if (mp_cuda_succeeded(event) || !event->visit->taken_count) return;
-    /* Physical memory comes back before the mappings that use it. */
+    /* Physical memory is restored before the mappings that use it. */
     mp_cuda_take_back(event);
     const struct mp_params_cuMemUnmap *a = event->arguments;
     struct mp_live mapping;
@@ -119,7 +120,7 @@ void mp_exit_vmm_unmap(struct mp_cuda_event *event)
     }
 }
 
-/* ---- multicast: an object that memory of several devices is bound to --------------------------------------------- */
+/* ---- multicast: an object to which memory of several devices is bound -------------------------------------------- */
 
 static uint64_t binding_of(uint64_t object, uint64_t offset)
 {

@@ -15,13 +15,13 @@ struct mp_cuda_call {
 };
 extern const struct mp_cuda_call mp_cuda_calls[MP_CUDA_CALL_COUNT];
 
-/* Code has variables, which only CUPTI's records tell of. */
+/* Code has variables, which only CUPTI's records report. */
 static inline bool mp_cuda_loads_code(enum mp_cuda_action action)
 {
     return action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD;
 }
 
-/* Maybe the one that was current. */
+/* Perhaps the current one. */
 static inline bool mp_cuda_ends_context(enum mp_cuda_action action)
 {
     return action == MP_CUDA_CONTEXT_DESTROY || action == MP_CUDA_PRIMARY_RELEASE || action == MP_CUDA_PRIMARY_RESET;

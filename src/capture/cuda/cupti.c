@@ -65,8 +65,8 @@ bool mp_cupti_is_own_path(const char *path)
 
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
-/* Records wait in CUPTI's buffers until they are asked for; those are lost with the program. Not inside a hook: the
- * buffers come back within this call. */
+/* Records wait in CUPTI's buffers until they are requested; the others are lost with the program. Not inside a hook:
+ * the buffers come back within this call. */
 static void flush(bool now)
 {
     uint64_t time = mp_clock_monotonic_ns(), last = atomic_load(&last_flush);
@@ -191,7 +191,7 @@ static void note_refusal(int result)
     char name[64] = "", text[160];
     const char *reason = NULL;
     if (result == MP_CUPTI_BUSY && mp_cupti.cuptiSubscribe_v2) {
-        /* The second interface tells who was first. It is asked for nothing else. */
+        /* The second interface returns the first subscriber. It is used for nothing else. */
         struct mp_cupti_subscriber_params params = {.structSize = sizeof params,
                                                     .subscriberName = "memprof",
                                                     .oldSubscriberName = name,
@@ -241,7 +241,7 @@ static void enable_callbacks(void)
     enable(MP_CUPTI_STATE, MP_CUPTI_STATE_FATAL_ERROR);
 }
 
-/* Without records everything is recorded but variables of modules, and what pools hold. */
+/* Without records, only variables of modules and the pools' sizes are missing. */
 static void enable_records(void)
 {
     if (!mp_cupti_records_start() ||
@@ -259,7 +259,7 @@ static void enable_records(void)
     if (mp_cupti.cuptiActivityFlushPeriod) mp_cupti.cuptiActivityFlushPeriod(FLUSH_PERIOD_MS);
 }
 
-/* Every record that CUPTI still has, and what is then missing. */
+/* Takes every record that CUPTI still has, and notes what is then missing. */
 static bool take_the_rest(void)
 {
     size_t dropped = 0;
@@ -276,7 +276,7 @@ static void at_exit(void)
     if (holder == mp_getpid() && atomic_load(&held) && mp_session_recording()) take_the_rest();
 }
 
-/* One that is newer than the driver allows is passed over: an older one may do. */
+/* A CUPTI that is too new for the driver is skipped: an older one may work. */
 static bool subscribe(void *refusal)
 {
     *(int *)refusal = mp_cupti.cuptiSubscribe(&subscriber, on_callback, NULL);

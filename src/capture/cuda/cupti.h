@@ -1,7 +1,7 @@
 /*
  * CUPTI as the way in: found at run time, one subscriber of its first interface. Callbacks of the driver's domain are
- * what is recorded (stack, thread, result); records of memory and pools add modules' variables, what pools hold, and a
- * check of the callbacks.
+ * recorded (stack, thread, result). Records of memory and pools add modules' variables and the pools' sizes, and check
+ * the callbacks.
  *
  * Callbacks run on the program's threads, in the middle of a driver's call: they call CUPTI at most, never CUDA.
  */
@@ -13,7 +13,7 @@
 #include "capture/cuda/calls.h"
 #include "capture/cuda/cupti_abi.h"
 
-/* The loaded library's functions; NULL for those that it has not. */
+/* The loaded library's functions; NULL for missing ones. */
 struct mp_cupti {
     uint32_t version;
 #define MP_CUPTI_FUNCTION(name, needed, arguments) mp_##name *name;
@@ -22,18 +22,18 @@ struct mp_cupti {
 };
 extern struct mp_cupti mp_cupti;
 
-/* cupti_library.c: finds the library and hands it over as mp_cupti until one is used: one that is mapped already, else
- * what $MEMPROF_CUPTI names, else those of $LD_LIBRARY_PATH, the toolkit, Python's packages, the system. Those that are
- * too old or not whole are passed over. False: none was used. */
+/* cupti_library.c: finds the library and offers it as mp_cupti until one is used. The candidates are one that is
+ * already mapped, else the one named by $MEMPROF_CUPTI, else those of $LD_LIBRARY_PATH, the toolkit, Python's packages,
+ * the system. Libraries that are too old or incomplete are skipped. False: none was used. */
 bool mp_cupti_find(bool (*use)(void *context), void *context);
 
-/* Whether callbacks tell of that call: false for one that the loaded library does not know. */
+/* Whether callbacks report that call: false for one that the loaded library does not know. */
 bool mp_cupti_reports(enum mp_cuda_call_id id);
 /* Whether the path is that of this library. */
 void mp_cupti_start(void); /* for the constructor */
 bool mp_cupti_is_own_path(const char *path);
-/* Gives CUPTI back, so that another tool of this process can use it (torch.profiler); hooks record on where they are
- * there. False: it was not held. */
+/* Releases CUPTI, so that another tool of this process can use it (torch.profiler); the hooks, if present, continue to
+ * record. False: it was not held. */
 bool mp_cupti_release(void);
 /* In a forked child: CUPTI is never called again. Returns whether it was held. */
 bool mp_cupti_forget(void);
@@ -42,18 +42,18 @@ bool mp_cupti_forget(void);
 
 /* Before records are asked for: maps their room. */
 bool mp_cupti_records_start(void);
-/* Whether calls of that action have memory records, as far as is known. */
+/* Whether calls of that action have memory records, as far as known. */
 bool mp_cupti_has_record(enum mp_cuda_action action);
-/* A call that has succeeded: what memory records should tell of as well, and whose variables they will tell of. */
+/* A call that has succeeded: the memory records to expect, and the code whose variables they will report. */
 struct mp_cuda_visit;
 void mp_cupti_expect(const struct mp_cuda_call *call, const struct mp_cupti_call *data,
                      const struct mp_cuda_visit *visit);
 /* CUPTI's callbacks for buffers. */
 mp_cupti_buffer_request mp_cupti_request_buffer;
 mp_cupti_buffer_complete mp_cupti_take_buffer;
-/* One record, of `bytes` at least; in a hook or not. */
+/* Takes one record, of at least `bytes`; in a hook or not. */
 void mp_cupti_take_record(const void *record);
-/* At the end, when all records are flushed: what was expected and did not come. */
+/* At the end, when all records are flushed: counts the expected ones that did not come. */
 void mp_cupti_records_end(void);
 
 #endif

@@ -62,7 +62,7 @@ static bool look_up(void *library)
     return true;
 }
 
-/* Who is to try what was found. */
+/* The function that tries the candidates. */
 struct trial {
     bool (*use)(void *context);
     void *context;
@@ -103,7 +103,7 @@ static bool try_toolkit(const char *folder, const struct trial *trial)
            try_joined(folder, strlen(folder), "lib64/libcupti.so", trial);
 }
 
-/* Python's packages of NVIDIA lie side by side; whose library is mapped tells where. */
+/* NVIDIA's Python packages lie side by side; the path of a mapped library shows where. */
 static bool try_packages(const char *mapped, const struct trial *trial)
 {
     static const char *const places[] = {"nvidia/cu13/lib/libcupti.so.13", "nvidia/cuda_cupti/lib/libcupti.so.12",

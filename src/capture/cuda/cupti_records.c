@@ -1,6 +1,6 @@
 /*
- * CUPTI's records of memory and of pools. Each memory record is held against the call that a callback told of before:
- * by correlation id and address, or by address alone where the id is another's (a runtime call around it). Records come
+ * CUPTI's records of memory and of pools. Each memory record is compared with the call that a callback reported: by
+ * correlation id and address, or by address alone where the id is another's (a runtime call around it). Records come
  * late, in no order, on any thread.
  */
 #include <stdatomic.h>
@@ -16,10 +16,10 @@
 #include "capture/cuda/booking.h"
 #include "capture/cuda/cupti.h"
 
-/* ---- what is expected -------------------------------------------------------------------------------------------- */
+/* ---- expected records ------------------------------------------------------------------------------------------- */
 
-/* Sets of ways: of calls on the same address the oldest comes first. In a full set nothing is compared until as many
- * records as calls have come: an address may come back any number of times before CUPTI tells of the first. */
+/* Sets of ways: of calls on the same address the oldest comes first. A full set compares nothing until as many records
+ * as calls have come: an address may return any number of times before CUPTI reports the first. */
 #define SETS UINT64_C(16384)
 #define WAYS 8
 struct expected {
@@ -35,7 +35,7 @@ static struct overflow {
 #define LOCKS 64
 static mp_lock locks[LOCKS];
 
-/* Loads of code whose variables will be told of by records. */
+/* Loads of code whose variables records will report. */
 #define LOADS 256
 static struct load {
     _Atomic uint32_t correlation;
@@ -43,7 +43,7 @@ static struct load {
     uint32_t stack;
 } loads[LOADS];
 
-/* Calls that end contexts, by correlation id: their records tell of much at once. */
+/* Calls that end contexts, by correlation id: each has many records. */
 #define ENDS 64
 static _Atomic uint32_t ends[ENDS];
 
@@ -68,7 +68,7 @@ static void paired(const struct expected *one, const struct expected *other)
     count(known && one->bytes != other->bytes ? &counters->different : &counters->agreed);
 }
 
-/* The oldest entry of the other side for the same, of the same correlation id or (`any`) of whatever. */
+/* The oldest matching entry of the other side, with the same correlation id or (`any`) with any. */
 static struct expected *find_partner(struct expected *set, const struct expected *wanted, bool any)
 {
     struct expected *found = NULL;
@@ -80,8 +80,8 @@ static struct expected *find_partner(struct expected *set, const struct expected
     return found;
 }
 
-/* Pairs what is left by address alone, the oldest with the oldest: records may have no ids, or those of runtime calls
- * around the driver's. */
+/* Pairs the remaining entries by address alone, the oldest with the oldest: records may have no ids, or those of
+ * runtime calls around the driver's. */
 static void settle(struct expected *set)
 {
     for (struct expected *at = set; at < set + WAYS; at++) {
@@ -169,7 +169,7 @@ static bool has_records(enum mp_book book)
     return book == MP_BOOK_DEVICE || book == MP_BOOK_MANAGED || book == MP_BOOK_PINNED || book == MP_BOOK_POOL;
 }
 
-/* Of what began: its address and size, where that is what was asked for. */
+/* Expects a record of what began: its address, and its size where that is the requested one. */
 static void expect_alloc(const struct mp_cuda_call *call, const void *arguments, uint32_t correlation)
 {
     const struct mp_params_cuMemAlloc_v2 *a = arguments; /* the first two arguments of all that are like it */
@@ -270,7 +270,7 @@ static void compare(const struct mp_cupti_memory *memory)
     pair(record);
 }
 
-/* What the program's pools hold, unless the hooks ask the driver itself: then that is newer and exact. */
+/* Records the size of one of the program's pools, unless the hooks ask the driver itself: that is newer and exact. */
 static void pool_holds(struct mp_thread *thread, uint64_t address, uint32_t device, uint64_t bytes, uint64_t when)
 {
     struct mp_live held = {.value = address, .refs = 1, .device = (int16_t)device, .class = MP_LIVE_HELD}, known;
@@ -304,7 +304,7 @@ void mp_cupti_take_record(const void *record)
 {
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
-    /* Layouts differ at their ends only, by the library's version: nothing that is read here lies there. */
+    /* The layouts of library versions differ only at their ends, which are not read here. */
     switch (*(const uint32_t *)record) {
     case MP_CUPTI_MEMORY2:
         take_memory(thread, record);
@@ -379,7 +379,7 @@ bool mp_cupti_records_start(void)
     return expected;
 }
 
-/* A free without a call of its own: one of many that came with a context's end. */
+/* Whether this is a free without a call of its own: one of many at a context's end. */
 static bool came_with_context(const struct expected *record)
 {
     struct mp_live live;
@@ -387,7 +387,7 @@ static bool came_with_context(const struct expected *record)
     return record->operation == MP_CUPTI_RELEASE && (by_call || !mp_live_find(MP_LIVE_MEMORY, record->address, &live));
 }
 
-/* What was left alone. */
+/* At the end: counts the records and calls without a partner. */
 void mp_cupti_records_end(void)
 {
     struct mp_spool_cupti *counters = &mp_session.header->cupti;

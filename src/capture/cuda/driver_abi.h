@@ -1,10 +1,10 @@
 /*
  * NVIDIA's driver ABI, as far as memprof needs it, so that every build can record CUDA, also one made on a machine
  * without it. Three headers: the driver's types and numbers here, its calls in driver_calls.h, CUPTI in cupti_abi.h.
- * Where configure finds NVIDIA's headers, abi_check.c holds all three against them.
+ * Where configure finds NVIDIA's headers, abi_check.c compares all three with them.
  *
- * Source: cuda.h, cudaTypedefs.h and generated_cuda_meta.h of CUDA 13.0. The driver's ABI is stable by name: what is
- * written here holds for every driver that has the name.
+ * Source: cuda.h, cudaTypedefs.h and generated_cuda_meta.h of CUDA 13.0. The driver's ABI is stable by name: these
+ * declarations hold for every driver that has the name.
  */
 #ifndef MP_CAPTURE_CUDA_DRIVER_ABI_H
 #define MP_CAPTURE_CUDA_DRIVER_ABI_H

@@ -13,8 +13,9 @@
 _Atomic int mp_cuda_front;
 static bool has_hooks; /* libmemprof-hooks.so is preloaded; written by the constructor */
 
-/* CUDA does not survive a fork, so what the parent held is not the child's; CUPTI's state there is nobody's. A hook out
- * of which a signal handler forked goes on in the child with the tables that it is at; no other will begin there. */
+/* CUDA does not survive a fork, so the parent's memory is not the child's; CUPTI's state in the child belongs to
+ * nobody. A hook out of which a signal handler forked continues in the child with its tables; no other will begin
+ * there. */
 static void after_fork_in_child(void)
 {
     const struct mp_thread *own = mp_thread_present();
@@ -47,7 +48,7 @@ void mp_cuda_without_cupti(const char *reason)
     mp_session_note(text);
 }
 
-/* A call has succeeded, so cuInit() came and went without loading the recorder for CUPTI. */
+/* A call has succeeded, so cuInit() has run without loading the recorder for CUPTI. */
 static void decide_without_injection(void)
 {
     const char *injected = getenv(MP_CUDA_VARIABLE);
@@ -59,7 +60,7 @@ static void decide_without_injection(void)
         mp_cuda_without_cupti("CUPTI was not used, since the driver did not load the recorder");
 }
 
-/* How many calls of this thread callbacks have told of: their enters, their exits. */
+/* Counts the calls of this thread that callbacks reported: their enters, their exits. */
 static void count_callbacks(uint32_t *enters, uint32_t *exits)
 {
     const struct mp_thread *thread = mp_thread_present();
@@ -84,7 +85,7 @@ static bool before(struct mp_hook_call *call)
     return true;
 }
 
-/* While CUPTI records, a wrapper only adds what no callback may ask the driver for. */
+/* While CUPTI records, a wrapper only adds facts that no callback may ask the driver for. */
 static void book_facts(const struct mp_hook_call *call, const struct mp_cuda_facts *facts)
 {
     bool has_size = facts->bytes != MP_BYTES_UNKNOWN;
@@ -104,8 +105,9 @@ static void device(int ordinal, const struct mp_cu_uuid *uuid)
     mp_hook_leave(thread);
 }
 
-/* A call that callbacks should have told of, and did not. Another thread may have found it first, or CUPTI was released
- * while the call was under way; its enter may have been told, and what it ended is then in the thread's visit. */
+/* Handles a call that callbacks should have reported, and did not. Another thread may have found it first, or CUPTI was
+ * released while the call was under way; its enter may have been reported, and the blocks that it ended are then in the
+ * thread's visit. */
 static void take_over(struct mp_hook_call *call, bool entered)
 {
     struct mp_thread *thread = mp_cupti_forget() ? mp_hook_enter() : NULL;
@@ -120,7 +122,7 @@ static void take_over(struct mp_hook_call *call, bool entered)
         mp_cuda_enter(call->id, call->arguments, &call->visit);
 }
 
-/* What the spool is told of the hooks beside the calls: in a hook of its own, and mostly nothing. */
+/* Reports the hooks to the spool, beside the calls: in a hook of its own, and mostly nothing. */
 static void report_hooks(enum mp_cuda_action action, int result)
 {
     static _Atomic uint32_t reported_session;

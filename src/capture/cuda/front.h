@@ -1,7 +1,7 @@
 /*
- * Who records the driver's calls: CUPTI where it is free and wanted, else the hooks of libmemprof-hooks.so, else
- * nobody. Wrappers are always handed out; what they see while CUPTI records is only looked at, so that nothing is lost
- * where CUPTI goes away in the middle.
+ * Decides who records the driver's calls: CUPTI where it is free and wanted, else the hooks of libmemprof-hooks.so,
+ * else nobody. Wrappers are always handed out; while CUPTI records they only watch, so that nothing is lost if CUPTI
+ * goes away in the middle.
  */
 #ifndef MP_CAPTURE_CUDA_FRONT_H
 #define MP_CAPTURE_CUDA_FRONT_H
@@ -15,8 +15,8 @@ extern _Atomic int mp_cuda_front; /* enum mp_cuda_front */
 
 /* The hooks' library is in this process and is wanted. */
 bool mp_cuda_has_hooks(void);
-/* CUPTI is not there, or not any more: the hooks record from now on, where they are there and wanted. Leaves a note of
- * the reason and of what came of it. */
+/* CUPTI is missing, or gone: the hooks record from now on, where they are present and wanted. Leaves a note of the
+ * reason and of the outcome. */
 void mp_cuda_without_cupti(const char *reason);
 
 /* A call through a wrapper. */
@@ -28,21 +28,22 @@ struct mp_hook_call {
     struct mp_cuda_visit visit;
 };
 
-/* What libmemprof-hooks.so gets from memprof_cuda_v1(): both are of one build, or the hooks stay still. */
+/* The interface that libmemprof-hooks.so gets from memprof_cuda_v1(): both must be of one build, or the hooks stay
+ * inert. */
 #define MP_CUDA_HOOKS_VERSION 1
 struct mp_cuda_hooks {
     uint32_t size, version, call_bytes, calls;
-    /* Before the call goes down. False: nothing is recorded, and after() is not to be called. */
+    /* Called before the call goes down. False: nothing is recorded, and after() must not be called. */
     bool (*before)(struct mp_hook_call *call);
     /* When it has returned; errno is kept. */
     void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_facts *facts);
-    /* A device's UUID, as the driver tells it. */
+    /* Sets a device's UUID, as the driver returns it. */
     void (*device)(int ordinal, const struct mp_cu_uuid *uuid);
 };
 /* Called by the hooks' library, whose frames are left out of stacks from then on. */
 const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
-/* For the constructor: forked children are told. */
+/* For the constructor: registers the handler for forked children. */
 bool mp_cuda_start(void);
 
 #endif

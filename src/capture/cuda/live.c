@@ -10,8 +10,8 @@
 #define SHARDS     16
 #define ROOM_FIRST 256 /* slots of a shard */
 
-/* Linear probing over a power of two, at most three quarters full. Whoever leaves the lock in the middle of a change
- * leaves an entry twice or none, and never a place that is not there. */
+/* Linear probing over a power of two, at most three quarters full. A thread that leaves the lock in the middle of a
+ * change leaves an entry twice or not at all, but never an invalid slot. */
 static struct shard {
     mp_lock lock;
     struct mp_live *slots;
@@ -30,7 +30,7 @@ static bool lock(struct shard *shard)
     return taken;
 }
 
-/* NULL: not to be had. */
+/* NULL: the lock cannot be had. */
 static struct shard *lock_shard(uint64_t hash)
 {
     struct shard *shard = &shards[hash >> 60 & (SHARDS - 1)];
@@ -63,7 +63,7 @@ static bool grow(struct shard *shard)
         if (entry->class) *slot_of(&larger, hash_of(entry->class, entry->value), entry->class, entry->value) = *entry;
     }
     struct shard old = *shard;
-    shard->slots = larger.slots; /* before its room is, and before the old place goes */
+    shard->slots = larger.slots; /* before its room changes, and before the old slots go */
     atomic_signal_fence(memory_order_seq_cst);
     shard->room = larger.room;
     atomic_signal_fence(memory_order_seq_cst);
@@ -169,7 +169,7 @@ unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t 
         struct shard *shard = &shards[i];
         if (!lock(shard)) continue;
         for (uint64_t at = 0; at < shard->room && count < MP_LIVE_TAKEN; at++) {
-            /* What moves up into the gap is looked at as well. */
+            /* The entry that moves up into the gap is checked as well. */
             while (count < MP_LIVE_TAKEN && shard->slots[at].class && wanted(&shard->slots[at], what)) {
                 taken[count++] = shard->slots[at];
                 take_away(shard, &shard->slots[at]);

@@ -1,7 +1,7 @@
 /*
- * What the program holds of CUDA, by address or handle: the recorder's own memory of it, since a free names an address
- * and nothing else, and since handles are counted by reference. Sharded hash tables in mapped memory; nothing here
- * allocates, and where memory cannot be mapped an entry is not kept, which makes its end one of an unknown block.
+ * The program's CUDA memory and handles, by address or handle. The recorder keeps its own list, since a free gives only
+ * an address, and since handles are counted by reference. Sharded hash tables in mapped memory. Nothing here allocates;
+ * where memory cannot be mapped an entry is not kept, and its end is that of an unknown block.
  *
  * Any thread, inside a hook. In a forked child mp_live_reset() comes first.
  */
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a value is: addresses and handles of different kinds may be equal. */
+/* The kind of a value: addresses and handles of different kinds may be equal. */
 enum mp_live_class {
     MP_LIVE_MEMORY = 1, /* an address that a free takes, of device, managed, pool, graph or pinned memory */
     MP_LIVE_REGISTERED, /* the program's own host memory */
@@ -25,8 +25,8 @@ enum mp_live_class {
     MP_LIVE_BINDING,  /* to a multicast object; `other` likewise */
     MP_LIVE_EXTERNAL, /* cuImportExternalMemory's handle */
     MP_LIVE_POOL,     /* its handle; `other` is the number of its memory */
-    MP_LIVE_HELD, /* by number (by address, where only CUPTI's records tell of a pool): `bytes` are what a pool holds;
-                     `refs` counts the pool and its blocks */
+    MP_LIVE_HELD,     /* by number (by address, where only CUPTI's records report a pool): `bytes` is the pool's memory;
+                       * `refs` counts the pool and its blocks */
     MP_LIVE_CONTEXT,
     MP_LIVE_MODULE,
     MP_LIVE_LIBRARY,
@@ -37,7 +37,7 @@ enum mp_live_class {
     MP_LIVE_CAPTURE,      /* a stream that captures; likewise */
     MP_LIVE_GRAPH_MEMORY, /* by number: `refs` counts the graph, its executables and captures, `other` the nodes */
     MP_LIVE_NODE,         /* by number and place: a graph's memory node; `other` is its address */
-    MP_LIVE_NODE_ADDRESS, /* what an alloc node will give memory to */
+    MP_LIVE_NODE_ADDRESS, /* the address to which an alloc node will give memory */
 };
 
 struct mp_live {
@@ -53,18 +53,19 @@ struct mp_live {
     uint8_t origin; /* of the class's own */
 };
 
-/* Adds an entry. Where the value is there already, that one is given back in *before and replaced; returns whether. */
+/* Adds an entry. An existing one with the value is replaced and returned in *before; returns whether there was one. */
 bool mp_live_put(const struct mp_live *entry, struct mp_live *before);
 bool mp_live_find(enum mp_live_class class, uint64_t value, struct mp_live *found);
 bool mp_live_take(enum mp_live_class class, uint64_t value, struct mp_live *taken);
 
-/* Adds to the two counts, where the entry is there; *after is how it is then. Takes it away where both are 0 then. */
+/* Adds to the two counts of an existing entry; *after is its new state. Removes it where both are then 0. */
 bool mp_live_count(enum mp_live_class class, uint64_t value, int refs, int others, struct mp_live *after);
-/* Sets `bytes` as they were at a moment, kept in `context`: an older one changes nothing. *before is how it was. */
+/* Sets `bytes` as of a moment, which is kept in `context`: an older one changes nothing. *before is the former
+ * state. */
 bool mp_live_set_bytes(enum mp_live_class class, uint64_t value, uint64_t bytes, uint64_t when, struct mp_live *before);
 
-/* Takes away entries for which `wanted` says so, a few at a time: returns how many are in `taken`, 0 when none is left.
- * Walks everything: for rare events. `wanted` runs under a lock and must only look. */
+/* Removes entries that `wanted` accepts, a few at a time. Returns how many are in `taken`, 0 when none is left. Walks
+ * everything: for rare events. `wanted` runs under a lock and may only look. */
 #define MP_LIVE_TAKEN 16
 unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t what), uint64_t what,
                            struct mp_live taken[MP_LIVE_TAKEN]);

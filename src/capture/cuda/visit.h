@@ -1,4 +1,4 @@
-/* A call of the driver's between its enter and its exit, and what a thread remembers of such calls. */
+/* A driver's call between its enter and its exit, and a thread's record of such calls. */
 #ifndef MP_CAPTURE_CUDA_VISIT_H
 #define MP_CAPTURE_CUDA_VISIT_H
 
@@ -8,15 +8,15 @@
 #define MP_CUDA_VISIT_TAKEN 4
 struct mp_cuda_visit {
     unsigned taken_count;
-    bool entered, unknown; /* what the call frees was never seen to begin */
+    bool entered, unknown; /* unknown: nobody saw the beginning of what the call frees */
     uint8_t began;         /* enum mp_book on which memory with an address began */
     struct mp_live taken[MP_CUDA_VISIT_TAKEN];
 };
 
-/* What CUPTI's callbacks leave in a thread. */
+/* Data that CUPTI's callbacks leave in a thread. */
 #define MP_CUPTI_VISITS 4
 struct mp_cupti_thread {
-    uint32_t enters, exits; /* of calls that callbacks told of */
+    uint32_t enters, exits; /* of calls that callbacks reported */
     bool captured;          /* an alloc node was made since the call's enter */
     struct mp_cuda_visit visits[MP_CUPTI_VISITS];
 };

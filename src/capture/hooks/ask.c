@@ -1,11 +1,11 @@
-/* What only the driver knows, asked after a call of the program's has returned: the context, whether a stream captures,
- * what pools and graphs hold, the sizes of memory of others. */
+/* Queries that only the driver can answer, made after a call of the program's has returned: the context, whether a
+ * stream captures, the memory of pools and graphs, the sizes of others' memory. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "capture/hooks/hooks.h"
 
-/* X(member, name, arguments): of the driver, all of them older than what they are asked about. */
+/* X(member, name, arguments): functions of the driver, all older than the features that they query. */
 #define QUESTIONS(X)                                                                                                   \
     X(current, "cuCtxGetCurrent", (mp_cu_handle * context))                                                            \
     X(device, "cuCtxGetDevice", (int *device))                                                                         \
@@ -25,7 +25,7 @@ static struct questions {
 #undef QUESTION
 } driver;
 
-/* While a stream captures, some questions would spoil the capture: then they wait. */
+/* While a stream captures, some queries would spoil the capture: then they wait. */
 static _Atomic int captures;
 static _Atomic bool has_graph_memory;
 
@@ -112,8 +112,8 @@ void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder)
         if (!driver.uuid(&uuid, i)) recorder->device(i, &uuid);
 }
 
-/* Captures are counted from their begin to their end. An end that fails otherwise than here was of no capture, or came
- * from the wrong thread: what captures goes on. */
+/* Counts captures from their begin to their end. An end that fails for any other reason belonged to no capture, or came
+ * from the wrong thread: the capture continues. */
 static void follow_captures(enum mp_cuda_action action, int result)
 {
     bool ends = result == MP_CU_SUCCESS || result == MP_CU_CAPTURE_INVALIDATED || result == MP_CU_CAPTURE_UNJOINED;

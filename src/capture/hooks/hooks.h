@@ -1,10 +1,10 @@
 /*
- * libmemprof-hooks.so: the driver's calls, seen without CUPTI. A library of its own, preloaded only where there is a
- * libcuda: it wraps the driver's exported functions, dlsym(), and cuGetProcAddress(), by which all others find them
- * (NVIDIA's runtime, linked either way, looks up nothing else); and dlclose(), before which the driver is kept.
- * Wrappers hand over to libmemprof.so, which books.
+ * libmemprof-hooks.so: the driver's calls, seen without CUPTI. It is a library of its own, preloaded only where there
+ * is a libcuda. It wraps the driver's exported functions, dlsym(), and cuGetProcAddress(), through which all other
+ * callers find them (NVIDIA's runtime, linked either way, looks up nothing else); and dlclose(), before which the
+ * driver is pinned. Wrappers hand over to libmemprof.so, which does the booking.
  *
- * Never allocates, prints or ends the program. Asks the driver, outside of any hook and on the program's own thread,
+ * Never allocates, prints or ends the program. Outside of any hook, on the program's own thread, it asks the driver
  * only what a wrapper's caller could ask there as well.
  */
 #ifndef MP_CAPTURE_HOOKS_HOOKS_H
@@ -14,14 +14,15 @@
 
 /* dlsym.c: the C library's own. */
 void *mp_hooks_dlsym(void *handle, const char *name);
-/* Called by the wrapper of dlsym(): what it answers itself, or NULL. */
+/* Called by the wrapper of dlsym(): the answer to give instead, or NULL. */
 __attribute__((visibility("hidden"))) void *mp_hooks_look_up(void *handle, const char *name);
 
-/* lookup.c: the wrapper of a symbol that the handle's libraries have; NULL where it is none of ours, or not there. */
+/* lookup.c: the wrapper of a symbol that the handle's libraries have; NULL where we have none, or the symbol is
+ * missing. */
 void *mp_hooks_wrap_symbol(void *handle, const char *name);
 /* For the constructor. */
 void mp_hooks_find_linked(void);
-/* What a wrapper calls; NULL: there is no driver. */
+/* The function that a wrapper calls; NULL: there is no driver. */
 void *mp_hooks_real(enum mp_cuda_call_id id);
 /* Another function of the driver that the wrappers' calls go to. */
 void *mp_hooks_function_of_driver(const char *name);
@@ -31,9 +32,9 @@ bool mp_hooks_started(void);
 /* By row. */
 extern void *const mp_hooks_wrappers[MP_CUDA_CALL_COUNT];
 
-/* ask.c: what libmemprof.so is to be told of a call that has returned. */
+/* ask.c: collects the facts that libmemprof.so needs about a call that has returned. */
 void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_facts *facts);
-/* The devices' UUIDs, once in a process's life. */
+/* Reports the devices' UUIDs, once in a process's life. */
 void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder);
 
 #endif

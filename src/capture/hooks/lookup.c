@@ -1,7 +1,7 @@
 /*
- * From names to wrappers: by symbol, and by cuGetProcAddress() in both its forms. A call of the driver's may come from
- * a thread that somebody waits for under the loader's lock, and between a failed dlopen() and its dlerror(): so nothing
- * here asks the loader but in the constructor, in the program's own dlsym() and in its dlclose().
+ * From names to wrappers: by symbol, and by cuGetProcAddress() in both its forms. A driver's call may come from a
+ * thread that another one waits for under the loader's lock, and between a failed dlopen() and its dlerror(): so this
+ * code uses the loader only in the constructor, in the program's own dlsym() and in its dlclose().
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* The newest version of the driver's interface whose names are known here: by a later one a name may mean a function
+/* The newest version of the driver's interface whose names are known here: in a later one a name may mean a function
  * that is not in the table. */
 #define VERSION_KNOWN 13000
 
@@ -36,7 +36,7 @@ static void *wrapper_of_lookup(bool second)
     return wrapper;
 }
 
-static _Atomic bool has_new; /* something became known that is not kept loaded yet */
+static _Atomic bool has_new; /* a library became known that is not pinned yet */
 
 static bool same_library(const void *one, const void *other)
 {
@@ -51,7 +51,7 @@ static void keep_loaded(const void *function)
     if (function && dladdr(function, &info)) dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
 }
 
-/* A wrapper calls what it knows for as long as the process lives, also after a dlclose() by whoever looked it up. */
+/* A wrapper calls the function that it knows for as long as the process lives, even after its finder's dlclose(). */
 static void keep_all_loaded(void)
 {
     if (!atomic_exchange(&has_new, false)) return;
@@ -73,7 +73,7 @@ int dlclose(void *handle)
     return real_dlclose(handle);
 }
 
-/* The wrapper, where it may stand for `function`: the real one, or another entry of the same library to the same. */
+/* The wrapper, where it may replace `function`: the real one, or another entry of the same library to it. */
 static void *stand_in(_Atomic(void *) *known, void *function, void *wrapper)
 {
     void *none = NULL;
@@ -103,7 +103,7 @@ void *mp_hooks_wrap_symbol(void *handle, const char *name)
 
 /* ---- the driver itself ------------------------------------------------------------------------------------------- */
 
-/* What was there when the process began: the libraries that are linked or preloaded after us, in the loader's order. */
+/* The libraries present when the process began: linked, or preloaded after us, in the loader's order. */
 void mp_hooks_find_linked(void)
 {
     mp_module_start();
@@ -112,10 +112,10 @@ void mp_hooks_find_linked(void)
     bool linked = atomic_load(&real_lookup) || mp_hooks_dlsym(RTLD_NEXT, "cuMemAlloc_v2");
     for (unsigned id = 0; linked && id < MP_CUDA_CALL_COUNT; id++)
         atomic_store(&real[id], mp_hooks_dlsym(RTLD_NEXT, mp_cuda_calls[id].symbol));
-    dlerror(); /* the text of a failure is not the program's business */
+    dlerror(); /* the program must not see the text of our failure */
 }
 
-/* Else of the driver that has been mapped since, or before the constructor had its turn. */
+/* Otherwise finds the driver that was mapped later, or before the constructor ran. */
 static void *find_mapped(_Atomic(void *) *where, const char *name)
 {
     struct mp_loaded driver;
@@ -150,7 +150,7 @@ static bool matches(const struct mp_cuda_call *call, const char *name, int versi
            (!call->per_thread || flags & MP_CU_LOOKUP_PER_THREAD_STREAM);
 }
 
-/* Else by the table; MP_CUDA_CALL_COUNT: not in it. */
+/* Otherwise by the table; MP_CUDA_CALL_COUNT: not in it. */
 static unsigned call_by_version(const char *name, int version, unsigned long long flags)
 {
     unsigned best = MP_CUDA_CALL_COUNT;
@@ -169,7 +169,7 @@ static unsigned call_by_version(const char *name, int version, unsigned long lon
     return best;
 }
 
-/* By what the driver exports: its answer mostly is an exported function, and then there is no doubt which. */
+/* By the driver's exports: its answer is mostly an exported function, which leaves no doubt. */
 static unsigned call_by_function(const char *name, void *function)
 {
     struct mp_loaded driver;
@@ -188,7 +188,7 @@ static void *replace_lookup(void *function, bool second)
     return wrapped ? wrapped : function;
 }
 
-/* What the program gets in place of the driver's answer. */
+/* The function that the program gets instead of the driver's answer. */
 static void *replace(const char *name, void *function, int version, unsigned long long flags)
 {
     if (!name || !function) return function;

@@ -4,14 +4,14 @@
 
 #include "capture/hooks/hooks.h"
 
-/* libmemprof.so finds out by it whether this library is there. */
+/* By this symbol libmemprof.so finds out whether this library is there. */
 __attribute__((visibility("default"))) const int memprof_hooks_are_here = MP_CUDA_HOOKS_VERSION;
 
-/* A call that the driver makes itself, inside a call of the program's, is the driver's business. */
+/* A call that the driver itself makes, inside a call of the program's, is not recorded. */
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 
-/* Libraries that the program links are started before preloaded ones, and may use CUDA while they are: libmemprof.so
- * cannot answer then, and is asked again. */
+/* Libraries that the program links start before preloaded ones, and may use CUDA meanwhile: libmemprof.so cannot answer
+ * then, and is asked again. */
 static _Atomic bool started;
 __attribute__((constructor)) static void start(void)
 {
@@ -24,7 +24,7 @@ bool mp_hooks_started(void)
     return atomic_load_explicit(&started, memory_order_relaxed);
 }
 
-/* The loader has found it before anything runs, in the library beside this one. */
+/* The loader has resolved it before anything runs, in the library beside this one. */
 __attribute__((weak)) const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
 static const struct mp_cuda_hooks *recorder(void)

@@ -12,7 +12,7 @@ enum { ABSOLUTE = 0x00, U4 = 0x03, U8 = 0x04, S4 = 0x0b, S8 = 0x0c, PC_RELATIVE 
 
 struct cursor {
     const unsigned char *at, *end;
-    bool bad; /* read past the end: all that was read is 0 from there on */
+    bool bad; /* read past the end: all further reads give 0 */
 };
 
 static const unsigned char *take(struct cursor *cursor, uint64_t bytes)
@@ -47,7 +47,7 @@ static uint64_t take_leb(struct cursor *cursor, bool is_signed)
     return value;
 }
 
-/* An address in one of the usual encodings; others make the cursor bad. */
+/* Reads an address in one of the usual encodings; others make the cursor bad. */
 static uintptr_t take_pointer(struct cursor *cursor, unsigned encoding)
 {
     uintptr_t base = (encoding & 0x70) == PC_RELATIVE ? (uintptr_t)cursor->at : 0;
@@ -67,7 +67,7 @@ static uintptr_t take_pointer(struct cursor *cursor, unsigned encoding)
     }
 }
 
-/* The frame description that the sorted table of a .eh_frame_hdr names for an address; NULL: it names none. */
+/* The frame description for an address, from the sorted table of a .eh_frame_hdr; NULL: there is none. */
 static const unsigned char *search(const unsigned char *header, uintptr_t address)
 {
     struct entry {
@@ -93,7 +93,7 @@ static const unsigned char *search(const unsigned char *header, uintptr_t addres
     return entry.start <= wanted ? header + entry.description : NULL;
 }
 
-/* What all frame descriptions of one kind share (DWARF's CIE). */
+/* The common part of all frame descriptions of one kind (DWARF's CIE). */
 struct shared {
     struct cursor instructions;
     uint64_t code_unit;
@@ -158,7 +158,7 @@ struct row {
 
 struct machine {
     const struct shared *shared;
-    uintptr_t address; /* whose row is wanted */
+    uintptr_t address; /* of the wanted row */
     struct row row, initial, remembered[REMEMBERED_MAX];
     unsigned depth;
     uintptr_t location;
@@ -185,15 +185,15 @@ static void restore(struct machine *machine, uint64_t number)
 enum { BREG_BP = 0x76, BREG_SP = 0x77, BREG_ADDRESS = 0x80, DEREF = 0x06 };
 enum { AND = 0x1a, PLUS = 0x22, SHIFT_LEFT = 0x24, GREATER_EQUAL = 0x2a, LITERAL = 0x30 };
 
-/* Where compilers save the frame pointer in a function that aligns its stack: DW_OP_breg6 0. */
+/* The place where compilers save the frame pointer in a function that aligns its stack: DW_OP_breg6 0. */
 static bool is_at_bp(struct cursor expression)
 {
     return take_number(&expression, 1) == BREG_BP && !take_leb(&expression, true) && expression.at == expression.end &&
            !expression.bad;
 }
 
-/* What linkers say of their jumps into other libraries (.plt), which have pushed a word or not by where in an entry of
- * 16 bytes one is: sp + 8 + ((address & 15) >= N) * 8. A handler may interrupt them. */
+/* The rule that linkers give for their jumps into other libraries (.plt), which push a word from some byte of a 16-byte
+ * entry on: sp + 8 + ((address & 15) >= N) * 8. A handler may interrupt them. */
 static bool is_linkers_base(struct cursor expression, uintptr_t address, int64_t *offset)
 {
     static const unsigned char middle[] = {LITERAL + 15, AND}, end[] = {GREATER_EQUAL, LITERAL + 3, SHIFT_LEFT, PLUS};
@@ -234,7 +234,7 @@ static struct cursor take_block(struct cursor *cursor)
     return (struct cursor){from, from ? from + length : NULL, !from};
 }
 
-/* The instructions whose opcode fills a byte. False: not known. */
+/* The instructions whose opcode takes a byte. False: unknown. */
 static bool step_long(struct machine *machine, unsigned opcode, struct cursor *cursor)
 {
     struct row *row = &machine->row;
@@ -311,7 +311,7 @@ static bool step_long(struct machine *machine, unsigned opcode, struct cursor *c
     }
 }
 
-/* Runs instructions up to the row that `address` is in. False: something in them is not known. */
+/* Runs instructions up to the row that contains `address`. False: one of them is unknown. */
 static bool run(struct machine *machine, struct cursor cursor, uintptr_t address)
 {
     enum { ADVANCE = 1, OFFSET = 2, RESTORE = 3 };
@@ -359,7 +359,7 @@ static struct mp_frame_rule rule_of(const struct row *row)
     return rule;
 }
 
-/* The description of the code that `address` is in. */
+/* The description of the code that contains `address`. */
 struct description {
     struct shared shared;
     uintptr_t start, length;
@@ -387,7 +387,7 @@ static bool find_description(uintptr_t address, struct description *found)
 struct mp_frame_rule mp_frame_rule_find(uintptr_t return_address)
 {
     const struct mp_frame_rule unknown = {.base = MP_FRAME_UNKNOWN};
-    uintptr_t address = return_address - 1; /* in the call itself: what follows it may belong to another row */
+    uintptr_t address = return_address - 1; /* inside the call itself: the next instruction may belong to another row */
     struct description found;
     if (!find_description(address, &found) || found.shared.is_signal) return unknown;
     struct machine machine = {.shared = &found.shared, .address = address, .location = found.start};

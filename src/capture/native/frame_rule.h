@@ -1,5 +1,5 @@
 /*
- * How to get from a frame to its caller's, out of the .eh_frame section of the module that holds its code: for the
+ * Rules that lead from a frame to its caller's, read from the .eh_frame section of the module that holds its code, for
  * frames that compilers make. x86-64 only. Never allocates; may be called in hooks; any thread.
  */
 #ifndef MP_CAPTURE_NATIVE_FRAME_RULE_H
@@ -8,14 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where the frame's base (DWARF's CFA: the stack pointer's value in the caller) is. The return address lies below it.
- */
+/* The place of the frame's base (DWARF's CFA: the stack pointer's value in the caller). The return address lies below
+ * it. */
 enum mp_frame_base {
-    MP_FRAME_UNKNOWN, /* no rule was found, or not one of these */
+    MP_FRAME_UNKNOWN, /* there is no rule, or not one of these */
     MP_FRAME_BY_SP,   /* stack pointer + base_offset */
     MP_FRAME_BY_BP,   /* frame pointer + base_offset */
-    MP_FRAME_AT_BP,   /* in memory at frame pointer + base_offset (never above it), the caller's frame pointer at the
-                       * frame pointer: functions that align their stack */
+    MP_FRAME_AT_BP,   /* in memory at frame pointer + base_offset (never above it), with the caller's frame pointer at
+                       * the frame pointer: functions that align their stack */
     MP_FRAME_OUTERMOST
 };
 
@@ -28,7 +28,8 @@ struct mp_frame_rule {
 /* The rule at the call that returns to `address`. */
 struct mp_frame_rule mp_frame_rule_find(uintptr_t address);
 
-/* The range of the function, or of a part of one that a compiler put apart, that `address` is in. False: not known. */
+/* The range of the function that contains `address`, or of a part of one that a compiler placed apart. False:
+ * unknown. */
 bool mp_frame_rule_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
 
 #endif

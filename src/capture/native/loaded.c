@@ -13,13 +13,13 @@
 
 #include "capture/native/module.h"
 
-#define LOADED_MAX 8192 /* of a list that goes in circles, as it was changed meanwhile */
+#define LOADED_MAX 8192 /* of a list that became circular because it changed meanwhile */
 #define CHAIN_MAX  4096
 #define SYMBOL_MAX 256
 
 enum { PAGE = 4096 };
 
-/* Where one process may not read another in this way, not even itself. */
+/* Whether an address is mapped, where a process may not read memory in this way, not even its own. */
 static bool is_there(uintptr_t address)
 {
     return mp_syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)(PAGE - 1), NULL, sizeof(uint64_t)) == -1 &&
@@ -49,7 +49,7 @@ struct tables {
     uintptr_t symbols, names, gnu_hash, hash;
 };
 
-/* The loader has put addresses in place of most of the file's offsets, but not of all on all machines. */
+/* The loader has replaced most of the file's offsets by addresses, but not all of them on all machines. */
 static uintptr_t address_of(const struct mp_loaded *loaded, ElfW(Addr) value)
 {
     return value < loaded->bias ? loaded->bias + value : value;
@@ -86,7 +86,7 @@ static bool is_called(uintptr_t text, const char *name)
     return bytes <= sizeof there && mp_read_memory(there, text, bytes) && !memcmp(there, name, bytes);
 }
 
-/* The symbol of that number, if it is a definition of that name. */
+/* The symbol of that number, if it defines that name. */
 static void *definition(const struct mp_loaded *loaded, const struct tables *tables, uint32_t number, const char *name)
 {
     ElfW(Sym) symbol;
@@ -150,7 +150,7 @@ void *mp_loaded_symbol(const struct mp_loaded *loaded, const char *symbol)
     return tables.gnu_hash ? find_by_gnu_hash(loaded, &tables, symbol) : find_by_hash(loaded, &tables, symbol);
 }
 
-/* Whether the last part of a path begins so. */
+/* Whether the last part of a path begins with the name. */
 static bool has_name(uintptr_t path, const char *name)
 {
     enum { LONGEST = 4096 };

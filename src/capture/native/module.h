@@ -1,5 +1,5 @@
-/* Which loaded file an address of code lies in. Never allocates; may be called in hooks: from glibc 2.35 on no lock is
- * taken, before that the one of dl_iterate_phdr(), under which the loader runs nothing of the program's. */
+/* Finds the loaded file that contains an address of code. Never allocates; may be called in hooks: from glibc 2.35 on
+ * it takes no lock, before that the one of dl_iterate_phdr(), under which the loader runs nothing of the program's. */
 #ifndef MP_CAPTURE_NATIVE_MODULE_H
 #define MP_CAPTURE_NATIVE_MODULE_H
 

@@ -25,7 +25,7 @@
 
 enum { WORD = sizeof(uintptr_t) };
 
-/* What a known frame's `base` has in its lowest bits: nothing for most of all frames. */
+/* The lowest bits of a known frame's `base`: 0 for most frames. */
 enum { BY_SP, BY_BP, AT_BP, OUTERMOST, BEYOND /* no frame */, UNKNOWN, SIGNAL, BASE_BITS = 7 };
 
 static uintptr_t load(uintptr_t address)
@@ -43,8 +43,8 @@ static void forget_all(struct mp_known_frames *known)
     known->frames[0].base = BEYOND; /* as the address is: 0 */
 }
 
-/* Where a signal handler returns to: mov $15, %rax; syscall. What the kernel saved lies right above the handler's frame
- * (struct rt_sigframe of Linux, arch/x86/include/asm/sigframe.h). */
+/* The code to which a signal handler returns: mov $15, %rax; syscall. The registers that the kernel saved lie right
+ * above the handler's frame (struct rt_sigframe of Linux, arch/x86/include/asm/sigframe.h). */
 static bool returns_from_signal(uintptr_t address)
 {
     static const unsigned char code[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
@@ -61,12 +61,12 @@ static void remember(struct mp_known_frame *frame, uintptr_t address)
                                     [MP_FRAME_OUTERMOST] = OUTERMOST};
     struct mp_frame_rule rule = mp_frame_rule_find(address);
     bool by_sp = rule.base == MP_FRAME_BY_SP;
-    /* Stacks grow downwards, and what is saved of a frame lies inside it: all else is a rule that is wrong. */
+    /* Stacks grow downwards, and a frame's saved registers lie inside it: any other rule is wrong. */
     bool outside = (rule.bp_offset && rule.bp_offset > -WORD) || (by_sp && rule.base_offset <= 0);
     bool unusual = rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset;
-    /* Where no base is known, nothing that is said from it on counts either: a guessed base is another one. */
+    /* Without a known base, no offset from it counts either: a guessed base is another one. */
     if (rule.base == MP_FRAME_UNKNOWN || unusual || outside) rule = (struct mp_frame_rule){.base = MP_FRAME_UNKNOWN};
-    /* Interrupted where it ends: what was saved is back in its register, which compilers do not tell. */
+    /* Interrupted at its end: the saved register is already restored, which compilers do not record. */
     if (by_sp && rule.base_offset < -rule.bp_offset) rule.bp_offset = 0;
     if (rule.base == MP_FRAME_UNKNOWN && returns_from_signal(address)) {
         *frame = (struct mp_known_frame){.address = address, .base = SIGNAL};
@@ -100,7 +100,7 @@ static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, ui
 enum { WORDS = sizeof(struct mp_known_frame) / WORD };
 _Static_assert(MP_KNOWN_FRAMES *WORDS <= UINT16_MAX + 1, "callers fit");
 
-/* A `frame` that was forgotten meanwhile takes no harm: a caller is checked before it is believed. */
+/* A `frame` that was forgotten meanwhile does no harm: a caller is checked before it is believed. */
 static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
                                                  uintptr_t address)
 {
@@ -114,7 +114,7 @@ static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, 
 
 enum { PAGE = 4096, FRAME_MAX = 1 << 20, GUESSED_FRAME_MAX = 16 << 10 };
 
-/* Asks the kernel, which reads eight bytes there before it finds that it was asked for nothing it knows. */
+/* Asks the kernel, which reads eight bytes there before it finds that the request is meaningless. */
 static bool is_readable(uintptr_t address)
 {
     bool readable = mp_syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) == -1 && errno == EINVAL;
@@ -122,7 +122,7 @@ static bool is_readable(uintptr_t address)
     return readable;
 }
 
-/* Another stack than so far: the thread's own as far as it is known, of others nothing. */
+/* Begins another stack: the thread's own as far as it is known, nothing of others. */
 static void begin_stack(struct mp_known_frames *known, uintptr_t sp)
 {
     bool own = sp - known->own_from < known->own_to - known->own_from;
@@ -176,7 +176,7 @@ void mp_native_walk_start(void)
 
 void mp_native_walk_forget(void) {}
 
-/* All up to the end is there: below a stack lies a page that is not. */
+/* Everything up to the end is mapped: below a stack lies an unmapped page. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
 {
     enum { STACK_MAX = 16 << 20 };
@@ -192,7 +192,7 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
     return false;
 }
 
-/* A walk that began in pages which were not known led to `outermost`, without leaving the stack that it began on. */
+/* A walk that began in unknown pages led to `outermost`, without leaving its stack. */
 static __attribute__((noinline)) void learn_own_stack(struct mp_known_frames *known, uintptr_t begin,
                                                       uintptr_t outermost)
 {
@@ -217,8 +217,8 @@ static bool leads_on(uintptr_t from, uintptr_t bp)
     return bp >= from && bp - from <= GUESSED_FRAME_MAX && bp % WORD == 0;
 }
 
-/* Code without a rule often keeps the frame pointer: then the caller's lies there, and the return address above it, in
- * code that is known or in more of this kind. */
+/* Code without a rule often keeps the frame pointer: then the caller's lies there, with the return address above it, in
+ * known code or in more code of this kind. */
 static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *known, struct registers *registers)
 {
     uintptr_t bp = registers->bp, base = bp + 2 * WORD;
@@ -230,7 +230,7 @@ static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *k
     return base;
 }
 
-/* The base of a frame that is not found from its stack pointer alone; 0: it has no rule that holds here. */
+/* The base of a frame that cannot be found from the stack pointer alone; 0: no rule holds here. */
 static uintptr_t base_by_bp(struct mp_known_frames *known, const struct mp_known_frame *at, struct registers *registers)
 {
     uintptr_t sp = registers->sp, bp = registers->bp, offset = (uintptr_t)(intptr_t)(at->base & ~BASE_BITS), base;
@@ -253,15 +253,15 @@ static uintptr_t lower(uintptr_t a, uintptr_t b)
     return a < b ? a : b;
 }
 
-/* Goes on where the kernel interrupted the program for a handler, whose frame ends at registers->sp. Returns the
- * address that the instruction there would have as a return address; 0: it is not known. */
+/* Continues where the kernel interrupted the program for a handler, whose frame ends at registers->sp. Returns the
+ * address that the instruction there would have as a return address; 0: unknown. */
 static __attribute__((noinline)) uintptr_t leave_handler(struct mp_known_frames *known, struct registers *registers)
 {
     uintptr_t saved = registers->sp + offsetof(ucontext_t, uc_mcontext.gregs);
     if (!may_read(known, registers->sp, saved + sizeof(gregset_t))) return 0;
     uintptr_t address = load(saved + REG_RIP * sizeof(greg_t)) + 1;
     registers->bp = load(saved + REG_RBP * sizeof(greg_t));
-    /* Bases lie at whole words: of a frame of less than one, what it saved would lie further in, perhaps nowhere. */
+    /* Bases are multiples of a word: in a smaller frame, saved registers would lie further in, perhaps nowhere. */
     registers->sp = load(saved + REG_RSP * sizeof(greg_t)) & ~(uintptr_t)(WORD - 1);
     begin_stack(known, registers->sp);
     return address;
@@ -281,7 +281,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
     bool is_own = begin - known->own_from < known->own_to - known->own_from;
     begin_stack(known, begin);
     if (__builtin_expect(!is_own && end != UINTPTR_MAX, 0) && !(known->short_walks & (known->short_walks + 1))) {
-        mp_native_walk(known, generation, frame, UINTPTR_MAX, addresses, room); /* for what it learns */
+        mp_native_walk(known, generation, frame, UINTPTR_MAX, addresses, room); /* for its side effect of learning */
         is_own = begin - known->own_from < known->own_to - known->own_from;
         begin_stack(known, begin);
     }
@@ -314,14 +314,14 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
         if (frames) frames[count] = (struct mp_native_frame){at->address, registers.sp, base};
         count++;
         sum = sum * HASH_FACTOR + at->address;
-        if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, at least not on this side of a handler */
+        if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, at least on this side of a handler */
             how = kind == OUTERMOST ? MP_WALK_WHOLE : MP_WALK_LOST;
             struct registers interrupted = registers; /* the others stay in registers */
             address = kind == SIGNAL ? leave_handler(known, &interrupted) : 0;
             if (!address) break;
             how = MP_WALK_FULL;
             registers = interrupted;
-            is_own = true; /* there is no one stack to be learned */
+            is_own = true; /* there is no single stack to learn */
             limit = lower(known->readable_to, end);
             continue;
         }

@@ -1,17 +1,17 @@
 /*
  * The return addresses of a thread's native stack, by rules out of .eh_frame: some 2 ns a frame. Code without such a
- * rule (written by hand, made at run time) is passed where its frame pointer leads on; else the stack ends there, and
- * the walk says so. On other machines than x86-64 libunwind walks (walk_libunwind.c), which takes locks, makes system
- * calls of its own, and may allocate; here none of that happens.
+ * rule (written by hand, generated at run time) is passed where its frame pointer leads on; else the stack ends there,
+ * and the walk reports it. On other machines than x86-64 libunwind walks (walk_libunwind.c), which takes locks, makes
+ * system calls, and may allocate; this code does none of that.
  *
- * Each thread remembers the rule of each return address, and which caller it had last: where that is so again, the
+ * Each thread remembers the rule of each return address, and its last caller: where the caller is the same again, the
  * processor need not wait for one frame's memory before it goes on to the next. Frames lie in the order in which they
  * were first seen, so that those of one stack share cache lines. Never allocates; one thread's memory.
  *
- * A rule may be wrong (hand-written assembly), and must not make the program fault: nothing is read but what is there.
- * That is the thread's own stack, up to its outer end, which the kernel was asked about once; of any other stack (a
- * coroutine's, a signal handler's) the kernel is asked about each page in each walk, since it may have been unmapped
- * and another one, smaller, have taken its place.
+ * A rule may be wrong (hand-written assembly), and must not make the program fault: only mapped memory is read. The
+ * thread's own stack, up to its outer end, is checked with the kernel once. Each page of any other stack (a
+ * coroutine's, a signal handler's) is checked in each walk, since that stack may have been unmapped and replaced by a
+ * smaller one.
  */
 #ifndef MP_CAPTURE_NATIVE_WALK_H
 #define MP_CAPTURE_NATIVE_WALK_H
@@ -20,30 +20,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MP_KNOWN_FRAMES (1 << 14) /* when all are taken, all are forgotten */
+#define MP_KNOWN_FRAMES (1 << 14) /* when all are in use, all are forgotten */
 
 struct mp_known_frame {
     uintptr_t address;
-    int32_t base;      /* the rule's base_offset, a multiple of 8; in the three lowest bits from where */
+    int32_t base;      /* the rule's base_offset, a multiple of 8; its origin in the three lowest bits */
     int16_t bp_offset; /* the rule's */
     uint16_t caller;   /* its caller at the last walk: in words from the first frame, 0 at first */
 };
 
 /* Zero-initialised is empty. In mapped memory, of which only those pages are touched that hold frames. */
 struct mp_known_frames {
-    /* The first one is none: what lies beyond the outermost, and has as its caller where the last walk began. */
+    /* The first one is no frame: it stands for what lies beyond the outermost frame, and its caller is the last walk's
+     * start. */
     _Alignas(4096) struct mp_known_frame frames[MP_KNOWN_FRAMES];
     uint16_t index[2 * MP_KNOWN_FRAMES];  /* by hash of the address; 0: none */
     uint32_t count;                       /* of frames, less the first */
     uint64_t generation;                  /* of the program's code, from 1 */
-    uintptr_t own_from, own_to;           /* of the thread's own stack, what is there for as long as the thread is */
-    uintptr_t readable_from, readable_to; /* of the stack that is walked, what is there now */
-    uint32_t short_walks; /* that could not learn the thread's own stack, as they ended before its end */
+    uintptr_t own_from, own_to;           /* the thread's own stack, mapped for as long as the thread lives */
+    uintptr_t readable_from, readable_to; /* of the walked stack, what is mapped now */
+    uint32_t short_walks;                 /* that ended too early to learn the thread's own stack */
 };
 
 /* For the constructor. */
 void mp_native_walk_start(void);
-/* Code was unloaded: `generation` is another one from now on. */
+/* Code was unloaded: `generation` changes now. */
 void mp_native_walk_forget(void);
 
 /* Whether both places lie on the thread's own stack, the second one further out; false where that is not known. */
@@ -51,9 +52,9 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
 
 enum mp_walk_end {
     MP_WALK_WHOLE,  /* up to the outermost frame, or to the one to stop at */
-    MP_WALK_PASSED, /* up to the outermost frame, whatever it was to stop at */
+    MP_WALK_PASSED, /* up to the outermost frame, past the one to stop at */
     MP_WALK_FULL,   /* there is no more room */
-    MP_WALK_LOST,   /* the last frame's caller is not known */
+    MP_WALK_LOST,   /* the last frame's caller is unknown */
 };
 
 struct mp_walked {
@@ -68,14 +69,14 @@ struct mp_walked {
 struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                                 void **addresses, int room);
 
-/* The same with where frames lie: each owns what lies from `low` up to `high`. Slower. Returns how many. */
+/* The same with the frames' places: each frame owns [low, high). Slower. Returns their number. */
 struct mp_native_frame {
     uintptr_t address, low, high;
 };
 int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, const void *frame,
                           struct mp_native_frame *frames, int room);
 
-/* The range of the function, or of a part of it that lies apart, that `address` is in. False: not known. */
+/* The range of the function that contains `address`, or of a separate part of it. False: unknown. */
 bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where walk.c knows no rules: on other machines than x86-64. */
+/* Used where walk.c has no rules: on machines other than x86-64. */
 #include "capture/native/walk.h"
 
 #if !defined(__x86_64__)
@@ -30,7 +30,7 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
     return false;
 }
 
-/* It takes locks, of its own and of the loader: a handler must not leave it with one of them. */
+/* libunwind takes locks, its own and the loader's: a handler must not leave it while it holds one. */
 static bool begin(uint64_t *signals)
 {
     return has_libunwind && mp_signals_hold(signals);

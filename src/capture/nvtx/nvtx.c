@@ -3,7 +3,7 @@
  * NVTX's headers carries a copy of NVTX of its own; each calls InitializeInjectionNvtx2() of the library that
  * NVTX_INJECTION64_PATH names at its own first use, from whatever thread, and gets the same functions.
  *
- * Whether a range begins a step is decided by the collector, by its name.
+ * The collector decides by a range's name whether it begins a step.
  */
 #include <string.h>
 
@@ -76,7 +76,7 @@ static int pop(unsigned domain)
     uint32_t name = mp_nvtx_stack_pop(stack, domain, &index);
     if (!records) return level;
     if (name != NVTX_UNRECORDED) {
-        /* An end closes what was opened inside, too: domains that cross go on with regions of their own. */
+        /* An end also closes regions opened inside: domains that cross continue with regions of their own. */
         mp_record_region(thread, MP_EVENT_REGION_END, name, 0);
         for (; index < stack->count; index++)
             if (stack->open[index].name != NVTX_UNRECORDED)

@@ -42,7 +42,8 @@ enum nvtx_core2 {
 
 typedef void nvtx_function(void);
 
-/* What a program's copy of NVTX hands to the tool. A slot of a function table points to the pointer to set. */
+/* The interface that a program's copy of NVTX hands to the tool. A slot of a function table points to the pointer to
+ * set. */
 typedef const void *nvtx_get_table(uint32_t table);
 struct nvtx_callbacks {
     size_t bytes;
@@ -59,10 +60,10 @@ struct nvtx_attributes {
     int32_t payload_type, reserved;
     uint64_t payload;
     int32_t message_type;
-    const void *message; /* const char *, const wchar_t *, or what registering gave */
+    const void *message; /* const char *, const wchar_t *, or a registered handle */
 };
 
-#define NVTX_NO_TRACKING (-2) /* what push and pop answer where nobody counts */
+#define NVTX_NO_TRACKING (-2) /* the result of push and pop where nobody counts */
 
 /* ---- the memory extension ---- */
 

@@ -1,7 +1,7 @@
 /*
- * NVTX's memory extension: an allocator that announces its heaps and what it hands out of them becomes a track of the
- * app layer, DEVICE/app/HEAP. On which device a heap lies the extension does not say: such tracks are of "device".
- * A block may be given back by its address alone, so where each lies is kept here, up to REGIONS of them.
+ * NVTX's memory extension: an allocator that announces its heaps and their blocks becomes a track of the app layer,
+ * DEVICE/app/HEAP. The extension does not give a heap's device: such tracks belong to "device". A free may give the
+ * address alone, so the place of each block is kept here, up to REGIONS of them.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "capture/core/session.h"
 #include "capture/nvtx/nvtx_names.h"
 
-#define HEAPS   32 /* number 0: of programs that announce blocks without a heap */
+#define HEAPS   32 /* number 0: for programs that announce blocks without a heap */
 #define REGIONS (1U << 16)
 #define NO_TYPE UINT8_MAX /* a number that is none of c10's devices */
 
@@ -36,7 +36,7 @@ static uint32_t home_of(uint64_t address)
     return (uint32_t)(mp_hash_mix(address) % REGIONS);
 }
 
-/* The block that begins there, or the free place where it would stand. */
+/* The block that begins there, or the free slot for it. */
 static struct region *place_of(uint64_t address)
 {
     uint32_t at = home_of(address);
@@ -83,7 +83,7 @@ static void end_region(struct mp_thread *thread, struct region *region)
     take_away(region);
 }
 
-/* An address that is announced again begins anew. */
+/* Announcing an address again begins a new block. */
 static void begin_region(struct mp_thread *thread, uint32_t heap, const void *address, uint64_t bytes)
 {
     uint64_t number = (uint64_t)(uintptr_t)address;
@@ -101,7 +101,7 @@ static void begin_region(struct mp_thread *thread, uint32_t heap, const void *ad
 
 static void end_heap(struct mp_thread *thread, uint32_t heap)
 {
-    for (uint32_t i = 0; i < REGIONS; i++) /* what moves up into the gap is looked at as well */
+    for (uint32_t i = 0; i < REGIONS; i++) /* the block that moves up into the gap is checked as well */
         while (regions[i].address && regions[i].heap == heap)
             end_region(thread, &regions[i]);
 }
@@ -160,7 +160,7 @@ static void heap_reset(const void *domain, const void *heap)
     leave(thread);
 }
 
-/* Of what the two kinds of batches have in common, though not at the same places. */
+/* Reads what the two kinds of batches have in common, though not at the same places. */
 static bool are_ranges(uint32_t type, const void *elements, size_t each)
 {
     return type == NVTX_MEMORY_VIRTUAL_ADDRESS && elements && each >= sizeof(struct nvtx_memory_range);

@@ -9,8 +9,8 @@
 
 #include "base/hash.h"
 
-/* Registered strings lie one after the other in one mapping, of which only what is used is ever touched; a table of
- * their offsets finds one that is there already. */
+/* Registered strings lie one after the other in one mapping, of which only the used part is ever touched; a table of
+ * their offsets finds existing ones. */
 #define TEXT_ROOM (UINT64_C(8) << 20)
 #define SLOTS     16384
 static _Atomic(char *) texts; /* the mapping */
@@ -80,7 +80,7 @@ const void *mp_nvtx_domain(const char *name)
             atomic_store_explicit(&domain_states[i], DOMAIN_THERE, memory_order_release);
             return &domains[i];
         }
-        /* One that another thread is making now is passed over: at worst it is there twice. */
+        /* An entry that another thread is just making is skipped: at worst it exists twice. */
         if (atomic_load_explicit(&domain_states[i], memory_order_acquire) == DOMAIN_THERE &&
             !strncmp(domains[i].name, name, sizeof domains[i].name - 1))
             return &domains[i];
@@ -95,7 +95,7 @@ unsigned mp_nvtx_domain_number(const void *domain)
     return (unsigned)(offset / sizeof *domains) + 1;
 }
 
-/* wchar_t holds code points here; what is none becomes '?'. */
+/* wchar_t holds code points here; anything else becomes '?'. */
 static void narrow(char *to, size_t room, const wchar_t *text)
 {
     size_t length = 0;

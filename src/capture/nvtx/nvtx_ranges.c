@@ -14,7 +14,7 @@ void mp_nvtx_stack_renew(struct mp_nvtx_stack *stack, uint32_t generation)
 bool mp_nvtx_stack_push(struct mp_nvtx_stack *stack, unsigned domain, uint32_t name)
 {
     stack->depth[domain]++;
-    /* Once one of a domain lies too deep, so do all above it: a pop must meet the innermost. */
+    /* Once one range of a domain lies too deep, all above it do: a pop must meet the innermost. */
     if (stack->count == NVTX_DEPTH || stack->deeper[domain]) {
         stack->deeper[domain]++;
         return false;
@@ -42,7 +42,8 @@ uint32_t mp_nvtx_stack_pop(struct mp_nvtx_stack *stack, unsigned domain, uint32_
     return name;
 }
 
-/* An id's lowest byte is its lane. A lane that ends is BUSY until that was told, so that its next range comes after. */
+/* An id's lowest byte is its lane. A lane that ends is BUSY until its end is recorded, so that its next range comes
+ * after. */
 #define LANE_BITS 8
 #define BUSY      UINT64_MAX
 static struct lane {

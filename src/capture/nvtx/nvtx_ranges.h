@@ -1,7 +1,7 @@
 /*
- * Which NVTX ranges are open. Ranges that a thread pushes and pops nest per domain, and a pop ends the innermost of its
+ * The open NVTX ranges. Ranges that a thread pushes and pops nest per domain, and a pop ends the innermost of its
  * domain, which need not be the thread's innermost; ranges that are started and ended belong to no thread. Both are
- * bounded: what lies deeper than NVTX_DEPTH is counted, so that its pops end nothing else, and not recorded.
+ * bounded: ranges deeper than NVTX_DEPTH are counted, so that their pops end nothing else, and not recorded.
  */
 #ifndef MP_CAPTURE_NVTX_RANGES_H
 #define MP_CAPTURE_NVTX_RANGES_H
@@ -13,7 +13,7 @@
 
 #define NVTX_DEPTH      128
 #define NVTX_LANES      255        /* ranges without a thread that may be open at once */
-#define NVTX_UNRECORDED UINT32_MAX /* in place of a name: no event tells of this range */
+#define NVTX_UNRECORDED UINT32_MAX /* instead of a name: no event records this range */
 
 struct mp_nvtx_stack {
     uint32_t generation; /* of the session that the names are of */
@@ -28,15 +28,17 @@ struct mp_nvtx_stack {
 
 /* Names of an earlier session (before a fork) mean nothing in this one: those ranges end without an event. */
 void mp_nvtx_stack_renew(struct mp_nvtx_stack *stack, uint32_t generation);
-/* True where the range can be told. */
+/* True where the range can be recorded. */
 bool mp_nvtx_stack_push(struct mp_nvtx_stack *stack, unsigned domain, uint32_t name);
-/* Takes the innermost range of the domain away. *index: where it lay; ranges from there to stack->count were opened
- * after it and are still open. Returns its name, NVTX_UNRECORDED where nothing is to be told. */
+/* Removes the innermost range of the domain. *index: its place; ranges from there to stack->count were opened after it
+ * and are still open. Returns its name, NVTX_UNRECORDED where there is nothing to record. */
 uint32_t mp_nvtx_stack_pop(struct mp_nvtx_stack *stack, unsigned domain, uint32_t *index);
 
-/* A range of its own begins: its id, never 0. *lane is 0 where there was no room and nothing is to be told. */
+/* A range without a thread begins: its id, never 0. *lane is 0 where there was no room and nothing is to be
+ * recorded. */
 uint64_t mp_nvtx_lane_open(uint32_t name, uint32_t generation, uint32_t *lane);
-/* Begins the end of a range; false: not an open one of this session. Then tell, then mp_nvtx_lane_close(). */
+/* Begins the end of a range; false: it is not open in this session. Record the end next, then call
+ * mp_nvtx_lane_close(). */
 bool mp_nvtx_lane_ending(uint64_t id, uint32_t generation, uint32_t *lane, uint32_t *name);
 void mp_nvtx_lane_close(uint32_t lane);
 

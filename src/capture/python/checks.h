@@ -1,5 +1,5 @@
-/* How a layout earns trust: by its shape without Python's help, then against Python's own API. Never allocates itself.
- */
+/* How a layout is verified: by its shape without Python's help, then against Python's own API. Never allocates
+ * itself. */
 #ifndef MP_CAPTURE_PYTHON_CHECKS_H
 #define MP_CAPTURE_PYTHON_CHECKS_H
 
@@ -18,7 +18,7 @@ enum mp_python_verdict {
 enum mp_python_verdict mp_python_check_shape(const struct mp_python_layout *layout,
                                              const struct mp_python_runtime *runtime, const char *thread);
 
-/* Looks up what the next one needs; before it, by one thread. In hooks. */
+/* Looks up the functions that the next one needs; call it first, on one thread. In hooks. */
 void mp_python_check_api_start(const struct mp_loaded *library);
 
 /* Holds a stack just walked, and what mp_python_describe_code says of it, against Python's own API. Only where the

@@ -9,7 +9,7 @@ struct mp_interpreter_ranges mp_interpreter_ranges;
 /* The C stack as one walk found it, innermost first; guarded by `learning`. */
 enum { DEEPEST = 1024 };
 static struct mp_native_frame c_stack[DEEPEST];
-static mp_lock learning; /* whoever does not get it learns nothing */
+static mp_lock learning; /* a thread that does not get it learns nothing */
 
 static bool is_call(const struct mp_native_frame *frame)
 {
@@ -30,7 +30,7 @@ static bool add_range(uintptr_t address)
     return true;
 }
 
-/* A C frame that owns a marker is a call of the loop. */
+/* A C frame that contains a marker is a call of the loop. */
 static bool learn_from_markers(const struct mp_python_stack *python, uint32_t count)
 {
     bool learned = false, inner = false, outer = false;
@@ -54,8 +54,8 @@ static uintptr_t function_start(uintptr_t address)
     return mp_native_function(address, &start, &end) ? start : address;
 }
 
-/* Whether a frame that is in no range known can be a call of the loop that runs code put apart: all calls have C frames
- * of one size, and one of those known was made by the same function. */
+/* Whether a frame outside of all known ranges can be a call of the loop that runs separate code: all calls have C
+ * frames of one size, and one of the known ones was made by the same function. */
 static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
 {
     enum { COMPARISONS = 8 };
@@ -71,8 +71,8 @@ static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
     return false;
 }
 
-/* 3.9 and 3.10 leave no marker on the C stack. There the exported function stands for the loop; its other parts are
- * known by what they look like, where there are as many as are missed. */
+/* 3.9 and 3.10 leave no marker on the C stack. There the exported function identifies the loop; its other parts are
+ * found by their looks, if there are as many as are missing. */
 static bool learn_from_symbol(const struct mp_python_stack *python, uint32_t count)
 {
     uintptr_t loop = mp_python_interpreter_loop();

@@ -1,6 +1,6 @@
 /*
- * Which native frames are calls of Python's interpreter loop: code ranges, learned from where the markers of the groups
- * lie on the C stack, never from symbol names. A loop may have several ranges (its rarely run parts lie elsewhere).
+ * The native frames that are calls of Python's interpreter loop: code ranges, learned from the places of the groups'
+ * markers on the C stack, never from symbol names. A loop may have several ranges (rarely run parts lie elsewhere).
  * Never allocates; any thread; waits for no lock.
  */
 #ifndef MP_CAPTURE_PYTHON_INTERPRETER_RANGE_H
@@ -36,8 +36,8 @@ static inline bool mp_interpreter_range_contains(const struct mp_interpreter_ran
 }
 
 /* To be called where a stack's groups do not pair with its native frames, right after the walk that gave `python`: adds
- * to mp_interpreter_ranges what one slow walk of the C stack shows. Most calls of a series return at once: walks are
- * taken at the first few, then ever more seldom. True: something new was learned, try again. */
+ * the results of one slow walk of the C stack to mp_interpreter_ranges. Most calls of a series return at once: the
+ * first few walk, then ever fewer. True: something new was learned, try again. */
 bool mp_interpreter_range_learn(struct mp_known_frames *known, uint64_t generation,
                                 const struct mp_python_stack *python);
 

@@ -1,4 +1,4 @@
-/* One stack out of two: native return addresses, with each call of Python's interpreter loop replaced by the Python
+/* Makes one stack of two: native return addresses, with each call of Python's interpreter loop replaced by the Python
  * frames that it runs. Pure; never allocates; any thread. */
 #ifndef MP_CAPTURE_PYTHON_MERGE_H
 #define MP_CAPTURE_PYTHON_MERGE_H
@@ -9,7 +9,7 @@ struct mp_native_stack {
     void *const *addresses; /* return addresses, innermost first */
     uint32_t count;
     bool cut;   /* there are frames further out */
-    bool lost;  /* likewise, which nothing leads to */
+    bool lost;  /* likewise, and nothing leads to them */
     bool whole; /* up to the thread's outermost, whatever they were to stop at */
 };
 
@@ -22,12 +22,12 @@ struct mp_merged_frame {
 
 /* How two stacks pair: from the innermost on. */
 struct mp_pairing {
-    uint64_t hash;   /* of what mp_merge would give: equal merged stacks have equal hashes */
-    uint32_t paired; /* calls of the loop that are replaced */
-    bool unequal;    /* calls and groups differ in number, and nothing explains it */
+    uint64_t hash;   /* of mp_merge()'s result: equal merged stacks have equal hashes */
+    uint32_t paired; /* replaced calls of the loop */
+    bool unequal;    /* calls and groups differ in number, without an explanation */
 };
 
-/* `python` NULL: what Python frames there are is not known; then nothing is replaced, and that is not unequal. */
+/* `python` NULL: the Python frames are unknown; then nothing is replaced, and that does not count as unequal. */
 struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                                 const struct mp_python_stack *python);
 

@@ -1,10 +1,10 @@
 /*
- * PyTorch up to 2.6 notes regions in its memory history only for the thread that was the first of all to begin one: it
- * then adds a callback of that thread's, once for the process (_initRecordAnnotations). The shim's own history needs no
- * regions, and must not be that first one. So what is added while it begins is kept back, and added where the program
+ * PyTorch up to 2.6 notes regions in its memory history only for the thread that was the very first to begin one: it
+ * then adds a callback for that thread, once per process (_initRecordAnnotations). The shim's own history needs no
+ * regions, and must not be that first one. So a callback added while it begins is held back, and added when the program
  * begins its own.
  *
- * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI hands over on the stack.
+ * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI passes on the stack.
  */
 #include "capture/torch/torch_history.h"
 
@@ -32,7 +32,7 @@ void mp_torch_annotations_start(void)
     mp_next_start(&add_callback, 1);
 }
 
-/* uint64_t at::addThreadLocalCallback(at::RecordFunctionCallback): answers with a number to remove it by. */
+/* uint64_t at::addThreadLocalCallback(at::RecordFunctionCallback): returns a number for removing it. */
 uint64_t add_thread_local_callback(struct callback callback) MP_PRELOADED(ADD_CALLBACK);
 uint64_t add_thread_local_callback(struct callback callback)
 {

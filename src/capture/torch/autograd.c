@@ -1,14 +1,13 @@
 /*
  * Backward belongs to forward: a node of PyTorch's autograd graph takes a number when it is made, and is run by one
  * function of the engine, on whatever thread. Both functions are exported and called through the PLT, so preloaded
- * definitions of the same names are called instead: the first keeps the path that makes the node, the second has what
- * is allocated while the node runs stand on that path (struct mp_backward).
+ * definitions of the same names are called instead: the first keeps the path that makes the node, the second puts
+ * allocations while the node runs on that path (struct mp_backward).
  *
  * Sources: ATen/SequenceNumber.h (numbers are per thread and start at 0), torch/csrc/autograd/function.h (Node's first
  * members), torch/csrc/autograd/engine.cpp (the queue; who runs what). Numbers are taken under no lock of PyTorch's.
  *
- * What cannot be matched is left as it is: nodes made before the recording, or too long ago
- * (capture/torch/creations.h).
+ * Nodes without a match stay as they are: those made before the recording, or too long ago (capture/torch/creations.h).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,8 +31,8 @@ static struct mp_next take_number = {TAKE_NUMBER, "libtorch_cpu.so", NULL};
 static struct mp_next thread_number = {THREAD_NUMBER, "libtorch_cpu.so", NULL};
 static struct mp_next run_node = {RUN_NODE, "libtorch_cpu.so", NULL};
 
-/* Where a node keeps its number and that of the thread which took it. Which of them holds is seen by the first node
- * whose two words are a pair that was given out; a wrong one would have to make such a pair by chance. */
+/* Where a node keeps its number and that of the thread which took it. The right layout is the one in which the first
+ * node's two words are a pair that was given out; a wrong one could have such a pair only by chance. */
 static const struct layout {
     uint16_t number, thread;
 } layouts[] = {
@@ -77,7 +76,7 @@ static uint64_t number_of_thread(struct mp_thread *thread, const void *caller)
     return thread->autograd.number;
 }
 
-/* Most nodes are made where this thread made some before. */
+/* Most nodes are made where this thread has made some before. */
 static bool keep_again(struct mp_thread *thread, uint64_t number)
 {
     struct mp_creation creation;
@@ -139,8 +138,8 @@ static bool find_by_any(const struct mp_thread *thread, const char *node, struct
     return false;
 }
 
-/* A node without a number gathers what others give it and is first in the engine's queue: it runs right after the last
- * of them, on the same thread, and belongs to that one's line. */
+/* A node without a number collects the results of others and is first in the engine's queue: it runs right after the
+ * last of them, on the same thread, and belongs to that one's line. */
 static bool find_by_last(const struct mp_thread *thread, const struct mp_backward *running, uint32_t level,
                          struct mp_creation *creation)
 {
@@ -186,7 +185,7 @@ static void look_up(struct mp_thread *thread, const char *node, struct mp_backwa
     thread->inside = 0;
 }
 
-/* Calls that are not counted, since the thread had no state yet, lie around all that are. */
+/* Calls that are not counted, because the thread had no state yet, lie outside all counted ones. */
 static struct mp_thread *begin(const void *const *task, const char *node, const void *frame)
 {
     struct mp_thread *thread = wanted() ? own_thread() : NULL;

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "capture/core/room.h"
 
-/* `check` is the key xor the value: of two threads that write one entry at a time, none is believed. */
+/* `check` is the key xor the value: if two threads write one entry at a time, neither is believed. */
 struct entry {
     _Atomic uint64_t check, value;
 };
@@ -23,7 +23,7 @@ static struct entry *make_table(void)
     return none;
 }
 
-/* Numbers of one thread that follow each other lie side by side. */
+/* Consecutive numbers of one thread lie side by side. */
 static struct entry *entry_of(struct entry *entries, uint64_t thread, uint64_t number)
 {
     return &entries[(number + thread * UINT64_C(0x9e3779b97f4a7c15)) & (MP_CREATIONS - 1)];

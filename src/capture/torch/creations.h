@@ -1,8 +1,8 @@
 /*
- * Which path made a node of PyTorch's autograd graph: kept from forward until backward runs the node, by the number
- * that the node carries and the thread whose numbers those are. One table for the whole process, since threads end
- * before their graphs do; bounded, so that what was made too long ago is forgotten. No locks, never allocates but for
- * the table itself, once; any thread, inside a hook.
+ * The path that made a node of PyTorch's autograd graph, kept from forward until backward runs the node, by the number
+ * that the node carries and the thread that took it. One table for the whole process, since threads end before their
+ * graphs do; bounded, so that the oldest entries are forgotten. No locks; never allocates except for the table itself,
+ * once; any thread, inside a hook.
  */
 #ifndef MP_CAPTURE_CREATIONS_H
 #define MP_CAPTURE_CREATIONS_H

@@ -17,13 +17,13 @@
 #define TEXT_BYTES (UINT32_C(8) << 20)
 #define TEXT_SLOTS (UINT32_C(1) << 16)
 
-/* Written under the lock, read without. A slot once taken is never empty again, so that what lies behind it stays to be
- * found; when its module has died another one may take it. Readers look at the address again after the rest. */
+/* Written under the lock, read without. A used slot never becomes empty again, so that later slots can still be found;
+ * when its module has died another one may take it. Readers check the address again after reading the rest. */
 struct slot {
     _Atomic uintptr_t module; /* 0: empty */
     _Atomic uint64_t known;   /* session's generation << 32 | the spool's string id; id 0: see `text` */
-    _Atomic uint32_t text;    /* offset; 0: nobody has named it */
-    _Atomic uint32_t asked;   /* `naming` when it was last asked for */
+    _Atomic uint32_t text;    /* offset; 0: unnamed */
+    _Atomic uint32_t asked;   /* `naming` at the last request */
 };
 
 /* The paths: a length and its bytes each, found by contents; offset 0 holds none. */
@@ -35,7 +35,7 @@ struct texts {
 
 static struct slot *_Atomic slots; /* NULL: there are no names yet */
 static struct texts *texts;
-static _Atomic uint32_t naming = 1; /* from 1: counts names given, and how often another function was to be asked */
+static _Atomic uint32_t naming = 1; /* from 1: counts names given, and changes of the function to ask */
 static int (*_Atomic asker)(void *);
 static void *_Atomic asker_context;
 static _Atomic uint32_t asking; /* the generation in which a call is on its way; 0: none */
@@ -72,7 +72,7 @@ static struct slot *find(uintptr_t module)
     return NULL;
 }
 
-/* Under the lock: the module's slot, a new one if need be; NULL: there is no room near where it belongs. */
+/* Under the lock: the module's slot, a new one if needed; NULL: there is no room near its place. */
 static struct slot *take(uintptr_t module)
 {
     if (!have_room()) return NULL;
@@ -162,7 +162,8 @@ static int run_asker(void *unused)
     return ask ? ask(atomic_load(&asker_context)) : 0;
 }
 
-/* Once for each module, and again only when others have been named since: its address may be another one's by now. */
+/* Once for each module, and again only when others have been named since: its address may belong to another one by
+ * now. */
 static void ask_for(struct slot *slot, uintptr_t module, uint32_t generation, bool may_call_python)
 {
     if (!atomic_load_explicit(&asker, memory_order_acquire)) return;
@@ -178,7 +179,7 @@ static void ask_for(struct slot *slot, uintptr_t module, uint32_t generation, bo
     if (slot)
         atomic_store(&slot->asked, now);
     else
-        atomic_store(&asker, NULL); /* there is room for no more names */
+        atomic_store(&asker, NULL); /* no more names have room */
     mp_lock_release(&mp_session.page->module_lock);
 }
 

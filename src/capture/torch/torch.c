@@ -1,7 +1,7 @@
 /*
  * PyTorch's allocators, seen where they report to PyTorch's own profiler: libc10 exports the reporting functions, calls
- * them through its PLT, and a preloaded definition of the same name is called instead. Signatures of every release
- * since 1.9 stand here; the profiler behind them still gets its reports.
+ * them through its PLT, and a preloaded definition of the same name is called instead. This file has the signatures of
+ * every release since 1.9; the profiler behind them still gets its reports.
  *
  * Sources: c10/core/Allocator.h (functions), c10/cuda/CUDACachingAllocator.cpp and c10/core/CPUAllocator.cpp (when and
  * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
@@ -79,7 +79,7 @@ uint16_t mp_torch_track(int device)
     return track_of((struct c10_device){.type = MP_DEVICE_CUDA, .index = (int8_t)device});
 }
 
-/* Under `auto`, CPU tensors are recorded until the first block of another device: then they are not the question. */
+/* Under `auto`, CPU tensors are recorded until the first block on another device: after that they do not matter. */
 static bool left_out(bool is_cpu, bool is_alloc)
 {
     if (mp_session.config.cpu_throughout) return false;
@@ -99,7 +99,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
     if (mp_session.config.torch && (!is_cpu || mp_session.config.cpu_tensors) && !left_out(is_cpu, bytes > 0)) {
         say_source();
         bool cpu_is_closing = is_cpu && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
-        /* Storage mapped from files (MapAllocator) reports totals of 0, which say nothing. */
+        /* Storage mapped from files (MapAllocator) reports totals of 0, which mean nothing. */
         bool has_totals = allocated != MP_RECORD_TOTAL_UNKNOWN && !cpu_is_closing && (!is_cpu || allocated);
         struct mp_block_facts block = {
             .track = track_of(device),
@@ -136,8 +136,8 @@ static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t res
     mp_hook_leave(thread);
 }
 
-/* bool c10::memoryProfilingEnabled(): asked by the CPU allocator at every alloc and free. One answer for the whole life
- * of the process: an allocator that saw "yes" at the alloc must see it at the free. */
+/* bool c10::memoryProfilingEnabled(): called by the CPU allocator at every alloc and free. The answer never changes in
+ * a process: an allocator that saw "yes" at the alloc must see it at the free. */
 bool memory_profiling_enabled(void) MP_PRELOADED(PROFILING_ENABLED);
 bool memory_profiling_enabled(void)
 {

@@ -1,4 +1,4 @@
-/* PyTorch's allocators as a front end of the recorder: all else of it is preloaded definitions. */
+/* PyTorch's allocators as a front end of the recorder: the rest of it is preloaded definitions. */
 #ifndef MP_CAPTURE_TORCH_H
 #define MP_CAPTURE_TORCH_H
 

@@ -8,7 +8,7 @@
 #include "capture/core/session.h"
 #include "capture/torch/torch.h"
 
-#define AT_ONCE     256 /* records between two looks at whoever else wants to run */
+#define AT_ONCE     256 /* records between two pauses for other threads */
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
 #define LOOK_NS     (5 * MP_NS_PER_MS)
 

@@ -1,7 +1,7 @@
 /*
- * What the PyTorch shim read of PyTorch's own history and segments, on its way to the collector (wire/record.h). Bulk,
- * and outside of any allocator's lock: what does not fit into the ring waits for the collector between two hooks, as
- * long as that takes some every tenth of a second; else the rest is left out; the collector sees that by the count.
+ * Passes the PyTorch shim's readings of PyTorch's own history and segments to the collector (wire/record.h). Bulk data,
+ * outside of any allocator's lock: records that do not fit into the ring wait for the collector between two hooks, as
+ * long as that takes some every tenth of a second; else the rest is left out, which the collector sees by the count.
  * Nothing counts as dropped.
  */
 #ifndef MP_CAPTURE_TORCH_HISTORY_H
