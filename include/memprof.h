@@ -80,6 +80,7 @@ struct memprof_api_v1 {
      * steps or at the end may take; 0: looks at steps were not asked for. */
     int (*holder_ask)(int (*ask)(void *), void *context);
     unsigned (*holder_due)(void); /* milliseconds that the look may take which `ask` was called for; 0: none is due */
+    void (*call_begins)(const char *function); /* of --step-at; from the first one on Python tells of all */
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

@@ -65,6 +65,7 @@ def _bind():
         ("holder", slow(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, text, text, ctypes.c_uint)),
         ("holder_ask", cheap(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
         ("holder_due", cheap(ctypes.c_uint)),
+        ("call_begins", cheap(None, text)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

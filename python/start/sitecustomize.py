@@ -62,6 +62,16 @@ def _after_import(name, then):
         sys.meta_path.insert(0, _Finder(name, then))
 
 
+def _tell_calls():
+    try:
+        import os
+        if sys.version_info >= (3, 12) and os.environ.get("MEMPROF_STEP_AT"):
+            import libmemprof_calls
+            libmemprof_calls.start(os.environ["MEMPROF_STEP_AT"])
+    except Exception:  # the recorder looks for calls itself
+        pass
+
+
 def _hand_over():
     """Imports the program's own sitecustomize in this one's place; its error, or that there is none, is the answer."""
     folder = __file__.rpartition("/")[0]
@@ -70,6 +80,7 @@ def _hand_over():
     try:
         import sitecustomize
     finally:
+        _tell_calls()
         _after_import("torch", _start)
 
 

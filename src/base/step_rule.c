@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/pattern.h"
+#include "base/setting.h"
 #include "base/words.h"
 
 enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern, struct mp_error *error)
@@ -20,40 +21,13 @@ enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern,
     return mp_fail(error, MP_INVALID, "\"%s\" is no regular expression: %s", pattern, why.text);
 }
 
-static int hex_digit(char c)
-{
-    return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
-}
-
-/* The text up to ';', with %XX undone. */
-static void decode(char *to, size_t room, const char *from)
-{
-    size_t length = 0;
-    while (*from && *from != ';' && length + 1 < room) {
-        bool encoded = *from == '%' && hex_digit(from[1]) >= 0 && hex_digit(from[2]) >= 0;
-        to[length++] = encoded ? (char)(hex_digit(from[1]) << 4 | hex_digit(from[2])) : *from;
-        from += encoded ? 3 : 1;
-    }
-    to[length] = '\0';
-}
-
-void mp_step_setting(char *to, size_t room, const char *configuration, const char *key)
-{
-    size_t length = strlen(key);
-    *to = '\0';
-    for (const char *at = configuration; at && *at; at = strchr(at, ';')) {
-        at += *at == ';';
-        if (!strncmp(at, key, length) && at[length] == '=') decode(to, room, at + length + 1);
-    }
-}
-
 void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration)
 {
     char pattern[256];
     struct mp_error ignored;
-    mp_step_setting(pattern, sizeof pattern, configuration, "step_range");
+    mp_setting(pattern, sizeof pattern, configuration, "step_range");
     (void)mp_step_rule_open(rule, pattern, &ignored);
-    mp_step_setting(rule->function, sizeof rule->function, configuration, "step_at");
+    mp_setting(rule->function, sizeof rule->function, configuration, "step_at");
 }
 
 static void put_stem(char *to, size_t room, const char *name)
@@ -94,7 +68,8 @@ enum mp_step_kind mp_step_rule_kind(struct mp_step_rule *rule, unsigned type, ui
 {
     if (type == MP_EVENT_REGION_BEGIN) return is_step_region(rule, number, name) ? rule->range : MP_STEP_NONE;
     if (type != MP_EVENT_STEP) return MP_STEP_NONE;
-    if (*rule->function && !strcmp(name, rule->function)) return MP_STEP_OF_FUNCTION;
+    if (*rule->function && !strcmp(name, rule->function))
+        return rule->no_function ? MP_STEP_NONE : MP_STEP_OF_FUNCTION;
     return strcmp(name, MP_TORCH_STEP) ? MP_STEP_MARKED : MP_STEP_OF_OPTIMIZER;
 }
 

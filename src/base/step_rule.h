@@ -37,6 +37,7 @@ struct mp_step_rule {
     regex_t pattern;
     char stem[128];                /* the first named step's name without digits; "" until one was seen */
     char function[128];            /* "": none was requested */
+    bool no_function;              /* its calls are no steps */
     enum mp_step_kind range;       /* the kind of regions that count: MP_STEP_OF_RANGE where the user gave an
                                     * expression */
     enum mp_step_kind weakest;     /* weaker kinds begin no steps */
@@ -51,8 +52,6 @@ enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern,
 /* Opens the rule with the settings in a recording's configuration (wire/config.h), which were checked when it was
  * made. */
 void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration);
-/* Copies a setting about steps from a recording's configuration: step_range or step_at; "" where it is not there. */
-void mp_step_setting(char *to, size_t room, const char *configuration, const char *key);
 /* Whether a region of that name is a step. */
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name);
 

@@ -146,6 +146,10 @@ enum mp_torch_state {
 /* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */
 enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 
+/* A note of a recording: there may be more calls of the function of --step-at than are in it. Readers then count steps
+ * without it, where those are more. */
+#define MP_STEPS_IN_DOUBT                                                                                              \
+    "not all calls of the function of --step-at could be told apart: steps are counted without it where those are more"
 /* The name of a step event that one of PyTorch's optimizers made: it ends a step, while others begin one. */
 #define MP_TORCH_STEP "torch.optim"
 

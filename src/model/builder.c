@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/sampling.h"
+#include "base/setting.h"
 #include "base/step_rule.h"
 #include "model/builder_state.h"
 #include "model/steps_infer.h"
@@ -45,7 +46,7 @@ static void copy_start(struct mp_model *model, const struct mp_recording_start *
     model->start.configuration = own_text(model, from->configuration);
     model->start.spool = own_text(model, from->spool);
     char sample[16];
-    mp_step_setting(sample, sizeof sample, from->configuration, MP_SAMPLE_KEY);
+    mp_setting(sample, sizeof sample, from->configuration, MP_SAMPLE_KEY);
     model->sample_bytes = strtoul(sample, NULL, 10) & UINT32_MAX;
 }
 
@@ -401,7 +402,7 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
         end = model->samples.at[model->samples.count - 1].time_ns;
     model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
     char each[8]; /* a running program's file has some of its events, and their number in all */
-    mp_step_setting(each, sizeof each, model->start.configuration, "live_each");
+    mp_setting(each, sizeof each, model->start.configuration, "live_each");
     if (*each) model->part_of = model->coverage.events;
     *result = model;
     b->model = NULL;

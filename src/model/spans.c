@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/setting.h"
 #include "base/step_rule.h"
 #include "format/open_spans.h"
 
@@ -94,29 +95,40 @@ static void read_live(const struct mp_model *model, struct mp_steps *steps)
 {
     static const char *const sources[] = {"inferred", "function", "torch"};
     char text[32];
-    mp_step_setting(text, sizeof text, model->start.configuration, "live_each");
+    mp_setting(text, sizeof text, model->start.configuration, "live_each");
     unsigned long each = strtoul(text, NULL, 10);
     if (each && each <= UINT32_MAX) steps->each = (uint32_t)each;
-    mp_step_setting(text, sizeof text, model->start.configuration, "live_steps");
+    mp_setting(text, sizeof text, model->start.configuration, "live_steps");
     steps->running = *text;
     if (*text) steps->total = (uint32_t)strtoul(text, NULL, 10);
-    mp_step_setting(text, sizeof text, model->start.configuration, "live_source");
+    mp_setting(text, sizeof text, model->start.configuration, "live_source");
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
         if (!strcmp(text, sources[i])) steps->source = sources[i];
 }
 
-void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
+static void find_marked_steps(const struct mp_model *model, bool by_function, struct mp_steps *steps)
 {
     struct mp_step_rule rule;
     bool recorded = model->format && !strcmp(model->format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
     if (!recorded) rule.range = MP_STEP_NAMED; /* the user did not ask for it */
+    rule.no_function = !by_function;
     find_marked(model, &rule, steps);
     steps->source = source_of(model, steps, rule.kind);
     if (steps->count) steps->before = model->past.steps < UINT32_MAX / 2 ? (uint32_t)model->past.steps : 0;
-    if (recorded) read_live(model, steps);
+    if (recorded && by_function) read_live(model, steps);
     mp_step_rule_close(&rule);
+}
+
+void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps)
+{
+    find_marked_steps(model, true, steps);
+}
+
+void mp_steps_marked_otherwise(const struct mp_model *model, struct mp_steps *steps)
+{
+    find_marked_steps(model, false, steps);
 }
 
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event)

@@ -32,6 +32,8 @@ struct mp_steps {
  * its work does: the first contains everything before it (unless nothing was allocated, as where a schedule begins to
  * keep), and events after the last one's `end` belong to none. There are at least two. */
 void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
+/* The same without calls of the function of --step-at. */
+void mp_steps_marked_otherwise(const struct mp_model *model, struct mp_steps *steps);
 /* Whether a step is also a region, judging by its name: then it stands among the regions, too. */
 bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step);
 /* Adds a step that begins at an event after those of all others; it ends the step before. */

@@ -258,10 +258,16 @@ static bool infer(const struct mp_model *model, struct mp_steps *steps)
     return done;
 }
 
-static bool find(const struct mp_model *model, struct mp_steps *steps)
+static bool are_in_doubt(const struct mp_model *model)
+{
+    for (size_t i = 0; i < model->coverage.note_count; i++)
+        if (!strcmp(mp_model_text(model, model->coverage.notes[i]), MP_STEPS_IN_DOUBT)) return true;
+    return false;
+}
+
+static bool find_without_function(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_loop loop;
-    mp_steps_marked(model, steps);
     if (steps->count || !model->tracks.count) return true;
     steps->source = "inferred";
     if (!mp_loop_find(model, steps, &loop)) return false;
@@ -270,6 +276,20 @@ static bool find(const struct mp_model *model, struct mp_steps *steps)
     mp_period_find(model, steps);
     if (steps->count || loop.conclusive) return true;
     return infer(model, steps);
+}
+
+static bool find(const struct mp_model *model, struct mp_steps *steps)
+{
+    mp_steps_marked(model, steps);
+    bool by_function = steps->count && !strcmp(steps->source, "function");
+    if (!by_function || !are_in_doubt(model)) return find_without_function(model, steps);
+    struct mp_steps others = {0};
+    mp_steps_marked_otherwise(model, &others);
+    bool done = find_without_function(model, &others);
+    bool more = others.count > steps->count;
+    mp_steps_free(more ? steps : &others);
+    if (more) *steps = others;
+    return done;
 }
 
 /* Several threads may find the steps at once; one answer is kept. */

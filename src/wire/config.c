@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/setting.h"
+
 enum field_type { FIELD_BOOL, FIELD_U32 };
 
 static const struct field {
@@ -93,6 +95,7 @@ void mp_record_config_parse(const char *text, struct mp_record_config *config)
                 *(uint32_t *)to = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
         }
     }
+    mp_setting(config->step_at, sizeof config->step_at, text, "step_at");
     if (config->depth < 8) config->depth = 8;
     if (config->depth > MP_DEPTH_MAX) config->depth = MP_DEPTH_MAX;
 }

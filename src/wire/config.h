@@ -42,8 +42,8 @@ struct mp_record_config {
 
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). Part of the text where it is not
                                           * empty; the recorder has no use for it and does not parse it */
-    char step_at[MP_STEP_AT_ROOM];       /* the function whose calls are steps; likewise */
     char plan[MP_PLAN_ROOM]; /* for `memprof plan`: device|total|context|values|devices|rank|world; likewise */
+    char step_at[MP_STEP_AT_ROOM]; /* the function whose calls are steps; part of the text where it is not empty */
 };
 
 /* The minor versions of CPython 3 whose frames the recorder knows (capture/python/layout.c). */

@@ -42,6 +42,7 @@ enum mp_reading_kind {
 #define MP_RECORD_ALL_TRACKS    UINT16_MAX
 #define MP_RECORD_TOTAL_UNKNOWN UINT64_MAX
 #define MP_RECORD_IF_KNOWN      1 /* a free that counts only where its block is in the recording */
+#define MP_RECORD_CALL          4 /* an alloc with which a call of the function of --step-at begins */
 #define MP_RECORD_LANE          2 /* a region of no thread: `bytes` is the number of its lane, from 1 */
 
 struct mp_record {
@@ -54,7 +55,7 @@ struct mp_record {
     uint16_t track;                           /* index of the spool's track table */
     uint8_t type;                             /* enum mp_event_type or mp_record_type */
     uint8_t kind;                             /* enum mp_kind */
-    uint32_t flags;                           /* MP_RECORD_IF_KNOWN, MP_RECORD_LANE */
+    uint32_t flags;                           /* MP_RECORD_IF_KNOWN and so on */
     uint64_t moment_ns;                       /* MP_RECORD_TORCH: on the same clock as time_ns */
 };
 

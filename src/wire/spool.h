@@ -193,6 +193,7 @@ struct mp_spool_header {
     _Atomic uint64_t dropped_refused;   /* 1: the system refused a call, and recording ended with this event */
     _Atomic uint64_t left_hooks;        /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
+    _Atomic uint64_t doubtful_calls; /* events that another call of the function of --step-at may have begun with */
     _Atomic uint64_t lost_strings;                                    /* names: likewise */
     _Atomic uint64_t without_lock;                                    /* stacks and names: a lock could not be taken */
     _Atomic uint32_t sources;                                         /* bits: enum mp_source */

@@ -11,6 +11,7 @@
 #include "analysis/categories/rules.h"
 #include "analysis/leaks/suppress.h"
 #include "analysis/sites/sites.h"
+#include "base/setting.h"
 #include "base/step_rule.h"
 #include "base/units.h"
 #include "collect/recording/schedule.h"
@@ -167,7 +168,7 @@ static void step_rule(const char *text, size_t size)
         (void)mp_step_rule_matches(&rule, second(text, size));
         mp_step_rule_close(&rule);
     }
-    mp_step_setting(setting, sizeof setting, text, "step_range");
+    mp_setting(setting, sizeof setting, text, "step_range");
     if (strlen(setting) >= sizeof setting) abort();
     mp_step_rule_open_configured(&rule, text);
     mp_step_rule_close(&rule);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/setting.h"
 #include "base/step_rule.h"
 #include "model/stack.h"
 
@@ -109,7 +110,7 @@ static void read_settings(struct mp_plan *plan, const struct mp_model *model)
 {
     char text[256];
     uint64_t context = 0;
-    mp_step_setting(text, sizeof text, model->start.configuration, "plan");
+    mp_setting(text, sizeof text, model->start.configuration, "plan");
     plan->planned =
         sscanf(text, "%63[^|]|%" SCNu64 "|%" SCNu64 "|%15[^|]|%u|%u|%u|%lf", plan->device, &plan->total_bytes, &context,
                plan->values, &plan->devices, &plan->rank, &plan->world, &plan->selected) >= 7;

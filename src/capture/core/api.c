@@ -11,6 +11,7 @@
 #include "capture/core/fork.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
+#include "capture/core/stack.h"
 #include "capture/core/views.h"
 #include "capture/cuda/cupti.h"
 #include "capture/python/python_stack.h"
@@ -334,6 +335,14 @@ static void torch_step(void)
     mp_holders_step();
 }
 
+static void call_begins(const char *function)
+{
+    if (!function) return;
+    mp_stack_calls_are_told();
+    plain(MP_EVENT_STEP, function);
+    mp_holders_step();
+}
+
 static void shim(const char *note)
 {
     mp_torch_shim_started();
@@ -372,6 +381,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .holder = mp_holders_record,
         .holder_ask = mp_holders_ask,
         .holder_due = mp_holders_due,
+        .call_begins = call_begins,
         .torch_mark = torch_mark,
         .aside = aside,
     };

@@ -143,6 +143,7 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     struct mp_captured captured = {.stack = block->stack, .module = block->module};
     if (!block->stack_known && with_stack) captured = mp_stack_capture(thread, block->may_call_python);
     if (is_over(thread, hook)) return;
+    bool begins = type == MP_EVENT_ALLOC && thread->call_begins;
     *record = (struct mp_record){
         .time_ns = now,
         .address = block->address,
@@ -154,8 +155,9 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
         .track = block->track,
         .type = (uint8_t)type,
         .kind = (uint8_t)block->kind,
-        .flags = block->only_if_known ? MP_RECORD_IF_KNOWN : 0,
+        .flags = (block->only_if_known ? MP_RECORD_IF_KNOWN : 0) | (begins ? MP_RECORD_CALL : 0),
     };
+    if (begins) thread->call_begins = false;
     publish(thread);
 }
 

@@ -104,6 +104,8 @@ static uint32_t python_frame(const struct mp_python_frame *python)
             mp_tag_cache_put(&frames, hash, FRAME_LEFT_OUT);
             return FRAME_LEFT_OUT;
         }
+        if (*mp_session.config.step_at && mp_python_calls_means(mp_session.config.step_at, names.function, names.file))
+            mp_python_calls_add(python->code, python->identity);
         frame.function = mp_table_string_locked(names.function, strlen(names.function));
         frame.file = mp_table_string_locked(names.file, strlen(names.file));
         frame.line = names.line;
@@ -309,6 +311,21 @@ static uint32_t module_of(const struct mp_backward *root, const struct mp_python
     return root ? root->creation.module : 0;
 }
 
+static _Atomic bool calls_are_told;
+
+void mp_stack_calls_are_told(void)
+{
+    atomic_store_explicit(&calls_are_told, true, memory_order_relaxed);
+}
+
+/* Calls of the function of --step-at. The next alloc says that one has begun. */
+static void look_for_call(struct mp_thread *thread)
+{
+    enum mp_python_calls_answer answer = mp_python_call(&thread->calls);
+    thread->call_begins |= answer == MP_PYTHON_CALL_BEGINS;
+    if (answer == MP_PYTHON_CALL_MAY_BEGIN) count_in_header(&mp_session.header->doubtful_calls);
+}
+
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python)
 {
     const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
@@ -317,7 +334,10 @@ struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_pyth
     struct mp_python_stack walked;
     const struct mp_python_stack *python = walk_python(&thread->stack, root, may_call_python, &walked) ? &walked : NULL;
     uint32_t module = module_of(root, python, may_call_python);
-    return (struct mp_captured){find_path(thread, root, &native, hash, python), module};
+    uint32_t path = find_path(thread, root, &native, hash, python);
+    if (*mp_session.config.step_at && python && !atomic_load_explicit(&calls_are_told, memory_order_relaxed))
+        look_for_call(thread);
+    return (struct mp_captured){path, module};
 }
 
 struct mp_creation mp_stack_creation(struct mp_thread *thread)

@@ -64,6 +64,8 @@ bool mp_stack_reset(void);
 void mp_stack_memory(const void *parts[MP_STACK_PARTS]);
 /* Gives the memory back. */
 void mp_stack_end(void);
+/* Python itself tells of calls of the function of --step-at: they are not looked for. */
+void mp_stack_calls_are_told(void);
 /* Code was unloaded: addresses may mean something else from now on. */
 void mp_stack_code_unloaded(void);
 

@@ -12,6 +12,7 @@
 #include "capture/core/stack.h"
 #include "capture/cuda/visit.h"
 #include "capture/nvtx/nvtx_ranges.h"
+#include "capture/python/calls.h"
 #include "capture/torch/autograd_thread.h"
 #include "wire/spool.h"
 
@@ -31,6 +32,8 @@ struct mp_thread {
     struct mp_record *records; /* of it */
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
+    bool call_begins; /* of the function of --step-at: the next alloc says so */
+    struct mp_python_calls calls;
     struct mp_sampler sampler;
     struct mp_stack_room stack;
     struct mp_autograd_thread autograd;

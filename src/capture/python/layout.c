@@ -11,17 +11,18 @@
     .string_state = 48, .string_ascii = 56, .string_compact = 72
 #define FRAME_OBJECT                                                                                                   \
     .chain = MP_PYTHON_CHAIN_OBJECTS, .thread_top = 24, .thread_id = 176, .frame_previous = 24, .frame_code = 32,      \
-    .code_file = 104, .code_name = 112, .code_first_line = 40, .code_lines = 120
+    .code_file = 104, .code_name = 112, .code_first_line = 40, .code_lines = 120, .code_flags = 36, .code_locals = 28, \
+    .code_bytes = 48
 #define FRAME_SHIM  .chain = MP_PYTHON_CHAIN_SHIMS, .frame_previous = 8, .frame_code = 0, .frame_position = 56
 #define THREAD_SHIM .thread_top = 72, .thread_id = 152
 #define CODE_TEXT   .code_file = 112, .code_name = 120, .code_qualname = 128, .code_lines = 136
 #define CODE_TEXT_FREE_THREADED                                                                                        \
     .code_file = 128, .code_name = 136, .code_qualname = 144, .code_lines = 152, .code_first_line = 84,                \
-    .code_version = 108
+    .code_flags = 64, .code_locals = 88, .code_version = 108
 
 static const struct mp_python_layout layouts[] = {
-    {.minor = 9, FRAME_OBJECT, .frame_position = 104, .frame_locals = 360, OBJECT, STRING_LONG},
-    {.minor = 10, FRAME_OBJECT, .frame_position = 96, .frame_locals = 352, OBJECT, STRING_LONG},
+    {.minor = 9, FRAME_OBJECT, .frame_position = 104, .frame_generator = 96, .frame_locals = 360, OBJECT, STRING_LONG},
+    {.minor = 10, FRAME_OBJECT, .frame_position = 96, .frame_generator = 88, .frame_locals = 352, OBJECT, STRING_LONG},
     {.minor = 11,
      .chain = MP_PYTHON_CHAIN_ENTRIES,
      .thread_top = 56,
@@ -37,6 +38,8 @@ static const struct mp_python_layout layouts[] = {
      .frame_is_entry = 68,
      CODE_TEXT,
      .code_first_line = 72,
+     .code_flags = 48,
+     .code_locals = 76,
      .code_bytecode = 184,
      .code_first_traceable = 168,
      OBJECT,
@@ -50,6 +53,8 @@ static const struct mp_python_layout layouts[] = {
      .frame_locals = 72,
      CODE_TEXT,
      .code_first_line = 68,
+     .code_flags = 48,
+     .code_locals = 72,
      .code_bytecode = 192,
      .code_first_traceable = 176,
      .code_version = 92,
@@ -62,6 +67,8 @@ static const struct mp_python_layout layouts[] = {
      .frame_locals = 72,
      CODE_TEXT,
      .code_first_line = 68,
+     .code_flags = 48,
+     .code_locals = 72,
      .code_bytecode = 200,
      .code_first_traceable = 184,
      .code_version = 92,
@@ -83,6 +90,8 @@ static const struct mp_python_layout layouts[] = {
      .frame_locals = 80,
      CODE_TEXT,
      .code_first_line = 68,
+     .code_flags = 48,
+     .code_locals = 72,
      .code_bytecode = 208,
      .code_first_traceable = 192,
      .code_version = 92,

@@ -28,16 +28,19 @@ struct mp_python_layout {
     uint16_t thread_id; /* pthread_t */
     uint16_t frame_previous, frame_code, frame_position;
     uint16_t frame_owner;          /* (0) */
+    uint16_t frame_generator;      /* (0) the generator that it belongs to */
     uint16_t frame_is_entry;       /* (0) */
     uint16_t frame_locals;         /* the first local variable, a word */
     uint16_t frame_bytecode_index; /* (0) i32: which thread's copy of the bytecode the position lies in */
     uint16_t code_file, code_name;
     uint16_t code_qualname; /* (0) */
     uint16_t code_first_line, code_lines;
-    uint16_t code_bytecode;        /* (0) where position is a pointer: the inline bytecode */
-    uint16_t code_first_traceable; /* (0) i32, in code units */
-    uint16_t code_version;         /* (0) u32 */
-    uint16_t code_bytecode_copies; /* (0) */
+    uint16_t code_flags, code_locals; /* i32; how many local variables */
+    uint16_t code_bytes;              /* (0) where position is an index: the bytecode, a bytes object */
+    uint16_t code_bytecode;           /* (0) where position is a pointer: the inline bytecode */
+    uint16_t code_first_traceable;    /* (0) i32, in code units */
+    uint16_t code_version;            /* (0) u32 */
+    uint16_t code_bytecode_copies;    /* (0) */
     uint16_t object_type, object_size;
     uint16_t bytes_data;
     uint16_t string_length, string_state, string_ascii, string_compact;

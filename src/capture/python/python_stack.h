@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/python/calls.h"
+
 #define MP_PYTHON_FRAMES_MAX          4096 /* a room that holds what Python's default limits allow, and more */
 #define MP_PYTHON_INSTRUCTION_UNKNOWN UINT32_MAX
 
@@ -81,6 +83,9 @@ bool mp_python_module_code(const void *code);
  * GIL: where that might happen (3.13 on: a thread that has it and must wait for a lock gives it up meanwhile), only
  * with `may_call_python`. */
 bool mp_python_call_soon(int (*call)(void *), bool may_call_python);
+
+/* Whether a call of the function that the user named begins (calls.h). Right after mp_python_walk(). */
+enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls);
 
 /* The address of the interpreter loop's exported function; 0: not known. Parts of the loop may lie elsewhere. */
 uintptr_t mp_python_interpreter_loop(void);

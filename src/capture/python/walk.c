@@ -118,6 +118,11 @@ ALWAYS_INLINE uint64_t code_identity(const struct mp_python_layout *layout, cons
     return mp_hash_step(HASH_SEED, identity_by_content(layout, code));
 }
 
+uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const char *code)
+{
+    return code_identity(layout, code);
+}
+
 /* Free-threaded 3.14: each thread runs its own copy of the bytecode, kept in an array beside the inline one, which
  * belongs to the first thread. Another thread may replace the array, but frees it only when all attached ones agree. */
 static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,

@@ -16,6 +16,9 @@ bool mp_python_seek_module_code(const void *code);
 /* A frame without its marks: what the pointer in it says, tag bits removed. */
 const char *mp_python_frame_code(const struct mp_python_layout *layout, const char *frame);
 
+/* Tells a code object from every other, also from a later one at the same address. */
+uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const char *code);
+
 /* The thread's newest frame; NULL where it has none. */
 const char *mp_python_newest_frame(const struct mp_python_layout *layout, const char *thread);
 

@@ -290,14 +290,15 @@ static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const 
 
 /* Takes a step that is no event of the program's, but was seen in its allocations. It goes to the file only on
  * request. */
-static enum mp_status take_unmarked_step(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
-                                         struct mp_error *error)
+static enum mp_status take_unmarked_step(struct mp_recording *recording, uint32_t ring, bool call,
+                                         const struct mp_event *event, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
     if (event->stack >= recording->tables.seen[MP_TABLE_NODES]) status = mp_recording_read_tables(recording, error);
-    if (status || !mp_step_watch_event(&recording->watch, &recording->tables, recording->spool.header, event))
-        return status;
-    if (!*recording->watch.asked) {
+    if (status) return status;
+    bool inferred = mp_step_watch_event(&recording->watch, &recording->tables, recording->spool.header, event);
+    if (!call || !*recording->watch.asked) {
+        if (!inferred) return MP_OK;
         mp_lives_step(&recording->lives, &recording->state.ledger, MP_LIVES_INFERRED, event->time_ns);
         return MP_OK;
     }
@@ -336,7 +337,7 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
         }
     }
     if (!status && (record->type == MP_EVENT_ALLOC || record->type == MP_EVENT_FREE))
-        status = take_unmarked_step(recording, ring, &event, error);
+        status = take_unmarked_step(recording, ring, record->flags & MP_RECORD_CALL, &event, error);
     return status ? status : pass(recording, ring, record, &event, error);
 }
 

@@ -297,6 +297,16 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
     return status;
 }
 
+/* Whether more calls of the function of --step-at may have begun: where few were seen, or many times as many doubts. A
+ * loop inside a call makes doubts, too. */
+static bool calls_are_in_doubt(const struct mp_recording *recording)
+{
+    enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64 };
+    uint64_t doubts = atomic_load(&recording->spool.header->doubtful_calls);
+    uint64_t calls = recording->state.steps.begun[MP_STEP_OF_FUNCTION];
+    return doubts >= DOUBTS && (calls < FEW_CALLS || doubts >= DOUBTS_A_CALL * calls);
+}
+
 static enum mp_status write_coverage(struct mp_recording *recording, struct mp_error *error)
 {
     static const struct {
@@ -310,7 +320,8 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     note_shim(recording);
     mp_recording_note_history(recording);
     mp_device_samples_notes(recording);
-    if (*recording->watch.asked && !recording->step_name) {
+    if (calls_are_in_doubt(recording)) mp_recording_note(recording, MP_STEPS_IN_DOUBT);
+    if (*recording->watch.asked && !recording->state.steps.begun[MP_STEP_OF_FUNCTION]) {
         char text[MP_STEP_AT_ROOM + 96];
         snprintf(text, sizeof text, "no Python function %s was seen to allocate: --step-at gave no steps",
                  recording->watch.asked);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/setting.h"
 #include "base/step_rule.h"
 #include "model/steps_loop.h"
 
@@ -25,37 +26,14 @@ struct mp_step_past {
 
 void mp_step_watch_open(struct mp_step_watch *watch, const char *configuration)
 {
-    *watch = (struct mp_step_watch){.next_look = FIRST_LOOK};
-    mp_step_setting(watch->asked, sizeof watch->asked, configuration, "step_at");
-    watch->infer = !*watch->asked;
-}
-
-static const char *text_of(const struct mp_tables *tables, uint32_t spool_string)
-{
-    return mp_intern_get(&tables->strings, mp_tables_spool_string(tables, spool_string), NULL);
-}
-
-/* "step" means every function of that name, "Trainer.step" that of a class; Python before 3.11 does not give the class.
- * The step of PyTorch's own optimizers is known by their common name. */
-static bool is_asked(const char *asked, const char *function, const char *file)
-{
-    const char *method = strrchr(function, '.'), *asked_method = strrchr(asked, '.');
-    size_t length = strlen(function), asked_length = strlen(asked);
-    if (!strcmp(function, asked)) return true;
-    if (length > asked_length && function[length - asked_length - 1] == '.' &&
-        !strcmp(function + length - asked_length, asked))
-        return true;
-    if (!asked_method) return false;
-    if (strcmp(method ? method + 1 : function, asked_method + 1)) return false;
-    if (strcmp(asked, "Optimizer.step")) return !method;
-    return strstr(file, "torch/optim/") && !strstr(file, "torch/optim/lr_scheduler");
+    *watch = (struct mp_step_watch){.next_look = FIRST_LOOK, .infer = true};
+    mp_setting(watch->asked, sizeof watch->asked, configuration, "step_at");
 }
 
 static bool is_watched(const struct mp_step_watch *watch, const struct mp_tables *tables,
                        const struct mp_wire_frame *frame)
 {
     if (frame->language != MP_PYTHON) return false;
-    if (*watch->asked) return is_asked(watch->asked, text_of(tables, frame->function), text_of(tables, frame->file));
     return mp_tables_spool_string(tables, frame->function) == watch->function &&
            mp_tables_spool_string(tables, frame->file) == watch->file;
 }
@@ -170,23 +148,17 @@ static void remember(struct mp_step_watch *watch, const struct mp_event *event)
     watch->past->type[at] = event->type;
 }
 
-/* Whether the function or line is reached anew. The function: something else allocated before. The line: another line
- * of its function was reached before, or the one that called for backward. */
-static bool is_beginning(const struct mp_step_watch *watch, uint32_t before, uint32_t now)
-{
-    return *watch->asked ? before < LINE_0 && now >= LINE_0 : before != now && now == LINE_0 + watch->line;
-}
-
+/* The line of the loop is reached: another one of its function was before, or was the one that called for backward. */
 static bool begins(struct mp_step_watch *watch, const struct mp_tables *tables, struct mp_spool_header *spool,
                    const struct mp_event *event)
 {
-    if (event->type != MP_EVENT_ALLOC || event->thread >= THREADS_MAX || (!*watch->asked && !watch->line)) return false;
+    if (event->type != MP_EVENT_ALLOC || event->thread >= THREADS_MAX || !watch->line) return false;
     uint32_t now = look_up(watch, tables, spool, event->stack);
     if (now == BACKWARD && !watch->by_backward) return false;
     if (!mp_vec_extend(&watch->threads, event->thread + 1)) return false;
     uint32_t before = watch->threads.at[event->thread];
-    if (*watch->asked || now != OUTSIDE) watch->threads.at[event->thread] = now;
-    return is_beginning(watch, before, now);
+    if (now != OUTSIDE) watch->threads.at[event->thread] = now;
+    return before != now && now == LINE_0 + watch->line;
 }
 
 bool mp_step_watch_event(struct mp_step_watch *watch, const struct mp_tables *tables, struct mp_spool_header *spool,

@@ -1,8 +1,7 @@
 /*
- * Unmarked steps, seen as they happen. Where the user named a function (--step-at), a step begins where the function
- * begins to allocate after something else on that thread. Otherwise the steps are those of the loop that
- * model/steps_loop.h finds in recent events; its line is watched from then on, until it has not been reached for long.
- * While a program runs, only Python's functions have names. One thread at a time.
+ * Steps that the program does not mark, seen as they happen: those of the loop that model/steps_loop.h finds in what
+ * happened of late; its line is watched from then on, until it has not been reached for long. Only Python's functions
+ * are known while a program runs. One thread at a time.
  */
 #ifndef MP_COLLECT_STEP_WATCH_H
 #define MP_COLLECT_STEP_WATCH_H
@@ -13,7 +12,7 @@
 struct mp_step_past; /* recent events */
 
 struct mp_step_watch {
-    char asked[MP_STEP_AT_ROOM];   /* the function; "": none */
+    char asked[MP_STEP_AT_ROOM];   /* the function of --step-at, whose calls the recorder tells; "": none */
     uint32_t function, file, line; /* of the watched loop (string ids of the file); line 0: none */
     bool infer;                    /* look for the loop */
     bool by_backward;              /* the loop's line also counts as reached again after nothing but backward */
@@ -26,7 +25,7 @@ struct mp_step_watch {
     uint64_t last_step, usual_events; /* events until the last step; events per step */
 };
 
-/* `configuration`: the recording's (wire/config.h), which has the function as step_at. */
+/* `configuration`: the recording's (wire/config.h). */
 void mp_step_watch_open(struct mp_step_watch *watch, const char *configuration);
 /* Takes an alloc or a free. True where a step begins with it. */
 bool mp_step_watch_event(struct mp_step_watch *watch, const struct mp_tables *tables, struct mp_spool_header *spool,

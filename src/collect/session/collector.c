@@ -302,7 +302,8 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
     struct mp_launch launch = {.command = options->command,
                                .cupti = options->record.cupti,
                                .hooks = options->record.hooks,
-                               .shim = options->record.shim};
+                               .shim = options->record.shim,
+                               .step_at = options->record.step_at};
     char *library = NULL, *python_folder = NULL;
     enum mp_status status = mp_launch_find_library(&library, &python_folder, error);
     if (!status) status = set_up(&collector, error);

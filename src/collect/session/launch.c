@@ -62,7 +62,7 @@ static char *prepended(const char *name, const char *value)
 
 /* Variables added to the command's environment; the caller frees the entries. */
 struct additions {
-    char *entries[8]; /* NULL-terminated */
+    char *entries[9]; /* NULL-terminated */
     size_t count;
     bool failed;
 };
@@ -121,6 +121,7 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     /* For gcc's, which is a library of the program's and expects to be the first. */
     add(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
     if (launch->python_folder) add_python_path(to, launch);
+    if (launch->shim && launch->step_at && *launch->step_at) add(to, entry_of("MEMPROF_STEP_AT", launch->step_at));
 }
 
 static bool is_one_of(const char *entry, char *const *added)

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/sampling.h"
+#include "base/setting.h"
 #include "base/step_rule.h"
 #include "base/units.h"
 #include "exchange/common/anonymize_more.h"
@@ -438,7 +439,7 @@ static void put_numbers(struct mp_buffer *to, const char *configuration)
         if (is_number) mp_buffer_printf(to, "%.*s;", (int)length, at);
         at += length + (at[length] == ';');
     }
-    mp_step_setting(value, sizeof value, configuration, source);
+    mp_setting(value, sizeof value, configuration, source);
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
         if (!strcmp(value, sources[i])) mp_buffer_printf(to, "%s=%s;", source, value);
 }

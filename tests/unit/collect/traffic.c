@@ -34,11 +34,11 @@ uint64_t mp_clock_realtime_ns(void)
     return ns_of(CLOCK_REALTIME);
 }
 
-#define NAMES 10
+#define NAMES 9
 static const char *const names[NAMES] = {
     "",        "po\"ol\\\n2", "Net.layers.0", "Net.layers.1",        "weight",
-    "forward", "back\"ward",  "main",         "/home/user/train.py", TRAFFIC_STEP_FUNCTION};
-enum { POOL = 1, FIRST_NAME = 2, LAST_NAME = 6, FUNCTION = 7, FILE_NAME = 8, STEP_FUNCTION = 9 };
+    "forward", "back\"ward",  "main",         "/home/user/train.py"};
+enum { POOL = 1, FIRST_NAME = 2, LAST_NAME = 6, FUNCTION = 7, FILE_NAME = 8 };
 
 const char *const traffic_track_ids[TRAFFIC_TRACKS] = {"cuda:0/driver", "cuda:0/torch", "cpu/app/po\"ol\\\n2",
                                                        "cpu/torch"};
@@ -106,18 +106,8 @@ static void reserve(struct traffic *traffic, const struct mp_event *cause, uint6
                                       .type = MP_EVENT_RESERVED});
 }
 
-/* Every second path of the tree goes through the function from its second frame on. */
-static bool is_inside(uint32_t stack)
-{
-    return stack / 5 % 2 && stack % 5;
-}
-
-/* A thread allocates in the function, and did not before. */
 static void enter_function(struct traffic *traffic, const struct mp_event *event)
 {
-    bool *inside = &traffic->inside[event->thread], enters = is_inside(event->stack) && !*inside;
-    *inside = is_inside(event->stack);
-    if (!enters) return;
     traffic->steps_at++;
     happen(traffic, (struct mp_event){.time_ns = event->time_ns,
                                       .name = mp_intern_text(&traffic->texts, TRAFFIC_STEP_FUNCTION),
@@ -128,7 +118,7 @@ static void enter_function(struct traffic *traffic, const struct mp_event *event
 static void begin_block(struct traffic *traffic, const struct mp_record *record, struct mp_event event)
 {
     struct mp_base_block *before = find_live(traffic, event.track, event.address);
-    if (traffic->with & TRAFFIC_STEP_AT) enter_function(traffic, &event);
+    if (record->flags & MP_RECORD_CALL) enter_function(traffic, &event);
     if (before) {
         happen(traffic, (struct mp_event){.time_ns = event.time_ns,
                                           .address = before->address,
@@ -250,6 +240,7 @@ static void make_block_record(struct traffic *traffic, uint32_t ring)
     if (is_alloc && chance(traffic, 2))
         record.name = FIRST_NAME + (uint32_t)chance(traffic, LAST_NAME + 1 - FIRST_NAME);
     if (!is_alloc && !chance(traffic, 3)) record.flags = MP_RECORD_IF_KNOWN;
+    if (is_alloc && traffic->with & TRAFFIC_STEP_AT && !chance(traffic, 3)) record.flags = MP_RECORD_CALL;
     if (!chance(traffic, 6)) record.total_reserved = (1 + chance(traffic, 4)) << 21;
     if (record.track == 3) { /* whose allocator is told of everything, and says so */
         if (is_alloc == (live != NULL)) return;
@@ -385,7 +376,7 @@ void traffic_free(struct traffic *traffic)
 static struct mp_frame frame_of(uint32_t number)
 {
     return (struct mp_frame){.language = MP_PYTHON,
-                             .function = is_inside(number) ? STEP_FUNCTION : FUNCTION,
+                             .function = FUNCTION,
                              .file = FILE_NAME,
                              .line = 10 + number};
 }

@@ -46,7 +46,6 @@ struct traffic {
     uint32_t ring_thread[TRAFFIC_RINGS + 3]; /* and of two lanes, from 1; number + 1 */
     uint64_t next_block, unknown_frees, missed_frees, steps, total;
     uint64_t totals_checked, steps_at;
-    bool inside[TRAFFIC_RINGS + 3]; /* by thread: its last allocation was in that function */
     uint64_t reserved[TRAFFIC_TRACKS];
     MP_VEC(struct mp_event) untold; /* allocations on track 1 since the last reading */
     bool open;

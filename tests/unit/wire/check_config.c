@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/setting.h"
 #include "base/step_rule.h"
 #include "unit/suite.h"
 
@@ -151,7 +152,7 @@ START_TEST(every_character_survives_the_way)
         ck_assert(mp_record_config_format(&config, text, sizeof text));
         for (const char *at = text; *at; at++)
             ck_assert((unsigned char)*at > ' ' && *at != 0x7f);
-        mp_step_setting(back, sizeof back, text, "step_at");
+        mp_setting(back, sizeof back, text, "step_at");
         ck_assert_str_eq(back, config.step_at);
     }
 }

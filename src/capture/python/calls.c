@@ -1,0 +1,230 @@
+#include "capture/python/calls.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "capture/python/memory.h"
+#include "capture/python/walk.h"
+
+#define CODES      16 /* functions of one name */
+#define DEPTH_MAX  4096
+#define LOCALS_MAX 64 /* of a frame */
+
+enum { OPTIMIZED = 1 /* of a code object's flags: its variables are fast locals */ };
+
+static struct {
+    const void *_Atomic code;
+    _Atomic uint64_t identity;
+} codes[CODES];
+static _Atomic uint32_t code_count;
+
+bool mp_python_calls_means(const char *asked, const char *function, const char *file)
+{
+    const char *method = strrchr(function, '.'), *asked_method = strrchr(asked, '.');
+    size_t length = strlen(function), asked_length = strlen(asked);
+    if (!strcmp(function, asked)) return true;
+    if (length > asked_length && function[length - asked_length - 1] == '.' &&
+        !strcmp(function + length - asked_length, asked))
+        return true;
+    if (!asked_method) return false;
+    if (strcmp(method ? method + 1 : function, asked_method + 1)) return false;
+    if (strcmp(asked, "Optimizer.step")) return !method;
+    return strstr(file, "torch/optim/") && !strstr(file, "torch/optim/lr_scheduler");
+}
+
+void mp_python_calls_add(const void *code, uint64_t identity)
+{
+    uint32_t count = atomic_load(&code_count);
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load(&codes[i].code) == code) {
+            atomic_store(&codes[i].identity, identity);
+            return;
+        }
+    uint32_t at = count % CODES; /* one that was freed long ago, where there are so many */
+    atomic_store(&codes[at].identity, identity);
+    atomic_store(&codes[at].code, code);
+    if (count < CODES) atomic_store_explicit(&code_count, count + 1, memory_order_release);
+}
+
+bool mp_python_calls_any(void)
+{
+    return atomic_load_explicit(&code_count, memory_order_acquire);
+}
+
+static bool is_asked(const struct mp_python_layout *layout, const char *code)
+{
+    uint32_t count = atomic_load_explicit(&code_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load_explicit(&codes[i].code, memory_order_relaxed) == code)
+            return atomic_load(&codes[i].identity) == mp_python_code_identity(layout, code);
+    return false;
+}
+
+static uint32_t position_of(const struct mp_python_layout *layout, const char *frame, const char *code)
+{
+    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS)
+        return mp_load_u32(frame, layout->frame_position) * (layout->minor == 9 ? 1 : 2);
+    return (uint32_t)(mp_load_pointer(frame, layout->frame_position) - (code + layout->code_bytecode));
+}
+
+static bool suspends(const struct mp_python_layout *layout, const char *frame)
+{
+    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS) return mp_load_pointer(frame, layout->frame_generator) != NULL;
+    return frame[layout->frame_owner] == 1;
+}
+
+static bool has_locals(const struct mp_python_layout *layout, const char *code)
+{
+    return mp_load_u32(code, layout->code_flags) & OPTIMIZED;
+}
+
+/* What a caller shows: it changes only while that runs. */
+static uint64_t state_of(const struct mp_python_layout *layout, const char *frame, const char *code)
+{
+    uint64_t hash = mp_hash_step((uintptr_t)frame, (uintptr_t)code);
+    hash = mp_hash_step(hash, (uintptr_t)mp_load_pointer(frame, layout->frame_position));
+    uint32_t locals = has_locals(layout, code) ? mp_load_u32(code, layout->code_locals) : 0;
+    for (uint32_t i = 0; i < locals && i < LOCALS_MAX; i++)
+        hash = mp_hash_step(hash, (uintptr_t)mp_load_pointer(frame, layout->frame_locals + i * sizeof(void *)));
+    return hash;
+}
+
+/* The outermost call of the function on a stack. */
+struct look {
+    struct mp_python_call now;
+    const char *code;
+};
+
+static const char *next_frame(const struct mp_python_layout *layout, const char *frame)
+{
+    do
+        frame = mp_load_pointer(frame, layout->frame_previous);
+    while (frame && mp_python_frame_is_shim(layout, frame));
+    return frame;
+}
+
+static const char *first_frame(const struct mp_python_layout *layout, const char *thread)
+{
+    const char *frame = mp_python_newest_frame(layout, thread);
+    return frame && mp_python_frame_is_shim(layout, frame) ? next_frame(layout, frame) : frame;
+}
+
+static struct look look_at(const struct mp_python_layout *layout, const char *thread)
+{
+    struct look look = {.code = NULL};
+    uint64_t path = 0;
+    bool outside = false; /* callers that go on while it is suspended */
+    const char *frame = first_frame(layout, thread);
+    for (uint32_t i = 0; frame && i < DEPTH_MAX; frame = next_frame(layout, frame), i++) {
+        const char *code = mp_python_frame_code(layout, frame);
+        uint32_t position = position_of(layout, frame, code);
+        path = mp_hash_step(path, (uintptr_t)code + position);
+        if (is_asked(layout, code)) {
+            look.code = code;
+            look.now = (struct mp_python_call){
+                .frame = frame, .first = path, .position = position, .suspends = suspends(layout, frame)};
+            outside = false;
+        } else if (look.code) {
+            outside |= look.now.suspends && !suspends(layout, frame);
+            if (!outside) look.now.outer = mp_hash_step(look.now.outer, state_of(layout, frame, code));
+        }
+        look.now.bottom = frame;
+    }
+    look.now.last = look.now.first;
+    return look;
+}
+
+/* Whether a loop leads back to where a frame stands, of those up to the call. */
+static bool loops_inside(const struct mp_python_layout *layout, const char *thread, const struct look *look)
+{
+    for (const char *frame = first_frame(layout, thread); frame; frame = next_frame(layout, frame)) {
+        const char *code = mp_python_frame_code(layout, frame);
+        uint32_t position = position_of(layout, frame, code);
+        if (mp_python_loops(layout, code, position, position)) return true;
+        if (frame == look->now.frame) return false;
+    }
+    return true;
+}
+
+/* Whether one leads back to the call, and is of a module. */
+static bool loops_outside(const struct mp_python_layout *layout, const struct look *look, bool *of_module)
+{
+    const char *frame = next_frame(layout, look->now.frame);
+    for (; frame; frame = next_frame(layout, frame)) {
+        const char *code = mp_python_frame_code(layout, frame);
+        uint32_t position = position_of(layout, frame, code);
+        *of_module = !has_locals(layout, code);
+        if (mp_python_loops(layout, code, position, position)) return true;
+    }
+    return false;
+}
+
+/* It stands where it first allocated, `at_once`: where it allocated last, too. */
+static enum mp_python_calls_answer judge_again(const struct mp_python_layout *layout, const char *thread,
+                                               const struct look *look, bool at_once)
+{
+    bool of_module = false, inside = loops_inside(layout, thread, look),
+         around = loops_outside(layout, look, &of_module);
+    uint32_t position = look->now.position;
+    if (around && !inside && (!at_once || of_module)) return MP_PYTHON_CALL_BEGINS;
+    if (look->now.suspends) return MP_PYTHON_CALL_MAY_BEGIN;
+    bool own = mp_python_loops_known(layout) && mp_python_loops(layout, look->code, position, position);
+    return own || at_once ? MP_PYTHON_CALL_GOES_ON : MP_PYTHON_CALL_MAY_BEGIN;
+}
+
+static enum mp_python_calls_answer judge(const struct mp_python_layout *layout, const char *thread,
+                                         const struct look *look, const struct mp_python_call *before)
+{
+    const struct mp_python_call *now = &look->now;
+    if (now->outer != before->outer) return MP_PYTHON_CALL_BEGINS;
+    if (now->position < before->position) {
+        if (!mp_python_loops_known(layout)) return MP_PYTHON_CALL_MAY_BEGIN;
+        if (!mp_python_loops(layout, look->code, now->position, before->position)) return MP_PYTHON_CALL_BEGINS;
+    }
+    if (now->first != before->first) return MP_PYTHON_CALL_GOES_ON;
+    return judge_again(layout, thread, look, now->first == before->last);
+}
+
+/* The thread runs without the function: on this stack no call of it goes on, but those that wait. */
+static void forget(struct mp_python_calls *calls, const void *bottom)
+{
+    for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++)
+        if (calls->at[i].bottom == bottom && !calls->at[i].suspends) calls->at[i].frame = NULL;
+}
+
+/* NULL: not known. */
+static struct mp_python_call *find(struct mp_python_calls *calls, const void *frame)
+{
+    for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++)
+        if (calls->at[i].frame == frame) return &calls->at[i];
+    return NULL;
+}
+
+/* A place for one that is not known: a free one, or of those that wait the one that has done so for longest. */
+static struct mp_python_call *find_place(struct mp_python_calls *calls)
+{
+    struct mp_python_call *oldest = &calls->at[0];
+    for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++) {
+        if (!calls->at[i].frame) return &calls->at[i];
+        if (calls->looks - calls->at[i].used > calls->looks - oldest->used) oldest = &calls->at[i];
+    }
+    return oldest;
+}
+
+enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
+                                                 struct mp_python_calls *calls)
+{
+    struct look look = look_at(layout, thread);
+    if (!look.code) {
+        if (look.now.bottom) forget(calls, look.now.bottom);
+        return MP_PYTHON_CALL_GOES_ON;
+    }
+    struct mp_python_call *known = find(calls, look.now.frame);
+    enum mp_python_calls_answer answer = known ? judge(layout, thread, &look, known) : MP_PYTHON_CALL_BEGINS;
+    if (!known) known = find_place(calls);
+    if (answer != MP_PYTHON_CALL_BEGINS) look.now.first = known->first;
+    look.now.used = ++calls->looks;
+    *known = look.now;
+    return answer;
+}

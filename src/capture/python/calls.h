@@ -1,0 +1,63 @@
+/*
+ * Calls of the function that the user named (--step-at), told apart by what the interpreter's memory shows where
+ * something is allocated: nothing tells the recorder of a call itself. The outermost call on a thread's stack counts.
+ * It is another one than before where
+ *
+ *     its frame lies elsewhere, or the thread ran without it meanwhile
+ *     a call further out stands at another instruction, or has other values in its local variables: while a function
+ *         runs its callers do not
+ *     it stands before where it stood, and no loop of its own leads back there
+ *     it stands where it first allocated, no loop leads back there from there on inwards, and one further out does; and
+ *         where nothing else was allocated meanwhile, that loop is a module's, whose variables are no locals
+ *
+ * Loops are known of Python 3.9 to 3.11: from 3.12 on Python itself tells of calls (python/start/calls.py). Never
+ * allocates, takes no lock.
+ */
+#ifndef MP_CAPTURE_PYTHON_CALLS_H
+#define MP_CAPTURE_PYTHON_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/python/layout.h"
+
+#define MP_PYTHON_CALLS_KNOWN 8 /* of a thread: coroutines and green threads have one each */
+
+struct mp_python_call {
+    const void *frame, *bottom; /* its own; the outermost of the stack */
+    uint64_t outer;             /* what its callers showed */
+    uint64_t first, last;       /* the path from it on inwards, where it first allocated, and last */
+    uint32_t position;
+    uint32_t used; /* when it was looked at last */
+    bool suspends; /* a generator or coroutine */
+};
+
+/* Of a thread; all zero at first. */
+struct mp_python_calls {
+    struct mp_python_call at[MP_PYTHON_CALLS_KNOWN];
+    uint32_t looks;
+};
+
+/* Whether a call begins that was not seen before. It may where the last one stands again where it first allocated, and
+ * nothing tells whether that is still the same one. */
+enum mp_python_calls_answer { MP_PYTHON_CALL_GOES_ON, MP_PYTHON_CALL_BEGINS, MP_PYTHON_CALL_MAY_BEGIN };
+
+/* Whether a function of that name is meant by what the user wrote: "step" is every function of that name,
+ * "Trainer.step" that of a class; Python before 3.11 does not say the class. The step of PyTorch's own optimizers is
+ * known by their common name. */
+bool mp_python_calls_means(const char *asked, const char *function, const char *file);
+/* A code object, and its identity (walk.h): it is the function's. */
+void mp_python_calls_add(const void *code, uint64_t identity);
+/* Whether there are any. */
+bool mp_python_calls_any(void);
+/* At an event of the thread with that state of Python's. */
+enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
+                                                 struct mp_python_calls *calls);
+
+/* Whether the code runs from `position` back to `before` again, in one call: both lie in one loop. True where loops are
+ * not known. */
+bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position);
+
+bool mp_python_loops_known(const struct mp_python_layout *layout);
+
+#endif

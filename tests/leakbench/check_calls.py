@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""--step-at: each call of the function that allocates is a step, however it is called, in every Python here; where calls
+cannot be told apart that is said, and steps are those that would be found without it."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+TORCH = harness.python_with_torch()
+PROGRAMS = harness.SOURCE / "tests" / "leakbench" / "programs"
+IN_DOUBT = "not all calls of the function of --step-at could be told apart"
+# Of a generator that allocates in one loop alone nothing tells whether it began anew.
+NOT_TOLD = {"a_generator"}
+OF_ANY_PYTHON = ("of_a_module", "one_allocation", "a_loop_inside", "while_true", "recursion", "coroutines", "served")
+LOOPS_KNOWN_UNTIL = (3, 11)  # from the interpreter's memory alone; from then on Python tells the shim
+IN_DOUBT_WITHOUT = ("of_a_module", "while_true")
+
+
+def pythons():
+    """Every CPython that the recorder knows, once each."""
+    folders = [pathlib.Path("/usr/bin"), *pathlib.Path.home().glob(".pyenv/versions/*/bin")]
+    for folder in folders:
+        for program in sorted(folder.glob("python3.*")):
+            minor = program.name.removeprefix("python3.")
+            if minor.isdigit() and 9 <= int(minor) <= 14:
+                yield program, (3, int(minor))
+
+
+class Calls(harness.TestCase):
+    def steps(self, recording):
+        answer = harness.answer("leaks", recording)
+        return answer["steps"], any(note.startswith(IN_DOUBT) for note in answer["coverage"]["notes"])
+
+    @harness.unittest.skipUnless(TORCH, "no Python here has torch")
+    def test_of_pytorch(self):
+        said = harness.memprof("snapshot", "--step-at", "work", "-o", self.folder / "%p.mp", "--", TORCH,
+                               PROGRAMS / "calls.py").stdout.splitlines()
+        self.assertGreater(len(said), 15)
+        for line in said:
+            name, pid, calls = line.split()
+            steps, in_doubt = self.steps(self.folder / f"{pid}.mp")
+            with self.subTest(name):
+                if name in NOT_TOLD:
+                    self.assertTrue(in_doubt)
+                    self.assertEqual((steps["source"], steps["count"] >= int(calls)), ("inferred", True))
+                else:
+                    self.assertEqual((steps, in_doubt), ({"count": int(calls), "source": "function"}, False))
+
+    def of_any_python(self, program, what, *options):
+        recording = self.folder / "calls.mp"
+        calls = harness.memprof("snapshot", "--force", *options, "--step-at", "work", "-o", recording, "--", program,
+                                PROGRAMS / "calls_of_any_python.py", what, "60").stdout
+        return int(calls), *self.steps(recording)
+
+    def test_of_any_python(self):
+        found = list(pythons())
+        self.assertTrue(found)
+        for program, version in found:
+            for what in OF_ANY_PYTHON:
+                with self.subTest(program=program, what=what):
+                    calls, steps, in_doubt = self.of_any_python(program, what)
+                    self.assertEqual((steps, in_doubt), ({"count": calls, "source": "function"}, False))
+
+    def test_where_python_does_not_tell(self):
+        for program, version in pythons():
+            for what in IN_DOUBT_WITHOUT if version > LOOPS_KNOWN_UNTIL else ():
+                with self.subTest(program=program, what=what):
+                    self.assertTrue(self.of_any_python(program, what, "--no-shim")[2])
+
+
+if __name__ == "__main__":
+    harness.main()
