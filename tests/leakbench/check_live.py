@@ -18,7 +18,7 @@ import harness
 LEAKER = harness.BUILD / "tests" / "leakbench" / "programs" / "leaker"
 PROGRAMS = harness.SOURCE / "tests" / "leakbench" / "programs"
 PYTHON = harness.python_with_torch()
-MAGIC, VERSION, LIVE = 0x6d70636b, 1, 1
+MAGIC, VERSION, LIVE = 0x6d70636b, 2, 1
 SEED = int(os.environ.get("MEMPROF_FUZZ_SEED", "1"))
 QUESTIONS = int(os.environ.get("MEMPROF_FUZZ_QUESTIONS", "100"))
 
@@ -167,7 +167,7 @@ class Live(harness.TestCase):
         if os.geteuid():
             self.skipTest("only root can be somebody else")
         # Somebody else, to whom the folder was opened all the same, is not answered.
-        path, question = program.socket_path(), struct.pack("<4I", MAGIC, VERSION, LIVE, program.pid)
+        path, question = program.socket_path(), struct.pack("<5I", MAGIC, VERSION, LIVE, program.pid, 0)
         os.chmod(os.path.dirname(path), 0o755)
         os.chmod(path, 0o777)
         child = os.fork()
@@ -191,7 +191,7 @@ class Live(harness.TestCase):
     def test_hostile_questions(self):
         program = Program(self, LEAKER)
         program.tell("run 20")
-        path, good = program.socket_path(), struct.pack("<4I", MAGIC, VERSION, LIVE, program.pid)
+        path, good = program.socket_path(), struct.pack("<5I", MAGIC, VERSION, LIVE, program.pid, 0)
         self.assertTrue(ask(path, good))
         chance = random.Random(SEED)
         used = os.memfd_create("used")
