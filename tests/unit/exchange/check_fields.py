@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The tables of memprof-formats(7), field by field: of each field that another program's file has, whether a change of it
 is in the recording that import makes, as the table says. A field that is lost, or is in no table, fails."""
+import collections
 import json
 import pathlib
 import re
@@ -11,15 +12,22 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import asserted
 
 import check_logs
-from snapshots import Case
+import check_told
+from snapshots import MIB, START, Case
+
+for folder in ("unit/format", "e2e"):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / folder))
+sys.dont_write_bytecode = True
+import read_mp  # noqa: E402
+from harness import make_recording  # noqa: E402
 
 MANUAL = pathlib.Path(__file__).resolve().parents[3] / "src" / "cli" / "memprof-formats.7"
 
 
 def table_of(section):
     """{field: kept} of the table under a heading."""
-    text = MANUAL.read_text().split("FORMS THAT ARE READ")[1].split(f".SS {section}\n")[1].split("\n.SS ")[0]
-    rows = re.search(r"^\.TS\n.*?^in the file\tkept\n(.*?)^\.TE", text, re.S | re.M)[1]
+    text = MANUAL.read_text().rsplit(f".SS {section}\n", 1)[1].split("\n.SS ")[0]
+    rows = re.search(r"^\.TS\n.*?^in the (?:file|recording)\tkept\n(.*?)^\.TE", text, re.S | re.M)[1]
     return {field: verdict == "kept" for row in rows.splitlines()
             for fields, verdict in [row.split("\t")] for field in fields.split(", ")}
 
@@ -100,6 +108,77 @@ class Fields(Case):
             return path
         self.write = write
         self.check("Kineto trace", base, other)
+
+
+    def test_chrome(self):
+        """What of a recording is in a Chrome trace of it."""
+        first, other = [{"name": "f", "filename": "/a.py", "line": 3}], [{"name": "g", "filename": "/a.py", "line": 9}]
+        base = {"time": START + 3, "address": 0x7000, "bytes": 512, "device": 0, "reserved bytes": 2 * MIB,
+                "region": "forward", "step": "ProfilerStep#1", "failure": 1 << 30, "stack": first, "freed at": first,
+                "stream": 0, "pool": (0, 0), "metadata": "a", "requested bytes": 500}
+        changed = {"time": START + 4, "address": 0x9000, "bytes": 1024, "device": 1, "reserved bytes": 4 * MIB,
+                   "region": "backward", "step": "warm up", "failure": 1 << 31, "stack": other, "freed at": other,
+                   "stream": 7, "pool": (0, 1), "metadata": "b", "requested bytes": 300}
+
+        def write(fields):
+            trace = [{"action": action, "addr": fields["address"], "size": fields["bytes"], "time_us": at,
+                      "stream": fields["stream"], "pool_id": fields["pool"], "frames": stack,
+                      "user_metadata": fields["metadata"]}
+                     for action, at, stack in (("alloc", fields["time"], fields["stack"]),
+                                               ("free_requested", START + 8, fields["freed at"]),
+                                               ("free_completed", START + 8, fields["freed at"]))]
+            held = {"action": "alloc", "addr": 1 << 20, "size": 64, "time_us": START + 2, "frames": first}
+            block = {"address": 1 << 20, "size": 512, "requested_size": fields["requested bytes"], "frames": first,
+                     "state": "active_allocated"}
+            segment = {"device": fields["device"], "address": 1 << 20, "total_size": fields["reserved bytes"],
+                       "segment_type": "large", "stream": 0, "frames": [], "blocks": [block]}
+            traces = [[], []]
+            traces[fields["device"]] = [held, *trace, {"action": "oom", "device_free": 9, "size": fields["failure"],
+                                                       "time_us": START + 9, "frames": first}]
+            marks = [{"stage": stage, "name": fields[name], "device": 0, "time_us": START + at}
+                     for stage, name, at in (("START", "step", 1), ("START", "region", 2), ("END", "region", 9),
+                                             ("END", "step", 9))]
+            return self.dump({"segments": [segment], "device_traces": traces, "allocator_settings": {},
+                              "external_annotations": marks})
+
+        def told(path):
+            run = self.memprof("chrome_trace", "--force", path, "-o", self.folder / "out.json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            return (self.folder / "out.json").read_text()
+        self.write, self.told = write, told
+        self.check("Chrome trace", base, changed)
+
+    def test_recordings(self):
+        """What recover and anonymize keep: by chunk, as a reader that is not memprof's counts their rows."""
+        rows = re.search(r"^in the recording\trecover\tanonymize\n(.*?)^\.TE", MANUAL.read_text(), re.S | re.M)[1]
+        table = {kind: verdicts for row in rows.splitlines() for kinds, *verdicts in [row.split("\t")]
+                 for kind in kinds.split(", ")}
+        self.assertEqual(set(table), set(read_mp.KINDS.values()))
+        zstd, met = read_mp.load_zstd(), collections.Counter()
+
+        def counts(path):
+            found = collections.Counter()
+            for _, _, kind, meta, _ in read_mp.walk(zstd, path.read_bytes())[1]:
+                found[kind] += meta.get("count", 0)
+            return found
+        self.memprof("import", self.dump(check_told.Values().snapshot()), "-o", self.folder / "told.mp")
+        make_recording(self.folder / "train.mp", "train")
+        self.memprof("anonymize", self.folder / "train.mp", "-o", self.folder / "again.mp")  # as memprof itself writes it
+        for name in ("told", "again"):
+            path = self.folder / f"{name}.mp"
+            whole, made = counts(path), {}
+            cut = self.put("cut.mp", path.read_bytes()[:-40])
+            for i, command in enumerate(("recover", "anonymize")):
+                out = self.folder / f"{command}.mp"
+                run = self.memprof(command, "--force", (cut, path)[i], "-o", out)
+                self.assertEqual(run.returncode, (4, 0)[i], run.stderr)  # 4: a part
+                made[i] = counts(out)
+                for kind, verdicts in table.items():
+                    if verdicts[i] == "kept":
+                        self.assertEqual(made[i][kind], whole[kind], (name, command, kind))
+            met += whole
+        self.assertEqual({kind for kind, (_, verdict) in table.items() if verdict == "kept" and not met[kind]},
+                         {"past", "past peaks", "past sites", "holders", "requests", "modules", "symbols", "labels"} - set(met))
 
 
 if __name__ == "__main__":
