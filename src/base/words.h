@@ -76,7 +76,7 @@ enum mp_holder_kind {
     MP_HOLDER_KINDS
 };
 
-/* What the program, or PyTorch's allocator, said of a block beside its size; `kind` of "metadata" in JSON. */
+/* A text about a block from the program, or from PyTorch's allocator; `kind` of "metadata" in JSON. */
 enum mp_metadata_kind {
     MP_METADATA_NONE = 0,
     MP_METADATA_USER = 1, /* what was set while the block was allocated (torch.cuda.memory._set_memory_metadata) */

@@ -167,7 +167,7 @@ struct mp_block_holder {
     uint32_t path, file, line; /* string ids: the path as its author would write it; where that stands (0: not known) */
 };
 
-/* What was said of a block in words: all of it holds. */
+/* A text about a block: all of them hold. */
 struct mp_block_metadata {
     uint64_t time_ns;
     uint64_t block;

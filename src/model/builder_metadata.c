@@ -26,7 +26,7 @@ static int by_block_then_time(const void *left, const void *right)
     return a->order < b->order ? -1 : 1;
 }
 
-/* A recovered file may tell some twice. */
+/* A recovered file may repeat some. */
 static bool is_same(const struct mp_model_metadata *a, const struct mp_model_metadata *b)
 {
     return a->block == b->block && a->time_ns == b->time_ns && a->kind == b->kind && a->text == b->text;

@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 
-/* What the viewer of PyTorch shows of them, in its order. */
+/* The parts that PyTorch's viewer shows of them, in its order. */
 static const char *const keys[] = {"fx_node_name", "fx_node_op", "fx_node_target"};
 
 bool mp_graph_node_part(const struct mp_model *model, uint32_t more, enum mp_graph_node_part part,

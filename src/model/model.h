@@ -63,7 +63,7 @@ struct mp_model_look {
     bool complete;
 };
 
-/* What was said of a block in words; sorted by block, in the order in which it was said. */
+/* A text about a block; sorted by block, in order of appearance. */
 struct mp_model_metadata {
     uint64_t time_ns;
     uint32_t block;

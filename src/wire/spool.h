@@ -113,7 +113,7 @@ struct mp_spool_device {
     uint8_t uuid[16];
 };
 
-/* What CUPTI's records add to its callbacks. */
+/* The additions of CUPTI's records to its callbacks. */
 struct mp_spool_cupti {
     _Atomic uint64_t records, agreed; /* memory records; those that agree with a callback */
     _Atomic uint64_t without_call;    /* records without a callback */

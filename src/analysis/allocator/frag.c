@@ -28,8 +28,8 @@ static const struct mp_torch_step *step_of(const struct mp_torch_history *histor
     return NULL;
 }
 
-/* What the device had for the allocator when memory ran out: all that it held plus what was free beside it. Where that
- * is not known, no more than it held: what fits then had fitted all the more. */
+/* The device's memory for the allocator when memory ran out: all that it held plus the free memory beside it. Where the
+ * latter is unknown, only the former: settings that fit then would have fitted all the more. */
 static uint64_t frag_capacity(const struct mp_frag *frag)
 {
     uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;
@@ -158,8 +158,8 @@ static uint32_t find_oom(const struct mp_model *model, const struct mp_frag_quer
     return MP_NONE;
 }
 
-/* Events up to the highest reserved total, with the block that it was for; where none is told, the highest allocated
- * one. */
+/* The number of events up to the highest reserved total, with the block that it was for; without reserved totals, up to
+ * the highest allocated one. */
 static uint32_t find_highest(const struct mp_model *model, uint16_t track)
 {
     uint64_t highest = 0;

@@ -4,9 +4,9 @@
 
 #include "model/model.h"
 
-/* What neither the driver nor a context, other libraries, or other processes had of the device, where the recording has
- * its total, and less than what was refused; but no less than the allocator once held, `held`. MP_BYTES_UNKNOWN where
- * the total is not known. False where memory is short. */
+/* The device's memory that neither the driver nor a context, other libraries, or other processes had, where the
+ * recording has its total; less than any refused amount, but no less than the allocator once held, `held`.
+ * MP_BYTES_UNKNOWN where the total is unknown. False where memory is short. */
 bool mp_torch_room_find(const struct mp_model *model, uint16_t track, uint64_t held, uint64_t *room);
 
 #endif

@@ -10,7 +10,7 @@
 #include "model/stack.h"
 
 #define READ_BACK "plan: read back "
-/* Of plans that were written before it was told. */
+/* For plans that were written before it was recorded. */
 #define SELECTED_BEFORE 0.0
 #define TORCH           "plan: torch "
 #define NCCL            "plan: communicator"

@@ -36,7 +36,7 @@ struct mp_holders {
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* NULL where none of its blocks lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
-/* What to do about a holder, as a sentence without a full stop; NULL where the path does not show that. */
+/* Advice about a holder, as a sentence without a full stop; NULL where the path does not show what to do. */
 const char *mp_holder_advice(const struct mp_holder *holder);
 void mp_holders_free(struct mp_holders *holders);
 

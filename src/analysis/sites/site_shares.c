@@ -70,7 +70,7 @@ void mp_site_frees_find(const struct mp_model *model, const struct mp_live_block
     free_shares(&shares);
 }
 
-/* What was said twice of a block counts once. */
+/* A repeated text about a block counts once. */
 static bool said_before(const struct mp_model_metadata *all, size_t index)
 {
     for (size_t i = 0; i < index; i++)

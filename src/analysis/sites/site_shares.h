@@ -1,4 +1,4 @@
-/* What blocks of each site have in common beside it: where they were freed, what was said of them. Pure. */
+/* Common facts of each site's blocks beside it: where they were freed, texts about them. Pure. */
 #ifndef MP_ANALYSIS_SITE_SHARES_H
 #define MP_ANALYSIS_SITE_SHARES_H
 

@@ -36,7 +36,7 @@ static uint64_t offset_of(uint32_t anchor)
     return anchor < MP_TABLES ? header->tables[anchor].offset : mp_ring_offset(anchor - MP_TABLES);
 }
 
-/* What mlockall() fills and pins is only what is opened: the rest has no access, and is unlocked. */
+/* mlockall() fills and pins only the opened part: the rest has no access, and is unlocked. */
 static void keep_apart(void *at, uint64_t bytes)
 {
     mp_munlock(at, bytes); /* after mlockall(MCL_FUTURE) */

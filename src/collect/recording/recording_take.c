@@ -114,7 +114,7 @@ static enum mp_status write_reserved(struct mp_recording *recording, const struc
     return status;
 }
 
-/* What is written from here on must not count the current record as taken: a kill would lose it. */
+/* Everything written from here on must not count the current record as taken: a kill would lose it. */
 static struct mp_schedule_position step_back(struct mp_recording *recording, uint32_t ring)
 {
     struct mp_schedule_position after = recording->schedule_state.position;

@@ -43,10 +43,10 @@ struct renaming {
     struct mp_map known; /* role and old id + 1 to new id */
     uint32_t count[ROLES];
     struct mp_intern parts; /* those of modules' paths; the number of each stands for it */
-    struct mp_intern said;  /* likewise, of what was said of blocks and of graphs' nodes */
+    struct mp_intern said;  /* likewise, of texts about blocks and about graphs' nodes */
     uint64_t dropped;       /* values of others that may hold names */
     struct mp_step_rule steps;
-    bool by_pattern; /* steps are known by a pattern of the user's, which may hold names too */
+    bool by_pattern; /* steps follow a pattern of the user's, which may contain names, too */
 };
 
 static uint32_t intern(struct renaming *renaming, const char *text)
@@ -61,7 +61,7 @@ static uint32_t numbered(struct renaming *renaming, enum role role, const char *
     return intern(renaming, text);
 }
 
-/* ".py", ".cpp"; "" where what follows the last dot is no ending. */
+/* ".py", ".cpp"; "" where the text behind the last dot is no ending. */
 static const char *ending_of(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -76,7 +76,7 @@ static uint32_t rename_file(struct renaming *renaming, const char *path)
 {
     const char *kept = mp_public_path(path);
     if (kept) return intern(renaming, kept);
-    /* Whose code it is must still be seen: the user's own, or that of a package. */
+    /* The owner of the code must stay visible: the user, or a package. */
     bool is_package =
         strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") || strstr(path, "\\site-packages\\");
     return numbered(renaming, ROLE_FILE, is_package ? "/site-packages/%u%s" : "/%u%s", ending_of(path));
@@ -101,8 +101,8 @@ static uint32_t rename_region(struct renaming *renaming, const char *name)
                    : numbered(renaming, ROLE_REGION, "region %u%s", "");
 }
 
-/* "Net#2.blocks.3.attn.weight" becomes "m1#2.m2.3.m3.weight": what a path shares with others stays to be seen, and the
- * words that are PyTorch's own. */
+/* "Net#2.blocks.3.attn.weight" becomes "m1#2.m2.3.m3.weight": common parts of paths stay recognisable, and PyTorch's
+ * own words stay. */
 static uint32_t rename_module(struct renaming *renaming, const char *path)
 {
     struct mp_buffer text = {0};
@@ -123,7 +123,7 @@ static uint32_t rename_module(struct renaming *renaming, const char *path)
     return id;
 }
 
-/* What PyTorch's allocator says of a block of its own is public; the same text is the same afterwards. */
+/* PyTorch's own texts about a block are public; equal texts stay equal. */
 static uint32_t rename_metadata(struct renaming *renaming, const char *said)
 {
     char text[32];
@@ -146,7 +146,7 @@ static uint32_t rename_note(struct renaming *renaming, const char *note)
     return intern(renaming, mp_public_words(note) ? note : "a note was left out: it may hold a name");
 }
 
-/* "cuda:0/process": as the device is called, and a word of memprof's. */
+/* "cuda:0/process": the device's name, and one of memprof's words. */
 static uint32_t rename_counter(struct renaming *renaming, const char *name)
 {
     char device[64];
@@ -170,7 +170,7 @@ static bool is_path_word(const char *word, size_t length)
     return false;
 }
 
-/* Of what holds a block: its form stays ("m1.m2[*].grad_fn → m3.m4"), and no key of a container. */
+/* A holder's path keeps its form ("m1.m2[*].grad_fn → m3.m4"), and no key of a container. */
 static uint32_t rename_path(struct renaming *renaming, const char *path)
 {
     static const char arrow[] = "→", dots[] = "…";
@@ -289,7 +289,7 @@ static void rename_text(void *context, enum mp_named what, const char *text, con
     mp_buffer_append_text(out, mp_intern_get(&renaming->to, new_name_of(renaming, roles[what], text), NULL));
 }
 
-/* What another program's file said of a row beside it. */
+/* Renames another program's additional keys of a row. */
 static uint32_t rename_more(struct renaming *renaming, uint32_t more, bool is_annotation)
 {
     if (!more) return 0;
@@ -352,7 +352,7 @@ static void rename_tables(struct renaming *renaming)
         model->samples.at[i].counter = new_name(renaming, ROLE_COUNTER, model->samples.at[i].counter);
 }
 
-/* The lists that a file had: their names, which are PyTorch's, and lengths. */
+/* The lists of a file: their names, which are PyTorch's, and lengths. */
 static uint32_t rename_lists(struct renaming *renaming, const char *lists)
 {
     static const char *const names[] = {"segments", "device_traces", "host_segments", "host_traces",
@@ -382,7 +382,7 @@ static uint32_t rename_aside(struct renaming *renaming, const struct mp_aside *a
     return id;
 }
 
-/* What another program's file said in words of its own may hold any name: only what is known not to stays. */
+/* Another program's own texts may contain any name: only those known to contain none stay. */
 static void rename_words_of_others(struct renaming *renaming)
 {
     struct mp_model *model = renaming->model;
@@ -444,7 +444,7 @@ static void put_numbers(struct mp_buffer *to, const char *configuration)
         if (!strcmp(value, sources[i])) mp_buffer_printf(to, "%s=%s;", source, value);
 }
 
-/* What was left out is missing: that is said. */
+/* Reports what was left out. */
 static void tell_dropped(struct renaming *renaming)
 {
     struct mp_coverage *coverage = &renaming->model->coverage;

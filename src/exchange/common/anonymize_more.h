@@ -1,4 +1,4 @@
-/* What a snapshot of PyTorch says in JSON beside a recording's rows, without names. Pure; any thread. */
+/* A PyTorch snapshot's JSON beside a recording's rows, without names. Pure; any thread. */
 #ifndef MP_EXCHANGE_ANONYMIZE_MORE_H
 #define MP_EXCHANGE_ANONYMIZE_MORE_H
 

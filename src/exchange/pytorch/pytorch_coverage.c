@@ -188,7 +188,7 @@ static void put_setting(struct mp_buffer *out, const struct mp_values *values, u
     }
 }
 
-/* roundup_power2_divisions, a dictionary, as PyTorch's setting has it; nothing where none rounds. */
+/* roundup_power2_divisions, a dictionary, in the form of PyTorch's setting; nothing where none rounds. */
 static void put_divisions(struct mp_buffer *out, struct mp_values *values, uint64_t dict)
 {
     struct mp_buffer list = {0};
@@ -207,7 +207,7 @@ static void put_divisions(struct mp_buffer *out, struct mp_values *values, uint6
     mp_buffer_free(&list);
 }
 
-/* Those with one value; what is off or empty by default is told too, as it says that it was so. */
+/* Writes settings with one value, even those that are off or empty, since that is information, too. */
 char *mp_pytorch_settings(struct mp_values *values, uint64_t settings)
 {
     struct mp_buffer out = {0};

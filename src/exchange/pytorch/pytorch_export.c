@@ -18,7 +18,7 @@
 
 /* Which tracks of a recording a snapshot of PyTorch shows of a device. For pytorch_export.c. Pure. */
 
-/* The one that tells most: of the uppermost layer with events, that with the highest peak; MP_TRACK_NONE. */
+/* The most informative track: of the uppermost layer with events, the one with the highest peak; MP_TRACK_NONE. */
 static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device)
 {
     uint16_t best = MP_TRACK_NONE;
@@ -39,7 +39,7 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
 #define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
 
-/* What was said of a block while it lived. */
+/* A text about a block, from its lifetime. */
 struct annotation {
     uint64_t time_ns, address;
     const struct mp_model_metadata *said;
@@ -55,7 +55,7 @@ struct writer {
     struct mp_stack_out stacks;
     struct mp_steps steps;
     struct mp_placements placements;
-    MP_VEC(struct annotation) annotations; /* of blocks that live, not told yet */
+    MP_VEC(struct annotation) annotations; /* of live blocks, not yet written */
     struct mp_map pending;                 /* life + 1: its free was requested, and other streams use it to the end */
     struct mp_pytorch_exported *exported;
 };
@@ -124,7 +124,7 @@ static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
     return (model->start.realtime_ns + ns) / 1000;
 }
 
-/* Whether the recording knows what the allocator itself said of its segments at the end. */
+/* Whether the recording has the allocator's own list of its segments at the end. */
 static bool has_segments(const struct writer *writer, size_t device)
 {
     const struct mp_model *model = writer->model;
@@ -134,13 +134,13 @@ static bool has_segments(const struct writer *writer, size_t device)
     return any && !writer->layouts[device].moved_blocks;
 }
 
-/* A block's stream or pool; the default one where it is not known. */
+/* A block's stream or pool; the default one where unknown. */
 static uint64_t known_or_default(uint64_t place)
 {
     return place == MP_PLACE_UNKNOWN ? 0 : place;
 }
 
-/* Where the block is as it was allocated: what had been asked for, as far as it is known. */
+/* The requested bytes of a block at its birth, as far as known. */
 static uint64_t requested_of(const struct writer *writer, const struct mp_pytorch_life *life)
 {
     bool whole = writer->model->blocks.bytes[life->block] == life->bytes;
@@ -148,7 +148,7 @@ static uint64_t requested_of(const struct writer *writer, const struct mp_pytorc
     return whole && requested && requested <= life->bytes ? requested : life->bytes;
 }
 
-/* The first of each kind: of `count` things that were said of one block. */
+/* Writes the first of each kind, of `count` texts about one block. */
 static void put_said(struct writer *writer, const struct mp_model_metadata *said, size_t count)
 {
     static const char *const keys[MP_METADATA_KINDS] = {
@@ -164,7 +164,7 @@ static void put_said(struct writer *writer, const struct mp_model_metadata *said
     }
 }
 
-/* An entry of the trace; `block`: whose stream and pool it has, MP_NONE. */
+/* Writes an entry of the trace; `block`: gives its stream and pool, MP_NONE. */
 static void put_entry_at(struct writer *writer, const char *action, const char *address_key, uint64_t address,
                          uint64_t bytes, uint32_t stack, uint64_t ns, uint32_t block,
                          const struct mp_model_metadata *said, size_t said_count)
@@ -191,7 +191,7 @@ static void put_entry(struct writer *writer, const char *action, const char *add
                  0);
 }
 
-/* What was said of a block when it was allocated is said with that, */
+/* Texts that a block had at its allocation are written with that entry, */
 static void put_alloc(struct writer *writer, const struct mp_pytorch_life *life, uint32_t event)
 {
     size_t count;
@@ -206,7 +206,7 @@ static void put_alloc(struct writer *writer, const struct mp_pytorch_life *life,
     }
 }
 
-/* and what was said later in entries of its own, before the event that comes next. */
+/* and later ones in entries of their own, before the next event. */
 static void put_annotations_until(struct writer *writer, uint64_t ns)
 {
     size_t kept = 0;
@@ -222,8 +222,8 @@ static void put_annotations_until(struct writer *writer, uint64_t ns)
     writer->annotations.count = kept;
 }
 
-/* Freed at once: the viewer takes the two entries for one where they follow one another. A free whose stack is not
- * known has that of its alloc, as in PyTorch's traces without stacks of frees. */
+/* An end at once: the viewer merges two entries that follow one another. A free without a known stack gets its alloc's,
+ * as in PyTorch's traces without stacks of frees. */
 static void put_lives(struct writer *writer, const struct mp_pytorch_lives *lives, uint32_t ended, uint32_t begun,
                       uint32_t event)
 {
@@ -338,8 +338,8 @@ static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t en
     return room < most ? room : most;
 }
 
-/* The blocks from *held on that lie in the segment, and what is between them: together they are the segment. With
- * `write` false they are only counted. */
+/* Writes the blocks from *held on that lie in the segment, and the parts between them: together they make the segment.
+ * With `write` false they are only counted. */
 static struct mp_pytorch_sums put_blocks(struct writer *writer, const struct mp_layout *layout,
                                          const struct mp_layout_segment *segment, size_t *held, bool write)
 {
@@ -413,7 +413,7 @@ static const struct mp_pytorch_life *held_at(const struct mp_layout *layout, uin
     return found ? &lives[layout->held.at[at]] : NULL;
 }
 
-/* The stack of the memory that a segment is, or begins with. */
+/* The stack of a segment's memory, or of its first part. */
 static uint32_t segment_stack(const struct mp_layout *layout, uint64_t address)
 {
     size_t after = MP_COUNT_BEFORE(layout->segments.count, i, layout->segments.at[i].address <= address);
@@ -421,7 +421,7 @@ static uint32_t segment_stack(const struct mp_layout *layout, uint64_t address)
     return found && address - found->address < found->bytes ? found->stack : 0;
 }
 
-/* As the allocator told them, block by block. */
+/* Writes the segments as the allocator listed them, block by block. */
 static void put_recorded_segments(struct writer *writer, size_t device)
 {
     static const char *const states[MP_TORCH_STATES] = {"inactive", "active_allocated", "active_pending_free",
@@ -468,7 +468,7 @@ static void put_annotation(struct writer *writer, const char *stage, const char 
     mp_value_end_dict(&writer->value);
 }
 
-/* Steps get the profiler's name, by which others know them. */
+/* Steps get the profiler's name, which other programs recognise. */
 static void put_step(struct writer *writer, const char *stage, size_t index, uint64_t ns)
 {
     const char *own = mp_model_text(writer->model, writer->steps.at[index].name);
@@ -477,7 +477,7 @@ static void put_step(struct writer *writer, const char *stage, size_t index, uin
     put_annotation(writer, stage, strncmp(own, "ProfilerStep#", strlen("ProfilerStep#")) ? name : own, ns);
 }
 
-/* Ends and begins steps that do so up to an event, but for those that are regions; `*at` is the next that begins. */
+/* Ends and begins the steps that do so up to an event, except those that are regions; `*at` is the next to begin. */
 static void put_steps(struct writer *writer, uint32_t event, size_t *at)
 {
     const struct mp_steps *steps = &writer->steps;
@@ -490,7 +490,7 @@ static void put_steps(struct writer *writer, uint32_t event, size_t *at)
     }
 }
 
-/* An end names what it ends: the program's may not, and close what is open inside. */
+/* An end names the region that it ends; the program's own may not, and it also closes regions that are open inside. */
 static void put_annotations(struct writer *writer)
 {
     const struct mp_model *model = writer->model;
@@ -513,7 +513,7 @@ static void put_annotations(struct writer *writer)
     mp_open_regions_free(&closed);
 }
 
-/* The allocator's, as the program told them. */
+/* Writes the allocator's settings from the recording. */
 static void put_settings(struct writer *writer)
 {
     const struct mp_model *model = writer->model;

@@ -2,15 +2,15 @@
  * A recording as PyTorch's memory snapshot, for memory_viz and everything else that reads these. Devices keep their
  * ordinals: cuda:1 is device 1. Each has the entries of its uppermost track, segments that hold every block that any
  * entry names, as the viewer wants it, and the blocks that live at the end in them; steps and regions become
- * annotations. Where PyTorch's own history told what was asked for, sizes of entries are that, and streams and pools are
- * the blocks'. Segments that the allocator told of are written block by block as it did; of the layer below only memory
- * in which a block of the allocator ever lay is a segment. Frees have stacks of their own where those are known, else
- * their allocs', as PyTorch writes them. The allocator's settings are there where the program told them.
+ * annotations. Where PyTorch's own history has the requests, entries have the requested sizes, and the blocks' streams
+ * and pools. Segments from the allocator's own list are written block by block as it has them; of the layer below, only
+ * memory in which a block of the allocator ever lay is a segment. Frees have stacks of their own where those are known,
+ * else their allocs', as PyTorch writes them. The allocator's settings are written where the recording has them.
  *
- * What a snapshot has no place for is left out: other tracks, threads, sampled counters. What it must have and a
- * recording does not is made up so that no sum changes: where no track tells of segments, blocks near one another get
- * one around them; blocks whose address is not known, or is that of another live one, get one of their own; and how
- * much was free at an out-of-memory is 0 where that is not known (analysis/device/device_free.h).
+ * A snapshot has no place for other tracks, threads or sampled counters. Facts that it must have and a recording lacks
+ * are made up so that no sum changes: where no track has segments, blocks near one another get one around them; blocks
+ * whose address is unknown, or is that of another live block, get an address of their own; and the free memory at an
+ * out-of-memory is 0 where it is unknown (analysis/device/device_free.h).
  */
 #ifndef MP_EXCHANGE_PYTORCH_EXPORT_H
 #define MP_EXCHANGE_PYTORCH_EXPORT_H

@@ -37,7 +37,7 @@ static int by_time(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* An end closes the span of its name that began last; one without a start is passed over. */
+/* An end closes the last begun span of its name; one without a start is skipped. */
 static void pair_up(const struct mp_pytorch_annotation *const *sorted, size_t count, int64_t start_us,
                     struct layout *layout)
 {
@@ -71,7 +71,7 @@ static void put_mark(struct layout *layout, uint32_t lane, int64_t time_us, uint
     mp_vec_add(layout->marks, mark);
 }
 
-/* Ends what is over at `now`. */
+/* Ends the spans that are over at `now`. */
 static bool close_spans(struct layout *layout, uint32_t lane, int64_t now)
 {
     struct lane *at = &layout->lanes[lane];
@@ -100,7 +100,7 @@ static bool lay(struct layout *layout, uint32_t index)
     return true;
 }
 
-/* Each step once, though every rank or thread may have said it. */
+/* Writes each step once, though every rank or thread may have reported it. */
 static bool lay_all(const struct mp_pytorch_records *records, int64_t start_us, struct layout *layout)
 {
     static const char step[] = "ProfilerStep#";
@@ -163,7 +163,7 @@ void mp_pytorch_marks_free(struct mp_pytorch_marks *marks)
     mp_vec_free(marks);
 }
 
-/* How far a device's trace has been told. */
+/* How far a device's trace has been written. */
 struct course {
     size_t next, next_range, next_missed, next_requested; /* in trace, range_events, missed, requested */
     int64_t time_us;                                      /* of the next entry, never less than the one before */
@@ -225,7 +225,7 @@ static enum mp_status write_ranges(struct maker *m, const struct mp_pytorch_devi
     return status ? status : put_reserved(m, course, when);
 }
 
-/* Who wanted the block freed that the trace's next entry frees; 0: not known. */
+/* The stack that requested the free in the trace's next entry; 0: unknown. */
 static uint32_t freed_at(const struct mp_pytorch_device *device, struct course *course,
                          const struct mp_pytorch_entry *entry)
 {
@@ -250,7 +250,7 @@ static enum mp_status write_free(struct maker *m, const struct course *course, c
     return mp_import_event(m->events, &event);
 }
 
-/* What was said of a block in words; text id 0 is nothing. */
+/* Adds a text about a block; text id 0 is none. */
 static void add_metadata(struct maker *m, uint64_t when, uint64_t block, enum mp_metadata_kind kind, uint32_t text)
 {
     const struct mp_block_metadata row = {when, block, (uint8_t)kind, text};
@@ -335,7 +335,7 @@ static enum mp_status write_mark(struct maker *m, const struct mp_pytorch_mark *
     return mp_import_event(m->events, &event);
 }
 
-/* At one time, what begins comes before the trace's entries and what ends after them. */
+/* At equal times, beginnings come before the trace's entries and ends after them. */
 static bool mark_is_next(const struct mp_pytorch_mark *mark, const struct course *course)
 {
     if (!course || mark->time_us != course->time_us) return !course || mark->time_us < course->time_us;
@@ -369,7 +369,7 @@ static enum mp_status write_all(struct maker *m)
     return status ? status : mp_import_events_flush(m->events);
 }
 
-/* The blocks of the base, whose numbers come first, and what was reserved then. */
+/* Writes the blocks of the base, whose numbers come first, and the memory reserved then. */
 static enum mp_status write_base(struct maker *m)
 {
     MP_VEC(struct mp_base_block) base = {0};
@@ -416,7 +416,7 @@ static bool is_python(const char *file)
     return (length > 3 && !strcmp(file + length - 3, ".py")) || (*file == '<' && length > 1);
 }
 
-/* A frame is native where its file is none of Python's: it then has its names as a symbol. */
+/* A frame is native where its file is not Python's: its names are then a symbol's. */
 static enum mp_status add_frames(struct maker *m)
 {
     const struct mp_stack_table *table = &m->snapshot->records.stacks;
@@ -465,7 +465,7 @@ static uint32_t device_name(struct maker *m, const struct mp_pytorch_device *dev
     return mp_intern_add_text(&m->snapshot->records.values.texts, name);
 }
 
-/* Devices, and for each a track for what its allocator handed out and, where it is known, one for what that took. */
+/* Adds devices, and for each a track for its allocator's blocks and, where known, one for the memory below. */
 static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;
@@ -500,7 +500,7 @@ static enum mp_status add_strings(struct maker *m)
     return status;
 }
 
-/* Before the strings are told: rows bring some of their own. */
+/* Makes the rows before the strings are written: rows bring strings of their own. */
 static bool make_rows(struct maker *m)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;
@@ -559,7 +559,7 @@ static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sent
     return mp_builder_add(m->builder, &chunk, m->error);
 }
 
-/* Everything, once all texts there will be are known. */
+/* Adds everything, once all texts are known. */
 static enum mp_status add_all(struct maker *m, bool has_times)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;

@@ -1,4 +1,4 @@
-/* A snapshot that was read and replayed, and how it becomes a model. Private to the snapshot's loader. */
+/* A snapshot that was read and replayed, and its conversion to a model. Private to the snapshot's loader. */
 #ifndef MP_EXCHANGE_PYTORCH_MODEL_H
 #define MP_EXCHANGE_PYTORCH_MODEL_H
 
@@ -7,8 +7,8 @@
 #include "model/model.h"
 
 /*
- * A snapshot's annotations as steps and regions. PyTorch keeps one list of starts and ends for all threads and does not
- * say whose each is; spans that do not nest are laid on different lanes, each of which does. One thread at a time.
+ * A snapshot's annotations as steps and regions. PyTorch keeps one list of starts and ends for all threads, without the
+ * thread of each; spans that do not nest go to different lanes, in each of which they do. One thread at a time.
  */
 
 struct mp_pytorch_mark {
@@ -35,9 +35,9 @@ struct mp_pytorch_snapshot {
     struct mp_pytorch_marks marks;
     MP_VEC(struct mp_aside) asides; /* texts are those of the records */
     char *settings;                 /* the allocator's, as key=value,key=value */
-    uint64_t strange;               /* items of lists that are not what belongs there */
+    uint64_t strange;               /* invalid items of lists */
     bool any_segments;
-    bool says_overflow, overflowed; /* whether the settings tell of the ring at all; what they say */
+    bool says_overflow, overflowed; /* whether the settings mention the ring at all; their answer */
 };
 
 /* MP_NO_MEMORY, MP_LIMIT. Uses the records up. */
@@ -57,8 +57,8 @@ bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const str
 bool mp_pytorch_trace_rows(struct mp_pytorch_records *records, const struct mp_pytorch_device *device, uint16_t track,
                            int64_t start_us, struct mp_pytorch_rows *rows);
 
-/* Sentences, as text ids of the records' values: what the file leaves out (`limits`) and what else is to be known of it
- * (`notes`). `has_times`: the trace has. False where memory is short. */
+/* Sentences, as text ids of the records' values: gaps of the file (`limits`) and other remarks (`notes`). `has_times`:
+ * the trace has times. False where memory is short. */
 struct mp_pytorch_sentences {
     MP_VEC(uint32_t) limits, notes;
 };

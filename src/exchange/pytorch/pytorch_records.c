@@ -68,7 +68,7 @@ const char *mp_pytorch_key_name(enum mp_pytorch_key key)
     return key_names[key];
 }
 
-/* A dictionary's values by key; what it has is in `mask`, and what of that its record keeps in `kept`. */
+/* A dictionary's values by key; `mask`: its keys, `kept`: those that its record keeps. */
 struct fields {
     uint64_t mask, kept;
     uint64_t of[MP_KEYS];
@@ -107,7 +107,7 @@ static bool keep_more(struct mp_pytorch_records *r, const struct fields *fields,
     return mp_pytorch_more(r, fields->pairs, fields->count, fields->kept, more);
 }
 
-/* The bits of those keys that were kept. */
+/* The flags of the keys that were kept. */
 static uint16_t kept_keys(const struct fields *fields)
 {
     static const struct {
@@ -138,7 +138,7 @@ static bool is_whole(uint64_t value)
     return tag == MP_VALUE_INT || tag == MP_VALUE_WIDE || tag == MP_VALUE_WIDER;
 }
 
-/* A number that must not be one beyond 64 bits; one that is no number counts as absent. */
+/* Reads a number of at most 64 bits; anything else counts as absent. */
 static bool read_number(struct mp_values *values, struct fields *fields, unsigned key, uint64_t *number, bool *there)
 {
     *there = has(fields, key) && mp_values_unsigned(values, fields->of[key], number);
@@ -164,7 +164,7 @@ static uint32_t text_of(const struct fields *fields, unsigned key)
     return is_text ? (uint32_t)mp_value_payload(fields->of[key]) : 0;
 }
 
-/* Streams are handles, and where they are numbers below 0 they are the same in 64 bits. */
+/* Streams are handles; numbers below 0 keep their 64 bits. */
 static uint64_t stream_of(struct mp_values *values, struct fields *fields)
 {
     uint64_t stream = 0;
@@ -177,7 +177,7 @@ static uint64_t stream_of(struct mp_values *values, struct fields *fields)
     return is_signed ? (uint64_t)negative : 0;
 }
 
-/* A pool's two numbers as one. A list that is shared is looked at once. */
+/* A pool's two numbers as one. Looks at a shared list only once. */
 static uint64_t pool_of(struct mp_values *values, struct fields *fields, unsigned written_as)
 {
     unsigned key = has(fields, MP_KEY_POOL) ? MP_KEY_POOL : MP_KEY_SEGMENT_POOL;
@@ -193,7 +193,7 @@ static uint64_t pool_of(struct mp_values *values, struct fields *fields, unsigne
     return pair ? first << 32 | (second & UINT32_MAX) : 0;
 }
 
-/* The stack that a list of frames is. A list that is shared is looked at once: from then on it is its stack. */
+/* The stack of a list of frames. A shared list is read only once: from then on it is its stack. */
 static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint32_t *stack)
 {
     struct mp_values *values = &r->values;
@@ -223,7 +223,7 @@ static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint
     return true;
 }
 
-/* What Python's tracebacks say of one frame: "File "PATH", line N, in NAME". */
+/* A frame in the form of Python's tracebacks: "File "PATH", line N, in NAME". */
 struct traceback_line {
     const char *path, *name;
     size_t path_length, name_length;
@@ -278,8 +278,8 @@ static void add_stack(struct mp_pytorch_records *r, uint32_t stack)
         mp_vec_add(&r->scratch, r->stacks.nodes.at[stack].frame);
 }
 
-/* What is allocated in the backward pass has the stack of the forward pass besides (forward_frames: Python's
- * tracebacks, the innermost last): that is what called it, beyond the border. */
+/* Blocks of the backward pass also have the stack of the forward pass (forward_frames: Python's tracebacks, the
+ * innermost last): those are the callers, beyond the border. */
 static bool join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack, uint32_t *joined)
 {
     size_t count = 0;
@@ -312,14 +312,14 @@ static bool join_forward(struct mp_pytorch_records *r, const struct fields *fiel
     return *joined != MP_STACK_TABLE_FAILED;
 }
 
-/* What is said of a block in words. */
+/* Reads the texts about a block. */
 static void read_metadata(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *user, uint32_t *internal)
 {
     *user = has(fields, MP_KEY_METADATA) ? mp_pytorch_text(r, fields->of[MP_KEY_METADATA]) : 0;
     *internal = has(fields, MP_KEY_INTERNAL_METADATA) ? mp_pytorch_text(r, fields->of[MP_KEY_INTERNAL_METADATA]) : 0;
 }
 
-/* Of actions whose calls are told under their name. */
+/* Whether calls of that action have names of their own. */
 static bool has_a_name_of_its_own(unsigned action)
 {
     return action != MP_ACTION_FREE && action != MP_ACTION_USER_DEFINED && action != MP_ACTION_ANNOTATE &&
@@ -364,8 +364,8 @@ static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
     return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");
 }
 
-/* Of generated code PyTorch knows the line of the model that it came from (Python's traceback, the innermost last):
- * that is where the program is. *file stays where it says nothing of the kind. */
+/* For generated code PyTorch knows the line of the model that it came from (Python's traceback, the innermost last):
+ * that is the program's place. *file stays where there is no such line. */
 static void use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
                          uint64_t *line)
 {
@@ -412,7 +412,7 @@ void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes
     sums->requested += requested;
 }
 
-/* The sums are made anew where they are written. */
+/* The sums are computed anew when they are written. */
 static bool keep_sums(struct mp_pytorch_records *r, struct fields *fields)
 {
     struct mp_pytorch_sums sums = {0};

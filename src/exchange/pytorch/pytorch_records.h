@@ -1,7 +1,7 @@
 /*
  * The parts of a PyTorch memory snapshot as records, made while its pickle or JSON is read: entries of the trace,
- * frames, segments and their blocks, annotations. What the keys mean is in torch/cuda/memory.py and
- * torch/csrc/cuda/memory_snapshot.cpp of PyTorch. One thread at a time.
+ * frames, segments and their blocks, annotations. torch/cuda/memory.py and torch/csrc/cuda/memory_snapshot.cpp of
+ * PyTorch define the keys. One thread at a time.
  */
 #ifndef MP_EXCHANGE_PYTORCH_RECORDS_H
 #define MP_EXCHANGE_PYTORCH_RECORDS_H
@@ -64,7 +64,7 @@ enum mp_pytorch_key {
 
 enum mp_pytorch_action {
     MP_ACTION_ALLOC,
-    MP_ACTION_FREE, /* as other writers say for free_requested and free_completed at once */
+    MP_ACTION_FREE, /* other writers' word for free_requested and free_completed together */
     MP_ACTION_FREE_REQUESTED,
     MP_ACTION_FREE_COMPLETED,
     MP_ACTION_SEGMENT_ALLOC,
@@ -82,14 +82,14 @@ enum mp_pytorch_action {
 #define MP_PYTORCH_NO_TIME INT64_MIN
 
 struct mp_pytorch_entry {
-    uint64_t address, bytes; /* oom: address is what the device had free */
+    uint64_t address, bytes; /* oom: address is the device's free memory */
     uint64_t stream, pool;   /* pool: the first of its two numbers in the upper 32 bits */
     int64_t time_us;         /* MP_PYTORCH_NO_TIME: none */
     uint32_t stack;
     uint32_t shown;              /* the stack with the forward pass that it is the backward of */
     uint32_t block;              /* for mp_pytorch_replay() */
-    uint32_t metadata, internal; /* text ids of what is said of the block */
-    uint32_t more;               /* text id: what else it says, as JSON; 0: nothing */
+    uint32_t metadata, internal; /* text ids of texts about the block */
+    uint32_t more;               /* text id: its other keys, as JSON; 0: none */
     uint32_t name;               /* text id of the action */
     uint16_t keys;               /* bits of enum mp_row_flag */
     uint8_t action;              /* enum mp_pytorch_action */
@@ -98,11 +98,11 @@ struct mp_pytorch_entry {
 };
 
 struct mp_pytorch_block {
-    uint64_t address, bytes, requested; /* MP_BYTES_UNKNOWN: not said */
+    uint64_t address, bytes, requested; /* MP_BYTES_UNKNOWN: not given */
     uint32_t stack, more;
     uint32_t metadata, internal;
     uint16_t keys;
-    bool plain;         /* all that it says is here */
+    bool plain;         /* it has no other keys */
     bool live, pending; /* pending: freed, but streams still use it; it is live, too */
 };
 
@@ -144,7 +144,7 @@ void mp_pytorch_records_free(struct mp_pytorch_records *records);
 
 const char *mp_pytorch_key_name(enum mp_pytorch_key key);
 
-/* Sums of a segment's blocks, as PyTorch tells them. */
+/* Sums of a segment's blocks, in PyTorch's terms. */
 struct mp_pytorch_sums {
     uint64_t allocated, active, requested;
 };
@@ -157,7 +157,7 @@ bool mp_pytorch_more(struct mp_pytorch_records *records, const uint64_t *pairs, 
                      uint32_t *more);
 /* One member alone. */
 bool mp_pytorch_more_member(struct mp_pytorch_records *records, uint64_t key, uint64_t value, uint32_t *more);
-/* A text as it is, a dictionary or a list as JSON: its text id; 0 for anything else, and for what is too long. */
+/* A text unchanged, a dictionary or a list as JSON: its text id; 0 for anything else, and for one that is too long. */
 uint32_t mp_pytorch_text(struct mp_pytorch_records *records, uint64_t value);
 /* Adds a member that is JSON already. */
 bool mp_pytorch_more_text(struct mp_pytorch_records *records, uint32_t *more, const char *key, const char *json);

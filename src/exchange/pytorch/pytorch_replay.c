@@ -14,7 +14,7 @@ struct replay {
     struct mp_pytorch_records *records;
     struct mp_pytorch_device *device;
     struct mp_map live;               /* address + 1 to the entry of the alloc */
-    struct mp_map waiting;            /* address + 1 to the stack of a request that other streams' use delays */
+    struct mp_map waiting;            /* address + 1 to the stack of a request that waits for other streams */
     uint64_t same_stack, other_stack; /* frees with their alloc's stack, with one of their own */
     void *ranges;                     /* tree of struct live_range: those taken in the trace, disjoint */
     void *listed;                     /* likewise: the segments of the end that are believed */
@@ -53,7 +53,7 @@ static void put_range_event(struct replay *r, uint32_t entry, uint32_t range, bo
     mp_vec_add(&r->events, event);
 }
 
-/* Ranges that nothing live overlaps. */
+/* Takes a range, if nothing live overlaps it. */
 static bool take_range(struct replay *r, uint32_t entry, struct mp_pytorch_range range)
 {
     struct live_range *made = mp_alloc(sizeof *made);
@@ -90,8 +90,8 @@ static bool drop_range(struct replay *r, uint32_t entry, struct live_range *live
     return true;
 }
 
-/* Calls for each part of [start, end) that no live range covers, with what covers the others marked `seen`, or, where
- * `entry` is one, dropped. */
+/* Calls back for each part of [start, end) that no live range covers. Live ranges are marked `seen`, or, with an entry,
+ * dropped. */
 static bool each_gap(struct replay *r, struct mp_pytorch_range range, uint32_t entry, bool frees_gaps)
 {
     MP_VEC(uint64_t) todo = {0};
@@ -156,7 +156,8 @@ static bool on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp
     return true;
 }
 
-/* A request to free that is not followed by its completion, which then has the stack of whoever looked. */
+/* Keeps a request to free that is not followed by its completion, which then has the stack of the thread that noticed
+ * it. */
 static void on_request(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
 {
     const struct mp_pytorch_device *device = r->device;
@@ -190,8 +191,7 @@ static bool on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entr
     return true;
 }
 
-/* The block that something is said of: the one that lives there, or, as far as is known now, one from before the trace.
- */
+/* Finds the block of an annotation: the one that lives there, or, as far as known now, one from before the trace. */
 static void on_annotation(struct replay *r, uint32_t id, struct mp_pytorch_entry *entry)
 {
     const uint64_t *alloc = entry->has_address ? mp_map_find(&r->live, entry->address + 1) : NULL;
@@ -200,7 +200,7 @@ static void on_annotation(struct replay *r, uint32_t id, struct mp_pytorch_entry
     if (entry->older) mp_vec_add(&r->annotations, id);
 }
 
-/* Once all blocks from before the trace are known: no two of them had one address. */
+/* Called once all blocks from before the trace are known: no two of them had the same address. */
 static void find_annotated(struct replay *r)
 {
     struct mp_map places = {0};
@@ -247,8 +247,8 @@ static bool replay_trace(struct replay *r)
     return true;
 }
 
-/* PyTorch frees a block when free_completed says so: between free_requested and that the memory is still taken, while
- * other streams use it. A trace that was told to skip that action has only the requests. */
+/* PyTorch frees a block at free_completed: between free_requested and that, the memory is still taken while other
+ * streams use it. A trace that skips that action has only the requests. */
 static uint8_t find_free_action(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device)
 {
     bool requested = false;
@@ -260,7 +260,7 @@ static uint8_t find_free_action(const struct mp_pytorch_records *records, const 
     return requested ? MP_ACTION_FREE_REQUESTED : MP_ACTION_FREE_COMPLETED;
 }
 
-/* A block that lives at the end: the survivor of an alloc of the trace, or one from before it. */
+/* Takes a block that lives at the end: the survivor of an alloc of the trace, or one from before it. */
 static void meet_block(struct replay *r, const struct mp_pytorch_block *block, uint64_t address)
 {
     struct mp_pytorch_device *device = r->device;
@@ -278,7 +278,7 @@ static void meet_block(struct replay *r, const struct mp_pytorch_block *block, u
     mp_vec_add(&device->base, base);
 }
 
-/* The parts follow one another: one that is said to lie elsewhere says so besides. */
+/* The parts follow one another: one with another address keeps it in its other keys. */
 static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_block *block, uint64_t address)
 {
     uint64_t absent = block->live ? block->bytes : 0;
@@ -299,7 +299,7 @@ static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_bloc
                                 mp_pytorch_key_name(MP_KEY_ADDRESS), text);
 }
 
-/* No memory is in two segments: of those that overlap the one that is listed first is believed. */
+/* No memory is in two segments: of those that overlap, the one listed first is believed. */
 static bool is_believed(struct replay *r, struct mp_pytorch_segment *segment, bool *believed)
 {
     *believed = true;
@@ -312,7 +312,7 @@ static bool is_believed(struct replay *r, struct mp_pytorch_segment *segment, bo
     return found;
 }
 
-/* Its blocks are kept as they were told, and counted nowhere. */
+/* Keeps its blocks as listed, and counts them nowhere. */
 static bool pass_over(struct replay *r, struct mp_pytorch_segment *segment, uint32_t index, const uint64_t *items,
                       size_t count)
 {
@@ -348,7 +348,7 @@ static bool meet_segment(struct replay *r, uint32_t index)
         if (!keep_part(r, index, block, address)) return false;
         address += block->bytes;
     }
-    if (items) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is gone through twice */
+    if (items) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
     if (!segment->bytes || segment->bytes > INT64_MAX || segment->address > INT64_MAX - segment->bytes) return true;
     unsigned kind = r->device->host ? MP_KIND_PINNED : segment->expandable ? MP_KIND_VMM : MP_KIND_DEVICE;
     struct mp_pytorch_range range = {segment->address, segment->bytes, segment->stack, (uint8_t)kind};
@@ -376,8 +376,8 @@ static bool meet_segments(struct replay *r)
     return true;
 }
 
-/* A free's stack is its alloc's where PyTorch was not told to take one at frees; only then it says whose the block of
- * the base is. */
+/* A free has its alloc's stack where PyTorch took none at frees; only then it shows which stack a block of the base
+ * has. */
 static void judge_stacks(struct replay *r)
 {
     r->device->free_stacks = r->other_stack;

@@ -1,6 +1,6 @@
 /*
- * Joins a device's trace and its segments: which blocks and which segments were live before the trace
- * began, which alloc each free belongs to, and where the two disagree. One thread at a time.
+ * Joins a device's trace and its segments: finds the blocks and segments that were live before the trace began, the
+ * alloc of each free, and contradictions between the two. One thread at a time.
  */
 #ifndef MP_EXCHANGE_PYTORCH_REPLAY_H
 #define MP_EXCHANGE_PYTORCH_REPLAY_H
@@ -31,17 +31,16 @@ struct mp_pytorch_device {
 
     /* Filled by mp_pytorch_replay(). In the entries: `block` of a free is the entry of its alloc, or, where the entry
      * is `older`, the index of a block of the base. */
-    uint8_t free_action; /* which action frees: free_completed, unless the trace has only free_requested */
+    uint8_t free_action; /* the action that frees: free_completed, unless the trace has only free_requested */
     MP_VEC(struct mp_pytorch_block) base;   /* `requested` bytes */
     MP_VEC(struct mp_pytorch_range) ranges; /* those of the base first */
     MP_VEC(struct mp_pytorch_range_event) range_events;
     MP_VEC(struct mp_segment_part) parts; /* at the end; `segment` is an index in segments */
     MP_VEC(uint32_t) missed; /* pairs: an alloc's entry in trace, the entry of the alloc that still lived there */
     MP_VEC(uint32_t)
-    requested;        /* pairs: an entry in trace that completes a free, the stack that had requested it some
-                       * entries before */
+    requested;        /* pairs: an entry in trace that completes a free, the stack of its request some entries before */
     bool free_stacks; /* frees have stacks of their own: else theirs are those of their allocs */
-    uint64_t overlapping, overlapping_bytes; /* segments that are not believed; of their blocks that live */
+    uint64_t overlapping, overlapping_bytes; /* segments that are not believed; of their live blocks */
     size_t base_ranges;
     uint64_t base_bytes, base_range_bytes;
     uint64_t allocs, frees;
@@ -49,7 +48,7 @@ struct mp_pytorch_device {
     uint64_t not_in_segments, not_in_segments_bytes; /* live at the end of the trace only */
     uint64_t other_size;                             /* live in both, with different sizes */
     uint64_t ranges_missing;                         /* taken in the trace, not in the segments */
-    uint64_t annotations_lost;                       /* of memory in which no block is known to live */
+    uint64_t annotations_lost;                       /* of memory without a known live block */
     uint64_t bad_entries;                            /* without an address or a size, or beyond the address space */
 };
 

@@ -434,7 +434,7 @@ static void frees_json(struct mp_json *json, const struct mp_model *model, const
     mp_json_end_array(json);
 }
 
-/* What was said of its blocks, the heaviest share first; a block of which two things were said is in two. */
+/* The texts about its blocks, the heaviest share first; a block with two texts counts for both. */
 static void metadata_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
                           const struct mp_site *site)
 {
