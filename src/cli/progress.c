@@ -111,7 +111,7 @@ void mp_progress_start_work(const struct mp_invocation *invocation, const char *
     start(invocation);
 }
 
-void mp_progress_tell(void *context, size_t done, size_t of)
+void mp_progress_report(void *context, size_t done, size_t of)
 {
     (void)context;
     atomic_store(&work_percent, of ? (unsigned)(done * 100 / of) : 0);

@@ -10,7 +10,7 @@
 void mp_progress_start(const struct mp_invocation *invocation, const char *path);
 /* The same for other work, `what`, that tells how far it has come, as mp_tune_progress does. */
 void mp_progress_start_work(const struct mp_invocation *invocation, const char *what);
-void mp_progress_tell(void *context, size_t done, size_t of);
+void mp_progress_report(void *context, size_t done, size_t of);
 /* False, after a message, where --progress has an unknown value. */
 bool mp_progress_valid(const struct mp_invocation *invocation);
 /* Removes the line. Call it before anything else is written to stderr. */

@@ -13,14 +13,14 @@ bool mp_builder_add_metadata(struct mp_builder *b, const struct mp_chunk *chunk)
     return true;
 }
 
-struct told {
+struct ordered {
     struct mp_model_metadata metadata;
     size_t order;
 };
 
 static int by_block_then_time(const void *left, const void *right)
 {
-    const struct told *a = left, *b = right;
+    const struct ordered *a = left, *b = right;
     if (a->metadata.block != b->metadata.block) return a->metadata.block < b->metadata.block ? -1 : 1;
     if (a->metadata.time_ns != b->metadata.time_ns) return a->metadata.time_ns < b->metadata.time_ns ? -1 : 1;
     return a->order < b->order ? -1 : 1;
@@ -35,19 +35,19 @@ static bool is_same(const struct mp_model_metadata *a, const struct mp_model_met
 bool mp_builder_end_metadata(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
-    struct told *told = b->metadata.count ? mp_alloc(b->metadata.count * sizeof *told) : NULL;
-    if (!told) return !b->metadata.count;
+    struct ordered *ordered = b->metadata.count ? mp_alloc(b->metadata.count * sizeof *ordered) : NULL;
+    if (!ordered) return !b->metadata.count;
     size_t count = 0;
     for (size_t i = 0; i < b->metadata.count; i++) {
         const struct mp_block_metadata *from = &b->metadata.at[i];
         uint32_t block = mp_builder_block(b, from->block);
-        if (block != MP_NONE) told[count++] = (struct told){{from->time_ns, block, from->text, from->kind}, i};
+        if (block != MP_NONE) ordered[count++] = (struct ordered){{from->time_ns, block, from->text, from->kind}, i};
     }
-    qsort(told, count, sizeof *told, by_block_then_time);
+    qsort(ordered, count, sizeof *ordered, by_block_then_time);
     mp_vec_room_for(&model->metadata, count);
     for (size_t i = 0; i < count; i++)
-        if (!i || !is_same(&told[i - 1].metadata, &told[i].metadata))
-            model->metadata.at[model->metadata.count++] = told[i].metadata;
-    free(told);
+        if (!i || !is_same(&ordered[i - 1].metadata, &ordered[i].metadata))
+            model->metadata.at[model->metadata.count++] = ordered[i].metadata;
+    free(ordered);
     return true;
 }

@@ -67,7 +67,7 @@ static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    struct mp_advise_query ask = {.progress = mp_progress_tell};
+    struct mp_advise_query ask = {.progress = mp_progress_report};
     int status = read_kinds(invocation->value[MP_OPT_KIND], &ask.kinds);
     if (!status) status = read_capacity(invocation->value[MP_OPT_CAPACITY], &ask.capacity);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);

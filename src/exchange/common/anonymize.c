@@ -445,7 +445,7 @@ static void put_numbers(struct mp_buffer *to, const char *configuration)
 }
 
 /* Reports what was left out. */
-static void tell_dropped(struct renaming *renaming)
+static void note_dropped(struct renaming *renaming)
 {
     struct mp_coverage *coverage = &renaming->model->coverage;
     char text[160], count[MP_UNIT_TEXT];
@@ -493,7 +493,7 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     rename_ids(&renaming, ROLE_WORDS, coverage->sources, coverage->source_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->notes, coverage->note_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->limits, coverage->limit_count);
-    tell_dropped(&renaming);
+    note_dropped(&renaming);
     model->how.text = new_name(&renaming, ROLE_WORDS, model->how.text);
     rename_start(&renaming);
     mp_step_rule_close(&renaming.steps);

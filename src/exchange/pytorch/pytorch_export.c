@@ -156,10 +156,10 @@ static void put_said(struct writer *writer, const struct mp_model_metadata *said
         [MP_METADATA_ANNOTATION] = "user_metadata",
         [MP_METADATA_INTERNAL] = "internal_metadata",
     };
-    unsigned told = 0;
+    unsigned written = 0;
     for (size_t i = 0; i < count; i++) {
-        if (told >> said[i].kind & 1 || (count > 1 && said[i].kind == MP_METADATA_ANNOTATION)) continue;
-        told |= 1u << said[i].kind;
+        if (written >> said[i].kind & 1 || (count > 1 && said[i].kind == MP_METADATA_ANNOTATION)) continue;
+        written |= 1u << said[i].kind;
         mp_value_text(&writer->value, keys[said[i].kind], mp_model_text(writer->model, said[i].text));
     }
 }
