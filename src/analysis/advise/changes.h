@@ -1,4 +1,4 @@
-/* What a program could do otherwise. */
+/* Changes that a program could make. */
 #ifndef MP_ANALYSIS_CHANGES_H
 #define MP_ANALYSIS_CHANGES_H
 

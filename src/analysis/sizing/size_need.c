@@ -302,7 +302,7 @@ static struct mp_size_need allocated_at(const struct mp_size_predictor *predicto
     return need;
 }
 
-/* What would hand out millions of blocks is not replayed: it cannot be asked for in earnest. */
+/* A replay that would hand out millions of blocks is not made: no real question needs one. */
 static bool is_bearable(const struct mp_size_predictor *predictor, struct mp_size_point at)
 {
     return mp_size_pool_work(&predictor->pool, at) <= mp_size_work_most(&predictor->pool);

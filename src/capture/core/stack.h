@@ -17,7 +17,7 @@
 #define MP_WALK_MAX   4096 /* native frames walked at most */
 #define MP_MERGED_MAX (MP_WALK_MAX + MP_PYTHON_FRAMES_MAX)
 
-/* What the thread's recent paths were, before the cache that all threads share: it lies near. */
+/* The thread's recent paths, checked before the cache that all threads share, since they lie near. */
 #define MP_RECENT_STACKS 4096
 struct mp_recent_stack {
     uint64_t hash; /* also of the session; 0: none */
