@@ -188,7 +188,8 @@ def ask(arguments, folder):
     result = harness.memprof(*arguments, cwd=folder, env=dict(os.environ, TZ="UTC", LC_ALL="C.UTF-8"),
                              errors="backslashreplace")
     lines = [f"$ memprof {shlex.join(arguments)}" + (f"    # {result.returncode}" if result.returncode else "")]
-    lines += shorten(result.stdout) + ["! " + line for line in result.stderr.splitlines()]
+    said = re.sub("<style>.*?</style>", "<style>...</style>", result.stdout, flags=re.S)  # it is viz/'s
+    lines += shorten(said) + ["! " + line for line in result.stderr.splitlines()]
     for path in sorted(folder.glob("out.*")):
         lines += shorten(text_of(path))
         path.unlink()

@@ -36,9 +36,9 @@ function contrast(a, b) {
   return (high + 0.05) / (low + 0.05);
 }
 
-/** The inks of style.css, light and dark. */
+/** The inks of shell.css, light and dark. */
 function themes() {
-  const style = readFileSync(new URL("../style.css", import.meta.url), "utf8");
+  const style = readFileSync(new URL("../shell.css", import.meta.url), "utf8");
   return style.split('[data-theme="dark"]').slice(0, 2).map((part) => Object.fromEntries(
     [...part.slice(0, part.indexOf("}")).matchAll(/--([a-z-]+): #([0-9a-f]{6});/g)].map(([, name, hex]) =>
       [name, [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16))])));

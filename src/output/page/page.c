@@ -13,9 +13,9 @@
 #include "base/utf8.h"
 #include "model/model.h"
 #include "model/track.h"
-#include "output/page/html.h"
 #include "output/page/page_data.h"
 #include "output/page/page_template.h"
+#include "output/report/html.h"
 #include "output/report/reports.h"
 
 /* The header that the page reads before it unpacks a column: one JSON object inside a <script> element. */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "output/page/html.h"
+#include "output/report/html.h"
 #include "output/report/reports.h"
 
 /* One SVG picture, drawn here, with the report below it: the page needs neither a script nor a network. */
@@ -15,25 +15,6 @@
 #define BOTTOM  50
 #define MARKS_Y 6
 #define LINE_Y  16
-
-static const char head[] = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                           "<meta name=\"viewport\" content=\"width=device-width\">\n<title>";
-static const char style[] =
-    "</title>\n<style>\n"
-    ":root{--ink:#1b1f24;--dim:#5c6570;--line:#d5dae0;--back:#fff;--likely:#0b62b8;--band:#0b62b833;--limit:#b3261e;"
-    "--probe:#6a4fb3}\n"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--dim:#9aa4b0;--line:#39414b;--back:#14181d;--likely:#"
-    "6cb4ff;"
-    "--band:#6cb4ff33;--limit:#ff8a80;--probe:#b9a3ff}}\n"
-    "body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--back);max-width:980px;"
-    "margin:1.5rem auto;padding:0 1rem}\n"
-    "h1{font-size:1.35rem;margin:0 0 .3rem}svg{width:100%;height:auto}\n"
-    "pre{font:13px/1.4 ui-monospace,monospace;white-space:pre-wrap;border-top:1px solid var(--line);padding-top:1rem}\n"
-    "svg text{font:13px system-ui,sans-serif;fill:var(--dim)}svg .name{fill:var(--ink)}\n"
-    ".grid{stroke:var(--line)}.band{fill:var(--band)}.likely{fill:none;stroke:var(--likely);stroke-width:2.5}\n"
-    ".limit{stroke:var(--limit);stroke-width:1.5;stroke-dasharray:6 4}.capacity{stroke:var(--limit);stroke-width:1.5}\n"
-    ".largest{stroke:var(--ink);stroke-dasharray:2 3}.probe{fill:var(--probe)}.at{fill:var(--likely)}\n"
-    "</style></head>\n<body>\n";
 
 struct plot {
     const struct mp_size_answer *answer;
@@ -188,9 +169,7 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
     for (size_t i = 0; model->start.command && model->start.command[i]; i++)
         mp_buffer_printf(&title, "%s%s", i ? " " : ": ", model->start.command[i]);
     mp_buffer_append(&title, "", 1);
-    mp_buffer_append_text(out, head);
-    mp_html_text(out, (const char *)title.data);
-    mp_buffer_append_text(out, style);
+    mp_html_start(out, (const char *)title.data);
     mp_buffer_append_text(out, "<h1>");
     mp_html_text(out, (const char *)title.data);
     mp_buffer_append_text(out, "</h1>\n");
@@ -205,7 +184,8 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
         mp_buffer_append_text(out, "\n");
         line = end ? end + 1 : NULL;
     }
-    mp_buffer_append_text(out, "</pre>\n</body></html>\n");
+    mp_buffer_append_text(out, "</pre>\n");
+    mp_html_end(out);
     mp_buffer_free(&report);
     mp_buffer_free(&title);
 }

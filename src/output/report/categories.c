@@ -82,7 +82,7 @@ void mp_categories_document(struct mp_document *document, const struct mp_sites 
     for (const struct mp_site *row; (row = next_row(categories, &at, &named));) {
         mp_document_cell(document, "%s", name_of(categories, row));
         mp_document_cell(document, "%s", mp_format_bytes(number, row->bytes));
-        mp_document_cell(document, "%.1f %%", 100 * share_of(categories, row));
+        mp_document_share(document, row->bytes, categories->bytes);
         mp_document_cell(document, "%s", mp_format_count(number, row->blocks));
         if (any) mp_document_cell(document, "%s", mp_guess_text(guess, row->guessed_bytes, row->bytes));
     }

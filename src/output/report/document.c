@@ -6,39 +6,26 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "output/report/html.h"
 #include "output/report/reports.h"
 #include "output/report/text.h"
 
 /* The characters with a meaning in Markdown, anywhere and at the beginning of a text. */
 static const char markdown_marks[] = "\\`*_[]<>|~&", markdown_first[] = "#+-=";
 
-static const char page_head[] =
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-    "<style>\n"
-    ":root { color-scheme: light dark; }\n"
-    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }\n"
-    "h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin: 1.8em 0 0.4em; }\n"
-    "table { margin: 0 0 1rem; border-collapse: collapse; font-variant-numeric: tabular-nums; }\n"
-    "th, td { padding: 0.15em 1em 0.15em 0; border-bottom: 1px solid #8884; vertical-align: top; overflow-wrap: "
-    "anywhere; }\n"
-    "th { font-weight: 600; } .r { text-align: right; white-space: nowrap; } .l { text-align: left; }\n"
-    "</style>\n";
-
 static void put_escaped(struct mp_document *document, const char *text)
 {
+    if (document->form == MP_HTML) {
+        mp_html_text(document->out, text);
+        return;
+    }
     struct mp_buffer clean = {0};
     mp_text_clean(&clean, text);
     for (size_t i = 0; i < clean.size; i++) {
         char byte = (char)clean.data[i];
-        if (document->form == MP_MARKDOWN) {
-            bool means = byte && (strchr(markdown_marks, byte) || (!i && strchr(markdown_first, byte)));
-            if (means) mp_buffer_append_text(document->out, "\\");
-            mp_buffer_append(document->out, &byte, 1);
-        } else {
-            const char *entity = byte == '<' ? "&lt;" : byte == '>' ? "&gt;" : byte == '&' ? "&amp;" : NULL;
-            mp_buffer_append(document->out, entity ? entity : &byte, entity ? strlen(entity) : 1);
-        }
+        if (byte && (strchr(markdown_marks, byte) || (!i && strchr(markdown_first, byte))))
+            mp_buffer_append_text(document->out, "\\");
+        mp_buffer_append(document->out, &byte, 1);
     }
     mp_buffer_free(&clean);
 }
@@ -77,19 +64,13 @@ void mp_document_start(struct mp_document *document, struct mp_buffer *out, enum
                        const char *title)
 {
     *document = (struct mp_document){.out = out, .form = form};
-    if (form == MP_HTML) {
-        mp_buffer_append_text(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>");
-        put_escaped(document, title);
-        mp_buffer_append_text(out, "</title>\n");
-        mp_buffer_append_text(out, page_head);
-        mp_buffer_append_text(out, "</head>\n<body>\n");
-    }
+    if (form == MP_HTML) mp_html_start(out, title);
     put_title(document, "%s", title);
 }
 
 void mp_document_end(struct mp_document *document)
 {
-    if (document->form == MP_HTML) mp_buffer_append_text(document->out, "</body>\n</html>\n");
+    if (document->form == MP_HTML) mp_html_end(document->out);
 }
 
 void mp_document_heading(struct mp_document *document, const char *format, ...)
@@ -125,19 +106,41 @@ void mp_document_table(struct mp_document *document, const char *columns, const 
     mp_buffer_append_text(out, page ? "" : "\n");
 }
 
-void mp_document_cell(struct mp_document *document, const char *format, ...)
+static void start_cell(struct mp_document *document, const char *attributes)
 {
-    va_list values;
     bool page = document->form == MP_HTML;
-    va_start(values, format);
     if (!document->column) mp_buffer_append_text(document->out, page ? "<tr>" : "|");
-    if (page) mp_buffer_printf(document->out, "<td class=\"%c\">", document->columns[document->column]);
-    put_format(document, format, values);
+    if (page) mp_buffer_printf(document->out, "<td class=\"%c%s>", document->columns[document->column], attributes);
+}
+
+static void end_cell(struct mp_document *document)
+{
+    bool page = document->form == MP_HTML;
     mp_buffer_append_text(document->out, page ? "</td>" : "|");
-    va_end(values);
     if (document->columns[++document->column]) return;
     document->column = 0;
     mp_buffer_append_text(document->out, page ? "</tr>\n" : "\n");
+}
+
+void mp_document_cell(struct mp_document *document, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    start_cell(document, "\"");
+    put_format(document, format, values);
+    end_cell(document);
+    va_end(values);
+}
+
+void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole)
+{
+    char attributes[64], text[16];
+    double share = whole ? 100.0 * (double)part / (double)whole : 0.0;
+    snprintf(attributes, sizeof attributes, " share\" style=\"--part:%.1f%%\"", share);
+    snprintf(text, sizeof text, "%.1f %%", share);
+    start_cell(document, attributes);
+    put_escaped(document, text);
+    end_cell(document);
 }
 
 void mp_document_end_table(struct mp_document *document)

@@ -26,6 +26,8 @@ void mp_document_paragraph(struct mp_document *document, const char *format, ...
 /* `columns`: 'l' or 'r' for each; as many heads; then come the cells, row by row. */
 void mp_document_table(struct mp_document *document, const char *columns, const char *const *heads);
 void mp_document_cell(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A cell with what `part` is of `whole` (0: nothing), in a page with a bar behind it. */
+void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole);
 void mp_document_end_table(struct mp_document *document);
 
 /* A cell that names a site; and the part that ends every document: what the recording could not see. */

@@ -13,9 +13,13 @@ static void put_head(struct mp_document *document, const struct mp_model *model,
         mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
     if (command.size) mp_document_paragraph(document, "%.*s", (int)command.size, (const char *)command.data);
     mp_buffer_free(&command);
-    mp_document_paragraph(document, "%s%s%s, %llu steps (%s)", model->start.host, *model->start.host ? ", " : "",
-                          mp_format_duration(number, model->duration_ns), (unsigned long long)story->leaks->step_count,
-                          story->leaks->step_source);
+    const struct mp_leaks *leaks = story->leaks;
+    char steps[64] = "no steps are known";
+    if (leaks->step_count)
+        snprintf(steps, sizeof steps, "%llu step%s (%s)", (unsigned long long)leaks->step_count,
+                 leaks->step_count == 1 ? "" : "s", leaks->step_source);
+    mp_document_paragraph(document, "%s%s%s, %s", model->start.host, *model->start.host ? ", " : "",
+                          mp_format_duration(number, model->duration_ns), steps);
 }
 
 static void put_modules(struct mp_document *document, const struct mp_sites *sites, const struct mp_site *site)
@@ -38,7 +42,7 @@ static void put_sites(struct mp_document *document, const struct mp_model *model
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
         mp_document_cell(document, "%s", mp_format_bytes(number, site->bytes));
-        mp_document_cell(document, "%.1f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
+        mp_document_share(document, site->bytes, whole);
         mp_document_cell(document, "%s", mp_format_count(number, site->blocks));
         mp_document_site(document, model, site);
         if (modules) put_modules(document, sites, site);
