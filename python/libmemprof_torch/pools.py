@@ -1,17 +1,20 @@
 """Calls of PyTorch's CUDA allocator that allocate nothing, and of which a driver may see nothing: emptied caches, private
-pools of graphs and MemPools, limits. Each is a mark in the recording, whose text src/analysis/allocator/torch_marks.c
+pools of graphs and MemPools, limits, changed settings. Each is a mark in the recording, whose text src/analysis/allocator/torch_marks.c
 reads; a replay under other settings makes it too.
 
 PyTorch up to 2.9 tells the pool of a segment alone: before segments can go, the history is read (history.py).
 """
 
 import functools
+import os
 import weakref
 
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 BEGINS = ("_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentStreamToPool",
           "_cuda_beginAllocateCurrentThreadToPool")
+SETS = ("_cuda_cudaCachingAllocator_set_allocator_settings", "_accelerator_setAllocatorSettings")  # the second from 2.9 on
+VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 ENDS = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")
 
 
@@ -24,7 +27,7 @@ def start(api, torch, history):
 class Pools:
     def __init__(self, api, torch, history):
         self._api, self._write, self._torch, self._history = api, api["torch_mark"], torch, history
-        self._off = False
+        self._off = self._changed = False
         self._begun = {}  # the last pool of each device
         self._alive = {}  # graphs and pools: what becomes of each when the program lets go of it
         self._wrap("_cuda_emptyCache", self._empties)
@@ -34,6 +37,8 @@ class Pools:
             self._wrap(name, lambda original: self._about_pool(original, "ends"))
         self._wrap("_cuda_releasePool", lambda original: self._about_pool(original, "released"))
         self._wrap("_cuda_setMemoryFraction", self._limits)
+        for name in SETS:
+            self._wrap(name, self._changes)
         graph, pool = getattr(torch.cuda, "CUDAGraph", None), getattr(torch.cuda, "MemPool", None)
         if isinstance(graph, type) and {"capture_begin", "capture_end", "reset"} <= set(vars(graph)):
             for name, make in (("capture_begin", self._captures), ("capture_end", self._captured),
@@ -113,6 +118,23 @@ class Pools:
 
     def _limit(self, fraction, device, *more):
         self._mark(f"memory fraction {fraction:.17g} on cuda:{device}")
+
+    def _changes(self, original):
+        def set_allocator_settings(*arguments, **named):
+            self._guarded(self._before_change)
+            answer = original(*arguments, **named)
+            self._guarded(self._change, *arguments)
+            return answer
+        return set_allocator_settings
+
+    def _before_change(self):
+        """What it began with PyTorch read from the environment, perhaps not before now."""
+        if not self._changed:
+            self._mark("began with settings:" + next(filter(None, map(os.environ.get, VARIABLES)), ""))
+        self._changed = True
+
+    def _change(self, settings, *more):
+        self._mark(f"settings:{settings}")
 
     # ---- graphs: a pool's number is known once the capture has ended
 

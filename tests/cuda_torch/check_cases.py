@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What PyTorch's real CUDA allocator showed to be wrong, each a case: out-of-memory and refusals that are survived, caches
 that are emptied, the program's own history and snapshots, pending frees, windows."""
+import json
 import os
 import sys
 
@@ -159,6 +160,36 @@ for number in range(40):
         pending = stats["active_bytes.all.current"] - stats["allocated_bytes.all.current"]
         self.assertGreater(pending, 30 * bed.MIB)
         self.assertIn(f"{pending / bed.MIB:.1f} MiB", text)
+
+
+class Categories(bed.TestCase):
+    def test_workspace_of_cublas(self):
+        """Debian's libraries are stripped: the function that asks for it has no name. Its size is the program's choice."""
+        for kib, config in ((8192 + 128, None), (3 * 1024, ":1024:3"), (16 * 4096, ":4096:16")):
+            with self.subTest(config=config):
+                variables = {"CUBLAS_WORKSPACE_CONFIG": config} if config else {}
+                run = self.execute("train", "mlp", **variables)
+                sizes = [entry["size"] for entry in run.truth["devices"][0]["trace"]]
+                self.assertEqual(sizes.count(kib << 10), 2)  # autograd's thread has a handle of its own
+                peak = harness.answer("peak", run.path, "--track", "cuda:0/torch")
+                found = {row["category"]: row["bytes"] for row in peak["categories"]}
+                self.assertEqual(found["workspace"], 2 * (kib << 10), found)
+                self.assertLess(found["activations"], kib << 10)
+
+
+class Leaks(bed.TestCase):
+    def test_of_a_running_program(self):
+        """What lives is the tensors alone: the segments that they lie in are not counted beside them."""
+        run = self.execute(BEGIN + """
+import os, subprocess
+kept = [tensor(3 * MIB + 512 * number) for number in range(20)]
+time.sleep(0.5)
+out = subprocess.run(["memprof", "leaks", "--json", "--pid", str(os.getpid())], capture_output=True, text=True)
+answer = json.loads(out.stdout)
+print(json.dumps([torch.cuda.memory_allocated(), answer["outstanding"]["bytes"]]))
+""")
+        allocated, outstanding = json.loads(run.output)
+        self.assertEqual(outstanding, allocated)
 
 
 class Collector(bed.TestCase):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`frag --replay SETTINGS` of a recording against the same program, really run under those settings: what PyTorch's own
-allocator had reserved at most."""
+allocator had reserved at most; and of each program with settings of its own, or on two devices, the replay under those."""
 import os
 import sys
 
@@ -45,9 +45,29 @@ class Replay(bed.TestCase):
         self.assertEqual(found, real)
 
 
+    def own(self, name):
+        program, arguments, variables = OWN[name]
+        run = self.execute(program, *arguments, **variables)
+        found, real = [], []
+        for number, device in enumerate(run.truth["devices"]):
+            answer = harness.answer("frag", run.path, "--track", f"cuda:{number}/torch", "--replay", "")
+            found.append(answer["replay"]["reserved_peak_bytes"])
+            real.append(device["stats"]["reserved_bytes.all.peak"])
+        self.assertEqual(found, real)
+
+
+OWN = {
+    **{name: run for name, run in check_allocations.PROGRAMS.items() if CONF in run[2]},
+    **{name: ("fresh", (name,), variables) for name, variables in check_fresh.PROGRAMS.items()
+       if CONF in variables or "SOFTGPU_DEVICES" in variables},
+}
+ALL = os.environ.get("MEMPROF_CUDA_TORCH") == "all"
+for name_ in OWN if ALL else ("full_devices", "expandable_graph", "accumulation"):
+    setattr(Replay, f"test_own_{name_}", lambda self, name=name_: self.own(name))
+
 # The others with MEMPROF_CUDA_TORCH=all: each is five runs.
-QUICK = ("mempool", "stress", "retries", "bisect", "producers")
-for name_ in PROGRAMS if os.environ.get("MEMPROF_CUDA_TORCH") == "all" else QUICK:
+QUICK = ("mempool", "stress", "retries", "bisect", "producers", "other_settings")
+for name_ in PROGRAMS if ALL else QUICK:
     setattr(Replay, f"test_{name_}", lambda self, name=name_: self.compare(name))
 
 if __name__ == "__main__":

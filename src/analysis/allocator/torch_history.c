@@ -425,6 +425,12 @@ static void follow_mark(struct follower *f, const struct mp_torch_mark *mark)
         add_call(f, mark->call, 0, f->history->limits.count);
         mp_vec_add(&f->history->limits, mark->fraction);
         break;
+    case MP_TORCH_CALL_SETTINGS:
+        add_call(f, mark->call, 0, f->history->changes.count);
+        mp_vec_add(&f->history->changes, mark->settings);
+        break;
+    case MP_TORCH_CALL_BEGAN:
+        break;
     case MP_TORCH_CALL_CAPTURE:
         lose_capture(f);
         f->capture = (uint32_t)f->history->steps.count;
@@ -595,14 +601,31 @@ static bool has_calls(const struct mp_model *model, uint16_t track)
     return false;
 }
 
+/* The settings that the program began with: those that were told last, but where it changed them, a mark says so. */
+static void read_settings(const struct mp_model *model, struct mp_torch_settings *settings)
+{
+    const char *told = model->start.configuration;
+    struct mp_torch_mark mark;
+    for (size_t i = 0; i < model->asides.count; i++)
+        if (model->asides.at[i].kind == MP_ASIDE_SETTINGS) told = mp_model_text(model, model->asides.at[i].text);
+    mp_torch_settings_recorded(told, settings);
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (model->events.type[event] != MP_EVENT_MARK ||
+            !mp_torch_mark_read(mp_model_text(model, model->notes.at[model->events.subject[event]].name), "", &mark) ||
+            mark.call != MP_TORCH_CALL_BEGAN)
+            continue;
+        mp_torch_settings_default(settings);
+        (void)mp_torch_settings_parse(settings, mark.settings, NULL); /* what makes no sense changes nothing */
+        return;
+    }
+}
+
 enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
                                      struct mp_torch_history *history, struct mp_error *error)
 {
-    const char *settings = model->start.configuration;
-    for (size_t i = 0; i < model->asides.count; i++)
-        if (model->asides.at[i].kind == MP_ASIDE_SETTINGS) settings = mp_model_text(model, model->asides.at[i].text);
     history->track = track;
-    mp_torch_settings_recorded(settings, &history->settings);
+    read_settings(model, &history->settings);
     uint32_t ignored;
     pool_index(history, 0, &ignored);
     if (has_calls(model, track)) follow_calls(model, history, &history->traced);
@@ -643,5 +666,6 @@ void mp_torch_history_free(struct mp_torch_history *history)
     mp_vec_free(&history->mapped);
     mp_vec_free(&history->pools);
     mp_vec_free(&history->limits);
+    mp_vec_free(&history->changes);
     mp_vec_free(&history->emptied);
 }

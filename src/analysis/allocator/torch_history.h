@@ -18,7 +18,7 @@ struct mp_torch_step {
     uint32_t block; /* of the model: alloc, free */
     uint32_t event; /* of the model: alloc, free completed, out of memory; else MP_NONE */
     uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call, which is about `pool` or the limit
-                     * numbered `bytes` */
+                     * or the change numbered `bytes` */
 };
 #define MP_TORCH_CALL MP_TORCH_ACTIONS
 
@@ -34,7 +34,7 @@ struct mp_torch_base {
 struct mp_torch_history {
     uint16_t track;
     bool traced;                       /* by the allocator itself; else steps are blocks alone, on one stream */
-    struct mp_torch_settings settings; /* those that it had, as far as the file says */
+    struct mp_torch_settings settings; /* those that it began with, as far as the file says */
     MP_VEC(struct mp_torch_step) steps;
     MP_VEC(struct mp_torch_base) base;        /* by address */
     MP_VEC(struct mp_torch_segment) segments; /* at the beginning, by address; blocks are unused */
@@ -42,6 +42,7 @@ struct mp_torch_history {
     MP_VEC(uint64_t) pools;                   /* PyTorch's numbers of them; the first is 0, the default pool */
     uint32_t made_up;                         /* blocks of steps that the model has not, numbered after its own */
     MP_VEC(double) limits;                    /* that the program set, shares of the device's memory */
+    MP_VEC(const char *) changes;             /* of the settings, their texts: the model's */
     MP_VEC(uint32_t)
     emptied; /* before which steps the program emptied the cache: found by a replay of the record, else by what
               * the driver got back without a mark that says why */

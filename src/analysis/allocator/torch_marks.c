@@ -40,12 +40,18 @@ static bool read_capture(const char *text, struct mp_torch_mark *mark, char *dev
 
 bool mp_torch_mark_read(const char *name, const char *device, struct mp_torch_mark *mark)
 {
+    static const char began[] = "began with settings:", settings[] = "settings:";
     char of[32];
     *mark = (struct mp_torch_mark){0};
     if (strncmp(name, MP_TORCH_MARK, strlen(MP_TORCH_MARK)) != 0) return false;
     const char *text = name + strlen(MP_TORCH_MARK);
     if (!strcmp(text, "empty_cache")) {
         mark->call = MP_TORCH_CALL_EMPTY;
+        return true;
+    }
+    if (!strncmp(text, began, strlen(began)) || !strncmp(text, settings, strlen(settings))) {
+        mark->call = *text == *began ? MP_TORCH_CALL_BEGAN : MP_TORCH_CALL_SETTINGS;
+        mark->settings = strchr(text, ':') ? strchr(text, ':') + 1 : "";
         return true;
     }
     if (sscanf(text, "memory fraction %lf on %31s", &mark->fraction, of) == 2) {

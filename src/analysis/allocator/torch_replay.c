@@ -15,7 +15,7 @@ struct mp_torch_player {
     const struct mp_torch_history *history;
     struct mp_torch_history *noted; /* the same, of a replay of the record */
     struct mp_torch_allocator *allocator;
-    const struct mp_torch_settings *settings; /* that it began with */
+    struct mp_torch_settings settings; /* now */
     struct mp_torch_replay *replay;
     uint32_t *ids;           /* by block of the model: the allocator's, or MP_TORCH_NO_BLOCK */
     MP_VEC(uint32_t) owners; /* by the allocator's block: the model's */
@@ -24,6 +24,7 @@ struct mp_torch_player {
     MP_VEC(uint32_t) late;   /* blocks whose requested free the record completes during the call that comes */
     uint64_t most;           /* reserved bytes; beyond them the replay is given up. 0: endless */
     bool recorded;
+    bool own_limit;             /* the replay has one, which the program's do not change */
     bool probing, probe_failed; /* a call is tried on a copy of the allocator; it did what the record does not have */
     uint32_t probes;
     uint32_t step;               /* under way */
@@ -467,10 +468,14 @@ static void play_free(struct mp_torch_player *p, const struct mp_torch_step *ste
 
 static void play_limit(struct mp_torch_player *p, double limit)
 {
-    struct mp_torch_settings settings = *p->settings;
-    if (settings.fraction > 0) return; /* the replay has one of its own */
-    settings.fraction = limit;
-    mp_torch_set(p->allocator, &settings);
+    if (!p->own_limit) p->settings.fraction = limit;
+    mp_torch_set(p->allocator, &p->settings);
+}
+
+static void play_settings(struct mp_torch_player *p, const char *text)
+{
+    mp_torch_settings_change(&p->settings, text);
+    mp_torch_set(p->allocator, &p->settings);
 }
 
 /* A call that allocates nothing. */
@@ -504,6 +509,9 @@ static void play_call(struct mp_torch_player *p, const struct mp_torch_step *ste
         break;
     case MP_TORCH_CALL_LIMIT:
         play_limit(p, p->history->limits.at[step->bytes]);
+        break;
+    case MP_TORCH_CALL_SETTINGS:
+        play_settings(p, p->history->changes.at[step->bytes]);
         break;
     }
 }
@@ -582,7 +590,8 @@ static bool start(struct mp_torch_player *p, const struct mp_torch_settings *set
         hooks.map = give_pages;
     }
     *p->replay = (struct mp_torch_replay){.last_oom = MP_NONE};
-    p->settings = settings;
+    p->settings = *settings;
+    p->own_limit = settings->fraction > 0;
     p->allocator = mp_torch_allocator_new(settings, capacity, total, &hooks);
     size_t blocks = p->model->blocks.count + p->history->made_up;
     p->ids = mp_alloc((blocks + 1) * sizeof *p->ids);

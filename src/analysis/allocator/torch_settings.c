@@ -243,6 +243,15 @@ enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const
     return status;
 }
 
+void mp_torch_settings_change(struct mp_torch_settings *settings, const char *text)
+{
+    struct mp_torch_settings changed = *settings;
+    changed.max_split = MP_TORCH_UNLIMITED;
+    changed.gc_threshold = 0;
+    memset(changed.divisions, 0, sizeof changed.divisions);
+    if (!mp_torch_settings_parse(&changed, text, NULL)) *settings = changed;
+}
+
 static void add_option(struct mp_buffer *text, const char *name)
 {
     mp_buffer_printf(text, "%s%s:", text->size ? "," : "", name);

@@ -949,7 +949,8 @@ class Pools(unittest.TestCase):
             return call
 
         names = ("_cuda_emptyCache", "_cuda_setMemoryFraction", "_cuda_beginAllocateCurrentStreamToPool",
-                 "_cuda_endAllocateCurrentStreamToPool", "_cuda_endAllocateToPool", "_cuda_releasePool")
+                 "_cuda_endAllocateCurrentStreamToPool", "_cuda_endAllocateToPool", "_cuda_releasePool",
+                 "_cuda_cudaCachingAllocator_set_allocator_settings")
         self.native = types.SimpleNamespace(**{name: native(name, "answer of " + name) for name in names})
         self.memory = types.SimpleNamespace(_cuda_releasePool=self.native._cuda_releasePool)
         self.cuda = types.SimpleNamespace(CUDAGraph=CUDAGraph, MemPool=MemPool, memory=self.memory,
@@ -970,6 +971,15 @@ class Pools(unittest.TestCase):
         self.assertEqual(self.memory._cuda_releasePool(2, (0, 4)), "answer of _cuda_releasePool")
         self.assertEqual(self.take(), ["loss", "torch: empty_cache", "torch: memory fraction 0.5 on cuda:2",
                                        "torch: pool 0:4 ends on cuda:2", "ended", "torch: pool 0:4 released on cuda:2"])
+
+    def test_settings_that_change(self):
+        """With what PyTorch had read from the environment before the first change."""
+        change = self.native._cuda_cudaCachingAllocator_set_allocator_settings
+        with unittest.mock.patch.dict(os.environ, {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}):
+            self.assertIn("answer of", change("expandable_segments:True"))
+            change("")
+        self.assertEqual(self.take(), ["torch: began with settings:max_split_size_mb:64",
+                                       "torch: settings:expandable_segments:True", "torch: settings:"])
 
     def test_ends_up_to_2_1_name_no_pool(self):
         end = self.native._cuda_endAllocateCurrentStreamToPool
