@@ -323,6 +323,8 @@ class Look:
         for edge, saved in self._reader.saved_by(node):
             if type(saved) not in PLAIN and self.kind_of(type(saved)) == "tensor":
                 self._claim(saved, at, edge)
+            else:
+                self._push(saved, at, edge)  # what a hook of the program packed
         try:
             following = naming.next_functions(self._torch, node)
         except (RuntimeError, AttributeError):

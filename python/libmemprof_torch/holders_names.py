@@ -333,12 +333,19 @@ def key_text(key):
 
 
 class Token:
-    """One step of a path. `key`: of an entry of a container, which is `*` where several entries are meant."""
+    """One step of a path. `key`: of an entry of a container, which is `*` where several entries are meant; `names`: the
+    key says what the entry is, so that few of them are shown apart."""
 
-    __slots__ = ("text", "tag", "key", "file", "line", "certain")
+    __slots__ = ("text", "tag", "key", "file", "line", "certain", "names")
 
-    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True):
+    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True, names=False):
         self.text, self.tag, self.key, self.file, self.line, self.certain = text, tag, key, file, line, certain
+        self.names = names
+
+    def pattern(self, apart):
+        if self.key is None:
+            return self.text, self.tag
+        return self.key if apart and self.names else "[]", self.tag
 
 
 class Holder:
@@ -362,9 +369,8 @@ class Names:
             tokens = self._path_to(block.place)
             if block.edge is not None:
                 tokens = [*tokens, Token(" → " + block.edge.text, "graph")]
-            pattern = tuple((token.text, token.tag) if token.key is None else ("[]", token.tag) for token in tokens)
-            patterns.setdefault(pattern, []).append((tokens, block.address))
-        found = [_holder(members) for members in patterns.values()]
+            patterns.setdefault(tuple(token.pattern(False) for token in tokens), []).append((tokens, block.address))
+        found = [_holder(part) for members in patterns.values() for part in _apart(members)]
         found.sort(key=lambda each: (-len(each.addresses), each.path))
         return found
 
@@ -439,7 +445,8 @@ _UNNAMED = {"native": ("native code", "native"), "native object": ("native code 
 
 def _token_of(edge):
     if edge.what == "global":
-        return Token(edge.text, "hook" if edge.text.endswith(HOOKS_END) else "attribute")
+        of_torch = edge.text.startswith("torch.") and edge.text.endswith(HOOKS_END)
+        return Token(edge.text, "hook" if of_torch else "attribute")
     if edge.what == "local":
         frame = edge.frame
         return Token(f"{frame.name}().{edge.text}", "local" if frame.is_main else "thread", None, frame.file, frame.line)
@@ -448,7 +455,21 @@ def _token_of(edge):
         return Token(text.format(edge.text), tag, certain=edge.certain)
     if edge.what == "graph":
         return Token("." + edge.text, "graph")
+    if edge.what == "saved":
+        return Token(" → " + edge.text, "graph")
     return Token("." + edge.text, "attribute")
+
+
+APART_MOST = 16
+
+
+def _apart(members):
+    """By keys that name things (outputs[*]['loss'], outputs[*]['logits']), unless there are many: then those are data."""
+    parts = {}
+    if any(token.names for token in members[0][0]):
+        for member in members:
+            parts.setdefault(tuple(token.pattern(True) for token in member[0]), []).append(member)
+    return parts.values() if 1 < len(parts) <= APART_MOST else [members]
 
 
 def _holder(members):
@@ -482,8 +503,12 @@ def _kind(tokens, members):
     for tag in ("traceback", "hook", "cache", "graph", "default", "closure", "thread", "local"):
         if tag in tags:
             return tag
-    growing = [token.tag for place, token in enumerate(tokens) if token.key is not None]
-    return growing[-1] if growing else next((tag for tag in reversed(tags) if tag), "attribute")
+    keyed = [place for place, token in enumerate(tokens) if token.key is not None]
+    growing = [place for place in keyed if any(other[place].key != tokens[place].key for other, _ in members)]
+    for places in (growing, [place for place in keyed if tags[place] != "attribute"]):
+        if places:
+            return tags[places[-1]]
+    return next((tag for tag in reversed(tags) if tag), "attribute")
 
 
 # ---- steps, by what the parent is
@@ -494,7 +519,7 @@ def _entry(names, container, child, tag):
         if is_dict(container):
             return [Token(".keys", tag), Token("", tag, "*")]
         return None
-    return [Token("", tag, key_text(place))]
+    return [Token("", tag, key_text(place), names=type(place) is str)]
 
 
 def _steps(names, parent, child, grand, kind):
@@ -539,7 +564,15 @@ def _of_instance(names, parent, child, grand):
 def _attribute(name, owner):
     if name in NAMESPACES:
         return Token("", "namespace")
-    return Token("." + name, "hook" if name.endswith(HOOKS_END) else "attribute")
+    of_torch = name.startswith("_") and name.endswith(HOOKS_END) and _is_of_torch(owner)
+    return Token("." + name, "hook" if of_torch else "attribute")
+
+
+def _is_of_torch(owner):
+    """A module, an optimizer, a tensor, whose hooks have handles; met as its dictionary alone: one that has such."""
+    if type(owner) is dict:
+        return "_forward_hooks" in owner or "_optimizer_step_pre_hooks" in owner
+    return any(module_of_type(cls).partition(".")[0] == "torch" for cls in mro_of(type(owner)))
 
 
 def _of_dict(names, parent, child, grand):
@@ -550,6 +583,8 @@ def _of_dict(names, parent, child, grand):
         if found:
             return found
     if place is not MISSING and type(place) is str and grand is not None and _is_namespace(names, parent, grand):
+        if place.isdigit() and _is_of(parent, grand, ("_modules",)):  # of a Sequential, a ModuleList
+            return [Token("", "list", place)]
         return [_attribute(place, grand)]
     if type(grand) is _LRU:
         return [Token("", "cache", "*")]
@@ -559,12 +594,15 @@ def _of_dict(names, parent, child, grand):
 
 
 def _is_namespace(names, namespace, owner):
-    if type(owner) is dict:
-        return any(namespace is dict.get(owner, name) for name in NAMESPACES)
-    if type in mro_of(type(owner)):
+    if type(owner) is not dict and (type in mro_of(type(owner)) or dict_of(owner) is namespace):
         return True
-    own = dict_of(owner)
-    return own is namespace or (own is not None and any(namespace is own.get(name) for name in NAMESPACES))
+    return _is_of(namespace, owner, NAMESPACES)
+
+
+def _is_of(namespace, owner, of):
+    """One of these in an instance's dictionary, which may be met alone."""
+    own = owner if type(owner) is dict else dict_of(owner)
+    return own is not None and any(namespace is dict.get(own, name) for name in of)
 
 
 def _of_list(names, parent, child, grand):
@@ -590,7 +628,7 @@ def _of_tuple(names, parent, child, grand):
         return [Token("." + fields[place], "attribute")]
     if place is MISSING:
         return None
-    return [Token(f"[{place}]", "attribute")]
+    return [Token("", "attribute", str(place), names=True)]
 
 
 def _of_function(names, parent, child, grand):
@@ -603,7 +641,7 @@ def _of_exception(names, parent, child, grand):
     base = BaseException.__dict__
     for name in ("__traceback__", "__cause__", "__context__", "args"):
         if child is base[name].__get__(parent):
-            return [Token("." + name, "traceback")]
+            return [Token("." + name, "attribute" if name == "args" else "traceback")]
     return None
 
 

@@ -84,6 +84,16 @@ def begins(path, wanted):
     return path.startswith(wanted) and not (path[len(wanted):len(wanted) + 1] or ".").isalnum()
 
 
+def joined(found):
+    """The entries of one container are one holder, as reports have it of one place."""
+    holders_by_path = {}
+    for holder in found:
+        first = holders_by_path.setdefault((plain(holder.path), holder.kind), holder)
+        if first is not holder:
+            first.addresses = [*first.addresses, *holder.addresses]
+    return sorted(holders_by_path.values(), key=lambda holder: -len(holder.addresses))
+
+
 def is_right(case, holder):
     path = plain(holder.path)
     if not any(begins(path, plain(each)) for each in case.labels["holder"].split(" | ")):
@@ -105,6 +115,7 @@ def main():
         if named and case.name not in named:
             continue
         found, looked, accused = run(case, saved, 2_000_000_000)
+        found = joined(found)
         best = found[0] if found else None
         good = best is not None and is_right(case, best) and 2 * len(best.addresses) >= len(set(accused)) - 1
         right, wrong = right + good, wrong + (not good)

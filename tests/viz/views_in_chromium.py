@@ -183,6 +183,11 @@ class TrainingTest(ViewTest):
             else:
                 self.assertAlmostEqual(one["steps_left"], left, delta=left * 0.05)
         self.assertEqual(len(self.driver.find_elements(By.CSS_SELECTOR, ".finding")), len(leaks["findings"]))
+        self.assertEqual([one["holders"] for one in told["findings"]], [one["holders"][:3] for one in leaks["findings"]])
+        shown = self.text(".findings")
+        for finding in leaks["findings"]:
+            for holder in finding["holders"][:3]:
+                self.assertIn(holder["path"], shown)
         self.assertIn("marked_training.py", self.text(".view.growth tbody tr:not(.space)"))
 
     def test_outstanding_is_that_of_the_report(self):

@@ -109,6 +109,79 @@ static struct mp_holder holder_of(const struct mp_model *model, const struct hel
                               .kind = saw_all ? MP_HOLDER_NATIVE : MP_HOLDER_UNKNOWN};
 }
 
+/* The end of the key that stands behind a '[', which may be a text of Python's with brackets in it; NULL: it has none.
+ */
+static const char *key_end(const char *at)
+{
+    char quote = 0;
+    for (; *at; at++) {
+        if (quote && *at == '\\' && at[1])
+            at++;
+        else if (quote ? *at == quote : (*at == '\'' || *at == '"'))
+            quote = quote ? 0 : *at;
+        else if (!quote && *at == ']')
+            return at;
+    }
+    return NULL;
+}
+
+/* The path that stands for two which differ in the keys of containers alone, to be freed; NULL: they differ in more. */
+static char *common_path(const char *a, const char *b)
+{
+    char *path = mp_alloc(strlen(a) + strlen(b) + 1), *to = path;
+    while (*a && *a == *b) {
+        *to++ = *a++;
+        b++;
+        if (a[-1] != '[') continue;
+        const char *end = key_end(a), *other = key_end(b);
+        if (!end || !other) break;
+        bool same = end - a == other - b && !memcmp(a, b, (size_t)(end - a));
+        memcpy(to, same ? a : "*", same ? (size_t)(end - a) : 1);
+        to += same ? end - a : 1;
+        a = end;
+        b = other;
+    }
+    *to = '\0';
+    if (!*a && !*b) return path;
+    free(path);
+    return NULL;
+}
+
+#define COMPARED_MOST 64 /* of a site's holders with each other */
+
+/* The first and the second part of a pair, the hundredth image: one container's entries are one holder. */
+static void join_alike(struct mp_holders *holders, size_t first)
+{
+    size_t count = first;
+    for (size_t i = first; i < holders->holders.count; i++) {
+        const struct mp_holder *next = &holders->holders.at[i];
+        char *path = NULL;
+        size_t at = first;
+        for (; at < count && at - first < COMPARED_MOST && !path; at++) {
+            const struct mp_holder *known = &holders->holders.at[at];
+            if (known->kind != MP_HOLDER_UNKNOWN && known->kind == next->kind && known->certain == next->certain)
+                path = common_path(known->path, next->path);
+        }
+        if (path) {
+            struct mp_holder *known = &holders->holders.at[at - 1];
+            known->path = path;
+            known->blocks += next->blocks;
+            known->bytes += next->bytes;
+            known->gradients = known->gradients && next->gradients;
+            mp_vec_add(&holders->texts, path);
+        } else {
+            holders->holders.at[count++] = *next;
+        }
+    }
+    holders->holders.count = count;
+}
+
+static bool is_gradient(const struct mp_model *model, uint32_t block)
+{
+    const struct mp_model_label *label = mp_model_label_at(model, block, MP_NONE);
+    return label && label->role == MP_ROLE_GRADIENT;
+}
+
 /* The blocks of one site's last look, sorted by path. */
 static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct held *held, size_t count)
 {
@@ -120,14 +193,17 @@ static void add_site(const struct mp_model *model, struct mp_holders *holders, c
         struct mp_holder *last =
             holders->holders.count > site.first ? &holders->holders.at[holders->holders.count - 1] : NULL;
         if (!last || strcmp(last->path, next.path) != 0) {
+            next.gradients = true;
             mp_vec_add(&holders->holders, next);
             last = &holders->holders.at[holders->holders.count - 1];
         }
+        last->gradients = last->gradients && is_gradient(model, held[i].block);
         last->blocks++;
         last->bytes += bytes;
         site.blocks++;
         site.bytes += bytes;
     }
+    join_alike(holders, site.first);
     site.count = holders->holders.count - site.first;
     qsort(&holders->holders.at[site.first], site.count, sizeof *holders->holders.at, by_bytes);
     mp_vec_add(&holders->sites, site);
@@ -158,29 +234,56 @@ const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, ui
     return NULL;
 }
 
+static bool ends_in(const char *text, const char *end)
+{
+    size_t length = strlen(text), of_end = strlen(end);
+    return length >= of_end && !strcmp(text + length - of_end, end);
+}
+
+/* The name itself, as in main().batch: what lies in a list that it is the name of is another matter. */
+static bool is_name_of_frame(const char *path)
+{
+    const char *name = strstr(path, "().");
+    return name && !strpbrk(name + strlen("()."), ".[ ");
+}
+
 const char *mp_holder_advice(const struct mp_holder *holder)
 {
-    static const char *const advice[MP_HOLDER_KINDS] = {
-        [MP_HOLDER_HOOK] = "a hook keeps it: call remove() on its handle, or let it keep .detach()ed values no longer "
-                           "than a step",
-        [MP_HOLDER_CACHE] = "the cache has no bound: give lru_cache a maxsize, or call cache_clear()",
-        [MP_HOLDER_TRACEBACK] = "a kept exception holds the frames that it passed: keep its text, or call "
-                                "traceback.clear_frames(error.__traceback__)",
-        [MP_HOLDER_GRAPH] = "a kept tensor holds the graph that made it: keep loss.item() or loss.detach(), or compute "
-                            "it under torch.no_grad()",
-        [MP_HOLDER_DEFAULT] =
-            "a default argument is made once and lives as long as its function: make None the default",
-        [MP_HOLDER_LOCAL] = "a name of a running function holds it: del it before the next iteration",
-    };
-    size_t length = strlen(holder->path);
+    const char *path = holder->path;
     if (!holder->certain) return NULL;
-    if (length > 5 && !strcmp(holder->path + length - 5, ".grad"))
+    if (holder->gradients && ends_in(path, ".grad"))
         return "gradients of parameters that are kept: zero_grad(set_to_none=True) gives them back";
-    return advice[holder->kind];
+    switch (holder->kind) {
+    case MP_HOLDER_HOOK:
+        return "a hook keeps it: call remove() on its handle, or let it keep .detach()ed values no longer than a step";
+    case MP_HOLDER_CACHE:
+        return "functools.lru_cache keeps results and arguments: give it a smaller maxsize, or call cache_clear()";
+    case MP_HOLDER_TRACEBACK: /* one that is being handled is not kept */
+        if (!strncmp(path, MP_HOLDER_HANDLED, strlen(MP_HOLDER_HANDLED))) return NULL;
+        return "a kept exception holds the frames that it passed: keep its text, or call "
+               "traceback.clear_frames(error.__traceback__)";
+    case MP_HOLDER_GRAPH:
+        if (strstr(path, ".grad.grad_fn"))
+            return "gradients made with create_graph=True keep the graph: take them with torch.autograd.grad(), or set "
+                   ".grad to None after use";
+        if (!strstr(path, "grad_fn")) return NULL;
+        return "a kept tensor holds the graph that made it: keep loss.item() or loss.detach(), or compute it under "
+               "torch.no_grad()";
+    case MP_HOLDER_DEFAULT:
+        return "a default argument is made once and lives as long as its function: make None the default";
+    case MP_HOLDER_LOCAL:
+        if (!is_name_of_frame(path)) return NULL;
+        return "a name of a running function holds it: del it before the next iteration";
+    default:
+        return NULL;
+    }
 }
 
 void mp_holders_free(struct mp_holders *holders)
 {
+    for (size_t i = 0; i < holders->texts.count; i++)
+        free(holders->texts.at[i]);
+    mp_vec_free(&holders->texts);
     mp_vec_free(&holders->sites);
     mp_vec_free(&holders->holders);
 }

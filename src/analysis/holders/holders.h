@@ -9,11 +9,15 @@
 #include "base/vec.h"
 #include "model/model.h"
 
+/* How the path of an exception begins that a handler of the program has now. */
+#define MP_HOLDER_HANDLED "the exception being handled"
+
 struct mp_holder {
-    const char *path; /* the model's, or a text that stays */
+    const char *path; /* the model's, a text that stays, or one of mp_holders.texts */
     uint32_t file, line;
     uint8_t kind; /* enum mp_holder_kind */
     bool certain;
+    bool gradients; /* PyTorch said of all of them that they are */
     uint64_t blocks, bytes;
 };
 
@@ -28,7 +32,8 @@ struct mp_holders_site {
 struct mp_holders {
     MP_VEC(struct mp_holders_site) sites; /* most bytes first */
     MP_VEC(struct mp_holder) holders;
-    const char *note; /* what the last look left out; NULL: nothing */
+    MP_VEC(char *) texts; /* of paths that stand for several */
+    const char *note;     /* what the last look left out; NULL: nothing */
     bool looked;
 };
 

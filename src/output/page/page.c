@@ -15,6 +15,7 @@
 #include "model/track.h"
 #include "output/page/page_data.h"
 #include "output/page/page_template.h"
+#include "output/report/holders.h"
 #include "output/report/html.h"
 #include "output/report/reports.h"
 
@@ -96,8 +97,12 @@ static void put_cut(struct mp_json *json, const struct mp_page_options *options,
     mp_json_text(json, "filter", options->cut && options->cut->filter_text ? options->cut->filter_text : "");
 }
 
-static void put_leaks(struct mp_json *json, const struct mp_page_data *data)
+#define HOLDERS_SHOWN 3 /* of a finding */
+
+static void put_leaks(struct mp_json *json, const struct mp_model *model, const struct mp_page_data *data)
 {
+    struct mp_holders holders;
+    mp_holders_find(model, false, &holders);
     const struct mp_leaks *leaks = &data->leaks;
     mp_json_object(json, "leaks");
     mp_json_text(json, "verdict", mp_verdict_name(leaks->verdict));
@@ -118,10 +123,13 @@ static void put_leaks(struct mp_json *json, const struct mp_page_data *data)
         mp_json_number(json, "bytes_per_step", (uint64_t)(finding->bytes_per_step + 0.5));
         mp_json_number(json, "first_step", finding->first_step);
         mp_json_known(json, "steps_left", mp_leak_steps_left(finding));
+        mp_holders_site_json(json, model, &holders, mp_holders_of(&holders, finding->track, finding->stack),
+                             HOLDERS_SHOWN);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
     mp_json_end_object(json);
+    mp_holders_free(&holders);
 }
 
 /* PyTorch's numbers of streams, and of pools, which are pairs. */
@@ -206,7 +214,7 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
     mp_json_number(&json, "steps_before", data->steps_before);
     put_cut(&json, options, data);
     put_periods(&json, model);
-    put_leaks(&json, data);
+    put_leaks(&json, model, data);
     put_lanes(&json, &data->lanes);
     mp_page_categories_json(&json, &data->categories);
     put_data(&json, data);

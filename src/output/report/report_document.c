@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "analysis/holders/holders.h"
 #include "base/units.h"
 #include "output/report/categories.h"
 
@@ -74,12 +75,30 @@ static void put_peak(struct mp_document *document, const struct mp_model *model,
     put_sites(document, model, &peak->sites, peak->bytes, limit);
 }
 
+/* The first one: memprof holders lists all. */
+static void put_holder(struct mp_document *document, const struct mp_holders *holders,
+                       const struct mp_leak_finding *finding)
+{
+    char number[MP_UNIT_TEXT], of[MP_UNIT_TEXT];
+    const struct mp_holders_site *site = mp_holders_of(holders, finding->track, finding->stack);
+    if (!site || !site->count) {
+        mp_document_cell(document, "%s", "");
+        return;
+    }
+    const struct mp_holder *holder = &holders->holders.at[site->first];
+    mp_document_cell(document, "%s%s, %s of %s blocks", holder->certain ? "" : "probably ", holder->path,
+                     mp_format_count(number, holder->blocks), mp_format_count(of, site->blocks));
+}
+
 static void put_findings(struct mp_document *document, const struct mp_model *model, const struct mp_leaks *leaks)
 {
     static const char *const heads[] = {"a step", "since step", "by now", "blocks", "class", "place"};
+    static const char *const with_holders[] = {"a step", "since step", "by now", "blocks", "class", "held by", "place"};
     char number[MP_UNIT_TEXT];
+    struct mp_holders holders;
     if (!leaks->leaks) return;
-    mp_document_table(document, "rrrrll", heads);
+    mp_holders_find(model, false, &holders);
+    mp_document_table(document, holders.looked ? "rrrrlll" : "rrrrll", holders.looked ? with_holders : heads);
     for (size_t i = 0; i < leaks->findings.count; i++) {
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
         if (!mp_leak_is_leak(finding)) continue;
@@ -89,9 +108,11 @@ static void put_findings(struct mp_document *document, const struct mp_model *mo
         mp_document_cell(document, "%s", mp_format_count(number, finding->blocks));
         mp_document_cell(document, "%s, %s", mp_leak_class_name(finding->class),
                          finding->certain ? "certain" : "probable");
+        if (holders.looked) put_holder(document, &holders, finding);
         mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track});
     }
     mp_document_end_table(document);
+    mp_holders_free(&holders);
 }
 
 static void put_leaks(struct mp_document *document, const struct mp_model *model, const struct mp_leaks *leaks,

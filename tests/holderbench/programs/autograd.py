@@ -350,8 +350,8 @@ for step in range(4):
     heads.append(accuse(torch.randn(100, 4)).t()[:1])
 
 #--- saved-tensors-hook
-# holder: not found
-# kind: unknown
+# holder: not found | losses[*].grad_fn
+# kind: unknown | graph
 weight = torch.ones(20, requires_grad=True)
 losses = []
 with torch.autograd.graph.saved_tensors_hooks(lambda x: (x.shape, accuse(x.clone())), lambda packed: packed[1]):

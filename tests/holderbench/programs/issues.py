@@ -358,7 +358,7 @@ cleanup(futures.clear)
 
 #--- ray-49360-threads-that-wait
 # holder: actor().result
-# kind: local
+# kind: thread
 import threading
 ready, go_on = threading.Barrier(4), threading.Event()
 

@@ -72,7 +72,7 @@ export class GrowthView {
   }
 
   finding({ track, site, class: kind, advice, leak, certain, bytes, blocks, bytes_per_step: perStep, first_step: first,
-    steps_left: left }) {
+    steps_left: left, holders }) {
     const { stacks, header } = this.recording;
     const { name, place } = stacks.describe(site);
     const here = track === this.store.state.track;
@@ -84,7 +84,15 @@ export class GrowthView {
       element("button", { type: "button", class: "link inline", disabled: !here,
         onclick: () => this.store.set({ site }) },
         `${name} ${place}`), here ? "" : ` on ${header.tracks[track].id}`,
+      ...holders.map((one) => this.holder(one)),
       element("div", { class: "soft" }, `${verdict}, ${kind.replaceAll("_", " ")}: ${advice}`));
+  }
+
+  holder({ path, kind, certain, blocks, file, line, advice }) {
+    const lead = certain ? "held by " : kind === "unknown" ? "holder " : "probably held by ";
+    const at = file === null ? "" : ` (${file.split("/").at(-1)}:${line})`;
+    return element("div", {}, lead, element("strong", {}, path), `${at}, ${formatCounted(blocks, "block")}`,
+      element("span", { class: "soft" }, advice === null ? "" : `  ${advice}`));
   }
 
   siteCell(row) {

@@ -75,7 +75,8 @@ export class SummaryView {
       const { name, place } = stacks.describe(one.site);
       return element("li", {}, element("strong", { class: "leak" }, `+${formatBytes(one.bytes_per_step)} a step`),
         ` ${name} `, element("span", { class: "place" }, place),
-        one.track === this.store.state.track ? "" : ` on ${this.recording.header.tracks[one.track].id}`);
+        one.track === this.store.state.track ? "" : ` on ${this.recording.header.tracks[one.track].id}`,
+        one.holders[0]?.certain ? `, held by ${one.holders[0].path}` : "");
     };
     return [element("ol", {}, ...leaks.slice(0, 3).map(line)), element("p", {},
       leaks.length > 3 ? `and ${formatCounted(leaks.length - 3, "more leak")}. ` : "", rest())];

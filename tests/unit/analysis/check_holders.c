@@ -1,0 +1,173 @@
+#include "analysis/holders/holders.h"
+
+#include <string.h>
+
+#include "leakbench/world.h"
+#include "unit/suite.h"
+
+#define BLOCKS 12
+
+/* A program of one place whose blocks live to the end, and what was found to hold each. */
+static struct mp_model *make(struct world *world)
+{
+    world_start(world, 5, 4);
+    world->threads = 1;
+    uint32_t site = world_path(world, "train.py:main:5", W_TORCH);
+    for (size_t i = 0; i < BLOCKS; i++)
+        world_alloc(world, site, 100 + i);
+    world_begin_step(world);
+    struct mp_model *model = world_build(world);
+    ck_assert_uint_eq(model->blocks.count, BLOCKS);
+    return model;
+}
+
+static void hold(struct mp_model *model, uint32_t block, const char *path, enum mp_holder_kind kind, bool certain)
+{
+    struct mp_model_holder holder = {.block = block,
+                                     .look = (uint32_t)model->looks.count,
+                                     .path = mp_intern_text(&model->strings, path),
+                                     .kind = (uint8_t)kind,
+                                     .certain = certain};
+    mp_vec_add(&model->holders, holder);
+}
+
+static void end_look(struct mp_model *model, bool complete)
+{
+    struct mp_model_look look = {.time_ns = UINT64_MAX, .complete = complete};
+    mp_vec_add(&model->looks, look);
+}
+
+struct wanted {
+    const char *path;
+    uint64_t blocks;
+};
+
+/* The only place's holders, the most bytes first. */
+static void same(const struct mp_model *model, bool only_last, const struct wanted *wanted, size_t count)
+{
+    struct mp_holders holders;
+    mp_holders_find(model, only_last, &holders);
+    ck_assert_uint_eq(holders.sites.count, 1);
+    ck_assert_uint_eq(holders.holders.count, count);
+    uint64_t blocks = 0, bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_str_eq(holders.holders.at[i].path, wanted[i].path);
+        ck_assert_uint_eq(holders.holders.at[i].blocks, wanted[i].blocks);
+        blocks += wanted[i].blocks;
+        bytes += holders.holders.at[i].bytes;
+    }
+    ck_assert_uint_eq(holders.sites.at[0].blocks, blocks);
+    ck_assert_uint_eq(holders.sites.at[0].bytes, bytes);
+    mp_holders_free(&holders);
+}
+
+START_TEST(entries_of_one_container_are_one_holder)
+{
+    struct world world;
+    struct mp_model *model = make(&world);
+    static const char *const paths[BLOCKS] = {"a[0].x",       "a[1].x",       "a['it\\'s] odd'].x", "a[2].y",
+                                              "b[0]['k'][1]", "b[0]['l'][2]", "a[0].x[3]",          "a[\"[\"].x",
+                                              "c[",           "c[1]",         "b[0]['k'][5]",       "a[4].x"};
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        hold(model, i, paths[i], MP_HOLDER_LIST, true);
+    end_look(model, true);
+    static const struct wanted wanted[] = {{"a[*].x", 5}, {"b[0][*][*]", 3}, {"c[1]", 1},
+                                           {"c[", 1},     {"a[0].x[3]", 1},  {"a[2].y", 1}};
+    same(model, false, wanted, 6);
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+START_TEST(other_kinds_and_doubts_stay_apart)
+{
+    struct world world;
+    struct mp_model *model = make(&world);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        hold(model, i, i % 2 ? "a[1]" : "a[0]", i % 2 ? MP_HOLDER_DICT : MP_HOLDER_LIST, true);
+    end_look(model, true);
+    static const struct wanted wanted[] = {{"a[1]", 6}, {"a[0]", 6}};
+    same(model, false, wanted, 2);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        model->holders.at[i].kind = MP_HOLDER_LIST;
+        model->holders.at[i].certain = i % 2;
+    }
+    same(model, false, wanted, 2);
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+START_TEST(what_no_path_leads_to)
+{
+    for (int complete = 0; complete < 2; complete++) {
+        struct world world;
+        struct mp_model *model = make(&world);
+        for (uint32_t i = 0; i < 4; i++)
+            hold(model, i, "kept[0]", MP_HOLDER_LIST, true);
+        end_look(model, complete);
+        struct wanted wanted[] = {{complete ? "native code" : "not found", BLOCKS - 4}, {"kept[0]", 4}};
+        same(model, false, wanted, 2);
+        mp_model_free(model);
+        world_free(&world);
+    }
+}
+END_TEST
+
+START_TEST(the_last_look_alone)
+{
+    struct world world;
+    struct mp_model *model = make(&world);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        hold(model, i, "before", MP_HOLDER_ATTRIBUTE, true);
+    end_look(model, true);
+    same(model, false, (struct wanted[]){{"before", BLOCKS}}, 1);
+    same(model, true, (struct wanted[]){{"before", BLOCKS}}, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        model->holders.at[i].look = 1;
+    end_look(model, true);
+    same(model, true, (struct wanted[]){{"before", 3}}, 1);
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+START_TEST(advice_only_where_the_path_shows_it)
+{
+    static const struct {
+        const char *path;
+        enum mp_holder_kind kind;
+        bool gradients;
+        const char *says; /* NULL: nothing */
+    } cases[] = {
+        {"trainer.losses[*].grad_fn → AddmmBackward0._saved_mat1", MP_HOLDER_GRAPH, false, ".detach()"},
+        {"weight.grad.grad_fn → MulBackward0._saved_self", MP_HOLDER_GRAPH, false, "create_graph=True"},
+        {"node → MulBackward0._saved_self", MP_HOLDER_GRAPH, false, NULL},
+        {"model.fc._forward_hooks[5].seen[*]", MP_HOLDER_HOOK, false, "remove()"},
+        {"embedding[*]", MP_HOLDER_CACHE, false, "maxsize"},
+        {"errors[*].__traceback__ → work().batch", MP_HOLDER_TRACEBACK, false, "clear_frames"},
+        {"the exception being handled.__traceback__ → work().batch", MP_HOLDER_TRACEBACK, false, NULL},
+        {"add.into", MP_HOLDER_DEFAULT, false, "None"},
+        {"main().batch", MP_HOLDER_LOCAL, false, "del it before the next iteration"},
+        {"main().losses[*]", MP_HOLDER_LOCAL, false, NULL},
+        {"main().trainer.batch", MP_HOLDER_LOCAL, false, NULL},
+        {"model.weight.grad", MP_HOLDER_ATTRIBUTE, true, "set_to_none=True"},
+        {"cam.grad", MP_HOLDER_ATTRIBUTE, false, NULL},
+        {"history[*]", MP_HOLDER_LIST, true, NULL},
+        {"native code", MP_HOLDER_NATIVE, false, NULL},
+        {"not found", MP_HOLDER_UNKNOWN, false, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_holder holder = {
+            .path = cases[i].path, .kind = cases[i].kind, .certain = true, .gradients = cases[i].gradients};
+        const char *advice = mp_holder_advice(&holder);
+        ck_assert_msg(cases[i].says ? advice && strstr(advice, cases[i].says) : !advice, "%s: %s", holder.path,
+                      advice ? advice : "nothing");
+        holder.certain = false;
+        ck_assert_ptr_null(mp_holder_advice(&holder));
+    }
+}
+END_TEST
+
+MP_SUITE("holders", entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart, what_no_path_leads_to,
+         the_last_look_alone, advice_only_where_the_path_shows_it)
