@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/units.h"
 
@@ -206,10 +207,29 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The blocks of the track that live at the end by the trace, and in no segment of the end. */
+static void count_unfreed(struct mp_torch_player *p)
+{
+    const struct mp_model *model = p->model;
+    struct mp_map held = {0};
+    uint64_t address = 0;
+    for (size_t i = 0; i < model->parts.count; address += model->parts.at[i++].bytes) {
+        const struct mp_segment *segment = &model->segments.at[model->parts.at[i].segment];
+        if (!i || model->parts.at[i - 1].segment != model->parts.at[i].segment) address = segment->address;
+        bool holds = model->parts.at[i].state == MP_TORCH_ALLOCATED || model->parts.at[i].state == MP_TORCH_PENDING;
+        if (segment->track == p->history->track && holds) mp_map_at(&held, address + 1, NULL);
+    }
+    for (uint32_t i = 0; i < model->blocks.count; i++)
+        p->replay->unfreed += model->blocks.track[i] == p->history->track && model->blocks.free_event[i] == MP_NONE &&
+                              !mp_map_find(&held, model->blocks.address[i] + 1);
+    mp_map_free(&held);
+}
+
 /* The end of the replay against the segments of the file. */
 static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_listing *listing)
 {
     const struct mp_model *model = p->model;
+    uint64_t before = p->replay->differences;
     MP_VEC(struct place) order = {0};
     for (uint32_t i = 0; i < model->segments.count; i++) {
         const struct place place = {model->segments.at[i].address, i};
@@ -240,6 +260,8 @@ static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_l
     if (order.count != listing->segments.count && order.count)
         torch_differ(p, "%zu segments at the end of the replay, %zu in the record", listing->segments.count,
                      order.count);
+    p->replay->differences_at_end = p->replay->differences - before;
+    if (p->replay->differences_at_end) count_unfreed(p);
     mp_vec_free(&order);
     free(first);
 }

@@ -22,6 +22,8 @@ struct mp_torch_replay {
     uint64_t differences;
     char first[240];          /* what differs first; "" */
     uint64_t segment_events;  /* that were as recorded */
+    uint64_t differences_at_end; /* of them: the state at the end alone, after all calls */
+    uint64_t unfreed; /* blocks that the record's trace leaves live and that its segments do not have: it contradicts itself */
     uint64_t segments, parts; /* of the end, compared; 0 where the file has none */
 };
 

@@ -103,6 +103,8 @@ static void replay_json(struct mp_json *json, const struct mp_frag_replay *repla
     mp_json_bool(json, "oom", result->ooms);
     if (replay->recorded) {
         mp_json_number(json, "differences", result->differences);
+        mp_json_number(json, "differences_at_end", result->differences_at_end);
+        mp_json_number(json, "unfreed_blocks", result->unfreed);
         mp_json_text(json, "first_difference", result->differences ? result->first : NULL);
         mp_json_number(json, "allocations", result->allocs);
         mp_json_number(json, "segment_events", result->segment_events);
@@ -300,7 +302,13 @@ static void put_replay(struct mp_text *text, const struct mp_frag *frag)
     if (result->differences)
         mp_text_put(text, MP_PLAIN, "\n  %s difference%s to what was recorded; the first:\n  %s\n",
                     mp_format_count(one, result->differences), result->differences == 1 ? "" : "s", result->first);
-    else
+    if (result->differences && result->differences == result->differences_at_end && result->unfreed)
+        mp_text_put(
+            text, MP_PLAIN,
+            "  every call is as recorded; at the end the record contradicts itself: blocks that its trace never "
+            "frees and its segments do not have: %s\n",
+            mp_format_count(one, result->unfreed));
+    if (!result->differences)
         mp_text_put(text, MP_PLAIN, "\n  exact: every address and every segment is as recorded\n");
     mp_text_put(text, MP_PLAIN, "  %s allocations, %s segment events; at the end %s segments, %s blocks\n",
                 mp_format_count(one, result->allocs), mp_format_count(two, result->segment_events),

@@ -171,6 +171,19 @@ class Case(unittest.TestCase):
         self.assertEqual(free, sorted(free, reverse=True))
 
 
+def unfreed(snapshot):
+    """Blocks that a trace leaves live and that no segment of the file has."""
+    held = {block["address"] for segment in snapshot["segments"] for block in segment["blocks"]
+            if block["state"].startswith("active")}
+    live = set()
+    for entry in snapshot["device_traces"][0]:
+        if entry["action"] == "alloc":
+            live.add(entry["addr"])
+        elif entry["action"] == "free_completed":
+            live.discard(entry["addr"])
+    return len(live - held)
+
+
 class Recorded(Case):
     def test_real_snapshots(self):
         if "MEMPROF_TEST_DATA" not in os.environ:
@@ -179,9 +192,11 @@ class Recorded(Case):
         for path in sorted(pathlib.Path(os.environ["MEMPROF_TEST_DATA"]).glob("*.pickle")):
             snapshot = load(path)
             if path.name.startswith("drisspg"):  # its trace was cut
-                said = frag(path, "--replay", "recorded")
-                self.assertGreater(said["replay"]["differences"], 0)
-                self.assertIn("at the end", said["replay"]["first_difference"])
+                said = frag(path, "--replay", "recorded")["replay"]
+                self.assertEqual((said["differences"], said["differences_at_end"]), (19, 19))
+                self.assertIn("at the end", said["first_difference"])
+                self.assertEqual(said["unfreed_blocks"], unfreed(snapshot))
+                self.assertGreater(said["unfreed_blocks"], 0)
             elif any(entry["action"] == "alloc" for trace in snapshot["device_traces"] for entry in trace):
                 counts = self.check_exact(path, snapshot, path.name)
                 exact, allocations = exact + 1, allocations + counts[0]
