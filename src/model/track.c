@@ -40,13 +40,21 @@ static bool is_of_addresses(const struct mp_model *model, size_t track)
     return mp_track_is_of_addresses(facts->layer, mp_model_text(model, facts->name));
 }
 
+/* Memory of the host that CUDA's calls made is beside the point where there is any of a device. */
+static int rank(const struct mp_model *model, size_t track)
+{
+    const struct mp_track *facts = &model->tracks.at[track];
+    bool of_host = facts->layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu");
+    return !holds_memory(model, track) ? 0 : of_host ? 1 : 2;
+}
+
 uint16_t mp_track_default(const struct mp_model *model)
 {
     if (!model->tracks.count) return MP_TRACK_NONE;
     size_t highest = 0;
     for (size_t track = 1; track < model->tracks.count; track++) {
-        bool holds = holds_memory(model, track), best_holds = holds_memory(model, highest);
-        if (holds == best_holds ? model->sums.at[track].peak_bytes > model->sums.at[highest].peak_bytes : holds)
+        int better = rank(model, track) - rank(model, highest);
+        if (better > 0 || (!better && model->sums.at[track].peak_bytes > model->sums.at[highest].peak_bytes))
             highest = track;
     }
     size_t upper = highest;

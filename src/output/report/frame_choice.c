@@ -6,19 +6,55 @@
 #include "base/memory.h"
 #include "output/report/sites.h"
 
-int mp_function_short(const char *function)
+/* What follows "operator": "()", "<<", "new", "bool". */
+static size_t operator_length(const char *after)
 {
-    static const char nameless[] = "(anonymous namespace)";
-    size_t length = 0;
-    while (function[length] && length < 60) {
-        if (!strncmp(function + length, nameless, strlen(nameless)))
-            length += strlen(nameless);
-        else if (length && strchr("(<", function[length]))
-            break;
-        else
-            length++;
+    if (!strncmp(after, "()", 2)) return 2;
+    size_t signs = strspn(after, "<>=!+-*/%^&|~[],");
+    return signs ? signs : *after == ' ' ? 1 + strcspn(after + 1, "(<:") : 0;
+}
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* The length of what is copied as it is at the front of a name's rest; 0: look at the character. */
+static size_t whole_length(const char *at, bool within_word)
+{
+    static const char nameless[] = "(anonymous namespace)", sign[] = "operator";
+    if (!strncmp(at, nameless, strlen(nameless))) return strlen(nameless);
+    if (within_word || strncmp(at, sign, strlen(sign)) || is_word(at[strlen(sign)])) return 0;
+    return strlen(sign) + operator_length(at + strlen(sign));
+}
+
+void mp_function_name(struct mp_buffer *out, const char *function)
+{
+    struct mp_buffer name = {0};
+    int depth = 0;
+    char before = 0;
+    for (const char *at = function; *at; before = *at++) {
+        size_t whole = depth ? 0 : whole_length(at, is_word(before));
+        if (whole) {
+            mp_buffer_append(&name, at, whole);
+            at += whole - 1;
+        } else if (strchr("<([", *at)) {
+            depth++;
+        } else if (strchr(">)]", *at)) {
+            depth -= depth > 0;
+        } else if (!depth && *at == ' ') {
+            if (before == ')') break;        /* behind the parameters */
+            if (at[1] != '<') name.size = 0; /* it was what the function returns */
+        } else if (!depth) {
+            mp_buffer_append(&name, at, 1);
+        }
     }
-    return (int)length;
+    bool found = name.size && *function != '<' && strchr(function, '(');
+    if (found)
+        mp_buffer_append(out, name.data, name.size);
+    else
+        mp_buffer_append_text(out, function);
+    mp_buffer_free(&name);
 }
 
 bool mp_line_is_start(const struct mp_stack_line *line)
@@ -33,10 +69,13 @@ bool mp_line_is_meaningful(const struct mp_stack_line *line)
         "empty",    "alloc", "Alloc",      "resize",  "dispatch", "Dispatch", "wrapper",    "Boxed", "boxed",
         "detail::", "c10::", "at::meta::", "Storage", "Iterator", "autograd", "MaybeOwned", "Py",    "__libc"};
     if (!line->function || mp_stack_is_allocator(line) || mp_line_is_start(line)) return false;
-    size_t length = (size_t)mp_function_short(line->function); /* its parameters may name anything */
+    struct mp_buffer name = {0}; /* its parameters may name anything */
+    mp_function_name(&name, line->function);
+    bool found = false;
     for (size_t i = 0; i < sizeof plumbing / sizeof *plumbing; i++)
-        if (memmem(line->function, length, plumbing[i], strlen(plumbing[i]))) return false;
-    return true;
+        found |= memmem(name.data, name.size, plumbing[i], strlen(plumbing[i])) != NULL;
+    mp_buffer_free(&name);
+    return !found;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -79,7 +118,7 @@ void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uin
     if (line && line->language == MP_PYTHON)
         mp_line_text(out, line);
     else if (line)
-        mp_buffer_printf(out, "%.*s", mp_function_short(line->function), line->function);
+        mp_function_name(out, line->function);
     mp_stack_lines_free(&lines);
     mp_stack_lines_free(&others);
 }

@@ -3,10 +3,13 @@
 #define MP_OUTPUT_FRAME_CHOICE_H
 
 #include "analysis/sites/sites.h"
+#include "base/buffer.h"
 #include "model/stack.h"
 
-/* The length of a C++ name's useful part: up to its parameters or template arguments, at most 60 characters. */
-int mp_function_short(const char *function);
+/* The name of a function without what it returns, its parameters and template arguments: of
+ * "at::Tensor at::native::(anonymous namespace)::fill<float>(at::Tensor const&, int)"
+ * "at::native::(anonymous namespace)::fill". */
+void mp_function_name(struct mp_buffer *out, const char *function);
 /* Functions that call main(). */
 bool mp_line_is_start(const struct mp_stack_line *line);
 /* Whether a native frame shows what was done, and not how memory is made or calls are passed on. */

@@ -12,9 +12,27 @@
 
 #define LINES_MAX 8 /* of one site, unless the user asks for all */
 
+/* IPython names a cell by its number ("<ipython-input-3-5ab7…>"), a notebook's kernel by a file of its own that nobody
+ * wrote ("/tmp/ipykernel_123/456.py"). */
+static bool cell_text(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    static const char input[] = "<ipython-input-", kernel[] = "/ipykernel_";
+    const char *found = line->file ? strstr(line->file, kernel) : NULL;
+    if (line->file && !strncmp(line->file, input, strlen(input)))
+        mp_buffer_printf(out, "Cell In[%.*s], line %u", (int)strspn(line->file + strlen(input), "0123456789"),
+                         line->file + strlen(input), line->line);
+    else if (found && (found = strchr(found + 1, '/')))
+        mp_buffer_printf(out, "cell %.*s, line %u", (int)strcspn(found + 1, "."), found + 1, line->line);
+    else
+        return false;
+    return true;
+}
+
 static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
 {
-    if (line->file && line->line)
+    if (cell_text(out, line))
+        ;
+    else if (line->file && line->line)
         mp_buffer_printf(out, "%s:%u", mp_path_short(line->file), line->line);
     else if (line->file)
         mp_buffer_append_text(out, mp_path_short(line->file));
@@ -27,9 +45,15 @@ static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
     mp_buffer_append(out, "", 1);
 }
 
-static const char *function_text(const struct mp_stack_line *line)
+static void function_text(struct mp_buffer *out, const struct mp_stack_line *line)
 {
-    return line->cut ? "… frames left out" : line->function ? line->function : "?";
+    if (line->cut)
+        mp_buffer_append_text(out, "… frames left out");
+    else if (line->function && line->language == MP_NATIVE)
+        mp_function_name(out, line->function);
+    else
+        mp_buffer_append_text(out, line->function ? line->function : "?");
+    mp_buffer_append(out, "", 1);
 }
 
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
@@ -38,8 +62,11 @@ void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
     place_text(&place, line);
     mp_text_clean(out, (const char *)place.data);
     if (line->function) {
+        struct mp_buffer name = {0};
         if (place.size > 1) mp_buffer_append_text(out, " ");
-        mp_text_clean(out, line->function);
+        function_text(&name, line);
+        mp_text_clean(out, (const char *)name.data);
+        mp_buffer_free(&name);
     }
     mp_buffer_free(&place);
 }
@@ -88,10 +115,10 @@ static void line_cells(struct mp_table *table, enum mp_style style, const char *
 {
     struct mp_buffer place = {0};
     place_text(&place, line);
-    bool native = line->language == MP_NATIVE && line->function;
-    const char *function = function_text(line);
-    mp_table_cell(table, style, "%s%.*s", prefix, native ? mp_function_short(function) : (int)strlen(function),
-                  function);
+    struct mp_buffer name = {0};
+    function_text(&name, line);
+    mp_table_cell(table, style, "%s%s", prefix, (const char *)name.data);
+    mp_buffer_free(&name);
     mp_table_cell(table, style, "%s", (const char *)place.data);
     mp_buffer_free(&place);
 }
@@ -136,8 +163,10 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
     if (out->size) mp_buffer_append_text(out, ", ");
     if (line && line->language == MP_PYTHON)
         mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, line->function);
-    else if (line)
-        mp_buffer_printf(out, "%.*s … ", mp_function_short(line->function), line->function);
+    else if (line) {
+        mp_function_name(out, line->function);
+        mp_buffer_append_text(out, " … ");
+    }
     mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
 }
 

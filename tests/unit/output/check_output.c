@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "leakbench/world.h"
 #include "output/report/frame_choice.h"
+#include "output/report/sites.h"
 #include "output/report/text.h"
 #include "unit/suite.h"
 
@@ -198,6 +199,65 @@ START_TEST(stacks_alike_differ_in_a_call_of_their_own)
 }
 END_TEST
 
-MP_SUITE("output", stacks_alike_differ_in_a_call_of_their_own, json_is_nested_and_exact, json_strings_are_always_utf8,
+static void expect_line(struct mp_stack_line line, const char *want)
+{
+    struct mp_buffer out = {0};
+    mp_line_text(&out, &line);
+    mp_buffer_append(&out, "", 1);
+    ck_assert_str_eq((const char *)out.data, want);
+    mp_buffer_free(&out);
+}
+
+/* The names are those of the functions' declarations; in front of each, its demangled symbol. */
+START_TEST(functions_are_named_without_their_types)
+{
+    static const char *const names[][2] = {
+        {"malloc", "malloc"},
+        {"main", "main"},
+        {"at::native::fill(at::Tensor const&, int)", "at::native::fill"},
+        {"at::Tensor at::native::(anonymous namespace)::fill<float, 3>(at::Tensor const&)",
+         "at::native::(anonymous namespace)::fill"},
+        {"std::tuple<at::Tensor, at::Tensor> at::_ops::svd::call(at::Tensor const&, bool)", "at::_ops::svd::call"},
+        {"thrust::cuda_cub::tag::operator()(int) const", "thrust::cuda_cub::tag::operator()"},
+        {"Pool::Pool(std::vector<int, std::allocator<int> > const&)::{lambda(int)#1}::operator()(int) const",
+         "Pool::Pool::{lambda#1}::operator()"},
+        {"std::ostream& operator<< <char>(std::ostream&, char)", "operator<<"},
+        {"Grid::operator->() const", "Grid::operator->"},
+        {"operator new(unsigned long)", "operator new"},
+        {"Grid::operator bool() const", "Grid::operator bool"},
+        {"void step<Model<float> >(Model<float>&) [clone .constprop.0]", "step"},
+        {"std::vector<float, rmm::mr::adaptor<float> >::resize(unsigned long)", "std::vector::resize"},
+        {"non-virtual thunk to Base::run()", "Base::run"},
+        {"autograd::engine::evaluate_function: AddmmBackward0", "autograd::engine::evaluate_function: AddmmBackward0"},
+        {"<alloc::vec::Vec<T> as Clone>::clone()", "<alloc::vec::Vec<T> as Clone>::clone()"},
+        {"operators::apply(int)", "operators::apply"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        expect_line((struct mp_stack_line){.function = names[i][0], .language = MP_NATIVE}, names[i][1]);
+    expect_line(
+        (struct mp_stack_line){.function = "<listcomp>", .file = "/x/train.py", .line = 3, .language = MP_PYTHON},
+        "train.py:3 <listcomp>");
+}
+END_TEST
+
+START_TEST(cells_of_notebooks_are_named)
+{
+    expect_line(
+        (struct mp_stack_line){
+            .function = "<module>", .file = "<ipython-input-12-5ab7c1>", .line = 4, .language = MP_PYTHON},
+        "Cell In[12], line 4 <module>");
+    expect_line(
+        (struct mp_stack_line){
+            .function = "train", .file = "/tmp/ipykernel_123/456.py", .line = 9, .language = MP_PYTHON},
+        "cell 456, line 9 train");
+    expect_line(
+        (struct mp_stack_line){
+            .function = "train", .file = "/home/me/ipykernel_notes.py", .line = 9, .language = MP_PYTHON},
+        "ipykernel_notes.py:9 train");
+}
+END_TEST
+
+MP_SUITE("output", functions_are_named_without_their_types, cells_of_notebooks_are_named,
+         stacks_alike_differ_in_a_call_of_their_own, json_is_nested_and_exact, json_strings_are_always_utf8,
          json_names_each_character, tables_align_by_characters, styles_only_where_asked_for,
          names_cannot_command_a_terminal)
