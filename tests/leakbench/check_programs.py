@@ -57,6 +57,13 @@ class Programs(harness.TestCase):
                     rate = sum(finding["bytes_per_step"] for finding in leaks["findings"])
                     self.assertLess(abs(rate - int(kept)), int(kept) / 100, (rate, kept))
 
+    def test_the_heap_that_nobody_records(self):
+        for what, kept, leaks in self.leaks("heaps.py"):
+            with self.subTest(what=what):
+                classes = [(finding["class"], round(finding["bytes_per_step"] / 2**20)) for finding in leaks["findings"]]
+                self.assertEqual((leaks["verdict"], classes),
+                                 ("leak", [("hidden", int(kept) >> 20)]) if int(kept) else ("clean", []))
+
     def test_what_fills_up_is_no_leak(self):
         for fill in ("80", "97"):
             for what, _, leaks in self.leaks("buffers.py", "--fill", fill, "--steps", "400"):

@@ -6,14 +6,18 @@
 
 #include "analysis/leaks/trend.h"
 #include "analysis/sites/level.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "model/track.h"
 
-#define PARTS          32          /* of the steps, or fewer where there are few readings: */
-#define PARTS_LEAST    8           /* of which all must rise */
-#define SAMPLES_A_PART 3           /* fewer readings prove nothing */
-#define GROWN_MIN      (16u << 20) /* bytes: heaps and interpreters grow by less */
-#define SHARE_MIN      0.05        /* of the initial value */
+#define PARTS          32                   /* of the steps, or fewer where there are few readings: */
+#define PARTS_LEAST    8                    /* of which all must rise */
+#define TREND_PARTS    16                   /* fewer show none */
+#define PARTS_BRIEF    5                    /* where there are no more readings than parts, which is no proof */
+#define SAMPLES_A_PART 3                    /* fewer readings are chance */
+#define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a process is read so often that one that grows has a reading */
+#define GROWN_MIN      (16u << 20)          /* bytes: less is what heaps and interpreters do */
+#define SHARE_MIN      0.05                 /* of what it was at first */
 #define SIGNIFICANT    5.0
 #define BYTES_A_BLOCK  4096 /* of the host, additional cost of a block: objects, a graph's nodes */
 
@@ -22,13 +26,23 @@ enum part_of { NOTHING, LIVE, RESERVED };
 
 struct part {
     uint64_t sample, known; /* at their lowest; UINT64_MAX: none */
+    double when;            /* the step, and the part of it that had passed, when the sample was lowest */
     uint32_t samples;
+    bool passed_over; /* it was too short to be read */
+};
+
+/* The process's share of a device, as last sampled: of the host without what lies in files, of which much is no more
+ * than read (page cache). */
+struct share {
+    uint32_t counter, files; /* string ids; 0: none */
+    uint64_t value, in_files;
 };
 
 /* The steps in equal parts; the first quarter of them is the warm-up. */
 struct parts {
     struct part at[PARTS];
     uint32_t count, warm_up;
+    bool brief; /* too few readings for a proof */
 };
 
 struct sweep {
@@ -82,85 +96,137 @@ static void apply(struct sweep *sweep, uint32_t event)
     }
 }
 
-static void note(struct part *part, const uint64_t *sample, uint64_t known)
+static void note(struct part *part, const uint64_t *sample, double when, uint64_t known)
 {
     if (known < part->known) part->known = known;
     if (!sample) return;
     part->samples++;
-    if (*sample < part->sample) part->sample = *sample;
+    if (*sample >= part->sample) return;
+    part->sample = *sample;
+    part->when = when;
 }
 
-/* Finds the lowest of both values in each part. A counter is sampled where it changes: between samples the last value
- * holds. */
-static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_t last, uint32_t counter,
+/* Takes a sample; true where it is of the share, whose size is then *now. */
+static bool follow_share(struct share *share, const struct mp_sample *sample, uint64_t *now)
+{
+    if (sample->counter == share->files && share->files) share->in_files = sample->value;
+    if (sample->counter == share->counter) share->value = sample->value;
+    *now = share->value > share->in_files ? share->value - share->in_files : 0;
+    return sample->counter == share->counter;
+}
+
+static double fraction_of(const struct mp_step *step, uint64_t time_ns)
+{
+    double lasted = (double)(step->end_ns - step->start_ns), passed = (double)(time_ns - step->start_ns);
+    return time_ns < step->start_ns || lasted <= 0 ? 0 : passed < lasted ? passed / lasted : 1;
+}
+
+/* The lowest of both in each part. A counter is sampled where it changes: between samples the last one holds. */
+static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_t last, struct share share,
                        struct parts *parts)
 {
     const struct mp_model *model = sweep->model;
     size_t next = 0;
-    uint64_t value = UINT64_MAX;
+    uint64_t now;
     for (uint32_t i = 0; i < parts->count; i++)
-        parts->at[i] = (struct part){UINT64_MAX, UINT64_MAX, 0};
+        parts->at[i] = (struct part){.sample = UINT64_MAX, .known = UINT64_MAX};
     for (uint32_t event = 0, step = 0; event < steps[last].first; event++) {
         while (step < last && steps[step + 1].first <= event)
             step++;
         bool inside = event >= steps[0].first;
         struct part *part = &parts->at[(uint64_t)step * parts->count / last];
         for (; next < model->samples.count && model->samples.at[next].time_ns <= model->events.time_ns[event]; next++) {
-            if (model->samples.at[next].counter != counter) continue;
-            value = model->samples.at[next].value;
-            if (inside) note(part, &value, sweep->known);
+            const struct mp_sample *sample = &model->samples.at[next];
+            if (!follow_share(&share, sample, &now) || !inside) continue;
+            note(part, &now, step + fraction_of(&steps[step], sample->time_ns), sweep->known);
         }
         apply(sweep, event);
-        if (inside) note(part, NULL, sweep->known);
+        if (inside) note(part, NULL, 0, sweep->known);
     }
-    for (uint32_t i = 1; i < parts->count; i++)
-        if (!parts->at[i].samples && parts->at[i - 1].sample != UINT64_MAX)
-            parts->at[i].sample = parts->at[i - 1].sample;
+    for (uint32_t i = 1; i < parts->count; i++) {
+        if (parts->at[i].samples || parts->at[i - 1].sample == UINT64_MAX) continue;
+        uint32_t first = (i * last + parts->count - 1) / parts->count, end = ((i + 1) * last - 1) / parts->count;
+        parts->at[i].passed_over = steps[end].end_ns - steps[first].start_ns < READ_WITHIN_NS;
+        parts->at[i].sample = parts->at[i - 1].sample;
+        parts->at[i].when = (double)i * last / parts->count;
+    }
 }
 
-/* As many parts as the readings allow; 0: too few for an answer. */
-static uint32_t count_parts(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t counter)
+/* As many parts as there are readings for; 0: too few to tell. */
+static uint32_t count_parts(const struct mp_model *model, const struct mp_step *steps, uint32_t last,
+                            const struct share *share, bool *brief)
 {
     uint32_t readings = 0, parts = PARTS;
     for (size_t i = 0; i < model->samples.count; i++) {
         const struct mp_sample *sample = &model->samples.at[i];
-        readings += sample->counter == counter && sample->time_ns >= steps[0].start_ns &&
+        readings += sample->counter == share->counter && sample->time_ns >= steps[0].start_ns &&
                     sample->time_ns < steps[last].start_ns;
     }
     if (readings / SAMPLES_A_PART < parts) parts = readings / SAMPLES_A_PART;
+    *brief = parts < PARTS_LEAST;
+    if (*brief) parts = readings < PARTS_LEAST ? readings : PARTS_LEAST;
     if (last < parts) parts = last;
-    return parts < PARTS_LEAST ? 0 : parts;
+    return parts < (*brief ? PARTS_BRIEF : PARTS_LEAST) ? 0 : parts;
 }
 
-static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *grows)
+static int by_size(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Theil and Sen's slope over the steps. */
+static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
+{
+    double slopes[PARTS * PARTS / 2];
+    size_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = i + 1; k < count; k++)
+            if (when[k] > when[i]) slopes[found++] = ((double)rest[k] - (double)rest[i]) / (when[k] - when[i]);
+    if (!found) return 0;
+    qsort(slopes, found, sizeof *slopes, by_size);
+    return (slopes[(found - 1) / 2] + slopes[found / 2]) / 2;
+}
+
+/* Whether it goes up: by the trend of many parts, of few in every one, or all but one. */
+static bool is_rising(const uint32_t *series, uint32_t count, uint32_t rises)
+{
+    struct mp_trend trend;
+    if (count < TREND_PARTS) return rises + 1 >= count - 1;
+    mp_trend_find(series, count, &trend);
+    return trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3;
+}
+
+static void judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *grows)
 {
     uint32_t series[PARTS], count = 0, samples = 0, rises = 0;
     uint64_t rest[PARTS];
-    struct mp_trend trend;
+    double when[PARTS];
     *grows = false;
     for (uint32_t i = parts->warm_up; i < parts->count; i++) {
         const struct part *part = &parts->at[i];
-        if (part->sample == UINT64_MAX || part->known == UINT64_MAX) return true;
+        if (part->passed_over) continue;
+        if (part->sample == UINT64_MAX || part->known == UINT64_MAX) return;
         rest[count] = part->sample > part->known ? part->sample - part->known : 0;
+        if (count && parts->brief && rest[count] < rest[count - 1]) return;
         rises += count && rest[count] > rest[count - 1];
         series[count] = (uint32_t)(rest[count] >> 12);
+        when[count] = part->when;
         samples += part->samples;
         count++;
     }
+    if (count < PARTS_BRIEF - 1) return;
     uint64_t first = rest[0], middle = rest[count / 2], end = rest[count - 1];
-    if (samples < SAMPLES_A_PART * count || end < first + GROWN_MIN ||
+    if ((!parts->brief && samples < 2 * count) || end < first + GROWN_MIN ||
         (double)(end - first) < SHARE_MIN * (double)first)
-        return true;
-    mp_trend_find(series, count, &trend);
+        return;
     bool goes_on = end > middle && (end - middle) * 2 >= (middle > first ? middle - first : 0);
-    bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* the last parts did not rise */
-    bool rising = parts->count == PARTS ? trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3 : rises == count - 1;
-    *grows = rising && goes_on && !full;
+    bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* of late it rose no more */
+    *grows = is_rising(series, count, rises) && goes_on && !full;
     finding->bytes = end - first;
     finding->births = rises;
     finding->first_step = last * parts->warm_up / parts->count + 1;
-    finding->bytes_per_step = (double)(end - first) / ((double)last * (count - 1) / parts->count);
-    return true;
+    finding->bytes_per_step = slope_of(rest, when, count);
 }
 
 /* Whether the additional host memory of recorded leaks explains it. */
@@ -185,12 +251,13 @@ static uint16_t track_of(const struct mp_model *model, uint32_t device)
     return best;
 }
 
-static bool look_at(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t device,
-                    uint32_t counter, bool is_host, struct mp_leaks *leaks)
+static void look_at(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t device,
+                    const struct share *share, bool is_host, struct mp_leaks *leaks)
 {
-    struct parts parts = {.count = count_parts(model, steps, last, counter)};
+    struct parts parts = {.count = 0};
+    parts.count = count_parts(model, steps, last, share, &parts.brief);
     parts.warm_up = parts.count / 4;
-    if (!parts.count) return true;
+    if (!parts.count) return;
     bool grows = false, by_driver = has_driver_blocks(model, device);
     struct mp_leak_finding finding = {
         .class = MP_LEAK_HIDDEN, .track = track_of(model, device), .eta_oom_steps = UINT64_MAX};
@@ -200,47 +267,43 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
                           .role = mp_alloc_zeroed(tracks, sizeof *sweep.role),
                           .held = mp_alloc_zeroed(tracks, sizeof *sweep.held),
                           .levels = mp_alloc_zeroed(tracks, sizeof *sweep.levels)};
-    bool done = true;
-    for (uint16_t i = 0; done && i < tracks; i++) {
+    for (uint16_t i = 0; i < tracks; i++) {
         if (model->tracks.at[i].device != device) continue;
         sweep.role[i] = role_of(model, i, is_host, by_driver);
         sweep.levels[i] = mp_level_start(model, i);
         if (sweep.role[i] == LIVE) sweep.known += sweep.levels[i].bytes;
     }
-    if (done) {
-        fill_parts(&sweep, steps, last, counter, &parts);
-        done = judge(&parts, last, &finding, &grows);
-    }
-    if (done && grows && !is_explained(leaks, finding.bytes_per_step)) {
-        mp_vec_add(&leaks->findings, finding);
-        done = true;
+    fill_parts(&sweep, steps, last, *share, &parts);
+    judge(&parts, last, &finding, &grows);
+    if (grows && !is_explained(leaks, finding.bytes_per_step)) {
+        if (!parts.brief)
+            mp_vec_add(&leaks->findings, finding);
+        else if (finding.bytes > leaks->unsure_growth.bytes)
+            leaks->unsure_growth = finding;
     }
     free(sweep.role);
     free(sweep.held);
     free(sweep.levels);
-    return done;
 }
 
-static uint32_t find_counter(const struct mp_model *model, uint32_t device, bool is_host)
+static uint32_t find_counter(const struct mp_model *model, uint32_t device, const char *what)
 {
     char name[128];
-    snprintf(name, sizeof name, "%s/%s", mp_model_text(model, model->devices.at[device].name),
-             is_host ? "resident" : "process");
+    snprintf(name, sizeof name, "%s/%s", mp_model_text(model, model->devices.at[device].name), what);
     for (size_t i = 0; i < model->samples.count; i++)
         if (!strcmp(mp_model_text(model, model->samples.at[i].counter), name)) return model->samples.at[i].counter;
     return 0;
 }
 
-bool mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
+void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
                          const struct mp_leak_places *places, struct mp_leaks *leaks)
 {
-    if (!places->enough || places->last < PARTS_LEAST) return true;
+    if (!places->enough || places->last < PARTS_LEAST) return;
     for (uint32_t device = 0; device < model->devices.count; device++) {
         bool is_host = !strcmp(mp_model_text(model, model->devices.at[device].name), "cpu");
-        uint32_t counter = find_counter(model, device, is_host);
-        if (!counter || track_of(model, device) == MP_TRACK_NONE) continue;
-        if (!look_at(model, steps->at + places->first_step, places->last, device, counter, is_host, leaks))
-            return false;
+        struct share share = {find_counter(model, device, is_host ? "resident" : "process"),
+                              is_host ? find_counter(model, device, "shared") : 0, 0, 0};
+        if (!share.counter || track_of(model, device) == MP_TRACK_NONE) continue;
+        look_at(model, steps->at + places->first_step, places->last, device, &share, is_host, leaks);
     }
-    return true;
 }

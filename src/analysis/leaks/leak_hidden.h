@@ -9,8 +9,8 @@
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leaks.h"
 
-/* Adds findings. False where memory is short. */
-bool mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
+/* Adds findings; what grows by too few readings becomes unsure_growth. */
+void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
                          const struct mp_leak_places *places, struct mp_leaks *leaks);
 
 #endif

@@ -11,6 +11,7 @@
 #include "analysis/sites/level.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "model/stack.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
@@ -641,6 +642,16 @@ static bool level_grows(const struct judge *judge)
     return end > first;
 }
 
+static void tell_unsure_growth(struct mp_leaks *leaks)
+{
+    char grown[MP_UNIT_TEXT], each[MP_UNIT_TEXT];
+    snprintf(leaks->reason, sizeof leaks->reason,
+             "the process grew by %s, %s a step, which no recorded block explains (NumPy, Python objects, malloc: "
+             "heaptrack and memray see them), too briefly to tell whether it goes on",
+             mp_format_bytes(grown, leaks->unsure_growth.bytes),
+             mp_format_bytes(each, (uint64_t)leaks->unsure_growth.bytes_per_step));
+}
+
 static void give_verdict(const struct judge *judge)
 {
     struct mp_leaks *leaks = judge->leaks;
@@ -666,6 +677,8 @@ static void give_verdict(const struct judge *judge)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu place%s grew until shortly before the end and may be full; a longer recording tells",
                  judge->paused, judge->paused == 1 ? "" : "s");
+    else if (leaks->unsure_growth.bytes)
+        tell_unsure_growth(leaks);
     else if (judge->caches)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu place%s a thing anew, larger, in every round, as a cache does within one request; a recording of "
@@ -698,7 +711,7 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
     if (done && !guess && !query->filter)
         done = leak_find_fragmentation(judge->model, judge->steps, query->track, &judge->places, judge->leaks);
     if (done && !guess && !query->filter && query->track == MP_TRACK_NONE)
-        done = mp_leak_find_hidden(judge->model, judge->steps, &judge->places, judge->leaks);
+        mp_leak_find_hidden(judge->model, judge->steps, &judge->places, judge->leaks);
     judge->leaks->places = judge->places.at.count;
     if (done) {
         drop_consequences(judge->model, judge->leaks);
@@ -763,8 +776,9 @@ static const struct {
     [MP_LEAK_CYCLE] = {"cycle",
                        "freed now and then, but less than what comes: a reference cycle that waits for the garbage "
                        "collector, or a cache that is cleared too seldom; break the cycle, or bound the cache"},
-    [MP_LEAK_HIDDEN] = {"hidden", "no recorded block explains it: a library, the driver, or the program's own heap; a "
-                                  "heap profiler (heaptrack, memray) sees the last"},
+    [MP_LEAK_HIDDEN] = {"hidden",
+                        "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
+                        "malloc), a library, or the driver; heaptrack and memray see the heap"},
     [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made once and kept; no leak as it does not grow"},
     [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
                                                 "fewer sizes help"},

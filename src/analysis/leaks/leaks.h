@@ -64,14 +64,15 @@ enum mp_verdict { MP_VERDICT_LEAK, MP_VERDICT_CLEAN, MP_VERDICT_UNKNOWN };
 
 struct mp_leaks {
     enum mp_verdict verdict;
-    char reason[160];                        /* of verdict unknown: a clause */
+    char reason[240];                        /* of verdict unknown: a clause */
     MP_VEC(struct mp_leak_finding) findings; /* leaks first, each kind by bytes per step */
     uint32_t leaks;                          /* the number of leaks among them */
+    struct mp_leak_finding unsure_growth; /* of class hidden, but for so short a time that it may end; bytes 0: none */
     uint64_t suppressed_bytes, suppressed_findings;
     size_t places; /* that were looked at */
     uint32_t step_count;
     const char *step_source;
-    bool grows;   /* the memory between steps rose over the recorded steps */
+    bool grows;                  /* the memory between steps rose over the recorded steps */
     bool running;                /* of a program that still runs: outstanding means live */
     struct mp_sites outstanding; /* live at the end of the window */
     uint32_t held_moment;        /* events before it */

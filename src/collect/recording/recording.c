@@ -9,8 +9,11 @@
 
 #include "base/clock.h"
 
-#define WRITE_AFTER_NS  (2 * MP_NS_PER_SECOND)
-#define SAMPLE_EVERY_NS (50 * MP_NS_PER_MS)
+#define WRITE_AFTER_NS (2 * MP_NS_PER_SECOND)
+/* At first more often: a short run is to have readings enough. */
+#define FIRST_NS              (5 * MP_NS_PER_SECOND)
+#define SAMPLE_EVERY_FIRST_NS (10 * MP_NS_PER_MS)
+#define SAMPLE_EVERY_NS       (50 * MP_NS_PER_MS)
 
 static const char *text_of(const void *strings, uint32_t name)
 {
@@ -95,7 +98,9 @@ static void sample_one(struct mp_recording *recording, const char *counter, uint
 static void sample_memory(struct mp_recording *recording)
 {
     uint64_t now = mp_clock_monotonic_ns();
-    if (now - recording->last_sample_ns < SAMPLE_EVERY_NS) return;
+    if (!recording->first_sample_ns) recording->first_sample_ns = now;
+    uint64_t every = now - recording->first_sample_ns < FIRST_NS ? SAMPLE_EVERY_FIRST_NS : SAMPLE_EVERY_NS;
+    if (now - recording->last_sample_ns < every) return;
     recording->last_sample_ns = now;
     char path[64], text[128];
     snprintf(path, sizeof path, "/proc/%u/statm", recording->spool.header->pid);
@@ -141,9 +146,8 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     bool first = recording->pending.count && !recording->writer;
     bool late = mp_clock_monotonic_ns() - recording->last_write_ns >= WRITE_AFTER_NS;
     bool something = recording->pending.count ||
-                     (recording->writer &&
-                      (recording->samples.count || recording->labels.count || recording->holders.count ||
-                       recording->history.requests.count));
+                     (recording->writer && (recording->samples.count || recording->labels.count ||
+                                            recording->holders.count || recording->history.requests.count));
     if (!(pressing || process_ended || first || (late && something))) return true;
     return mp_recording_check(recording, mp_recording_write(recording, false, &error), &error);
 }

@@ -81,7 +81,7 @@ struct mp_recording {
     struct mp_cycles cycles;
     uint64_t id;            /* the spool's number when this recording began */
     uint64_t events_before; /* in files of earlier cycles */
-    uint64_t events, events_since_base, last_write_ns, last_sample_ns;
+    uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;
     struct mp_step_watch watch; /* unmarked steps */

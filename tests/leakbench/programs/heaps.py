@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Programs whose own heap grows by 4 MiB a step, or does not, beside tensors: heaps.py [WHAT...] [--steps N]
+
+For each a line says its name, its process and how many bytes of heap it kept a step.
+"""
+
+import time
+
+import torch
+
+import forked
+
+SIZE = 4 << 20
+net = torch.nn.Linear(16, 16)
+
+
+def work(steps, keep):
+    for number in range(steps):
+        inputs = torch.randn(8, 16)
+        with torch.no_grad():
+            net(inputs)
+        keep(number)
+        time.sleep(0.03)
+
+
+def bytearrays(steps, _):
+    kept = []
+    work(steps, lambda number: kept.append(bytearray(b"x" * SIZE)))
+    return SIZE
+
+
+def strings(steps, _):
+    kept = {}
+    work(steps, lambda number: kept.setdefault(number, "x" * SIZE))
+    return SIZE
+
+
+def lists(steps, _):
+    kept = []
+    work(steps, lambda number: kept.append([number] * (SIZE // 8)))
+    return SIZE
+
+
+def a_window(steps, _):
+    kept = {}
+    work(steps, lambda number: kept.update({number % 8: bytearray(b"x" * SIZE)}))
+    return 0
+
+
+def a_preload(steps, _):
+    kept = []
+    work(steps, lambda number: kept.append(bytearray(b"x" * SIZE)) if number < steps // 3 else None)
+    return 0
+
+
+FUNCTIONS = {function.__name__: function for function in (bytearrays, strings, lists, a_window, a_preload)}
+
+if __name__ == "__main__":
+    forked.main(FUNCTIONS, __doc__)
