@@ -68,6 +68,10 @@ class History:
     def _begin(self):
         if self._pid or self._tell(None, 0) != 0:
             return
+        # Not at the start of every program, and not where it is needed: that may be in a weak reference's callback, in
+        # the middle of an import of the program's.
+        import json
+        self._json = json.dumps
         # Of torch's own functions only those that select no device: that would make a context on one that the program
         # does not use.
         memory = self._torch.cuda.memory
@@ -283,10 +287,8 @@ class History:
         settings = {key: value for key, value in settings.items() if not key.startswith("trace_")}
         if settings == self._told_settings:
             return
-        import json  # not at the start of every program
-
         self._told_settings = settings
-        for kind, text in ((MEMBERS, json.dumps({"allocator_settings": settings})),
+        for kind, text in ((MEMBERS, self._json({"allocator_settings": settings})),
                            (SETTINGS, ",".join(_setting(key, value) for key, value in settings.items()))):
             self._api["aside"](kind, text.encode("utf-8", "replace"))
 

@@ -102,6 +102,13 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
+bool mp_module_has(uintptr_t address)
+{
+    struct mp_module_facts facts;
+    struct dl_find_object found;
+    return find_object ? !find_object((void *)address, &found) : mp_module_of(address, &facts);
+}
+
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts)
 {
     memset(facts, 0, sizeof *facts);

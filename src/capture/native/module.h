@@ -20,5 +20,8 @@ struct mp_module_facts {
 void mp_module_start(void);
 /* False: the address lies in no loaded file (code made at run time). */
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts);
+/* Whether it lies in one, and nothing of that is read: for an address that may be none of the thread's code, in a
+ * library that another thread unloads. */
+bool mp_module_has(uintptr_t address);
 
 #endif

@@ -224,8 +224,7 @@ static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *k
     uintptr_t bp = registers->bp, base = bp + 2 * WORD;
     if (!leads_on(registers->sp, bp) || !may_read(known, registers->sp, base)) return 0;
     uintptr_t callers = load(bp), address = load(bp + WORD);
-    struct mp_module_facts module;
-    if (address && !mp_module_of(address - 1, &module) && !leads_on(base, callers)) return 0;
+    if (address && !mp_module_has(address - 1) && !leads_on(base, callers)) return 0;
     registers->bp = callers;
     return base;
 }
