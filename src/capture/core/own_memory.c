@@ -117,6 +117,16 @@ char *strchr(const char *text, int wanted)
     return (char *)(uintptr_t)text;
 }
 
+char *strrchr(const char *text, int wanted)
+{
+    const char *found = NULL;
+    for (;; text++) {
+        if (*text == (char)wanted) found = text;
+        if (!*text) return (char *)(uintptr_t)found;
+        STAY_A_LOOP();
+    }
+}
+
 size_t strcspn(const char *text, const char *ends)
 {
     size_t length = 0;
