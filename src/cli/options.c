@@ -43,7 +43,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                              MP_OPTS_RARE},
     [MP_OPT_PID] = {"pid", '\0', "PID", "a running program that another memprof records, instead of FILE"},
     [MP_OPT_REPLAY] = {"replay", '\0', "SETTINGS", "replay under these settings of PyTorch's allocator, or `recorded`"},
-    [MP_OPT_KIND] = {"kind", '\0', "LIST", "only changes of these kinds: allocator, lifetime"},
+    [MP_OPT_KIND] = {"kind", '\0', "LIST", "only changes of these kinds: allocator, lifetime, optimizer"},
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)",
                        MP_OPTS_RECORDED},
     [MP_OPT_FREE_STACKS] = {"free-stacks", '\0', NULL, "also record where blocks are freed", MP_OPTS_RECORDED},

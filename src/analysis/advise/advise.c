@@ -30,6 +30,13 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
     return kinds[kind];
 }
 
+const char *mp_change_what_name(enum mp_change_what what)
+{
+    static const char *const names[MP_CHANGE_WHATS] = {"settings",       "late_zero_grad", "gradients_kept",
+                                                       "held_variables", "fused",          "one_by_one"};
+    return names[what];
+}
+
 enum mp_change_kind mp_change_kind_named(const char *name)
 {
     unsigned kind = 0;

@@ -16,14 +16,15 @@ enum mp_change_kind {
     MP_CHANGE_KINDS
 };
 
+/* Names of them are a promise, too. */
 enum mp_change_what {
     MP_CHANGE_SETTINGS,
-    MP_CHANGE_LATE_ZERO_GRAD,  /* gradients live over forward, and are freed or replaced behind it */
-    MP_CHANGE_GRADIENTS_KEPT,  /* they are set to zero, and live for ever */
-    MP_CHANGE_PREVIOUS_OUTPUT, /* what a variable holds of a step lives until the next one's takes its place */
-    MP_CHANGE_GRADIENTLESS,    /* a graph is kept that no backward uses */
-    MP_CHANGE_OPTIMIZER_TEMPORARIES,
-    MP_CHANGE_CHECKPOINTED /* activations of a module are made again in backward */
+    MP_CHANGE_LATE_ZERO_GRAD, /* gradients live over forward, and are freed behind it */
+    MP_CHANGE_GRADIENTS_KEPT, /* gradients are set to zero, and live for ever */
+    MP_CHANGE_HELD_VARIABLES, /* what variables hold of a step lives until the next one's takes its place */
+    MP_CHANGE_FUSED,          /* temporaries of an optimizer that has a fused form */
+    MP_CHANGE_ONE_BY_ONE,     /* temporaries of an optimizer that works on lists of tensors */
+    MP_CHANGE_WHATS
 };
 
 struct mp_change {
@@ -52,6 +53,7 @@ struct mp_changes {
 };
 
 const char *mp_change_kind_name(enum mp_change_kind kind);
+const char *mp_change_what_name(enum mp_change_what what);
 /* MP_CHANGE_KINDS: none has the name. */
 enum mp_change_kind mp_change_kind_named(const char *name);
 

@@ -1,8 +1,471 @@
 #include "analysis/advise/lifetimes.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/categories/categories.h"
+#include "analysis/categories/phases.h"
+#include "base/memory.h"
+#include "base/search.h"
+#include "base/words.h"
+
+/*
+ * A training's gradients are needed from backward to the end of the optimizer's step, and what its forward made from
+ * there to backward. The end of a step, an update, is where both are over; what lives on is held by a name, or by the
+ * parameters.
+ */
+
+struct update {
+    uint32_t event;             /* just before it the step is over */
+    uint32_t forward, backward; /* events with which the next ones begin; MP_NONE */
+};
+
+struct finder {
+    const struct mp_model *model;
+    const struct mp_torch_history *history;
+    struct mp_changes *changes;
+    struct mp_phases phases;
+    struct mp_categories *categories;
+    MP_VEC(struct update) updates;
+};
+
+/* ---- updates */
+
+static bool is_forward(unsigned phase)
+{
+    return phase == MP_PHASE_FORWARD;
+}
+
+static bool is_end_of_step(const struct mp_model *model, uint32_t event)
+{
+    return model->events.type[event] == MP_EVENT_STEP &&
+           !strcmp(mp_model_text(model, model->notes.at[model->events.subject[event]].name), MP_TORCH_STEP);
+}
+
+/* Where a turn shows that a step is over: behind what an optimizer allocates, behind the mark of its end. MP_NONE. */
+static uint32_t end_at(const struct finder *f, size_t turn)
+{
+    const struct mp_phase_turn *at = &f->phases.turns.at[turn];
+    uint32_t next = turn + 1 < f->phases.turns.count ? at[1].first : MP_NONE;
+    if (at->phase == MP_PHASE_OPTIMIZER) return next;
+    return at->phase == MP_PHASE_BOUNDARY && is_end_of_step(f->model, at->first) ? at->first + 1 : MP_NONE;
+}
+
+static void find_updates(struct finder *f)
+{
+    bool fresh = true; /* forward or backward since the last one */
+    for (size_t i = 0; i < f->phases.turns.count; i++) {
+        unsigned phase = f->phases.turns.at[i].phase;
+        uint32_t end = end_at(f, i), first = f->phases.turns.at[i].first;
+        if (is_forward(phase) || mp_phase_is_backward(phase)) {
+            fresh = true;
+            for (size_t k = f->updates.count; k--;) {
+                uint32_t *begins = is_forward(phase) ? &f->updates.at[k].forward : &f->updates.at[k].backward;
+                if (*begins != MP_NONE) break;
+                *begins = first;
+            }
+        }
+        if (end == MP_NONE) continue;
+        const struct update update = {end, MP_NONE, MP_NONE};
+        if (!fresh && f->updates.count) f->updates.count--;
+        mp_vec_add(&f->updates, update);
+        fresh = false;
+    }
+}
+
+/* The first update after an event; its index, or updates.count. */
+static size_t update_after(const struct finder *f, uint32_t event)
+{
+    return MP_COUNT_BEFORE(f->updates.count, i, f->updates.at[i].event <= event);
+}
+
+static uint32_t event_of(const struct finder *f, size_t update)
+{
+    return update < f->updates.count ? f->updates.at[update].event : MP_NONE;
+}
+
+/* ---- blocks */
+
+static bool is_ours(const struct finder *f, uint32_t block)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    return blocks->track[block] == f->history->track && blocks->alloc_event[block] != MP_NONE &&
+           blocks->bytes[block] != MP_BYTES_UNKNOWN;
+}
+
+static uint32_t end_of(const struct finder *f, uint32_t block)
+{
+    return f->model->blocks.free_event[block]; /* MP_NONE is later than any */
+}
+
+static void end_at_event(struct mp_change *change, uint32_t block, uint32_t event)
+{
+    const struct mp_edit_end end = {.block = block, .freed = event};
+    mp_vec_add(&change->edits.ends, end);
+    change->blocks++;
+}
+
+static void propose(struct finder *f, struct mp_change *change)
+{
+    if (change->edits.ends.count) {
+        struct mp_edits none = {0};
+        mp_edits_join(&change->edits, &none); /* sorts */
+        change->exact = !change->edits.extras.count; /* those are made up */
+        mp_vec_add(f->changes, *change);
+    } else {
+        mp_edits_free(&change->edits);
+    }
+}
+
+/* ---- gradients */
+
+/* A block that is alike in every step: what a place makes, in its order. */
+struct alike {
+    uint32_t stack, module, block;
+    uint64_t bytes;
+    uint32_t born;
+};
+struct likes {
+    struct alike *at;
+    size_t count, room;
+};
+
+static int compare_alike(const struct alike *a, const struct alike *b)
+{
+    if (a->stack != b->stack) return a->stack < b->stack ? -1 : 1;
+    if (a->module != b->module) return a->module < b->module ? -1 : 1;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct alike *x = a, *y = b;
+    int order = compare_alike(x, y);
+    return order ? order : (x->born > y->born) - (x->born < y->born);
+}
+
+static void add_alike(const struct finder *f, struct likes *likes, uint32_t block)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    const struct alike alike = {blocks->stack[block], mp_model_module(f->model, block), block, blocks->bytes[block],
+                                blocks->alloc_event[block]};
+    mp_vec_add(likes, alike);
+}
+
+static void sort_likes(struct likes *likes)
+{
+    if (likes->count) qsort(likes->at, likes->count, sizeof *likes->at, by_place);
+}
+
+static bool is_gradient(const struct finder *f, uint32_t block, size_t update)
+{
+    return is_ours(f, block) && update < f->updates.count && end_of(f, block) > event_of(f, update) &&
+           mp_phase_is_backward(mp_phase_of_block(&f->phases, f->model, block)) &&
+           mp_category_of(f->categories, block, event_of(f, update)) == MP_CATEGORY_GRADIENTS;
+}
+
+/* What backward makes between two updates and lets go before the second. */
+static void find_passing(const struct finder *f, size_t from, struct likes *likes)
+{
+    const struct mp_model *model = f->model;
+    likes->count = 0;
+    for (uint32_t event = event_of(f, from); event < event_of(f, from + 1) && event < model->events.count; event++) {
+        uint32_t block = model->events.subject[event];
+        if (model->events.type[event] == MP_EVENT_ALLOC && is_ours(f, block) &&
+            mp_phase_is_backward(mp_phase_of_block(&f->phases, model, block)) &&
+            end_of(f, block) <= event_of(f, from + 1))
+            add_alike(f, likes, block);
+    }
+    sort_likes(likes);
+}
+
+/* Autograd copies what it may not keep; then the copy is made just before what was added is let go. The first of that
+ * size that nothing stands for yet, best of the same module, tells when. */
+static uint32_t copied_at(const struct finder *f, const struct likes *passing, unsigned char *used,
+                          const struct alike *gradient, uint32_t otherwise)
+{
+    size_t found = SIZE_MAX;
+    for (size_t i = 0; i < passing->count; i++) {
+        const struct alike *at = &passing->at[i];
+        if (used[i] || at->bytes != gradient->bytes) continue;
+        bool same = at->module == gradient->module;
+        bool was_same = found != SIZE_MAX && passing->at[found].module == gradient->module;
+        if (found == SIZE_MAX || (same && !was_same) || (same == was_same && at->born < passing->at[found].born))
+            found = i;
+    }
+    if (found == SIZE_MAX) return otherwise;
+    used[found] = true;
+    return end_of(f, passing->at[found].block);
+}
+
+/* In a step in which gradients were there already, and were added to, what was added becomes the gradient where none is
+ * there: the k-th that a place makes stands for the k-th gradient of that place. `found`, by gradient: 0 not yet asked,
+ * 1 nothing stands for it, 2 something does. False where that changes from step to step, as where several optimizers
+ * take turns. */
+static bool stand_in(struct finder *f, const struct likes *kept, size_t update, const struct likes *passing,
+                     unsigned char *found, struct mp_change *change)
+{
+    size_t at = 0;
+    uint32_t end = event_of(f, update + 1), begin = f->updates.at[update].backward;
+    unsigned char *used = mp_alloc_zeroed(passing->count + 1, 1);
+    bool steady = true;
+    for (size_t i = 0; i < kept->count && steady; i++) {
+        const struct alike *gradient = &kept->at[i];
+        if (update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
+        while (at < passing->count && compare_alike(&passing->at[at], gradient) < 0)
+            at++;
+        bool is_there = at < passing->count && !compare_alike(&passing->at[at], gradient);
+        steady = !found[i] || found[i] == 1 + is_there;
+        found[i] = (unsigned char)(1 + is_there);
+        if (!is_there) continue;
+        used[at] = true;
+        end_at_event(change, passing->at[at++].block, end);
+    }
+    for (size_t i = 0; i < kept->count && steady; i++) {
+        const struct alike *gradient = &kept->at[i];
+        if (found[i] != 1 || update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
+        const struct mp_edit_extra extra = {
+            .bytes = gradient->bytes, .made = copied_at(f, passing, used, gradient, begin), .freed = end};
+        mp_vec_add(&change->edits.extras, extra);
+    }
+    free(used);
+    return steady;
+}
+
+static void find_gradients(struct finder *f)
+{
+    struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_LATE_ZERO_GRAD};
+    struct mp_change freed = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_GRADIENTS_KEPT};
+    struct likes kept = {0}, passing = {0};
+    for (uint32_t block = 0; block < f->model->blocks.count; block++) {
+        size_t update = is_ours(f, block) ? update_after(f, f->model->blocks.alloc_event[block]) : 0;
+        if (!is_gradient(f, block, update)) continue;
+        const struct update *at = &f->updates.at[update];
+        if (end_of(f, block) <= at->forward) continue;
+        bool lasts = at->backward != MP_NONE && end_of(f, block) > at->backward;
+        if (lasts) add_alike(f, &kept, block);
+        end_at_event(lasts ? &freed : &late, block, at->event);
+    }
+    sort_likes(&kept);
+    unsigned char *found = mp_alloc_zeroed(kept.count + 1, 1);
+    bool steady = true;
+    for (size_t update = 0; steady && kept.count && update + 1 < f->updates.count; update++) {
+        if (f->updates.at[update].backward > event_of(f, update + 1)) continue;
+        find_passing(f, update, &passing);
+        steady = stand_in(f, &kept, update, &passing, found, &freed);
+    }
+    if (!steady) freed.edits.ends.count = freed.edits.extras.count = 0;
+    propose(f, &late);
+    propose(f, &freed);
+    free(found);
+    mp_vec_free(&kept);
+    mp_vec_free(&passing);
+}
+
+/* ---- what variables hold */
+
+/* Made by forward, or by the loss behind it; no parameter, and nothing else that lasts. */
+static bool is_of_forward(const struct finder *f, uint32_t block)
+{
+    uint32_t born = f->model->blocks.alloc_event[block], turn = mp_phase_turn_of(&f->phases, born);
+    unsigned phase = mp_phase_of_block(&f->phases, f->model, block);
+    if (turn == MP_NONE || (phase != MP_PHASE_FORWARD && phase != MP_PHASE_OUTSIDE)) return false;
+    if (phase == MP_PHASE_OUTSIDE && (!turn || f->phases.turns.at[turn - 1].phase != MP_PHASE_FORWARD)) return false;
+    return true;
+}
+
+static bool is_passing_category(unsigned category)
+{
+    return category == MP_CATEGORY_ACTIVATIONS || category == MP_CATEGORY_PREVIOUS ||
+           category == MP_CATEGORY_TEMPORARY || category == MP_CATEGORY_NONE;
+}
+
+/* The first event behind the last backward between two others; MP_NONE where there is none. */
+static uint32_t end_of_backward(const struct finder *f, uint32_t from, uint32_t to)
+{
+    uint32_t first = mp_phase_turn_of(&f->phases, from), turn = mp_phase_turn_of(&f->phases, to);
+    for (; first != MP_NONE && turn != MP_NONE && turn > first + 1; turn--)
+        if (mp_phase_is_backward(f->phases.turns.at[turn - 1].phase)) return f->phases.turns.at[turn].first;
+    return MP_NONE;
+}
+
+/* A variable holds a block until the next one takes its place: behind a backward the place makes another one, and then
+ * the first is freed, before that one's step is over. When it is no more needed; MP_NONE: it is no such block. */
+static uint32_t needed_until(const struct finder *f, const struct likes *made, const struct alike *block)
+{
+    uint32_t end = end_of(f, block->block);
+    if (end == MP_NONE) return MP_NONE;
+    for (const struct alike *next = block + 1; next < made->at + made->count && next->stack == block->stack &&
+                                               next->module == block->module && next->born < end;
+         next++) {
+        uint32_t behind = end_of_backward(f, block->born, next->born);
+        if (behind != MP_NONE) return end <= event_of(f, update_after(f, next->born)) ? behind : MP_NONE;
+    }
+    return MP_NONE;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct alike *x = a, *y = b;
+    if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+    if (x->module != y->module) return x->module < y->module ? -1 : 1;
+    return (x->born > y->born) - (x->born < y->born);
+}
+
+static void find_variables(struct finder *f)
+{
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_HELD_VARIABLES};
+    struct likes made = {0};
+    uint64_t most = 0;
+    for (uint32_t block = 0; block < f->model->blocks.count; block++)
+        if (is_ours(f, block) && is_of_forward(f, block)) add_alike(f, &made, block);
+    if (made.count) qsort(made.at, made.count, sizeof *made.at, by_time);
+    for (size_t i = 0; i < made.count; i++) {
+        uint32_t until = needed_until(f, &made, &made.at[i]);
+        if (until == MP_NONE) continue;
+        unsigned category = mp_category_of(f->categories, made.at[i].block, until);
+        if (!is_passing_category(category)) continue;
+        end_at_event(&change, made.at[i].block, until);
+        if (made.at[i].bytes <= most) continue;
+        most = made.at[i].bytes;
+        change.stack = made.at[i].stack;
+    }
+    propose(f, &change);
+    mp_vec_free(&made);
+}
+
+/* ---- temporaries of optimizers */
+
+/* Functions that update all parameters by lists of tensors, as `foreach` asks for. */
+static bool is_foreach(const struct mp_model *model, uint32_t frame)
+{
+    const struct mp_model_frame *at = &model->frames.at[frame];
+    for (uint32_t i = 0; i < at->line_count; i++)
+        if (strstr(mp_model_text(model, model->lines.at[at->first_line + i].function), "_multi_tensor_")) return true;
+    return false;
+}
+
+/* Those that have a fused form since PyTorch 2.0. */
+static bool has_fused(const struct mp_model *model, uint32_t frame)
+{
+    const struct mp_model_frame *at = &model->frames.at[frame];
+    for (uint32_t i = 0; i < at->line_count; i++)
+        if (strstr(mp_model_text(model, model->lines.at[at->first_line + i].function), "_multi_tensor_adam"))
+            return true;
+    return false;
+}
+
+/* By stack, whether any of its frames is such a one; a parent stands before its children. */
+static unsigned char *mark_stacks(const struct mp_model *model, bool (*is)(const struct mp_model *, uint32_t))
+{
+    unsigned char *frames = mp_alloc_zeroed(model->frames.count + 1, 1);
+    unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    for (uint32_t i = 0; i < model->frames.count; i++)
+        frames[i] = is(model, i);
+    for (size_t i = 1; i < model->stacks.count; i++) {
+        const struct mp_stack_node *node = &model->stacks.at[i];
+        stacks[i] = stacks[node->parent] || (node->frame != MP_FRAME_CUT && frames[node->frame]);
+    }
+    free(frames);
+    return stacks;
+}
+
+/* Whether it is gone when the optimizer's step is over. */
+static bool is_temporary(const struct finder *f, uint32_t block)
+{
+    uint32_t born = f->model->blocks.alloc_event[block];
+    return end_of(f, block) <= event_of(f, update_after(f, born)) && end_of(f, block) != MP_NONE;
+}
+
+static void find_fused(struct finder *f)
+{
+    const struct mp_model *model = f->model;
+    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_FUSED};
+    unsigned char *foreach = mark_stacks(model, has_fused);
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        if (!is_ours(f, block) || !foreach[model->blocks.stack[block]] || !is_temporary(f, block)) continue;
+        const struct mp_edit_end gone = {.block = block, .gone = true};
+        mp_vec_add(&change.edits.ends, gone);
+        change.blocks++;
+        change.stack = model->blocks.stack[block];
+    }
+    propose(f, &change);
+    free(foreach);
+}
+
+struct parameter {
+    uint64_t sum, largest; /* bytes of its temporaries */
+};
+
+/* The temporaries of one step, one place after the other. One parameter after the other, no more is needed than those
+ * of one, of all places, and what a variable still holds of the one before. */
+static void replace_by_largest(struct finder *f, struct likes *step, size_t update, struct mp_change *change)
+{
+    uint64_t most = 0;
+    MP_VEC(struct parameter) parameters = {0}; /* by the number of a block among those of its place */
+    uint32_t first = MP_NONE;
+    qsort(step->at, step->count, sizeof *step->at, by_time);
+    for (size_t i = 0, number = 0; i < step->count; i++) {
+        const struct alike *block = &step->at[i];
+        number = i && block->stack == block[-1].stack ? number + 1 : 0;
+        while (parameters.count <= number)
+            mp_vec_add(&parameters, (struct parameter){0});
+        struct parameter *parameter = &parameters.at[number];
+        parameter->sum += block->bytes;
+        if (block->bytes > parameter->largest) parameter->largest = block->bytes;
+        if (block->born < first) first = block->born;
+        const struct mp_edit_end gone = {.block = block->block, .gone = true};
+        mp_vec_add(&change->edits.ends, gone);
+        change->blocks++;
+        change->stack = block->stack;
+    }
+    for (size_t i = 0; i < parameters.count; i++) {
+        uint64_t bytes = parameters.at[i].sum + (i ? parameters.at[i - 1].largest : 0);
+        if (bytes > most) most = bytes;
+    }
+    const struct mp_edit_extra extra = {.bytes = most, .made = first, .freed = event_of(f, update)};
+    if (most) mp_vec_add(&change->edits.extras, extra);
+    mp_vec_free(&parameters);
+}
+
+static void find_foreach(struct finder *f)
+{
+    const struct mp_model *model = f->model;
+    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_ONE_BY_ONE};
+    unsigned char *foreach = mark_stacks(model, is_foreach);
+    struct likes step = {0};
+    size_t current = 0;
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        if (!is_ours(f, block) || !foreach[model->blocks.stack[block]] || !is_temporary(f, block)) continue;
+        size_t update = update_after(f, model->blocks.alloc_event[block]);
+        if (update != current && step.count) replace_by_largest(f, &step, current, &change);
+        if (update != current) step.count = 0;
+        current = update;
+        add_alike(f, &step, block);
+    }
+    if (step.count) replace_by_largest(f, &step, current, &change);
+    propose(f, &change);
+    mp_vec_free(&step);
+    free(foreach);
+}
+
 enum mp_status mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
                                     struct mp_changes *changes, struct mp_error *error)
 {
-    (void)model, (void)history, (void)changes, (void)error;
-    return MP_OK;
+    struct finder f = {.model = model, .history = history, .changes = changes};
+    if (model->tracks.at[history->track].layer != MP_LAYER_TORCH || !history->steps.count) return MP_OK;
+    enum mp_status status = mp_phases_find(model, &f.phases, error);
+    if (!status && f.phases.any) status = mp_categories_make(model, NULL, &f.categories, error);
+    if (!status && f.phases.any) {
+        find_updates(&f);
+        find_gradients(&f);
+        find_variables(&f);
+        if (strncmp(mp_model_text(model, model->devices.at[model->tracks.at[history->track].device].name), "cpu", 3))
+            find_fused(&f);
+        find_foreach(&f);
+    }
+    mp_categories_free(f.categories);
+    mp_phases_free(&f.phases);
+    mp_vec_free(&f.updates);
+    return status;
 }

@@ -20,7 +20,7 @@ static int read_kinds(const char *list, unsigned *kinds)
             kind = mp_change_kind_named(name);
         }
         if (kind == MP_CHANGE_KINDS) {
-            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator and lifetime", (int)length, at);
+            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, lifetime and optimizer", (int)length, at);
             return MP_EXIT_USAGE;
         }
         *kinds |= 1u << kind;

@@ -67,6 +67,23 @@ static void put_settings(const struct mp_change *change, struct words *words)
                          mp_format_count(one, change->driver_calls), mp_format_count(two, change->driver_calls_before));
 }
 
+/* Of changes to the code. */
+static const struct {
+    const char *text, *code, *cost;
+} said[MP_CHANGE_WHATS] = {
+    [MP_CHANGE_LATE_ZERO_GRAD] = {"free gradients before forward, not behind it",
+                                  "optimizer.zero_grad(set_to_none=True) right after optimizer.step()", ""},
+    [MP_CHANGE_GRADIENTS_KEPT] = {"free gradients with each step, in place of setting them to zero",
+                                  "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
+                                  "each backward allocates them anew"},
+    [MP_CHANGE_HELD_VARIABLES] = {"let go of what variables hold of a step before the next one makes it anew",
+                                  "del them behind backward()", "only where nothing reads them later"},
+    [MP_CHANGE_FUSED] = {"a fused optimizer, whose step needs no temporaries", "torch.optim.AdamW(..., fused=True)",
+                         ""},
+    [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
+                              "more kernels, which are smaller"},
+};
+
 static void find_words(const struct mp_change *change, struct words *words)
 {
     *words = (struct words){0};
@@ -75,7 +92,9 @@ static void find_words(const struct mp_change *change, struct words *words)
         put_settings(change, words);
         break;
     default:
-        break;
+        mp_buffer_append_text(&words->text, said[change->what].text);
+        mp_buffer_append_text(&words->code, said[change->what].code);
+        mp_buffer_append_text(&words->cost, said[change->what].cost);
     }
 }
 
@@ -94,6 +113,7 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
     find_words(change, &words);
     mp_json_object(json, NULL);
     mp_json_text(json, "kind", mp_change_kind_name(change->kind));
+    mp_json_text(json, "pattern", mp_change_what_name(change->what));
     put_part(json, "text", &words.text);
     mp_json_number(json, "saved_bytes", change->saved);
     mp_json_known(json, "saved_reserved_bytes", advise->has_allocator ? change->saved_reserved : MP_BYTES_UNKNOWN);

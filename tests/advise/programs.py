@@ -1,0 +1,256 @@
+"""Trainings whose owner could change something: programs.py NAME HABITS [CHANGES], each a comma-separated list.
+
+Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
+`held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `validates`,
+it evaluates after each step; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`, `fused`.
+"""
+import os
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
+SCALE = int(os.environ.get("BENCH_SCALE", "1"))  # of batches
+length = 1.0
+torch.manual_seed(0)
+if DEVICE == "cuda":
+    torch.backends.cudnn.enabled = False
+
+
+def samples(count):
+    return max(1, int(count * SCALE * length))
+
+
+def rand(*shape):
+    return torch.randn(samples(shape[0]), *shape[1:], device=DEVICE)
+
+
+def ids(high, *shape):
+    return torch.randint(0, high, (samples(shape[0]), *shape[1:]), device=DEVICE)
+
+
+def mlp():
+    model = nn.Sequential(*[layer for _ in range(5) for layer in (nn.Linear(256, 256), nn.GELU())], nn.Linear(256, 10))
+    return model, lambda: (rand(128, 256), ids(10, 128)), F.cross_entropy
+
+
+def wide():
+    model = nn.Sequential(nn.Linear(128, 4096), nn.ReLU(), nn.Linear(4096, 128))
+    return model, lambda: (rand(64, 128), rand(64, 128)), F.mse_loss
+
+
+def deep():
+    model = nn.Sequential(*[layer for _ in range(16) for layer in (nn.Linear(128, 128), nn.LayerNorm(128), nn.Tanh())])
+    return model, lambda: (rand(512, 128), rand(512, 128)), F.mse_loss
+
+
+def cnn():
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(),
+                          nn.Flatten(), nn.Linear(32 * 13 * 13, 10))
+    return model, lambda: (rand(32, 3, 32, 32), ids(10, 32)), F.cross_entropy
+
+
+def autoencoder():
+    model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(),
+                          nn.Conv2d(8, 1, 3, padding=1))
+    return model, lambda: (lambda x: (x, x))(rand(16, 1, 64, 64)), F.mse_loss
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(4))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        for conv in self.convs:
+            x = x + F.relu(conv(x))
+        return self.head(x.mean((2, 3)))
+
+
+def residual():
+    return Residual(), lambda: (rand(16, 16, 32, 32), ids(10, 16)), F.cross_entropy
+
+
+class Language(nn.Module):
+    """Logits over a vocabulary are the largest thing that there is."""
+
+    def __init__(self, vocabulary=4000, width=64, depth=2, kind="transformer"):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        if kind == "lstm":
+            self.body = nn.LSTM(width, width, depth, batch_first=True)
+        elif kind == "gru":
+            self.body = nn.GRU(width, width, depth, batch_first=True)
+        else:
+            self.body = nn.TransformerEncoder(nn.TransformerEncoderLayer(width, 4, 2 * width, 0.1, batch_first=True), depth)
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, x):
+        x = self.body(self.embedding(x))
+        return self.head(x[0] if isinstance(x, tuple) else x)
+
+
+def loss_of_tokens(logits, tokens):
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+
+
+def language(vocabulary=4000, kind="transformer", width=64, depth=2):
+    return (Language(vocabulary, width, depth, kind), lambda: (ids(vocabulary, 4, 32), ids(vocabulary, 4, 32)), loss_of_tokens)
+
+
+class Mixture(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(64, 4)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 64)) for _ in range(4))
+
+    def forward(self, x):
+        weight = self.gate(x).softmax(-1)
+        return sum(weight[:, i:i + 1] * expert(x) for i, expert in enumerate(self.experts))
+
+
+def mixture():
+    return Mixture(), lambda: (rand(256, 64), rand(256, 64)), F.mse_loss
+
+
+class Recommender(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.users, self.items = nn.Embedding(8000, 32), nn.Embedding(8000, 32)
+        self.top = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+
+    def forward(self, pairs):
+        return self.top(torch.cat((self.users(pairs[:, 0]), self.items(pairs[:, 1])), 1)).squeeze(1)
+
+
+def recommender():
+    return Recommender(), lambda: (ids(8000, 2048, 2), rand(2048)), F.mse_loss
+
+
+class Variational(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = nn.Linear(784, 64), nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 784))
+
+    def forward(self, x):
+        mean, log = self.encode(x).chunk(2, 1)
+        return self.decode(mean + torch.randn_like(mean) * (log / 2).exp())
+
+
+def variational():
+    return Variational(), lambda: (lambda x: (x, x))(rand(256, 784)), F.mse_loss
+
+
+class Siamese(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 64))
+
+    def forward(self, x):
+        return F.cosine_similarity(self.body(x[:, 0]), self.body(x[:, 1]))
+
+
+def siamese():
+    return Siamese(), lambda: (rand(128, 2, 256), rand(128)), F.mse_loss
+
+
+class Attention(nn.Module):
+    """Written by hand: scores are kept for backward."""
+
+    def __init__(self, width=64, heads=4, depth=3):
+        super().__init__()
+        self.heads = heads
+        self.layers = nn.ModuleList(nn.ModuleDict({"qkv": nn.Linear(width, 3 * width), "out": nn.Linear(width, width),
+                                                   "mlp": nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(),
+                                                                        nn.Linear(4 * width, width)),
+                                                   "norm": nn.LayerNorm(width)}) for _ in range(depth))
+
+    def forward(self, x):
+        for layer in self.layers:
+            q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in layer["qkv"](layer["norm"](x)).chunk(3, 2))
+            scores = (q @ k.transpose(2, 3) / 4).softmax(-1)
+            x = x + layer["out"]((scores @ v).transpose(1, 2).flatten(2))
+            x = x + layer["mlp"](x)
+        return x
+
+
+def attention():
+    return Attention(), lambda: (rand(4, 64, 64), rand(4, 64, 64)), F.mse_loss
+
+
+MODELS = {
+    "mlp": mlp, "wide": wide, "deep": deep, "cnn": cnn, "autoencoder": autoencoder, "residual": residual,
+    "mixture": mixture, "recommender": recommender, "variational": variational, "siamese": siamese, "attention": attention,
+    "transformer": language, "lstm": lambda: language(3000, "lstm"), "gru": lambda: language(2000, "gru", 128, 1),
+    "large_vocabulary": lambda: language(20000, "transformer", 32, 1), "accumulating": mlp, "mixed": wide,
+    "accumulating_language": lambda: language(3000), "clipped": deep, "momentum": wide, "scheduled": cnn,
+}
+
+
+def make_optimizer(name, parameters, habits, changes):
+    if name in ("momentum", "scheduled"):
+        return torch.optim.SGD(parameters, 0.01, momentum=0.9, foreach="foreach" in habits and "one_by_one" not in changes)
+    if "fused" in changes:
+        return torch.optim.AdamW(parameters, fused=True)
+    return torch.optim.AdamW(parameters, foreach="foreach" in habits and "one_by_one" not in changes)
+
+
+def forward(name, model, loss_of, batch):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=name == "mixed"):
+        output = model(batch[0])
+        return output, loss_of(output.float() if name == "mixed" else output, batch[1])
+
+
+def train(name, habits, changes):
+    global length
+    steps = 12 if "varies" in habits else 4
+    model, data, loss_of = MODELS[name]()
+    model = model.to(DEVICE)
+    optimizer = make_optimizer(name, model.parameters(), habits, changes)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2) if name == "scheduled" else None
+    parts = 3 if name.startswith("accumulating") else 1
+    batches = [data() for _ in range(2)]
+
+    def step_of(batch):
+        """A function: what it holds is gone with it."""
+        output, loss = forward(name, model, loss_of, batch)
+        prepare()
+        loss.backward()
+
+    def prepare():
+        if "late" in habits and part == 0:
+            optimizer.zero_grad(set_to_none=True)
+
+    for step in range(steps):
+        if "zeroed" in habits and "zero_grad" not in changes:
+            optimizer.zero_grad(set_to_none=False)
+        for part in range(parts):
+            if "varies" in habits:
+                length = (0.4, 1.0, 0.7, 1.3, 0.55, 0.85)[(step * 5 + part) % 6]
+                batches[(step + part) % 2] = data()
+            batch = batches[(step + part) % 2]
+            if "held" in habits:
+                output, loss = forward(name, model, loss_of, batch)
+                prepare()
+                loss.backward()
+                if "del" in changes:
+                    del output, loss
+            else:
+                step_of(batch)
+        if name == "clipped":
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if schedule:
+            schedule.step()
+        if "zero_grad" in changes or not {"late", "zeroed"} & set(habits):
+            optimizer.zero_grad(set_to_none=True)
+        if "validates" in habits:
+            with torch.no_grad():
+                forward(name, model, loss_of, batches[0])
+
+
+if __name__ == "__main__":
+    train(sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(",") if len(sys.argv) > 3 else [])
