@@ -136,7 +136,11 @@ bool mp_view_grow(enum mp_spool_table_id table, uint64_t bytes)
     struct mp_view *view = &views[table][place];
     *view = (struct mp_view){0};
     char *at = open_part(table, bytes);
-    if (!at) return false;
+    if (!at) {
+        uint32_t after = place + 1; /* gives the place back, where nobody took the next one */
+        atomic_compare_exchange_strong(&made[table], &after, place);
+        return false;
+    }
     *view = (struct mp_view){at, bytes};
     const struct mp_view *seen = mp_view(table);
     while (seen->bytes < bytes && !atomic_compare_exchange_weak(&largest[table], &seen, view)) {

@@ -7,7 +7,7 @@
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"
 
-#define CODES      16 /* functions of one name */
+#define CODES      64 /* functions of one name */
 #define DEPTH_MAX  4096
 #define LOCALS_MAX 64 /* of a frame */
 
@@ -17,7 +17,7 @@ static struct {
     const void *_Atomic code;
     _Atomic uint64_t identity;
 } codes[CODES];
-static _Atomic uint32_t code_count;
+static _Atomic uint32_t code_count, next_code; /* of them are known; the place of the next new one, modulo CODES */
 
 bool mp_python_calls_means(const char *asked, const char *function, const char *file)
 {
@@ -41,7 +41,7 @@ void mp_python_calls_add(const void *code, uint64_t identity)
             atomic_store(&codes[i].identity, identity);
             return;
         }
-    uint32_t at = count % CODES; /* one that was freed long ago, where there are so many */
+    uint32_t at = atomic_fetch_add(&next_code, 1) % CODES; /* that of the oldest, where there are so many */
     atomic_store(&codes[at].identity, identity);
     atomic_store(&codes[at].code, code);
     if (count < CODES) atomic_store_explicit(&code_count, count + 1, memory_order_release);

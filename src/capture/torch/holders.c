@@ -2,11 +2,13 @@
 
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
 #include "capture/python/python_stack.h"
 
-#define FIRST_STEPS 8 /* what was kept in fewer is no leak yet */
+#define FIRST_STEPS    8 /* what was kept in fewer is no leak yet */
+#define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
 
 static int (*_Atomic asker)(void *);
 static void *_Atomic asker_context;
@@ -89,7 +91,10 @@ static int run_asker(void *unused)
 
 void mp_holders_come_by(bool may_call_python)
 {
-    if (!atomic_load(&asker) || atomic_exchange(&asking, true)) return;
+    static _Atomic uint64_t not_before; /* a look that Python cannot take now is not asked for at each event */
+    uint64_t now = atomic_load(&asker) ? mp_clock_monotonic_ns() : 0;
+    if (!now || now < atomic_load(&not_before) || atomic_exchange(&asking, true)) return;
+    atomic_store(&not_before, now + ASKED_EVERY_NS);
     if (!mp_python_call_soon(run_asker, may_call_python)) atomic_store(&asking, false);
 }
 

@@ -96,6 +96,8 @@ static void come_to_an_end(struct mp_snapshots *snapshots, struct mp_recording *
     error = *why;
     if (wish->then_snapshot) {
         struct mp_snapshot_request request = {0};
+        /* The look's rows may have come after the round before this. */
+        if (!recording->ended) mp_recording_round(recording, false);
         (void)mp_vec_push(&recording->requests, request);
     }
     if (wish->connection < 0) return;
