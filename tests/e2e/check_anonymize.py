@@ -105,6 +105,22 @@ class Anonymize(harness.TestCase):
         self.assertIn("_call_impl", stack)  # PyTorch's own names stay
         self.assertEqual(harness.memprof("report", anonymous).returncode, 0)
 
+    def test_marks_that_replays_go_by(self):
+        """They have the shim's own words alone; a program's marks are regions of the user's."""
+        kept = ["torch: empty_cache", "torch: pool 0:1 made on cuda:0", "torch: capture begins on cuda:1",
+                "torch: memory fraction 0.5 on cuda:0", "torch: DataLoader 6 ahead", "torch: settings:max_split_size_mb:64"]
+        gone = [f"torch: {SECRET}", f"torch: pool 0:1 made on {SECRET}", f"torch: pool of {SECRET}", SECRET]
+        script = self.folder / "marks.py"
+        script.write_text(f"import libmemprof\nfor name in {kept + gone!r}: libmemprof.mark(name)\n"
+                          f"libmemprof.mark('torch: settings:{SECRET}:7,expandable_segments:True')\n")
+        path = self.folder / "run.mp"
+        result = harness.memprof("snapshot", "-o", path, "--", sys.executable, script)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        texts = strings_of(self.anonymize(path))
+        self.assertEqual([name for name in kept if name not in texts], [])
+        self.assertEqual([text for text in texts if SECRET in text], [])
+        self.assertIn("torch: settings:expandable_segments:True", texts)
+
     @unittest.skipUnless(DATA, "$MEMPROF_TEST_DATA is not set")
     def test_snapshots_by_others(self):
         for name in ("silmont_small.pickle", "drisspg_mini.pickle", "yiyi_oom_v1.pickle", "sidnb13_transformer.pt.trace.json"):

@@ -90,9 +90,47 @@ static bool is_numbered(const char *name, const char *beginning)
            strspn(name + length, " _#-0123456789") == strlen(name + length);
 }
 
+/* Whether a mark of the PyTorch shim (python/libmemprof_torch/pools.py, loaders.py) has its own words and numbers
+ * alone: "capture begins on cuda:0". */
+static bool is_shims_mark(const char *text)
+{
+    static const char *const words[] = {"empty_cache", "pool",     "made",    "begins",    "ends",   "released",
+                                        "deleted",     "captured", "capture", "fails",     "memory", "fraction",
+                                        "on",          "none",     "ahead",   "DataLoader"};
+    for (size_t length; *text; text += length + (text[length] == ' ')) {
+        length = strcspn(text, " ");
+        size_t device = strncmp(text, "cuda:", strlen("cuda:")) ? 0 : strlen("cuda:");
+        bool known = length && strspn(text + device, "0123456789.:e+-") >= length - device;
+        for (size_t i = 0; !known && i < sizeof words / sizeof *words; i++)
+            known = strlen(words[i]) == length && !strncmp(text, words[i], length);
+        if (!known) return false;
+    }
+    return true;
+}
+
+/* A mark that replays and predictions go by; settings keep what everybody knows of them. 0: it is none. */
+static uint32_t rename_mark(struct renaming *renaming, const char *name)
+{
+    static const char *const settings[] = {MP_TORCH_MARK "settings:", MP_TORCH_MARK "began with settings:"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (strncmp(name, settings[i], strlen(settings[i])) != 0) continue;
+        struct mp_buffer text = {0};
+        mp_buffer_append_text(&text, settings[i]);
+        mp_settings_anonymize(name + strlen(settings[i]), &text);
+        mp_buffer_append(&text, "", 1);
+        uint32_t id = intern(renaming, (const char *)text.data);
+        mp_buffer_free(&text);
+        return id;
+    }
+    bool is_mark = !strncmp(name, MP_TORCH_MARK, strlen(MP_TORCH_MARK));
+    return is_mark && is_shims_mark(name + strlen(MP_TORCH_MARK)) ? intern(renaming, name) : 0;
+}
+
 static uint32_t rename_region(struct renaming *renaming, const char *name)
 {
     if (!strcmp(name, MP_TORCH_STEP)) return intern(renaming, name);
+    uint32_t mark = rename_mark(renaming, name);
+    if (mark) return mark;
     if (*renaming->steps.function && !strcmp(name, renaming->steps.function)) return intern(renaming, STEP_FUNCTION);
     bool is_step = mp_step_rule_matches(&renaming->steps, name);
     if (is_step && renaming->by_pattern) return intern(renaming, "step");

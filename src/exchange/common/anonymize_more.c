@@ -319,11 +319,31 @@ static void put_members(struct work *work, yajl_val object, bool are_settings)
     mp_buffer_append_text(work->out, "}");
 }
 
+#define DEPTH_MOST 64 /* nothing that PyTorch writes comes near; freeing what was parsed recurses */
+
+static bool is_too_deep(const char *object)
+{
+    unsigned depth = 0;
+    bool quoted = false;
+    for (; *object; object++) {
+        if (quoted && *object == '\\' && object[1])
+            object++;
+        else if (*object == '"')
+            quoted = !quoted;
+        else if (!quoted && (*object == '{' || *object == '['))
+            depth++;
+        else if (!quoted && depth && (*object == '}' || *object == ']'))
+            depth--;
+        if (depth > DEPTH_MOST) return true;
+    }
+    return false;
+}
+
 void mp_more_anonymize(const char *object, bool is_annotation, mp_rename *rename, void *context, struct mp_buffer *out,
                        uint64_t *dropped)
 {
     size_t before = out->size;
-    yajl_val tree = yajl_tree_parse(object, NULL, 0);
+    yajl_val tree = is_too_deep(object) ? NULL : yajl_tree_parse(object, NULL, 0);
     if (!YAJL_IS_OBJECT(tree)) {
         *dropped += *object != '\0';
         yajl_tree_free(tree);

@@ -247,6 +247,7 @@ static bool next_traceback_line(const char *text, struct traceback_line *line)
         line->end = line->name + line->name_length;
         if (line->path_length && line->name_length && line->path_length < PATH_MOST && line->name_length < PATH_MOST)
             return true;
+        text = line->end;
     }
     return false;
 }
