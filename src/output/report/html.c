@@ -12,7 +12,7 @@ void mp_html_text(struct mp_buffer *to, const char *text)
         size = mp_utf8_next(at, left, &point);
         if (point == MP_UTF8_BAD || mp_utf8_is_hidden(point))
             mp_buffer_append_text(to, "\xef\xbf\xbd");
-        else if (point < 0x20 || point == 0x7f)
+        else if (point < 0x20 || (point >= 0x7f && point < 0xa0))
             mp_buffer_append_text(to, " ");
         else if (strchr("&<>\"'", (int)point))
             mp_buffer_printf(to, "&#%u;", (unsigned)point);
