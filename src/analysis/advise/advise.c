@@ -242,7 +242,7 @@ static enum mp_status begin(struct adviser *a)
     struct mp_advise *advise = a->advise;
     const struct mp_model *model = a->model;
     advise->has_allocator = model->tracks.at[advise->track].layer == MP_LAYER_TORCH &&
-                            strncmp(mp_track_device(model, advise->track), "cpu", 3);
+                            !strncmp(mp_track_device(model, advise->track), "cuda", strlen("cuda"));
     advise->peak = model->sums.at[advise->track].peak_bytes;
     enum mp_status status = mp_torch_history_make(model, advise->track, true, &a->history, a->error);
     advise->replayed = a->history.steps.count;

@@ -76,8 +76,9 @@ static uint64_t price(const struct search *s, const struct mp_tune_found *found)
 static uint64_t cost(const struct search *s, const struct mp_tune_found *found)
 {
     uint64_t reserved = found->replay.reserved_peak, more = price(s, found);
-    if (reserved > UINT64_MAX - more) return UINT64_MAX;
-    return reserved + more + found->replay.ooms * OOM;
+    uint64_t ooms = found->replay.ooms < UINT64_MAX / 2 / OOM ? found->replay.ooms * OOM : UINT64_MAX / 2;
+    if (reserved > UINT64_MAX / 4) return UINT64_MAX; /* nothing was found yet */
+    return reserved + more + ooms;
 }
 
 /* Less reserved; of two that reserve the same, the one with fewer calls of the driver. */
@@ -330,8 +331,9 @@ static void replay_as_set(struct search *s)
     t->replays++;
     t->reserved = t->recorded_reserved && t->recorded_reserved < t->as_set.reserved_peak ? t->recorded_reserved
                                                                                          : t->as_set.reserved_peak;
-    bool as_recorded = !t->recorded_reserved || is_close(t->as_set.reserved_peak, t->recorded_reserved);
-    t->known = exact && as_recorded && requests_known(model, s->history);
+    bool as_recorded =
+        t->recorded_reserved ? is_close(t->as_set.reserved_peak, t->recorded_reserved) : s->history->traced;
+    t->known = exact && as_recorded && !t->as_set.new_ooms && requests_known(model, s->history);
     t->bound = find_bound(s->history);
     for (size_t i = 0; i < s->history->base.count; i++)
         t->base_bytes += s->history->base.at[i].requested;

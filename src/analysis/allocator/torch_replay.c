@@ -496,7 +496,9 @@ static void play_limit(struct mp_torch_player *p, double limit)
 
 static void play_settings(struct mp_torch_player *p, const char *text)
 {
+    double own = p->settings.fraction;
     mp_torch_settings_change(&p->settings, text);
+    if (p->own_limit) p->settings.fraction = own;
     mp_torch_set(p->allocator, &p->settings);
 }
 

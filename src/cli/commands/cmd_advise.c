@@ -19,7 +19,7 @@ static int read_kinds(const char *list, unsigned *kinds)
             name[length] = '\0';
             kind = mp_change_kind_named(name);
         }
-        if (kind == MP_CHANGE_KINDS) {
+        if (kind != MP_CHANGE_ALLOCATOR && kind != MP_CHANGE_LIFETIME && kind != MP_CHANGE_OPTIMIZER) {
             mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, lifetime and optimizer", (int)length, at);
             return MP_EXIT_USAGE;
         }

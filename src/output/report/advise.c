@@ -160,6 +160,12 @@ static bool is_shown(size_t i, const struct mp_view *view)
     return !view->limit || i < view->limit;
 }
 
+/* What was asked for at a time is a bound where it is known: not where only blocks are, or where less was reserved. */
+static bool has_bound(const struct mp_advise *advise)
+{
+    return advise->has_allocator && advise->tuning.bound <= advise->reserved;
+}
+
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view)
 {
@@ -170,7 +176,7 @@ void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model
     mp_json_text(json, "track", mp_track_id(model, advise->track, id));
     mp_json_number(json, "peak_bytes", advise->peak);
     mp_json_known(json, "reserved_peak_bytes", reserved ? advise->reserved : MP_BYTES_UNKNOWN);
-    mp_json_known(json, "least_reserved_bytes", reserved ? advise->tuning.bound : MP_BYTES_UNKNOWN);
+    mp_json_known(json, "least_reserved_bytes", has_bound(advise) ? advise->tuning.bound : MP_BYTES_UNKNOWN);
     mp_json_known(json, "replays", reserved ? advise->tuning.replays : MP_BYTES_UNKNOWN);
     mp_json_number(json, "change_count", advise->changes.count);
     mp_json_array(json, "changes");
@@ -282,9 +288,11 @@ static void put_evidence(struct mp_text *text, const struct mp_advise *advise)
     const struct mp_tuning *tuning = &advise->tuning;
     char number[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
     if (!advise->has_allocator) return;
-    mp_text_put(text, MP_PLAIN,
-                "\nreplayed %s settings; none reserves less than the %s that were asked for at a time\n",
-                mp_format_count(count, tuning->replays), mp_format_bytes(number, tuning->bound));
+    mp_text_put(text, MP_PLAIN, "\nreplayed %s settings", mp_format_count(count, tuning->replays));
+    if (has_bound(advise))
+        mp_text_put(text, MP_PLAIN, "; none reserves less than the %s that were asked for at a time",
+                    mp_format_bytes(number, tuning->bound));
+    mp_text_put(text, MP_PLAIN, "\n");
     if (tuning->base_bytes)
         mp_text_put(text, MP_PLAIN, "the %s from before the recording were placed anew, close together\n",
                     mp_format_bytes(number, tuning->base_bytes));
