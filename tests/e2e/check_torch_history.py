@@ -138,8 +138,9 @@ class History(harness.TestCase):
             truth = subprocess.run([sys.executable, program, str(prediction["batch"])], check=True, capture_output=True,
                                    text=True, env=self.environment("2.6.0")).stdout
             allocated, reserved = map(int, truth.split())
-            found = [prediction[f"{key}_bytes"] for key in ("allocated", "reserved", "high")]
-            self.assertEqual(found, [allocated, reserved, reserved])
+            self.assertEqual([prediction["allocated_bytes"], prediction["reserved_bytes"]], [allocated, reserved])
+            # On CUDA a larger batch may take scratch memory that no probe has had.
+            self.assertGreaterEqual(prediction["high_bytes"], reserved)
             # Beyond the probes it holds surely no more than what is handed out, before rounding.
             self.assertLessEqual(prediction["low_bytes"], allocated)
             self.assertGreater(prediction["low_bytes"], allocated * 0.99)

@@ -380,6 +380,7 @@ static struct mp_size_need need_with_repeat(double more, size_t *probes)
     for (size_t i = 0; i < asked.answer.needs.count; i++)
         if (asked.answer.needs.at[i].at.first == far.first) need = asked.answer.needs.at[i];
     *probes = asked.answer.probes.count;
+    mp_size_answer_free(&asked.answer);
     end(&asked);
     return need;
 }
@@ -470,4 +471,5 @@ END_TEST
 
 MP_SUITE("size", sizes_of_whole_factors_are_solved, squares_and_triangles_are_solved, two_variables_are_solved,
          what_follows_no_rule_is_opaque_and_bounded, rounded_sizes_are_bounded, programs_are_predicted,
-         the_largest_batch_is_the_largest, two_variables_are_predicted, noise_is_bounded, runs_of_one_size_are_held_against_each_other, bad_probes_are_refused)
+         the_largest_batch_is_the_largest, two_variables_are_predicted, noise_is_bounded,
+         runs_of_one_size_are_held_against_each_other, bad_probes_are_refused)
