@@ -2,9 +2,11 @@
 workers end them in, and those that come too early wait in the program: how many do is a matter of chance, how many can is
 not. Each loader that begins is a mark with the sum of all that are there, which src/analysis/sizing/size_chance.c reads."""
 
+import functools
 import weakref
 
-from libmemprof_torch import TROUBLE, complain, is_of_signal, replace
+from libmemprof_torch import replace
+from libmemprof_torch.guarded import Guarded
 
 
 def start(api, torch):
@@ -14,31 +16,23 @@ def start(api, torch):
         Loaders(api, iterator)
 
 
-class Loaders:
+class Loaders(Guarded):
     def __init__(self, api, iterator):
-        self._api, self._off = api, False
+        super().__init__(api, "batches of DataLoaders")
         self._all = []  # weak references, each with its batches
-        begun = self._begun
+        begin = functools.partial(self._guarded, self._begin)
 
         def make(init):
             def __init__(self, *arguments, **named):
                 init(self, *arguments, **named)
-                begun(self, *arguments, **named)
+                begin(self, *arguments, **named)
             return __init__
         replace(iterator, "__init__", make)
 
-    def _begun(self, iterator, loader=None, *more, **named):
-        if self._off:
-            return
-        try:
-            self._all = [each for each in self._all if each[0]() is not None]
-            self._all.append((weakref.ref(iterator), ahead_of(iterator, loader)))
-            self._api["torch_mark"](f"torch: DataLoader {sum(ahead for _, ahead in self._all)} ahead".encode())
-        except TROUBLE as trouble:
-            if is_of_signal(trouble):
-                raise
-            self._off = True
-            complain(self._api, "batches of DataLoaders", trouble)
+    def _begin(self, iterator, loader=None, *more, **named):
+        self._all = [each for each in self._all if each[0]() is not None]
+        self._all.append((weakref.ref(iterator), ahead_of(iterator, loader)))
+        self._api["torch_mark"](f"torch: DataLoader {sum(ahead for _, ahead in self._all)} ahead".encode())
 
 
 def ahead_of(iterator, loader):

@@ -9,7 +9,7 @@ import functools
 import os
 import weakref
 
-from libmemprof_torch import TROUBLE, complain, is_of_signal
+from libmemprof_torch.guarded import Guarded
 
 BEGINS = ("_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentStreamToPool",
           "_cuda_beginAllocateCurrentThreadToPool")
@@ -24,10 +24,11 @@ def start(api, torch, history):
         Pools(api, torch, history)
 
 
-class Pools:
+class Pools(Guarded):
     def __init__(self, api, torch, history):
-        self._api, self._write, self._torch, self._history = api, api["torch_mark"], torch, history
-        self._off = self._changed = False
+        super().__init__(api, "emptied caches and private pools")
+        self._write, self._torch, self._history = api["torch_mark"], torch, history
+        self._changed = False
         self._begun = {}  # the last pool of each device
         self._alive = {}  # graphs and pools: what becomes of each when the program lets go of it
         self._wrap("_cuda_emptyCache", self._empties)
@@ -57,18 +58,6 @@ class Pools:
         setattr(self._torch._C, name, made)
         if vars(self._torch.cuda.memory).get(name) is original:
             setattr(self._torch.cuda.memory, name, made)
-
-    def _guarded(self, tell, *arguments):
-        """What fails here is no failure of the program's call: there are no more marks then."""
-        if self._off:
-            return
-        try:
-            tell(*arguments)
-        except TROUBLE as trouble:
-            if is_of_signal(trouble):
-                raise
-            self._off = True
-            complain(self._api, "emptied caches and private pools", trouble)
 
     def _mark(self, text):
         self._write(f"torch: {text}".encode())

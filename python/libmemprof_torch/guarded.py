@@ -1,0 +1,22 @@
+"""A part of the shim that turns itself off where it meets what it does not know."""
+
+from libmemprof_torch import TROUBLE, complain, is_of_signal
+
+
+class Guarded:
+    """`what` is the part's name in the recording's coverage."""
+
+    def __init__(self, api, what):
+        self._api, self._what, self._off = api, what, False
+
+    def _guarded(self, tell, *arguments, **named):
+        """What fails in `tell` is no failure of the program's call: the part tells no more then."""
+        if self._off:
+            return
+        try:
+            tell(*arguments, **named)
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+            self._off = True
+            complain(self._api, self._what, trouble)
