@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Programs, the first twelve written without a look at memprof (programs/fresh.py), on PyTorch's real CUDA allocator:
-every allocation with what was asked for and on which stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
+"""Programs (programs/fresh.py), the first twelve and the last eleven written without a look at memprof, on PyTorch's real
+CUDA allocator: every allocation with what was asked for and on which stream, totals, out-of-memories, and the segments at
+the end, by PyTorch's own word."""
 import os
 import sys
 
@@ -32,6 +33,17 @@ PROGRAMS = {
     "other_settings": {},
     "offloaded": {},
     "jagged": {},
+    "raw_blocks": {"SOFTGPU_DEVICES": 2},
+    "moving_limits": {"SOFTGPU_DEVICES": 3, "SOFTGPU_MEMORY": GIB // 4},
+    "side_captures": {},
+    "broken_capture": {},
+    "own_pool": {},
+    "smaller_batches": {"SOFTGPU_MEMORY": GIB, CONF: "expandable_segments:True,garbage_collection_threshold:0.7"},
+    "stages": {"SOFTGPU_DEVICES": 2},
+    "paged": {"SOFTGPU_EVENT_MS": 15},
+    "experts": {CONF: "roundup_power2_divisions:[64:8,256:4,>:1],release_lock_on_cudamalloc:True"},
+    "finalizers": {},
+    "beams": {CONF: "max_split_size_mb:32,max_non_split_rounding_mb:40"},
 }
 
 

@@ -1,7 +1,13 @@
 """Programs as their users write them, `fresh.py NAME`: settings of the allocator, streams, retries, graphs, pools, threads,
 two devices. Each leaves something alive at its end, in `kept`."""
+import concurrent.futures
+import gc
+import queue
+import random
+import subprocess
 import sys
 import threading
+import weakref
 
 import torch
 import torch.utils.checkpoint
@@ -350,6 +356,261 @@ def jagged():
         kept.append(torch.stack([part.mean(0) for part in values.split(lengths)]))
         if turn % 3 == 2:
             del kept[1::2]
+
+
+def raw_blocks():
+    """Bare memory of PyTorch's allocator, as other libraries ask for it: on streams and devices that they name."""
+    streams = [torch.cuda.Stream(device) for device in (0, 1, 1)]
+    addresses = []
+    for turn in range(60):
+        stream = streams[turn % 3] if turn % 5 else torch.cuda.default_stream(turn % 2)
+        addresses.append(torch.cuda.caching_allocator_alloc((turn * turn * 7919) % (3 * MIB) + 1, stream.device, stream))
+        if turn % 3 == 2:
+            torch.cuda.caching_allocator_delete(addresses.pop(turn // 6))
+        if turn == 40:
+            torch.cuda.empty_cache()
+    kept.append(block(11, "cuda:1"))
+
+
+def moving_limits():
+    """What the process may take of each of three devices is raised and lowered while it works."""
+    failed = 0
+    for turn, fraction in enumerate((0.25, 0.75, 0.4, 1.0, 0.1, 0.5)):
+        for device in range(3):
+            torch.cuda.set_per_process_memory_fraction(fraction, device)
+        for number in range(30):
+            try:
+                kept.append(block((number * 29 + turn * 13) % 23 * MIB // 2 + 4097, f"cuda:{(number + turn) % 3}"))
+            except torch.OutOfMemoryError as error:
+                failed += 1
+                assert "of which" in str(error)
+        del kept[turn::2]
+        if turn == 3:
+            torch.cuda.empty_cache()
+    assert failed > 3
+
+
+def side_captures():
+    """Captures that fork to other streams and join again; in one of them memory is given back on the other stream."""
+    main, side = torch.cuda.Stream(), torch.cuda.Stream()
+    weights = [torch.randn(500, 500, device="cuda") for _ in range(2)]
+    for number in range(4):
+        graph = torch.cuda.CUDAGraph()
+        inputs = torch.zeros(100 * (number + 1), 500, device="cuda")
+        main.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.graph(graph, stream=main, capture_error_mode="thread_local"):
+            left = (inputs + 1).tanh()
+            side.wait_stream(main)
+            with torch.cuda.stream(side):
+                right = (inputs * 2).sigmoid()
+                wide = torch.cat([right] * (number + 2))
+                right.record_stream(main)
+                if number % 2:
+                    del right
+                    right = wide[:len(inputs)].clone()
+            main.wait_stream(side)
+            out = left + right + weights[0][0]
+            del left, wide
+        for _ in range(2):
+            inputs.copy_(torch.rand_like(inputs))
+            graph.replay()
+        kept.append((graph, inputs, out))
+        weights.append(block(number * MIB + 3))
+    kept.append(weights)
+    del kept[1]
+    torch.cuda.empty_cache()
+
+
+def broken_capture():
+    """A capture that ends by an exception, one that ends well, and again, in one pool; between them, work."""
+    pool = torch.cuda.graph_pool_handle()
+    inputs = torch.ones(300, 1000, device="cuda")
+    for number in range(5):
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=pool):
+                out = (inputs * number).relu()
+                more = torch.cat([out] * (number + 1))
+                if number % 2:
+                    raise ValueError("not this time")
+        except ValueError:
+            del out, more
+        else:
+            kept.append((graph, out, more))
+        kept.append(torch.randn(number + 1, 70_000, device="cuda").softmax(1))
+        torch.cuda.empty_cache()
+
+
+def own_pool():
+    """Part of a program's memory from an allocator of its own, in a pool; the rest from PyTorch's."""
+    with open("own.c", "w") as source:
+        source.write("""#include <sys/types.h>
+int cudaMalloc(void **, unsigned long); int cudaFree(void *);
+void *own_alloc(ssize_t n, int d, void *s) { void *p = 0; (void)d, (void)s; return cudaMalloc(&p, n) ? 0 : p; }
+void own_free(void *p, ssize_t n, int d, void *s) { (void)n, (void)d, (void)s; cudaFree(p); }
+""")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", "own.so", "own.c"], check=True)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator("./own.so", "own_alloc", "own_free")
+    pool = torch.cuda.MemPool(allocator.allocator())
+    for number in range(8):
+        with torch.cuda.use_mem_pool(pool):
+            kept.append(torch.full((number * 60_000 + 1,), 1.0, device="cuda"))
+        kept.append(kept[-1] * 2)
+        if number % 3 == 1:
+            del kept[-2]
+    kept.append((pool, allocator))
+
+
+def smaller_batches():
+    """The batch is halved until forward and backward fit, as launchers do it; the lack comes where it comes."""
+    model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(1000, 1000), nn.GELU())]).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for first in (60_000, 9000, 30_000):
+        batch, done = first, False
+        while not done:
+            try:
+                out = model(torch.randn(batch, 1000, device="cuda"))
+                (out.square().mean() + torch.linalg.vector_norm(out)).backward()
+                optimizer.step()
+                done = True
+            except RuntimeError:
+                batch //= 2
+            out = None
+            optimizer.zero_grad(set_to_none=True)
+            gc.collect()
+            if not done:
+                torch.cuda.empty_cache()
+        kept.append(block(batch * 100))
+    kept.extend([model, optimizer])
+
+
+def stages():
+    """A pipeline: a thread for each device, batches handed on by queues, gradients handed back."""
+    halves = [nn.Linear(400, 600).cuda(0), nn.Linear(600, 100).cuda(1)]
+    forward, backward = queue.Queue(2), queue.Queue()
+
+    def first():
+        held, waiting = {}, 6
+        for number in range(6):
+            inputs = torch.randn(40 + 9 * number, 400, device="cuda:0")
+            held[number] = halves[0](inputs)
+            forward.put((number, held[number].detach().to("cuda:1", non_blocking=True)))
+            while not backward.empty():
+                done, gradient = backward.get()
+                held.pop(done).backward(gradient.to("cuda:0"))
+                waiting -= 1
+        forward.put(None)
+        for _ in range(waiting):
+            done, gradient = backward.get()
+            held.pop(done).backward(gradient.to("cuda:0"))
+
+    def second():
+        torch.cuda.set_device(1)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            while (item := forward.get()) is not None:
+                inputs = item[1].requires_grad_()
+                nn.functional.cross_entropy(halves[1](inputs), torch.zeros(len(inputs), dtype=torch.long,
+                                                                           device="cuda")).backward()
+                backward.put((item[0], inputs.grad))
+
+    threads = [threading.Thread(target=stage) for stage in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept.extend(halves)
+
+
+def paged():
+    """An optimizer's state waits in pinned memory; each part comes in on a stream of its own, and goes out again."""
+    parameters = [nn.Parameter(torch.randn(size, 513, device="cuda")) for size in (1000, 40, 7000, 333)]
+    states = [[torch.zeros(parameter.shape, pin_memory=True) for _ in range(2)] for parameter in parameters]
+    incoming, outgoing = torch.cuda.Stream(), torch.cuda.Stream()
+    for step in range(5):
+        sum((parameter * torch.rand_like(parameter)).sum() for parameter in parameters).backward()
+        for parameter, state in zip(parameters, states):
+            with torch.cuda.stream(incoming):
+                here = [part.to("cuda", non_blocking=True) for part in state]
+            torch.cuda.current_stream().wait_stream(incoming)
+            with torch.no_grad():
+                here[0].mul_(0.9).add_(parameter.grad)
+                here[1].mul_(0.99).addcmul_(parameter.grad, parameter.grad)
+                parameter.sub_(here[0] / (here[1].sqrt() + 1e-8))
+            outgoing.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(outgoing):
+                for part, there in zip(here, state):
+                    there.copy_(part, non_blocking=True)
+                    part.record_stream(outgoing)
+            del here, part
+            parameter.grad = None
+    kept.extend([parameters, states])
+
+
+def experts():
+    """Experts of which each gets another number of tokens in every step, as the CPU's dice have it."""
+    dice = random.Random(5)
+    layers = nn.ModuleList(nn.Sequential(nn.Linear(128, 512), nn.SiLU(), nn.Linear(512, 128)) for _ in range(6)).cuda()
+    optimizer = torch.optim.Adam(layers.parameters(), foreach=True)
+    for step in range(6):
+        tokens = torch.randn(dice.randrange(100, 2000), 128, device="cuda")
+        chosen = [[] for _ in layers]
+        for token in range(len(tokens)):
+            chosen[dice.randrange(dice.randrange(1, 7))].append(token)
+        out = torch.zeros_like(tokens)
+        for layer, mine in zip(layers, chosen):
+            if mine:
+                index = torch.tensor(mine, device="cuda")
+                out = out.index_add(0, index, layer(tokens[index]))
+        out.pow(2).mean().backward()
+        nn.utils.clip_grad_value_(layers.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if step % 2:
+            kept.append(out.detach())
+    kept.extend([layers, optimizer])
+
+
+def finalizers():
+    """Cycles that only the collector of garbage frees, on whichever thread it runs; streams that go before their blocks."""
+    class Node:
+        def __init__(self, size):
+            self.block, self.me = block(size), self
+
+    def work(number):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            nodes = [Node((number * 311 + turn * 97) % 700 * 2048 + 1) for turn in range(25)]
+            for node in nodes[::2]:
+                weakref.finalize(node, block, 100).atexit = False
+            return nodes[number % 25]
+
+    gc.disable()
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for turn in range(3):
+            kept.extend(pool.map(work, range(turn * 8, turn * 8 + 8)))
+            pool.submit(gc.collect).result()
+            del kept[turn::3]
+    gc.enable()
+    gc.collect()
+
+
+def beams():
+    """A search that keeps the best few: caches are put into another order, shortened and joined, in blocks of all sizes."""
+    layer = nn.TransformerEncoderLayer(96, 4, 384, batch_first=True).cuda().eval()
+    with torch.no_grad():
+        for width in (12, 3, 40):
+            held = torch.randn(width, 10, 96, device="cuda")
+            for step in range(20):
+                out = layer(held)[:, -1:]
+                order = torch.arange(width, device="cuda").flip(0)
+                held = torch.cat((held, out), dim=1).index_select(0, order)
+                if step % 6 == 5:
+                    kept.append(held[:2].clone())
+                    held = held[:, 5:].contiguous()
+                if step % 10 == 9:
+                    scratch = [block((step + width) * MIB + 5), block(101 * MIB), block((step * 3 + width) * MIB)]
+                    del scratch[1]
+            kept.append(scratch.pop())
+    kept.append(layer)
 
 
 if __name__ == "__main__":
