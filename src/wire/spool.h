@@ -27,7 +27,7 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 3
+#define MP_SPOOL_VERSION 4
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
@@ -197,6 +197,8 @@ struct mp_spool_header {
     _Atomic uint64_t lost_strings;                                    /* names: likewise */
     _Atomic uint64_t without_lock;                                    /* stacks and names: a lock could not be taken */
     _Atomic uint32_t sources;                                         /* bits: enum mp_source */
+    _Atomic uint32_t has_cuda_allocator;                              /* 1: PyTorch's was loaded when the driver
+                                                                       * refused memory of a device */
     _Atomic uint32_t devices_changed;                                 /* counts changes that may have moved the devices'
                                                                        * totals: contexts, modules, libraries */
     struct mp_spool_cupti cupti;

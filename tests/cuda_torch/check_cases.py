@@ -3,6 +3,7 @@
 that are emptied, the program's own history and snapshots, pending frees, windows."""
 import json
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -70,6 +71,29 @@ tensor(500 * MIB)
     def test_the_first_of_all(self):
         run = self.execute(BEGIN + "\ntensor(4 << 30)\n", status=1, SOFTGPU_MEMORY=GIB)
         self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 4.00 GiB", run.said)
+
+    def test_the_first_of_all_on_a_slow_machine(self):
+        """Between the driver's refusal and PyTorch's own report lies whatever time the machine takes."""
+        (self.folder / "slow.c").write_text("""#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+int cudaMemGetInfo(unsigned long *left, unsigned long *total)
+{
+    int (*next)(unsigned long *, unsigned long *) = (int (*)(unsigned long *, unsigned long *))dlsym(RTLD_NEXT, "cudaMemGetInfo");
+    write(2, "slow\\n", 5);
+    usleep(2500000);
+    return next(left, total);
+}
+""")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.folder / "slow.so", self.folder / "slow.c"], check=True)
+        for settings in ("expandable_segments:False", "expandable_segments:True"):
+            with self.subTest(settings=settings):
+                run = self.execute(BEGIN + "\ntensor(4 << 30)\n", status=1, SOFTGPU_MEMORY=GIB,
+                                   PYTORCH_CUDA_ALLOC_CONF=settings, LD_PRELOAD=self.folder / "slow.so")
+                self.assertIn("slow", run.said)
+                self.assertEqual(run.said.count("OUT OF MEMORY"), 1, run.said)
+                self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 4.00 GiB", run.said)
+                self.assertIn("cause: capacity", run.said)
 
     def test_expandable(self):
         run = self.execute(BEGIN + """

@@ -4,6 +4,7 @@
 
 #include "capture/core/session.h"
 #include "capture/core/stack.h"
+#include "capture/native/loaded.h"
 
 static const struct {
     const char *name;
@@ -81,11 +82,22 @@ void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device
     record_free(thread, &block);
 }
 
+/* The asker may have been PyTorch's caching allocator only where c10's part for CUDA is loaded, under whatever name. */
+static void look_for_allocator(void)
+{
+    struct mp_loaded found;
+    _Atomic uint32_t *has = &mp_session.header->has_cuda_allocator;
+    if (!atomic_load_explicit(has, memory_order_relaxed) &&
+        mp_loaded_with("_ZN3c104cuda12device_countEv", NULL, &found)) /* int8_t c10::cuda::device_count() */
+        atomic_store(has, 1);
+}
+
 void mp_book_refused(struct mp_thread *thread, enum mp_book book, int device, uint64_t bytes)
 {
     struct mp_live entry = {.bytes = bytes, .device = (int16_t)device, .book = book};
     struct mp_block_facts block = block_of(&entry);
     block.stack_known = false;
+    if (!books[book].of_host) look_for_allocator();
     mp_record_oom(thread, &block);
 }
 

@@ -140,7 +140,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     bool pressing = mp_drain_is_pressing(spool);
     mp_drain_take(&recording->drain, spool, process_ended, mp_recording_take, recording);
     struct mp_error error;
-    mp_recording_check(recording, mp_recording_look_at_ooms(recording, process_ended, &error), &error);
+    if (process_ended) mp_recording_check(recording, mp_recording_look_at_last_ooms(recording, &error), &error);
     if (recording->failed) return false;
     read_notes(recording);
     bool first = recording->pending.count && !recording->writer;

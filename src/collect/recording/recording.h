@@ -41,7 +41,7 @@ struct mp_snapshot_request {
 struct mp_refusal {
     uint32_t thread;
     uint64_t time_ns;
-    bool to_allocator; /* the asker may have been PyTorch's allocator */
+    bool retries; /* PyTorch's allocator, which may have asked, has memory: it gives that back and asks again */
 };
 
 struct mp_recording {

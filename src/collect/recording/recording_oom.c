@@ -1,8 +1,8 @@
 /*
  * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver is not where PyTorch
- * survives it: its caching allocator gives back what it holds and asks again. The next action of the same thread
- * decides: it gets memory, or PyTorch itself reports that it is out of memory. Any other refusal gets a snapshot at
- * once.
+ * survives it: its caching allocator gives back what it holds and asks again. Where that may have asked, the next
+ * action of the same thread decides, however late: it gets memory, or PyTorch itself reports that it is out of memory.
+ * Any other refusal gets a snapshot at once.
  */
 #include "collect/recording/recording_parts.h"
 
@@ -10,8 +10,6 @@
 
 #define OOMS_LOOKED_AT 3
 #define OOM_APART_NS   (10 * MP_NS_PER_SECOND)
-/* PyTorch asks the driver and NVML for the total before it reports: milliseconds, more on a busy machine. */
-#define ANSWER_WITHIN_NS MP_NS_PER_SECOND
 
 static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
@@ -61,6 +59,14 @@ static bool has_allocator_above(const struct mp_recording *recording, uint16_t t
     return false;
 }
 
+/* Whether it may have asked for its very first: what it takes is on no track of a pool's. */
+static bool may_be_first(const struct mp_recording *recording, uint16_t track)
+{
+    const struct mp_wire_track *facts = track_of(recording, track);
+    return recording->config.torch && facts && facts->device_type == MP_DEVICE_CUDA && !facts->name &&
+           atomic_load(&recording->spool.header->has_cuda_allocator);
+}
+
 static struct mp_refusal *refusal_of(struct mp_recording *recording, uint32_t thread)
 {
     for (size_t i = 0; i < recording->refusals.count; i++)
@@ -76,10 +82,10 @@ static void forget(struct mp_recording *recording, struct mp_refusal *refusal)
 static enum mp_status take_oom(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
     struct mp_refusal *before = refusal_of(recording, event->thread);
-    if (is_driver(recording, event->track)) {
-        const struct mp_refusal refusal = {.thread = event->thread,
-                                           .time_ns = event->time_ns,
-                                           .to_allocator = has_allocator_above(recording, event->track)};
+    bool by_driver = is_driver(recording, event->track);
+    bool retries = by_driver && has_allocator_above(recording, event->track);
+    if (retries || (by_driver && may_be_first(recording, event->track))) {
+        const struct mp_refusal refusal = {.thread = event->thread, .time_ns = event->time_ns, .retries = retries};
         return before || mp_vec_push(&recording->refusals, refusal) ? MP_OK
                                                                     : mp_fail(error, MP_NO_MEMORY, "out of memory");
     }
@@ -87,34 +93,32 @@ static enum mp_status take_oom(struct mp_recording *recording, const struct mp_e
     return look_at(recording, event->time_ns, error);
 }
 
+/* What PyTorch may do between a refusal and its report: it makes room, and asks for expandable segments in pieces. */
+static bool may_be_retry(const struct mp_recording *recording, const struct mp_refusal *refusal,
+                         const struct mp_event *event)
+{
+    return event->type == MP_EVENT_FREE || event->type == MP_EVENT_RESERVED ||
+           (event->type == MP_EVENT_ALLOC && !refusal->retries && is_driver(recording, event->track));
+}
+
 enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error)
 {
     if (event->type == MP_EVENT_OOM) return take_oom(recording, event, error);
     struct mp_refusal *refusal = recording->refusals.count ? refusal_of(recording, event->thread) : NULL;
-    if (!refusal || event->type == MP_EVENT_RESERVED || event->type >= MP_EVENT_TYPES) return MP_OK;
-    /* A free may be PyTorch making room. */
-    if (refusal->to_allocator && event->type == MP_EVENT_FREE) return MP_OK;
-    bool survived = refusal->to_allocator && event->type == MP_EVENT_ALLOC;
+    if (!refusal || event->type >= MP_EVENT_TYPES || may_be_retry(recording, refusal, event)) return MP_OK;
     uint64_t time_ns = refusal->time_ns;
     forget(recording, refusal);
-    return survived ? MP_OK : look_at(recording, time_ns, error);
+    return event->type == MP_EVENT_ALLOC ? MP_OK : look_at(recording, time_ns, error);
 }
 
-enum mp_status mp_recording_look_at_ooms(struct mp_recording *recording, bool process_ended, struct mp_error *error)
+enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
-    uint64_t now = mp_clock_monotonic_ns();
-    for (size_t i = recording->refusals.count; i-- > 0 && !status;) {
-        struct mp_refusal refusal = recording->refusals.at[i];
-        /* An allocator's very first request has nothing before it that shows the allocator. */
-        bool wait = !process_ended && (refusal.to_allocator || now < refusal.time_ns + ANSWER_WITHIN_NS);
-        if (wait) continue;
-        forget(recording, &recording->refusals.at[i]);
-        status = look_at(recording, refusal.time_ns, error);
-    }
+    while (recording->refusals.count && !status)
+        status = look_at(recording, recording->refusals.at[--recording->refusals.count].time_ns, error);
     bool ended_well = recording->how.known && !recording->how.by_signal && !recording->how.status;
-    if (!status && process_ended && recording->oom_passed_over && !ended_well)
+    if (!status && recording->oom_passed_over && !ended_well)
         status = ask_for_look(recording, recording->oom_passed_over_ns, error);
     return status;
 }

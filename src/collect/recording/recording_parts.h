@@ -31,8 +31,9 @@ enum mp_status mp_recording_take_holder(struct mp_recording *recording, const st
 /* Memory ran out, or the thread of a refusal goes on: asks for a snapshot where that is worth one. */
 enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);
-/* At a round's end: the same for refusals without a following event. */
-enum mp_status mp_recording_look_at_ooms(struct mp_recording *recording, bool process_ended, struct mp_error *error);
+/* When the process has ended: the same for refusals without a following event, and for the last of a program that ended
+ * badly. */
+enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error);
 /* PyTorch's data about its caching allocators (collect/history/history.h): a block began or ended; a record of a
  * reading; writing it to the file, after the events that it concerns, and with its end. */
 enum mp_status mp_recording_follow_history(struct mp_recording *recording, const struct mp_event *event,

@@ -104,6 +104,7 @@ static const struct refused {
     struct happening all[MOST + 1];
     uint64_t looks[MOST]; /* the times that are looked at, in ms; in order */
     unsigned count;
+    bool loaded;     /* PyTorch's allocator, in the process */
     bool badly;      /* how it ends */
     unsigned at_end; /* so many of them are asked for only then */
 } refused[] = {
@@ -146,10 +147,37 @@ static const struct refused {
      .all = {{5, 0, OOM, DRIVER}, {6, 1, OOM, DRIVER}, {7, 0, MARK, 0}, {12000, 1, MARK, 0}},
      .looks = {5},
      .count = 1},
-    {.name = "no answer within a second",
-     .all = {{5, 0, OOM, DRIVER}, {1004, 0, ROUND, 0}, {1005, 0, ROUND, 0}},
+    {.name = "no allocator is there: at once", .all = {{5, 0, OOM, DRIVER}}, .looks = {5}, .count = 1},
+    {.name = "the allocator's first: its word is waited for",
+     .loaded = true,
+     .all = {{5, 0, OOM, DRIVER}, {90000, 0, ROUND, 0}, {90001, 0, OOM, TORCH}},
+     .looks = {90001},
+     .count = 1},
+    {.name = "the allocator's first, in pieces",
+     .loaded = true,
+     .all = {{5, 0, ALLOC, DRIVER},
+             {6, 0, OOM, DRIVER},
+             {7, 0, FREE, DRIVER},
+             {8, 0, ALLOC, DRIVER},
+             {9, 0, OOM, DRIVER},
+             {10, 0, FREE, DRIVER},
+             {11, 0, OOM, TORCH}},
+     .looks = {11},
+     .count = 1},
+    {.name = "the allocator's first, survived",
+     .loaded = true,
+     .all = {{5, 0, OOM, DRIVER}, {6, 0, ALLOC, DRIVER}, {7, 0, ALLOC, TORCH}, {8, 0, MARK, 0}}},
+    {.name = "not the allocator's first, where one is loaded",
+     .loaded = true,
+     .all = {{5, 0, OOM, DRIVER}, {6, 0, ALLOC, DRIVER}, {7, 0, MARK, 0}},
      .looks = {5},
      .count = 1},
+    {.name = "not the allocator's first, and nothing more",
+     .loaded = true,
+     .all = {{5, 0, OOM, DRIVER}, {90000, 0, ROUND, 0}},
+     .looks = {5},
+     .count = 1,
+     .at_end = 1},
     {.name = "the allocator is waited for",
      .all = {{1, 0, HELD, TORCH}, {5, 0, OOM, DRIVER}, {20000, 0, ROUND, 0}},
      .looks = {5},
@@ -189,6 +217,7 @@ static const struct refused {
 static void check_refused(const struct refused *test)
 {
     struct mp_recording *recording = begin();
+    atomic_store(&recording->spool.header->has_cuda_allocator, test->loaded);
     for (const struct happening *at = test->all; at->ms; at++)
         play(recording, at);
     size_t asked = recording->requests.count;
@@ -217,6 +246,7 @@ START_TEST(a_refusal_on_no_track_is_nobodys)
 {
     struct mp_recording *recording = begin();
     struct mp_error error;
+    atomic_store(&recording->spool.header->has_cuda_allocator, 1);
     for (uint16_t track = 0; track < 3 * NONE; track++) {
         struct mp_event oom = {.type = MP_EVENT_OOM, .time_ns = track * 20000 * MS, .track = track, .thread = track};
         recording->ooms_looked_at = 0;
