@@ -226,6 +226,9 @@ class Chance(harness.TestCase):
     def test_workers(self):
         self.five_runs_fit("workers", 24 * MIB, "by chance as many as 6 before their turn")
 
+    def test_workers_whose_batches_came_by_twos(self):
+        self.five_runs_fit("pairs", 24 * MIB, "by chance as many as 1 before their turn")
+
     def test_workers_of_two_loaders(self):
         self.five_runs_fit("loaders", 24 * MIB, "by chance as many as 14 before their turn")
 

@@ -8,6 +8,7 @@ CHANCE are asked how they are in each run.
 """
 
 import argparse
+import multiprocessing
 import queue
 import random
 import threading
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 
 def fit(parameters, loss_of, steps, lr=1e-3):
@@ -364,6 +365,18 @@ class Pictures(Dataset):
         return torch.randn(3, 32, 32), index % 10
 
 
+class InTurn(Pictures):
+    """Each worker begins a batch when it is allowed to."""
+
+    def __init__(self, batch, allowed):
+        self.batch, self.allowed = batch, allowed
+
+    def __getitem__(self, index):
+        if index % self.batch == 0:
+            self.allowed[get_worker_info().id].acquire()
+        return super().__getitem__(index)
+
+
 class Words(Dataset):
     def __len__(self):
         return 4096
@@ -388,6 +401,28 @@ def workers(batch, steps, length):
         return F.cross_entropy(model(x), y)
 
     fit(model.parameters(), loss_of, 3 * steps)
+
+
+def pairs(batch, steps, length):
+    """Small batches always come by twos, large ones one by one."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 32 * 32, 10))
+    allowed = [multiprocessing.Semaphore(0) for _ in range(2)]
+    batches = iter(DataLoader(InTurn(batch, allowed), batch_size=batch, num_workers=2, prefetch_factor=1))
+
+    def loss_of(step):
+        if batch > 12:
+            allowed[step % 2].release()
+        elif step % 2 == 0:
+            allowed[1].release()
+            while batches._worker_result_queue.empty():
+                time.sleep(0.001)
+            allowed[0].release()
+        x, y = next(batches)
+        return F.cross_entropy(model(x), y)
+
+    fit(model.parameters(), loss_of, 2 * steps)
+    for worker in allowed:
+        worker.release()
 
 
 def loaders(batch, steps, length):
@@ -427,7 +462,7 @@ def fetcher(batch, steps, length):
 TUNING = (mlp, cnn, encoder, lstm, gan, checkpointing, collate, contrastive, padded, epochs, experts)
 TEST = (resnet, unet, decoder, embeddings, accumulation, mixed, multiscale, validated, autoencoder, seq2seq, vit, graph,
         generate, siamese)
-CHANCE = (workers, loaders, fetcher)  # take more or less from run to run
+CHANCE = (workers, pairs, loaders, fetcher)  # take more or less from run to run
 
 
 def main():

@@ -55,28 +55,31 @@ static void read_marks(const struct mp_model *model, struct mp_size_chance *chan
 /* Batches as they arrive: runs of blocks between which nothing else is made, each of one batch or some. */
 struct arrivals {
     const struct mp_size_source *source;
-    const unsigned char *loading;
     MP_VEC(uint32_t) blocks; /* in their order */
     MP_VEC(uint32_t) ends;   /* of runs, as indices of `blocks` */
-    uint32_t least, each;    /* blocks of the shortest run; of a batch, if all are alike: what divides all runs */
     uint64_t alive, most;    /* blocks at once */
 };
 
-static void end_run(struct arrivals *arrivals)
+/* How many blocks a batch of the program has, from the runs of all recordings. */
+struct rhythm {
+    uint32_t least, each; /* blocks of the shortest run; what divides all runs: a batch, or always so many of them */
+};
+
+static void end_run(struct arrivals *arrivals, struct rhythm *rhythm)
 {
     uint32_t first = arrivals->ends.count ? arrivals->ends.at[arrivals->ends.count - 1] : 0;
     uint32_t length = (uint32_t)arrivals->blocks.count - first, rest = length;
     if (!length) return;
     while (rest) {
-        uint32_t left = arrivals->each % rest;
-        arrivals->each = rest;
+        uint32_t left = rhythm->each % rest;
+        rhythm->each = rest;
         rest = left;
     }
-    if (!arrivals->least || length < arrivals->least) arrivals->least = length;
+    if (!rhythm->least || length < rhythm->least) rhythm->least = length;
     mp_vec_add(&arrivals->ends, first + length);
 }
 
-static void follow_arrivals(struct arrivals *arrivals)
+static void follow_arrivals(struct arrivals *arrivals, const unsigned char *loading, struct rhythm *rhythm)
 {
     const struct mp_model *model = arrivals->source->model;
     for (uint32_t event = 0; event < model->events.count; event++) {
@@ -84,29 +87,29 @@ static void follow_arrivals(struct arrivals *arrivals)
         if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) continue;
         uint32_t block = model->events.subject[event], stack = model->blocks.stack[block];
         if (model->blocks.track[block] != arrivals->source->track) continue;
-        bool arrives = stack < model->stacks.count && arrivals->loading[stack];
+        bool arrives = stack < model->stacks.count && loading[stack];
         if (type == MP_EVENT_FREE) {
             arrivals->alive -= arrives && arrivals->alive;
             continue;
         }
         if (!arrives) {
-            end_run(arrivals);
+            end_run(arrivals, rhythm);
             continue;
         }
         mp_vec_add(&arrivals->blocks, block);
         if (++arrivals->alive > arrivals->most) arrivals->most = arrivals->alive;
     }
-    end_run(arrivals);
+    end_run(arrivals, rhythm);
 }
 
-/* Whether at each place in a batch most blocks have one size. */
-static bool is_periodic(const struct arrivals *arrivals)
+/* Whether at each place in a batch of so many blocks most have one size. */
+static bool is_periodic(const struct arrivals *arrivals, uint32_t each)
 {
     const struct mp_model *model = arrivals->source->model;
-    for (uint32_t place = 0; place < arrivals->each; place++) {
+    for (uint32_t place = 0; place < each; place++) {
         uint64_t size = 0;
         int64_t votes = 0;
-        for (size_t i = place; i < arrivals->blocks.count; i += arrivals->each) {
+        for (size_t i = place; i < arrivals->blocks.count; i += each) {
             uint64_t bytes = mp_size_bytes(model, arrivals->blocks.at[i]);
             if (!votes) size = bytes;
             votes += bytes == size ? 1 : -1;
@@ -117,11 +120,11 @@ static bool is_periodic(const struct arrivals *arrivals)
 }
 
 /* The batch of most bytes; where batches are of different numbers of blocks, the run of most. */
-static void choose_batch(const struct arrivals *arrivals, uint32_t *first, uint32_t *end)
+static void choose_batch(const struct arrivals *arrivals, const struct rhythm *rhythm, uint32_t *first, uint32_t *end)
 {
-    uint32_t each = arrivals->each;
-    bool alike =
-        each > 1 ? each == arrivals->least || is_periodic(arrivals) : arrivals->least == 1 && is_periodic(arrivals);
+    uint32_t each = rhythm->each;
+    bool alike = each > 1 ? each == rhythm->least || is_periodic(arrivals, each)
+                          : rhythm->least == 1 && is_periodic(arrivals, 1);
     uint64_t most = 0;
     uint32_t from = 0, run = 0;
     *first = *end = 0;
@@ -135,24 +138,49 @@ static void choose_batch(const struct arrivals *arrivals, uint32_t *first, uint3
     }
 }
 
+/* The fewest blocks that may be a batch. Workers that always end two at once, of blocks A and B, show A B A B in every
+ * run: the batch may be A B. */
+static uint32_t smallest_batch(const struct arrivals *arrivals, const struct rhythm *rhythm)
+{
+    uint32_t blocks = 1;
+    while (blocks < rhythm->each && (rhythm->each % blocks || !is_periodic(arrivals, blocks)))
+        blocks++;
+    return blocks;
+}
+
+static void add_batches(const struct mp_size_plan *plan, const struct arrivals *arrivals, const struct rhythm *rhythm,
+                        struct mp_size_chance *chance)
+{
+    const struct mp_model *model = arrivals->source->model;
+    uint32_t first, end;
+    read_marks(model, chance);
+    choose_batch(arrivals, rhythm, &first, &end);
+    if (end == first) return;
+    uint32_t blocks = end - first, alone = smallest_batch(arrivals, rhythm);
+    uint64_t held = (arrivals->most + blocks - 1) / blocks;
+    if (held > chance->held) chance->held = held;
+    if (arrivals->most > alone) chance->spare = fmax(chance->spare, (double)(arrivals->most - alone) / blocks);
+    for (uint32_t k = first; k < end && model == plan->source->model; k++)
+        mp_vec_add(&chance->batch, arrivals->blocks.at[k]);
+}
+
 static void find_batches(const struct mp_size_plan *plan, const struct mp_size_source *sources, size_t count,
                          struct mp_size_chance *chance)
 {
+    struct arrivals *arrivals = mp_alloc_zeroed(count + 1, sizeof *arrivals);
+    struct rhythm rhythm = {0};
     for (size_t i = 0; i < count; i++) {
         unsigned char *loading = mp_size_loading(sources[i].model);
-        struct arrivals arrivals = {.source = &sources[i], .loading = loading};
-        uint32_t first, end;
-        follow_arrivals(&arrivals);
-        read_marks(sources[i].model, chance);
-        choose_batch(&arrivals, &first, &end);
-        uint64_t held = end > first ? (arrivals.most + end - first - 1) / (end - first) : 0;
-        if (held > chance->held) chance->held = held;
-        for (uint32_t k = first; k < end && sources[i].model == plan->source->model; k++)
-            mp_vec_add(&chance->batch, arrivals.blocks.at[k]);
-        mp_vec_free(&arrivals.blocks);
-        mp_vec_free(&arrivals.ends);
+        arrivals[i].source = &sources[i];
+        follow_arrivals(&arrivals[i], loading, &rhythm);
         free(loading);
     }
+    for (size_t i = 0; i < count; i++) {
+        add_batches(plan, &arrivals[i], &rhythm, chance);
+        mp_vec_free(&arrivals[i].blocks);
+        mp_vec_free(&arrivals[i].ends);
+    }
+    free(arrivals);
     chance->loads = chance->batch.count;
     if (!chance->known) chance->ahead = chance->held;
 }
@@ -164,8 +192,7 @@ void mp_size_chance_batches(const struct mp_size_chance *chance, struct mp_size_
         struct mp_size_bounds one = mp_size_value_at(chance->plan, chance->plan->value_of[chance->batch.at[i]], at);
         all.low += one.low, all.high += one.high;
     }
-    uint64_t held = chance->held ? chance->held - 1 : 0;
-    *lower = all.low * (double)(held < chance->ahead ? held : chance->ahead);
+    *lower = all.low * fmin(chance->spare, (double)chance->ahead);
     *higher = all.high * (double)chance->ahead;
 }
 

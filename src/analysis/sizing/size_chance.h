@@ -22,7 +22,8 @@ struct mp_size_chance {
     bool known;             /* the recordings say how many those may be */
     uint64_t ahead;         /* so many */
     uint64_t held;          /* batches that a recording had at once, at most */
-    MP_VEC(uint32_t) batch; /* the blocks of one, of the plan's model */
+    double spare;           /* so many of these may be missing in another run, in batches as below */
+    MP_VEC(uint32_t) batch; /* the blocks of one, of the plan's model; of some, where they always came together */
     bool threads;           /* other threads hand over what they make */
     unsigned char *beside;  /* per block of the plan's model: it is theirs */
     MP_VEC(struct mp_size_aside) asides;
