@@ -76,11 +76,12 @@ struct memprof_api_v1 {
      */
     void (*holder)(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
                    unsigned line);
-    /* `ask` is called between two instructions of the main thread where such a look is due. The milliseconds that one at
-     * steps or at the end may take; 0: looks at steps were not asked for. */
+    /* `ask` is called between two instructions of the main thread where such a look is due. The milliseconds that one
+     * at steps or at the end may take; 0: looks at steps were not asked for. */
     int (*holder_ask)(int (*ask)(void *), void *context);
     unsigned (*holder_due)(void); /* milliseconds that the look may take which `ask` was called for; 0: none is due */
     void (*call_begins)(const char *function); /* of --step-at; from the first one on Python tells of all */
+    void (*holder_wakes)(int yes);             /* whether SIGURG now makes the program call `ask`, and nothing else */
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

@@ -66,6 +66,7 @@ def _bind():
         ("holder_ask", cheap(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
         ("holder_due", cheap(ctypes.c_uint)),
         ("call_begins", cheap(None, text)),
+        ("holder_wakes", cheap(None, ctypes.c_int)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

@@ -8,6 +8,7 @@ import atexit
 import ctypes
 import signal
 import threading
+import weakref
 
 from libmemprof_torch import TROUBLE, complain, holders, holders_names, is_of_signal
 
@@ -24,16 +25,33 @@ def start(api, torch):
     budget_ms = api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
     if budget_ms:
         looks.budget_ns = budget_ms * 1_000_000
-        _wake_by_signal(looks)
+        _wake_by_signal(api, looks)
     return looks
 
 
-def _wake_by_signal(looks):
-    """A program that sleeps or only computes passes no hook. The collector then sends SIGURG, which the system ignores
-    where nobody handles it; calls of the system go on afterwards."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGURG) == signal.SIG_DFL:
-        signal.signal(signal.SIGURG, looks.woken)
+def _wake_by_signal(api, looks):
+    """A program that sleeps or only computes passes no hook. The collector then sends SIGURG, for as long as it knows that
+    this handler stands; calls of the system go on afterwards."""
+    if "holder_wakes" not in api or threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGURG) == signal.SIG_DFL:
+        handler = _Woken(looks)
+        weakref.finalize(handler, api["holder_wakes"], 0)  # the program has put its own there, or ends
+        signal.signal(signal.SIGURG, handler)
         signal.siginterrupt(signal.SIGURG, False)
+        api["holder_wakes"](1)
+
+
+class _Woken:
+    """The signal's handler. Nobody else refers to it, so that it goes when another takes its place."""
+
+    __slots__ = ("_looks", "__weakref__")
+
+    def __init__(self, looks):
+        self._looks = looks
+
+    def __call__(self, number, frame):
+        self._looks.look_if_due()
 
 
 class _Ask:
@@ -56,9 +74,6 @@ class Looks:
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
         self._looking = self._off = False
         self.budget_ns = holders.BUDGET_NS
-
-    def woken(self, number, frame):
-        self.look_if_due()
 
     def look_if_due(self):
         if self._may_look():

@@ -184,9 +184,10 @@ struct mp_spool_header {
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;
     _Atomic uint32_t look_begun, look_ended; /* the numbers of the last ones that were */
-    _Atomic uint32_t program_left; /* 1: the program ran its exit handlers */
-    _Atomic uint32_t rung;         /* 1: the doorbell was rung and the collector has not yet noticed */
-    _Atomic uint32_t ring_waiters; /* threads that are waiting for a ring */
+    _Atomic uint32_t look_wakes;             /* 1: SIGURG makes the program look. 0: it may have a handler of its own */
+    _Atomic uint32_t program_left;           /* 1: the program ran its exit handlers */
+    _Atomic uint32_t rung;                   /* 1: the doorbell was rung and the collector has not yet noticed */
+    _Atomic uint32_t ring_waiters;           /* threads that are waiting for a ring */
     _Atomic uint64_t dropped_no_ring;
     _Atomic uint64_t dropped_no_memory; /* their thread found no memory for its room, or its ring */
     _Atomic uint64_t dropped_inside;    /* events of a handler that interrupted a hook */

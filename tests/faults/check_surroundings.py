@@ -184,7 +184,8 @@ class Rough(Recorded):
 
     def test_stacks(self):
         plugin = harness.BUILD / "tests" / "faults" / "rough_plugin.so"
-        self.try_modes("alternate-stacks", *["green-threads"] * 3, f"unloaded-code {plugin}")
+        self.try_modes("alternate-stacks", *["green-threads"] * 3, f"unloaded-code {plugin}",
+                       *[f"stale-frames {plugin}"] * 2)
 
     def test_what_the_process_has(self):
         self.try_modes("closed-files", "not-dumpable", "no-large-files", "folder-that-is-gone")

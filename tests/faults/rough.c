@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -364,6 +365,46 @@ static int unloaded_code(void)
     return sigsetjmp(back, 1) ? 0 : call_back(unload_caller, library);
 }
 
+/* Code that nothing describes and that uses the frame pointer for something else: what lies there looks like a frame of
+ * a library that another thread loads and unloads. */
+static _Atomic uintptr_t stale;
+
+static void *unload_again_and_again(void *unused)
+{
+    for (int i = 0; i < 3000; i++) {
+        void *library = dlopen(argument, RTLD_NOW);
+        void *found = library ? dlsym(library, "call_back") : NULL;
+        if (!found) exit(8);
+        stale = (uintptr_t)found + 1;
+        dlclose(library);
+    }
+    stop = true;
+    return unused;
+}
+
+static int stale_frames(void)
+{
+#if defined(__x86_64__)
+    /* push %rbp; mov %rsi,%rbp; call *%rdi; pop %rbp; ret */
+    static const unsigned char bytes[] = {0x55, 0x48, 0x89, 0xf5, 0xff, 0xd7, 0x5d, 0xc3};
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return -1;
+    memcpy(page, bytes, sizeof bytes);
+    mprotect(page, 4096, PROT_READ | PROT_EXEC);
+    void (*call)(void (*)(void), void *);
+    memcpy(&call, &page, sizeof page);
+    pthread_t other;
+    event();
+    if (!start(&other, unload_again_and_again, NULL)) return -1;
+    while (!stop) {
+        uintptr_t frame[2] = {0, stale};
+        call(event, frame);
+    }
+    pthread_join(other, NULL);
+#endif
+    return 0;
+}
+
 /* ---- what the process has --------------------------------------------------------------------------------------- */
 
 static int closed_files(void)
@@ -421,6 +462,7 @@ static const struct {
              {"alternate-stacks", alternate_stacks},
              {"green-threads", green_threads},
              {"unloaded-code", unloaded_code},
+             {"stale-frames", stale_frames},
              {"closed-files", closed_files},
              {"not-dumpable", not_dumpable},
              {"no-large-files", no_large_files},

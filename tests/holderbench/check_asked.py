@@ -5,6 +5,7 @@ suspected. That a program which does not come by is not waited for, and that eac
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +17,16 @@ import harness
 
 PYTHON = harness.python_with_torch()
 
+HANDLER = """
+import signal
+signal.signal(signal.SIGURG, lambda *_: print("urgent", flush=True))
+"""
+ANOTHER = HANDLER + """
+import select, sys, time
+print("ready", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    time.sleep(0.05)
+"""
 # Each says "ready", and ends after a line on stdin, which its look must not read.
 COMMON = """
 import ctypes, hashlib, os, select, sys, time, torch
@@ -69,6 +80,39 @@ ready()
 sum(range(400_000_000))
 goes_on() or end()
 """,
+    # Its own handlers are for nobody's signals but its own.
+    "own handler before": """
+kept = [torch.ones(1000) for _ in range(5)]
+ready()
+while goes_on():
+    time.sleep(0.05)
+end()
+""",
+    "own handler after": HANDLER + """
+kept = [torch.ones(1000) for _ in range(5)]
+ready()
+while goes_on():
+    time.sleep(0.05)
+end()
+""",
+    "another program": """
+kept = [torch.ones(1000) for _ in range(5)]
+os.execv(sys.executable, [sys.executable, "-c", ANOTHER])
+""",
+    "forked": """
+class Store:
+    kept = []
+child = os.fork()
+if not child:
+    for _ in range(25):
+        Store.kept.append(torch.ones(1000))
+    ready()
+    while goes_on():
+        time.sleep(0.05)
+    os._exit(0)
+os.waitpid(child, 0)
+end()
+""",
     "no tensors": """
 ready()
 while goes_on():
@@ -113,7 +157,8 @@ end()
 class Asked(harness.TestCase):
     def start_program(self, name, *options):
         program = self.folder / "program.py"
-        program.write_text(COMMON + PROGRAMS[name])
+        before = HANDLER if name == "own handler before" else f"ANOTHER = {ANOTHER!r}\n"
+        program.write_text(before + COMMON + PROGRAMS[name])
         self.file = self.folder / "run.mp"
         self.recorder = subprocess.Popen(
             [harness.MEMPROF, "snapshot", *options, "-o", self.file, "--", PYTHON, program], stdin=subprocess.PIPE,
@@ -181,6 +226,41 @@ class Asked(harness.TestCase):
     def test_a_program_that_sleeps_is_woken(self):
         pid = self.start_program("sleeping", "--holders")
         self.assertIn(("Store.kept[*]", 25), self.holders_of(self.asked(pid, "--budget", "2s"), 4000))
+        self.end_program()
+
+    def test_a_forked_child_that_sleeps_is_woken(self):
+        pid = harness.first_child(self.start_program("forked", "--holders"))
+        self.assertIn(("Store.kept[*]", 25), self.holders_of(self.asked(pid, "--budget", "2s"), 4000))
+        self.end_program()
+
+    def test_nobody_elses_handler_is_called(self):
+        for name in ("own handler before", "own handler after", "another program"):
+            with self.subTest(name):
+                pid = self.start_program(name, "--holders", "--force")
+                result = harness.memprof("holders", "--pid", pid)
+                self.assertEqual(result.returncode, 1, result.stdout)
+                self.assertRegex(result.stderr, "did not answer within 3 s|is not being recorded")
+                self.end_program()
+
+    def test_an_answer_that_cannot_be_written_is_refused(self):
+        """The collector has too few descriptors to spare, down to one: it says so, and answers again when it has them."""
+        pid = self.start_program("allocating")
+        self.wait_for(self.file.exists)
+        before = resource.prlimit(self.recorder.pid, resource.RLIMIT_NOFILE)
+        refused = []
+        for spare in range(1, 40):
+            files = set(map(int, os.listdir(f"/proc/{self.recorder.pid}/fd")))
+            limit = next(number for number in range(1024) if len(set(range(number)) - files) == spare)
+            resource.prlimit(self.recorder.pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+            result = harness.memprof("holders", "--pid", pid, "--budget", "2s")
+            resource.prlimit(self.recorder.pid, resource.RLIMIT_NOFILE, before)
+            if not result.returncode:
+                break
+            refused.append(result.stderr)
+        self.assertIn("held by cache[*], 40 of 40 blocks", result.stdout)
+        self.assertGreater(len(refused), 2)
+        for said in refused[1:]:  # with one, even the question is cut
+            self.assertIn("Too many open files", said)
         self.end_program()
 
     def test_without_the_option_no_signal_is_handled(self):

@@ -382,6 +382,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .holder = mp_holders_record,
         .holder_ask = mp_holders_ask,
         .holder_due = mp_holders_due,
+        .holder_wakes = mp_holders_wakes,
         .call_begins = call_begins,
         .torch_mark = torch_mark,
         .aside = aside,

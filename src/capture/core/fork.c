@@ -13,8 +13,9 @@
 #include "capture/native/loaded.h"
 
 #define FORK_WAIT_NS    (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
-#define LEFT_WITHOUT_NS MP_NS_PER_SECOND     /* a hook that began earlier never ended */
-#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS)   /* or has not yet recorded when it began */
+#define UNLOAD_WAIT_NS  (20 * MP_NS_PER_MS)
+#define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began earlier never ended */
+#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* or has not yet recorded when it began */
 
 static bool hook_runs(const struct mp_thread *own, uint64_t waited)
 {
@@ -98,6 +99,34 @@ void mp_fork_wait(struct mp_thread *thread)
         mp_futex_wait(&page->forking, forking, give_up - now);
         atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
     }
+}
+
+void mp_unload_begin(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    struct mp_spool_header *header = mp_session.header;
+    if (!page || !header || !atomic_load(&page->recording)) return;
+    atomic_fetch_add(&page->unloading, 1);
+    if (!atomic_load(&page->guesses)) return;
+    int saved = errno;
+    const struct timespec little = {.tv_nsec = 20000};
+    const struct mp_thread *own = mp_thread_present();
+    uint64_t give_up = mp_clock_monotonic_ns() + UNLOAD_WAIT_NS;
+    uint32_t rings = atomic_load(&header->rings_used);
+    for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++) {
+        struct mp_ring *ring = &header->rings[i];
+        uint64_t open = own && own->ring == ring ? 0 : atomic_load(&ring->open_since);
+        while (open && atomic_load(&ring->open_since) == open && mp_clock_monotonic_ns() < give_up)
+            mp_syscall(SYS_nanosleep, &little, NULL);
+    }
+    errno = saved;
+}
+
+void mp_unload_end(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    /* Of a child that was forked in a destructor the page was wiped. */
+    if (page && atomic_load(&page->unloading)) atomic_fetch_sub(&page->unloading, 1);
 }
 
 void mp_fork_hold(void)

@@ -143,6 +143,7 @@ static bool attach(void)
     mp_session.header = header;
     mp_session.clock_shift_ns = (uint64_t)answer.clock_shift_ns;
     mp_session.doorbell = doorbell;
+    atomic_store(&header->look_wakes, atomic_load(&mp_session.look_wakes));
     mp_record_config_defaults(&mp_session.config);
     mp_record_config_parse(header->configuration, &mp_session.config);
     return true;

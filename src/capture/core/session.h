@@ -23,6 +23,7 @@ struct mp_session_page {
     _Atomic uint32_t generation; /* counts attaches of this process image's memory; threads compare it with theirs */
     mp_lock attach_lock, table_lock, question_lock, snapshot_lock, module_lock;
     _Atomic uint32_t forking, holding, fork_in_vain; /* capture/core/fork.h */
+    _Atomic uint32_t unloading, guesses;             /* capture/core/fork.h */
     _Atomic uint64_t dropped_early;                  /* events of handlers that came while their thread attached */
 };
 
@@ -32,7 +33,8 @@ struct mp_session {
     _Atomic uint32_t *doorbell;
     uint64_t clock_shift_ns; /* modulo 2^64 */
     struct mp_record_config config;
-    _Atomic bool pending; /* an attempt to attach is worth while */
+    _Atomic bool pending;        /* an attempt to attach is worth while */
+    _Atomic uint32_t look_wakes; /* as the spool has it: for the next one, of a forked child */
 };
 
 extern struct mp_session mp_session;

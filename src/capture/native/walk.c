@@ -13,6 +13,7 @@
 
 #include "base/kernel.h"
 
+#include "capture/core/fork.h"
 #include "capture/core/session.h"
 #include "capture/native/frame_rule.h"
 #include "capture/native/loaded.h"
@@ -224,7 +225,8 @@ static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *k
     uintptr_t bp = registers->bp, base = bp + 2 * WORD;
     if (!leads_on(registers->sp, bp) || !may_read(known, registers->sp, base)) return 0;
     uintptr_t callers = load(bp), address = load(bp + WORD);
-    if (address && !mp_module_has(address - 1) && !leads_on(base, callers)) return 0;
+    bool in_library = address && mp_module_has(address - 1);
+    if (in_library ? !mp_unload_may_guess() : address && !leads_on(base, callers)) return 0;
     registers->bp = callers;
     return base;
 }
@@ -288,7 +290,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
     uintptr_t limit = lower(known->readable_to, end), base = registers.sp, address = load(base - WORD);
     struct mp_known_frame *at = &known->frames[0];
     uint64_t sum = generation;
-    enum mp_walk_end how = MP_WALK_FULL;
+    enum mp_walk_end how = MP_WALK_FULL, outermost = MP_WALK_WHOLE;
     int count = 0;
     while (count < room) {
         at = find_caller(known, at, address);
@@ -296,7 +298,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
         unsigned kind = at->base & BASE_BITS;
         if (__builtin_expect(kind, 0)) {
             if (kind == BEYOND) {
-                how = MP_WALK_WHOLE;
+                how = outermost;
                 break;
             }
             base = kind == OUTERMOST || kind == SIGNAL ? registers.sp : base_by_bp(known, at, &registers);
@@ -314,13 +316,17 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
         count++;
         sum = sum * HASH_FACTOR + at->address;
         if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, at least on this side of a handler */
-            how = kind == OUTERMOST ? MP_WALK_WHOLE : MP_WALK_LOST;
+            how = kind == OUTERMOST ? outermost : MP_WALK_LOST;
             struct registers interrupted = registers; /* the others stay in registers */
             address = kind == SIGNAL ? leave_handler(known, &interrupted) : 0;
             if (!address) break;
             how = MP_WALK_FULL;
             registers = interrupted;
-            is_own = true; /* there is no single stack to learn */
+            is_own = true;             /* there is no single stack to learn */
+            if (registers.sp >= end) { /* which lies on another stack, further in or out */
+                end = UINTPTR_MAX;
+                outermost = MP_WALK_PASSED;
+            }
             limit = lower(known->readable_to, end);
             continue;
         }

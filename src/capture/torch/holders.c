@@ -13,7 +13,9 @@
 static int (*_Atomic asker)(void *);
 static void *_Atomic asker_context;
 static _Atomic uint32_t steps, ooms;
-static atomic_bool asking; /* the main thread was asked, and has not come by */
+/* The main thread was asked, and has not come by: in the session of this generation (module_paths.c has it so, too). A
+ * forked child may never come by for what its parent was asked. */
+static _Atomic uint32_t asking;
 
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
@@ -67,6 +69,13 @@ int mp_holders_ask(int (*ask)(void *), void *context)
     return at_steps ? (int)mp_session.config.holders_ms : 0;
 }
 
+void mp_holders_wakes(int yes)
+{
+    const struct mp_session_page *page = mp_session.page;
+    atomic_store(&mp_session.look_wakes, yes != 0);
+    if (page && atomic_load(&page->recording)) atomic_store(&mp_session.header->look_wakes, yes != 0);
+}
+
 unsigned mp_holders_due(void)
 {
     if (!mp_session_recording()) return 0;
@@ -84,7 +93,7 @@ unsigned mp_holders_due(void)
 static int run_asker(void *unused)
 {
     (void)unused;
-    atomic_store(&asking, false);
+    atomic_store(&asking, 0);
     int (*ask)(void *) = atomic_load(&asker);
     return ask ? ask(atomic_load(&asker_context)) : 0;
 }
@@ -93,9 +102,11 @@ void mp_holders_come_by(bool may_call_python)
 {
     static _Atomic uint64_t not_before; /* a look that Python cannot take now is not asked for at each event */
     uint64_t now = atomic_load(&asker) ? mp_clock_monotonic_ns() : 0;
-    if (!now || now < atomic_load(&not_before) || atomic_exchange(&asking, true)) return;
+    if (!now || now < atomic_load(&not_before)) return;
+    uint32_t generation = atomic_load(&mp_session.page->generation);
+    if (atomic_exchange(&asking, generation) == generation) return;
     atomic_store(&not_before, now + ASKED_EVERY_NS);
-    if (!mp_python_call_soon(run_asker, may_call_python)) atomic_store(&asking, false);
+    if (!mp_python_call_soon(run_asker, may_call_python)) atomic_store(&asking, 0);
 }
 
 /* Of steps, of lacks of memory: 1, 2, 4, 8, ... of them cost as little as one in the end. */

@@ -13,11 +13,12 @@
 
 #include "capture/core/session.h"
 
-/* As the members `holder`, `holder_ask` and `holder_due` of include/memprof.h. */
-void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
-                     unsigned line);
+/* As the members `holder`, `holder_ask`, `holder_due` and `holder_wakes` of include/memprof.h. */
+void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int certain, const char *path,
+                       const char *file, unsigned line);
 int mp_holders_ask(int (*ask)(void *), void *context);
 unsigned mp_holders_due(void);
+void mp_holders_wakes(int yes);
 
 /* A step of the program's loop has begun, or ended: with --holders, after 8, 16, 32, ... of them a look is due. */
 void mp_holders_step(void);

@@ -232,11 +232,13 @@ static void answer_question(struct mp_collector *collector, int connection, cons
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
     int copy = status ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
-    if (!status && copy < 0) status = mp_fail_errno(&error, "cannot write the answer");
-    if (!status) {
-        int waiting = fcntl(connection, F_DUPFD_CLOEXEC, 0);
+    int waiting = copy < 0 ? -1 : fcntl(connection, F_DUPFD_CLOEXEC, 0);
+    if (!status && waiting < 0) {
+        status = mp_fail_errno(&error, "cannot write the answer");
+        if (copy >= 0) close(copy);
+    } else if (!status) {
         status = begin_answer(collector, process->recording, question, copy, waiting, &error);
-        if (!status && waiting >= 0) return;
+        if (!status) return;
     }
     mp_control_answer(connection, status, process ? process->pid : 0, &error);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,17 +20,47 @@ static void withdraw(struct mp_recording *recording, uint32_t number)
     if (atomic_load(&look->asked) == number) atomic_store(&look->asked, 0);
 }
 
-/* Whether the process has a handler for it: one that has gone on to another program has not, and ignores it. */
-static bool catches(uint32_t pid, int number)
+/* A file as /proc/PID/maps names it, which some file systems do otherwise than stat(). */
+struct mapped_file {
+    unsigned major, minor;
+    unsigned long long inode;
+};
+
+/* Reads the list of what a process has mapped: which file lies `at` an address goes to `file`; without one, whether
+ * that file is anywhere. */
+static bool find_mapping(uint32_t pid, const void *at, struct mapped_file *file)
 {
-    char path[64], line[256];
-    unsigned long long caught = 0;
-    snprintf(path, sizeof path, "/proc/%u/status", pid);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "SigCgt: %llx", &caught) == 1) break;
-    if (file) fclose(file);
-    return caught >> (number - 1) & 1;
+    char path[64], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%u/maps", pid);
+    FILE *list = fopen(path, "re");
+    while (list && !found && getline(&line, &room, list) > 0) {
+        unsigned long long from, to;
+        struct mapped_file here;
+        if (sscanf(line, "%llx-%llx %*s %*s %x:%x %llu", &from, &to, &here.major, &here.minor, &here.inode) != 5)
+            continue;
+        if (at)
+            found = (uintptr_t)at >= from && (uintptr_t)at < to;
+        else
+            found = here.inode == file->inode && here.major == file->major && here.minor == file->minor;
+        if (found) *file = here;
+    }
+    free(line);
+    if (list) fclose(list);
+    return found;
+}
+
+/* Only a process that has the spool is sent the signal: neither another one that has its number by now, nor the program
+ * that exec() put in the place of the one which made the handler. */
+static void wake(const struct mp_spool_header *spool)
+{
+    struct mapped_file file;
+    if (!atomic_load(&spool->look_wakes)) return;
+    int process = (int)syscall(SYS_pidfd_open, spool->pid, 0);
+    if (process >= 0 && find_mapping((uint32_t)getpid(), spool, &file) && find_mapping(spool->pid, NULL, &file))
+        syscall(SYS_pidfd_send_signal, process, SIGURG, NULL, 0);
+    if (process >= 0) close(process);
 }
 
 enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recording, struct mp_wished_look wish,
@@ -55,7 +86,7 @@ enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recordi
     }
     atomic_store(&spool->look.budget_ms, wish.budget_ms);
     atomic_store(&spool->look.asked, wish.number);
-    if (recording->config.holders && catches(spool->pid, SIGURG)) kill((pid_t)spool->pid, SIGURG);
+    if (recording->config.holders) wake(spool);
     return MP_OK;
 }
 

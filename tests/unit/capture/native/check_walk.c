@@ -199,6 +199,42 @@ START_TEST(a_handler_stands_on_what_it_interrupts)
 }
 END_TEST
 
+/* The frame to stop at lies further out than the handler's stack, and further in than the one that it interrupted: on
+ * neither. */
+static void *alternate;
+enum { ALTERNATE_BYTES = 1 << 16 };
+
+static __attribute__((noinline)) void walk_from_another_stack(int number)
+{
+    static void *all[ROOM], *inner[ROOM];
+    const void *here = __builtin_frame_address(0);
+    int count = mp_native_walk(known, generation, here, UINTPTR_MAX, all, ROOM).count;
+    last = mp_native_walk(known, generation, here, (uintptr_t)alternate + ALTERNATE_BYTES, inner, ROOM);
+    ck_assert_int_eq(last.count, count);
+    ck_assert_mem_eq(all, inner, (size_t)count * sizeof *inner);
+    ck_assert_int_gt(count, number > 0);
+    compared++;
+}
+
+START_TEST(a_handlers_stack_is_not_the_one_to_stop_on)
+{
+    prepare();
+    alternate = mmap(NULL, ALTERNATE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_uint_lt((uintptr_t)alternate, (uintptr_t)__builtin_frame_address(0));
+    const stack_t stack = {.ss_sp = alternate, .ss_size = ALTERNATE_BYTES};
+    const struct sigaction action = {.sa_handler = walk_from_another_stack, .sa_flags = SA_ONSTACK};
+    ck_assert_int_eq(sigaltstack(&stack, NULL), 0);
+    ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
+    raise(SIGUSR1);
+    ck_assert_int_eq(compared, 1);
+    ck_assert_int_eq(last.end, MP_WALK_PASSED);
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    sigaltstack(&none, NULL);
+    signal(SIGUSR1, SIG_DFL);
+    munmap(alternate, ALTERNATE_BYTES);
+}
+END_TEST
+
 static void *ours[ROOM];
 static __attribute__((noinline)) void walk_only(void)
 {
@@ -229,7 +265,8 @@ START_TEST(code_without_a_description_is_passed_by_its_frame_pointer)
     int count = backtrace(theirs, ROOM);
     ck_assert_int_eq(last.end, MP_WALK_WHOLE);
     ck_assert_ptr_eq(ours[0], at + 6);
-    /* Then walk_through(), this one, and all that called it. With AddressSanitizer its own backtrace() is there first. */
+    /* Then walk_through(), this one, and all that called it. With AddressSanitizer its own backtrace() is there first.
+     */
     int callers = 1;
     while (callers < count && theirs[callers] != __builtin_return_address(0))
         callers++;
@@ -326,7 +363,8 @@ END_TEST
 #    define WITH_A_WRONG_RULE(name, distance)                                                                          \
         __asm__(".text\n.type " #name ", @function\n" #name                                                            \
                 ":\n.cfi_startproc\npush %rbp\n.cfi_def_cfa_offset " #distance                                         \
-                "\nxor %ebp, %ebp\ncall walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n.size " #name ", . - " #name "\n");        \
+                "\nxor %ebp, %ebp\ncall walk_for_a_wrong_rule\npop %rbp\nret\n.cfi_endproc\n.size " #name              \
+                ", . - " #name "\n");                                                                                  \
         void name(void)
 __attribute__((used)) void walk_for_a_wrong_rule(void);
 void walk_for_a_wrong_rule(void)
@@ -405,9 +443,9 @@ END_TEST
 #if defined(__x86_64__)
 MP_SUITE("walk", plain_calls_are_followed, a_walk_ends_before_the_frame_that_was_named,
          frames_of_moving_size_are_followed, other_libraries_are_passed_through, a_thread_ends_where_it_began,
-         a_handler_stands_on_what_it_interrupts, every_instruction_can_be_interrupted,
-         frames_lie_one_above_the_other, code_without_a_description_is_passed_by_its_frame_pointer,
-         code_that_leads_nowhere_ends_a_stack,
+         a_handler_stands_on_what_it_interrupts, a_handlers_stack_is_not_the_one_to_stop_on,
+         every_instruction_can_be_interrupted, frames_lie_one_above_the_other,
+         code_without_a_description_is_passed_by_its_frame_pointer, code_that_leads_nowhere_ends_a_stack,
          a_wrong_rule_is_not_followed_off_the_stack, a_path_has_a_hash_of_its_own,
          a_full_memory_forgets_and_finds_again)
 #else
